@@ -1,0 +1,26 @@
+"""Rematch trains game agents by self-play and tells the truth about how strong they are.
+
+    import rematch
+    run = rematch.train("quick", {"seed": 1})
+    run.scoreboard()
+
+Importing this costs next to nothing: torch and the worlds are loaded where they are first needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["load", "train"]
+
+if TYPE_CHECKING:
+    from rematch.api import load, train
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from rematch import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'rematch' has no attribute {name!r}")

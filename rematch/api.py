@@ -1,0 +1,258 @@
+"""Rematch from Python: the same few verbs as the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rematch import config as settings
+from rematch import worlds
+from rematch.config import ConfigError
+from rematch.engine.policy import Policy
+from rematch.engine.run import Run
+from rematch.engine.train import Config, Session, fingerprint
+from rematch.engine.train import train as loop
+from rematch.show.console import Console
+
+
+def recipes() -> dict[str, str]:
+    """Name -> text of every recipe that ships with the package."""
+    folder = resources.files("rematch") / "recipes"
+    return {f.name.removesuffix(".yaml"): f.read_text() for f in sorted(folder.iterdir(), key=lambda f: f.name)
+            if f.name.endswith(".yaml")}
+
+
+def default(game: str) -> Config:
+    """The code's own settings for a world."""
+    return Config(game=game, world=worlds.find(game).Config())
+
+
+def configure(
+    recipe: str, file: Path | None = None, flags: Sequence[str] = (), changes: Mapping[str, Any] | None = None
+) -> Config:
+    """Settings in their order: code defaults < recipe < file < flags (or `changes` from Python).
+
+    `recipe` is a shipped recipe's name, a path to a YAML file, or a world's name for its bare defaults.
+    """
+    layers: list[tuple[str, dict[str, Any], bool]] = []
+    known = recipes()
+    if recipe in known:
+        layers.append((f"recipe {recipe}", settings.read_yaml(known[recipe], f"recipe {recipe}"), False))
+    elif recipe.endswith((".yaml", ".yml")):
+        layers.append((recipe, _read(Path(recipe)), False))
+    elif recipe in worlds.names():
+        layers.append((f"world {recipe}", {"game": recipe}, False))
+    else:
+        names = [*known, *worlds.names()]
+        near = settings.nearest(recipe, names)
+        hint = f"; nearest: {near}" if near else ""
+        raise ConfigError(f"unknown recipe {recipe!r}: expected one of {', '.join(names)}, or a .yaml file{hint}")
+    if file is not None:
+        layers.append((str(file), _read(file), True))
+    if changes:
+        layers.append(("changes", dict(changes), True))
+    game = next((layer["game"] for _, layer, _ in reversed(layers) if "game" in layer), "pursuit")
+    if not isinstance(game, str):
+        raise ConfigError(f"game = {game!r}: expected a world's name")
+    if any(word == "--game" or word.startswith("--game=") for word in flags):
+        raise ConfigError("command line: --game cannot change a recipe's world; name the world instead of the recipe")
+    config = default(game)
+    for source, layer, _ in layers:
+        config = settings.apply(config, layer, source)
+    read = settings.read_flags(flags, config)
+    config = settings.apply(config, read, "command line", text=True)
+    settings.validate(config)
+    for source, layer, own in layers:
+        if own:
+            settings.refuse_idle(config, [key.replace("-", "_") for key in layer], source)
+    settings.refuse_idle(config, list(read), "command line")
+    return config
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > 1 << 20:
+            raise ConfigError(f"{path}: larger than 1 MiB: not a settings file")
+        return settings.read_yaml(path.read_text(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'not text'}") from None
+
+
+def stored(run: Run) -> Config:
+    """The config that a run was started with, read as strictly as any other."""
+    layer = settings.read_yaml(run.config_text, str(run.folder / "config.yaml"))
+    game = layer.get("game")
+    if not isinstance(game, str):
+        raise ConfigError(f"{run.folder / 'config.yaml'}: game is missing")
+    config = settings.apply(default(game), layer, str(run.folder / "config.yaml"))
+    settings.validate(config)
+    return config
+
+
+class Stopper:
+    """Says when to stop: after some minutes, or when a signal asked for it. The first Ctrl-C is polite."""
+
+    def __init__(self, minutes: float | None) -> None:
+        self.until = None if minutes is None else time.monotonic() + 60 * minutes
+        self.asked = ""
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> Stopper:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.asked = signal.Signals(number).name
+
+    def __call__(self) -> bool:
+        if not self.asked and self.until is not None and time.monotonic() >= self.until:
+            self.asked = "time"
+        return bool(self.asked)
+
+
+def free_folder(runs: Path, recipe: str) -> Path:
+    """runs/RECIPE-1, -2, ...: the first number not taken."""
+    stem = Path(recipe).stem
+    number = 1
+    while (runs / f"{stem}-{number}").exists():
+        number += 1
+    return runs / f"{stem}-{number}"
+
+
+def train(
+    recipe: str | Config = "quick", changes: Mapping[str, Any] | None = None, folder: Path | str | None = None,
+    console: Console | None = None, minutes: float | None = None,
+) -> Trained:
+    """Start a run and train it to its end (or for some minutes); refuses to overwrite one."""
+    config = configure(recipe, changes=changes) if isinstance(recipe, str) else recipe
+    settings.validate(config)
+    if folder is None:
+        folder = free_folder(Path("runs"), recipe if isinstance(recipe, str) else config.game)
+    session = Session(config)
+    with Run.create(Path(folder), settings.to_yaml(config)) as run:
+        _announce(session, run)
+        return _go(session, run, console, minutes)
+
+
+def resume(
+    folder: Path | str, console: Console | None = None, minutes: float | None = None, other_machine: bool = False
+) -> Trained:
+    """Go on with a run exactly where its newest whole checkpoint stands."""
+    with Run.open(Path(folder), write=True) as run:
+        session = Session(stored(run))
+        checkpoint = run.load()
+        notes = [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped] if checkpoint else []
+        if checkpoint is not None:
+            here = fingerprint(session.config)
+            differ = [k for k in here if checkpoint.fingerprint.get(k) != here[k]]
+            if differ and not other_machine:
+                raise ConfigError(
+                    f"{folder}: saved with another {', '.join(differ)}: it would go on, but not to the same bits; "
+                    "allow that with --other-machine"
+                )
+            try:
+                session.restore(checkpoint.parts)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {error}") from None
+        notes += run.rewind(checkpoint)
+        if checkpoint is None:
+            _announce(session, run)
+        run.timing({"event": "resume", "iteration": session.iteration, "time": time.time()})
+        if console is not None:
+            for note in notes:
+                console.line(note)
+            console.line(f"resumed {run.folder} at iteration {session.iteration}")
+        return _go(session, run, console, minutes)
+
+
+def _announce(session: Session, run: Run) -> None:
+    c = session.config
+    run.log_line(f"Run {c.game} seed {c.seed}: {c.iterations} iterations of {c.games} games x {c.steps} steps")
+    if not session.spec.zero_sum:
+        run.log_line("Rewards are general-sum: the roles' rewards do not cancel")
+
+
+def _go(session: Session, run: Run, console: Console | None, minutes: float | None) -> Trained:
+    show = Console(live=False) if console is None else console
+    if console is None or run.stdout_is_log:
+        show.off = True
+    show.start(f"{run.folder.name} ({session.config.game})", session.config.iterations * session.config.games * session.config.steps)
+    with Stopper(minutes) as stop:
+        try:
+            done = loop(session, run, show, stop)
+        finally:
+            show.stop()
+        trained = Trained(run.folder, session.config, session.policies, run.history)
+        if done:
+            finish(session, run, show)
+        else:
+            run.timing({"event": "stop", "why": stop.asked, "iteration": session.iteration, "time": time.time()})
+            show.line(f"stopped ({stop.asked}) at iteration {session.iteration}; go on with: rematch resume {run.folder}")
+    return trained
+
+
+def finish(session: Session, run: Run, show: Console) -> None:
+    """The run's products: policies, picture, film, report, scoreboard."""
+    from rematch.show import film, pictures, report
+
+    history = run.history
+    for role, policy in session.policies.items():
+        about = {"game": session.config.game, "role": role, "iteration": session.iteration,
+                 "columns": list(policy.role.columns), "network": settings.tree(policy.config)}
+        run.write_policy(role, policy.arrays(), about)
+    rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    pictures.learning(history, rows, run.folder / "learning.png", run.folder.name)
+    draw = getattr(session.module, "draw", None)
+    if draw is not None:
+        film.film(session.make(1, 0, session.config.seed), session.policies, draw, run.folder / "match.gif")
+    report.report(run.folder)
+    show.scoreboard(history[-1])
+    where = {"picture": run.folder / "learning.png", "film": run.folder / "match.gif", "report": run.folder / "report.html"}
+    show.where({name: path for name, path in where.items() if path.exists()})
+
+
+class Trained:
+    """A run as it stands: its settings, its policies (players like any other), its evaluations."""
+
+    def __init__(self, folder: Path, config: Config, policies: dict[str, Policy], history: list[dict[str, Any]]) -> None:
+        self.folder, self.config, self.policies, self.history = folder, config, policies, history
+
+    def scoreboard(self) -> list[dict[str, Any]]:
+        """The newest evaluation's table, a dict per row with n and interval."""
+        return list(self.history[-1]["table"]) if self.history else []
+
+
+def load(folder: Path | str) -> Trained:
+    """A run's settings, newest policies and evaluations; changes nothing."""
+    with Run.open(Path(folder), write=False) as run:
+        config = stored(run)
+        checkpoint = run.load()
+        if checkpoint is None:
+            raise ConfigError(f"{folder}: no checkpoint yet")
+        module = worlds.find(config.game)
+        spec = module.make(config.world, 1, 0, 0).spec
+        policies = {}
+        for role, about in spec.roles.items():
+            policies[role] = Policy(about, config.network, f"{role} (learnt)")
+            try:
+                policies[role].set(checkpoint.parts[f"learner.{role}"]["weights"])
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {error}") from None
+        return Trained(run.folder, config, policies, run.history)
+
+

@@ -1,0 +1,420 @@
+"""Checkpoints: a tree of state as two files and a manifest that vouches for every byte of them.
+
+A checkpoint is a folder `iter_00000123` that holds
+
+    state.safetensors   every array of the state, under its path ("/learner/trunk.weight")
+    state.json          the rest of the state; where an array belongs stands {"$array": its path}
+    manifest.json       schema, iteration, log offsets, and the size and SHA-256 of both files; its last
+                        key is a SHA-256 of the manifest itself, so that no single byte goes unwatched
+
+Nothing in these files depends on time, process or host: equal states give equal bytes. Reading trusts
+nothing: each reason to doubt a file ends in `Damaged` with that reason, never in another exception.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from rematch.config import ConfigError
+
+SCHEMA = 1
+ARRAYS, REST, MANIFEST = "state.safetensors", "state.json", "manifest.json"
+DEEPEST = 100  # levels of nesting; far below what Python's own readers can take
+LARGEST_TEXT = 1 << 24  # bytes of a manifest or of a policy's card
+NAME = re.compile(r"iter_(\d{8,15})")
+DTYPES = frozenset(np.dtype(name) for name in (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64"))
+
+Arrays = dict[str, NDArray[Any]]
+Tree = dict[str, Any]  # as in spec.py: nested dicts with arrays, numbers, strings and lists
+
+
+class RunError(ConfigError):
+    """Something about a run folder that a user must hear of: one line, naming the file and the reason."""
+
+
+class Damaged(RunError):
+    """A file that does not verify; the text is the reason."""
+
+
+# --- files that are wholly there or not at all ------------------------------------------------------
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Turns the operating system's refusal (no space, no permission, I/O error) into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{what}: {reason(error)}") from error
+
+
+def reason(error: OSError | Damaged) -> str:
+    if isinstance(error, Damaged):
+        return str(error)
+    about = error.strerror or type(error).__name__
+    return f"{error.filename}: {about}" if error.filename else about
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Errors of write and fsync know a number only; this adds the file's name."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def write_all(fd: int, data: bytes) -> int:
+    """Write until nothing is left: write(2) may take less than it was given."""
+    done, rest = 0, memoryview(data)
+    while done < len(data):
+        done += os.write(fd, rest[done:])
+    return done
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """A new file, on the disk when this returns (fsync(2)); never through a symbolic link."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with _naming(path):
+            write_all(fd, data)
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_folder(folder: Path) -> None:
+    """Names are the folder's data: a rename is on the disk once its folder is (fsync(2), NOTES)."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with _naming(folder):
+            os.fsync(fd)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some network file systems cannot sync a folder
+            raise
+    finally:
+        os.close(fd)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write beside, then rename over: a reader meets the old bytes or the new ones (rename(2))."""
+    beside = path.with_name(f".tmp-{path.name}")
+    try:
+        remove(beside)
+        write_new(beside, data)
+        os.rename(beside, path)
+    except OSError:
+        with suppress(OSError):
+            remove(beside)
+        raise
+    sync_folder(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a whole folder, if it is there; links are not followed."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            for name in sorted(os.listdir(path)):
+                remove(path / name)
+            os.rmdir(path)
+        else:
+            os.unlink(path)
+
+
+def read_plain(path: Path, most: int) -> bytes:
+    """The bytes of a plain file of at most `most` bytes, from the disk and not from memory if possible."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # O_NONBLOCK: a pipe must not hang us
+        try:
+            about = os.fstat(fd)
+            if not stat.S_ISREG(about.st_mode):
+                raise Damaged(f"{path.name} is not a plain file")
+            if about.st_size > most:
+                raise Damaged(f"{path.name} has {about.st_size} bytes where at most {most} belong")
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            with open(fd, "rb", buffering=0, closefd=False) as file:
+                return file.readall()
+        finally:
+            os.close(fd)
+    except FileNotFoundError:
+        raise Damaged(f"{path.name} is missing") from None
+    except MemoryError:
+        raise Damaged(f"{path.name} does not fit into memory") from None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise Damaged(f"{path.name} is a symbolic link") from None
+        raise Damaged(f"{path.name} cannot be read: {error.strerror}") from None
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+# --- JSON, strictly -----------------------------------------------------------------------------------
+
+
+def read_json(raw: bytes, name: str) -> Any:
+    """JSON without repeated keys, NaN or bottomless nesting."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError("repeated key")
+        return found
+
+    def refuse(word: str) -> NoReturn:
+        raise ValueError(word)
+
+    try:
+        return json.loads(raw.decode(), object_pairs_hook=once, parse_constant=refuse)
+    except (ValueError, RecursionError):
+        raise Damaged(f"{name} is not well-formed JSON") from None
+
+
+def seal(body: Mapping[str, Any]) -> bytes:
+    """A JSON object whose last key, "sha256", is the digest of all the others as written here."""
+    text = json.dumps(body, indent=1, allow_nan=False)
+    sealed = json.dumps({**body, "sha256": digest(text.encode())}, indent=1, allow_nan=False)
+    return sealed.encode() + b"\n"
+
+
+def unseal(raw: bytes, name: str) -> dict[str, Any]:
+    """The body of a sealed object; a single changed byte, blanks included, is found."""
+    body = read_json(raw, name)
+    if not isinstance(body, dict) or "sha256" not in body:
+        raise Damaged(f"{name} carries no digest of its own")
+    del body["sha256"]
+    try:
+        whole = seal(body) == raw
+    except (ValueError, RecursionError):  # a number too long to write, 1e999, nesting
+        whole = False
+    if not whole:
+        raise Damaged(f"{name} does not match its own digest")
+    return body
+
+
+# --- a tree as arrays and JSON --------------------------------------------------------------------------
+
+
+def pack(value: Any, path: str, arrays: Arrays, depth: int = 0) -> Any:
+    """`value` as plain JSON; its arrays go into `arrays`. What JSON lacks is tagged by a key with "$"."""
+    kind = type(value)
+    if value is None or kind in (bool, int):
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    if kind is str:
+        return _text(value, path)
+    if isinstance(value, np.ndarray | np.generic):
+        name = _text(path, path)
+        while name in arrays:  # "/a/b" may be key "a/b" or "b" in "a"
+            name += "'"
+        arrays[name] = dense(np.asarray(value), path)
+        return {"$array" if isinstance(value, np.ndarray) else "$scalar": name}
+    if depth >= DEEPEST:
+        raise RunError(f"state{path[:60]}...: nested more than {DEEPEST} deep")
+    if isinstance(value, dict):
+        packed = {}
+        for key, inner in value.items():
+            if type(key) is not str:
+                raise RunError(f"state{path}: key {key!r}: expected text")
+            safe = "$" + key if key.startswith("$") else key
+            packed[_text(safe, path)] = pack(inner, f"{path}/{key}", arrays, depth + 1)
+        return packed
+    if kind in (list, tuple):
+        items = [pack(inner, f"{path}/{i}", arrays, depth + 1) for i, inner in enumerate(value)]
+        return items if kind is list else {"$tuple": items}
+    raise RunError(f"state{path} is a {kind.__name__}: expected arrays, numbers, text, lists and dicts")
+
+
+def _text(value: str, path: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise RunError(f"state{path!a}: text that is no Unicode: {value[:40]!a}") from None
+    return value
+
+
+def dense(array: NDArray[Any], path: str) -> NDArray[Any]:
+    """The array in C order (safetensors copies memory as it lies), if its numbers are of a kind we keep."""
+    if array.dtype not in DTYPES:
+        raise RunError(f"{path}: arrays of {array.dtype} cannot be kept: expected bool, int, uint or float")
+    return np.asarray(array, order="C")
+
+
+def unpack(value: Any, arrays: Arrays) -> Any:
+    """The reverse of `pack`; takes each array out of `arrays`. Raises KeyError, TypeError, ValueError."""
+    if isinstance(value, list):
+        return [unpack(inner, arrays) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((tag, inner),) = value.items()
+        if tag == "$array":
+            return arrays.pop(inner)
+        if tag == "$scalar":
+            return arrays.pop(inner).reshape(())[()]
+        if tag == "$float":
+            return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[inner]
+        if tag == "$tuple" and isinstance(inner, list):
+            return tuple(unpack(inner, arrays))
+    out = {}
+    for key, inner in value.items():
+        if key.startswith("$") and not key.startswith("$$"):
+            raise ValueError(f"unknown tag {key}")
+        out[key[1:] if key.startswith("$") else key] = unpack(inner, arrays)
+    return out
+
+
+def read_arrays(raw: bytes, name: str) -> Arrays:
+    """The arrays of a safetensors file, writable."""
+    try:
+        found: Arrays = safetensors.numpy.load(raw)
+        if any(array.dtype not in DTYPES for array in found.values()):
+            raise ValueError
+    except Exception:  # its own error type, and KeyError, TypeError, OverflowError for hostile headers
+        raise Damaged(f"{name} is not a safetensors file of plain arrays") from None
+    return {key: np.require(array, requirements="W") for key, array in found.items()}
+
+
+# --- the folder -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How far a file went at some moment: its bytes (history.json: its rows) and their SHA-256."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What manifest.json says."""
+
+    iteration: int
+    keep: str  # recent | milestone | passing (goes as soon as another is saved)
+    config: str  # SHA-256 of config.yaml: a checkpoint belongs to one run
+    fingerprint: dict[str, str]
+    logs: dict[str, Mark]  # of train.log, metrics.jsonl and history.json when this was saved
+    policies: list[str]  # names under policies/ when this was saved
+    files: dict[str, Mark] = field(default_factory=dict)
+
+    def sealed(self) -> bytes:
+        return seal({"schema": SCHEMA, **asdict(self)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A checkpoint that verified, and the newer ones that did not: (name, why)."""
+
+    iteration: int
+    parts: dict[str, Tree]
+    fingerprint: dict[str, str]
+    folder: Path
+    manifest: Manifest
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+
+
+def encode(parts: Mapping[str, Tree]) -> dict[str, bytes]:
+    """The files of a checkpoint, manifest aside: name -> bytes."""
+    arrays: Arrays = {}
+    try:
+        rest = json.dumps(pack(dict(parts), "", arrays), allow_nan=False, separators=(",", ":"))
+    except ValueError as error:
+        if isinstance(error, RunError):
+            raise
+        raise RunError(f"state: {error}") from None  # an integer of more than 4300 digits
+    return {ARRAYS: safetensors.numpy.save(arrays), REST: rest.encode() + b"\n"}
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a checkpoint, every field of it checked."""
+    if not stat.S_ISDIR(_mode(folder)):
+        raise Damaged("it is not a folder")
+    body = unseal(read_plain(folder / MANIFEST, LARGEST_TEXT), MANIFEST)
+    if body.pop("schema", None) != SCHEMA:
+        raise Damaged(f"{MANIFEST} is of another schema: expected {SCHEMA}")
+    try:
+        files, logs = _marks(body.pop("files")), _marks(body.pop("logs"))
+        manifest = Manifest(files=files, logs=logs, **body)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise Damaged(f"{MANIFEST} lacks fields, or has some that are unknown") from None
+    texts = [*_listed(manifest.policies), manifest.config, manifest.keep, *_items(manifest.fingerprint)]
+    if type(manifest.iteration) is not int or any(type(text) is not str for text in texts) \
+            or set(files) != {ARRAYS, REST} or set(logs) != {"train.log", "metrics.jsonl", "history.json"}:
+        raise Damaged(f"{MANIFEST} has fields of a wrong type")
+    if folder.name.removeprefix(".old-") != f"iter_{manifest.iteration:08d}":
+        raise Damaged(f"{MANIFEST} is that of iteration {manifest.iteration}")
+    return manifest
+
+
+def _mode(path: Path) -> int:
+    try:
+        return os.lstat(path).st_mode
+    except OSError as error:
+        raise Damaged(f"it cannot be read: {error.strerror}") from None
+
+
+def _marks(raw: dict[str, dict[str, Any]]) -> dict[str, Mark]:
+    marks = {name: Mark(**mark) for name, mark in raw.items()}
+    if any(type(m.size) is not int or m.size < 0 or type(m.sha256) is not str for m in marks.values()):
+        raise ValueError
+    return marks
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [None]
+
+
+def _items(value: Any) -> list[Any]:
+    return [*value, *value.values()] if isinstance(value, dict) else [None]
+
+
+def verify(folder: Path) -> tuple[Manifest, dict[str, bytes]]:
+    """Manifest and files of a checkpoint, if each byte is the one that was saved; else Damaged."""
+    manifest = read_manifest(folder)
+    files: dict[str, bytes] = {}
+    for name in (ARRAYS, REST):  # the manifest holds these two names exactly, so no path can stray
+        mark = manifest.files[name]
+        raw = read_plain(folder / name, mark.size)
+        if len(raw) != mark.size:
+            raise Damaged(f"{name} has {len(raw)} bytes of {mark.size}")
+        if digest(raw) != mark.sha256:
+            raise Damaged(f"{name} does not match its SHA-256")
+        files[name] = raw
+    return manifest, files
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The checkpoint in this folder, verified; else Damaged."""
+    manifest, files = verify(folder)
+    arrays, rest = read_arrays(files[ARRAYS], ARRAYS), read_json(files[REST], REST)
+    try:
+        parts = unpack(rest, arrays)
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise Damaged(f"{REST} and {ARRAYS} do not belong together") from None
+    if arrays or not isinstance(parts, dict):
+        raise Damaged(f"{REST} and {ARRAYS} do not belong together")
+    return Checkpoint(iteration=manifest.iteration, parts=parts, fingerprint=manifest.fingerprint,
+                      folder=folder, manifest=manifest)

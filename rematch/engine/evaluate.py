@@ -1,0 +1,115 @@
+"""Evaluations: the current selves against each other and against every scripted rival, with intervals.
+
+Policies play as they are deployed: sampled. Games are drawn from streams that training never uses, and
+nothing is selected by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from rematch.config import ConfigError, knob, nearest
+from rematch.engine.scoreboard import Result, Scoreboard, wilson
+from rematch.spec import Player, Spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationConfig:
+    """When and how strength is measured."""
+
+    every: int = knob(20, "iterations between evaluations; the last iteration always has one", low=1)
+    games: int = knob(1000, "games per pairing: 1000 give an interval of about 0.06", low=1)
+    rivals: tuple[str, ...] = knob((), "scripted rivals to play; empty: all of them")
+    alarm_gap: float = knob(0.80, "a larger gap for alarm_steps raises an alarm", low=0, high=1)
+    alarm_steps: int = knob(500_000, "steps for which that gap must last", low=0)
+    alarm_swing: float = knob(0.70, "a larger change of a rate between two evaluations raises an alarm", low=0, high=1)
+
+
+def bots_for(module: ModuleType, role: str, wanted: Sequence[str]) -> list[Player]:
+    """The scripted players of a role, all or those named."""
+    names: Sequence[str] = module.BOTS.get(role, ())
+    return [module.bot(name, role) for name in names if not wanted or name in wanted]
+
+
+def check_rivals(module: ModuleType, wanted: Sequence[str], key: str) -> None:
+    known = sorted({name for names in module.BOTS.values() for name in names})
+    for name in wanted:
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"; nearest: {near}" if near else ""
+            raise ConfigError(f"{key} = {name!r}: expected one of {', '.join(known)}{hint}")
+
+
+def opponents(spec: Spec, role: str) -> list[str]:
+    """The roles a player of `role` meets: the others, or its own where there is only one."""
+    return [other for other in spec.roles if other != role] or [role]
+
+
+def versus(spec: Spec, me: Player, role: str, rival: Player) -> list[Player]:
+    """Players by seat: `me` in every seat of its role (the first, where all seats are one role), `rival` elsewhere."""
+    mine = spec.roles[role].seats if len(spec.roles) > 1 else spec.roles[role].seats[:1]
+    return [me if seat in mine else rival for seat in range(spec.seats)]
+
+
+def against_bots(
+    board: Scoreboard, module: ModuleType, spec: Spec, players: Mapping[str, Player], ask: tuple[int, Sequence[str], int]
+) -> list[Result]:
+    """A row per player and scripted rival. ask: (games, names of rivals, first match index)."""
+    games, wanted, index = ask
+    rows = []
+    for role, player in players.items():
+        for other in opponents(spec, role):
+            for rival in bots_for(module, other, wanted):
+                seats = versus(spec, player, role, rival)
+                result = board.results(seats, games, index)[seats.index(player)]
+                rows.append(Result(player.name, role, rival.name, result.games, result.wins, result.draws, result.length))
+                index += 1
+    return rows
+
+
+def best_scripted(board: Scoreboard, module: ModuleType, spec: Spec, ask: tuple[int, Sequence[str], int]) -> dict[str, Result]:
+    """For each rival, the scripted player of the facing role that does best against it: role/rival -> row.
+
+    The best is chosen on one set of games and reported on another.
+    """
+    games, wanted, index = ask
+    best: dict[str, Result] = {}
+    for role in spec.roles:
+        for other in opponents(spec, role):
+            for rival in bots_for(module, other, wanted):
+                trials = []
+                for candidate in bots_for(module, role, ()):
+                    seats = versus(spec, candidate, role, rival)
+                    trials.append((board.results(seats, games, index)[seats.index(candidate)].score, candidate))
+                    index += 1
+                champion = max(trials, key=lambda trial: trial[0])[1]
+                seats = versus(spec, champion, role, rival)
+                best[f"{role}/{rival.name}"] = board.results(seats, games, index)[seats.index(champion)]
+                index += 1
+    return best
+
+
+def evaluate(
+    board: Scoreboard, module: ModuleType, spec: Spec, players: Mapping[str, Player], ask: tuple[int, Sequence[str], int]
+) -> dict[str, Any]:
+    """One history row's strength part: head to head, gap, and the table against scripted rivals."""
+    games, wanted, index = ask
+    row: dict[str, Any] = {"rates": {}}
+    if len(spec.roles) == 2:
+        seats = [players[spec.role_of(seat).name] for seat in range(spec.seats)]
+        results = board.results(seats, games, index)
+        for role, about in spec.roles.items():
+            mine = results[about.seats[0]]
+            low, high = mine.interval
+            row["rates"][role] = {"rate": mine.score, "low": low, "high": high, "games": mine.games}
+        first, second = (row["rates"][role]["rate"] for role in spec.roles)
+        row["gap"] = abs(first - second)
+        low, high = wilson(first * games, games)
+        row["gap_low"] = 0.0 if low <= 0.5 <= high else min(abs(2 * low - 1), abs(2 * high - 1))
+        row["gap_high"] = max(abs(2 * low - 1), abs(2 * high - 1))
+    table = against_bots(board, module, spec, players, (games, wanted, index + 1))
+    row["table"] = [result.row() for result in table]
+    return row

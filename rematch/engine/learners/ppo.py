@@ -1,0 +1,215 @@
+"""Proximal policy optimisation (Schulman et al. 2017), whole, in the order it happens.
+
+`learn` is the algorithm. `loss` is its objective in torch, one line per term; the default gradient comes
+from nets/fused.h, which computes the same in one pass over memory, and which the tests hold to `loss`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch import keys
+from rematch.config import ConfigError, knob
+from rematch.engine.anneal import SHAPES, anneal
+from rematch.engine.policy import Policy, named
+from rematch.engine.tape import Tape
+from rematch.spec import Floats, Tree
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Batch = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PpoConfig:
+    """How a role learns from a tape."""
+
+    lr: float = knob(1e-3, "learning rate at the start", low=0)
+    lr_final: float = knob(1e-4, "learning rate at the end", low=0, needs="anneal=linear|cosine")
+    entropy: float = knob(0.01, "weight of the entropy bonus at the start", low=0)
+    entropy_final: float = knob(0.001, "weight of the entropy bonus at the end", low=0, needs="anneal=linear|cosine")
+    anneal: str = knob("linear", "how rate and entropy go from start to end", choices=SHAPES)
+    magnet: float = knob(0.0, "weight of KL(policy || its own slow average); 0 is off", low=0)
+    magnet_decay: float = knob(0.99, "how much of that average stays per iteration", low=0, high=1, needs="magnet")
+    gamma: float = knob(0.995, "discount per decision", low=0, high=1)
+    lam: float = knob(0.95, "lambda of the generalised advantages", low=0, high=1)
+    epochs: int = knob(4, "passes over a tape", low=1)
+    minibatch: int = knob(8192, "decisions in one gradient step", low=1)
+    clip: float = knob(0.2, "how far the ratio may move before its gradient stops", low=0)
+    value: float = knob(0.5, "weight of the squared value error", low=0)
+    value_clip: float = knob(0.0, "how far a value may move in one iteration; 0 is off", low=0)
+    max_grad_norm: float = knob(0.5, "longer gradients are scaled down to this length", low=0)
+    target_kl: float = knob(0.0, "an iteration ends early beyond 1.5 times this divergence; 0 is off", low=0)
+    gradient: str = knob("native", "who computes it: fused C, or torch's autograd", choices=("native", "torch"))
+
+
+class LearnError(ConfigError):
+    """Learning produced something that is not a number; the line says what and where."""
+
+
+def loss(policy: Policy, config: PpoConfig, flat: Tensor, rows: Batch, entropy_weight: float) -> tuple[Tensor, dict[str, Tensor]]:
+    """The objective of one minibatch under weights `flat`, and the means that are logged."""
+    import torch
+
+    from rematch.engine.nets import mlp
+
+    b = {name: torch.from_numpy(array) for name, array in rows.items()}
+    play, value = mlp.forward(flat, policy.layout, policy.config, b["sight"], b.get("mask"))
+    log_ratio = play.log_prob(b["action"]) - b["logp"]
+    ratio = log_ratio.exp()
+    # eq. 7: the smaller of the plain and the clipped surrogate
+    plain = ratio * b["advantage"]
+    clipped = ratio.clamp(1 - config.clip, 1 + config.clip) * b["advantage"]
+    policy_loss = -torch.minimum(plain, clipped).mean()
+    error = (value - b["target"]) ** 2
+    if config.value_clip > 0:
+        near = b["value"] + (value - b["value"]).clamp(-config.value_clip, config.value_clip)
+        error = torch.maximum(error, (near - b["target"]) ** 2)
+    value_loss = error.mean()
+    entropy = play.entropy().mean()
+    total = policy_loss + config.value * value_loss - entropy_weight * entropy
+    magnet_kl = torch.zeros(())
+    if "magnet" in b:
+        centre = mlp.Distribution(mlp.masked(b["magnet"], b.get("mask")), b.get("magnet_log_std"))
+        magnet_kl = play.kl(centre).mean()
+        total = total + config.magnet * magnet_kl
+    return total, {
+        "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "magnet_kl": magnet_kl,
+        "kl": (ratio - 1 - log_ratio).mean(), "clip_fraction": ((ratio - 1).abs() > config.clip).float().mean(),
+    }
+
+
+class Ppo:
+    """Learns one role. Its state is four vectors: weights, Adam's two moments, the magnet."""
+
+    def __init__(self, policy: Policy, config: PpoConfig, seed: int, threads: int) -> None:
+        self.policy, self.config, self.seed, self.threads = policy, config, seed, threads
+        size = policy.weights.size
+        self.first: Floats = np.zeros(size, np.float32)
+        self.second: Floats = np.zeros(size, np.float32)
+        self.magnet: Floats = policy.weights.copy()
+        self.updates = 0
+
+    def state(self) -> Tree:
+        return {"weights": self.policy.weights, "first": self.first, "second": self.second,
+                "magnet": self.magnet, "updates": self.updates}
+
+    def restore(self, tree: Tree) -> None:
+        self.policy.set(tree["weights"])
+        for name in ("first", "second", "magnet"):
+            getattr(self, name)[:] = tree[name]
+        self.updates = tree["updates"]
+
+    def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]:
+        """One iteration: advantages once, then `epochs` shuffled passes of minibatches."""
+        c = self.config
+        lr = anneal(c.anneal, c.lr, c.lr_final, progress)
+        entropy_weight = anneal(c.anneal, c.entropy, c.entropy_final, progress)
+        batch, index = self.batch(tape)
+        if len(index) == 0:
+            return {"decisions": 0.0}
+        sums: dict[str, float] = {}
+        steps, stop = 0, False
+        for epoch in range(c.epochs):
+            order = keys.generator(self.seed, keys.SHUFFLE, epoch, iteration).permutation(index)
+            for at in range(0, len(order), c.minibatch):
+                rows = order[at : at + c.minibatch]
+                grad, means = self.gradient(batch, rows, entropy_weight)
+                before = float(np.sqrt(np.dot(grad, grad)))
+                if not np.isfinite(before):
+                    raise LearnError(self._blame(batch, index))
+                if before > c.max_grad_norm > 0:
+                    grad *= np.float32(c.max_grad_norm / before)
+                means |= {"grad_norm_pre_clip": before, "grad_norm_post_clip": float(np.sqrt(np.dot(grad, grad)))}
+                self.step(grad, lr)
+                steps += 1
+                for name, value in means.items():
+                    sums[name] = sums.get(name, 0.0) + value
+                stop = c.target_kl > 0 and means["kl"] > 1.5 * c.target_kl
+                if stop:
+                    break
+            if stop:
+                break
+        if c.magnet > 0:
+            self.magnet += np.float32(1 - c.magnet_decay) * (self.policy.weights - self.magnet)
+        out = {name: value / steps for name, value in sums.items()}
+        target = batch["target"][index]
+        residual = float(np.var(target - batch["value"][index]))
+        out["explained_variance"] = 1.0 - residual / max(float(np.var(target)), 1e-12)
+        out |= {"lr": lr, "entropy_weight": entropy_weight, "updates": float(steps), "decisions": float(len(index))}
+        return out
+
+    def batch(self, tape: Tape) -> tuple[Batch, NDArray[np.int64]]:
+        """The role's track as flat rows [M, ...], and which of them are the learner's own decisions."""
+        c, track = self.config, tape[self.policy.role.name]
+        advantage, target, counts = tape.advantages(self.policy.role.name, c.gamma, c.lam)
+        index = np.flatnonzero(counts)
+        flat = advantage.reshape(-1)
+        if len(index):
+            mine = flat[index].astype(np.float64)
+            flat = ((flat - mine.mean()) / (mine.std() + 1e-8)).astype(np.float32)
+        size = flat.size
+        batch: Batch = {
+            "sight": track.sight.reshape(size, -1), "logp": track.logp.reshape(size), "value": track.value.reshape(size),
+            "advantage": flat, "target": target.reshape(size),
+            "action": track.action.reshape((size,) if track.action.ndim == 3 else (size, -1)),
+        }
+        if track.mask is not None:
+            batch["mask"] = track.mask.reshape(size, -1)
+        if c.magnet > 0:
+            centre = Policy(self.policy.role, self.policy.config, "magnet", self.magnet)
+            batch["magnet"] = centre.forward(batch["sight"])[0]
+            if "policy.log_std" in (views := named(centre.weights, centre.layout)):
+                batch["magnet_log_std"] = views["policy.log_std"]
+        return batch, index
+
+    def gradient(self, batch: Batch, rows: NDArray[np.int64], entropy_weight: float) -> tuple[Floats, dict[str, float]]:
+        """The gradient [P] of the mean loss over `rows`, and the means that are logged."""
+        c = self.config
+        if c.gradient == "native":
+            grad = np.empty_like(self.policy.weights)
+            weights = (c.clip, c.value_clip, c.value, entropy_weight, c.magnet)
+            means = self.policy.network.gradient(self.policy.packed[0], rows, batch, weights, self.threads, grad)
+            return grad, means
+        import torch
+
+        torch.set_num_threads(self.threads)
+        flat = torch.from_numpy(self.policy.weights.copy()).requires_grad_()
+        part = {name: array if name == "magnet_log_std" else array[rows] for name, array in batch.items()}
+        total, tensors = loss(self.policy, c, flat, part, entropy_weight)
+        (slope,) = torch.autograd.grad(total, flat)
+        return slope.numpy(), {name: float(value.detach()) for name, value in tensors.items()}
+
+    def step(self, grad: Floats, lr: float) -> None:
+        """Adam (Kingma and Ba 2015, algorithm 1), then the bounds of the standard deviation."""
+        self.updates += 1
+        b1, b2 = 0.9, 0.999
+        self.first += np.float32(1 - b1) * (grad - self.first)
+        self.second += np.float32(1 - b2) * (grad * grad - self.second)
+        rate = lr / (1 - b1**self.updates)
+        root = np.sqrt(self.second / np.float32(1 - b2**self.updates)) + np.float32(1e-5)
+        weights = self.policy.weights - np.float32(rate) * self.first / root
+        views = named(weights, self.policy.layout)
+        if "policy.log_std" in views:
+            net = self.policy.config
+            np.clip(views["policy.log_std"], net.log_std_low, net.log_std_high, out=views["policy.log_std"])
+        self.policy.set(weights)
+
+    def _blame(self, batch: Batch, index: NDArray[np.int64]) -> str:
+        """What was not a number, named from the first cause to the last."""
+        role = self.policy.role.name
+        if not np.isfinite(self.policy.weights).all():
+            return f"{role}: weights are not finite after update {self.updates}"
+        for name, meaning in (("sight", "an observation"), ("action", "an action"), ("target", "a reward or value"),
+                              ("logp", "a log-probability"), ("advantage", "an advantage")):
+            bad = ~np.isfinite(batch[name][index].astype(np.float64))
+            if bad.any():
+                row = int(np.argwhere(bad)[0][0])
+                where = f", column {self.policy.role.columns[int(np.argwhere(bad)[0][1])]}" if name == "sight" else ""
+                return f"{role}: {meaning} is not finite (decision {row} of {len(index)}{where})"
+        return f"{role}: the gradient is not finite at update {self.updates}, though all inputs are"

@@ -1,0 +1,289 @@
+/* A small actor-critic network in plain C: acting, and the whole PPO gradient of a minibatch.
+ *
+ * Samples go through in blocks of 64, so that a block's activations stay in the first caches: gather,
+ * forward, loss, backward, all before the next block is touched. Every product is the one tiled kernel
+ * `matmul`. Gradients are summed per chunk of blocks and the chunks added in order, so no result depends
+ * on the number of threads; a row's output depends on that row alone.
+ *
+ * The readable twin of this file is nets/mlp.py with learners/ppo.py; tests compare every gradient. */
+#ifndef REMATCH_FUSED_H
+#define REMATCH_FUSED_H
+
+#include <math.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../worlds/native/random.h"
+
+enum { BLOCK = 64, MOST_LAYERS = 8, CHUNKS = 16, MOST_THREADS = 64, PAD = 16 };
+
+#if defined(__AVX512F__)
+enum { LANES = 16 };
+#elif defined(__AVX__)
+enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
+typedef float vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+
+/* --- the network's shape ------------------------------------------------------------------------- */
+
+typedef struct { int in, in_pad, out, out_pad, weight, bias; } Dense; /* offsets into packed weights */
+
+typedef struct {
+    int inputs, actions, discrete, shared, relu, layers;
+    int width[MOST_LAYERS];
+    /* derived by net_plan: */
+    int towers;                          /* 1: actor and critic share the trunk; 2: each its own */
+    int packed;                          /* floats of packed weights, log_std at the end */
+    int log_std;                         /* its offset when packed */
+    Dense dense[2][MOST_LAYERS + 1];     /* per tower: the hidden layers, then the head */
+} Net;
+
+static inline int padded(int n) { return (n + PAD - 1) / PAD * PAD; }
+
+/* Packed: per layer weight [in_pad][out_pad] and bias [out_pad], zero where padded. */
+static void net_plan(Net *net) {
+    net->towers = net->shared ? 1 : 2;
+    int at = 0;
+    for (int t = 0; t < net->towers; t++)
+        for (int l = 0; l <= net->layers; l++) {
+            Dense *d = &net->dense[t][l];
+            d->in = l ? net->width[l - 1] : net->inputs;
+            if (l < net->layers) d->out = net->width[l];
+            else d->out = net->shared ? net->actions + 1 : t == 0 ? net->actions : 1;
+            d->in_pad = padded(d->in);
+            d->out_pad = padded(d->out);
+            d->weight = at;
+            at += d->in_pad * d->out_pad;
+            d->bias = at;
+            at += d->out_pad;
+        }
+    net->log_std = at;
+    net->packed = at + (net->discrete ? 0 : padded(net->actions));
+}
+
+/* Moves one layer between flat (torch's order: weight [out][in], bias [out]) and packed. */
+static const float *pack_rows(const Dense *d, int first, int rows, const float *flat, float *packed) {
+    for (int o = 0; o < rows; o++)
+        for (int i = 0; i < d->in; i++) packed[d->weight + i * d->out_pad + first + o] = flat[o * d->in + i];
+    flat += rows * d->in;
+    for (int o = 0; o < rows; o++) packed[d->bias + first + o] = flat[o];
+    return flat + rows;
+}
+
+static float *unpack_rows(const Dense *d, int first, int rows, const float *packed, float *flat) {
+    for (int o = 0; o < rows; o++)
+        for (int i = 0; i < d->in; i++) flat[o * d->in + i] = packed[d->weight + i * d->out_pad + first + o];
+    flat += rows * d->in;
+    for (int o = 0; o < rows; o++) flat[o] = packed[d->bias + first + o];
+    return flat + rows;
+}
+
+/* Flat order: policy tower, policy head, (value tower,) value head, log_std. */
+static void net_pack(const Net *net, const float *flat, float *packed) {
+    int top = net->layers, A = net->actions;
+    memset(packed, 0, sizeof(float) * (size_t)net->packed);
+    for (int l = 0; l < top; l++) flat = pack_rows(&net->dense[0][l], 0, net->width[l], flat, packed);
+    flat = pack_rows(&net->dense[0][top], 0, A, flat, packed);
+    if (!net->shared)
+        for (int l = 0; l < top; l++) flat = pack_rows(&net->dense[1][l], 0, net->width[l], flat, packed);
+    flat = pack_rows(&net->dense[net->towers - 1][top], net->shared ? A : 0, 1, flat, packed);
+    if (!net->discrete) memcpy(packed + net->log_std, flat, sizeof(float) * (size_t)A);
+}
+
+static void net_unpack(const Net *net, const float *packed, float *flat) {
+    int top = net->layers, A = net->actions;
+    for (int l = 0; l < top; l++) flat = unpack_rows(&net->dense[0][l], 0, net->width[l], packed, flat);
+    flat = unpack_rows(&net->dense[0][top], 0, A, packed, flat);
+    if (!net->shared)
+        for (int l = 0; l < top; l++) flat = unpack_rows(&net->dense[1][l], 0, net->width[l], packed, flat);
+    flat = unpack_rows(&net->dense[net->towers - 1][top], net->shared ? A : 0, 1, packed, flat);
+    if (!net->discrete) memcpy(flat, packed + net->log_std, sizeof(float) * (size_t)A);
+}
+
+/* --- arithmetic ---------------------------------------------------------------------------------- */
+
+/* A tile of C[m][n] (+)= sum_k A[m * am + k * ak] * B[k * ldb + n], held in registers over all k. */
+static inline __attribute__((always_inline)) void tile(const int mr, const int nr, int depth, const float *A, int am,
+                                                       int ak, const float *B, int ldb, float *C, int ldc, int add) {
+    vec sum[8][4];
+#pragma GCC unroll 8
+    for (int m = 0; m < mr; m++)
+#pragma GCC unroll 4
+        for (int n = 0; n < nr; n++) sum[m][n] = add ? *(const vec *)(C + m * ldc + n * LANES) : (vec){0};
+    for (int k = 0; k < depth; k++) {
+        vec b[4];
+#pragma GCC unroll 4
+        for (int n = 0; n < nr; n++) b[n] = *(const vec *)(B + k * ldb + n * LANES);
+#pragma GCC unroll 8
+        for (int m = 0; m < mr; m++) {
+            float a = A[m * am + k * ak];
+#pragma GCC unroll 4
+            for (int n = 0; n < nr; n++) sum[m][n] += a * b[n];
+        }
+    }
+#pragma GCC unroll 8
+    for (int m = 0; m < mr; m++)
+#pragma GCC unroll 4
+        for (int n = 0; n < nr; n++) *(vec *)(C + m * ldc + n * LANES) = sum[m][n];
+}
+
+/* rows is a multiple of 8, columns of LANES (all shapes are padded). */
+static void matmul(int rows, int columns, int depth, const float *A, int am, int ak, const float *B, int ldb, float *C,
+                   int ldc, int add) {
+    int n = 0;
+    if (LANES == 16)
+        for (; n + 4 * LANES <= columns; n += 4 * LANES)
+            for (int m = 0; m < rows; m += 4) tile(4, 4, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+    for (; n + 2 * LANES <= columns; n += 2 * LANES)
+        for (int m = 0; m < rows; m += 4) tile(4, 2, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+    for (; n < columns; n += LANES)
+        for (int m = 0; m < rows; m += 8) tile(8, 1, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+}
+
+/* e^x to about 1e-7 relative: x = n ln 2 + r, Taylor to r^6 on |r| <= ln 2 / 2; vectorises. */
+static inline float exp_near(float x) {
+    x = x < -87.0f ? -87.0f : x;
+    x = x > 88.0f ? 88.0f : x;
+    float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; /* 1.5 * 2^23: rounds to the nearest whole number */
+    float r = x - n * 0.693359375f + n * 2.12194440e-4f;     /* ln 2 in two parts */
+    float p = 1.0f + r * (1.0f + r * (0.5f + r * (0.16666667f + r * (0.041666668f + r * (0.0083333338f + r * 0.0013888889f)))));
+    union { int32_t i; float f; } scale = {.i = ((int32_t)n + 127) * 8388608};
+    return p * scale.f;
+}
+
+/* tanh x = 1 - 2 / (e^2x + 1) */
+static void activate(int relu, int count, float *x) {
+    if (relu)
+        for (int i = 0; i < count; i++) x[i] = x[i] > 0 ? x[i] : 0;
+    else
+        for (int i = 0; i < count; i++) {
+            float c = x[i] < -10.0f ? -10.0f : x[i];
+            c = c > 10.0f ? 10.0f : c;
+            x[i] = 1.0f - 2.0f / (exp_near(2.0f * c) + 1.0f);
+        }
+}
+
+/* d <- d * activation'(h), where h is the activation's output */
+static void activate_back(int relu, int count, const float *h, float *d) {
+    if (relu)
+        for (int i = 0; i < count; i++) d[i] = h[i] > 0 ? d[i] : 0;
+    else
+        for (int i = 0; i < count; i++) d[i] *= 1.0f - h[i] * h[i];
+}
+
+/* --- one block ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    float *input;                         /* [BLOCK][in_pad] */
+    float *out[2][MOST_LAYERS + 1];       /* [BLOCK][out_pad] activations, then the heads */
+    float *back[2];                       /* two [BLOCK][widest] buffers for the way back */
+    float *head_back[2];                  /* [BLOCK][head out_pad] */
+    float *memory;
+} Block;
+
+static int block_make(const Net *net, Block *b) {
+    size_t widest = PAD, total = 0;
+    for (int t = 0; t < net->towers; t++)
+        for (int l = 0; l <= net->layers; l++) {
+            total += (size_t)net->dense[t][l].out_pad;
+            if ((size_t)net->dense[t][l].out_pad > widest) widest = (size_t)net->dense[t][l].out_pad;
+        }
+    total += (size_t)net->dense[0][0].in_pad + 2 * widest;
+    for (int t = 0; t < net->towers; t++) total += (size_t)net->dense[t][net->layers].out_pad;
+    if (posix_memalign((void **)&b->memory, 64, sizeof(float) * BLOCK * total)) return 0;
+    memset(b->memory, 0, sizeof(float) * BLOCK * total);
+    float *at = b->memory;
+    b->input = at, at += BLOCK * net->dense[0][0].in_pad;
+    for (int t = 0; t < net->towers; t++) {
+        for (int l = 0; l <= net->layers; l++) b->out[t][l] = at, at += BLOCK * net->dense[t][l].out_pad;
+        b->head_back[t] = at, at += BLOCK * net->dense[t][net->layers].out_pad;
+    }
+    b->back[0] = at, at += BLOCK * widest;
+    b->back[1] = at;
+    return 1;
+}
+
+static void forward(const Net *net, const float *packed, Block *b) {
+    for (int t = 0; t < net->towers; t++) {
+        const float *x = b->input;
+        for (int l = 0; l <= net->layers; l++) {
+            const Dense *d = &net->dense[t][l];
+            float *y = b->out[t][l];
+            for (int r = 0; r < BLOCK; r++) memcpy(y + r * d->out_pad, packed + d->bias, sizeof(float) * (size_t)d->out_pad);
+            matmul(BLOCK, d->out_pad, d->in, x, d->in_pad, 1, packed + d->weight, d->out_pad, y, d->out_pad, 1);
+            if (l < net->layers) activate(net->relu, BLOCK * d->out_pad, y);
+            x = y;
+        }
+    }
+}
+
+static inline const float *policy_out(const Net *net, const Block *b, int row) {
+    return b->out[0][net->layers] + row * net->dense[0][net->layers].out_pad;
+}
+
+static inline float value_out(const Net *net, const Block *b, int row) {
+    int t = net->towers - 1;
+    return b->out[t][net->layers][row * net->dense[t][net->layers].out_pad + (net->shared ? net->actions : 0)];
+}
+
+/* Adds this block's weight gradients to `grad` (packed); head_back holds d loss / d head. */
+static void backward(const Net *net, const float *transposed, Block *b, float *grad) {
+    for (int t = 0; t < net->towers; t++) {
+        const float *dy = b->head_back[t];
+        for (int l = net->layers; l >= 0; l--) {
+            const Dense *d = &net->dense[t][l];
+            const float *x = l ? b->out[t][l - 1] : b->input;
+            matmul(d->in_pad, d->out_pad, BLOCK, x, 1, d->in_pad, dy, d->out_pad, grad + d->weight, d->out_pad, 1);
+            for (int r = 0; r < BLOCK; r++)
+                for (int o = 0; o < d->out_pad; o++) grad[d->bias + o] += dy[r * d->out_pad + o];
+            if (!l) break;
+            float *dx = b->back[l & 1];
+            matmul(BLOCK, d->in_pad, d->out, dy, d->out_pad, 1, transposed + d->weight, d->in_pad, dx, d->in_pad, 0);
+            activate_back(net->relu, BLOCK * d->in_pad, x, dx);
+            dy = dx;
+        }
+    }
+}
+
+/* Weights as [out_pad][in_pad], for the way back. */
+static void net_transpose(const Net *net, const float *packed, float *transposed) {
+    for (int t = 0; t < net->towers; t++)
+        for (int l = 1; l <= net->layers; l++) {
+            const Dense *d = &net->dense[t][l];
+            for (int i = 0; i < d->in_pad; i++)
+                for (int o = 0; o < d->out_pad; o++)
+                    transposed[d->weight + o * d->in_pad + i] = packed[d->weight + i * d->out_pad + o];
+        }
+}
+
+static inline void gather(const Net *net, Block *b, int row, const float *sight) {
+    memcpy(b->input + row * net->dense[0][0].in_pad, sight, sizeof(float) * (size_t)net->inputs);
+}
+
+static inline void gather_nothing(const Net *net, Block *b, int row) {
+    memset(b->input + row * net->dense[0][0].in_pad, 0, sizeof(float) * (size_t)net->inputs);
+}
+
+/* --- distributions --------------------------------------------------------------------------------- */
+
+static const float HALF_LOG_2PI = 0.918938533f;
+
+/* Masked log-softmax of one row; illegal actions get -inf and probability 0. Returns nothing legal: 0. */
+static inline int log_softmax(int n, const float *logits, const uint8_t *mask, float *logp) {
+    float most = -INFINITY, sum = 0;
+    for (int a = 0; a < n; a++)
+        if ((!mask || mask[a]) && logits[a] > most) most = logits[a];
+    for (int a = 0; a < n; a++)
+        if (!mask || mask[a]) sum += expf(logits[a] - most);
+    float lse = most + logf(sum);
+    for (int a = 0; a < n; a++) logp[a] = (!mask || mask[a]) ? logits[a] - lse : -INFINITY;
+    return sum > 0;
+}
+
+#include "fused_act.h"
+#include "fused_ppo.h"
+#endif

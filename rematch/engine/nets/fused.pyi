@@ -1,0 +1,42 @@
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+BUILD: str
+STAT_NAMES: tuple[str, ...]
+
+class Network:
+    inputs: int
+    actions: int
+    size: int
+    discrete: bool
+    packed_size: int
+    def __init__(
+        self, inputs: int, actions: int, discrete: bool, hidden: Sequence[int], shared: bool, activation: str
+    ) -> None: ...
+    def pack(self, flat: NDArray[Any], out: NDArray[Any]) -> None: ...
+    def act(
+        self,
+        packed: NDArray[Any],
+        slot: NDArray[Any],
+        sight: NDArray[Any],
+        number: NDArray[Any],
+        draw: tuple[int, int],
+        action: NDArray[Any],
+        logp: NDArray[Any],
+        value: NDArray[Any],
+        acting: NDArray[Any] | None = None,
+        mask: NDArray[Any] | None = None,
+        heads: NDArray[Any] | None = None,
+        greedy: bool = False,
+    ) -> None: ...
+    def gradient(
+        self,
+        packed: NDArray[Any],
+        index: NDArray[Any],
+        batch: Mapping[str, NDArray[Any]],
+        coefficients: tuple[float, float, float, float, float],
+        threads: int,
+        out: NDArray[Any],
+    ) -> dict[str, float]: ...

@@ -1,0 +1,103 @@
+/* Acting: rows of many seats, each played by the policy in its slot, sampled and scored in one pass. */
+
+typedef struct {
+    const Net *net;
+    const float *packed;     /* [slots][net->packed] */
+    int slots, rows, greedy;
+    const int32_t *slot;     /* [rows] which policy plays the row; outside 0 .. slots - 1: left alone */
+    const uint8_t *acting;   /* [rows] or NULL: all */
+    const float *sight;      /* [rows][inputs] */
+    const uint8_t *mask;     /* [rows][actions] or NULL */
+    const uint32_t *number;  /* [rows] with (key, step) it names each row's draws */
+    uint64_t key;
+    uint32_t step_low, step_high;
+    float *action;           /* [rows][actions], continuous */
+    int32_t *choice;         /* [rows], discrete */
+    float *logp, *value;     /* [rows] */
+    float *heads;            /* [rows][actions] means or logits, or NULL */
+} Acting;
+
+/* Box and Muller (1958): two uniform words to two standard normals. */
+static inline void normals(uint32_t a, uint32_t b, float *first, float *second) {
+    float radius = sqrtf(-2.0f * logf(((float)(a >> 8) + 1.0f) * (1.0f / 16777216.0f)));
+    float angle = 6.28318531f * rm_unit(b);
+    *first = radius * cosf(angle);
+    *second = radius * sinf(angle);
+}
+
+static void act_gaussian(const Acting *a, const float *log_std, const float *mean, int row) {
+    int n = a->net->actions;
+    float logp = 0, z[2] = {0, 0};
+    for (int d = 0; d < n; d++) {
+        if (!(d & 1) && !a->greedy) {
+            rm_quad q = rm_philox(a->key, a->number[row], a->step_low, RM_STREAM_ACT | (uint32_t)d << 8, a->step_high);
+            normals(q.w[0], q.w[1], &z[0], &z[1]);
+        }
+        float e = a->greedy ? 0.0f : z[d & 1];
+        a->action[(size_t)row * n + d] = mean[d] + e * expf(log_std[d]);
+        logp += -0.5f * e * e - log_std[d] - HALF_LOG_2PI;
+    }
+    a->logp[row] = logp;
+}
+
+static void act_choice(const Acting *a, const float *logits, int row, float *scratch) {
+    int n = a->net->actions, pick = -1;
+    log_softmax(n, logits, a->mask ? a->mask + (size_t)row * n : NULL, scratch);
+    if (a->greedy) {
+        for (int c = 0; c < n; c++)
+            if (scratch[c] > -INFINITY && (pick < 0 || scratch[c] > scratch[pick])) pick = c;
+    } else {
+        rm_quad q = rm_philox(a->key, a->number[row], a->step_low, RM_STREAM_ACT, a->step_high);
+        float left = rm_unit(q.w[0]);
+        for (int c = 0; c < n; c++) { /* inverse of the cumulative sum; the last legal one takes what rounding leaves */
+            if (!(scratch[c] > -INFINITY)) continue;
+            pick = c;
+            left -= expf(scratch[c]);
+            if (left < 0) break;
+        }
+    }
+    if (pick < 0) pick = 0; /* nothing legal or not finite: logp says so (-inf or NaN) */
+    a->choice[row] = pick;
+    a->logp[row] = scratch[pick];
+}
+
+/* 0 when memory ran out. */
+static int act_rows(const Acting *a) {
+    const Net *net = a->net;
+    Block block;
+    int n = net->actions, failed = 1;
+    int *order = malloc(sizeof(int) * (size_t)(a->rows + a->slots + 1));
+    float *scratch = malloc(sizeof(float) * (size_t)n);
+    if (order && scratch && block_make(net, &block)) {
+        int *count = order + a->rows; /* counting sort of the rows by slot, so that a block has one policy */
+        memset(count, 0, sizeof(int) * (size_t)(a->slots + 1));
+        for (int r = 0; r < a->rows; r++)
+            if (a->slot[r] >= 0 && a->slot[r] < a->slots && (!a->acting || a->acting[r])) count[a->slot[r] + 1]++;
+        for (int s = 0; s < a->slots; s++) count[s + 1] += count[s];
+        for (int r = 0; r < a->rows; r++)
+            if (a->slot[r] >= 0 && a->slot[r] < a->slots && (!a->acting || a->acting[r])) order[count[a->slot[r]]++] = r;
+        for (int s = 0, at = 0; s < a->slots; s++) { /* count[s] is now where slot s ends */
+            const float *packed = a->packed + (size_t)s * net->packed;
+            for (; at < count[s]; at += BLOCK) {
+                int here = count[s] - at < BLOCK ? count[s] - at : BLOCK;
+                for (int i = 0; i < here; i++) gather(net, &block, i, a->sight + (size_t)order[at + i] * net->inputs);
+                for (int i = here; i < BLOCK; i++) gather_nothing(net, &block, i);
+                forward(net, packed, &block);
+                for (int i = 0; i < here; i++) {
+                    int row = order[at + i];
+                    const float *head = policy_out(net, &block, i);
+                    if (net->discrete) act_choice(a, head, row, scratch);
+                    else act_gaussian(a, packed + net->log_std, head, row);
+                    a->value[row] = value_out(net, &block, i);
+                    if (a->heads) memcpy(a->heads + (size_t)row * n, head, sizeof(float) * (size_t)n);
+                }
+                if (here < BLOCK) { at = count[s]; break; }
+            }
+        }
+        free(block.memory);
+        failed = 0;
+    }
+    free(order);
+    free(scratch);
+    return !failed;
+}

@@ -1,0 +1,180 @@
+/* The PPO loss (Schulman et al. 2017, eq. 7 and 9) and its gradient, sample by sample. */
+
+typedef struct {
+    float clip, value_clip, value_coef, entropy_coef, magnet_coef;
+} Weights;
+
+enum { S_POLICY, S_VALUE, S_ENTROPY, S_KL, S_CLIPPED, S_MAGNET, STATS };
+
+typedef struct {
+    const Net *net;
+    const float *packed, *transposed;
+    Weights w;
+    int count;                 /* samples in the minibatch */
+    const int64_t *index;      /* [count] rows of the arrays below */
+    const float *sight;        /* [.][inputs] */
+    const float *action;       /* [.][actions] */
+    const int32_t *choice;     /* [.] */
+    const uint8_t *mask;       /* [.][actions] or NULL */
+    const float *logp, *advantage, *target, *value; /* [.] as recorded while acting */
+    const float *magnet;       /* [.][actions] the magnet's means or logits, or NULL */
+    const float *magnet_log_std; /* [actions] */
+    int chunks, next;          /* `next` is claimed by threads */
+    int failed;
+    float *grads;              /* [chunks][net->packed] */
+    double stats[CHUNKS][STATS];
+} Update;
+
+/* d loss / d log-probability of the taken action, from the clipped surrogate; notes the statistics. */
+static inline float surrogate(const Update *u, double *stats, int64_t i, float logp) {
+    float log_ratio = logp - u->logp[i], ratio = expf(log_ratio), adv = u->advantage[i];
+    float low = 1.0f - u->w.clip, high = 1.0f + u->w.clip;
+    float bounded = ratio < low ? low : ratio > high ? high : ratio;
+    float plain = ratio * adv, clipped = bounded * adv;
+    stats[S_POLICY] -= plain < clipped ? plain : clipped;
+    stats[S_KL] += (double)(ratio - 1.0f) - log_ratio; /* Schulman's low-variance estimate */
+    stats[S_CLIPPED] += ratio < low || ratio > high;
+    return plain <= clipped ? -plain : 0.0f;
+}
+
+static inline float value_slope(const Update *u, double *stats, int64_t i, float v) {
+    float error = v - u->target[i], slope = 2.0f * error, loss = error * error;
+    if (u->w.value_clip > 0) {
+        float moved = v - u->value[i], c = u->w.value_clip;
+        float near = u->value[i] + (moved < -c ? -c : moved > c ? c : moved) - u->target[i];
+        if (near * near > loss) {
+            loss = near * near;
+            slope = moved > -c && moved < c ? 2.0f * near : 0.0f;
+        }
+    }
+    stats[S_VALUE] += loss;
+    return u->w.value_coef * slope;
+}
+
+static void gaussian_slope(const Update *u, double *stats, int64_t i, const float *mean, float *d_mean, float *d_log_std, float scale) {
+    int n = u->net->actions;
+    const float *log_std = u->packed + u->net->log_std;
+    float logp = 0, entropy = 0, pull = 0;
+    for (int a = 0; a < n; a++) {
+        float z = (u->action[i * n + a] - mean[a]) * expf(-log_std[a]);
+        logp += -0.5f * z * z - log_std[a] - HALF_LOG_2PI;
+        entropy += log_std[a] + 0.5f + HALF_LOG_2PI;
+    }
+    float g = surrogate(u, stats, i, logp);
+    for (int a = 0; a < n; a++) {
+        float inv = expf(-log_std[a]), z = (u->action[i * n + a] - mean[a]) * inv;
+        float dm = g * z * inv, ds = g * (z * z - 1.0f) - u->w.entropy_coef;
+        if (u->magnet) { /* KL(policy || magnet) of two Gaussians */
+            float inv_var = expf(-2.0f * u->magnet_log_std[a]), far = mean[a] - u->magnet[i * n + a];
+            float var = expf(2.0f * log_std[a]);
+            pull += u->magnet_log_std[a] - log_std[a] + 0.5f * (var + far * far) * inv_var - 0.5f;
+            dm += u->w.magnet_coef * far * inv_var;
+            ds += u->w.magnet_coef * (var * inv_var - 1.0f);
+        }
+        d_mean[a] = dm * scale;
+        d_log_std[a] += ds * scale;
+    }
+    stats[S_ENTROPY] += entropy;
+    stats[S_MAGNET] += pull;
+}
+
+static void choice_slope(const Update *u, double *stats, int64_t i, const float *logits, float *d_logits, float *scratch, float scale) {
+    int n = u->net->actions;
+    const uint8_t *mask = u->mask ? u->mask + i * n : NULL;
+    float *logp = scratch, *other = scratch + n, entropy = 0, pull = 0;
+    log_softmax(n, logits, mask, logp);
+    if (u->magnet) log_softmax(n, u->magnet + i * n, mask, other);
+    float g = surrogate(u, stats, i, logp[u->choice[i]]);
+    for (int a = 0; a < n; a++) {
+        if (mask && !mask[a]) continue;
+        float p = expf(logp[a]);
+        entropy -= p * logp[a];
+        if (u->magnet) pull += p * (logp[a] - other[a]);
+    }
+    for (int a = 0; a < n; a++) {
+        if (mask && !mask[a]) { d_logits[a] = 0; continue; }
+        float p = expf(logp[a]);
+        float d = g * ((a == u->choice[i]) - p) + u->w.entropy_coef * p * (logp[a] + entropy);
+        if (u->magnet) d += u->w.magnet_coef * p * (logp[a] - other[a] - pull);
+        d_logits[a] = d * scale;
+    }
+    stats[S_ENTROPY] += entropy;
+    stats[S_MAGNET] += pull;
+}
+
+static void chunk_run(Update *u, int chunk, Block *b, float *scratch) {
+    const Net *net = u->net;
+    int blocks = (u->count + BLOCK - 1) / BLOCK;
+    int from = (int)((int64_t)blocks * chunk / u->chunks), to = (int)((int64_t)blocks * (chunk + 1) / u->chunks);
+    float *grad = u->grads + (size_t)chunk * net->packed, scale = 1.0f / (float)u->count;
+    double *stats = u->stats[chunk];
+    int last = net->towers - 1, head = net->dense[0][net->layers].out_pad, critic = net->dense[last][net->layers].out_pad;
+    memset(grad, 0, sizeof(float) * (size_t)net->packed);
+    for (int at = from * BLOCK; at < to * BLOCK; at += BLOCK) {
+        int here = u->count - at < BLOCK ? u->count - at : BLOCK;
+        for (int r = 0; r < here; r++) gather(net, b, r, u->sight + u->index[at + r] * net->inputs);
+        for (int r = here; r < BLOCK; r++) gather_nothing(net, b, r);
+        forward(net, u->packed, b);
+        for (int t = 0; t < net->towers; t++)
+            memset(b->head_back[t], 0, sizeof(float) * BLOCK * (size_t)net->dense[t][net->layers].out_pad);
+        for (int r = 0; r < here; r++) {
+            int64_t i = u->index[at + r];
+            float *d = b->head_back[0] + r * head;
+            if (net->discrete) choice_slope(u, stats, i, policy_out(net, b, r), d, scratch, scale);
+            else gaussian_slope(u, stats, i, policy_out(net, b, r), d, grad + net->log_std, scale);
+            b->head_back[last][r * critic + (net->shared ? net->actions : 0)] = value_slope(u, stats, i, value_out(net, b, r)) * scale;
+        }
+        backward(net, u->transposed, b, grad);
+    }
+}
+
+static void *update_thread(void *argument) {
+    Update *u = argument;
+    Block block;
+    float *scratch = malloc(sizeof(float) * 2 * (size_t)u->net->actions);
+    if (!scratch || !block_make(u->net, &block)) {
+        u->failed = 1;
+        free(scratch);
+        return NULL;
+    }
+    for (int chunk; (chunk = __sync_fetch_and_add(&u->next, 1)) < u->chunks;) chunk_run(u, chunk, &block, scratch);
+    free(block.memory);
+    free(scratch);
+    return NULL;
+}
+
+/* Gradient of the mean loss into `flat` and mean statistics into `stats`. Threads live for this call only:
+ * starting one costs some 20 us, waiting ones cost nothing, and a busy machine never waits on a barrier. */
+static int ppo_gradient(Update *u, int threads, float *flat, double *stats) {
+    const Net *net = u->net;
+    pthread_t started[MOST_THREADS];
+    int blocks = (u->count + BLOCK - 1) / BLOCK, running = 0;
+    u->chunks = blocks < CHUNKS ? blocks : CHUNKS;
+    u->next = u->failed = 0;
+    memset(u->stats, 0, sizeof u->stats);
+    float *transposed = malloc(sizeof(float) * (size_t)net->packed);
+    if (posix_memalign((void **)&u->grads, 64, sizeof(float) * (size_t)net->packed * (size_t)u->chunks)) u->grads = NULL;
+    if (!transposed || !u->grads) {
+        free(transposed);
+        free(u->grads);
+        return 0;
+    }
+    net_transpose(net, u->packed, transposed);
+    u->transposed = transposed;
+    if (threads > u->chunks) threads = u->chunks;
+    for (int t = 1; t < threads && t < MOST_THREADS; t++)
+        if (!pthread_create(&started[running], NULL, update_thread, u)) running++;
+    update_thread(u);
+    for (int t = 0; t < running; t++) pthread_join(started[t], NULL);
+    for (int c = 1; c < u->chunks; c++)
+        for (int i = 0; i < net->packed; i++) u->grads[i] += u->grads[(size_t)c * net->packed + i];
+    net_unpack(net, u->grads, flat);
+    for (int s = 0; s < STATS; s++) {
+        stats[s] = 0;
+        for (int c = 0; c < u->chunks; c++) stats[s] += u->stats[c][s];
+        stats[s] /= u->count;
+    }
+    free(transposed);
+    free(u->grads);
+    return !u->failed;
+}

@@ -1,0 +1,168 @@
+"""Policies: players that are networks. Weights are one flat float32 vector with named views.
+
+One vector makes everything else short: a digest, a rival's slot, an optimiser, a checkpoint and an
+average of policies are all operations on one array. Acting is done by nets/fused.h; nets/mlp.py is the
+same network in torch, for reading and for checking.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch import keys
+from rematch.config import ConfigError, knob
+from rematch.engine.nets import fused
+from rematch.spec import Bytes, Floats, Move, Noise, Role, Seat
+from rematch.stale import refuse_stale
+
+refuse_stale("rematch.engine.nets.fused", fused.BUILD, Path(__file__).parent / "nets" / "fused.pyx")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """The network of every role: a multi-layer perceptron with a policy head and a value head."""
+
+    hidden: tuple[int, ...] = knob((64, 64), "widths of the hidden layers", low=1, high=4096)
+    activation: str = knob("tanh", "between layers", choices=("tanh", "relu"))
+    shared: bool = knob(True, "policy and value share the hidden layers (else each has its own)")
+    log_std: float = knob(-0.5, "log standard deviation of continuous actions at the start", low=-5, high=2)
+    log_std_low: float = knob(-2.0, "floor of log standard deviation: exploration never dies below it", low=-5, high=2)
+    log_std_high: float = knob(0.5, "ceiling of log standard deviation", low=-5, high=2)
+
+    def check(self) -> None:
+        if not 1 <= len(self.hidden) <= 8:
+            raise ConfigError(f"hidden = {list(self.hidden)}: expected one to eight layers")
+        if not self.log_std_low <= self.log_std <= self.log_std_high:
+            raise ConfigError(
+                f"log_std = {self.log_std:g}: expected between log_std_low {self.log_std_low:g} "
+                f"and log_std_high {self.log_std_high:g}"
+            )
+
+
+Layout = list[tuple[str, tuple[int, ...], int]]  # name, shape, offset into the flat vector
+
+
+def layout(role: Role, config: NetworkConfig) -> Layout:
+    """Names, shapes and offsets of a role's weights, in the order fused.h keeps them."""
+    entries: list[tuple[str, tuple[int, ...]]] = []
+
+    def dense(name: str, inputs: int, outputs: int) -> None:
+        entries.append((f"{name}.weight", (outputs, inputs)))
+        entries.append((f"{name}.bias", (outputs,)))
+
+    def tower(name: str) -> None:
+        for i, width in enumerate(config.hidden):
+            dense(f"{name}.{i}", config.hidden[i - 1] if i else role.size, width)
+
+    tower("trunk" if config.shared else "policy")
+    dense("policy.head", config.hidden[-1], role.actions.size)
+    if not config.shared:
+        tower("value")
+    dense("value.head", config.hidden[-1], 1)
+    if role.actions.kind == "continuous":
+        entries.append(("policy.log_std", (role.actions.size,)))
+    out: Layout = []
+    offset = 0
+    for name, shape in entries:
+        out.append((name, shape, offset))
+        offset += int(np.prod(shape))
+    return out
+
+
+def named(weights: Floats, where: Layout) -> dict[str, Floats]:
+    """The flat vector as named views of itself."""
+    return {name: weights[at : at + int(np.prod(shape))].reshape(shape) for name, shape, at in where}
+
+
+def network(role: Role, config: NetworkConfig) -> fused.Network:
+    discrete = role.actions.kind == "discrete"
+    return fused.Network(role.size, role.actions.size, discrete, config.hidden, config.shared, config.activation)
+
+
+def digest(weights: Floats) -> str:
+    return hashlib.sha256(np.ascontiguousarray(weights).tobytes()).hexdigest()
+
+
+class Policy:
+    """One role's network with weights [P]; `act` samples unless `greedy`."""
+
+    def __init__(self, role: Role, config: NetworkConfig, name: str, weights: Floats | None = None) -> None:
+        self.role, self.config, self.name = role, config, name
+        self.network = network(role, config)
+        self.layout = layout(role, config)
+        self.weights: Floats = np.zeros(self.network.size, np.float32)
+        self.packed: Floats = np.zeros((1, self.network.packed_size), np.float32)
+        self.greedy = False
+        if weights is not None:
+            self.set(weights)
+
+    def set(self, weights: Floats) -> None:
+        if weights.shape != self.weights.shape:
+            raise ConfigError(f"policy {self.name}: {weights.size} weights, expected {self.weights.size}")
+        self.weights[:] = weights
+        self.network.pack(self.weights[None], self.packed)
+
+    def initialise(self, seed: int) -> None:
+        """Orthogonal weights (Saxe et al. 2014); a small policy head, so that play starts near uniform."""
+        gain = 2.0**0.5
+        for i, (name, view) in enumerate(named(self.weights, self.layout).items()):
+            if name == "policy.log_std":
+                view[:] = self.config.log_std
+            elif name.endswith(".weight"):
+                rows, columns = view.shape
+                draw = keys.generator(seed, keys.INIT, i).standard_normal((max(rows, columns), min(rows, columns)))
+                q, r = np.linalg.qr(draw)
+                q = q * np.sign(np.diag(r))
+                scale = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, gain)
+                view[:] = scale * (q if rows >= columns else q.T)
+            else:
+                view[:] = 0.0
+        self.set(self.weights.copy())
+
+    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+        """Sampled actions for n rows; draws are named by (noise, game number)."""
+        n, role = len(seat.rows), self.role
+        discrete = role.actions.kind == "discrete"
+        action: NDArray[Any] = np.zeros(n, np.int32) if discrete else np.zeros((n, role.actions.size), np.float32)
+        logp, value = np.zeros(n, np.float32), np.zeros(n, np.float32)
+        key = keys.key(noise.seed, noise.stream, seat.seat)
+        number = (seat.rows + seat.world.first).astype(np.uint32)
+        self.network.act(
+            self.packed, np.zeros(n, np.int32), seat.sight, number, (key, noise.step), action, logp, value,
+            mask=seat.mask, greedy=self.greedy,
+        )
+        return Move(action, logp, value)
+
+    def forward(self, sight: Floats, mask: Bytes | None = None) -> tuple[Floats, Floats]:
+        """Means or logits [n, A] and values [n]."""
+        n, size = len(sight), self.role.actions.size
+        discrete = self.role.actions.kind == "discrete"
+        action: NDArray[Any] = np.zeros(n, np.int32) if discrete else np.zeros((n, size), np.float32)
+        heads, logp, value = np.zeros((n, size), np.float32), np.zeros(n, np.float32), np.zeros(n, np.float32)
+        slot, number = np.zeros(n, np.int32), np.zeros(n, np.uint32)
+        self.network.act(
+            self.packed, slot, sight, number, (0, 0), action, logp, value, mask=mask, heads=heads, greedy=True
+        )
+        return heads, value
+
+    def arrays(self) -> dict[str, Floats]:
+        """Named copies, for a file."""
+        return {name: view.copy() for name, view in named(self.weights, self.layout).items()}
+
+    def load_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        flat = self.weights.copy()
+        for name, view in named(flat, self.layout).items():
+            if name not in arrays or arrays[name].shape != view.shape or arrays[name].dtype != np.float32:
+                raise ConfigError(f"policy {self.name}: {name} of shape {view.shape} is missing or has another shape")
+            view[:] = arrays[name]
+        if not np.isfinite(flat).all():
+            raise ConfigError(f"policy {self.name}: weights are not finite")
+        self.set(flat)
+

@@ -1,0 +1,202 @@
+"""The league: the roster of frozen rivals, and who is seated next.
+
+A rival joins with the digest of its weights and is checked against it whenever it is placed. It plays from
+a slot, a fixed buffer that is refilled only when no running game holds it, so nobody's opponent changes in
+the middle of a game.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch import keys
+from rematch.config import ConfigError, knob
+from rematch.engine.policy import Policy, digest
+from rematch.engine.rollout import Table
+from rematch.engine.tape import Tape
+from rematch.spec import Floats, Player, Tree, World
+
+FORGET = 0.95  # how much of a rival's record stays per iteration: win rates follow the learner
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeagueConfig:
+    """Games against others than the current selves."""
+
+    history: float = knob(0.3, "share of games in which one seat learns and rivals play the others", low=0, high=1)
+    size: int = knob(20, "snapshots kept per role", low=1, high=10_000, needs="history")
+    keep: str = knob("reservoir", "which snapshots stay", choices=("reservoir", "fifo"), needs="history")
+    pick: str = knob("uniform", "who is seated: all alike, or those that beat us", choices=("uniform", "pfsp"), needs="history")
+    pfsp_power: float = knob(2.0, "weight (1 - our win rate) to this power", low=0, needs="pick=pfsp")
+    pfsp_floor: float = knob(0.05, "least weight of any rival", low=0, high=1, needs="pick=pfsp")
+    snapshot_every: int = knob(10, "iterations between snapshots", low=1, needs="history")
+    slots: int = knob(4, "rivals of a role seated at the same time", low=1, high=64, needs="history")
+    rotate: int = knob(5, "iterations after which a slot takes its next rival", low=1, needs="history")
+    scripted: tuple[str, ...] = knob((), "scripted rivals that play too, by name", needs="history")
+    scripted_share: float = knob(0.5, "their share of the rivals' seats", low=0, high=1, needs="scripted")
+
+
+@dataclass
+class Rival:
+    """A snapshot on the roster. `games` and `score` are the learner's, fading by FORGET."""
+
+    name: str
+    digest: str
+    games: float = 0.0
+    score: float = 0.0
+
+    def win_rate(self) -> float:
+        """The learner's score, drawn towards one half while games are few."""
+        return (self.score + 1.0) / (self.games + 2.0)
+
+
+class Roster:
+    """One role's rivals and the slots they play from. Slot 0 is the learner's."""
+
+    def __init__(self, policy: Policy, table: Table, config: LeagueConfig, others: list[Player]) -> None:
+        self.policy, self.table, self.config = policy, table, config
+        self.rivals: list[Rival] = []
+        self.weights: Floats = np.zeros((config.size, policy.weights.size), np.float32)
+        self.seen = 0
+        count = len(table.packed)
+        self.held: Floats = np.zeros((count, policy.weights.size), np.float32)  # weights in each slot
+        self.who = [""] * count
+        self.since = [0] * count
+        self.open = [False] * count
+        self.scripted = [Rival(player.name, "") for player in others]
+        table.others[:] = others
+
+    def add(self, name: str, weights: Floats, draw: float) -> None:
+        """Freeze a copy. A full roster drops its oldest, or any at equal odds (Vitter's algorithm R)."""
+        self.seen += 1
+        at = len(self.rivals)
+        if at == self.config.size:
+            at = int(draw * self.seen) if self.config.keep == "reservoir" else (self.seen - 1) % self.config.size
+            if at >= self.config.size:
+                return
+        self.weights[at] = weights
+        self.rivals[at : at + 1] = [Rival(name, digest(weights))]
+
+    def odds(self, among: list[Rival]) -> NDArray[np.float64]:
+        """How likely each rival is seated next, [n]."""
+        if self.config.pick == "uniform":
+            return np.full(len(among), 1.0 / len(among))
+        hard = np.array([(1.0 - rival.win_rate()) ** self.config.pfsp_power for rival in among])
+        weight = np.maximum(hard, self.config.pfsp_floor)
+        return np.asarray(weight / weight.sum())
+
+    def refill(self, running: set[int], iteration: int, draws: NDArray[np.float64]) -> None:
+        """Close slots that served long enough; give slots that nobody plays in their next rival."""
+        if not self.rivals:
+            return
+        slots = range(1, len(self.who))
+        tired = [s for s in slots if self.open[s] and iteration - self.since[s] >= self.config.rotate]
+        if tired and sum(self.open) > 1:  # one at a time, so that somebody is always there
+            self.open[min(tired, key=lambda s: self.since[s])] = False
+        for slot in slots:
+            if slot in running or (self.open[slot] and (slot not in tired)):
+                continue
+            at = int(np.searchsorted(np.cumsum(self.odds(self.rivals)), draws[slot], side="right"))
+            at = min(at, len(self.rivals) - 1)
+            rival = self.rivals[at]
+            if digest(self.weights[at]) != rival.digest:
+                raise ConfigError(f"rival {rival.name}: its weights are not those it joined with")
+            self.held[slot] = self.weights[at]
+            self.table.place(slot, self.weights[at])
+            self.who[slot], self.since[slot], self.open[slot] = rival.name, iteration, True
+
+    def choose(self, draws: NDArray[np.float64], kind: NDArray[np.float64]) -> NDArray[np.int32]:
+        """A slot for each draw; 0 where nobody is on the roster yet."""
+        policies = [s for s in range(1, len(self.who)) if self.open[s]]
+        bots = [len(self.who) + i for i in range(len(self.scripted))]
+        out = np.zeros(len(draws), np.int32)
+        scripted = kind < (self.config.scripted_share if bots else 0.0)
+        if bots and (scripted | (not policies)).any():
+            cumulative = np.cumsum(self.odds(self.scripted))
+            pick = np.searchsorted(cumulative, draws, side="right").clip(max=len(bots) - 1)
+            out = np.asarray(bots, np.int32)[pick]
+        if policies:
+            fresh = np.asarray(policies, np.int32)[(draws * len(policies)).astype(int).clip(max=len(policies) - 1)]
+            out = np.where(scripted, out, fresh).astype(np.int32)
+        return out
+
+    def report(self, slot: NDArray[np.int32], outcome: Floats) -> None:
+        """Results of this role's seats, as the rival saw them, both [m]."""
+        names = self.who + [rival.name for rival in self.scripted]
+        for rival in [*self.rivals, *self.scripted]:
+            rival.games *= FORGET
+            rival.score *= FORGET
+            for s, name in enumerate(names):
+                if s and name == rival.name:
+                    here = slot == s
+                    rival.games += float(here.sum())
+                    rival.score += float((1.0 - outcome[here]).sum())
+
+    def state(self) -> Tree:
+        def record(rival: Rival) -> Tree:
+            return {"name": rival.name, "digest": rival.digest, "games": rival.games, "score": rival.score}
+
+        return {
+            "rivals": [record(r) for r in self.rivals], "scripted": [record(r) for r in self.scripted],
+            "weights": self.weights[: len(self.rivals)], "seen": self.seen, "held": self.held,
+            "who": list(self.who), "since": list(self.since), "open": list(self.open),
+        }
+
+    def restore(self, tree: Tree) -> None:
+        self.rivals = [Rival(**record) for record in tree["rivals"]]
+        self.scripted = [Rival(**record) for record in tree["scripted"]]
+        self.weights[: len(self.rivals)] = tree["weights"]
+        self.seen, self.who = tree["seen"], list(tree["who"])
+        self.since, self.open = list(tree["since"]), list(tree["open"])
+        self.held[:] = tree["held"]
+        for slot in range(1, len(self.who)):
+            self.table.place(slot, self.held[slot])
+
+
+class League:
+    """The rosters of all roles, and the seating of the next games."""
+
+    def __init__(self, config: LeagueConfig, rosters: Mapping[str, Roster], seed: int) -> None:
+        self.config, self.rosters, self.seed = config, rosters, seed
+
+    def seat(self, world: World, iteration: int) -> None:
+        """Fill `world.next.slot`: all learners, or one learning seat among rivals in a share of the games."""
+        c, n, spec = self.config, world.games, world.spec
+        world.next.slot[:] = 0
+        if c.history == 0:
+            return
+        for r, (role, roster) in enumerate(self.rosters.items()):
+            running = set(np.unique(world.slot[:, list(spec.roles[role].seats)]).tolist())
+            roster.refill(running, iteration, keys.units(self.seed, keys.SEATING, c.slots + 1, 4 * iteration + r << 8))
+        u = [keys.units(self.seed, keys.SEATING, n, iteration << 8 | i) for i in range(64, 68)]
+        mixed = u[0] < c.history
+        learner = (u[1] * spec.seats).astype(int)
+        for seat in range(spec.seats):
+            slots = self.rosters[spec.role_of(seat).name].choose((u[2] + 0.618 * seat) % 1.0, u[3])
+            world.next.slot[:, seat] = np.where(mixed & (learner != seat), slots, 0)
+
+    def snapshot(self, iteration: int) -> list[str]:
+        """Every `snapshot_every` iterations each role's current self joins; returns the names that joined."""
+        if self.config.history == 0 or iteration % self.config.snapshot_every:
+            return []
+        names = []
+        for r, (role, roster) in enumerate(self.rosters.items()):
+            names.append(f"{role}@{iteration}")
+            draw = float(keys.units(self.seed, keys.RESERVOIR, 1, iteration << 8 | r)[0])
+            roster.add(names[-1], roster.policy.weights.copy(), draw)
+        return names
+
+    def report(self, tape: Tape) -> None:
+        for role, roster in self.rosters.items():
+            roster.report(*tape.results(role))
+
+    def state(self) -> Tree:
+        return {role: roster.state() for role, roster in self.rosters.items()}
+
+    def restore(self, tree: Tree) -> None:
+        for role, roster in self.rosters.items():
+            roster.restore(tree[role])

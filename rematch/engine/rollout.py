@@ -1,0 +1,130 @@
+"""The rollout: seats players, steps the world, writes the tape. One thread per part of the world.
+
+A thread keeps its games from the first step to the last, so nothing waits for anybody inside a rollout,
+and the parts of the world share no memory that is written: results do not depend on their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch import keys
+from rematch.engine.policy import Policy
+from rematch.engine.tape import Tape
+from rematch.spec import CUT_OFF, Floats, Noise, Player, Role, Seat, Sight, World
+
+
+def side_by_side(role: Role, sight: Mapping[str, Floats]) -> Floats:
+    """All fields of a role as one row per seat: [N, k, role.size]; the field itself where there is one."""
+    if len(role.fields) == 1:
+        return sight[role.fields[0].name]
+    return np.concatenate([sight[f.name] for f in role.fields], axis=-1)
+
+
+class Table:
+    """Who sits where for one role: policies in slots 0 .. S - 1 (0 is the learner), other players after them."""
+
+    def __init__(self, policy: Policy, slots: int) -> None:
+        self.policy = policy
+        self.packed: Floats = np.zeros((slots, policy.network.packed_size), np.float32)
+        self.others: list[Player] = []  # slot S + i
+
+    def place(self, slot: int, weights: Floats) -> None:
+        self.policy.network.pack(weights[None], self.packed[slot : slot + 1])
+
+
+class Rollout:
+    """Plays T steps of N games between the players at the tables."""
+
+    def __init__(self, world: World, tables: Mapping[str, Table], steps: int, threads: int, seed: int) -> None:
+        self.world, self.tables, self.seed = world, tables, seed
+        self.tape = Tape(world.spec, steps, world.games)
+        for role in world.view.mask:
+            track = self.tape[role]
+            track.mask = np.zeros((*track.value.shape, track.role.actions.size), np.uint8)
+        self.keys = {role: keys.key(seed, keys.ACT, about.seats[0]) for role, about in world.spec.roles.items()}
+        self.parts: Sequence[World] = world.parts(max(1, min(threads, world.games)))
+        self.pool = ThreadPoolExecutor(len(self.parts)) if len(self.parts) > 1 else None
+
+    def collect(self, iteration: int) -> Tape:
+        """One tape of the games going on where they stood."""
+        if self.pool is None:
+            self._play(self.parts[0], 0, iteration)
+        else:
+            starts = np.cumsum([0, *(part.games for part in self.parts[:-1])]).tolist()
+            jobs = [self.pool.submit(self._play, part, at, iteration) for part, at in zip(self.parts, starts)]
+            for job in jobs:
+                job.result()
+        return self.tape
+
+    def _play(self, part: World, at: int, iteration: int) -> None:
+        spec, tape = part.spec, self.tape
+        rows = slice(at, at + part.games)
+        for t in range(tape.steps):
+            step = iteration * tape.steps + t
+            actions: dict[str, NDArray[Any]] = {}
+            for role in spec.roles:
+                actions[role] = self._decide(part, role, t, rows, step)
+            view = part.step(actions)
+            tape.ended[t, rows] = view.ended
+            tape.length[t, rows] = view.length
+            for role, about in spec.roles.items():
+                track, seats = tape[role], list(about.seats)
+                track.reward[t, rows] = view.reward[:, seats]
+                track.outcome[t, rows] = view.outcome[:, seats]
+                if spec.cutoffs and (view.ended == CUT_OFF).any():
+                    track.cut_value[t, rows] = self._value(role, view.final)
+        for role, about in spec.roles.items():
+            track = tape[role]
+            track.last_acting[rows] = part.view.acting[:, list(about.seats)]
+            track.last_value[rows] = self._value(role, part.view.fields)
+
+    def _decide(self, part: World, role: str, t: int, rows: slice, step: int) -> NDArray[Any]:
+        """Write what this role sees and does into the tape; the actions [N, k, ...] to step with."""
+        about, track, table = part.spec.roles[role], self.tape[role], self.tables[role]
+        seats = list(about.seats)
+        k, n = len(seats), part.games
+        track.sight[t, rows] = side_by_side(about, part.view[role])
+        track.slot[t, rows] = part.slot[:, seats]
+        track.acted[t, rows] = part.view.acting[:, seats]
+        mask = part.view.mask.get(role)
+        if mask is not None:
+            assert track.mask is not None, "a world that masks sends its masks from the start"
+            track.mask[t, rows] = mask
+            mask = track.mask[t, rows].reshape(n * k, about.actions.size)
+        slot = track.slot[t, rows].reshape(n * k)
+        flat = (n * k, about.actions.size) if about.actions.kind == "continuous" else (n * k,)
+        action = track.action[t, rows].reshape(flat)
+        logp, value = track.logp[t, rows].reshape(n * k), track.value[t, rows].reshape(n * k)
+        number = np.arange(part.first * k, (part.first + n) * k, dtype=np.uint32)
+        table.policy.network.act(
+            table.packed, slot, track.sight[t, rows].reshape(n * k, about.size), number,
+            (self.keys[role], step), action, logp, value,
+            acting=track.acted[t, rows].reshape(n * k), mask=mask,
+        )
+        for i, player in enumerate(table.others):
+            for j, seat in enumerate(seats):
+                here = np.flatnonzero(
+                    (part.slot[:, seat] == len(table.packed) + i) & (part.view.acting[:, seat] != 0)
+                ).astype(np.int32)
+                if len(here):
+                    track.action[t, rows][here, j] = self._ask(player, part, about, j, here, step).action
+        return track.action[t, rows]
+
+    def _ask(self, player: Player, part: World, about: Role, j: int, here: NDArray[np.int32], step: int) -> Any:
+        sight = side_by_side(about, part.view[about.name])[here, j]
+        mask = part.view.mask.get(about.name)
+        seat = Seat(about, about.seats[j], part, here, sight, None if mask is None else mask[here, j])
+        return player.act(seat, Noise(self.seed, keys.BOT, step))
+
+    def _value(self, role: str, sight: Sight) -> Floats:
+        """The learner's value [N, k] of a sight."""
+        about, policy = self.tape[role].role, self.tables[role].policy
+        flat = np.ascontiguousarray(side_by_side(about, sight[role])).reshape(-1, about.size)
+        return policy.forward(flat)[1].reshape(-1, len(about.seats))
+

@@ -1,0 +1,197 @@
+"""The words that everything else is written in: what a world promises, what a player does.
+
+This file imports nothing of ours. Shapes are written as [N games, k seats of one role, F numbers].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int32]
+Sight = dict[str, dict[str, Floats]]  # role -> field -> [N, k, *shape]
+
+RUNNING, DECIDED, CUT_OFF = 0, 1, 2  # values of View.ended
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One named block of numbers that a seat sees."""
+
+    name: str
+    columns: tuple[str, ...]  # a name for every number, in order
+    low: float = -1.0
+    high: float = 1.0
+
+    @property
+    def size(self) -> int:
+        return len(self.columns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Actions:
+    """What a seat may do. Continuous actions live in [-1, 1] per name; the world scales and clips them."""
+
+    kind: Literal["continuous", "discrete"]
+    names: tuple[str, ...]  # one per dimension, or one per choice
+
+    @property
+    def size(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """A part to play: its own fields, actions and network; `seats` are the places that play it."""
+
+    name: str
+    fields: tuple[Field, ...]
+    actions: Actions
+    seats: tuple[int, ...]
+    hidden: tuple[str, ...] = ()  # what the world holds and no field of this role shows
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(f"{f.name}.{c}" for f in self.fields for c in f.columns)
+
+    @property
+    def size(self) -> int:
+        return sum(f.size for f in self.fields)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What a world promises."""
+
+    world: str
+    roles: Mapping[str, Role]
+    stage: tuple[str, ...] = ()  # the numbers a curriculum may set per episode, by name
+    resume: Literal["state", "replay", "episode"] = "state"
+    cutoffs: bool = False  # whether an episode can end undecided (then `View.final` is written)
+    zero_sum: bool = True  # whether the seats' rewards add to zero
+
+    @property
+    def seats(self) -> int:
+        return sum(len(role.seats) for role in self.roles.values())
+
+    def role_of(self, seat: int) -> Role:
+        return next(role for role in self.roles.values() if seat in role.seats)
+
+
+@dataclass
+class View:
+    """The arrays a world has just written; borrowed, valid until its next step."""
+
+    fields: Sight
+    acting: Bytes  # [N, seats] 1 where the seat is to move
+    reward: Floats  # [N, seats] for the step just made
+    ended: Bytes  # [N] RUNNING, DECIDED or CUT_OFF, for the step just made
+    outcome: Floats  # [N, seats] 1 won, 0 lost, 0.5 drawn; meaningful where ended
+    length: Ints  # [N] steps of the game that just ended, or of the running one
+    mask: dict[str, Bytes] = field(default_factory=dict)  # role -> [N, k, A]; absent: all legal
+    final: Sight = field(default_factory=dict)  # last sight of a game that was cut off
+
+    def __getitem__(self, role: str) -> dict[str, Floats]:
+        return self.fields[role]
+
+
+@dataclass
+class Next:
+    """What each game restarts from. The engine refills it between rollouts, never inside one.
+
+    The k-th episode of a game draws from the key (seed, k), so a game may end twice before a refill.
+    """
+
+    seed: NDArray[np.uint64]  # [N]
+    slot: Ints  # [N, seats] who sits there: 0 the learner, 1.. a rival's slot
+    stage: Floats  # [N, len(spec.stage)]
+
+
+class World(Protocol):
+    """N copies of a game stepping together; knows the rules, never who plays."""
+
+    spec: Spec
+    games: int
+    first: int  # number of this part's first game in the whole batch: random streams go by it
+    view: View
+    next: Next
+    slot: Ints  # [N, seats] who sits in the running games
+    counters: Mapping[str, int]  # events worth showing, for example spawn redraws
+
+    def step(self, actions: Mapping[str, NDArray[Any]]) -> View:
+        """Move all games once. actions: role -> [N, k, A] floats, or [N, k] ints.
+
+        An ended game restarts at once from `next`; its outcome and reward stand in the view.
+        """
+
+    def observe(self, rows: Ints) -> Sight:
+        """What every seat sees in these games now: role -> field -> [n, k, F], a copy."""
+
+    def save(self, rows: Ints) -> Bytes:
+        """The whole state of these games, [n, S]."""
+
+    def load(self, rows: Ints, states: Bytes) -> None:
+        """Put saved states into these games and refresh their part of the view."""
+
+    def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
+        """States [n, S] that this seat cannot tell from the true ones."""
+
+    def parts(self, count: int) -> Sequence[World]:
+        """This world as `count` neighbouring worlds over the same memory, one per thread."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The key of a player's random numbers: with the game's number it names every draw."""
+
+    seed: int
+    stream: int
+    step: int
+
+
+@dataclass
+class Seat:
+    """One decision point handed to a player: n games in which it is to move."""
+
+    role: Role
+    seat: int
+    world: World
+    rows: Ints  # [n] which games of `world`
+    sight: Floats  # [n, role.size] all fields side by side
+    mask: Bytes | None = None  # [n, A]
+
+
+@dataclass
+class Move:
+    """A player's answer: action [n, A] or [n], and for policies logp [n], value [n], memory."""
+
+    action: NDArray[Any]
+    logp: Floats | None = None
+    value: Floats | None = None
+    memory: NDArray[Any] | None = None
+
+
+@runtime_checkable
+class Player(Protocol):
+    """Anything that chooses actions."""
+
+    name: str
+
+    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move: ...
+
+
+Tree = dict[str, Any]  # nested dicts with arrays, numbers, strings and lists at the leaves
+
+
+class Stateful(Protocol):
+    """Whatever changes during a run: `restore(state())` leaves nothing different."""
+
+    def state(self) -> Tree: ...
+
+    def restore(self, tree: Tree) -> None: ...

@@ -1,0 +1,34 @@
+"""Finds worlds: every folder here that has a `world.py`, and other people's through entry points.
+
+A world's module offers: `Config` (a frozen dataclass), `make(config, games, first=0) -> World`,
+`BOTS` (role -> names of scripted players), `bot(name, role) -> Player`, and `draw` (see show/film.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+
+from rematch.config import ConfigError, nearest
+
+
+def names() -> list[str]:
+    here = Path(__file__).parent
+    ours = {folder.parent.name for folder in here.glob("*/world.py")}
+    return sorted(ours | {point.name for point in entry_points(group="rematch.worlds")})
+
+
+def find(name: str) -> ModuleType:
+    """The module of the world called `name`."""
+    if (Path(__file__).parent / name / "world.py").is_file() and name.isidentifier():
+        return importlib.import_module(f"rematch.worlds.{name}.world")
+    for point in entry_points(group="rematch.worlds"):
+        if point.name == name:
+            module = point.load()
+            assert isinstance(module, ModuleType)
+            return module
+    near = nearest(name, names())
+    raise ConfigError(f"unknown world {name!r}: expected one of {', '.join(names())}"
+                      + (f"; nearest: {near}" if near else ""))

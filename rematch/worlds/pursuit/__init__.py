@@ -1,0 +1,1 @@
+"""Two robots in a walled arena: one hunts, one hides."""

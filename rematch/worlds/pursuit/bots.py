@@ -1,0 +1,42 @@
+"""The scripted rivals as players. What they do is in bots.h; here they get names and random keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from rematch.config import ConfigError, nearest
+from rematch.spec import Move, Noise, Seat
+from rematch.worlds.pursuit import core
+
+# In the order of the enum in bots.h.
+NUMBERS = ("random", "stand_still", "pure_pursuit", "lead_pursuit", "proportional_navigation", "lion",
+           "flee_straight", "flee_to_corner", "wall_runner", "obstacle_orbit")
+BOTS = {"pursuer": NUMBERS[:6], "evader": NUMBERS[:2] + NUMBERS[6:]}
+
+if len(NUMBERS) != core.BOTS:
+    raise ImportError(f"pursuit: {len(NUMBERS)} scripted players are named in bots.py and {core.BOTS} in bots.h")
+
+
+class ScriptedPlayer:
+    """Plays one of `BOTS`; the same move for the same game, key and step, however games are batched."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._number = NUMBERS.index(name)
+
+    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+        world: Any = seat.world
+        return Move(world.scripted(seat.rows, (seat.seat, self._number), noise))
+
+
+def bot(name: str, role: str) -> ScriptedPlayer:
+    """The scripted player `name` of a role."""
+    if role not in BOTS:
+        raise ConfigError(f"role = {role}: expected one of {', '.join(BOTS)}")
+    if name not in BOTS[role]:
+        near = nearest(name, BOTS[role])
+        raise ConfigError(f"{role} = {name}: expected one of {', '.join(BOTS[role])}"
+                          + (f"; nearest: {near}" if near else ""))
+    return ScriptedPlayer(name)

@@ -1,0 +1,80 @@
+/* The optional reward terms (pursuit specification, section 3). Each makes the game general-sum, and each
+ * is computed only when its weight is on. Included by rules.h, whose Block and Events it reads. */
+#ifndef REMATCH_PURSUIT_EXTRAS_H
+#define REMATCH_PURSUIT_EXTRAS_H
+
+/* Distance from the evader to the nearest obstacle's surface; 0 where there is none. */
+RM_FN void nearest_surface(const Block *b, int slots, float nearest[LANES]) {
+    EACH_LANE nearest[i] = FAR_AWAY;
+    for (int k = 0; k < slots; k++) EACH_LANE {
+        float surface = rm_hypot(b->ox[k][i] - b->x[EVADER][i], b->oy[k][i] - b->y[EVADER][i]) - b->radius[k][i];
+        nearest[i] = k < b->obstacles[i] ? rm_min(surface, nearest[i]) : nearest[i];
+    }
+    EACH_LANE nearest[i] = b->obstacles[i] > 0 ? nearest[i] : 0.0f;
+}
+
+/* Whether the pursuer sees the evader: in range, in its field of view, no obstacle on the line between. */
+RM_FN void look_for_evader(const Rules *rules, const Derived *derived, const Block *b, const Events *e, int slots,
+                           int32_t visible[LANES]) {
+    const float range = rules->sight_range, half = derived->sight_half_radians;
+    EACH_LANE {
+        float dx = b->x[EVADER][i] - b->x[PURSUER][i], dy = b->y[EVADER][i] - b->y[PURSUER][i];
+        float off = rm_abs(rm_wrap(rm_atan2(dy, dx) - b->theta[PURSUER][i]));
+        visible[i] = (e->distance[i] <= range) & (off <= half);
+    }
+    if (!rules->sight_occlusion) return;
+    for (int k = 0; k < slots; k++) EACH_LANE {
+        float dx = b->x[EVADER][i] - b->x[PURSUER][i], dy = b->y[EVADER][i] - b->y[PURSUER][i];
+        float cx = b->ox[k][i] - b->x[PURSUER][i], cy = b->oy[k][i] - b->y[PURSUER][i];
+        float square = dx * dx + dy * dy;
+        /* The point of the line of sight that is nearest to the obstacle's centre. */
+        float along = rm_clip((cx * dx + cy * dy) / (square > 0.0f ? square : 1.0f), 0.0f, 1.0f);
+        float mx = cx - along * dx, my = cy - along * dy;
+        int32_t blocks = (mx * mx + my * my < b->radius[k][i] * b->radius[k][i]) & (k < b->obstacles[i]);
+        visible[i] &= !blocks;
+    }
+}
+
+/* The cell of a 10 x 10 grid over the arena in which a coordinate lies. */
+RM_FN int cell_of(float place, float per_half) {
+    int cell = (int)((place * per_half + 1.0f) * (0.5f * (float)GRID));
+    return cell < 0 ? 0 : cell > GRID - 1 ? GRID - 1 : cell;
+}
+
+/* How long ago the pursuer was last in the cell it is in now, as a share of the game; notes the visit. */
+RM_FN float search(const Derived *derived, const Block *b, int i, Game *game) {
+    int cell = cell_of(b->y[PURSUER][i], derived->per_half_height) * GRID
+               + cell_of(b->x[PURSUER][i], derived->per_half_width);
+    float stale = (float)(b->step[i] - (int32_t)game->visited[cell]) * derived->per_max_steps;
+    game->visited[cell] = (rm_count)b->step[i];
+    return stale;
+}
+
+RM_FN void reward_extras(const Rules *rules, const Derived *derived, const Block *b, Events *e, Game *games,
+                         int lanes) {
+    const int slots = rules->n_obstacles_max;
+    float *pursuer = e->reward[PURSUER], *evader = e->reward[EVADER];
+    int32_t visible[LANES];
+    if (derived->uses_sight) look_for_evader(rules, derived, b, e, slots, visible);
+    if (rules->use_visibility_reward)
+        EACH_LANE evader[i] += visible[i] ? -rules->visibility_weight : rules->visibility_weight;
+    if (rules->survival_bonus != 0.0f)
+        EACH_LANE evader[i] += e->captured[i] | e->timeout[i] ? 0.0f : rules->survival_bonus;
+    if (rules->w_obs_approach != 0.0f) {
+        float near[LANES];
+        nearest_surface(b, slots, near);
+        EACH_LANE evader[i] += rules->w_obs_approach * ((e->near_before[i] - near[i]) * derived->per_diagonal);
+    }
+    if (rules->w_vis_pursuer != 0.0f) EACH_LANE pursuer[i] += visible[i] ? rules->w_vis_pursuer : 0.0f;
+    if (rules->w_search != 0.0f)
+        for (int i = 0; i < lanes; i++) {
+            float stale = search(derived, b, i, games + i);
+            pursuer[i] += visible[i] ? 0.0f : rules->w_search * stale;
+        }
+    for (int s = 0; s < 2; s++) {
+        if (rules->w_collision != 0.0f) EACH_LANE e->reward[s][i] -= e->pushed[s][i] ? rules->w_collision : 0.0f;
+        if (rules->w_wall != 0.0f) EACH_LANE e->reward[s][i] -= e->walled[s][i] ? rules->w_wall : 0.0f;
+    }
+}
+
+#endif

@@ -1,0 +1,92 @@
+/* What a pursuit game is made of: the rules it follows and the state of one arena.
+ *
+ * Both structs are lists (name, type, length) so that Python can compare them with `Config`, field by
+ * field, and give names to the bytes of a saved game. Plain C99 that also compiles as CUDA C. */
+#ifndef REMATCH_PURSUIT_STATE_H
+#define REMATCH_PURSUIT_STATE_H
+
+#include "trig.h"
+
+enum { PURSUER = 0, EVADER = 1 };
+enum { MAX_OBSTACLES = 8, GRID = 10, STAGE_NUMBERS = 4 };
+enum { RUNNING = 0, DECIDED = 1 };
+
+#define FAR_AWAY 1e9f /* m; where obstacles are that do not exist */
+
+typedef int32_t rm_flag;         /* a bool of Config */
+typedef unsigned short rm_count; /* a number of steps */
+
+/* Exactly the fields of `Config` in rules.py, which explains each of them. */
+#define PURSUIT_RULES(FIELD) \
+    FIELD(float, arena_width) FIELD(float, arena_height) FIELD(float, dt) FIELD(int32_t, max_steps) \
+    FIELD(float, pursuer_v_max) FIELD(float, evader_v_max) FIELD(float, omega_max) FIELD(rm_flag, fixed_speed) \
+    FIELD(float, robot_radius) FIELD(float, capture_radius) FIELD(int32_t, prep_steps) \
+    FIELD(float, min_init_distance) FIELD(float, max_init_distance) \
+    FIELD(int32_t, n_obstacles_min) FIELD(int32_t, n_obstacles_max) \
+    FIELD(float, obstacle_radius_min) FIELD(float, obstacle_radius_max) \
+    FIELD(float, obstacle_gap) FIELD(float, obstacle_margin) FIELD(int32_t, n_obstacle_obs) \
+    FIELD(float, distance_scale) FIELD(float, capture_bonus) FIELD(float, timeout_penalty) \
+    FIELD(float, survival_bonus) FIELD(rm_flag, use_visibility_reward) FIELD(float, visibility_weight) \
+    FIELD(float, w_obs_approach) FIELD(float, w_vis_pursuer) FIELD(float, w_search) \
+    FIELD(float, w_collision) FIELD(float, w_wall) \
+    FIELD(float, sight_range) FIELD(float, sight_half_angle) FIELD(rm_flag, sight_occlusion)
+
+/* One arena. Pairs are [pursuer, evader]. What a step touches stands first. */
+#define PURSUIT_GAME(FIELD) \
+    FIELD(uint64_t, seed, 1)      /* this episode's random key, with `episode` */ \
+    FIELD(float, x, 2) FIELD(float, y, 2) FIELD(float, theta, 2) \
+    FIELD(float, v, 2) FIELD(float, omega, 2) /* as last driven */ \
+    FIELD(int32_t, step, 1)       /* steps made in this episode */ \
+    FIELD(int32_t, obstacles, 1)  /* how many of the following are there */ \
+    FIELD(float, obstacle_x, MAX_OBSTACLES) FIELD(float, obstacle_y, MAX_OBSTACLES) \
+    FIELD(float, obstacle_radius, MAX_OBSTACLES) \
+    FIELD(uint32_t, episode, 1) \
+    FIELD(int32_t, slot, 2)       /* who sits there; the rules never look */ \
+    FIELD(float, stage, STAGE_NUMBERS) /* what this episode was started from */ \
+    FIELD(uint32_t, spawn_redraws, 1) /* obstacle layouts given up because no start was found */ \
+    FIELD(uint32_t, obstacles_missing, 1) /* obstacles that found no place */ \
+    FIELD(rm_count, visited, GRID * GRID) /* step of the pursuer's last visit; kept only for w_search */ \
+    FIELD(uint32_t, spare, 1)     /* keeps the size a multiple of eight without hidden padding */
+
+#define RULE_MEMBER(type, name) type name;
+#define GAME_MEMBER(type, name, length) type name[length];
+typedef struct { PURSUIT_RULES(RULE_MEMBER) } Rules;
+typedef struct { PURSUIT_GAME(GAME_MEMBER) } Game;
+
+/* Numbers that follow from the rules, worked out once. */
+typedef struct {
+    float limit_x, limit_y;           /* furthest place of a robot's centre from the middle */
+    float per_half_width, per_half_height, diagonal, per_diagonal, per_pi;
+    float v_max[2], per_v_max[2], per_omega, per_max_steps;
+    float sight_half_radians;
+    int32_t shown;                    /* obstacles each robot sees: K */
+    int32_t columns;                  /* numbers each robot sees: 14 + 2 K + 1 */
+    int32_t controls;                 /* numbers each robot chooses: (speed, turn) or (turn) */
+    rm_flag uses_sight, uses_extras;
+} Derived;
+
+RM_FN Derived derive(const Rules *rules) {
+    Derived d;
+    d.limit_x = rules->arena_width * 0.5f - rules->robot_radius;
+    d.limit_y = rules->arena_height * 0.5f - rules->robot_radius;
+    d.per_half_width = 2.0f / rules->arena_width;
+    d.per_half_height = 2.0f / rules->arena_height;
+    d.diagonal = rm_hypot(rules->arena_width, rules->arena_height);
+    d.per_diagonal = 1.0f / d.diagonal;
+    d.per_pi = 1.0f / RM_PI;
+    d.v_max[PURSUER] = rules->pursuer_v_max;
+    d.v_max[EVADER] = rules->evader_v_max;
+    for (int s = 0; s < 2; s++) d.per_v_max[s] = d.v_max[s] > 0.0f ? 1.0f / d.v_max[s] : 0.0f;
+    d.per_omega = 1.0f / rules->omega_max;
+    d.per_max_steps = 1.0f / (float)rules->max_steps;
+    d.sight_half_radians = rules->sight_half_angle * (RM_PI / 180.0f);
+    d.shown = rules->n_obstacle_obs < 0 ? rules->n_obstacles_max : rules->n_obstacle_obs;
+    d.columns = 14 + 2 * d.shown + 1;
+    d.controls = rules->fixed_speed ? 1 : 2;
+    d.uses_sight = rules->use_visibility_reward || rules->w_vis_pursuer != 0.0f || rules->w_search != 0.0f;
+    d.uses_extras = d.uses_sight || rules->survival_bonus != 0.0f || rules->w_obs_approach != 0.0f
+                    || rules->w_collision != 0.0f || rules->w_wall != 0.0f;
+    return d;
+}
+
+#endif

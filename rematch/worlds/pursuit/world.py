@@ -1,0 +1,241 @@
+"""N arenas of pursuit stepping together: the arrays around the compiled rules.
+
+Seat 0 is the pursuer, seat 1 the evader; both move at once. Each sees one field, `state`, of 14 + 2 K + 1
+numbers in [-1, 1] (K obstacles), and chooses (speed, turn), or (turn) with `fixed_speed`, in [-1, 1].
+An action that is not finite is refused before anything moves; others are clipped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch import keys
+from rematch.config import ConfigError, validate
+from rematch.spec import RUNNING, Actions, Bytes, Field, Floats, Ints, Next, Role, Sight, Spec, View
+from rematch.worlds.pursuit import core
+from rematch.worlds.pursuit.bots import BOTS, bot
+from rematch.worlds.pursuit.rules import STAGE, Config, check_stage, stage_of
+
+__all__ = ["BOTS", "Config", "PursuitWorld", "WorldError", "bot", "make"]
+
+ROLES = ("pursuer", "evader")
+
+
+class WorldError(ConfigError):
+    """A world that was handed something it cannot play: one line naming the game."""
+
+
+def make(config: Config, games: int, first: int = 0, seed: int = 0) -> PursuitWorld:
+    """`games` arenas, numbered from `first`; game i draws from a key of (seed, first + i)."""
+    validate(config)
+    if games < 1:
+        raise ConfigError(f"games = {games}: expected at least 1")
+    rules = core.Core({name: getattr(config, name) for name in core.RULES})
+    spec = _spec(config, rules)
+    states = np.zeros((games, core.GAME_TYPE.itemsize), np.uint8)
+    view = View(
+        fields={role: {"state": np.zeros((games, 1, rules.columns), np.float32)} for role in ROLES},
+        acting=np.ones((games, 2), np.uint8),
+        reward=np.zeros((games, 2), np.float32),
+        ended=np.zeros(games, np.uint8),
+        outcome=np.zeros((games, 2), np.float32),
+        length=np.zeros(games, np.int32),
+    )
+    next = Next(
+        seed=keys.words(seed, keys.GAME, first + games)[first:].copy(),
+        slot=np.zeros((games, 2), np.int32),
+        stage=np.tile(stage_of(config), (games, 1)),
+    )
+    world = PursuitWorld(_Shared(config, rules, spec), states, view, next, first)
+    world.restart()
+    return world
+
+
+def _spec(config: Config, rules: core.Core) -> Spec:
+    robot = ("x", "y", "heading", "speed", "turn")
+    columns = (
+        *(f"own_{word}" for word in robot), *(f"other_{word}" for word in robot),
+        "distance", "bearing", "wall_x", "wall_y",
+        *(f"obstacle_{k + 1}_{word}" for k in range(rules.shown) for word in ("distance", "bearing")),
+        "time_to_go",
+    )
+    names = ("turn",) if config.fixed_speed else ("speed", "turn")
+    # Surfaces are seen, not radii; the grid of w_search lives in the reward alone.
+    hidden = ("obstacle_radius",) * (config.n_obstacles_max > 0) + ("visited",) * (config.w_search != 0)
+    roles = {
+        name: Role(
+            name=name, fields=(Field(name="state", columns=columns),),
+            actions=Actions(kind="continuous", names=names), seats=(seat,), hidden=hidden,
+        )
+        for seat, name in enumerate(ROLES)
+    }
+    return Spec(world="pursuit", roles=roles, stage=STAGE, zero_sum=config.zero_sum)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shared:
+    """What a world and its parts have in common."""
+
+    config: Config
+    rules: core.Core
+    spec: Spec
+
+
+class PursuitWorld:
+    """See rematch.spec.World. Arrays are allocated once; parts are slices of the same memory."""
+
+    def __init__(self, shared: _Shared, states: Bytes, view: View, next: Next, first: int) -> None:
+        self._shared, self._states = shared, states
+        self.config, self.spec = shared.config, shared.spec
+        self.view, self.next, self.first = view, next, first
+        self.games = len(states)
+        self._named = states.view(core.GAME_TYPE)[:, 0]  # the same bytes, by name
+        self.slot: Ints = self._named["slot"]
+        self._arena = core.Arena(shared.rules, states, view, next)
+
+    # --- moving ---------------------------------------------------------------------------------------
+
+    def step(self, actions: Mapping[str, NDArray[Any]], threads: int = 1) -> View:
+        """Move all games once: actions role -> [N, 1, A] in [-1, 1]. Threads change the time, never the result."""
+        pursuer, evader = (self._action(actions, role) for role in ROLES)
+        verdict, number = self._arena.step(pursuer, evader, threads)
+        if verdict:
+            self._refuse(verdict, number)
+        return self.view
+
+    def restart(self) -> None:
+        """Begin every game anew from `next`, as its episode 0."""
+        self._states[:] = 0
+        verdict, row = self._arena.start(0)
+        if verdict:
+            self._refuse(verdict, row)
+        self._quiet(slice(None))
+
+    def set_stage(self, rows: Ints, values: Floats) -> None:
+        """Start values [n, 4] (see spec.stage) for the next episodes of these games; refused if unplayable."""
+        chosen = np.asarray(values, np.float32).reshape(-1, len(STAGE))
+        for row in np.unique(chosen, axis=0):
+            check_stage(self.config, dict(zip(STAGE, row.tolist())))
+        self.next.stage[self._rows(rows)] = chosen
+
+    def _action(self, actions: Mapping[str, NDArray[Any]], role: str) -> Floats:
+        shape = (self.games, 1, self._shared.rules.controls)
+        given = np.ascontiguousarray(actions[role], np.float32) if role in actions else None
+        if given is None or given.shape != shape:
+            found = "none" if given is None else f"{list(given.shape)}"
+            raise WorldError(f"actions of {role}: expected an array {list(shape)}, found {found}")
+        return given
+
+    def _refuse(self, verdict: int, number: int) -> None:
+        if verdict < 0:
+            row, seat = divmod(number, 2)
+            raise WorldError(f"game {self.first + row}: the {ROLES[seat]}'s action is not a finite number")
+        stage = dict(zip(STAGE, self._named["stage"][number].tolist()))
+        check_stage(self.config, stage)
+        raise WorldError(
+            f"game {self.first + number}: no start found for {stage}; expected a wider range of distances or fewer "
+            "and smaller obstacles")
+
+    # --- looking --------------------------------------------------------------------------------------
+
+    def observe(self, rows: Ints) -> Sight:
+        """role -> field -> [n, 1, F], a copy."""
+        games = self._states[self._rows(rows)]
+        seen = [np.zeros((len(games), 1, self._shared.rules.columns), np.float32) for _ in ROLES]
+        self._shared.rules.observe(games, seen[0], seen[1])
+        return {role: {"state": sight} for role, sight in zip(ROLES, seen)}
+
+    def state_of(self, row: int) -> dict[str, Any]:
+        """One game as plain numbers and lists, by the names of `Game` in state.h."""
+        game = self._named[int(self._rows(np.array([row], np.int32))[0])]
+        return {name: game[name].tolist() for name in core.GAME_TYPE.names or () if name != "spare"}
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """Obstacle layouts given up for want of a start, and obstacles that found no place."""
+        return {name: int(self._named[name].sum(dtype=np.int64)) for name in ("spawn_redraws", "obstacles_missing")}
+
+    def scripted(self, rows: Ints, who: tuple[int, int], noise: Any) -> Floats:
+        """[n, A] what the scripted player `who` = (seat, number) does in these games."""
+        return self._shared.rules.bot(self._states, self._rows(rows), who, noise, self.first)
+
+    # --- saving ---------------------------------------------------------------------------------------
+
+    def save(self, rows: Ints) -> Bytes:
+        """[n, S] the running games, `next` not included."""
+        return self._states[self._rows(rows)]
+
+    def load(self, rows: Ints, states: Bytes) -> None:
+        """Put saved games into these rows, and what their robots see into the view."""
+        where = self._rows(rows)
+        size = core.GAME_TYPE.itemsize
+        if not isinstance(states, np.ndarray) or states.dtype != np.uint8 or states.shape != (len(where), size):
+            raise WorldError(f"saved games: expected bytes [{len(where)}, {size}]")
+        states = np.ascontiguousarray(states)
+        self._check_states(states.view(core.GAME_TYPE)[:, 0])
+        self._states[where] = states
+        for role, fields in self.observe(where).items():
+            self.view.fields[role]["state"][where] = fields["state"]
+        self._quiet(where)
+
+    def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
+        """Both robots see the whole game, so the only state a seat can mean is the true one."""
+        return self.save(rows)
+
+    def parts(self, count: int) -> Sequence[PursuitWorld]:
+        """Neighbouring slices over the same memory, as even as can be."""
+        if not 1 <= count <= self.games:
+            raise ConfigError(f"parts = {count}: expected from 1 to {self.games}, the number of games")
+        edges = [self.games * n // count for n in range(count + 1)]
+        return [self._part(slice(a, b)) for a, b in zip(edges, edges[1:])]
+
+    def _part(self, cut: slice) -> PursuitWorld:
+        old = self.view
+        view = View(
+            fields={role: {name: array[cut] for name, array in fields.items()} for role, fields in old.fields.items()},
+            acting=old.acting[cut], reward=old.reward[cut], ended=old.ended[cut],
+            outcome=old.outcome[cut], length=old.length[cut],
+        )
+        next = Next(seed=self.next.seed[cut], slot=self.next.slot[cut], stage=self.next.stage[cut])
+        return PursuitWorld(self._shared, self._states[cut], view, next, self.first + cut.start)
+
+    def _rows(self, rows: Ints) -> Ints:
+        where = np.ascontiguousarray(rows, np.int32).reshape(-1)
+        if len(where) and not (0 <= where.min() and where.max() < self.games):
+            raise WorldError(f"rows {where.min()} to {where.max()}: expected from 0 to {self.games - 1}")
+        return where
+
+    def _quiet(self, where: Any) -> None:
+        """No step has been made yet in these games."""
+        self.view.reward[where] = 0
+        self.view.ended[where] = RUNNING
+        self.view.outcome[where] = 0
+        self.view.length[where] = self._named["step"][where]
+
+    def _check_states(self, games: NDArray[Any]) -> None:
+        """Saved bytes may come from anywhere: what the rules rely on must hold."""
+        config = self.config
+        half_x, half_y = config.arena_width / 2, config.arena_height / 2
+        radius = config.robot_radius
+        slack = 1e-3  # floats against doubles
+        bounds = {
+            "x": (-half_x + radius, half_x - radius), "y": (-half_y + radius, half_y - radius),
+            "theta": (-np.pi, np.pi), "v": (0.0, max(config.pursuer_v_max, config.evader_v_max)),
+            "omega": (-config.omega_max, config.omega_max),
+            "obstacle_x": (-half_x, half_x), "obstacle_y": (-half_y, half_y),
+            "obstacle_radius": (0.0, config.obstacle_radius_max),
+            "step": (0, config.max_steps - 1), "obstacles": (0, config.n_obstacles_max),
+            "slot": (0, 2**31), "visited": (0, config.max_steps), "spare": (0, 0),
+        }
+        for name, (low, high) in bounds.items():
+            room = slack if games[name].dtype.kind == "f" else 0
+            fine = (games[name] >= low - room) & (games[name] <= high + room)  # false for NaN
+            if not fine.all():
+                raise WorldError(f"saved games: {name} is not from {low:g} to {high:g} in all of them")
+        for row in np.unique(games["stage"], axis=0):
+            check_stage(config, dict(zip(STAGE, row.tolist())))

@@ -1,0 +1,69 @@
+"""Builds every rematch/**/*.pyx it finds: a new world's core needs no line here.
+
+Each compiled core carries a digest of the C text, the flags and the processor it was made from.
+`rematch/stale.py` compares that digest at import, so an old core never runs against new rules.
+"""
+
+import os
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import numpy
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext  # turns .pyx into C where Cython is installed
+
+root = Path(__file__).resolve().parent
+os.chdir(root)
+sys.path.insert(0, str(root / "rematch"))
+from stale import DIRECTIVES, digest, flags, is_fresh, texts  # noqa: E402  (imports nothing of ours)
+
+del sys.path[0]
+
+
+def extension(source: Path) -> Extension:
+    made = Extension(
+        ".".join(source.relative_to(root).with_suffix("").parts),
+        [str(source.relative_to(root))],
+        include_dirs=[numpy.get_include(), "rematch/worlds/native"],
+        depends=[str(path.relative_to(root)) for path in texts(source)],
+        define_macros=[
+            ("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION"),
+            ("REMATCH_BUILD", f'"{digest(source)}"'),
+        ],
+        extra_compile_args=flags(source),
+        extra_link_args=["-pthread"],
+    )
+    made.cython_directives = DIRECTIVES
+    return made
+
+
+class BuildStale(build_ext):
+    """Compiles the cores whose digest is not that of their text; dates do not tell another processor."""
+
+    def build_extension(self, ext: Extension) -> None:
+        source = root / (ext.name.replace(".", "/") + ".pyx")
+        there = source.with_name(source.stem + sysconfig.get_config_var("EXT_SUFFIX"))
+        target = Path(self.get_ext_fullpath(ext.name))
+        target.unlink(missing_ok=True)
+        if not self.force and is_fresh(source, there):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(there, target)
+            return
+        source.with_suffix(".c").unlink(missing_ok=True)
+        super().build_extension(ext)
+
+    def copy_file(self, infile: Any, outfile: Any, *rest: Any, **more: Any) -> Any:
+        """A running program keeps the old core it has open; a killed build leaves no half of a new one."""
+        part = f"{outfile}.{os.getpid()}.part"
+        _, copied = super().copy_file(infile, part, *rest, **more)
+        os.replace(part, outfile)
+        return outfile, copied
+
+
+setup(
+    ext_modules=[extension(source) for source in sorted(root.glob("rematch/**/*.pyx"))],
+    cmdclass={"build_ext": BuildStale},
+)

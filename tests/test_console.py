@@ -1,0 +1,292 @@
+"""The console: clean when piped, alive on a terminal, and never the reason that a training dies."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rematch.show import console as module
+from rematch.show.console import (
+    BALANCE,
+    Console,
+    aligned,
+    clean,
+    duration,
+    evaluation_lines,
+    human,
+    number,
+    scoreboard_lines,
+    standing,
+)
+
+HOSTILE = "quick [red]\x1b[31m\rforged\nline"
+
+
+def entry(**changes: Any) -> dict[str, Any]:
+    return {"player": "pursuer (learnt)", "role": "pursuer", "rival": "flee_straight", "games": 1000,
+            "wins": 931, "draws": 0, "score": 0.931, "low": 0.913, "high": 0.945, "best_bot": "pure_pursuit",
+            "best_bot_score": 0.88, "best_bot_low": 0.86, "best_bot_high": 0.9, **changes}
+
+
+def evaluated(**changes: Any) -> dict[str, Any]:
+    rates = {"pursuer": {"rate": 0.52, "low": 0.489, "high": 0.551, "games": 1000},
+             "evader": {"rate": 0.48, "low": 0.449, "high": 0.511, "games": 1000}}
+    return {"iteration": 20, "step": 1_000_000, "phase": 1, "role": "both", "rates": rates, "gap": 0.04,
+            "gap_high": 0.102, "SR_P": 0.52, "SR_E": 0.48, "rollbacks": 0, "verdict": "improving",
+            "table": [entry(), entry(role="evader", player="evader (learnt)", rival="lead", score=0.4,
+                                     low=0.37, high=0.43, best_bot="zigzag")], **changes}
+
+
+def measured(step: int = 98_304) -> dict[str, Any]:
+    return {"iteration": 3, "step": step, "games": 812, "rollout/win_pursuer": 0.5, "rollout/length": 200.0,
+            **{f"{role}/{key}": 0.25 for role in ("pursuer", "evader") for key, _ in module.METERS}}
+
+
+def talk(console: Console) -> None:
+    """All that a run says, hostile names included."""
+    console.start(HOSTILE, 1_000_000)
+    console.line(HOSTILE)
+    console.progress(98_304, 512_345.0, measured())
+    console.evaluation(evaluated(table=[entry(rival=HOSTILE)]))
+    console.stop()
+    console.scoreboard(evaluated(table=[entry(rival=HOSTILE)], verdict=HOSTILE))
+    console.where({"picture": HOSTILE})
+
+
+def test_piped_output_is_plain_lines() -> None:
+    out = io.StringIO()
+    talk(Console(out))
+    text = out.getvalue()
+    assert "\r" not in text and "\x1b" not in text
+    assert all(c == "\n" or c.isprintable() for c in text)
+    for word in ("512 K/s", "98.3 K of 1.00 M (10 %)", "NE-GAP 0.040 (at most 0.102)", "SR_P 0.520",
+                 "SR_E 0.480", "[0.913, 0.945]", "n 1000", "left 0:02", "Verdict:"):
+        assert word in text, word
+
+
+def test_each_line_is_flushed_at_once() -> None:
+    class Counting(io.StringIO):
+        flushed = 0
+
+        def flush(self) -> None:
+            self.flushed += 1
+
+    out = Counting()
+    console = Console(out)
+    for i in range(5):
+        console.line(f"line {i}")
+        assert out.flushed == i + 1
+
+
+def test_progress_lines_are_spaced_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+
+    def lines(every: float) -> int:
+        out = io.StringIO()
+        console = Console(out, every=every)
+        for step in range(40):
+            now[0] += 0.25
+            console.progress(step, 1000.0, {})
+        return out.getvalue().count("\n")
+
+    assert lines(2.0) == 5 and lines(0) == 40
+
+
+def test_the_live_view_shows_names_and_obeys_none() -> None:
+    from rich.console import Console as Screen
+
+    console = Console(io.StringIO(), live=True)
+    talk(console)
+    console.lines.append("Pool snapshot 3 joins")
+    screen = Screen(record=True, file=io.StringIO(), width=100, force_terminal=True)
+    screen.print(console.panel())
+    text = screen.export_text()
+    for word in ("98.3 K of 1.00 M steps", "512 K/s", "left 0:02", "pursuer", "entropy", "0.250",
+                 "[0.913, 0.945]", "quick [red]", "Pool snapshot 3 joins", "NE-GAP 0.040"):
+        assert word in text, word
+    assert "\x1b[31m" not in text and "\r" not in text
+
+
+def test_the_live_view_fits_a_small_terminal() -> None:
+    from rich.console import Console as Screen
+
+    console = Console(io.StringIO(), live=True)
+    console.start("quick", 10)
+    console.evaluation(evaluated(table=[entry(score=i / 100) for i in range(40)]))
+    assert console._live is not None
+    console._live.console.size = (80, 24)  # type: ignore[assignment]
+    for i in range(30):
+        console.line(f"line {i}")
+    console.progress(1, 1.0, measured())
+    screen = Screen(record=True, file=io.StringIO(), width=80, force_terminal=True)
+    screen.print(console.panel())
+    console.stop()
+    rows = screen.export_text().splitlines()
+    assert len(rows) <= 24 and rows[-1].startswith("╰") and max(map(len, rows)) <= 80
+    assert "0.000" in "".join(rows) and "0.390" not in "".join(rows), "the weakest come first"
+
+
+@pytest.mark.parametrize(("environment", "live"), [
+    ({"TERM": "xterm-256color"}, True), ({"TERM": "dumb"}, False), ({"TERM": ""}, False)])
+def test_a_terminal_that_cannot_draw_gets_lines(
+    environment: dict[str, str], live: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for key, value in environment.items():
+        monkeypatch.setenv(key, value)
+    assert Console(Terminal()).live is live
+    assert Console(io.StringIO()).live is False
+
+
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    def colours() -> list[str]:
+        out = io.StringIO()
+        talk(Console(out, live=True))
+        return re.findall(r"\x1b\[[0-9;]*(?:3[0-8]|9[0-7])[0-9;]*m", out.getvalue())
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert colours()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not colours()
+
+
+SCRIPT = """
+import sys
+from rematch.show.console import Console
+console = Console(every=0)
+console.start("pipe", 10)
+for step in range(20000):
+    console.progress(step, 1.0, {})
+    console.line("some words that fill the pipe soon enough")
+console.scoreboard({}); console.where({}); console.stop()
+print("goes on", console.off, file=sys.stderr)
+"""
+
+
+def test_a_reader_that_leaves_does_not_end_the_training() -> None:
+    run = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           text=True)
+    assert run.stdout is not None and run.stderr is not None
+    run.stdout.readline()
+    run.stdout.close()
+    said = run.stderr.read()
+    run.stderr.close()
+    assert (run.wait(), said) == (0, "goes on True\n")
+
+
+def test_a_terminal_that_hangs_up_does_not_end_the_training() -> None:
+    parent, child = pty.openpty()
+    run = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=child, stderr=subprocess.PIPE, text=True,
+                           env={**os.environ, "TERM": "xterm-256color"})
+    os.close(child)
+    assert run.stderr is not None
+    said_first = b""
+    while b"pipe" not in said_first:
+        said_first += os.read(parent, 4096)
+    os.close(parent)
+    said = run.stderr.read()
+    run.stderr.close()
+    assert (run.wait(), said) == (0, "goes on True\n")
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_rubbish_is_survived(live: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    console = Console(out, live=live, every=0)
+    console.start("rubbish", 0)
+    console.progress(-1, float("nan"), {"pursuer/entropy": None, "x/kl": "text", "": 3})
+    console.evaluation({"rates": 3, "table": [None], "gap": "?"})
+    console.evaluation({})
+    console.progress(None, "fast", [])  # type: ignore[arg-type]
+    console.line("still here")
+    console.scoreboard({"table": "x"})
+    console.scoreboard({})
+    console.where(["one", "two"])
+    console.stop()
+    assert "still here" in out.getvalue() and "two" in out.getvalue()
+
+
+def test_a_stream_that_knows_no_unicode_gets_question_marks() -> None:
+    raw = io.BytesIO()
+    console = Console(io.TextIOWrapper(raw, encoding="ascii"))
+    console.line("größer · ½")
+    assert raw.getvalue() == b"gr??er ? ?\n"
+
+
+def test_a_closed_stream_is_survived() -> None:
+    out = io.StringIO()
+    console = Console(out)
+    out.close()
+    talk(console)
+    assert Console(out).live is False
+
+
+def test_rich_is_loaded_only_for_the_live_view() -> None:
+    code = ("import sys, io\nfrom rematch.show.console import Console\n"
+            "c = Console(io.StringIO(), live=False)\n"
+            "c.start('a', 1); c.progress(1, 1.0, {}); c.evaluation({}); c.scoreboard({})\n"
+            "print(sorted(m for m in ('rich', 'matplotlib', 'PIL', 'torch') if m in sys.modules))")
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_the_scoreboard_is_straight_and_honest() -> None:
+    lines = scoreboard_lines(evaluated())
+    table = lines[2:5]
+    at = table[0].index("score")
+    assert [line[at:at + 5] for line in table[1:]] == ["0.931", "0.400"]
+    assert all("1000" in line and "[" in line for line in table[1:])
+    assert table[1].endswith("above") and table[2].endswith("below")
+    assert BALANCE in lines and "Verdict: improving" in lines
+
+
+def test_standing_speaks_only_where_intervals_part() -> None:
+    assert standing(entry(low=0.91)) == "above"
+    assert standing(entry(low=0.89)) == "level"
+    assert standing(entry(low=0.7, high=0.85)) == "below"
+    assert standing(entry(best_bot_low=None)) == standing({}) == "-"
+
+
+def test_evaluation_lines_hold_no_wall_clock_and_one_line_per_rival() -> None:
+    lines = evaluation_lines(evaluated())
+    assert len(lines) == 3 and all(line.startswith("Eval") for line in lines)
+    assert lines == evaluation_lines(evaluated())
+
+
+@given(st.floats(min_value=0, max_value=1e15))
+def test_human_keeps_three_figures(value: float) -> None:
+    text = human(value)
+    scale = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+    amount, _, letter = text.partition(" ")
+    assert float(amount) < 1000.5
+    assert float(amount) * scale[letter] == pytest.approx(value, rel=0.0051, abs=0.5)
+
+
+def test_figures_at_the_edges() -> None:
+    assert [human(v) for v in (0, 999, 999.6, 99_950, 512_345, 999_600)] == [
+        "0", "999", "1.00 K", "100 K", "512 K", "1.00 M"]
+    assert [number(v) for v in (0, 0.5, 1e-5, 123456.0, float("nan"), None, True)] == [
+        "0.000", "0.500", "1.0e-05", "1.2e+05", "-", "-", "-"]
+    assert [duration(v) for v in (0, 59.6, 3700, float("inf"), -1)] == ["0:00", "1:00", "1:01:40", "-", "-"]
+
+
+@given(st.text())
+def test_clean_text_is_one_printable_line(text: str) -> None:
+    assert clean(text).isprintable() and len(clean(text)) == len(text)
+
+
+def test_aligned_copes_with_nothing() -> None:
+    assert aligned([]) == []

@@ -1,0 +1,117 @@
+"""learning.png: equal bytes, quick for long runs, whole for short ones."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from rematch.show import pictures
+from rematch.show.pictures import learning
+
+ROLES = ("pursuer", "evader")
+
+
+def evaluations(count: int, rivals: int = 5) -> list[dict[str, Any]]:
+    rows = []
+    for i in range(count):
+        rate = 0.5 + 0.3 * math.cos(i) / (i + 1)
+        rates = {role: {"rate": r, "low": r - 0.03, "high": r + 0.03, "games": 1000}
+                 for role, r in zip(ROLES, (rate, 1 - rate))}
+        table = [{"player": f"{role} (learnt)", "role": role, "rival": f"rival_{k}", "games": 1000,
+                  "wins": 900, "draws": 0, "score": 0.9 - k / 20, "low": 0.88 - k / 20, "high": 0.92 - k / 20,
+                  "best_bot": "bot", "best_bot_score": 0.7, "best_bot_low": 0.67, "best_bot_high": 0.73}
+                 for role in ROLES for k in range(rivals)]
+        rows.append({"iteration": i, "step": (i + 1) * 100_000, "phase": i, "role": "both", "rates": rates,
+                     "gap": abs(2 * rate - 1), "gap_high": abs(2 * rate - 1) + 0.06, "table": table})
+    return rows
+
+
+def iterations(count: int) -> list[dict[str, Any]]:
+    return [{"iteration": i, "step": (i + 1) * 32_768, "games": 10 * i,
+             **{f"{role}/{key}": abs(math.sin(i)) + 0.1 for role in ROLES for key, _ in pictures.CURVES},
+             "rollout/win_pursuer": 0.5} for i in range(count)]
+
+
+def test_equal_rows_give_equal_bytes_whatever_the_users_style(tmp_path: Path) -> None:
+    import matplotlib
+
+    learning(evaluations(4), iterations(50), tmp_path / "a.png", "a run")
+    with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "lines.linewidth": 9}):
+        learning(evaluations(4), iterations(50), tmp_path / "b.png", "a run")
+    data = (tmp_path / "a.png").read_bytes()
+    assert data == (tmp_path / "b.png").read_bytes()
+    assert b"matplotlib" not in data, "no version in the file"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.png", "b.png"]
+    learning(evaluations(5), iterations(50), tmp_path / "b.png", "a run")
+    assert data != (tmp_path / "b.png").read_bytes()
+
+
+@pytest.mark.parametrize(("rows", "steps"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_short_runs_have_a_picture_too(rows: int, steps: int, tmp_path: Path) -> None:
+    learning(evaluations(rows), iterations(steps), tmp_path / "learning.png", "")
+    assert Image.open(tmp_path / "learning.png").size == (1500, 860)
+
+
+def test_long_runs_are_drawn_quickly(tmp_path: Path) -> None:
+    history, metrics = evaluations(200), iterations(10_000)
+    began = time.process_time()
+    learning(history, metrics, tmp_path / "learning.png", "long")
+    assert time.process_time() - began < 3
+
+
+def test_hostile_names_and_damaged_rows_are_drawn_as_text(tmp_path: Path) -> None:
+    history = evaluations(2, rivals=20)
+    history[0]["rates"] = None
+    history[1]["table"][0]["rival"] = "$\\frac{1}{$ <b>\n" * 5
+    history[1]["table"][1]["low"] = None
+    history[1]["table"][2]["score"] = float("nan")
+    history.append({"step": "x"})
+    metrics = iterations(3)
+    metrics[1]["pursuer/kl"] = None
+    metrics[2]["evader/value_loss"] = float("inf")
+    metrics[0]["evader/entropy"] = 10**400
+    learning(history, [*metrics, None], tmp_path / "learning.png", "$x_{$ \x1b[31m")  # type: ignore[list-item]
+    assert (tmp_path / "learning.png").stat().st_size > 10_000
+
+
+def test_no_pyplot_is_loaded(tmp_path: Path) -> None:
+    code = ("import sys\nfrom rematch.show.pictures import learning\nassert 'matplotlib' not in sys.modules\n"
+            f"learning([], [], {str(tmp_path / 'x.png')!r}, '')\n"
+            "assert 'matplotlib.pyplot' not in sys.modules")
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1), min_size=1, max_size=16))
+def test_labels_keep_their_order_and_distance(heights: list[float]) -> None:
+    spread = pictures._spread(sorted(heights), 0.058)
+    assert len(spread) == len(heights)
+    assert all(b - a > 0.0579 for a, b in itertools.pairwise(spread))
+    assert spread[-1] <= 1.0501
+
+
+@given(st.integers(1, 300), st.integers(1, 40))
+def test_bins_hold_every_row_once(rows: int, width: int) -> None:
+    x, y = np.arange(rows, dtype=np.float64), np.random.default_rng(rows).normal(size=rows)
+    ends, mean, low, high = pictures._binned(x, y, width)
+    groups = [y[i:i + width] for i in range(0, rows, width)]
+    assert np.allclose(mean, [g.mean() for g in groups])
+    assert np.array_equal(low, [g.min() for g in groups]) and np.array_equal(high, [g.max() for g in groups])
+    assert ends[-1] == rows - 1
+
+
+def test_the_caption_names_n() -> None:
+    assert "n = 1000 games" in pictures._caption({1000, None}, 10, 0)
+    assert "n = 100 to 1000 games" in pictures._caption({1000, 100}, 10, 0)
+    assert "n = 500 iterations, means of 5" in pictures._caption(set(), 500, 0)
+    assert "2 more roles" in pictures._caption(set(), 0, 2)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESET, BOT, ACT = 1, 2, 3  # also in random.h
-GAME, SHUFFLE, INIT, SEATING, EVALUATE, RESERVOIR, EXPLORE = 16, 17, 18, 19, 20, 21, 22
+GAME, SHUFFLE, INIT, SEATING, EVALUATE, RESERVOIR, STAGGER = 16, 17, 18, 19, 20, 21, 22
 
 Words = NDArray[np.uint64]
 

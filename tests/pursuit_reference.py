@@ -120,7 +120,8 @@ class Reference:
                 r = low + (high - low) * u[0]
                 room_x, room_y = self.w * f(0.5) - r - margin, self.h * f(0.5) - r - margin
                 x, y = -room_x + (room_x + room_x) * u[1], -room_y + (room_y + room_y) * u[2]
-                if all(hypot(x - self.ox[g, j], y - self.oy[g, j]) >= r + self.orad[g, j] + gap for j in range(k)):
+                apart = hypot(x - self.ox[g, :k], y - self.oy[g, :k])
+                if (apart >= r + self.orad[g, :k] + gap).all():
                     self.ox[g, k], self.oy[g, k], self.orad[g, k] = x, y, r
                     break
             else:
@@ -146,7 +147,7 @@ class Reference:
     # --- a step -----------------------------------------------------------------------------------------
 
     def step(self, action: A) -> dict[str, A]:
-        """action [n, 2 seats, A] -> reward [n, 2], captured, timeout [n], sight [n, 2, F]; ended games restart."""
+        """action [n, 2 seats, A] -> reward [n, 2], captured, timeout, length [n]; ended games restart."""
         c = self.config
         before, near_before = self.distance(), self.nearest_surface()
         turn = clip(action[:, :, -1], -1, 1)

@@ -226,7 +226,8 @@ ONE = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
     (safetensors.numpy.save({"a": np.zeros(2)}), b'{"x":{"$scalar":"a"}}'),
     *((tensors({}), rest) for rest in (
         b"[]", b"3", b'{"x":{"$array":"b"}}', b'{"x":{"$array":[1]}}', b'{"x":{"$array":null}}',
-        b'{"x":{"$code":"b"}}', b'{"x":{"$float":"1"}}', b'{"x":{"$tuple":3}}', b'{"x":1,"x":2}',
+        b'{"x":{"$code":"b"}}', b'{"x":{"$float":"1"}}', b'{"x":{"$float":"0000000000000000"}}',
+        b'{"x":{"$float":"zz"}}', b'{"x":{"$tuple":3}}', b'{"x":1,"x":2}',
         b'{"x":NaN}', b'{"x":' + b"[" * 100_000, b'{"x":' + b"[" * 900 + b"]" * 900 + b"}", b"\xff", b"")),
 ])
 def test_foreign_contents_with_right_digests_are_refused(tmp_path: Path, arrays: bytes, rest: bytes) -> None:

@@ -227,6 +227,15 @@ def test_a_stream_that_knows_no_unicode_gets_question_marks() -> None:
     assert raw.getvalue() == b"gr??er ? ?\n"
 
 
+@pytest.mark.parametrize("live", [False, True])
+def test_a_console_switched_off_says_nothing(live: bool) -> None:
+    out = io.StringIO()
+    console = Console(out, live=live)
+    console.off = True
+    talk(console)
+    assert out.getvalue() == ""
+
+
 def test_a_closed_stream_is_survived() -> None:
     out = io.StringIO()
     console = Console(out)

@@ -166,6 +166,9 @@ def test_the_reel_stays_even_and_short(count: int) -> None:
 def test_captions_for_every_kind_of_end() -> None:
     world, players = Chase(), pair()
     view = world.view
+    view.length[0], view.ended[0], view.outcome[0] = 9, DECIDED, (1, 0)
+    players["hunter"].name = "hunter (learnt)"
+    assert outcome(world, view, players) == "hunter (learnt) wins after 9 steps"
     view.length[0], view.ended[0], view.outcome[0] = 9, DECIDED, (0.5, 0.5)
     assert outcome(world, view, players) == "drawn after 9 steps"
     view.ended[0] = CUT_OFF

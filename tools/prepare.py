@@ -241,14 +241,14 @@ def prepare(extras: tuple[str, ...], wanted: str, torch_index: str) -> None:
 
 def update(wish: Wish, python: doctor.Python, old: Mapping[str, Any]) -> None:
     """Installs, and says so in the record only when all of it is there."""
-    ours = bool(old) or not RECORD.exists()  # a .venv made by hand has no record to go back to
+    by_hand = not RECORD.exists()
     write_record({"finished": False})
     try:
         install(wish, switch_torch=wish.torch_index != old.get("torch_index", wish.torch_index))
     except subprocess.CalledProcessError:
         if old:  # pip gave up by itself, before it changed anything: what was there still serves
             write_record(old)
-        elif ours:
+        elif by_hand:
             RECORD.unlink()
         raise Stop("pip could not install the packages (see above); run the same command again") from None
     write_record({
@@ -273,7 +273,7 @@ def main(extras: Sequence[str]) -> int:
     wanted, torch_index = os.environ.get("PYTHON", ""), os.environ.get("TORCH_INDEX", "")
     code = 2
     try:
-        with open(__file__) as lock:
+        with open(ROOT / "constraints.txt") as lock:
             wait_for_others(lock)
             prepare(tuple(extras) or ("dev",), wanted, torch_index)
         return 0

@@ -84,6 +84,7 @@ class Opponents:
     def begin(self, seed: int) -> None:
         """New games: forget what was, and draw from this seed."""
         self.seed, self.moves = seed, 0
+        self.seeds = {seat: keys.key(seed, keys.BOT, seat) for seat in self.players}
         self.memory: dict[int, NDArray[Any] | None] = dict.fromkeys(self.players)
 
     def forget(self, ended: NDArray[np.bool_]) -> None:
@@ -99,7 +100,7 @@ class Opponents:
             if not rows.size:
                 continue
             memory = self.memory[seat]
-            noise = Noise(keys.key(self.seed, keys.BOT, seat), keys.BOT, self.moves)
+            noise = Noise(self.seeds[seat], keys.BOT, self.moves)
             made = player.act(seat_at(world, seat, rows), noise, None if memory is None else memory[rows])
             if made.memory is not None:
                 if memory is None:
@@ -122,10 +123,13 @@ def _bot(module: Any, role: str, name: str) -> Player:
     return player
 
 
-def check_legal(mask: NDArray[np.uint8] | None, actions: NDArray[Any], who: str) -> None:
-    """One line for a choice [N] that its mask [N, A] forbids; None: everything is legal."""
+def check_legal(world: World, role: Role, place: int, actions: NDArray[Any]) -> None:
+    """One line for a choice [N] that the mask of the role's seat number `place` forbids."""
+    mask = world.view.mask.get(role.name)
     if mask is None:
         return
-    for game in np.flatnonzero(mask[np.arange(len(mask)), actions] == 0)[:1]:
-        legal = f"action_mask of game {game} is {mask[game].tolist()}"
-        raise ConfigError(f"{who}: action {actions[game]} is not legal now; {legal}")
+    illegal = np.flatnonzero(mask[np.arange(world.games), place, actions] == 0)
+    if illegal.size:
+        game = illegal[0]
+        legal = f"the action_mask of game {game} is {mask[game, place].tolist()}"
+        raise ConfigError(f"{role.name}: action {actions[game]} is not legal now: {legal}")

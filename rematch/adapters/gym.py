@@ -33,7 +33,7 @@ except ImportError:
 Info = dict[str, Any]
 
 
-def observation_space(role: Role) -> gymnasium.spaces.Box:
+def observation_space(role: Role) -> gymnasium.spaces.Space[Any]:
     low, high = bounds(role)
     return gymnasium.spaces.Box(low, high, dtype=np.float32)
 
@@ -81,9 +81,9 @@ class GymEnv(gymnasium.Env[Floats, Any]):
             raise ConfigError("step: the game has ended; call reset first")
         if not self.action_space.contains(action):
             raise ConfigError(f"step: action {action!r} is not in {self.action_space}")
-        check_legal(self.world.view.mask.get(self.role.name), np.array([[action]])[0], self.role.name)
         moves, before = empty_actions(self.world), self._sight()
         moves[self.role.name][0, 0] = action
+        check_legal(self.world, self.role, 0, moves[self.role.name][:, 0])
         reward = self._advance(moves)
         while self.world.view.ended[0] == RUNNING and not self.world.view.acting[0, self.seat]:
             before = self._sight()
@@ -110,15 +110,12 @@ class GymEnv(gymnasium.Env[Floats, Any]):
             self._advance(empty_actions(self.world))
 
     def _sight(self) -> Floats:
-        return flat(self.world.view.fields, self.role, 0)[0]
-
-    def _mask(self) -> NDArray[np.uint8] | None:
-        mask = self.world.view.mask.get(self.role.name)
-        return None if mask is None else mask[0, 0].copy()
+        seen: Floats = flat(self.world.view.fields, self.role, 0)[0]
+        return seen
 
     def _info(self) -> Info:
-        mask = self._mask()
-        return {} if mask is None else {"action_mask": mask}
+        mask = self.world.view.mask.get(self.role.name)
+        return {} if mask is None else {"action_mask": mask[0, 0].copy()}
 
 
 class GymVector(VectorEnv[Floats, Any, NDArray[Any]]):
@@ -157,7 +154,7 @@ class GymVector(VectorEnv[Floats, Any, NDArray[Any]]):
     def reset(self, *, seed: Any = None, options: Info | None = None) -> tuple[Floats, Info]:
         if seed is not None and not isinstance(seed, int | np.integer):
             raise ConfigError(f"reset: seed = {seed!r}: expected one whole number for the whole batch")
-        super().reset(seed=seed)
+        super().reset(seed=None if seed is None else int(seed))
         start = int(self.np_random.integers(2**63))
         self.world = self.module.make(self.config, self.num_envs, seed=start)
         self.opponents.begin(start)
@@ -168,6 +165,7 @@ class GymVector(VectorEnv[Floats, Any, NDArray[Any]]):
     def step(self, actions: Any) -> tuple[Floats, NDArray[Any], NDArray[np.bool_], NDArray[np.bool_], Info]:
         moves, seat = self.moves[self.role.name], self.seat
         moves[:, 0] = actions
+        check_legal(self.world, self.role, 0, moves[:, 0])
         self.opponents.move(self.world, self.moves)
         view = self.world.step(self.moves)
         self._all_to_move()

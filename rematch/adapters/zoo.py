@@ -81,9 +81,8 @@ class Table:
         moves = empty_actions(self.world)
         for agent, action in actions.items():
             role, place = self.places[agent]
-            mask = self.world.view.mask.get(role.name)
-            check_legal(None if mask is None else mask[0, place], action, agent)
             moves[role.name][0, place] = action
+            check_legal(self.world, role, place, moves[role.name][:, place])
         view = self.world.step(moves)
         return {agent: float(view.reward[0, self.seat(agent)]) for agent in self.places}
 
@@ -102,7 +101,7 @@ class Table:
         return [agent for agent in self.places if self.world.view.acting[0, self.seat(agent)]]
 
 
-class ZooParallel(ParallelEnv[str, Any, Any]):
+class ZooParallel(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZoo has no types
     """All agents move at every step."""
 
     def __init__(self, world: Any, config: Any = None) -> None:
@@ -165,7 +164,7 @@ class ZooParallel(ParallelEnv[str, Any, Any]):
             raise ConfigError(f"{self.table.world.spec.world} is turn-based: use ZooTurns")
 
 
-class ZooTurns(AECEnv[str, Any, Any]):
+class ZooTurns(AECEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZoo has no types
     """One agent moves at a time."""
 
     def __init__(self, world: Any, config: Any = None) -> None:
@@ -174,7 +173,7 @@ class ZooTurns(AECEnv[str, Any, Any]):
         self.metadata = {"render_modes": [], "name": self.table.world.spec.world, "is_parallelizable": False}
         self.render_mode = None
         self.possible_agents = list(self.table.places)
-        self.agents = []
+        self.agents: list[str] = []
         self.observation_spaces = {agent: self.table.space(agent) for agent in self.possible_agents}
         self.action_spaces = {agent: action_space(role) for agent, (role, _) in self.table.places.items()}
         self._one_to_move()

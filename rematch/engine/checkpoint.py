@@ -20,6 +20,7 @@ import math
 import os
 import re
 import stat
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -222,7 +223,7 @@ def pack(value: Any, path: str, arrays: Arrays, depth: int = 0) -> Any:
     if value is None or kind in (bool, int):
         return value
     if kind is float:
-        return value if math.isfinite(value) else {"$float": repr(value)}
+        return value if math.isfinite(value) else {"$float": struct.pack(">d", value).hex()}  # NaN to the bit
     if kind is str:
         return _text(value, path)
     if isinstance(value, np.ndarray | np.generic):
@@ -275,7 +276,7 @@ def unpack(value: Any, arrays: Arrays) -> Any:
         if tag == "$scalar":
             return arrays.pop(inner).reshape(())[()]
         if tag == "$float":
-            return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[inner]
+            return _not_finite(bytes.fromhex(inner))
         if tag == "$tuple" and isinstance(inner, list):
             return tuple(unpack(inner, arrays))
     out = {}
@@ -284,6 +285,12 @@ def unpack(value: Any, arrays: Arrays) -> Any:
             raise ValueError(f"unknown tag {key}")
         out[key[1:] if key.startswith("$") else key] = unpack(inner, arrays)
     return out
+
+
+def _not_finite(raw: bytes) -> float:
+    if len(raw) != 8 or math.isfinite(value := float(struct.unpack(">d", raw)[0])):
+        raise ValueError
+    return value
 
 
 def read_arrays(raw: bytes, name: str) -> Arrays:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rematch import worlds
+from rematch import keys, worlds
 from rematch.config import ConfigError, knob, part
 from rematch.engine.evaluate import EvaluationConfig, best_scripted, check_rivals, evaluate
 from rematch.engine.learners.ppo import Ppo, PpoConfig
@@ -37,6 +37,7 @@ class Config:
     games: int = knob(2048, "games that step together", low=1, high=2**22)
     steps: int = knob(32, "steps of each game per iteration", low=1, high=2**20)
     total_steps: int = knob(10_000_000, "steps of all games together; the run ends there", low=1)
+    stagger: int = knob(0, "steps over which the first games begin, so that they do not all end together", low=0)
     save_every: int = knob(20, "iterations between checkpoints", low=1)
     world: Any = field(default=None)
     network: NetworkConfig = part(NetworkConfig)
@@ -104,6 +105,19 @@ class Session:
     def step(self) -> int:
         return self.iteration * self.config.games * self.config.steps
 
+    def stagger(self) -> None:
+        """Play unlearnt games first, each beginning anew at its own time: no tape is then all openings or all endings."""
+        config, world = self.config, self.world
+        every = np.arange(config.games, dtype=np.int32)
+        fresh = world.save(every)
+        groups = -(-config.stagger // config.steps)
+        group = keys.words(config.seed, keys.STAGGER, config.games) % np.uint64(groups) if groups else every
+        for g in range(groups):
+            self.seat()
+            begin = np.flatnonzero(group == g).astype(np.int32)
+            world.load(begin, fresh[begin])
+            self.rollout.collect((1 << 40) + g)  # far from the steps that training counts
+
     def learn(self, tape: Tape) -> dict[str, Any]:
         """Each learning role's update; the numbers of this iteration."""
         progress = self.iteration / self.config.iterations
@@ -168,6 +182,8 @@ class Session:
 def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> bool:
     """Train until the config's end, or until `stop` says so; True when the run is complete."""
     config = session.config
+    if session.iteration == 0:
+        session.stagger()
     while session.iteration < config.iterations:
         started = time.perf_counter()
         session.seat()

@@ -182,10 +182,8 @@ def _unharmed(method: Callable[Concatenate[Console, P], None]) -> Callable[Conca
         except OSError:  # BrokenPipeError, no space, terminal gone
             self._switch_off()
         except Exception as error:
-            live, self._live = self._live, None
             with contextlib.suppress(Exception):
-                if live is not None:
-                    live.stop()
+                self._end_live()
             with contextlib.suppress(Exception):
                 self._write(f"(could not be shown: {type(error).__name__}: {error})")
 
@@ -223,6 +221,8 @@ class Console:
     @_unharmed
     def start(self, title: str, total: int) -> None:
         self.title, self.total = clean(title), total
+        if self.off:
+            return
         if not self.live:
             self._write(f"{self.title}: {human(total)} steps to go")
             return
@@ -253,8 +253,8 @@ class Console:
     def progress(self, step: int, rate: float, metrics: Mapping[str, Any]) -> None:
         """Learner steps so far, learner steps per second, and the latest metrics row."""
         self.step, self.metrics = step, dict(metrics)
-        # The latest rates count most, one odd iteration does not swing the time left.
-        self.rate = rate if self.rate is None else 0.7 * self.rate + 0.3 * rate
+        if math.isfinite(rate):  # smoothed, so that one odd iteration does not swing the time left
+            self.rate = rate if self.rate is None else 0.7 * self.rate + 0.3 * rate
         if self._live is not None:
             self._draw()
         elif time.monotonic() - self._said >= self.every:
@@ -272,9 +272,7 @@ class Console:
 
     @_unharmed
     def stop(self) -> None:
-        live, self._live = self._live, None
-        if live is not None:
-            live.stop()
+        self._end_live()
 
     @_unharmed
     def scoreboard(self, row: Mapping[str, Any]) -> None:
@@ -292,6 +290,11 @@ class Console:
             self._write(text)
 
     # --- inside ---
+
+    def _end_live(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
 
     def _write(self, text: str) -> None:
         if self.off:
@@ -311,10 +314,8 @@ class Console:
         """No reader any more. The descriptor goes to /dev/null, else Python's flush at exit would fail
         and turn the exit code into 120 (docs.python.org, signal, "Note on SIGPIPE")."""
         self.off = True
-        live, self._live = self._live, None
-        if live is not None:
-            with contextlib.suppress(Exception):
-                live.stop()
+        with contextlib.suppress(Exception):
+            self._end_live()
         with contextlib.suppress(Exception):
             if self.stream.fileno() in (1, 2):
                 null = os.open(os.devnull, os.O_WRONLY)

@@ -138,7 +138,8 @@ def outcome(world: World, view: View, players: Mapping[str, Player]) -> str:
     for number in winners:
         role = world.spec.role_of(number)
         seat = f" {role.seats.index(number) + 1}" if len(role.seats) > 1 else ""
-        names.append(f"{role.name}{seat} ({players[role.name].name})")
+        name = players[role.name].name
+        names.append(name if name.startswith(role.name) and not seat else f"{role.name}{seat} ({name})")
     return clean(f"{' and '.join(names)} {'wins' if len(names) == 1 else 'win'} {after}")
 
 

@@ -318,14 +318,14 @@ def _metrics(run: Path) -> tuple[list[Row], int]:
 
 
 def _title(run: Path) -> str:
-    """The run's name, recipe and world as its settings say (not the folder's name: a copy's page is equal).
+    """The run's name, recipe and game as its settings say (not the folder's name: a copy's page is equal).
 
     Only those lines are parsed: a whole file could be a bomb of aliases.
     """
     words = []
     try:
         for line in _read(run, "config.yaml").decode("utf-8", "replace").splitlines():
-            if re.match(r"(name|recipe|world):.{,200}$", line):
+            if re.match(r"(name|recipe|game|world):.{,200}$", line):
                 value = yaml.safe_load(line.partition(":")[2])
                 words += [value] if isinstance(value, str) and value else []
     except (Unreadable, yaml.YAMLError, ValueError, RecursionError):

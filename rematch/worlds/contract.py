@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch import keys
-from rematch.spec import Bytes, Noise, Player, Seat
+from rematch.spec import Bytes, Noise, Player, Seat, World
 from rematch.worlds.reading import BrokenPromise
 from rematch.worlds.replaying import Replaying
 from rematch.worlds.trial import Make, Trial, difference, seat_at, seen, short
@@ -35,6 +35,7 @@ class Subject:
     role: str
     field: str
     change: Callable[[Bytes], Bytes]  # saved states [n, S] -> the same states with the subject moved
+    columns: tuple[str, ...] = ()  # of the field, those of which one must change; none: any
 
 
 @dataclass
@@ -166,28 +167,30 @@ class Inspection(Replaying):
     def subjects(self, moves: Sequence[Subject]) -> None:
         """Each subject moved in saved states: the field that claims to show it changes, in every game."""
         if not moves or self.spec.resume != "state":
-            self.skipped.append(
-                "that fields show what they claim to ("
-                + ("the world has no states)" if moves else "no moves given)")
-            )
+            why = f"the world resumes by {self.spec.resume}" if moves else "no moves were given"
+            self.skipped.append(f"that fields show what they claim to ({why})")
             return
         for subject in moves:
-            name, shown, hidden = f"subject {subject.name}", False, not subject.field
+            name, role = f"subject {subject.name} for {subject.role}", self.spec.roles[subject.role]
             for moment in self.moments():
                 world = self.advanced(moment)
-                truth = world.save(self.everyone)
-                other = self.copy(world, subject.change(truth.copy()))
-                for f in self.spec.roles[subject.role].fields:
-                    if hidden or f.name == subject.field:
-                        where = f"role {subject.role!r}, field {f.name!r}, before step {moment}"
-                        a, b = world.view[subject.role][f.name], other.view[subject.role][f.name]
-                        changed = (a != b).reshape(len(a), -1).any(1)
-                        self.hold(
-                            not (hidden and changed.any()),
-                            name,
-                            f"is said to be hidden, but {where} shows it",
-                        )
-                        self.hold(hidden or bool(changed.all()), name, f"moved, but {where} does not show it")
-                        shown = True
-            self.hold(shown, name, f"role {subject.role!r} has no field {subject.field!r}")
+                other = self.copy(world, subject.change(world.save(self.everyone)))
+                self.shown(f"{name}, before step {moment}", subject, world, other)
             self.report.passed.append(name)
+            known = {f.name: f.columns for f in role.fields} | {"": ()}
+            fine = subject.field in known and set(subject.columns) <= set(known[subject.field])
+            self.hold(fine, name, f"there is no field {subject.field!r} with columns {subject.columns}")
+
+    def shown(self, name: str, subject: Subject, world: World, other: World) -> None:
+        """Whether the right columns differ between a world and one in which the subject was moved."""
+        for f in self.spec.roles[subject.role].fields:
+            a, b = world.view[subject.role][f.name], other.view[subject.role][f.name]
+            changed = (a != b).reshape(len(a), -1, f.size)  # [N, seats of the role, columns]
+            if not subject.field:
+                self.hold(not changed.any(), name, f"it is said to be hidden, but field {f.name!r} shows it")
+            elif f.name == subject.field:
+                wanted = [c in subject.columns or not subject.columns for c in f.columns]
+                all_do = bool(changed[:, :, wanted].any((1, 2)).all())
+                self.hold(
+                    all_do, name, f"it was moved, but field {f.name!r} {subject.columns or ''} is as before"
+                )

@@ -178,18 +178,15 @@ class Replaying(Reading):
             self.hold(not where, name, f"saved before step {moment}, loaded, and played alike: {where}")
             before = seen(other)
             other.load(self.everyone[:1], other.save(self.everyone[-1:]))
-            after, wanted = (
-                seen(other),
-                {key: array[[-1, *range(1, len(array))]] for key, array in before.items()},
-            )
-            where = difference(wanted, after)
+            order = [-1, *range(1, self.trial.games)]
+            where = difference({key: array[order] for key, array in before.items()}, seen(other))
             self.hold(not where, name, f"the last game's state loaded into game 0: {where}")
 
     def rubbish(self, name: str) -> None:
         """Bytes that are no state are refused whole: by ConfigError, and without touching the world."""
         world = self.advanced(1)
         good, before = world.save(self.everyone), seen(world)
-        noise = keys.words(self.trial.seed, keys.EXPLORE, good.size).astype(np.uint8).reshape(good.shape)
+        noise = keys.words(self.trial.seed, keys.ACT, good.size).astype(np.uint8).reshape(good.shape)
         last = np.concatenate([good[1:], noise[-1:]])  # good states, but of other games
         for what, bad in {
             "random bytes": noise,
@@ -218,10 +215,13 @@ class Replaying(Reading):
         """No seat can tell a resampled state from the true one; what is said to be hidden does change."""
         for seat in range(self.spec.seats):
             role, moved = self.spec.role_of(seat), False
+            hidden = [what for what in role.hidden if what not in self.trial.kept]
             for moment in self.moments():
                 world = self.advanced(moment)
                 truth = world.save(self.everyone)
-                for key in range(3):
+                for key in range(12):
+                    if key > 2 and (moved or not hidden):
+                        break  # enough to have looked for leaks; the rest give hidden things a chance to move
                     states = world.resample(self.everyone, seat, key)
                     again = world.resample(self.everyone, seat, key)
                     self.hold(
@@ -242,15 +242,20 @@ class Replaying(Reading):
                         f"seat {seat} (role {role.name!r}) can tell a state with other hidden "
                         f"things from the true one, before step {moment}: {where}",
                     )
-                    if role.hidden and not moved:
+                    if hidden and not moved:
                         twin = self.copy(world, truth)
-                        moved = bool(difference(seen(twin), seen(other)) or self.parting(twin, other, moment))
+                        now = difference(seen(twin), seen(other))
+                        moved = bool(now or self.parting(twin, other, moment + key))  # other moves per key
             self.hold(
-                moved or not role.hidden,
+                moved or not hidden,
                 name,
-                f"role {role.name!r} names hidden things {role.hidden}, but "
-                f"states resampled for seat {seat} look the same to everyone, now and later",
+                f"role {role.name!r} names as hidden: {', '.join(hidden)}; but states resampled for "
+                f"seat {seat} look the same to everyone, now and later",
             )
+        for role in self.spec.roles.values():
+            kept = [what for what in role.hidden if what in self.trial.kept]
+            if kept:
+                self.skipped.append(f"that resample redraws what {role.name} does not see: {', '.join(kept)}")
 
     def sight(self, world: World, seat: int) -> Arrays:
         """Everything this seat is shown: its fields, its mask, whether it is to move."""

@@ -18,7 +18,7 @@ Make = Callable[..., World]  # make(config, games, first=0, seed=0)
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """How a world is tried, and two things about it that its spec does not say."""
+    """How a world is tried, and what its spec does not say about it."""
 
     games: int = 5
     steps: int = 30  # steps over which two worlds are compared
@@ -26,6 +26,7 @@ class Trial:
     seed: int = 0
     chance: bool = True  # whether what happens in a game depends on its seed
     stage: tuple[float, ...] = ()  # a legal stage unlike the one that new worlds start from
+    kept: tuple[str, ...] = ()  # hidden things that `resample` leaves as they are; the report names them
 
 
 # --- reading a world ------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ class Playing:
     def _of_game(self, game: int, width: int) -> NDArray[np.float64]:
         if game not in self._luck:
             steps = self.trial.bound + 2 * self.trial.steps + 1
-            self._luck[game] = keys.generator(self.trial.seed, keys.EXPLORE, game).random((steps, width))
+            self._luck[game] = keys.generator(self.trial.seed, keys.ACT, game).random((steps, width))
         return self._luck[game]
 
     def steps(self, world: World, start: int) -> Iterator[tuple[int, Arrays]]:

@@ -111,8 +111,15 @@ RM_FN Point intercept(const Pilot *p) {
     return inside(p, p->x + p->dx + wx * time, p->y + p->dy + wy * time);
 }
 
+/* Whether an obstacle stands on the straight way to a place. */
+RM_FN int is_blocked(const Pilot *p, float x, float y) {
+    return heading_around(p, x, y) != rm_atan2(y - p->y, x - p->x);
+}
+
+/* To the intercept; an evader behind an obstacle will not keep its velocity, so then straight after it. */
 RM_FN Action lead_pursuit(const Pilot *p) {
     Point meet = intercept(p);
+    if (is_blocked(p, p->x + p->dx, p->y + p->dy)) return pure_pursuit(p);
     return head_for(p, meet.x, meet.y);
 }
 
@@ -120,9 +127,8 @@ RM_FN Action lead_pursuit(const Pilot *p) {
  * obstacles go by the straight way's tangent. */
 RM_FN Action proportional_navigation(const Pilot *p) {
     const Game *game = p->game;
-    float bearing = rm_atan2(p->dy, p->dx);
-    float way = heading_around(p, p->x + p->dx, p->y + p->dy);
-    if (way != bearing || rm_abs(rm_wrap(bearing - p->theta)) > RM_PI / 3.0f) return steer(p, way, p->v_max);
+    float off = rm_abs(rm_wrap(rm_atan2(p->dy, p->dx) - p->theta));
+    if (off > RM_PI / 3.0f || is_blocked(p, p->x + p->dx, p->y + p->dy)) return pure_pursuit(p);
     float my_sine, my_cosine, sine, cosine;
     rm_sincos(p->theta, &my_sine, &my_cosine);
     rm_sincos(game->theta[p->other], &sine, &cosine);
@@ -146,7 +152,8 @@ RM_FN Action lion(const Pilot *p) {
     float along = p->x * ux + p->y * uy, aside = p->x * uy - p->y * ux;
     float further = along + sqrtf(rm_max(look * look - aside * aside, 0.0f));
     float aim = rm_clip(further, 0.0f, out);
-    return head_for(p, aim * ux, aim * uy);
+    if (is_blocked(p, aim * ux, aim * uy)) return pure_pursuit(p); /* the line leads through an obstacle */
+    return steer(p, rm_atan2(aim * uy - p->y, aim * ux - p->x), p->v_max);
 }
 
 /* --- evaders --------------------------------------------------------------------------------------- */
@@ -169,18 +176,30 @@ RM_FN Action flee_straight(const Pilot *p) {
     return head_for(p, to.x, to.y);
 }
 
-/* To the corner with the largest head start; one in which the pursuer is close is no refuge. */
-RM_FN Action flee_to_corner(const Pilot *p) {
-    float best = -FAR_AWAY, bx = 0.0f, by = 0.0f, mine = p->v_max, theirs = p->derived->v_max[p->other];
-    for (int corner = 0; corner < 4; corner++) {
-        float x = (corner & 1 ? 1.0f : -1.0f) * p->derived->limit_x;
-        float y = (corner & 2 ? 1.0f : -1.0f) * p->derived->limit_y;
-        float own = rm_hypot(x - p->x, y - p->y), other = rm_hypot(x - p->x - p->dx, y - p->y - p->dy);
-        float start = other * mine - own * theirs;
-        if (other < 0.25f * p->derived->diagonal) start -= FAR_AWAY * 0.5f;
-        if (start > best) { best = start; bx = x; by = y; }
+/* By how much (in metres) the other robot comes too late to every part of the straight way to a place. */
+RM_FN float head_start(const Pilot *p, float x, float y) {
+    float mine = p->v_max, theirs = p->derived->v_max[p->other], whole = rm_hypot(x - p->x, y - p->y);
+    float least = FAR_AWAY;
+    for (int part = 1; part <= 4; part++) {
+        float share = 0.25f * (float)part;
+        float there = rm_hypot(share * (x - p->x) - p->dx, share * (y - p->y) - p->dy);
+        least = rm_min(least, there * mine - share * whole * theirs);
     }
-    return go_to(p, bx, by);
+    return least;
+}
+
+/* To the corner with the largest head start; one that the pursuer is near is worth less. */
+RM_FN Action flee_to_corner(const Pilot *p) {
+    float best = -FAR_AWAY, near = 0.25f * p->derived->diagonal;
+    Point to = {0.0f, 0.0f};
+    for (int corner = 0; corner < 4; corner++) {
+        Point at = {(corner & 1 ? 1.0f : -1.0f) * p->derived->limit_x,
+                    (corner & 2 ? 1.0f : -1.0f) * p->derived->limit_y};
+        float start = head_start(p, at.x, at.y);
+        if (rm_hypot(at.x - p->x - p->dx, at.y - p->y - p->dy) < near) start -= near * p->v_max;
+        if (start > best) { best = start; to = at; }
+    }
+    return go_to(p, to.x, to.y);
 }
 
 /* How far along the arena's edge (counter-clockwise from the lower right corner) a place lies nearest. */

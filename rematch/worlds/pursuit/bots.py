@@ -16,7 +16,7 @@ NUMBERS = ("random", "stand_still", "pure_pursuit", "lead_pursuit", "proportiona
 BOTS = {"pursuer": NUMBERS[:6], "evader": NUMBERS[:2] + NUMBERS[6:]}
 
 if len(NUMBERS) != core.BOTS:
-    raise ImportError(f"pursuit: {len(NUMBERS)} scripted players are named in bots.py and {core.BOTS} in bots.h")
+    raise ImportError(f"pursuit: {len(NUMBERS)} players are named in bots.py, {core.BOTS} in bots.h")
 
 
 class ScriptedPlayer:

@@ -9,6 +9,7 @@ from rematch.spec import Bytes, Floats, Ints, Next, Noise, View
 BUILD: str
 MOST_OBSTACLES: int
 BOTS: int
+MARK: int
 RULES: dict[str, str]
 RULES_TYPE: np.dtype[np.void]
 GAME_TYPE: np.dtype[np.void]

@@ -27,6 +27,7 @@ cdef extern from *:
     const Member *rule_members
     const Member *game_members
     enum: RULE_COUNT, GAME_COUNT, MAX_OBSTACLES, STARTED, BAD_STAGE, FINE, BOT_COUNT
+    const uint32_t GAME_MARK
 
     ctypedef struct Rules:
         pass
@@ -69,6 +70,7 @@ cdef extern from *:
 BUILD = REMATCH_BUILD.decode()
 MOST_OBSTACLES = MAX_OBSTACLES
 BOTS = BOT_COUNT
+MARK = GAME_MARK
 
 _NUMBERS = {"float": "f4", "int32_t": "i4", "rm_flag": "i4", "uint32_t": "u4", "uint64_t": "u8", "rm_count": "u2"}
 

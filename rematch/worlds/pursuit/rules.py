@@ -33,7 +33,7 @@ class Config:
     omega_max: float = knob(2.84, "fastest turn of both, rad/s", low=0.01, high=1000.0)
     fixed_speed: bool = knob(False, "both always drive at top speed and choose only the turn")
     robot_radius: float = knob(0.15, "radius of both robots", low=0.01, high=100.0)
-    capture_radius: float = knob(0.5, "distance of the centres at which the evader is caught", low=0.01, high=100.0)
+    capture_radius: float = knob(0.5, "distance at which the evader is caught", low=0.01, high=100.0)
     prep_steps: int = knob(0, "first steps in which the pursuer may turn but not drive", low=0, high=65535)
     min_init_distance: float = knob(3.0, "least distance at the start", low=0.0, high=2000.0)
     max_init_distance: float = knob(15.0, "largest distance at the start", low=0.0, high=2000.0)
@@ -41,15 +41,16 @@ class Config:
     n_obstacles_max: int = knob(2, "most obstacles of an episode", low=0, high=core.MOST_OBSTACLES)
     obstacle_radius_min: float = knob(0.3, "smallest obstacle", low=0.01, high=100.0, needs="n_obstacles_max")
     obstacle_radius_max: float = knob(1.0, "largest obstacle", low=0.01, high=100.0, needs="n_obstacles_max")
-    obstacle_gap: float = knob(0.5, "least gap between obstacles", low=0.0, high=100.0, needs="n_obstacles_max")
+    obstacle_gap: float = knob(
+        0.5, "least gap between two obstacles", low=0.0, high=100.0, needs="n_obstacles_max")
     obstacle_margin: float = knob(
         0.5, "least gap between an obstacle and a wall", low=0.0, high=100.0, needs="n_obstacles_max")
     n_obstacle_obs: int = knob(
         -1, "obstacles each robot sees; -1: as many as there can be", low=-1, high=core.MOST_OBSTACLES)
     distance_scale: float = knob(
-        1.0, "reward of closing in, times metres over the arena's diagonal; the evader's is the negative")
-    capture_bonus: float = knob(100.0, "the pursuer's reward for a capture; the evader's is the negative")
-    timeout_penalty: float = knob(-100.0, "the pursuer's reward at the time limit; the evader's is the negative")
+        1.0, "the pursuer's reward for closing in by the arena's diagonal; the evader's is minus it")
+    capture_bonus: float = knob(100.0, "the pursuer's reward for a capture; the evader's is minus it")
+    timeout_penalty: float = knob(-100.0, "the pursuer's reward at the time limit; the evader's is minus it")
     survival_bonus: float = knob(0.0, "the evader's reward for each step that ends nothing")
     use_visibility_reward: bool = knob(
         False, "reward the evader for being unseen instead of for its distance (needs obstacles)")
@@ -60,8 +61,8 @@ class Config:
     w_vis_pursuer: float = knob(0.0, "the pursuer's reward for each step in which it sees the evader")
     w_search: float = knob(
         0.0, "the pursuer's reward, while it sees nobody, for entering cells it has not been in for long")
-    w_collision: float = knob(0.0, "each robot's penalty for a step into an obstacle", needs="n_obstacles_max")
-    w_wall: float = knob(0.0, "each robot's penalty for a step into a wall")
+    w_collision: float = knob(0.0, "each robot's penalty per step into an obstacle", needs="n_obstacles_max")
+    w_wall: float = knob(0.0, "each robot's penalty per step into a wall")
     sight_range: float = knob(10.0, "how far the pursuer sees, for the terms on being seen", low=0.0)
     sight_half_angle: float = knob(
         60.0, "half of the pursuer's field of view, in degrees, for the same terms", low=0.0, high=180.0)
@@ -83,22 +84,26 @@ class Config:
         """Refuse what cannot be played, in one line: key, value, expected."""
         short = min(self.arena_width, self.arena_height)
         if 2 * self.robot_radius >= short:
-            raise ConfigError(f"robot_radius = {self.robot_radius:g}: expected less than half the arena, {short / 2:g}")
+            raise ConfigError(
+                f"robot_radius = {self.robot_radius:g}: expected less than half the arena, {short / 2:g}")
         if self.omega_max * self.dt > math.pi:
             raise ConfigError(
-                f"omega_max = {self.omega_max:g}: expected at most pi / dt = {math.pi / self.dt:g}, half a turn a step")
+                f"omega_max = {self.omega_max:g}: expected at most pi / dt = {math.pi / self.dt:g}, "
+                "half a turn a step")
         if self.prep_steps >= self.max_steps:
-            raise ConfigError(f"prep_steps = {self.prep_steps}: expected less than max_steps = {self.max_steps}")
+            raise ConfigError(
+                f"prep_steps = {self.prep_steps}: expected less than max_steps = {self.max_steps}")
         check_stage(self, {name: getattr(self, name) for name in STAGE})
         self._check_obstacles(short)
         if self.use_visibility_reward and not self.n_obstacles_max:
-            raise ConfigError("use_visibility_reward = True: expected n_obstacles_max of at least 1 to hide behind")
+            raise ConfigError(
+                "use_visibility_reward = True: expected n_obstacles_max of at least 1 to hide behind")
         if not (self.use_visibility_reward or self.w_vis_pursuer or self.w_search):
             for field in dataclasses.fields(self):
                 if field.name in SIGHT and getattr(self, field.name) != field.default:
                     raise ConfigError(
-                        f"{field.name} = {getattr(self, field.name)}: has no effect; expected use_visibility_reward, "
-                        "w_vis_pursuer or w_search to be on")
+                        f"{field.name} = {getattr(self, field.name)}: has no effect; expected one of "
+                        "use_visibility_reward, w_vis_pursuer and w_search to be on")
 
     def _check_obstacles(self, short: float) -> None:
         if 0 <= self.n_obstacle_obs < self.n_obstacles_max:
@@ -115,15 +120,16 @@ class Config:
         room = short / 2 - self.obstacle_margin
         if self.obstacle_radius_max > room:
             raise ConfigError(
-                f"obstacle_radius_max = {self.obstacle_radius_max:g}: expected at most {room:g}, half the arena less "
-                "obstacle_margin")
-        # Discs grown by half the gap do not overlap and lie in the arena shrunk by the margin and grown by it.
+                f"obstacle_radius_max = {self.obstacle_radius_max:g}: expected at most {room:g}, half the "
+                "arena less obstacle_margin")
+        # Discs grown by half the gap do not overlap; they lie in the arena less the margin, plus that half.
         grow = self.obstacle_gap - 2 * self.obstacle_margin
         area = (self.arena_width + grow) * (self.arena_height + grow)
         disc = math.pi * (self.obstacle_radius_min + self.obstacle_gap / 2) ** 2
         if self.n_obstacles_min * disc > area:
             raise ConfigError(
-                f"n_obstacles_min = {self.n_obstacles_min}: expected at most {int(area / disc)}, as many as fit the arena")
+                f"n_obstacles_min = {self.n_obstacles_min}: expected at most {int(area / disc)}, "
+                "as many as fit the arena")
 
 
 def check_stage(config: Config, stage: Mapping[str, float]) -> None:
@@ -134,7 +140,8 @@ def check_stage(config: Config, stage: Mapping[str, float]) -> None:
     if near > far:
         raise ConfigError(f"min_init_distance = {near:g}: expected at most max_init_distance = {far:g}")
     if near <= config.capture_radius:
-        raise ConfigError(f"min_init_distance = {near:g}: expected more than capture_radius = {config.capture_radius:g}")
+        raise ConfigError(
+            f"min_init_distance = {near:g}: expected more than capture_radius = {config.capture_radius:g}")
     if near >= config.reach:
         raise ConfigError(
             f"min_init_distance = {near:g}: expected less than {config.reach:g}, the arena's free diagonal")
@@ -142,8 +149,8 @@ def check_stage(config: Config, stage: Mapping[str, float]) -> None:
         raise ConfigError(f"n_obstacles_min = {fewest:g}: expected at most n_obstacles_max = {most:g}")
     if most > config.n_obstacles_max or fewest < 0 or fewest != int(fewest) or most != int(most):
         raise ConfigError(
-            f"n_obstacles_min, n_obstacles_max = {fewest:g}, {most:g}: expected whole numbers from 0 to the world's "
-            f"{config.n_obstacles_max}")
+            f"n_obstacles_min, n_obstacles_max = {fewest:g}, {most:g}: expected whole numbers from 0 to "
+            f"the world's {config.n_obstacles_max}")
 
 
 def stage_of(config: Config) -> Floats:

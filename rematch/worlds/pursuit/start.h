@@ -96,6 +96,7 @@ RM_FN int stage_is_sound(const Rules *rules, const Derived *derived, const float
 RM_FN int reset(const Rules *rules, const Derived *derived, Game *game) {
     if (!stage_is_sound(rules, derived, game->stage)) return BAD_STAGE;
     Draws draws = {game->seed[0], game->episode[0], 0};
+    game->mark[0] = GAME_MARK;
     game->step[0] = 0;
     for (int s = 0; s < 2; s++) game->v[s] = game->omega[s] = 0.0f;
     if (rules->w_search != 0.0f)

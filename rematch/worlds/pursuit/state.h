@@ -11,6 +11,7 @@ enum { PURSUER = 0, EVADER = 1 };
 enum { MAX_OBSTACLES = 8, GRID = 10, STAGE_NUMBERS = 4 };
 enum { RUNNING = 0, DECIDED = 1 };
 
+#define GAME_MARK 0x31525550u /* "PUR1": change it with the list below */
 #define FAR_AWAY 1e9f /* m; where obstacles are that do not exist */
 
 typedef int32_t rm_flag;         /* a bool of Config */
@@ -46,7 +47,7 @@ typedef unsigned short rm_count; /* a number of steps */
     FIELD(uint32_t, spawn_redraws, 1) /* obstacle layouts given up because no start was found */ \
     FIELD(uint32_t, obstacles_missing, 1) /* obstacles that found no place */ \
     FIELD(rm_count, visited, GRID * GRID) /* step of the pursuer's last visit; kept only for w_search */ \
-    FIELD(uint32_t, spare, 1)     /* keeps the size a multiple of eight without hidden padding */
+    FIELD(uint32_t, mark, 1)      /* GAME_MARK: these bytes are a game */
 
 #define RULE_MEMBER(type, name) type name;
 #define GAME_MEMBER(type, name, length) type name[length];

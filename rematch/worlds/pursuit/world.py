@@ -8,8 +8,9 @@ An action that is not finite is refused before anything moves; others are clippe
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,10 @@ from rematch.worlds.pursuit import core
 from rematch.worlds.pursuit.bots import BOTS, bot
 from rematch.worlds.pursuit.rules import STAGE, Config, check_stage, stage_of
 
-__all__ = ["BOTS", "Config", "PursuitWorld", "WorldError", "bot", "make"]
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["BOTS", "Config", "PursuitWorld", "WorldError", "bot", "draw", "make"]
 
 ROLES = ("pursuer", "evader")
 
@@ -56,6 +60,13 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> PursuitWo
     return world
 
 
+def draw(world: PursuitWorld, row: int, trail: list[Any]) -> Image:
+    """One game seen from above; see draw.py."""
+    from rematch.worlds.pursuit.draw import draw as picture  # pillow only where pictures are made
+
+    return picture(world, row, trail)
+
+
 def _spec(config: Config, rules: core.Core) -> Spec:
     robot = ("x", "y", "heading", "speed", "turn")
     columns = (
@@ -65,8 +76,7 @@ def _spec(config: Config, rules: core.Core) -> Spec:
         "time_to_go",
     )
     names = ("turn",) if config.fixed_speed else ("speed", "turn")
-    # Surfaces are seen, not radii; the grid of w_search lives in the reward alone.
-    hidden = ("obstacle_radius",) * (config.n_obstacles_max > 0) + ("visited",) * (config.w_search != 0)
+    hidden = ("visited",) if config.w_search else ()  # the grid of w_search: where the pursuer has been
     roles = {
         name: Role(
             name=name, fields=(Field(name="state", columns=columns),),
@@ -101,7 +111,7 @@ class PursuitWorld:
     # --- moving ---------------------------------------------------------------------------------------
 
     def step(self, actions: Mapping[str, NDArray[Any]], threads: int = 1) -> View:
-        """Move all games once: actions role -> [N, 1, A] in [-1, 1]. Threads change the time, never the result."""
+        """Move all games once: actions role -> [N, 1, A] in [-1, 1]. Threads never change the result."""
         pursuer, evader = (self._action(actions, role) for role in ROLES)
         verdict, number = self._arena.step(pursuer, evader, threads)
         if verdict:
@@ -117,7 +127,7 @@ class PursuitWorld:
         self._quiet(slice(None))
 
     def set_stage(self, rows: Ints, values: Floats) -> None:
-        """Start values [n, 4] (see spec.stage) for the next episodes of these games; refused if unplayable."""
+        """Start values [n, 4] (spec.stage) for the next episodes of these games; refused if unplayable."""
         chosen = np.asarray(values, np.float32).reshape(-1, len(STAGE))
         for row in np.unique(chosen, axis=0):
             check_stage(self.config, dict(zip(STAGE, row.tolist())))
@@ -138,8 +148,8 @@ class PursuitWorld:
         stage = dict(zip(STAGE, self._named["stage"][number].tolist()))
         check_stage(self.config, stage)
         raise WorldError(
-            f"game {self.first + number}: no start found for {stage}; expected a wider range of distances or fewer "
-            "and smaller obstacles")
+            f"game {self.first + number}: no start found for {stage}; expected a wider range of "
+            "distances or fewer and smaller obstacles")
 
     # --- looking --------------------------------------------------------------------------------------
 
@@ -153,12 +163,13 @@ class PursuitWorld:
     def state_of(self, row: int) -> dict[str, Any]:
         """One game as plain numbers and lists, by the names of `Game` in state.h."""
         game = self._named[int(self._rows(np.array([row], np.int32))[0])]
-        return {name: game[name].tolist() for name in core.GAME_TYPE.names or () if name != "spare"}
+        return {name: game[name].tolist() for name in core.GAME_TYPE.names or () if name != "mark"}
 
     @property
     def counters(self) -> Mapping[str, int]:
         """Obstacle layouts given up for want of a start, and obstacles that found no place."""
-        return {name: int(self._named[name].sum(dtype=np.int64)) for name in ("spawn_redraws", "obstacles_missing")}
+        names = ("spawn_redraws", "obstacles_missing")
+        return {name: int(self._named[name].sum(dtype=np.int64)) for name in names}
 
     def scripted(self, rows: Ints, who: tuple[int, int], noise: Any) -> Floats:
         """[n, A] what the scripted player `who` = (seat, number) does in these games."""
@@ -173,9 +184,9 @@ class PursuitWorld:
     def load(self, rows: Ints, states: Bytes) -> None:
         """Put saved games into these rows, and what their robots see into the view."""
         where = self._rows(rows)
-        size = core.GAME_TYPE.itemsize
-        if not isinstance(states, np.ndarray) or states.dtype != np.uint8 or states.shape != (len(where), size):
-            raise WorldError(f"saved games: expected bytes [{len(where)}, {size}]")
+        shape = (len(where), core.GAME_TYPE.itemsize)
+        if not isinstance(states, np.ndarray) or states.dtype != np.uint8 or states.shape != shape:
+            raise WorldError(f"saved games: expected bytes {list(shape)}")
         states = np.ascontiguousarray(states)
         self._check_states(states.view(core.GAME_TYPE)[:, 0])
         self._states[where] = states
@@ -184,20 +195,25 @@ class PursuitWorld:
         self._quiet(where)
 
     def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
-        """Both robots see the whole game, so the only state a seat can mean is the true one."""
-        return self.save(rows)
+        """Both robots see the whole game, so this is the true state; only the grid of w_search is unseen."""
+        states = self.save(rows)
+        if self.config.w_search:
+            games = states.view(core.GAME_TYPE)[:, 0]
+            drawn = keys.units(key, keys.RESET, games["visited"].size).reshape(games["visited"].shape)
+            games["visited"] = drawn * games["step"][:, None]
+        return states
 
     def parts(self, count: int) -> Sequence[PursuitWorld]:
         """Neighbouring slices over the same memory, as even as can be."""
         if not 1 <= count <= self.games:
             raise ConfigError(f"parts = {count}: expected from 1 to {self.games}, the number of games")
         edges = [self.games * n // count for n in range(count + 1)]
-        return [self._part(slice(a, b)) for a, b in zip(edges, edges[1:])]
+        return [self._part(slice(a, b)) for a, b in itertools.pairwise(edges)]
 
     def _part(self, cut: slice) -> PursuitWorld:
         old = self.view
         view = View(
-            fields={role: {name: array[cut] for name, array in fields.items()} for role, fields in old.fields.items()},
+            fields={role: {"state": old.fields[role]["state"][cut]} for role in ROLES},
             acting=old.acting[cut], reward=old.reward[cut], ended=old.ended[cut],
             outcome=old.outcome[cut], length=old.length[cut],
         )
@@ -206,7 +222,7 @@ class PursuitWorld:
 
     def _rows(self, rows: Ints) -> Ints:
         where = np.ascontiguousarray(rows, np.int32).reshape(-1)
-        if len(where) and not (0 <= where.min() and where.max() < self.games):
+        if len(where) and not (where.min() >= 0 and where.max() < self.games):
             raise WorldError(f"rows {where.min()} to {where.max()}: expected from 0 to {self.games - 1}")
         return where
 
@@ -230,7 +246,7 @@ class PursuitWorld:
             "obstacle_x": (-half_x, half_x), "obstacle_y": (-half_y, half_y),
             "obstacle_radius": (0.0, config.obstacle_radius_max),
             "step": (0, config.max_steps - 1), "obstacles": (0, config.n_obstacles_max),
-            "slot": (0, 2**31), "visited": (0, config.max_steps), "spare": (0, 0),
+            "slot": (0, 2**31), "visited": (0, config.max_steps), "mark": (core.MARK, core.MARK),
         }
         for name, (low, high) in bounds.items():
             room = slack if games[name].dtype.kind == "f" else 0

@@ -1,0 +1,73 @@
+"""Evaluations on demand: a run's policies against scripted rivals, or scripted players against each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rematch import api, worlds
+from rematch.config import ConfigError, nearest
+from rematch.engine.evaluate import best_scripted, check_rivals, evaluate
+from rematch.engine.scoreboard import Scoreboard
+from rematch.engine.verdict import verdict
+from rematch.spec import Player, World
+
+# Far from training's and its evaluations' streams: nothing was ever selected on these games.
+SEED_OFFSET = 1 << 40
+
+
+def eval_run(folder: Path, against: list[str], games: int, seed: int, greedy: bool) -> dict[str, Any]:
+    """A scoreboard row of a run's newest policies, as deployed: sampled, or greedy where asked."""
+    trained = api.load(folder)
+    module = worlds.find(trained.config.game)
+    check_rivals(module, against, "--against")
+
+    def make(count: int, first: int, key: int) -> World:
+        world: World = module.make(trained.config.world, count, first, key)
+        return world
+
+    spec = make(1, 0, 0).spec
+    for policy in trained.policies.values():
+        policy.greedy = greedy
+    board = Scoreboard(make, SEED_OFFSET + seed, trained.config.threads)
+    row = evaluate(board, module, spec, trained.policies, (games, against, 0))
+    best = best_scripted(board, module, spec, (games, against, 1 << 20))
+    for entry in row["table"]:
+        top = best[f"{entry['role']}/{entry['rival']}"]
+        entry |= {"best_bot": top.player, "best_bot_score": top.score}
+        entry["best_bot_low"], entry["best_bot_high"] = top.interval
+    step = trained.history[-1]["step"] if trained.history else 0
+    row |= {"run": str(folder), "step": step, "play": "greedy" if greedy else "sampled"}
+    row["verdict"] = verdict([*trained.history, row], trained.config.evaluation)
+    return row
+
+
+def eval_world(name: str, players: list[str], games: int, seed: int) -> dict[str, Any]:
+    """A match between named scripted players (or `RUN` folders), one per seat, in a world's default settings."""
+    module = worlds.find(name)
+    config = module.Config()
+
+    def make(count: int, first: int, key: int) -> World:
+        world: World = module.make(config, count, first, key)
+        return world
+
+    spec = make(1, 0, 0).spec
+    if len(players) != spec.seats:
+        seats = ", ".join(spec.role_of(seat).name for seat in range(spec.seats))
+        raise ConfigError(f"--players = {','.join(players)}: expected {spec.seats} names, for {seats}")
+    seated: list[Player] = []
+    for seat, player in enumerate(players):
+        role = spec.role_of(seat).name
+        if player in module.BOTS[role]:
+            seated.append(module.bot(player, role))
+        elif (api_folder := Path(player)).is_dir() or (api_folder := Path("runs") / player).is_dir():
+            trained = api.load(api_folder)
+            if trained.config.game != name:
+                raise ConfigError(f"--players: {player} is a run of {trained.config.game}, not of {name}")
+            seated.append(trained.policies[role])
+        else:
+            near = nearest(player, module.BOTS[role])
+            raise ConfigError(f"--players: no {role} called {player!r}: expected one of {', '.join(module.BOTS[role])}, or a run"
+                              + (f"; nearest: {near}" if near else ""))
+    rows = Scoreboard(make, SEED_OFFSET + seed, 2).results(seated, games, 0)
+    return {"world": name, "step": 0, "table": [row.row() for row in rows]}

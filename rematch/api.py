@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 import time
@@ -13,8 +12,9 @@ from types import FrameType
 from typing import Any
 
 from rematch import config as settings
-from rematch import worlds
+from rematch import products, worlds
 from rematch.config import ConfigError
+from rematch.engine import room
 from rematch.engine.policy import Policy
 from rematch.engine.run import Run
 from rematch.engine.train import Config, Session, fingerprint
@@ -25,8 +25,11 @@ from rematch.show.console import Console
 def recipes() -> dict[str, str]:
     """Name -> text of every recipe that ships with the package."""
     folder = resources.files("rematch") / "recipes"
-    return {f.name.removesuffix(".yaml"): f.read_text() for f in sorted(folder.iterdir(), key=lambda f: f.name)
-            if f.name.endswith(".yaml")}
+    return {
+        f.name.removesuffix(".yaml"): f.read_text()
+        for f in sorted(folder.iterdir(), key=lambda f: f.name)
+        if f.name.endswith(".yaml")
+    }
 
 
 def default(game: str) -> Config:
@@ -50,10 +53,12 @@ def configure(
     elif recipe in worlds.names():
         layers.append((f"world {recipe}", {"game": recipe}, False))
     else:
-        names = [*known, *worlds.names()]
+        names = list(dict.fromkeys([*known, *worlds.names()]))
         near = settings.nearest(recipe, names)
         hint = f"; nearest: {near}" if near else ""
-        raise ConfigError(f"unknown recipe {recipe!r}: expected one of {', '.join(names)}, or a .yaml file{hint}")
+        raise ConfigError(
+            f"unknown recipe {recipe!r}: expected one of {', '.join(names)}, or a .yaml file{hint}"
+        )
     if file is not None:
         layers.append((str(file), _read(file), True))
     if changes:
@@ -62,7 +67,9 @@ def configure(
     if not isinstance(game, str):
         raise ConfigError(f"game = {game!r}: expected a world's name")
     if any(word == "--game" or word.startswith("--game=") for word in flags):
-        raise ConfigError("command line: --game cannot change a recipe's world; name the world instead of the recipe")
+        raise ConfigError(
+            "command line: --game cannot change a recipe's world; name the world instead of the recipe"
+        )
     config = default(game)
     for source, layer, _ in layers:
         config = settings.apply(config, layer, source)
@@ -78,11 +85,13 @@ def configure(
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > 1 << 20:
-            raise ConfigError(f"{path}: larger than 1 MiB: not a settings file")
-        return settings.read_yaml(path.read_text(), str(path))
+        with path.open("rb") as file:
+            data = file.read(4 * settings.LONGEST + 1)  # never all of it: it may be /dev/zero
+        return settings.read_yaml(data.decode(), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'not text'}") from None
+        raise ConfigError(
+            f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'not text'}"
+        ) from None
 
 
 def stored(run: Run) -> Config:
@@ -111,8 +120,8 @@ class Stopper:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
+        for number, answer in self.before.items():
+            signal.signal(number, answer)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.asked and number == signal.SIGINT:
@@ -135,14 +144,19 @@ def free_folder(runs: Path, recipe: str) -> Path:
 
 
 def train(
-    recipe: str | Config = "quick", changes: Mapping[str, Any] | None = None, folder: Path | str | None = None,
-    console: Console | None = None, minutes: float | None = None,
+    recipe: str | Config = "quick",
+    changes: Mapping[str, Any] | None = None,
+    folder: Path | str | None = None,
+    console: Console | None = None,
+    minutes: float | None = None,
 ) -> Trained:
     """Start a run and train it to its end (or for some minutes); refuses to overwrite one."""
     config = configure(recipe, changes=changes) if isinstance(recipe, str) else recipe
     settings.validate(config)
     if folder is None:
         folder = free_folder(Path("runs"), recipe if isinstance(recipe, str) else config.game)
+    Run.refuse_used(Path(folder))  # before the costly part; `create` looks again, under its lock
+    room.check(config)
     session = Session(config)
     with Run.create(Path(folder), settings.to_yaml(config)) as run:
         _announce(session, run)
@@ -150,13 +164,22 @@ def train(
 
 
 def resume(
-    folder: Path | str, console: Console | None = None, minutes: float | None = None, other_machine: bool = False
+    folder: Path | str,
+    console: Console | None = None,
+    minutes: float | None = None,
+    other_machine: bool = False,
 ) -> Trained:
     """Go on with a run exactly where its newest whole checkpoint stands."""
     with Run.open(Path(folder), write=True) as run:
-        session = Session(stored(run))
+        config = stored(run)
+        room.check(config)
+        session = Session(config)
         checkpoint = run.load()
-        notes = [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped] if checkpoint else []
+        notes = (
+            [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped]
+            if checkpoint
+            else []
+        )
         if checkpoint is not None:
             here = fingerprint(session.config)
             differ = [k for k in here if checkpoint.fingerprint.get(k) != here[k]]
@@ -176,13 +199,16 @@ def resume(
         if console is not None:
             for note in notes:
                 console.line(note)
-            console.line(f"resumed {run.folder} at iteration {session.iteration}")
+            source = f"checkpoint {checkpoint.folder.name}" if checkpoint else "the beginning"
+            console.line(f"resumed {run.folder} at iteration {session.iteration}, from {source}")
         return _go(session, run, console, minutes)
 
 
 def _announce(session: Session, run: Run) -> None:
     c = session.config
-    run.log_line(f"Run {c.game} seed {c.seed}: {c.iterations} iterations of {c.games} games x {c.steps} steps")
+    run.log_line(
+        f"Run {c.game} seed {c.seed}: {c.iterations} iterations of {c.games} games x {c.steps} steps"
+    )
     if not session.spec.zero_sum:
         run.log_line("Rewards are general-sum: the roles' rewards do not cancel")
 
@@ -191,45 +217,48 @@ def _go(session: Session, run: Run, console: Console | None, minutes: float | No
     show = Console(live=False) if console is None else console
     if console is None or run.stdout_is_log:
         show.off = True
-    show.start(f"{run.folder.name} ({session.config.game})", session.config.iterations * session.config.games * session.config.steps)
+    c = session.config
+    total = c.iterations * c.games * c.steps
+    trained = Trained(run.folder, c, session.policies, run.history)
+    if session.iteration >= c.iterations:
+        show.line(f"{run.folder} is complete: {total} steps are done, nothing is left to train")
+        finish(session, run, show, missing=True)
+        return trained
+    show.line(
+        f"run {run.folder}: {c.game}, seed {c.seed}, {c.iterations - session.iteration} iterations of "
+        f"{c.games} games x {c.steps} steps"
+    )
+    show.start(f"{run.folder.name} ({c.game})", total)
     with Stopper(minutes) as stop:
         try:
             done = loop(session, run, show, stop)
         finally:
             show.stop()
-        trained = Trained(run.folder, session.config, session.policies, run.history)
+        trained.history = run.history
         if done:
-            finish(session, run, show)
+            finish(session, run, show, missing=False)
         else:
-            run.timing({"event": "stop", "why": stop.asked, "iteration": session.iteration, "time": time.time()})
-            show.line(f"stopped ({stop.asked}) at iteration {session.iteration}; go on with: rematch resume {run.folder}")
+            event = {"event": "stop", "why": stop.asked, "iteration": session.iteration, "time": time.time()}
+            run.timing(event)
+            at = f"stopped ({stop.asked}) at iteration {session.iteration} of {c.iterations}"
+            show.line(f"{at}; go on with: rematch resume {run.folder}")
     return trained
 
 
-def finish(session: Session, run: Run, show: Console) -> None:
-    """The run's products: policies, picture, film, report, scoreboard."""
-    from rematch.show import film, pictures, report
-
-    history = run.history
-    for role, policy in session.policies.items():
-        about = {"game": session.config.game, "role": role, "iteration": session.iteration,
-                 "columns": list(policy.role.columns), "network": settings.tree(policy.config)}
-        run.write_policy(role, policy.arrays(), about)
-    rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
-    pictures.learning(history, rows, run.folder / "learning.png", run.folder.name)
-    draw = getattr(session.module, "draw", None)
-    if draw is not None:
-        film.film(session.make(1, 0, session.config.seed), session.policies, draw, run.folder / "match.gif")
-    report.report(run.folder)
-    show.scoreboard(history[-1])
-    where = {"picture": run.folder / "learning.png", "film": run.folder / "match.gif", "report": run.folder / "report.html"}
-    show.where({name: path for name, path in where.items() if path.exists()})
+def finish(session: Session, run: Run, show: Console, missing: bool) -> None:
+    """The end of a run: its products, the scoreboard, and where things lie."""
+    where = products.make(session, run, missing)
+    if run.history:
+        show.scoreboard(run.history[-1])
+    show.where(where)
 
 
 class Trained:
     """A run as it stands: its settings, its policies (players like any other), its evaluations."""
 
-    def __init__(self, folder: Path, config: Config, policies: dict[str, Policy], history: list[dict[str, Any]]) -> None:
+    def __init__(
+        self, folder: Path, config: Config, policies: dict[str, Policy], history: list[dict[str, Any]]
+    ) -> None:
         self.folder, self.config, self.policies, self.history = folder, config, policies, history
 
     def scoreboard(self) -> list[dict[str, Any]]:
@@ -254,5 +283,3 @@ def load(folder: Path | str) -> Trained:
             except (KeyError, TypeError, AttributeError) as error:
                 raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {error}") from None
         return Trained(run.folder, config, policies, run.history)
-
-

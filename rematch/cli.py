@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rematch.config import ConfigError, nearest
+from rematch.options import Options, folder_of, new_folder
 
 USAGE = """rematch: trains game agents by self-play and tells the truth about how strong they are
 
   rematch train RECIPE [--KEY VALUE ...] [--config FILE] [--name NAME] [--max-minutes M]
-                                 start a run in runs/NAME; `rematch train RECIPE --help` lists every KEY
+                                 start a run in runs/NAME, or in NAME where that is a path (with a "/");
+                                 `rematch train RECIPE --help` lists every KEY
   rematch resume RUN [--max-minutes M] [--other-machine]
                                  go on exactly where it stopped
   rematch status RUN [--json]    where a run stands; exit code 0 fine, 1 alarm, 3 stopped before its end
   rematch check RECIPE [--KEY VALUE ...] [--config FILE]
-                                 rehearsal: every feature once, kill and resume included; names unread settings
+                                 rehearsal: every feature once, with kill and resume; names unread settings
   rematch eval RUN [--against NAMES] [--games N] [--seed S] [--greedy] [--json]
   rematch eval WORLD --players A,B [--games N] [--seed S] [--json]
                                  matches with n and 95 % intervals
@@ -30,88 +35,46 @@ USAGE = """rematch: trains game agents by self-play and tells the truth about ho
 RUN is a run's folder, or its name in runs/. Exit code 2: something in the command or its files is wrong.
 """
 
-
-class Options:
-    """A command's own options, taken out of its words; what is left are the run's settings."""
-
-    def __init__(self, words: Sequence[str], values: Sequence[str] = (), switches: Sequence[str] = ()) -> None:
-        self.given: dict[str, str] = {}
-        self.rest: list[str] = []
-        todo = list(words)
-        while todo:
-            word = todo.pop(0)
-            name, equals, value = word.partition("=")
-            name = name.replace("_", "-")
-            if name in values:
-                if not equals:
-                    if not todo:
-                        raise ConfigError(f"{name} needs a value")
-                    value = todo.pop(0)
-                self.given[name] = value
-            elif name in switches and not equals:
-                self.given[name] = "yes"
-            else:
-                self.rest.append(word)
-        self.known = [*values, *switches]
-
-    def only(self, positional: int, usage: str) -> list[str]:
-        """The positional words, exactly that many; anything else is an error."""
-        for word in self.rest:
-            if word.startswith("-"):
-                near = nearest(word.partition("=")[0], self.known)
-                raise ConfigError(f"unknown option {word}" + (f"; nearest: {near}" if near else f"; usage: {usage}"))
-        if len(self.rest) != positional:
-            raise ConfigError(f"usage: {usage}")
-        return self.rest
-
-    def number(self, name: str, default: float | None, low: float) -> float | None:
-        if name not in self.given:
-            return default
-        try:
-            value = float(self.given[name])
-        except ValueError:
-            value = float("nan")
-        if not low <= value < 1e12:
-            raise ConfigError(f"{name} = {self.given[name]!r}: expected a number of at least {low:g}")
-        return value
-
-    def whole(self, name: str, default: int, low: int) -> int:
-        value = self.number(name, default, low)
-        assert value is not None
-        if value != int(value):
-            raise ConfigError(f"{name} = {self.given[name]!r}: expected a whole number")
-        return int(value)
+MOST_GAMES = 100_000  # of one match: they are in memory together
 
 
-def folder_of(run: str) -> Path:
-    """A run by its folder, or by its name in runs/."""
-    path = Path(run)
-    return path if path.is_dir() or not (Path("runs") / run).is_dir() else Path("runs") / run
-
-
-def recipe_words(words: Sequence[str], command: str) -> tuple[str, Options]:
-    options = Options(words, values=("--config", "--name", "--max-minutes"), switches=("--help", "-h"))
+def recipe_words(words: Sequence[str], command: str, own: Sequence[str]) -> tuple[str, Options]:
+    """RECIPE and the options of a command that takes a run's settings too."""
+    options = Options(words, values=("--config", *own), switches=("--help", "-h"))
     if not options.rest or options.rest[0].startswith("-"):
         from rematch.api import recipes
 
-        raise ConfigError(f"usage: rematch {command} RECIPE [--KEY VALUE ...]; recipes: {', '.join(recipes())}")
+        found = f"found {options.rest[0]!r}" if options.rest else "found nothing"
+        raise ConfigError(f"expected rematch {command} RECIPE [--KEY VALUE ...], {found}; "
+                          f"recipes: {', '.join(recipes())}")
     return options.rest[0], options
+
+
+def configured(recipe: str, options: Options) -> Any:
+    """The run's settings: recipe, --config and flags; a mistyped option of the command is named too."""
+    from rematch import api
+    from rematch.config import leaves
+
+    file = Path(options.given["--config"]) if "--config" in options.given else None
+    keys = {key for key, _, _ in leaves(api.configure(recipe, file))}
+    for word in options.rest[1:]:
+        name = word.partition("=")[0].replace("_", "-")
+        near = difflib.get_close_matches(name, options.known, n=1, cutoff=0.8)
+        if word.startswith("--") and name[2:].replace("-", "_") not in keys and near:
+            raise ConfigError(f"command line: unknown option {word!r}; nearest: {near[0]}")
+    return api.configure(recipe, file, options.rest[1:])
 
 
 def train(words: Sequence[str]) -> int:
     from rematch import api
     from rematch.show.console import Console
 
-    recipe, options = recipe_words(words, "train")
-    file = Path(options.given["--config"]) if "--config" in options.given else None
+    recipe, options = recipe_words(words, "train", ("--name", "--max-minutes"))
+    config = configured(recipe, options)
     if "--help" in options.given or "-h" in options.given:
-        return list_settings(api.configure(recipe, file))
-    config = api.configure(recipe, file, options.rest[1:])
-    minutes = options.number("--max-minutes", None, 0)
-    name = options.given.get("--name")
-    if name is not None and (not name or name.startswith((".", "-"))):
-        raise ConfigError(f"--name = {name!r}: expected a folder name")
-    folder = api.free_folder(Path("runs"), recipe) if name is None else Path(name) if "/" in name else Path("runs") / name
+        return list_settings(config)
+    minutes, name = options.minutes(), options.given.get("--name")
+    folder = api.free_folder(Path("runs"), recipe) if name is None else new_folder(name)
     api.train(config, folder=folder, console=Console(), minutes=minutes)
     return 0
 
@@ -122,19 +85,16 @@ def resume(words: Sequence[str]) -> int:
 
     options = Options(words, values=("--max-minutes",), switches=("--other-machine",))
     (run,) = options.only(1, "rematch resume RUN")
-    minutes = options.number("--max-minutes", None, 0)
-    api.resume(folder_of(run), Console(), minutes, "--other-machine" in options.given)
+    api.resume(folder_of(run), Console(), options.minutes(), "--other-machine" in options.given)
     return 0
 
 
 def list_settings(config: Any) -> int:
     """Every flag of a recipe, with its value there."""
     from rematch.config import help_lines
+    from rematch.show.words import aligned
 
-    rows = list(help_lines(config))
-    width = max(len(flag) for flag, _, _ in rows)
-    for flag, value, text in rows:
-        print(f"{flag:<{width}}  {value:<14} {text}")
+    print("\n".join(aligned([("flag", "value here", "meaning"), *help_lines(config)])))
     return 0
 
 
@@ -153,45 +113,49 @@ def status(words: Sequence[str]) -> int:
 
 
 def check(words: Sequence[str]) -> int:
-    from rematch import api
     from rematch.engine.rehearsal import rehearse
 
-    recipe, options = recipe_words(words, "check")
-    file = Path(options.given["--config"]) if "--config" in options.given else None
-    return rehearse(api.configure(recipe, file, options.rest[1:]))
+    recipe, options = recipe_words(words, "check", ())
+    return rehearse(configured(recipe, options))
 
 
 def evaluate(words: Sequence[str]) -> int:
+    from rematch import worlds
     from rematch.matches import eval_run, eval_world
+    from rematch.show.words import scoreboard_lines
 
-    options = Options(words, values=("--against", "--games", "--players", "--seed"), switches=("--json", "--greedy"))
+    values, switches = ("--against", "--games", "--players", "--seed"), ("--json", "--greedy")
+    options = Options(words, values, switches)
     (subject,) = options.only(1, "rematch eval RUN | rematch eval WORLD --players A,B")
-    games, seed = options.whole("--games", 1000, 1), options.whole("--seed", 0, 0)
-    named = [name for name in options.given.get("--against", "").split(",") if name]
+    games = options.whole("--games", 1000, 1, MOST_GAMES)
+    seed = options.whole("--seed", 0, 0, 2**32 - 1)
+    named = [name.strip() for name in options.given.get("--against", "").split(",") if name.strip()]
+    if "--against" in options.given and not named:
+        raise ConfigError(f"--against = {options.given['--against']!r}: expected names, split by commas")
     if "--players" in options.given:
         if named or "--greedy" in options.given:
             raise ConfigError("--against and --greedy have no effect with --players")
-        row = eval_world(subject, options.given["--players"].split(","), games, seed)
+        players = [name.strip() for name in options.given["--players"].split(",")]
+        row = eval_world(subject, players, games, seed)
     else:
-        row = eval_run(folder_of(subject), named, games, seed, "--greedy" in options.given)
-    if "--json" in options.given:
-        print(json.dumps(row, indent=1))
-    else:
-        from rematch.show.console import Console
-
-        Console(live=False).scoreboard(row)
+        folder = folder_of(subject)
+        if subject in worlds.names() and not folder.exists():
+            raise ConfigError(f"eval {subject}: a world needs --players A,B; expected those, or a run")
+        row = eval_run(folder, named, games, seed, "--greedy" in options.given)
+    print(json.dumps(row, indent=1) if "--json" in options.given else "\n".join(scoreboard_lines(row)))
     return 0
 
 
 def bench(words: Sequence[str]) -> int:
-    from rematch.bench import bench as measure
+    from rematch import worlds
 
     options = Options(words, values=("--seconds",), switches=("--json",))
-    if len(options.rest) > 1 or any(word.startswith("-") for word in options.rest):
-        options.only(1, "rematch bench [WORLD] [--json] [--seconds S]")
-    seconds = options.number("--seconds", 5.0, 0.1)
-    assert seconds is not None
-    return measure(options.rest[0] if options.rest else "pursuit", seconds, "--json" in options.given)
+    world = options.only(1, "rematch bench [WORLD] [--json] [--seconds S]")[0] if options.rest else "pursuit"
+    seconds = options.number("--seconds", 0.0, 3600.0) if "--seconds" in options.given else 5.0
+    worlds.find(world)
+    from rematch.bench import bench as measure
+
+    return measure(world, seconds, "--json" in options.given)
 
 
 def list_worlds(words: Sequence[str]) -> int:
@@ -203,8 +167,9 @@ def list_worlds(words: Sequence[str]) -> int:
         spec = module.make(module.Config(), 1, 0, 0).spec
         print(f"{name}: {(module.__doc__ or '').strip().splitlines()[0]}")
         for role, about in spec.roles.items():
-            print(f"  {role}: sees {about.size} numbers, {about.actions.kind} actions {', '.join(about.actions.names)}; "
-                  f"scripted: {', '.join(module.BOTS.get(role, ()))}")
+            actions = f"{about.actions.kind} actions {', '.join(about.actions.names)}"
+            scripted = ", ".join(module.BOTS.get(role, ())) or "none"
+            print(f"  {role}: sees {about.size} numbers, {actions}; scripted: {scripted}")
     return 0
 
 
@@ -224,8 +189,8 @@ COMMANDS = {
 }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    words = list(sys.argv[1:] if argv is None else argv)
+def obey(words: Sequence[str]) -> int:
+    """Do what the words say; returns the exit code."""
     if not words or words[0] in ("--help", "-h", "help"):
         print(USAGE, end="")
         return 0 if words else 2
@@ -234,28 +199,55 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"rematch {__version__}")
         return 0
+    if words[0] not in COMMANDS:
+        near = nearest(words[0], list(COMMANDS))
+        raise ConfigError(f"unknown command {words[0]!r}: expected one of {', '.join(COMMANDS)}"
+                          + (f"; nearest: {near}" if near else ""))
+    helps = [word for word in words[1:] if word in ("--help", "-h")]
+    if helps and (words[0] != "train" or len(words) == 2):
+        print(USAGE, end="")
+        return 0
+    return COMMANDS[words[0]](words[1:])
+
+
+def complain(text: object, code: int = 2) -> int:
+    """One line on stderr, whatever the text holds; returns the exit code."""
+    line = "".join(c if c.isprintable() else " " for c in f"rematch: {text}")
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):  # nobody listens there either
+            print(line, file=sys.stderr, flush=True)
+    return code
+
+
+def hush() -> None:
+    """Nobody reads our output any more. It goes to /dev/null, else Python's own flush at exit would fail
+    and change the exit code (docs.python.org, signal, "Note on SIGPIPE")."""
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    code = 0
     try:
-        if words[0] not in COMMANDS:
-            near = nearest(words[0], list(COMMANDS))
-            raise ConfigError(f"unknown command {words[0]!r}: expected one of {', '.join(COMMANDS)}"
-                              + (f"; nearest: {near}" if near else ""))
-        if words[0] != "train" and any(word in ("--help", "-h") for word in words[1:]):
-            print(USAGE, end="")
-            return 0
-        return COMMANDS[words[0]](words[1:])
-    except ConfigError as error:
-        print(f"rematch: {error}", file=sys.stderr)
-        return 2
+        code = obey(list(sys.argv[1:] if argv is None else argv))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `| head`: whoever read us has read enough
+        hush()
+        return code
+    except (ConfigError, ImportError) as error:  # ImportError: a stale core, or a library that is missing
+        return complain(error)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"rematch: {where}{error.strerror or error}", file=sys.stderr)
-        return 2
+        hush()
+        where = f"{error.filename}: " if error.filename else "output: "
+        return complain(f"{where}{error.strerror or error}")
     except MemoryError:
-        print("rematch: not enough memory; expected fewer --games or --steps", file=sys.stderr)
-        return 2
+        return complain("not enough memory: expected fewer or smaller games, steps or network.hidden")
     except KeyboardInterrupt:
-        print("rematch: interrupted; the newest checkpoint stands", file=sys.stderr)
-        return 130
+        return complain("interrupted; what was saved stands", 130)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 import types
 import typing
@@ -23,6 +24,7 @@ from typing import Any, TypeVar
 import yaml
 
 C = TypeVar("C")
+LONGEST = 1 << 15  # characters of a settings file: reading YAML takes about a second for these
 
 
 class ConfigError(ValueError):
@@ -59,6 +61,7 @@ def part(kind: type[Any]) -> Any:
 
 def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field[Any], Any]]:
     """Every (dotted key, field, value) of a config, depth first, in declaration order."""
+    config = untracked(config)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         key = prefix + field.name
@@ -97,6 +100,7 @@ def _replace(config: C, changes: Mapping[str, Any]) -> C:
 
 def tree(config: Any) -> dict[str, Any]:
     """The config as nested plain values, ready for YAML or JSON."""
+    config = untracked(config)
     out: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -108,16 +112,20 @@ def tree(config: Any) -> dict[str, Any]:
 
 
 def to_yaml(config: Any) -> str:
-    return yaml.safe_dump(tree(config), sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(tree(config), sort_keys=False)  # other letters escaped: all of them come back
 
 
 # --- reading values -----------------------------------------------------------------------------
 
 
+@functools.cache  # resolving hints costs more than a whole evaluation's worth of games
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
 def _type_of(owner: Any, field: dataclasses.Field[Any]) -> Any:
-    kind = type(owner)
-    # A tracked config is a subclass made on the fly: its hints resolve where the original stands.
-    return typing.get_type_hints(kind)[field.name]
+    kind: Any = type(untracked(owner))
+    return _hints(kind)[field.name]
 
 
 def _expected(kind: Any, field: dataclasses.Field[Any]) -> str:
@@ -126,16 +134,14 @@ def _expected(kind: Any, field: dataclasses.Field[Any]) -> str:
         word = "one of " + ", ".join(field.metadata["choices"])
         return f"a list: {word}" if origin is tuple else word
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    if origin is tuple:
-        return f"a list, each {names[args[0]]}"
-    text = names[kind]
+    text = f"a list, each {names[args[0]]}" if origin is tuple else names[kind]
     low, high = field.metadata.get("low"), field.metadata.get("high")
     if low is not None and high is not None:
-        text += f" from {low:g} to {high:g}"
+        text += f" from {low} to {high}"
     elif low is not None:
-        text += f" of at least {low:g}"
+        text += f" of at least {low}"
     elif high is not None:
-        text += f" of at most {high:g}"
+        text += f" of at most {high}"
     return text
 
 
@@ -166,12 +172,10 @@ def _convert(kind: Any, value: Any, text: bool) -> Any:
     if isinstance(value, bool):
         raise ValueError
     if kind is int:
-        if text:
+        if isinstance(value, str):  # from a command line; and YAML reads 1e6 as text
             value = value.replace("_", "")
-            value = int(value) if not any(c in value for c in ".eE") else float(value)
-        if isinstance(value, str):  # YAML reads 1e6 as text
-            value = float(value)
-        if float(value) != int(value):
+            value = float(value) if any(c in value for c in ".eE") else int(value)
+        if int(value) != value or abs(value) >= 2**63:
             raise ValueError
         return int(value)
     if kind is float:
@@ -188,10 +192,21 @@ def _in_range(value: Any, field: dataclasses.Field[Any]) -> bool:
     for v in values:
         if field.metadata.get("choices") and v not in field.metadata["choices"]:
             return False
+        if isinstance(v, float) and not math.isfinite(v):
+            return False
         if isinstance(v, int | float) and not isinstance(v, bool):
             if (low is not None and v < low) or (high is not None and v > high):
                 return False
     return True
+
+
+def _is_kind(kind: Any, value: Any) -> bool:
+    """Whether a value given from Python has its field's type; a whole number may stand for a number."""
+    if typing.get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(_is_kind(typing.get_args(kind)[0], v) for v in value)
+    if isinstance(value, bool):
+        return kind not in (int, float, str)
+    return kind not in (int, float, bool, str) or isinstance(value, int | float if kind is float else kind)
 
 
 def _shown(value: Any) -> str:
@@ -213,10 +228,11 @@ def nearest(word: str, among: Sequence[str]) -> str:
     return by_leaf[close_leaf[0]] if close_leaf else ""
 
 
-def _unknown(key: str, value: Any, keys: Sequence[str], source: str) -> ConfigError:
-    near = nearest(key, keys)
-    hint = f"; nearest: {near}" if near else ""
-    return ConfigError(f"{source}: unknown setting {key} = {_shown(value)}{hint}")
+def _unknown(key: str, value: Any, keys: Sequence[str], source: str, dashes: str = "") -> ConfigError:
+    near = nearest(key.replace("-", "_"), keys)
+    hint = f"; nearest: {dashes}{near}" if near else ""
+    name = dashes + key if key.isprintable() and len(key) <= 60 else _shown(dashes + key)
+    return ConfigError(f"{source}: unknown setting {name} = {_shown(value)}{hint}")
 
 
 def apply(config: C, changes: Mapping[str, Any], source: str, text: bool = False) -> C:
@@ -224,13 +240,17 @@ def apply(config: C, changes: Mapping[str, Any], source: str, text: bool = False
 
     The whole is not validated here, so that several sources can be laid over one another first.
     """
-    fields = {key: (field, get(config, key.rpartition(".")[0]) if "." in key else config)
-              for key, field, _ in leaves(config)}
+    fields = {
+        key: (field, get(config, key.rpartition(".")[0]) if "." in key else config)
+        for key, field, _ in leaves(config)
+    }
     read: dict[str, Any] = {}
     for raw, value in changes.items():
         key = raw.replace("-", "_")
         if key not in fields:
             raise _unknown(raw, value, list(fields), source)
+        if key in read:
+            raise ConfigError(f"{source}: {key} = {_shown(value)} is given twice; expected it once")
         field, owner = fields[key]
         kind = _type_of(owner, field)
         try:
@@ -256,26 +276,53 @@ def flatten(data: Any, source: str, prefix: str = "") -> dict[str, Any]:
     for key, value in data.items():
         if not isinstance(key, str):
             raise ConfigError(f"{source}: expected a name as key, found {_shown(key)}")
-        if isinstance(value, dict):
-            out |= flatten(value, source, prefix + key + ".")
-        else:
-            out[prefix + key] = value
+        name = prefix + key
+        below = flatten(value, source, name + ".") if isinstance(value, dict) else {name: value}
+        for name, inner in below.items():
+            if name in out:
+                raise ConfigError(f"{source}: {name} = {_shown(inner)} is given twice; expected it once")
+            out[name] = inner
     return out
+
+
+class _Plain(yaml.SafeLoader):
+    """YAML of plain values: no tags, no repeated keys, no aliases (a few lines of which mean gigabytes)."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event: Any = self.peek_event()
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+            raise yaml.MarkedYAMLError(problem="expected no anchor or alias", problem_mark=event.start_mark)
+        if event.tag is not None:
+            raise yaml.MarkedYAMLError(problem="expected no tags", problem_mark=event.start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        names: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in names:
+                    why = f"{_shown(key.value)} is given twice; expected it once"
+                    raise yaml.MarkedYAMLError(problem=why, problem_mark=key.start_mark)
+                names.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def read_yaml(text: str, source: str) -> dict[str, Any]:
     """Settings of a YAML text as dotted keys. Safe loader: no tags, no objects."""
+    if len(text) > LONGEST:
+        raise ConfigError(f"{source}: {len(text)} characters: expected settings, at most {LONGEST}")
     try:
-        data = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+        data = _Plain(text).get_single_data()
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: the 45th of a month
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{source}:{where} not YAML: {getattr(error, 'problem', error)}") from None
+        why = str(getattr(error, "problem", None) or error).splitlines()[0]
+        raise ConfigError(f"{source}:{where} not plain YAML: {why}") from None
     return {} if data is None else flatten(data, source)
 
 
 def read_flags(argv: Sequence[str], config: Any) -> dict[str, str]:
-    """`--a.b value`, `--a.b=value`, `--switch`, `--no-switch` as dotted keys and texts. No prefix matching."""
+    """`--a.b value`, `--a.b=value`, `--switch`, `--no-switch` as dotted keys and texts; whole names only."""
     keys = {key: field for key, field, _ in leaves(config)}
     out: dict[str, str] = {}
     words = list(argv)
@@ -296,12 +343,16 @@ def read_flags(argv: Sequence[str], config: Any) -> dict[str, str]:
         elif key not in keys:
             head, dot, leaf = key.rpartition(".")
             plain = head + dot + leaf.removeprefix("no_")
-            if leaf.startswith("no_") and isinstance(keys.get(plain), dataclasses.Field) and not equals \
-                    and isinstance(get(config, plain), bool):
+            if (
+                leaf.startswith("no_")
+                and isinstance(keys.get(plain), dataclasses.Field)
+                and not equals
+                and isinstance(get(config, plain), bool)
+            ):
                 key, value = plain, "false"
             else:
                 shown = value if equals else (words[0] if words else "")
-                raise _unknown("--" + name, shown, ["--" + k for k in keys], "command line")
+                raise _unknown(name, shown, list(keys), "command line", "--")
         if key in out:
             raise ConfigError(f"command line: --{name} is given twice")
         out[key] = value
@@ -313,12 +364,13 @@ def read_flags(argv: Sequence[str], config: Any) -> dict[str, str]:
 
 def validate(config: Any, prefix: str = "") -> None:
     """Ranges of every field, then each part's own `check()` (which raises ConfigError)."""
+    config = untracked(config)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
             validate(value, prefix + field.name + ".")
-        elif not _in_range(value, field):
-            want = _expected(_type_of(config, field), field)
+        elif not (_is_kind(kind := _type_of(config, field), value) and _in_range(value, field)):
+            want = _expected(kind, field)
             raise ConfigError(f"{prefix}{field.name} = {_shown(value)}: expected {want}")
     check = getattr(config, "check", None)
     if check is not None:
@@ -368,7 +420,10 @@ def help_lines(config: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def track(config: C, seen: set[str], prefix: str = "") -> C:
-    """An equal config that notes in `seen` each dotted key that is read. For rehearsals."""
+    """An equal config that notes in `seen` each dotted key that is read. For rehearsals.
+
+    Judging, listing and writing down a config is not reading it: a knob that is only checked is dead.
+    """
     names = {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]
     kind = type(config)
 
@@ -379,10 +434,16 @@ def track(config: C, seen: set[str], prefix: str = "") -> C:
 
     tracked = types.new_class(kind.__name__, (kind,), {}, lambda ns: ns.update(__getattribute__=note))
     tracked.__module__ = kind.__module__
-    copy = object.__new__(tracked)
+    copy: Any = object.__new__(tracked)
+    object.__setattr__(copy, "_untracked", config)
     for name in names:
         value = getattr(config, name)
         if dataclasses.is_dataclass(value):
             value = track(value, seen, prefix + name + ".")
         object.__setattr__(copy, name, value)
     return typing.cast(C, copy)
+
+
+def untracked(config: C) -> C:
+    """The config that a tracked one stands for; any other is itself."""
+    return typing.cast(C, getattr(config, "_untracked", config))

@@ -38,12 +38,13 @@ def eval_run(folder: Path, against: list[str], games: int, seed: int, greedy: bo
         entry["best_bot_low"], entry["best_bot_high"] = top.interval
     step = trained.history[-1]["step"] if trained.history else 0
     row |= {"run": str(folder), "step": step, "play": "greedy" if greedy else "sampled"}
-    row["verdict"] = verdict([*trained.history, row], trained.config.evaluation)
+    before = [] if greedy else trained.history  # the run's own evaluations are of sampled play
+    row["verdict"] = verdict([*before, row], trained.config.evaluation)
     return row
 
 
 def eval_world(name: str, players: list[str], games: int, seed: int) -> dict[str, Any]:
-    """A match between named scripted players (or `RUN` folders), one per seat, in a world's default settings."""
+    """A match between scripted players (or runs), one name per seat, in a world's default settings."""
     module = worlds.find(name)
     config = module.Config()
 
@@ -67,7 +68,9 @@ def eval_world(name: str, players: list[str], games: int, seed: int) -> dict[str
             seated.append(trained.policies[role])
         else:
             near = nearest(player, module.BOTS[role])
-            raise ConfigError(f"--players: no {role} called {player!r}: expected one of {', '.join(module.BOTS[role])}, or a run"
-                              + (f"; nearest: {near}" if near else ""))
+            raise ConfigError(
+                f"--players: no {role} called {player!r}: expected one of {', '.join(module.BOTS[role])}, or a run"
+                + (f"; nearest: {near}" if near else "")
+            )
     rows = Scoreboard(make, SEED_OFFSET + seed, 2).results(seated, games, 0)
     return {"world": name, "step": 0, "table": [row.row() for row in rows]}

@@ -246,16 +246,3 @@ def test_files_of_two_checkpoints_do_not_mix(tmp_path: Path, good: Path) -> None
             disk.read_checkpoint(good)
         (good / name).write_bytes(kept)
     disk.read_checkpoint(good)
-
-
-def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "x"
-    disk.replace_file(path, b"old")
-
-    def full(fd: int, data: bytes) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(OSError, match="No space"):
-        disk.replace_file(path, b"new")
-    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["x"]

@@ -11,39 +11,12 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from rows import entry, evaluated
 
 from rematch.show import console as module
-from rematch.show.console import (
-    BALANCE,
-    Console,
-    aligned,
-    clean,
-    duration,
-    evaluation_lines,
-    human,
-    number,
-    scoreboard_lines,
-    standing,
-)
+from rematch.show.console import Console
 
 HOSTILE = "quick [red]\x1b[31m\rforged\nline"
-
-
-def entry(**changes: Any) -> dict[str, Any]:
-    return {"player": "pursuer (learnt)", "role": "pursuer", "rival": "flee_straight", "games": 1000,
-            "wins": 931, "draws": 0, "score": 0.931, "low": 0.913, "high": 0.945, "best_bot": "pure_pursuit",
-            "best_bot_score": 0.88, "best_bot_low": 0.86, "best_bot_high": 0.9, **changes}
-
-
-def evaluated(**changes: Any) -> dict[str, Any]:
-    rates = {"pursuer": {"rate": 0.52, "low": 0.489, "high": 0.551, "games": 1000},
-             "evader": {"rate": 0.48, "low": 0.449, "high": 0.511, "games": 1000}}
-    return {"iteration": 20, "step": 1_000_000, "phase": 1, "role": "both", "rates": rates, "gap": 0.04,
-            "gap_high": 0.102, "SR_P": 0.52, "SR_E": 0.48, "rollbacks": 0, "verdict": "improving",
-            "table": [entry(), entry(role="evader", player="evader (learnt)", rival="lead", score=0.4,
-                                     low=0.37, high=0.43, best_bot="zigzag")], **changes}
 
 
 def measured(step: int = 98_304) -> dict[str, Any]:
@@ -250,52 +223,3 @@ def test_rich_is_loaded_only_for_the_live_view() -> None:
             "c.start('a', 1); c.progress(1, 1.0, {}); c.evaluation({}); c.scoreboard({})\n"
             "print(sorted(m for m in ('rich', 'matplotlib', 'PIL', 'torch') if m in sys.modules))")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
-
-
-def test_the_scoreboard_is_straight_and_honest() -> None:
-    lines = scoreboard_lines(evaluated())
-    table = lines[2:5]
-    at = table[0].index("score")
-    assert [line[at:at + 5] for line in table[1:]] == ["0.931", "0.400"]
-    assert all("1000" in line and "[" in line for line in table[1:])
-    assert table[1].endswith("above") and table[2].endswith("below")
-    assert BALANCE in lines and "Verdict: improving" in lines
-
-
-def test_standing_speaks_only_where_intervals_part() -> None:
-    assert standing(entry(low=0.91)) == "above"
-    assert standing(entry(low=0.89)) == "level"
-    assert standing(entry(low=0.7, high=0.85)) == "below"
-    assert standing(entry(best_bot_low=None)) == standing({}) == "-"
-
-
-def test_evaluation_lines_hold_no_wall_clock_and_one_line_per_rival() -> None:
-    lines = evaluation_lines(evaluated())
-    assert len(lines) == 3 and all(line.startswith("Eval") for line in lines)
-    assert lines == evaluation_lines(evaluated())
-
-
-@given(st.floats(min_value=0, max_value=1e15))
-def test_human_keeps_three_figures(value: float) -> None:
-    text = human(value)
-    scale = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-    amount, _, letter = text.partition(" ")
-    assert float(amount) < 1000.5
-    assert float(amount) * scale[letter] == pytest.approx(value, rel=0.0051, abs=0.5)
-
-
-def test_figures_at_the_edges() -> None:
-    assert [human(v) for v in (0, 999, 999.6, 99_950, 512_345, 999_600)] == [
-        "0", "999", "1.00 K", "100 K", "512 K", "1.00 M"]
-    assert [number(v) for v in (0, 0.5, 1e-5, 123456.0, float("nan"), None, True)] == [
-        "0.000", "0.500", "1.0e-05", "1.2e+05", "-", "-", "-"]
-    assert [duration(v) for v in (0, 59.6, 3700, float("inf"), -1)] == ["0:00", "1:00", "1:01:40", "-", "-"]
-
-
-@given(st.text())
-def test_clean_text_is_one_printable_line(text: str) -> None:
-    assert clean(text).isprintable() and len(clean(text)) == len(text)
-
-
-def test_aligned_copes_with_nothing() -> None:
-    assert aligned([]) == []

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from rematch.config import ConfigError
-from rematch.show.console import BALANCE
 from rematch.show.report import FILES, page, report
+from rematch.show.words import BALANCE
 
 EVIL = '<script>alert(1)</script>"\'><img src=x onerror=alert(1)>&\x1b[31m'
 VOID = {"meta", "img", "br", "rect", "path"}

@@ -25,7 +25,9 @@ class EvaluationConfig:
     rivals: tuple[str, ...] = knob((), "scripted rivals to play; empty: all of them")
     alarm_gap: float = knob(0.80, "a larger gap for alarm_steps raises an alarm", low=0, high=1)
     alarm_steps: int = knob(500_000, "steps for which that gap must last", low=0)
-    alarm_swing: float = knob(0.70, "a larger change of a rate between two evaluations raises an alarm", low=0, high=1)
+    alarm_swing: float = knob(
+        0.70, "a larger change of a rate between two evaluations raises an alarm", low=0, high=1
+    )
 
 
 def bots_for(module: ModuleType, role: str, wanted: Sequence[str]) -> list[Player]:
@@ -49,13 +51,17 @@ def opponents(spec: Spec, role: str) -> list[str]:
 
 
 def versus(spec: Spec, me: Player, role: str, rival: Player) -> list[Player]:
-    """Players by seat: `me` in every seat of its role (the first, where all seats are one role), `rival` elsewhere."""
+    """Players by seat: `me` wherever its role sits (the first seat, where there is one role), else `rival`."""
     mine = spec.roles[role].seats if len(spec.roles) > 1 else spec.roles[role].seats[:1]
     return [me if seat in mine else rival for seat in range(spec.seats)]
 
 
 def against_bots(
-    board: Scoreboard, module: ModuleType, spec: Spec, players: Mapping[str, Player], ask: tuple[int, Sequence[str], int]
+    board: Scoreboard,
+    module: ModuleType,
+    spec: Spec,
+    players: Mapping[str, Player],
+    ask: tuple[int, Sequence[str], int],
 ) -> list[Result]:
     """A row per player and scripted rival. ask: (games, names of rivals, first match index)."""
     games, wanted, index = ask
@@ -65,12 +71,18 @@ def against_bots(
             for rival in bots_for(module, other, wanted):
                 seats = versus(spec, player, role, rival)
                 result = board.results(seats, games, index)[seats.index(player)]
-                rows.append(Result(player.name, role, rival.name, result.games, result.wins, result.draws, result.length))
+                rows.append(
+                    Result(
+                        player.name, role, rival.name, result.games, result.wins, result.draws, result.length
+                    )
+                )
                 index += 1
     return rows
 
 
-def best_scripted(board: Scoreboard, module: ModuleType, spec: Spec, ask: tuple[int, Sequence[str], int]) -> dict[str, Result]:
+def best_scripted(
+    board: Scoreboard, module: ModuleType, spec: Spec, ask: tuple[int, Sequence[str], int]
+) -> dict[str, Result]:
     """For each rival, the scripted player of the facing role that does best against it: role/rival -> row.
 
     The best is chosen on one set of games and reported on another.
@@ -83,7 +95,9 @@ def best_scripted(board: Scoreboard, module: ModuleType, spec: Spec, ask: tuple[
                 trials = []
                 for candidate in bots_for(module, role, ()):
                     seats = versus(spec, candidate, role, rival)
-                    trials.append((board.results(seats, games, index)[seats.index(candidate)].score, candidate))
+                    trials.append(
+                        (board.results(seats, games, index)[seats.index(candidate)].score, candidate)
+                    )
                     index += 1
                 champion = max(trials, key=lambda trial: trial[0])[1]
                 seats = versus(spec, champion, role, rival)
@@ -93,7 +107,11 @@ def best_scripted(board: Scoreboard, module: ModuleType, spec: Spec, ask: tuple[
 
 
 def evaluate(
-    board: Scoreboard, module: ModuleType, spec: Spec, players: Mapping[str, Player], ask: tuple[int, Sequence[str], int]
+    board: Scoreboard,
+    module: ModuleType,
+    spec: Spec,
+    players: Mapping[str, Player],
+    ask: tuple[int, Sequence[str], int],
 ) -> dict[str, Any]:
     """One history row's strength part: head to head, gap, and the table against scripted rivals."""
     games, wanted, index = ask

@@ -32,8 +32,11 @@ class NetworkConfig:
     hidden: tuple[int, ...] = knob((64, 64), "widths of the hidden layers", low=1, high=4096)
     activation: str = knob("tanh", "between layers", choices=("tanh", "relu"))
     shared: bool = knob(True, "policy and value share the hidden layers (else each has its own)")
+    fourier: int = knob(0, "octaves of sine and cosine added to each number seen", low=0, high=8)
     log_std: float = knob(-0.5, "log standard deviation of continuous actions at the start", low=-5, high=2)
-    log_std_low: float = knob(-2.0, "floor of log standard deviation: exploration never dies below it", low=-5, high=2)
+    log_std_low: float = knob(
+        -2.0, "floor of log standard deviation: exploration never dies below it", low=-5, high=2
+    )
     log_std_high: float = knob(0.5, "ceiling of log standard deviation", low=-5, high=2)
 
     def check(self) -> None:
@@ -59,7 +62,7 @@ def layout(role: Role, config: NetworkConfig) -> Layout:
 
     def tower(name: str) -> None:
         for i, width in enumerate(config.hidden):
-            dense(f"{name}.{i}", config.hidden[i - 1] if i else role.size, width)
+            dense(f"{name}.{i}", config.hidden[i - 1] if i else role.size * (1 + 2 * config.fourier), width)
 
     tower("trunk" if config.shared else "policy")
     dense("policy.head", config.hidden[-1], role.actions.size)
@@ -83,7 +86,8 @@ def named(weights: Floats, where: Layout) -> dict[str, Floats]:
 
 def network(role: Role, config: NetworkConfig) -> fused.Network:
     discrete = role.actions.kind == "discrete"
-    return fused.Network(role.size, role.actions.size, discrete, config.hidden, config.shared, config.activation)
+    shape = (role.size, role.actions.size, discrete)
+    return fused.Network(*shape, config.hidden, config.shared, config.activation, config.fourier)
 
 
 def digest(weights: Floats) -> str:
@@ -117,7 +121,9 @@ class Policy:
                 view[:] = self.config.log_std
             elif name.endswith(".weight"):
                 rows, columns = view.shape
-                draw = keys.generator(seed, keys.INIT, i).standard_normal((max(rows, columns), min(rows, columns)))
+                draw = keys.generator(seed, keys.INIT, i).standard_normal(
+                    (max(rows, columns), min(rows, columns))
+                )
                 q, r = np.linalg.qr(draw)
                 q = q * np.sign(np.diag(r))
                 scale = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, gain)
@@ -130,13 +136,23 @@ class Policy:
         """Sampled actions for n rows; draws are named by (noise, game number)."""
         n, role = len(seat.rows), self.role
         discrete = role.actions.kind == "discrete"
-        action: NDArray[Any] = np.zeros(n, np.int32) if discrete else np.zeros((n, role.actions.size), np.float32)
+        action: NDArray[Any] = (
+            np.zeros(n, np.int32) if discrete else np.zeros((n, role.actions.size), np.float32)
+        )
         logp, value = np.zeros(n, np.float32), np.zeros(n, np.float32)
         key = keys.key(noise.seed, noise.stream, seat.seat)
         number = (seat.rows + seat.world.first).astype(np.uint32)
         self.network.act(
-            self.packed, np.zeros(n, np.int32), seat.sight, number, (key, noise.step), action, logp, value,
-            mask=seat.mask, greedy=self.greedy,
+            self.packed,
+            np.zeros(n, np.int32),
+            seat.sight,
+            number,
+            (key, noise.step),
+            action,
+            logp,
+            value,
+            mask=seat.mask,
+            greedy=self.greedy,
         )
         return Move(action, logp, value)
 
@@ -160,9 +176,10 @@ class Policy:
         flat = self.weights.copy()
         for name, view in named(flat, self.layout).items():
             if name not in arrays or arrays[name].shape != view.shape or arrays[name].dtype != np.float32:
-                raise ConfigError(f"policy {self.name}: {name} of shape {view.shape} is missing or has another shape")
+                raise ConfigError(
+                    f"policy {self.name}: {name} of shape {view.shape} is missing or has another shape"
+                )
             view[:] = arrays[name]
         if not np.isfinite(flat).all():
             raise ConfigError(f"policy {self.name}: weights are not finite")
         self.set(flat)
-

@@ -27,7 +27,7 @@ def side_by_side(role: Role, sight: Mapping[str, Floats]) -> Floats:
 
 
 class Table:
-    """Who sits where for one role: policies in slots 0 .. S - 1 (0 is the learner), other players after them."""
+    """Who sits where for one role: policies in slots 0 .. S - 1 (0 is the learner), others after them."""
 
     def __init__(self, policy: Policy, slots: int) -> None:
         self.policy = policy
@@ -41,13 +41,17 @@ class Table:
 class Rollout:
     """Plays T steps of N games between the players at the tables."""
 
-    def __init__(self, world: World, tables: Mapping[str, Table], steps: int, threads: int, seed: int) -> None:
+    def __init__(
+        self, world: World, tables: Mapping[str, Table], steps: int, threads: int, seed: int
+    ) -> None:
         self.world, self.tables, self.seed = world, tables, seed
         self.tape = Tape(world.spec, steps, world.games)
         for role in world.view.mask:
             track = self.tape[role]
             track.mask = np.zeros((*track.value.shape, track.role.actions.size), np.uint8)
-        self.keys = {role: keys.key(seed, keys.ACT, about.seats[0]) for role, about in world.spec.roles.items()}
+        self.keys = {
+            role: keys.key(seed, keys.ACT, about.seats[0]) for role, about in world.spec.roles.items()
+        }
         self.parts: Sequence[World] = world.parts(max(1, min(threads, world.games)))
         self.pool = ThreadPoolExecutor(len(self.parts)) if len(self.parts) > 1 else None
 
@@ -103,9 +107,16 @@ class Rollout:
         logp, value = track.logp[t, rows].reshape(n * k), track.value[t, rows].reshape(n * k)
         number = np.arange(part.first * k, (part.first + n) * k, dtype=np.uint32)
         table.policy.network.act(
-            table.packed, slot, track.sight[t, rows].reshape(n * k, about.size), number,
-            (self.keys[role], step), action, logp, value,
-            acting=track.acted[t, rows].reshape(n * k), mask=mask,
+            table.packed,
+            slot,
+            track.sight[t, rows].reshape(n * k, about.size),
+            number,
+            (self.keys[role], step),
+            action,
+            logp,
+            value,
+            acting=track.acted[t, rows].reshape(n * k),
+            mask=mask,
         )
         for i, player in enumerate(table.others):
             for j, seat in enumerate(seats):
@@ -116,7 +127,9 @@ class Rollout:
                     track.action[t, rows][here, j] = self._ask(player, part, about, j, here, step).action
         return track.action[t, rows]
 
-    def _ask(self, player: Player, part: World, about: Role, j: int, here: NDArray[np.int32], step: int) -> Any:
+    def _ask(
+        self, player: Player, part: World, about: Role, j: int, here: NDArray[np.int32], step: int
+    ) -> Any:
         sight = side_by_side(about, part.view[about.name])[here, j]
         mask = part.view.mask.get(about.name)
         seat = Seat(about, about.seats[j], part, here, sight, None if mask is None else mask[here, j])
@@ -127,4 +140,3 @@ class Rollout:
         about, policy = self.tape[role].role, self.tables[role].policy
         flat = np.ascontiguousarray(side_by_side(about, sight[role])).reshape(-1, about.size)
         return policy.forward(flat)[1].reshape(-1, len(about.seats))
-

@@ -97,7 +97,7 @@ class Scoreboard:
         self.make, self.seed, self.threads = make, seed, threads
 
     def match(self, players: Sequence[Player], games: int, index: int) -> tuple[Floats, Ints]:
-        """`games` games between players by seat; `index` names the match, so that no two share random numbers."""
+        """`games` games between players by seat; no two values of `index` share random numbers."""
         seed = keys.key(self.seed, keys.EVALUATE, index & 0xFFFFFFFF, index >> 32)
         world = self.make(games, 0, seed)
         parts = world.parts(max(1, min(self.threads, games)))
@@ -129,5 +129,7 @@ class Scoreboard:
             others = [p.name for i, p in enumerate(players) if i != me]
             wins, draws = int((mine > 0.75).sum()), int((np.abs(mine - 0.5) <= 0.25).sum())
             role = spec.role_of(me).name
-            rows.append(Result(player.name, role, "+".join(others), len(mine), wins, draws, float(steps.mean())))
+            rows.append(
+                Result(player.name, role, "+".join(others), len(mine), wins, draws, float(steps.mean()))
+            )
         return rows

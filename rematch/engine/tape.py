@@ -20,7 +20,9 @@ class Track:
         discrete = about.actions.kind == "discrete"
         self.role = about
         self.sight: Floats = np.zeros((*shape, about.size), np.float32)
-        self.action: NDArray[Any] = np.zeros(shape, np.int32) if discrete else np.zeros((*shape, size), np.float32)
+        self.action: NDArray[Any] = (
+            np.zeros(shape, np.int32) if discrete else np.zeros((*shape, size), np.float32)
+        )
         self.mask: Bytes | None = None  # [T, N, k, A], made when the world first sends one
         self.logp: Floats = np.zeros(shape, np.float32)
         self.value: Floats = np.zeros(shape, np.float32)

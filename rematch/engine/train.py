@@ -23,7 +23,7 @@ from rematch.engine.run import Run
 from rematch.engine.scoreboard import Scoreboard
 from rematch.engine.tape import Tape
 from rematch.engine.verdict import verdict
-from rematch.show.console import evaluation_lines
+from rematch.show.words import evaluation_lines
 from rematch.spec import RUNNING, Tree, World
 
 
@@ -37,7 +37,9 @@ class Config:
     games: int = knob(2048, "games that step together", low=1, high=2**22)
     steps: int = knob(32, "steps of each game per iteration", low=1, high=2**20)
     total_steps: int = knob(10_000_000, "steps of all games together; the run ends there", low=1)
-    stagger: int = knob(0, "steps over which the first games begin, so that they do not all end together", low=0)
+    stagger: int = knob(
+        0, "steps over which the first games begin, so that they do not all end together", low=0
+    )
     save_every: int = knob(20, "iterations between checkpoints", low=1)
     world: Any = field(default=None)
     network: NetworkConfig = part(NetworkConfig)
@@ -56,7 +58,9 @@ class Config:
         check_rivals(module, self.evaluation.rivals, "evaluation.rivals")
         need = self.games * self.steps * 4 * 64
         if need > 64 * 2**30:
-            raise ConfigError(f"games = {self.games}: a tape of {need / 2**30:.0f} GiB; expected fewer games or steps")
+            raise ConfigError(
+                f"games = {self.games}: a tape of {need / 2**30:.0f} GiB; expected fewer games or steps"
+            )
 
 
 class Show(Protocol):
@@ -86,7 +90,9 @@ class Session:
             slots = 1 + (config.league.slots if config.league.history else 0)
             tables[role] = Table(policy, slots)
             names = [name for name in config.league.scripted if name in self.module.BOTS[role]]
-            rosters[role] = Roster(policy, tables[role], config.league, [self.module.bot(n, role) for n in names])
+            rosters[role] = Roster(
+                policy, tables[role], config.league, [self.module.bot(n, role) for n in names]
+            )
             self.policies[role] = policy
             self.learners[role] = Ppo(policy, config.ppo, config.seed << 8 | r, config.threads)
         self.tables = tables
@@ -106,7 +112,7 @@ class Session:
         return self.iteration * self.config.games * self.config.steps
 
     def stagger(self) -> None:
-        """Play unlearnt games first, each beginning anew at its own time: no tape is then all openings or all endings."""
+        """Play unlearnt games first, each beginning anew at its own time: no tape is all openings then."""
         config, world = self.config, self.world
         every = np.arange(config.games, dtype=np.int32)
         fresh = world.save(every)
@@ -145,7 +151,12 @@ class Session:
         """A history row. The last one stands beside what the best scripted players reach."""
         c = self.config.evaluation
         ask = (c.games, c.rivals, self.iteration << 12)
-        row: dict[str, Any] = {"iteration": self.iteration, "step": self.step, "phase": self.iteration, "role": "both"}
+        row: dict[str, Any] = {
+            "iteration": self.iteration,
+            "step": self.step,
+            "phase": self.iteration,
+            "role": "both",
+        }
         row |= evaluate(self.scoreboard, self.module, self.spec, self.policies, ask)
         if set(self.spec.roles) == {"pursuer", "evader"}:
             row |= {"SR_P": row["rates"]["pursuer"]["rate"], "SR_E": row["rates"]["evader"]["rate"]}
@@ -161,8 +172,17 @@ class Session:
     def state(self) -> dict[str, Tree]:
         world, rows = self.world, np.arange(self.config.games, dtype=np.int32)
         parts: dict[str, Tree] = {
-            "session": {"iteration": self.iteration, "learner_steps": self.learner_steps, "finished": self.finished},
-            "world": {"states": world.save(rows), "seed": world.next.seed, "slot": world.next.slot, "stage": world.next.stage},
+            "session": {
+                "iteration": self.iteration,
+                "learner_steps": self.learner_steps,
+                "finished": self.finished,
+            },
+            "world": {
+                "states": world.save(rows),
+                "seed": world.next.seed,
+                "slot": world.next.slot,
+                "stage": world.next.stage,
+            },
             "league": self.league.state(),
         }
         return parts | {f"learner.{role}": learner.state() for role, learner in self.learners.items()}
@@ -229,7 +249,13 @@ def note_sight(run: Run, show: Show, tape: Tape) -> None:
         rows = track.sight.reshape(-1, track.role.size)
         low, high, mean = rows.min(0), rows.max(0), rows.mean(0, dtype=np.float64)
         seen[role] = [
-            {"column": name, "min": float(low[i]), "max": float(high[i]), "mean": float(mean[i]), "constant": bool(low[i] == high[i])}
+            {
+                "column": name,
+                "min": float(low[i]),
+                "max": float(high[i]),
+                "mean": float(mean[i]),
+                "constant": bool(low[i] == high[i]),
+            }
             for i, name in enumerate(track.role.columns)
         ]
         dull = [entry["column"] for entry in seen[role] if entry["constant"]]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from math import ceil, hypot, sqrt
 from typing import Any
 
 from rematch.engine.evaluate import EvaluationConfig
 
 Row = dict[str, Any]
+Pairing = tuple[str, str]  # role, rival
+STEADY = 0.05  # smaller changes of the mean score are no change
 
 
 def alarms(history: Sequence[Row], config: EvaluationConfig) -> list[str]:
@@ -22,27 +26,60 @@ def alarms(history: Sequence[Row], config: EvaluationConfig) -> list[str]:
                 break
         else:
             since = None
-    for before, after in zip(history, history[1:]):
+    for before, after in pairwise(history):
         for role, rate in after.get("rates", {}).items():
             swing = abs(rate["rate"] - before["rates"][role]["rate"])
             if swing > config.alarm_swing:
-                out.append(f"{role} swung by {swing:.2f} between steps {before['step']:,} and {after['step']:,}")
+                out.append(
+                    f"{role} swung by {swing:.2f} between steps {before['step']:,} and {after['step']:,}"
+                )
                 return out
     return out
 
 
-def strength(row: Row) -> float:
-    """Mean score over all scripted rivals, each role weighing the same."""
-    roles = {entry["role"] for entry in row["table"]}
-    means = []
-    for role in sorted(roles):
-        scores = [entry["score"] for entry in row["table"] if entry["role"] == role]
-        means.append(sum(scores) / len(scores))
-    return sum(means) / max(len(means), 1)
+def pairings(row: Row) -> set[Pairing]:
+    return {(entry["role"], entry["rival"]) for entry in row["table"]}
+
+
+def strength(row: Row, among: set[Pairing]) -> tuple[float, float, float]:
+    """Mean score over these scripted rivals, each role weighing the same; how far it may lie below and above.
+
+    The distances to the ends of the pairings' Wilson intervals add as squares (Zou and Donner 2008).
+    """
+    mean = below = above = 0.0
+    roles = sorted({role for role, _ in among})
+    for role in roles:
+        entries = [e for e in row["table"] if e["role"] == role and (role, e["rival"]) in among]
+        weight = 1 / len(roles) / len(entries)
+        for entry in entries:
+            mean += weight * entry["score"]
+            below += (weight * (entry["score"] - entry["low"])) ** 2
+            above += (weight * (entry["high"] - entry["score"])) ** 2
+    return mean, sqrt(below), sqrt(above)
+
+
+def trend(first: Row, last: Row) -> str:
+    """What became of the strength, over the pairings that both evaluations played."""
+    both = pairings(first) & pairings(last)
+    if not both:
+        return "inconclusive: no scripted rival was played at first and now"
+    (before, under, over), (now, below, above) = strength(first, both), strength(last, both)
+    change, less, more = now - before, hypot(below, over), hypot(above, under)  # so much it may be off
+    seen = f"mean score against scripted rivals {before:.3f} at first, {now:.3f} now"
+    if change > max(STEADY, less):
+        return f"improving: {seen}"
+    if -change > max(STEADY, more):
+        return f"declining: {seen}"
+    if max(less, more) <= STEADY:
+        return f"steady: {seen}"
+    fewest = min(entry["games"] for entry in [*first["table"], *last["table"]])
+    need = ceil((fewest + 4) * (max(less, more) / STEADY) ** 2)
+    change_seen = f"a change of {change:+.3f} [{change - less:+.3f}, {change + more:+.3f}]"
+    return f"inconclusive: {seen}, {change_seen}; about {need} games per pairing would tell"
 
 
 def verdict(history: Sequence[Row], config: EvaluationConfig) -> str:
-    """One of: collapsed, weak, balanced but weak, improving, steady, inconclusive; with the evidence."""
+    """collapsed, weak, balanced but weak, improving, steady, declining or inconclusive; with the evidence."""
     if not history:
         return "inconclusive: no evaluation yet"
     raised = alarms(history, config)
@@ -54,12 +91,11 @@ def verdict(history: Sequence[Row], config: EvaluationConfig) -> str:
         worst = min(behind, key=lambda e: e["score"] - e["best_bot_score"])
         word = "balanced but weak" if "gap" in last and last["gap_high"] < 0.30 else "weak"
         return (
-            f"{word}: {len(behind)} of {len(last['table'])} pairings below the best scripted player, the worst "
-            f"{worst['role']} against {worst['rival']}: {worst['score']:.3f} "
-            f"[{worst['low']:.3f}, {worst['high']:.3f}] where {worst['best_bot']} has {worst['best_bot_score']:.3f}"
+            f"{word}: {len(behind)} of {len(last['table'])} pairings below the best scripted player, "
+            f"the worst {worst['role']} against {worst['rival']}: {worst['score']:.3f} "
+            f"[{worst['low']:.3f}, {worst['high']:.3f}] where {worst['best_bot']} has "
+            f"{worst['best_bot_score']:.3f}"
         )
     if len(history) < 2:
         return "inconclusive: one evaluation only"
-    gained = strength(last) - strength(history[0])
-    word = "improving" if gained > 0.05 else "steady" if gained > -0.05 else "declining"
-    return f"{word}: mean score against scripted rivals {strength(history[0]):.3f} at first, {strength(last):.3f} now"
+    return trend(history[0], last)

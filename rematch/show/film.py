@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import io
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 
 from rematch import keys
 from rematch.config import ConfigError
-from rematch.show.console import clean
+from rematch.show.words import clean
 from rematch.spec import CUT_OFF, RUNNING, Noise, Player, Role, Seat, View, World
 
 if TYPE_CHECKING:
@@ -65,14 +63,9 @@ class Reel:
 
 
 def film(
-    world: World,
-    players: Mapping[str, Player],
-    draw: Draw,
-    path: str | os.PathLike[str],
-    seconds: float = 12.0,
-    seed: int = 0,
-) -> str:
-    """Play the running game of `world` (games=1) to its end and write it as a GIF; the caption comes back.
+    world: World, players: Mapping[str, Player], draw: Draw, seconds: float = 12.0, seed: int = 0
+) -> tuple[bytes, str]:
+    """Play the running game of `world` (games=1) to its end: a GIF of it, and its caption.
 
     players: role -> Player; a role's player takes all its seats. A longer game than `seconds` is shown
     with pictures left out. Equal worlds, players and seeds give equal bytes.
@@ -95,8 +88,7 @@ def film(
             break
     caption = outcome(world, view, players)
     pictures = reel.end()
-    _write(pictures, _captioned(pictures[-1], caption), Path(path))
-    return caption
+    return _gif(pictures, _captioned(pictures[-1], caption)), caption
 
 
 def _ask(
@@ -176,18 +168,15 @@ def _captioned(picture: Image, caption: str) -> Image:
     return picture
 
 
-def _write(pictures: list[Image], last: Image, path: Path) -> None:
+def _gif(pictures: list[Image], last: Image) -> bytes:
     """A GIF of at most MOST_BYTES: as many pictures go, evenly, as it takes; the time it runs stays."""
     delay = 1000 // FPS
     while True:
         data = _encoded([*pictures, last], [delay] * len(pictures) + [round(1000 * HOLD)])
         if len(data) <= MOST_BYTES or len(pictures) <= 2:
-            break
+            return data
         fewer = min(max(2, math.ceil(len(data) / MOST_BYTES)), len(pictures) - 1)
         pictures, delay = pictures[::fewer], fewer * delay
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(data)
-    part.replace(path)
 
 
 def _encoded(pictures: list[Image], delays: list[int]) -> bytes:

@@ -1,4 +1,4 @@
-"""learning.png: how strong the pair is, and how the learning behaves, over learner steps.
+"""learning.png: how strong the pair is, and how the learning behaves, over steps of all games.
 
 Drawn with Figure objects only (no pyplot, so no global state) under matplotlib's own default style, so
 that the same history gives the same bytes whatever matplotlibrc says.
@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import io
 import math
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.show.console import clean, human, roles_in
+from rematch.show.words import clean, human, roles_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,10 +47,8 @@ class Curve:
     reference: float = math.nan
 
 
-def learning(
-    history: Sequence[Row], metrics: Sequence[Row], path: str | os.PathLike[str], title: str = ""
-) -> None:
-    """Draw evaluation rows (history.json) and iteration rows (metrics.jsonl) into a PNG at `path`."""
+def learning(history: Sequence[Row], metrics: Sequence[Row], title: str = "") -> bytes:
+    """Evaluation rows (history.json) and iteration rows (metrics.jsonl), drawn: the bytes of a PNG."""
     import matplotlib.style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -64,10 +60,7 @@ def learning(
         _compose(figure, history, metrics, title)
         out = io.BytesIO()
         figure.savefig(out, format="png", metadata={"Software": None})  # no version: equal bytes
-    target = Path(path)
-    part = target.with_name(f".{target.name}.part")
-    part.write_bytes(out.getvalue())
-    part.replace(target)
+    return out.getvalue()
 
 
 def _compose(figure: Figure, history: Sequence[Row], metrics: Sequence[Row], title: str) -> None:
@@ -239,7 +232,7 @@ def _frame(axes: Axes, title: str, ylabel: str, steps: Sequence[float]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_title(_label(title, 48), fontsize=11, loc="left")
-    axes.set_xlabel("learner steps", fontsize=9.5)
+    axes.set_xlabel("steps of all games", fontsize=9.5)
     axes.set_ylabel(ylabel, fontsize=9.5)
     axes.tick_params(labelsize=9)
     axes.xaxis.set_major_formatter(_tick)

@@ -24,7 +24,7 @@ import yaml
 
 from rematch import __version__
 from rematch.config import ConfigError
-from rematch.show.console import BALANCE, LEVELS, human, interval, number, standing
+from rematch.show.words import BALANCE, LEVELS, human, interval, number, standing
 
 Row = Mapping[str, Any]
 
@@ -117,7 +117,7 @@ def _verdict(run: Path) -> str:
     row = _last(run)
     words = row.get("verdict") or "No verdict was written with the last evaluation."
     return (_paragraph(words, "verdict")
-            + _paragraph(f"Evaluated after {human(row.get('step'))} learner steps, iteration "
+            + _paragraph(f"Evaluated after {human(row.get('step'))} steps of all games, iteration "
                          f"{row.get('iteration', '-')}.", "soft"))
 
 
@@ -203,7 +203,7 @@ def _provenance(run: Path) -> str:
         rows, bad = _metrics(run)
         last = rows[-1] if rows else {}
         lines.append(_paragraph(f"rematch {__version__}; {len(rows)} iterations, {human(last.get('step'))} "
-                                f"learner steps, {human(last.get('games'))} games finished while learning."))
+                                f"steps of all games, {human(last.get('games'))} games finished while learning."))
         if bad:
             lines.append(_paragraph(f"{bad} lines of metrics.jsonl could not be read.", "soft"))
     except Unreadable as why:

@@ -1,7 +1,8 @@
 """Finds worlds: every folder here that has a `world.py`, and other people's through entry points.
 
 A world's module offers: `Config` (a frozen dataclass), `make(config, games, first=0) -> World`,
-`BOTS` (role -> names of scripted players), `bot(name, role) -> Player`, and `draw` (see show/film.py).
+`BOTS` (role -> names of scripted players), `bot(name, role) -> Player`, and where it can `draw` (see
+show/film.py) and `short(config) -> config`, the same rules with games that end within a rehearsal.
 """
 
 from __future__ import annotations

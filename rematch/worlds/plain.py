@@ -209,5 +209,6 @@ class ScriptedPlayer:
 
     def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
         games = (seat.world.first + np.asarray(seat.rows)).astype(np.int64)
-        drawn = keys.units(noise.seed, noise.stream, int(games.max(initial=-1)) + 1, noise.step)[games]
+        own = keys.key(noise.seed, noise.stream, seat.seat)  # each seat its own luck
+        drawn = keys.units(own, noise.stream, int(games.max(initial=-1)) + 1, noise.step)[games]
         return Move(action=self.rule(seat, drawn))

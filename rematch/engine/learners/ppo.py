@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rematch import keys
 from rematch.config import ConfigError, knob
 from rematch.engine.anneal import SHAPES, anneal
+from rematch.engine.nets import fused
 from rematch.engine.policy import Policy, named
 from rematch.engine.tape import Tape
 from rematch.spec import Floats, Tree
@@ -32,10 +33,14 @@ class PpoConfig:
     lr: float = knob(1e-3, "learning rate at the start", low=0)
     lr_final: float = knob(1e-4, "learning rate at the end", low=0, needs="anneal=linear|cosine")
     entropy: float = knob(0.01, "weight of the entropy bonus at the start", low=0)
-    entropy_final: float = knob(0.001, "weight of the entropy bonus at the end", low=0, needs="anneal=linear|cosine")
+    entropy_final: float = knob(
+        0.001, "weight of the entropy bonus at the end", low=0, needs="anneal=linear|cosine"
+    )
     anneal: str = knob("linear", "how rate and entropy go from start to end", choices=SHAPES)
     magnet: float = knob(0.0, "weight of KL(policy || its own slow average); 0 is off", low=0)
-    magnet_decay: float = knob(0.99, "how much of that average stays per iteration", low=0, high=1, needs="magnet")
+    magnet_decay: float = knob(
+        0.99, "how much of that average stays per iteration", low=0, high=1, needs="magnet"
+    )
     gamma: float = knob(0.995, "discount per decision", low=0, high=1)
     lam: float = knob(0.95, "lambda of the generalised advantages", low=0, high=1)
     epochs: int = knob(4, "passes over a tape", low=1)
@@ -45,14 +50,18 @@ class PpoConfig:
     value_clip: float = knob(0.0, "how far a value may move in one iteration; 0 is off", low=0)
     max_grad_norm: float = knob(0.5, "longer gradients are scaled down to this length", low=0)
     target_kl: float = knob(0.0, "an iteration ends early beyond 1.5 times this divergence; 0 is off", low=0)
-    gradient: str = knob("native", "who computes it: fused C, or torch's autograd", choices=("native", "torch"))
+    gradient: str = knob(
+        "native", "who computes it: fused C, or torch's autograd", choices=("native", "torch")
+    )
 
 
 class LearnError(ConfigError):
     """Learning produced something that is not a number; the line says what and where."""
 
 
-def loss(policy: Policy, config: PpoConfig, flat: Tensor, rows: Batch, entropy_weight: float) -> tuple[Tensor, dict[str, Tensor]]:
+def loss(
+    policy: Policy, config: PpoConfig, flat: Tensor, rows: Batch, entropy_weight: float
+) -> tuple[Tensor, dict[str, Tensor]]:
     """The objective of one minibatch under weights `flat`, and the means that are logged."""
     import torch
 
@@ -80,8 +89,9 @@ def loss(policy: Policy, config: PpoConfig, flat: Tensor, rows: Batch, entropy_w
         total = total + config.magnet * magnet_kl
     return total, {
         "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "magnet_kl": magnet_kl,
-        "kl": (ratio - 1 - log_ratio).mean(), "clip_fraction": ((ratio - 1).abs() > config.clip).float().mean(),
-    }
+        "kl": (ratio - 1 - log_ratio).mean(),
+        "clip_fraction": ((ratio - 1).abs() > config.clip).float().mean(),
+    }  # fmt: skip
 
 
 class Ppo:
@@ -93,6 +103,7 @@ class Ppo:
         self.first: Floats = np.zeros(size, np.float32)
         self.second: Floats = np.zeros(size, np.float32)
         self.magnet: Floats = policy.weights.copy()
+        self.log_std = named(policy.weights, policy.layout).get("policy.log_std")  # a view, [A]
         self.updates = 0
 
     def state(self) -> Tree:
@@ -113,6 +124,8 @@ class Ppo:
         batch, index = self.batch(tape)
         if len(index) == 0:
             return {"decisions": 0.0}
+        if not all(np.isfinite(batch[name][index]).all() for name in ("logp", "target")):
+            raise LearnError(self._blame(batch, index))  # the clip would hide it from the gradient
         sums: dict[str, float] = {}
         steps, stop = 0, False
         for epoch in range(c.epochs):
@@ -125,7 +138,8 @@ class Ppo:
                     raise LearnError(self._blame(batch, index))
                 if before > c.max_grad_norm > 0:
                     grad *= np.float32(c.max_grad_norm / before)
-                means |= {"grad_norm_pre_clip": before, "grad_norm_post_clip": float(np.sqrt(np.dot(grad, grad)))}
+                after = float(np.sqrt(np.dot(grad, grad)))
+                means |= {"grad_norm_pre_clip": before, "grad_norm_post_clip": after}
                 self.step(grad, lr)
                 steps += 1
                 for name, value in means.items():
@@ -135,14 +149,16 @@ class Ppo:
                     break
             if stop:
                 break
+        if not np.isfinite(self.policy.weights).all():
+            raise LearnError(self._blame(batch, index))
         if c.magnet > 0:
             self.magnet += np.float32(1 - c.magnet_decay) * (self.policy.weights - self.magnet)
         out = {name: value / steps for name, value in sums.items()}
         target = batch["target"][index]
         residual = float(np.var(target - batch["value"][index]))
         out["explained_variance"] = 1.0 - residual / max(float(np.var(target)), 1e-12)
-        out |= {"lr": lr, "entropy_weight": entropy_weight, "updates": float(steps), "decisions": float(len(index))}
-        return out
+        out |= {"lr": lr, "entropy_weight": entropy_weight}
+        return out | {"updates": float(steps), "decisions": float(len(index))}
 
     def batch(self, tape: Tape) -> tuple[Batch, NDArray[np.int64]]:
         """The role's track as flat rows [M, ...], and which of them are the learner's own decisions."""
@@ -152,11 +168,12 @@ class Ppo:
         flat = advantage.reshape(-1)
         if len(index):
             mine = flat[index].astype(np.float64)
-            flat = ((flat - mine.mean()) / (mine.std() + 1e-8)).astype(np.float32)
+            with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is named by `_blame`
+                flat = ((flat - mine.mean()) / (mine.std() + 1e-8)).astype(np.float32)
         size = flat.size
         batch: Batch = {
-            "sight": track.sight.reshape(size, -1), "logp": track.logp.reshape(size), "value": track.value.reshape(size),
-            "advantage": flat, "target": target.reshape(size),
+            "sight": track.sight.reshape(size, -1), "logp": track.logp.reshape(size),
+            "value": track.value.reshape(size), "advantage": flat, "target": target.reshape(size),
             "action": track.action.reshape((size,) if track.action.ndim == 3 else (size, -1)),
         }
         if track.mask is not None:
@@ -168,14 +185,16 @@ class Ppo:
                 batch["magnet_log_std"] = views["policy.log_std"]
         return batch, index
 
-    def gradient(self, batch: Batch, rows: NDArray[np.int64], entropy_weight: float) -> tuple[Floats, dict[str, float]]:
+    def gradient(
+        self, batch: Batch, rows: NDArray[np.int64], entropy_weight: float
+    ) -> tuple[Floats, dict[str, float]]:
         """The gradient [P] of the mean loss over `rows`, and the means that are logged."""
         c = self.config
         if c.gradient == "native":
             grad = np.empty_like(self.policy.weights)
             weights = (c.clip, c.value_clip, c.value, entropy_weight, c.magnet)
-            means = self.policy.network.gradient(self.policy.packed[0], rows, batch, weights, self.threads, grad)
-            return grad, means
+            net, packed = self.policy.network, self.policy.packed[0]
+            return grad, net.gradient(packed, rows, batch, weights, self.threads, grad)
         import torch
 
         torch.set_num_threads(self.threads)
@@ -188,16 +207,12 @@ class Ppo:
     def step(self, grad: Floats, lr: float) -> None:
         """Adam (Kingma and Ba 2015, algorithm 1), then the bounds of the standard deviation."""
         self.updates += 1
-        b1, b2 = 0.9, 0.999
-        self.first += np.float32(1 - b1) * (grad - self.first)
-        self.second += np.float32(1 - b2) * (grad * grad - self.second)
-        rate = lr / (1 - b1**self.updates)
-        root = np.sqrt(self.second / np.float32(1 - b2**self.updates)) + np.float32(1e-5)
-        weights = self.policy.weights - np.float32(rate) * self.first / root
-        views = named(weights, self.policy.layout)
-        if "policy.log_std" in views:
+        b1, b2, weights = 0.9, 0.999, self.policy.weights
+        numbers = (lr / (1 - b1**self.updates), b1, b2, 1e-5, 1 - b2**self.updates)
+        fused.adam(weights, grad, self.first, self.second, numbers)
+        if self.log_std is not None:
             net = self.policy.config
-            np.clip(views["policy.log_std"], net.log_std_low, net.log_std_high, out=views["policy.log_std"])
+            self.log_std.clip(net.log_std_low, net.log_std_high, out=self.log_std)
         self.policy.set(weights)
 
     def _blame(self, batch: Batch, index: NDArray[np.int64]) -> str:
@@ -205,11 +220,13 @@ class Ppo:
         role = self.policy.role.name
         if not np.isfinite(self.policy.weights).all():
             return f"{role}: weights are not finite after update {self.updates}"
-        for name, meaning in (("sight", "an observation"), ("action", "an action"), ("target", "a reward or value"),
-                              ("logp", "a log-probability"), ("advantage", "an advantage")):
+        for name, meaning in (
+            ("sight", "an observation"), ("action", "an action"), ("target", "a reward or value"),
+            ("logp", "a log-probability"), ("advantage", "an advantage"),
+        ):  # fmt: skip
             bad = ~np.isfinite(batch[name][index].astype(np.float64))
             if bad.any():
-                row = int(np.argwhere(bad)[0][0])
-                where = f", column {self.policy.role.columns[int(np.argwhere(bad)[0][1])]}" if name == "sight" else ""
+                row, *column = np.argwhere(bad)[0].tolist()
+                where = f", column {self.policy.role.columns[column[0]]}" if name == "sight" else ""
                 return f"{role}: {meaning} is not finite (decision {row} of {len(index)}{where})"
         return f"{role}: the gradient is not finite at update {self.updates}, though all inputs are"

@@ -33,9 +33,11 @@ typedef float vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias))
 typedef struct { int in, in_pad, out, out_pad, weight, bias; } Dense; /* offsets into packed weights */
 
 typedef struct {
-    int inputs, actions, discrete, shared, relu, layers;
+    int sight, fourier;                  /* numbers seen; octaves of sine and cosine added to each */
+    int actions, discrete, shared, relu, layers;
     int width[MOST_LAYERS];
     /* derived by net_plan: */
+    int inputs;                          /* sight * (1 + 2 * fourier) */
     int towers;                          /* 1: actor and critic share the trunk; 2: each its own */
     int packed;                          /* floats of packed weights, log_std at the end */
     int log_std;                         /* its offset when packed */
@@ -47,6 +49,7 @@ static inline int padded(int n) { return (n + PAD - 1) / PAD * PAD; }
 /* Packed: per layer weight [in_pad][out_pad] and bias [out_pad], zero where padded. */
 static void net_plan(Net *net) {
     net->towers = net->shared ? 1 : 2;
+    net->inputs = net->sight * (1 + 2 * net->fourier);
     int at = 0;
     for (int t = 0; t < net->towers; t++)
         for (int l = 0; l <= net->layers; l++) {
@@ -65,18 +68,27 @@ static void net_plan(Net *net) {
     net->packed = at + (net->discrete ? 0 : padded(net->actions));
 }
 
+/* to[c][r] = from[r][c], by squares that stay in the first cache: a column of a wide matrix is a cache line a number. */
+static void transpose(long rows, long columns, const float *from, long from_row, float *to, long to_row) {
+    enum { SIDE = 16 };
+    for (long r = 0; r < rows; r += SIDE)
+        for (long c = 0; c < columns; c += SIDE) {
+            long r_end = r + SIDE < rows ? r + SIDE : rows, c_end = c + SIDE < columns ? c + SIDE : columns;
+            for (long i = r; i < r_end; i++)
+                for (long j = c; j < c_end; j++) to[j * to_row + i] = from[i * from_row + j];
+        }
+}
+
 /* Moves one layer between flat (torch's order: weight [out][in], bias [out]) and packed. */
 static const float *pack_rows(const Dense *d, int first, int rows, const float *flat, float *packed) {
-    for (int o = 0; o < rows; o++)
-        for (int i = 0; i < d->in; i++) packed[d->weight + i * d->out_pad + first + o] = flat[o * d->in + i];
+    transpose(rows, d->in, flat, d->in, packed + d->weight + first, d->out_pad);
     flat += rows * d->in;
     for (int o = 0; o < rows; o++) packed[d->bias + first + o] = flat[o];
     return flat + rows;
 }
 
 static float *unpack_rows(const Dense *d, int first, int rows, const float *packed, float *flat) {
-    for (int o = 0; o < rows; o++)
-        for (int i = 0; i < d->in; i++) flat[o * d->in + i] = packed[d->weight + i * d->out_pad + first + o];
+    transpose(d->in, rows, packed + d->weight + first, d->out_pad, flat, d->in);
     flat += rows * d->in;
     for (int o = 0; o < rows; o++) flat[o] = packed[d->bias + first + o];
     return flat + rows;
@@ -107,14 +119,14 @@ static void net_unpack(const Net *net, const float *packed, float *flat) {
 /* --- arithmetic ---------------------------------------------------------------------------------- */
 
 /* A tile of C[m][n] (+)= sum_k A[m * am + k * ak] * B[k * ldb + n], held in registers over all k. */
-static inline __attribute__((always_inline)) void tile(const int mr, const int nr, int depth, const float *A, int am,
-                                                       int ak, const float *B, int ldb, float *C, int ldc, int add) {
+static inline __attribute__((always_inline)) void tile(const int mr, const int nr, long depth, const float *A, long am,
+                                                       long ak, const float *B, long ldb, float *C, long ldc, int add) {
     vec sum[8][4];
 #pragma GCC unroll 8
     for (int m = 0; m < mr; m++)
 #pragma GCC unroll 4
         for (int n = 0; n < nr; n++) sum[m][n] = add ? *(const vec *)(C + m * ldc + n * LANES) : (vec){0};
-    for (int k = 0; k < depth; k++) {
+    for (long k = 0; k < depth; k++) {
         vec b[4];
 #pragma GCC unroll 4
         for (int n = 0; n < nr; n++) b[n] = *(const vec *)(B + k * ldb + n * LANES);
@@ -132,16 +144,25 @@ static inline __attribute__((always_inline)) void tile(const int mr, const int n
 }
 
 /* rows is a multiple of 8, columns of LANES (all shapes are padded). */
-static void matmul(int rows, int columns, int depth, const float *A, int am, int ak, const float *B, int ldb, float *C,
-                   int ldc, int add) {
-    int n = 0;
+static void matmul(long rows, long columns, long depth, const float *A, long am, long ak, const float *B, long ldb,
+                   float *C, long ldc, int add) {
+    long n = 0;
     if (LANES == 16)
         for (; n + 4 * LANES <= columns; n += 4 * LANES)
-            for (int m = 0; m < rows; m += 4) tile(4, 4, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+            for (long m = 0; m < rows; m += 4) tile(4, 4, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
     for (; n + 2 * LANES <= columns; n += 2 * LANES)
-        for (int m = 0; m < rows; m += 4) tile(4, 2, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+        for (long m = 0; m < rows; m += 4) tile(4, 2, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
     for (; n < columns; n += LANES)
-        for (int m = 0; m < rows; m += 8) tile(8, 1, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+        for (long m = 0; m < rows; m += 8) tile(8, 1, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+}
+
+/* sums[n] (+)= sum over the block's rows of B[row][n] */
+static void add_rows(long columns, const float *B, float *sums, int add) {
+    for (long n = 0; n < columns; n += LANES) {
+        vec sum = add ? *(const vec *)(sums + n) : (vec){0};
+        for (long r = 0; r < BLOCK; r++) sum += *(const vec *)(B + r * columns + n);
+        *(vec *)(sums + n) = sum;
+    }
 }
 
 /* e^x to about 1e-7 relative: x = n ln 2 + r, Taylor to r^6 on |r| <= ln 2 / 2; vectorises. */
@@ -207,15 +228,17 @@ static int block_make(const Net *net, Block *b) {
     return 1;
 }
 
-static void forward(const Net *net, const float *packed, Block *b) {
+/* The first `rows` rows of a block, or a few more: products go by eights. */
+static void forward(const Net *net, const float *packed, Block *b, int rows) {
+    rows = (rows + 7) / 8 * 8;
     for (int t = 0; t < net->towers; t++) {
         const float *x = b->input;
         for (int l = 0; l <= net->layers; l++) {
             const Dense *d = &net->dense[t][l];
             float *y = b->out[t][l];
-            for (int r = 0; r < BLOCK; r++) memcpy(y + r * d->out_pad, packed + d->bias, sizeof(float) * (size_t)d->out_pad);
-            matmul(BLOCK, d->out_pad, d->in, x, d->in_pad, 1, packed + d->weight, d->out_pad, y, d->out_pad, 1);
-            if (l < net->layers) activate(net->relu, BLOCK * d->out_pad, y);
+            for (int r = 0; r < rows; r++) memcpy(y + r * d->out_pad, packed + d->bias, sizeof(float) * (size_t)d->out_pad);
+            matmul(rows, d->out_pad, d->in, x, d->in_pad, 1, packed + d->weight, d->out_pad, y, d->out_pad, 1);
+            if (l < net->layers) activate(net->relu, rows * d->out_pad, y);
             x = y;
         }
     }
@@ -230,16 +253,16 @@ static inline float value_out(const Net *net, const Block *b, int row) {
     return b->out[t][net->layers][row * net->dense[t][net->layers].out_pad + (net->shared ? net->actions : 0)];
 }
 
-/* Adds this block's weight gradients to `grad` (packed); head_back holds d loss / d head. */
-static void backward(const Net *net, const float *transposed, Block *b, float *grad) {
+/* This block's weight gradients into `grad` (packed), added to what stands there or in its place; head_back holds
+ * d loss / d head. */
+static void backward(const Net *net, const float *transposed, Block *b, float *grad, int add) {
     for (int t = 0; t < net->towers; t++) {
         const float *dy = b->head_back[t];
         for (int l = net->layers; l >= 0; l--) {
             const Dense *d = &net->dense[t][l];
             const float *x = l ? b->out[t][l - 1] : b->input;
-            matmul(d->in_pad, d->out_pad, BLOCK, x, 1, d->in_pad, dy, d->out_pad, grad + d->weight, d->out_pad, 1);
-            for (int r = 0; r < BLOCK; r++)
-                for (int o = 0; o < d->out_pad; o++) grad[d->bias + o] += dy[r * d->out_pad + o];
+            matmul(d->in_pad, d->out_pad, BLOCK, x, 1, d->in_pad, dy, d->out_pad, grad + d->weight, d->out_pad, add);
+            add_rows(d->out_pad, dy, grad + d->bias, add);
             if (!l) break;
             float *dx = b->back[l & 1];
             matmul(BLOCK, d->in_pad, d->out, dy, d->out_pad, 1, transposed + d->weight, d->in_pad, dx, d->in_pad, 0);
@@ -249,19 +272,43 @@ static void backward(const Net *net, const float *transposed, Block *b, float *g
     }
 }
 
-/* Weights as [out_pad][in_pad], for the way back. */
+/* Weights as [out_pad][in_pad], for the way back; e^-log_std in the place of log_std. */
 static void net_transpose(const Net *net, const float *packed, float *transposed) {
     for (int t = 0; t < net->towers; t++)
         for (int l = 1; l <= net->layers; l++) {
             const Dense *d = &net->dense[t][l];
-            for (int i = 0; i < d->in_pad; i++)
-                for (int o = 0; o < d->out_pad; o++)
-                    transposed[d->weight + o * d->in_pad + i] = packed[d->weight + i * d->out_pad + o];
+            transpose(d->in_pad, d->out_pad, packed + d->weight, d->out_pad, transposed + d->weight, d->in_pad);
         }
+    if (!net->discrete)
+        for (int a = 0; a < net->actions; a++) transposed[net->log_std + a] = expf(-packed[net->log_std + a]);
 }
 
+/* sin(pi x) on [-1/2, 1/2]: Taylor to x^9, within 4e-6 at the ends. */
+static inline float sine_half(float x) {
+    float q = x * x;
+    return x * (3.14159265f + q * (-5.16771278f + q * (2.55016404f + q * (-0.59926453f + q * 0.08214589f))));
+}
+
+/* One row of input: what is seen, then sin and cos of 2^k pi x for k < fourier (Tancik et al. 2020): angles given
+ * as x = angle / pi become continuous, small distances become large. Octaves follow by doubling the angle. */
 static inline void gather(const Net *net, Block *b, int row, const float *sight) {
-    memcpy(b->input + row * net->dense[0][0].in_pad, sight, sizeof(float) * (size_t)net->inputs);
+    float *x = b->input + row * net->dense[0][0].in_pad;
+    int n = net->sight;
+    memcpy(x, sight, sizeof(float) * (size_t)n);
+    if (!net->fourier) return;
+    float *sine = x + n, *cosine = sine + n;
+    for (int i = 0; i < n; i++) {
+        float turn = sight[i] * 0.5f;
+        float y = sight[i] - 2.0f * ((turn + 12582912.0f) - 12582912.0f); /* to [-1, 1] */
+        float a = y < 0 ? -y : y, folded = sine_half(a > 0.5f ? 1.0f - a : a);
+        sine[i] = y < 0 ? -folded : folded;
+        cosine[i] = sine_half(0.5f - a);
+    }
+    for (int k = 1; k < net->fourier; k++, sine += 2 * n, cosine += 2 * n)
+        for (int i = 0; i < n; i++) {
+            sine[2 * n + i] = 2.0f * sine[i] * cosine[i];
+            cosine[2 * n + i] = cosine[i] * cosine[i] - sine[i] * sine[i];
+        }
 }
 
 static inline void gather_nothing(const Net *net, Block *b, int row) {

@@ -6,6 +6,14 @@ from numpy.typing import NDArray
 BUILD: str
 STAT_NAMES: tuple[str, ...]
 
+def adam(
+    weights: NDArray[Any],
+    grad: NDArray[Any],
+    first: NDArray[Any],
+    second: NDArray[Any],
+    numbers: tuple[float, float, float, float, float],
+) -> None: ...
+
 class Network:
     inputs: int
     actions: int
@@ -13,7 +21,14 @@ class Network:
     discrete: bool
     packed_size: int
     def __init__(
-        self, inputs: int, actions: int, discrete: bool, hidden: Sequence[int], shared: bool, activation: str
+        self,
+        inputs: int,
+        actions: int,
+        discrete: bool,
+        hidden: Sequence[int],
+        shared: bool,
+        activation: str,
+        fourier: int = 0,
     ) -> None: ...
     def pack(self, flat: NDArray[Any], out: NDArray[Any]) -> None: ...
     def act(

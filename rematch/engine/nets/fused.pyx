@@ -15,7 +15,7 @@ cdef extern from "fused.h" nogil:
     enum: MOST_LAYERS
     enum: STATS
     ctypedef struct Net:
-        int inputs, actions, discrete, shared, relu, layers
+        int sight, fourier, actions, discrete, shared, relu, layers
         int width[8]
         int packed
         int log_std
@@ -53,13 +53,28 @@ cdef extern from "fused.h" nogil:
         const float *value
         const float *magnet
         const float *magnet_log_std
+    ctypedef struct Adam:
+        float rate, b1, b2, epsilon, bias
     void net_plan(Net *net)
     void net_pack(const Net *net, const float *flat, float *packed)
     int act_rows(const Acting *a)
     int ppo_gradient(Update *u, int threads, float *flat, double *stats)
+    void adam_step(const Adam *k, long count, const float *grad, float *first, float *second, float *weights)
 
 BUILD = REMATCH_BUILD.decode()
 STAT_NAMES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "magnet_kl")
+
+
+def adam(float[::1] weights not None, const float[::1] grad not None, float[::1] first not None,
+         float[::1] second not None, numbers):
+    """One step of Adam in place; all arrays are [P]. numbers: (rate, b1, b2, epsilon, bias), see fused_ppo.h."""
+    cdef Adam k
+    cdef long count = weights.shape[0]
+    if count == 0 or grad.shape[0] != count or first.shape[0] != count or second.shape[0] != count:
+        raise ValueError("arrays of different length")
+    k.rate, k.b1, k.b2, k.epsilon, k.bias = numbers
+    with nogil:
+        adam_step(&k, count, &grad[0], &first[0], &second[0], &weights[0])
 
 
 cdef class Network:
@@ -69,15 +84,15 @@ cdef class Network:
     cdef readonly int inputs, actions, size
     cdef readonly bint discrete
 
-    def __init__(self, int inputs, int actions, bint discrete, hidden, bint shared, str activation):
+    def __init__(self, int inputs, int actions, bint discrete, hidden, bint shared, str activation, int fourier=0):
         if len(hidden) > MOST_LAYERS:
             raise ValueError(f"at most {MOST_LAYERS} hidden layers, not {len(hidden)}")
         if activation not in ("tanh", "relu"):
             raise ValueError(f"no activation {activation!r}")
         self.inputs, self.actions, self.discrete = inputs, actions, discrete
-        self.net.inputs, self.net.actions, self.net.discrete = inputs, actions, discrete
+        self.net.sight, self.net.fourier, self.net.actions, self.net.discrete = inputs, fourier, actions, discrete
         self.net.shared, self.net.relu, self.net.layers = shared, activation == "relu", len(hidden)
-        size, before = 0, inputs
+        size, before = 0, inputs * (1 + 2 * fourier)
         for i, width in enumerate(hidden):
             self.net.width[i] = width
             size += width * before + width

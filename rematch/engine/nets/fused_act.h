@@ -6,7 +6,7 @@ typedef struct {
     int slots, rows, greedy;
     const int32_t *slot;     /* [rows] which policy plays the row; outside 0 .. slots - 1: left alone */
     const uint8_t *acting;   /* [rows] or NULL: all */
-    const float *sight;      /* [rows][inputs] */
+    const float *sight;      /* [rows][net->sight] */
     const uint8_t *mask;     /* [rows][actions] or NULL */
     const uint32_t *number;  /* [rows] with (key, step) it names each row's draws */
     uint64_t key;
@@ -25,7 +25,7 @@ static inline void normals(uint32_t a, uint32_t b, float *first, float *second) 
     *second = radius * sinf(angle);
 }
 
-static void act_gaussian(const Acting *a, const float *log_std, const float *mean, int row) {
+static void act_gaussian(const Acting *a, const float *log_std, const float *std, const float *mean, int row) {
     int n = a->net->actions;
     float logp = 0, z[2] = {0, 0};
     for (int d = 0; d < n; d++) {
@@ -34,7 +34,7 @@ static void act_gaussian(const Acting *a, const float *log_std, const float *mea
             normals(q.w[0], q.w[1], &z[0], &z[1]);
         }
         float e = a->greedy ? 0.0f : z[d & 1];
-        a->action[(size_t)row * n + d] = mean[d] + e * expf(log_std[d]);
+        a->action[(size_t)row * n + d] = mean[d] + e * std[d];
         logp += -0.5f * e * e - log_std[d] - HALF_LOG_2PI;
     }
     a->logp[row] = logp;
@@ -78,16 +78,17 @@ static int act_rows(const Acting *a) {
             if (a->slot[r] >= 0 && a->slot[r] < a->slots && (!a->acting || a->acting[r])) order[count[a->slot[r]]++] = r;
         for (int s = 0, at = 0; s < a->slots; s++) { /* count[s] is now where slot s ends */
             const float *packed = a->packed + (size_t)s * net->packed;
+            if (!net->discrete)
+                for (int d = 0; d < n; d++) scratch[d] = expf(packed[net->log_std + d]);
             for (; at < count[s]; at += BLOCK) {
                 int here = count[s] - at < BLOCK ? count[s] - at : BLOCK;
-                for (int i = 0; i < here; i++) gather(net, &block, i, a->sight + (size_t)order[at + i] * net->inputs);
-                for (int i = here; i < BLOCK; i++) gather_nothing(net, &block, i);
-                forward(net, packed, &block);
+                for (int i = 0; i < here; i++) gather(net, &block, i, a->sight + (size_t)order[at + i] * net->sight);
+                forward(net, packed, &block, here);
                 for (int i = 0; i < here; i++) {
                     int row = order[at + i];
                     const float *head = policy_out(net, &block, i);
                     if (net->discrete) act_choice(a, head, row, scratch);
-                    else act_gaussian(a, packed + net->log_std, head, row);
+                    else act_gaussian(a, packed + net->log_std, scratch, head, row);
                     a->value[row] = value_out(net, &block, i);
                     if (a->heads) memcpy(a->heads + (size_t)row * n, head, sizeof(float) * (size_t)n);
                 }

@@ -12,7 +12,7 @@ typedef struct {
     Weights w;
     int count;                 /* samples in the minibatch */
     const int64_t *index;      /* [count] rows of the arrays below */
-    const float *sight;        /* [.][inputs] */
+    const float *sight;        /* [.][net->sight] */
     const float *action;       /* [.][actions] */
     const int32_t *choice;     /* [.] */
     const uint8_t *mask;       /* [.][actions] or NULL */
@@ -53,16 +53,16 @@ static inline float value_slope(const Update *u, double *stats, int64_t i, float
 
 static void gaussian_slope(const Update *u, double *stats, int64_t i, const float *mean, float *d_mean, float *d_log_std, float scale) {
     int n = u->net->actions;
-    const float *log_std = u->packed + u->net->log_std;
+    const float *log_std = u->packed + u->net->log_std, *inv_std = u->transposed + u->net->log_std;
     float logp = 0, entropy = 0, pull = 0;
     for (int a = 0; a < n; a++) {
-        float z = (u->action[i * n + a] - mean[a]) * expf(-log_std[a]);
+        float z = (u->action[i * n + a] - mean[a]) * inv_std[a];
         logp += -0.5f * z * z - log_std[a] - HALF_LOG_2PI;
         entropy += log_std[a] + 0.5f + HALF_LOG_2PI;
     }
     float g = surrogate(u, stats, i, logp);
     for (int a = 0; a < n; a++) {
-        float inv = expf(-log_std[a]), z = (u->action[i * n + a] - mean[a]) * inv;
+        float inv = inv_std[a], z = (u->action[i * n + a] - mean[a]) * inv;
         float dm = g * z * inv, ds = g * (z * z - 1.0f) - u->w.entropy_coef;
         if (u->magnet) { /* KL(policy || magnet) of two Gaussians */
             float inv_var = expf(-2.0f * u->magnet_log_std[a]), far = mean[a] - u->magnet[i * n + a];
@@ -102,6 +102,17 @@ static void choice_slope(const Update *u, double *stats, int64_t i, const float 
     stats[S_MAGNET] += pull;
 }
 
+/* Ask for a sample that the next block will need: its rows lie anywhere in the tape. */
+static inline void fetch(const Update *u, int64_t i) {
+    const float *sight = u->sight + i * u->net->sight;
+    for (int at = 0; at < u->net->sight; at += 16) __builtin_prefetch(sight + at);
+    __builtin_prefetch(sight + u->net->sight - 1);
+    if (!u->net->discrete) __builtin_prefetch(u->action + i * u->net->actions);
+    __builtin_prefetch(u->logp + i);
+    __builtin_prefetch(u->advantage + i);
+    __builtin_prefetch(u->target + i);
+}
+
 static void chunk_run(Update *u, int chunk, Block *b, float *scratch) {
     const Net *net = u->net;
     int blocks = (u->count + BLOCK - 1) / BLOCK;
@@ -109,12 +120,13 @@ static void chunk_run(Update *u, int chunk, Block *b, float *scratch) {
     float *grad = u->grads + (size_t)chunk * net->packed, scale = 1.0f / (float)u->count;
     double *stats = u->stats[chunk];
     int last = net->towers - 1, head = net->dense[0][net->layers].out_pad, critic = net->dense[last][net->layers].out_pad;
-    memset(grad, 0, sizeof(float) * (size_t)net->packed);
+    memset(grad + net->log_std, 0, sizeof(float) * (size_t)(net->packed - net->log_std));
     for (int at = from * BLOCK; at < to * BLOCK; at += BLOCK) {
         int here = u->count - at < BLOCK ? u->count - at : BLOCK;
-        for (int r = 0; r < here; r++) gather(net, b, r, u->sight + u->index[at + r] * net->inputs);
+        for (int r = at + BLOCK; r < at + 2 * BLOCK && r < u->count; r++) fetch(u, u->index[r]);
+        for (int r = 0; r < here; r++) gather(net, b, r, u->sight + u->index[at + r] * net->sight);
         for (int r = here; r < BLOCK; r++) gather_nothing(net, b, r);
-        forward(net, u->packed, b);
+        forward(net, u->packed, b, BLOCK);
         for (int t = 0; t < net->towers; t++)
             memset(b->head_back[t], 0, sizeof(float) * BLOCK * (size_t)net->dense[t][net->layers].out_pad);
         for (int r = 0; r < here; r++) {
@@ -124,7 +136,7 @@ static void chunk_run(Update *u, int chunk, Block *b, float *scratch) {
             else gaussian_slope(u, stats, i, policy_out(net, b, r), d, grad + net->log_std, scale);
             b->head_back[last][r * critic + (net->shared ? net->actions : 0)] = value_slope(u, stats, i, value_out(net, b, r)) * scale;
         }
-        backward(net, u->transposed, b, grad);
+        backward(net, u->transposed, b, grad, at > from * BLOCK);
     }
 }
 
@@ -143,6 +155,10 @@ static void *update_thread(void *argument) {
     return NULL;
 }
 
+static void add_chunk(long count, const float *restrict chunk, float *restrict sum) {
+    for (long i = 0; i < count; i++) sum[i] += chunk[i];
+}
+
 /* Gradient of the mean loss into `flat` and mean statistics into `stats`. Threads live for this call only:
  * starting one costs some 20 us, waiting ones cost nothing, and a busy machine never waits on a barrier. */
 static int ppo_gradient(Update *u, int threads, float *flat, double *stats) {
@@ -152,29 +168,43 @@ static int ppo_gradient(Update *u, int threads, float *flat, double *stats) {
     u->chunks = blocks < CHUNKS ? blocks : CHUNKS;
     u->next = u->failed = 0;
     memset(u->stats, 0, sizeof u->stats);
-    float *transposed = malloc(sizeof(float) * (size_t)net->packed);
-    if (posix_memalign((void **)&u->grads, 64, sizeof(float) * (size_t)net->packed * (size_t)u->chunks)) u->grads = NULL;
-    if (!transposed || !u->grads) {
-        free(transposed);
-        free(u->grads);
-        return 0;
-    }
-    net_transpose(net, u->packed, transposed);
-    u->transposed = transposed;
+    float *memory;
+    if (posix_memalign((void **)&memory, 64, sizeof(float) * (size_t)net->packed * (size_t)(u->chunks + 1))) return 0;
+    u->grads = memory + net->packed;
+    net_transpose(net, u->packed, memory);
+    u->transposed = memory;
     if (threads > u->chunks) threads = u->chunks;
     for (int t = 1; t < threads && t < MOST_THREADS; t++)
         if (!pthread_create(&started[running], NULL, update_thread, u)) running++;
     update_thread(u);
     for (int t = 0; t < running; t++) pthread_join(started[t], NULL);
-    for (int c = 1; c < u->chunks; c++)
-        for (int i = 0; i < net->packed; i++) u->grads[i] += u->grads[(size_t)c * net->packed + i];
+    for (int c = 1; c < u->chunks; c++) add_chunk(net->packed, u->grads + (size_t)c * net->packed, u->grads);
     net_unpack(net, u->grads, flat);
     for (int s = 0; s < STATS; s++) {
         stats[s] = 0;
         for (int c = 0; c < u->chunks; c++) stats[s] += u->stats[c][s];
         stats[s] /= u->count;
     }
-    free(transposed);
-    free(u->grads);
+    free(memory);
     return !u->failed;
+}
+
+/* --- the step ---------------------------------------------------------------------------------------- */
+
+typedef struct {
+    float rate;      /* learning rate over 1 - b1^t: the first moment's bias */
+    float b1, b2, epsilon;
+    float bias;      /* 1 - b2^t: the second moment's */
+} Adam;
+
+/* Adam (Kingma and Ba 2015, algorithm 1), one pass over memory. */
+static void adam_step(const Adam *k, long count, const float *restrict grad, float *restrict first,
+                      float *restrict second, float *restrict weights) {
+    float rate = k->rate, keep1 = 1.0f - k->b1, keep2 = 1.0f - k->b2, unbias = 1.0f / k->bias, epsilon = k->epsilon;
+    for (long i = 0; i < count; i++) {
+        float g = grad[i], m = first[i] + keep1 * (g - first[i]), v = second[i] + keep2 * (g * g - second[i]);
+        first[i] = m;
+        second[i] = v;
+        weights[i] -= rate * m / (sqrtf(v * unbias) + epsilon);
+    }
 }

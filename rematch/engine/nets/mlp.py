@@ -56,10 +56,12 @@ def forward(
 ) -> tuple[Distribution, Tensor]:
     """The distribution and value [n] for sight [n, F] under weights `flat` [P]."""
     w = {name: flat[at : at + torch.Size(shape).numel()].view(shape) for name, shape, at in where}
+    octaves = [f(torch.pi * 2**k * sight) for k in range(config.fourier) for f in (torch.sin, torch.cos)]
+    seen = torch.cat([sight, *octaves], dim=-1)
     squash = torch.tanh if config.activation == "tanh" else torch.relu
 
     def tower(name: str) -> Tensor:
-        x = sight
+        x = seen
         for i in range(len(config.hidden)):
             x = squash(linear(x, w[f"{name}.{i}.weight"], w[f"{name}.{i}.bias"]))
         return x

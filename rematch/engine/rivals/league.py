@@ -27,10 +27,17 @@ FORGET = 0.95  # how much of a rival's record stays per iteration: win rates fol
 class LeagueConfig:
     """Games against others than the current selves."""
 
-    history: float = knob(0.3, "share of games in which one seat learns and rivals play the others", low=0, high=1)
+    history: float = knob(
+        0.3, "share of games in which one seat learns and rivals play the others", low=0, high=1
+    )
     size: int = knob(20, "snapshots kept per role", low=1, high=10_000, needs="history")
     keep: str = knob("reservoir", "which snapshots stay", choices=("reservoir", "fifo"), needs="history")
-    pick: str = knob("uniform", "who is seated: all alike, or those that beat us", choices=("uniform", "pfsp"), needs="history")
+    pick: str = knob(
+        "uniform",
+        "who is seated: all alike, or those that beat us",
+        choices=("uniform", "pfsp"),
+        needs="history",
+    )
     pfsp_power: float = knob(2.0, "weight (1 - our win rate) to this power", low=0, needs="pick=pfsp")
     pfsp_floor: float = knob(0.05, "least weight of any rival", low=0, high=1, needs="pick=pfsp")
     snapshot_every: int = knob(10, "iterations between snapshots", low=1, needs="history")
@@ -75,7 +82,11 @@ class Roster:
         self.seen += 1
         at = len(self.rivals)
         if at == self.config.size:
-            at = int(draw * self.seen) if self.config.keep == "reservoir" else (self.seen - 1) % self.config.size
+            at = (
+                int(draw * self.seen)
+                if self.config.keep == "reservoir"
+                else (self.seen - 1) % self.config.size
+            )
             if at >= self.config.size:
                 return
         self.weights[at] = weights
@@ -86,7 +97,7 @@ class Roster:
         if self.config.pick == "uniform":
             return np.full(len(among), 1.0 / len(among))
         hard = np.array([(1.0 - rival.win_rate()) ** self.config.pfsp_power for rival in among])
-        weight = np.maximum(hard, self.config.pfsp_floor)
+        weight = np.maximum(hard, max(self.config.pfsp_floor, 1e-9))  # never all zero
         return np.asarray(weight / weight.sum())
 
     def refill(self, running: set[int], iteration: int, draws: NDArray[np.float64]) -> None:
@@ -95,7 +106,8 @@ class Roster:
             return
         slots = range(1, len(self.who))
         tired = [s for s in slots if self.open[s] and iteration - self.since[s] >= self.config.rotate]
-        if tired and sum(self.open) > 1:  # one at a time, so that somebody is always there
+        # One at a time, so that somebody is always there; but a lone slot must empty before it can change.
+        if tired and (sum(self.open) > 1 or len(slots) == 1):
             self.open[min(tired, key=lambda s: self.since[s])] = False
         for slot in slots:
             if slot in running or (self.open[slot] and (slot not in tired)):
@@ -114,13 +126,16 @@ class Roster:
         policies = [s for s in range(1, len(self.who)) if self.open[s]]
         bots = [len(self.who) + i for i in range(len(self.scripted))]
         out = np.zeros(len(draws), np.int32)
-        scripted = kind < (self.config.scripted_share if bots else 0.0)
-        if bots and (scripted | (not policies)).any():
+        share = self.config.scripted_share if bots else 0.0
+        scripted = kind < share
+        if share > 0:
             cumulative = np.cumsum(self.odds(self.scripted))
             pick = np.searchsorted(cumulative, draws, side="right").clip(max=len(bots) - 1)
             out = np.asarray(bots, np.int32)[pick]
         if policies:
-            fresh = np.asarray(policies, np.int32)[(draws * len(policies)).astype(int).clip(max=len(policies) - 1)]
+            fresh = np.asarray(policies, np.int32)[
+                (draws * len(policies)).astype(int).clip(max=len(policies) - 1)
+            ]
             out = np.where(scripted, out, fresh).astype(np.int32)
         return out
 
@@ -141,9 +156,14 @@ class Roster:
             return {"name": rival.name, "digest": rival.digest, "games": rival.games, "score": rival.score}
 
         return {
-            "rivals": [record(r) for r in self.rivals], "scripted": [record(r) for r in self.scripted],
-            "weights": self.weights[: len(self.rivals)], "seen": self.seen, "held": self.held,
-            "who": list(self.who), "since": list(self.since), "open": list(self.open),
+            "rivals": [record(r) for r in self.rivals],
+            "scripted": [record(r) for r in self.scripted],
+            "weights": self.weights[: len(self.rivals)],
+            "seen": self.seen,
+            "held": self.held,
+            "who": list(self.who),
+            "since": list(self.since),
+            "open": list(self.open),
         }
 
     def restore(self, tree: Tree) -> None:
@@ -171,7 +191,9 @@ class League:
             return
         for r, (role, roster) in enumerate(self.rosters.items()):
             running = set(np.unique(world.slot[:, list(spec.roles[role].seats)]).tolist())
-            roster.refill(running, iteration, keys.units(self.seed, keys.SEATING, c.slots + 1, 4 * iteration + r << 8))
+            roster.refill(
+                running, iteration, keys.units(self.seed, keys.SEATING, c.slots + 1, 4 * iteration + r << 8)
+            )
         u = [keys.units(self.seed, keys.SEATING, n, iteration << 8 | i) for i in range(64, 68)]
         mixed = u[0] < c.history
         learner = (u[1] * spec.seats).astype(int)

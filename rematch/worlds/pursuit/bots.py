@@ -6,6 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from rematch import keys
 from rematch.config import ConfigError, nearest
 from rematch.spec import Move, Noise, Seat
 from rematch.worlds.pursuit import core
@@ -28,7 +29,9 @@ class ScriptedPlayer:
 
     def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
         world: Any = seat.world
-        return Move(world.scripted(seat.rows, (seat.seat, self._number), noise))
+        key = keys.key(noise.seed, noise.stream, seat.seat)  # each seat its own luck
+        own = Noise(key, noise.stream, noise.step)
+        return Move(world.scripted(seat.rows, (seat.seat, self._number), own))
 
 
 def bot(name: str, role: str) -> ScriptedPlayer:

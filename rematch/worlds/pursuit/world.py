@@ -25,7 +25,7 @@ from rematch.worlds.pursuit.rules import STAGE, Config, check_stage, stage_of
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["BOTS", "Config", "PursuitWorld", "WorldError", "bot", "draw", "make"]
+__all__ = ["BOTS", "Config", "PursuitWorld", "WorldError", "bot", "draw", "make", "short"]
 
 ROLES = ("pursuer", "evader")
 
@@ -58,6 +58,12 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> PursuitWo
     world = PursuitWorld(_Shared(config, rules, spec), states, view, next, first)
     world.restart()
     return world
+
+
+def short(config: Config) -> Config:
+    """The same rules with games that end within a rehearsal's few steps (engine/rehearsal.py)."""
+    prep = min(config.prep_steps, 8)
+    return dataclasses.replace(config, max_steps=min(config.max_steps, 24), prep_steps=prep)
 
 
 def draw(world: PursuitWorld, row: int, trail: list[Any]) -> Image:

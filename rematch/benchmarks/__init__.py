@@ -1,0 +1,1 @@
+"""What `rematch bench` measures: ours (ours.py), its peers (peer.py), and how (measure.py)."""

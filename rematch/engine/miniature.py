@@ -1,0 +1,106 @@
+"""A run in miniature: the small copy that rehearsals and the knob tests play, and how two runs compare."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rematch import config as settings
+from rematch import worlds
+from rematch.engine.checkpoint import MANIFEST
+from rematch.engine.run import CONFIG, TIMING, Run
+from rematch.engine.train import Config, Session, train
+
+ITERATIONS = 8
+
+
+def shrink(config: Config) -> Config:
+    """The same run at the size of a rehearsal: what is off stays off, what is on comes to its turn soon."""
+    c = config
+    short = getattr(worlds.find(c.game), "short", None)
+    games, steps = 32, 16 if short else 256  # a world that cannot shorten its games needs time to end some
+    changes: dict[str, Any] = {
+        "games": games, "steps": steps, "total_steps": ITERATIONS * games * steps,
+        "stagger": min(c.stagger, steps), "save_every": 1,
+        "network.hidden": tuple(min(width, 256) for width in c.network.hidden),
+        "ppo.epochs": min(c.ppo.epochs, 2), "ppo.minibatch": max(1, min(c.ppo.minibatch, games * steps // 4)),
+        "ppo.value_clip": min(c.ppo.value_clip, 1e-3), "ppo.target_kl": min(c.ppo.target_kl, 1e-7),
+        "league.size": min(c.league.size, 2), "league.slots": min(c.league.slots, 2),
+        "league.snapshot_every": 1, "league.rotate": 1,
+        "evaluation.every": 2, "evaluation.games": min(c.evaluation.games, 4),
+    }
+    if short:
+        changes["world"] = short(c.world)
+    if c.league.history:
+        changes["league.history"] = max(c.league.history, 0.5)
+    if 0 < c.league.scripted_share < 1:  # both kinds of rival come to sit
+        changes["league.scripted_share"] = min(max(c.league.scripted_share, 0.3), 0.7)
+    return settings.replace(c, changes)
+
+
+@dataclass
+class Witness:
+    """Watches a rehearsal from where the console stands, and keeps what proves that a feature fired."""
+
+    session: Session
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+    snapshots: int = 0  # decisions that snapshots of the league made
+    scripted: int = 0  # decisions that scripted rivals made
+    seats: set[str] = field(default_factory=set)  # names of snapshots that sat in a slot
+
+    def line(self, text: str) -> None:
+        """Warnings are the console's business."""
+
+    def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None:
+        self.rows.append(metrics)
+        for role, table in self.session.tables.items():
+            track = self.session.rollout.tape[role]
+            slot = track.slot[track.acted != 0]
+            self.scripted += int((slot >= len(table.packed)).sum())
+            self.snapshots += int(((slot > 0) & (slot < len(table.packed))).sum())
+            self.seats |= {name for name in self.session.league.rosters[role].who if name}
+
+    def evaluation(self, row: dict[str, Any]) -> None:
+        self.evaluations.append(row)
+
+
+def play(config: Config, folder: Path) -> Witness:
+    """Train `config` to its end in `folder`, in this process, without pictures."""
+    session = Session(config)
+    witness = Witness(session)
+    with Run.create(folder, settings.to_yaml(config)) as run:
+        train(session, run, witness, lambda: False)
+    return witness
+
+
+def event_log(config: Config) -> str:
+    """SHA-256 of all that a run of `config` did: logs, evaluations, and every checkpoint's whole state.
+
+    The settings themselves are left out: a knob must show in what happens, not in its own name.
+    """
+    with tempfile.TemporaryDirectory(prefix="rematch-") as place:
+        folder = Path(place) / "run"
+        play(config, folder)
+        events = hashlib.sha256()
+        for name, path in compared(folder).items():
+            if path.name not in (CONFIG, MANIFEST):
+                events.update(f"{name}\n{path.stat().st_size}\n".encode() + path.read_bytes())
+        return events.hexdigest()
+
+
+def compared(folder: Path) -> dict[str, Path]:
+    """Every file that two equal runs share: clock times and set-aside checkpoints are not compared."""
+    found = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if not path.is_dir()}
+    return {str(name): path for name, path in found.items() if name.parts[0] not in (TIMING, "damaged")}
+
+
+def differences(one: Path, two: Path) -> list[str]:
+    """The files in which two run folders differ, by name; empty where they are equal byte for byte."""
+    ours, theirs = compared(one), compared(two)
+    alone = [f"{name} (only one of them has it)" for name in ours.keys() ^ theirs.keys()]
+    both = ours.keys() & theirs.keys()
+    return sorted(alone + [name for name in both if ours[name].read_bytes() != theirs[name].read_bytes()])

@@ -1,0 +1,67 @@
+"""policies/: NAME.safetensors holds weights, NAME.json vouches for them; never silently overwritten."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import safetensors.numpy
+
+from rematch.engine import files
+from rematch.engine.checkpoint import SCHEMA, Arrays, dense, read_arrays
+from rematch.engine.files import Damaged, Mark, RunError, told
+
+FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]{0,99}")
+
+
+def names(run: Path) -> set[str]:
+    """The policies of the run in this folder."""
+    folder = run / "policies"
+    found = os.listdir(folder) if os.path.lexists(folder) else []
+    return {name.removesuffix(".json") for name in found if name.endswith(".json") and name[0] != "."}
+
+
+def write(run: Path, name: str, arrays: Arrays, about: Mapping[str, Any], replace: bool) -> Path:
+    """The weights first, then the card. Without `replace`, one that exists may only be written as it is."""
+    if not FILE_NAME.fullmatch(name):
+        raise RunError(f"{run}: {name!r:.60} cannot be the name of a policy")
+    raw: bytes = safetensors.numpy.save({key: dense(array, key) for key, array in arrays.items()})
+    weights = {"size": len(raw), "sha256": files.digest(raw)}
+    body = {"schema": SCHEMA, "about": json.loads(files.row_text(about, f"{name}.json")), "weights": weights}
+    card = files.seal(body)
+    with told(f"policy {name} was not written"):
+        path = files.subfolder(run, "policies") / f"{name}.safetensors"
+        if name in names(run) and not replace:
+            with suppress(Damaged):
+                if files.read_plain(path.with_name(f"{name}.json"), files.LARGEST_TEXT) == card \
+                        and files.read_plain(path, len(raw)) == raw:
+                    return path
+            raise RunError(f"{path} exists and differs: a policy is never silently overwritten")
+        files.replace_file(path, raw)
+        files.replace_file(path.with_name(f"{name}.json"), card)
+    return path
+
+
+def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays of a policy and what its card says about it, verified."""
+    path = Path(path)
+    try:
+        card = files.unseal(files.read_plain(path.with_name(f"{path.stem}.json"), files.LARGEST_TEXT),
+                            f"{path.stem}.json")
+        try:
+            schema, weights, about = card["schema"], Mark(**card["weights"]), card["about"]
+        except (KeyError, TypeError):
+            raise Damaged(f"{path.stem}.json is not the card of a policy") from None
+        if schema != SCHEMA or type(weights.size) is not int or not isinstance(about, dict):
+            raise Damaged(f"{path.stem}.json is not the card of a policy")
+        raw = files.read_plain(path, weights.size)
+        if Mark(len(raw), files.digest(raw)) != weights:
+            raise Damaged(f"{path.name} does not match its SHA-256")
+        return read_arrays(raw, path.name), about
+    except Damaged as why:
+        raise RunError(f"{path} does not verify: {why}") from None

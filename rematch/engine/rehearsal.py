@@ -1,0 +1,272 @@
+"""The rehearsal: every enabled feature once, in seconds, before hours are spent on a run.
+
+`rehearse` plays a shrunk copy of a run: first in this process with a config that notes what is read, then
+as three commands: an undisturbed twin, one that is killed (SIGKILL) in the middle, and its resumption, whose
+folders must be equal byte for byte. Everything happens in a temporary folder that is gone afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rematch import config as settings
+from rematch import worlds
+from rematch.config import ConfigError
+from rematch.engine.miniature import ITERATIONS, Witness, compared, differences, event_log, play, shrink
+from rematch.engine.run import Run
+from rematch.engine.train import Config, Session
+from rematch.spec import Floats
+
+__all__ = ["event_log", "rehearse"]
+
+LIMIT = 55.0  # seconds for all commands together
+PRODUCTS = {"picture": ("learning.png", b"\x89PNG"), "film": ("match.gif", b"GIF8"),
+            "report": ("report.html", b"<!doctype html>")}
+
+
+# --- what fired -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """One line of the rehearsal. `off` says why it is not enabled; `proof` is empty where it did not fire."""
+
+    name: str
+    proof: Callable[[], str]
+    off: str = ""
+
+
+def learning_features(config: Config, seen: Witness) -> Iterator[Feature]:
+    """Rollout, each role's learning, and the options of the learner."""
+    c, rows = config.ppo, seen.rows
+    played = f"{rows[-1]['step']:,} steps, {rows[-1]['games']} games ended"
+    yield Feature(name="rollout", proof=lambda: played)
+    still = c.lr == 0 and (c.anneal == "none" or c.lr_final == 0)
+    for role, first in _beginnings(config).items():
+        def moved(role: str = role, first: Floats = first) -> str:
+            updates = sum(row.get(f"{role}/updates", 0) for row in rows)
+            way = float(np.abs(seen.session.policies[role].weights - first).max())
+            return f"{updates:.0f} updates, weights moved by up to {way:.2g}" if updates and way else ""
+
+        yield Feature(name=f"learning of {role}", proof=moved, off="ppo.lr is 0" if still else "")
+    roles = list(seen.session.policies)
+
+    def stopped() -> str:
+        early = [row for row in rows for role in roles if row.get(f"{role}/decisions") and
+                 row[f"{role}/updates"] < c.epochs * math.ceil(row[f"{role}/decisions"] / c.minibatch)]
+        return f"{len(early)} iterations of a role ended early" if early else ""
+
+    def pulled() -> str:
+        most = max(row.get(f"{role}/magnet_kl", 0.0) for row in rows for role in roles)
+        return f"KL to the slow average up to {most:.2g}" if most > 0 else ""
+
+    def clipped() -> str:
+        without = settings.replace(settings.untracked(config), {"ppo.value_clip": 0.0})
+        changed = event_log(without) != event_log(settings.untracked(config))
+        return "without it the run is another" if changed else ""
+
+    lazy = "ppo.lr is 0" if still else ""
+    yield Feature(name="magnet", proof=pulled, off=lazy if c.magnet else "ppo.magnet is 0")
+    yield Feature(name="value clipping", proof=clipped, off=lazy if c.value_clip else "ppo.value_clip is 0")
+    yield Feature(name="target KL", proof=stopped, off=lazy if c.target_kl else "ppo.target_kl is 0")
+
+
+def _beginnings(config: Config) -> dict[str, Floats]:
+    return {role: policy.weights for role, policy in Session(settings.untracked(config)).policies.items()}
+
+
+def league_features(config: Config, seen: Witness) -> Iterator[Feature]:
+    """Snapshots join, sit down and are replaced; scripted rivals sit down; strength is measured."""
+    c, rosters = config.league, seen.session.league.rosters
+    off = "" if c.history else "league.history is 0"
+    names = {rival.name for roster in rosters.values() for rival in roster.scripted}
+
+    def joined() -> str:
+        count = sum(roster.seen for roster in rosters.values())
+        kept = sum(len(roster.rivals) for roster in rosters.values())
+        return f"{count} joined, {kept} kept ({c.keep})" if count > kept else ""
+
+    def sat() -> str:
+        return f"{len(seen.seats)} snapshots made {seen.snapshots:,} decisions" if seen.snapshots else ""
+
+    yield Feature(name="snapshots", proof=joined, off=off)
+    full = "league.scripted_share is 1" if names and c.scripted_share == 1 else ""
+    yield Feature(name="rivals seated", proof=sat, off=off or full)
+    none = "league.scripted names nobody" if not names else ""
+    none = none or ("league.scripted_share is 0" if c.scripted_share == 0 else "")
+    made = f"{', '.join(sorted(names))} made {seen.scripted:,} decisions"
+    yield Feature(name="scripted rivals", proof=lambda: made if seen.scripted else "", off=off or none)
+
+    def measured() -> str:
+        rows = seen.evaluations
+        return f"{len(rows)} evaluations of {len(rows[-1]['table'])} pairings" if rows else ""
+
+    yield Feature(name="evaluation", proof=measured)
+
+
+def product_features(config: Config, folder: Path) -> Iterator[Feature]:
+    """What lies in a finished run's folder, read back."""
+
+    def saved() -> str:
+        with Run.open(folder, write=False) as run:
+            checkpoint = run.load()
+        if checkpoint is None or checkpoint.manifest.iteration != ITERATIONS or checkpoint.skipped:
+            return ""
+        return f"{checkpoint.folder.name} verifies"
+
+    def policies() -> str:
+        found = sorted((folder / "policies").glob("*.safetensors"))
+        return ", ".join(f"{path.stem} ({len(Run.read_policy(path)[0])} arrays)" for path in found)
+
+    yield Feature(name="checkpoint", proof=saved)
+    yield Feature(name="policies", proof=policies)
+    for name, (file, magic) in PRODUCTS.items():
+        def written(file: str = file, magic: bytes = magic) -> str:
+            data = (folder / file).read_bytes()
+            return f"{file}, {len(data):,} bytes" if data.startswith(magic) else ""
+
+        draws = name != "film" or hasattr(worlds.find(config.game), "draw")
+        yield Feature(name=name, proof=written, off="" if draws else f"{config.game} draws no pictures")
+
+
+# --- kill and resume --------------------------------------------------------------------------------------
+
+
+class Stage:
+    """A temporary place in which commands of rematch run, all within one limit of time."""
+
+    def __init__(self, place: Path, config: Config) -> None:
+        self.place, self.until = place, time.monotonic() + LIMIT
+        self.recipe = place / "rehearsal.yaml"
+        self.recipe.write_text(settings.to_yaml(config))
+        self.running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        ours = str(Path(worlds.__file__).parents[2])
+        path = os.pathsep.join(filter(None, [ours, os.environ.get("PYTHONPATH")]))
+        with (self.place / f"{len(self.running)}.err").open("wb") as errors:
+            child = subprocess.Popen([sys.executable, "-m", "rematch.cli", *words], cwd=self.place,
+                                     env=os.environ | {"PYTHONPATH": path}, stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.DEVNULL, stderr=errors)
+        self.running.append(child)
+        return child
+
+    def finish(self, child: subprocess.Popen[bytes]) -> None:
+        """Wait for a command; ConfigError with its own last line where it failed."""
+        try:
+            code = child.wait(max(0.1, self.until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise ConfigError(f"not done within {LIMIT:.0f} seconds") from None
+        if code:
+            text = (self.place / f"{self.running.index(child)}.err").read_text(errors="replace").strip()
+            raise ConfigError(text.splitlines()[-1] if text else f"exit code {code}")
+
+    def kill_midway(self, folder: Path) -> str:
+        """Train into `folder` and SIGKILL it in the middle; which checkpoint was the newest then."""
+        child = self.start("train", str(self.recipe), "--name", str(folder))
+        while child.poll() is None and time.monotonic() < self.until:
+            if (folder / "checkpoints" / f"iter_{ITERATIONS // 2:08d}").exists():
+                child.send_signal(signal.SIGKILL)
+                child.wait()
+                break
+            time.sleep(0.001)
+        if child.returncode != -signal.SIGKILL:
+            self.finish(child)
+            raise ConfigError("the run ended before it could be killed")
+        return max(path.name for path in (folder / "checkpoints").glob("iter_*"))
+
+    def close(self) -> None:
+        for child in self.running:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+
+
+def killed_and_resumed(stage: Stage, twin: Path) -> Feature:
+    """The Feature "kill and resume", played out now."""
+    folder = stage.place / "killed"
+
+    def proof() -> str:
+        newest = stage.kill_midway(folder)
+        stage.finish(stage.start("resume", str(folder)))
+        unlike = differences(twin, folder)
+        if unlike:
+            raise ConfigError(f"not the undisturbed run's bytes: {', '.join(unlike[:5])}")
+        return f"SIGKILL at {newest}, resumed: all {len(compared(twin))} files equal the undisturbed run's"
+
+    return Feature(name="kill and resume", proof=proof)
+
+
+# --- the whole --------------------------------------------------------------------------------------------
+
+
+def rehearse(config: Config) -> int:
+    """Fire every enabled feature of a run once and print a line for each; 0 if all went well, else 1."""
+    small, read = shrink(config), set[str]()
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="rematch-check-") as place, \
+            contextlib.closing(Stage(Path(place), small)) as stage:
+        twin = Path(place) / "twin"
+        undisturbed = stage.start("train", str(stage.recipe), "--name", str(twin))
+        tracked = settings.track(small, read)
+        seen, why = _guarded(lambda: play(tracked, Path(place) / "tracked"))
+        if seen is None:
+            return _tell("rollout and learning", why, False)
+        for feature in [*learning_features(small, seen), *league_features(small, seen)]:
+            failed |= _perform(feature)
+        _, why = _guarded(lambda: stage.finish(undisturbed))
+        if why:
+            return _tell("training as a command", why, False)
+        for feature in [*product_features(small, twin), killed_and_resumed(stage, twin)]:
+            failed |= _perform(feature)
+    return int(failed | _tell_unread(small, read))
+
+
+def _guarded(act: Callable[[], Any]) -> tuple[Any, str]:
+    """What `act` gives, or why it failed in one line: a rehearsal exists to meet errors of any kind."""
+    try:
+        return act(), ""
+    except ConfigError as error:
+        return None, str(error)
+    except Exception as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        return None, f"{type(error).__name__}: {error} ({Path(at.filename).name} line {at.lineno})"
+
+
+def _perform(feature: Feature) -> bool:
+    """Print a feature's line; True if it is on and did not fire."""
+    if feature.off:
+        print(f"{feature.name:<20} off      {feature.off}", flush=True)
+        return False
+    proof, why = _guarded(feature.proof)
+    return bool(_tell(feature.name, why or proof or "it is on, and nothing of it was seen", bool(proof)))
+
+
+def _tell(name: str, text: str, fine: bool) -> int:
+    print(f"{name:<20} {'fired ' if fine else 'FAILED'}   {' '.join(str(text).split())}", flush=True)
+    return int(not fine)
+
+
+def _tell_unread(config: Config, read: set[str]) -> bool:
+    """Name the settings that nothing read, each with its reason; True if one has none."""
+    unread = [key for key, _, _ in settings.leaves(config) if key not in read]
+    total = sum(1 for _ in settings.leaves(config))
+    print(f"{'settings':<20} {total - len(unread)} of {total} were read", flush=True)
+    reasons = {key: settings.has_effect(config, key) for key in unread}
+    for key, why in reasons.items():
+        print(f"  {key}: " + (f"has no effect here: {why}" if why else "NOTHING READ IT"), flush=True)
+    return not all(reasons.values())

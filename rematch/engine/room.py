@@ -1,0 +1,68 @@
+"""How much memory a run will need, and whether this machine has it: said before anything is allocated.
+
+Linux grants memory that it does not have and kills somebody once it is touched, so MemoryError alone would
+come too late or never (proc(5), overcommit_memory).
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from rematch import worlds
+from rematch.config import ConfigError
+from rematch.engine.policy import layout
+from rematch.engine.train import Config
+from rematch.spec import World
+
+CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def here() -> int:
+    """Bytes of memory that this machine, or the container we are in, has at most."""
+    amount = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for file in CGROUPS:
+        with suppress(OSError, ValueError):  # absent, or the word "max"
+            amount = min(amount, int(Path(file).read_text()))
+    return amount
+
+
+def tape(config: Config, world: World) -> int:
+    """Bytes that grow with the games: the tape, what the update makes of it, and the worlds' states."""
+    decision = 0
+    for role in world.spec.roles.values():
+        # tape.Track: sight, action, six numbers, flags; ppo.Ppo: advantages, targets and the shuffled order
+        decision += len(role.seats) * (4 * role.size + 4 * role.actions.size + 25 + 5 * 4 + 2 * 8)
+    state = int(world.save(np.zeros(1, np.int32)).shape[1])
+    view = sum(4 * len(role.seats) * role.size for role in world.spec.roles.values())
+    return config.games * (config.steps * decision + 3 * state + 2 * view)
+
+
+def networks(config: Config, world: World) -> int:
+    """Bytes that grow with the network: each role's weights, optimiser, gradients, slots and snapshots."""
+    total = 0
+    for role in world.spec.roles.values():
+        size = sum(int(np.prod(shape)) for _, shape, _ in layout(role, config.network))
+        copies = 8 + config.threads  # weights, packed, two moments, magnet, gradient and its parts, scratch
+        if config.league.history:
+            copies += 2 * (config.league.slots + 1) + config.league.size
+        total += 4 * size * copies
+    return total
+
+
+def check(config: Config) -> None:
+    """Refuse a run that cannot fit, naming what makes it so large."""
+    world: World = worlds.find(config.game).make(config.world, 1, 0, 0)
+    games, network, have = tape(config, world), networks(config, world), here()
+    if games + network <= have:
+        return
+    gib = f"{(games + network) / 2**30:.1f} GiB"
+    need = f"this run needs about {gib} of memory, this machine has {have / 2**30:.1f}"
+    if games >= network:
+        what = f"games = {config.games}, steps = {config.steps}"
+        raise ConfigError(f"{what}: {need}; expected fewer games or steps")
+    raise ConfigError(f"network.hidden = {list(config.network.hidden)}: {need}; expected narrower layers"
+                      + (f", or league.size below {config.league.size}" if config.league.history else ""))

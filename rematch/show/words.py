@@ -1,0 +1,155 @@
+"""What a run says, as text: numbers, lines, tables. Functions of their arguments and nothing else.
+
+The console, train.log, the report and the picture all take their words from here. The wall clock enters
+only through `rate`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+
+BALANCE = "The NE gap is a balance score: a small gap means an even match, not strong players."
+LEVELS = ("above, below: the learnt player's interval lies clear of the best scripted player's; "
+          "level: the two overlap.")
+
+
+# --- numbers and names as text ----------------------------------------------------------------------
+
+
+def clean(text: object) -> str:
+    """`text` without control characters: a name in a YAML file must not move the cursor or forge a line."""
+    return "".join(c if c.isprintable() else " " for c in str(text))
+
+
+def number(value: object, digits: int = 3) -> str:
+    """A figure of fixed width for any size; "-" for what is missing or not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return "-"
+    small = value != 0 and abs(value) < 10.0**-digits
+    return f"{value:.1e}" if small or abs(value) >= 1e5 else f"{value:.{digits}f}"
+
+
+def human(value: object) -> str:
+    """512345 -> "512 K": three significant figures and a thousands letter."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return "-"
+    scaled, letter = float(value), ""
+    for next_letter in ("K", "M", "G", "T"):
+        if abs(scaled) < 999.5:  # 999.5 would round to 1000
+            break
+        scaled, letter = scaled / 1000, next_letter
+    decimals = 0 if not letter or abs(scaled) >= 99.95 else 1 if abs(scaled) >= 9.995 else 2
+    return f"{scaled:.{decimals}f} {letter}".strip()
+
+
+def duration(seconds: float) -> str:
+    """75 -> "1:15", 3700 -> "1:01:40"."""
+    if not math.isfinite(seconds) or seconds < 0:
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def interval(entry: Row, of: str = "") -> str:
+    """The 95 % interval of an entry's score, or of its best scripted player's (`of="best_bot_"`)."""
+    return f"[{number(entry.get(of + 'low'))}, {number(entry.get(of + 'high'))}]"
+
+
+def standing(entry: Row) -> str:
+    """The learnt player beside the best scripted one: "above" or "below" only where the intervals part."""
+    ours = entry.get("low"), entry.get("high")
+    theirs = entry.get("best_bot_low"), entry.get("best_bot_high")
+    if any(number(bound) == "-" for bound in ours + theirs):
+        return "-"
+    return "above" if ours[0] > theirs[1] else "below" if ours[1] < theirs[0] else "level"  # type: ignore[operator]
+
+
+def roles_in(metrics: Row) -> list[str]:
+    """Roles that report learning numbers, in the order they are written."""
+    heads = (key.rpartition("/") for key in metrics)
+    return list(dict.fromkeys(head for head, _, leaf in heads if head and head != "rollout"))
+
+
+# --- lines --------------------------------------------------------------------------------------------
+
+
+def progress_line(step: int, total: int, metrics: Row, rate: float | None = None) -> str:
+    words = [f"step {human(step)}" + (f" of {human(total)} ({100 * step / total:.0f} %)" if total else "")]
+    if rate is not None:
+        words.append(f"{human(rate)}/s")
+        if total and rate > 0:
+            words.append(f"left {duration(max(0, total - step) / rate)}")
+    for role in roles_in(metrics):
+        won = metrics.get(f"rollout/win_{role}")
+        words.append(f"{role}" + (f" wins {number(won)}" if won is not None else "")
+                     + f" entropy {number(metrics.get(f'{role}/entropy'))}"
+                     + f" kl {number(metrics.get(f'{role}/kl'), 4)}")
+    return clean("  ".join(words))
+
+
+def pair_words(row: Row) -> list[str]:
+    """The learnt pair head to head: a rate with interval and games per role, then the gap."""
+    rates: Mapping[str, Row] = row.get("rates") or {}
+    words = [f"{role} {number(rate.get('rate'))} {interval(rate)} n {rate.get('games', '-')}"
+             for role, rate in rates.items()]
+    if row.get("gap") is not None:
+        words.append(f"NE-GAP {number(row['gap'])} (at most {number(row.get('gap_high'))})")
+    return [clean(word) for word in words]
+
+
+def evaluation_lines(row: Row) -> list[str]:
+    """One line for the pair head to head, one per scripted rival. Greppable: Eval, SR_P, SR_E, NE-GAP."""
+    head = [f"Eval  step {human(row.get('step'))}  Phase {row.get('phase', '-')}"]
+    head += [f"{key} {number(row[key])}" for key in ("SR_P", "SR_E") if key in row]
+    return [clean("  ".join(head + pair_words(row)))] + [
+        f"Eval    {player} against {rival}: {score} {bounds} n {games}; best scripted {bot} {its}: {level}"
+        for player, rival, games, score, bounds, bot, its, _, level in table_cells(row)[1:]]
+
+
+def table_cells(row: Row) -> list[tuple[str, ...]]:
+    """The scoreboard against scripted rivals: a head, then a row of cells for every pairing."""
+    cells: list[tuple[str, ...]] = [
+        ("player", "against", "games", "score", "95 % interval", "best scripted", "has", "interval", "")]
+    for e in row.get("table") or []:
+        cells.append((clean(e.get("player", "-")), clean(e.get("rival", "-")), clean(e.get("games", "-")),
+                      number(e.get("score")), interval(e), clean(e.get("best_bot", "-")),
+                      number(e.get("best_bot_score")), interval(e, "best_bot_"), standing(e)))
+    return cells
+
+
+def weakest_first(row: Row) -> list[tuple[str, ...]]:
+    """The same for 80 columns and few lines: where the learnt players stand worst comes first."""
+    head, *cells = table_cells(row)
+    cells.sort(key=lambda cell: (("below", "level", "above", "-").index(cell[-1]), cell[3]))
+    return [(*cell[:5], cell[6], cell[8]) for cell in [(*head[:6], "bot", *head[7:]), *cells]]
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
+    """Rows of cells as lines with straight columns; the columns in `right` are flush right."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows)]
+    return ["  ".join(cell.rjust(w) if i in right else cell.ljust(w)
+                      for i, (cell, w) in enumerate(zip(row, widths))).rstrip() for row in rows]
+
+
+def scoreboard_lines(row: Row) -> list[str]:
+    """The final scoreboard: every figure with its number of games and its 95 % interval."""
+    after = f"Scoreboard after {human(row.get('step'))} steps"
+    title = f"Match in {row['world']}" if "world" in row else after
+    lines = [clean(title + (f", policies play {row['play']}" if row.get("play") else "")), ""]
+    cells = table_cells(row)
+    if not any("best_bot" in entry for entry in row.get("table") or []):
+        cells = [cell[:5] for cell in cells]
+    if len(cells) > 1:
+        lines += [*aligned(cells, right=(2, 3)), *(["", LEVELS] if len(cells[0]) > 5 else [])]
+    else:
+        lines.append("No games against scripted rivals were played.")
+    if row.get("rates"):
+        lines += ["Head to head: " + ", ".join(pair_words(row)) + ".", BALANCE]
+    if row.get("verdict"):
+        lines.append(clean(f"Verdict: {row['verdict']}"))
+    return lines

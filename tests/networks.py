@@ -1,0 +1,58 @@
+"""Networks and minibatches of any shape, for the tests of policy, nets and learners."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rematch.engine.policy import NetworkConfig, Policy, named
+from rematch.spec import Actions, Field, Role
+
+Batch = dict[str, Any]
+
+
+def role(sight: int = 5, actions: int = 3, discrete: bool = True) -> Role:
+    field = Field(name="all", columns=tuple(f"c{i}" for i in range(sight)))
+    kind: Any = "discrete" if discrete else "continuous"
+    acts = Actions(kind=kind, names=tuple(f"a{i}" for i in range(actions)))
+    return Role(name="player", fields=(field,), actions=acts, seats=(0,))
+
+
+def policy(about: Role, seed: int = 0, **settings: Any) -> Policy:
+    """A policy with random weights, its head large enough to have opinions."""
+    made = Policy(about, NetworkConfig(**settings), "test")
+    made.initialise(seed)
+    rng = np.random.default_rng(seed)
+    weights = made.weights + 0.1 * rng.standard_normal(made.weights.size).astype(np.float32)
+    views = named(weights, made.layout)
+    views["policy.head.weight"][:] = rng.standard_normal(views["policy.head.weight"].shape) * 0.3
+    made.set(weights)
+    return made
+
+
+def minibatch(made: Policy, rows: int, seed: int = 0, masked: bool = False, magnet: bool = False) -> Batch:
+    """Decisions as a rollout records them, by an older self: ratios and values lie on all sides of the clips."""
+    rng = np.random.default_rng(seed)
+    about = made.role
+    n, size = rows, about.actions.size
+    discrete = about.actions.kind == "discrete"
+    batch: Batch = {"sight": rng.uniform(-1, 1, (n, about.size)).astype(np.float32)}
+    if masked:
+        mask = (rng.random((n, size)) < 0.6).astype(np.uint8)
+        mask[np.arange(n), rng.integers(0, size, n)] = 1
+        batch["mask"] = mask
+    action: Any = np.zeros(n, np.int32) if discrete else np.zeros((n, size), np.float32)
+    logp, value = np.zeros(n, np.float32), np.zeros(n, np.float32)
+    made.network.act(
+        made.packed, np.zeros(n, np.int32), batch["sight"], np.arange(n, dtype=np.uint32), (seed, 0),
+        action, logp, value, mask=batch.get("mask"),
+    )
+    noise = rng.standard_normal((4, n)).astype(np.float32)
+    batch |= {"action": action, "logp": logp + 0.4 * noise[0], "value": value + 0.3 * noise[1]}
+    batch |= {"advantage": noise[2], "target": value + 0.5 * noise[3]}
+    if magnet:
+        batch["magnet"] = rng.standard_normal((n, size)).astype(np.float32)
+        if not discrete:
+            batch["magnet_log_std"] = rng.uniform(-1, 0.5, size).astype(np.float32)
+    return batch

@@ -1,0 +1,201 @@
+"""No knob is dead and no knob lies: a rehearsal reads every setting, and every setting changes what happens.
+
+Live-knob: for every leaf of the config, under a base that enables its feature, another value changes the
+digest of the whole event log (DESIGN section 4, rule 2), in which the settings themselves do not stand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rematch import api
+from rematch import config as settings
+from rematch.config import ConfigError
+from rematch.engine.miniature import event_log, play, shrink
+from rematch.engine.train import Config
+
+COSMETIC = ("threads",)  # frozen: fields that must NOT change what happens; ten at most
+APART = ("game",)  # another game is another set of settings
+
+# A run of less than a tenth of a second in which games end both ways, snapshots sit and are replaced.
+TINY: dict[str, Any] = {
+    "threads": 1, "games": 24, "steps": 8, "total_steps": 24 * 8 * 4, "save_every": 2,
+    "world.arena_width": 5.0, "world.arena_height": 5.0, "world.dt": 0.2, "world.max_steps": 9,
+    "world.pursuer_v_max": 1.6, "world.min_init_distance": 0.8, "world.max_init_distance": 3.0,
+    "world.n_obstacles_min": 1, "world.obstacle_radius_min": 0.2, "world.obstacle_radius_max": 0.5,
+    "world.obstacle_gap": 0.3, "world.obstacle_margin": 0.3,
+    "network.hidden": (8, 8), "ppo.minibatch": 64, "ppo.epochs": 2, "ppo.lr": 0.01,
+    "league.history": 0.6, "league.snapshot_every": 1, "league.size": 2, "league.slots": 2,
+    "league.rotate": 1, "evaluation.every": 2, "evaluation.games": 4, "evaluation.rivals": ("random",),
+}
+
+# What a knob needs beyond its own `needs`, so that its value can show.
+LONG = {"total_steps": 24 * 8 * 8, "league.size": 6}  # rivals enough that their records differ
+SEEN = {"world.w_vis_pursuer": 1.0, "world.sight_range": 2.0, "world.sight_half_angle": 90.0}
+EVEN = {"evaluation.alarm_gap": 1.0, "evaluation.alarm_steps": 0, "evaluation.alarm_swing": 1.0}
+ALSO: dict[str, dict[str, Any]] = {
+    "world.sight_range": SEEN, "world.sight_half_angle": SEEN, "world.sight_occlusion": SEEN,
+    "network.log_std_low": {"network.log_std": -1.99, "ppo.entropy": 0.0, "ppo.lr": 0.05},
+    "network.log_std_high": {"network.log_std": 0.49, "ppo.entropy": 1.0, "ppo.lr": 0.05},
+    "ppo.magnet_decay": {"ppo.magnet": 1.0},
+    "ppo.target_kl": {"ppo.lr": 0.05},
+    "league.keep": {"total_steps": 24 * 8 * 6},
+    "league.pick": LONG, "league.pfsp_power": LONG, "league.pfsp_floor": LONG,
+    "evaluation.alarm_gap": EVEN, "evaluation.alarm_swing": EVEN,
+    "evaluation.alarm_steps": EVEN | {"evaluation.alarm_gap": 0.0},
+}
+
+# The other value, where "a bit more" will not do.
+OTHER: dict[str, Any] = {
+    "total_steps": 24 * 8 * 5, "save_every": 3, "stagger": 16,
+    "world.n_obstacles_min": 2, "world.n_obstacles_max": 1, "world.n_obstacle_obs": 3,
+    "world.min_init_distance": 1.2, "world.prep_steps": 3, "world.robot_radius": 0.3,
+    "world.w_search": 1.0, "world.w_wall": 1.0, "world.w_collision": 1.0, "world.w_obs_approach": 1.0,
+    "world.w_vis_pursuer": 1.0, "world.survival_bonus": 0.5, "world.sight_range": 0.5,
+    "world.sight_half_angle": 10.0, "world.obstacle_radius_max": 0.3,
+    "network.hidden": (8, 6), "network.log_std": -0.2, "network.log_std_low": -1.995,
+    "network.log_std_high": 0.495,
+    "ppo.gamma": 0.9, "ppo.lam": 0.5, "ppo.minibatch": 32, "ppo.clip": 0.01, "ppo.magnet": 0.5,
+    "ppo.magnet_decay": 0.5, "ppo.value_clip": 0.001, "ppo.target_kl": 1e-6, "ppo.max_grad_norm": 0.01,
+    "league.history": 0.2, "league.size": 1, "league.pfsp_power": 6.0, "league.pfsp_floor": 0.9,
+    "league.scripted": ("lion",), "league.scripted_share": 0.9,
+    "evaluation.rivals": ("stand_still",), "evaluation.alarm_gap": 0.0, "evaluation.alarm_steps": 10**9,
+    "evaluation.alarm_swing": 0.0,
+}
+
+LEAVES = {key: field for key, field, _ in settings.leaves(api.default("pursuit"))}
+
+
+def base_for(key: str) -> Config:
+    """TINY with the feature of `key` enabled: its `needs` are met one by one, then what ALSO says."""
+    config = settings.replace(api.default("pursuit"), TINY)
+    for _ in range(5):
+        why = settings.has_effect(config, key)
+        if not why:
+            break
+        needed = why.split(" is ", 1)[0]
+        config = settings.replace(config, {needed: _wanted(needed)})
+    config = settings.replace(config, ALSO.get(key, {}))
+    assert not settings.has_effect(config, key), f"{key}: {settings.has_effect(config, key)}"
+    return config
+
+
+def _wanted(needed: str) -> Any:
+    """A value of `needed` that gives its siblings an effect: the one they name, or simply "on"."""
+    part, _, leaf = needed.rpartition(".")
+    for key, field in LEAVES.items():
+        name, equals, values = field.metadata.get("needs", "").partition("=")
+        if equals and key.rpartition(".")[0] == part and name == leaf:
+            return values.split("|")[0]
+    return OTHER.get(needed, True)
+
+
+def other_values(key: str, config: Config) -> list[Any]:
+    """One value unlike the base's; for a choice every other one."""
+    field, value = LEAVES[key], settings.get(config, key)
+    if key in OTHER:
+        return [OTHER[key]]
+    if field.metadata.get("choices"):
+        return [choice for choice in field.metadata["choices"] if choice != value]
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1]
+    assert isinstance(value, float), f"{key}: say in OTHER what else it could be"
+    return [value * 1.25 if value else 0.5]
+
+
+@functools.cache
+def _digest(text: str) -> str:
+    layer = settings.read_yaml(text, "base")
+    return event_log(settings.apply(api.default("pursuit"), layer, "base"))
+
+
+def digest(config: Config) -> str:
+    return _digest(settings.to_yaml(config))
+
+
+@pytest.mark.parametrize("key", [key for key in LEAVES if key not in APART])
+def test_every_knob_changes_what_happens(key: str) -> None:
+    base = base_for(key)
+    values = other_values(key, base)
+    if not values:  # a choice of one: nothing to turn yet, and nothing else is accepted
+        with pytest.raises(ConfigError, match=key):
+            settings.apply(base, {key: "another"}, "test")
+        return
+    for value in values:
+        changed = settings.replace(base, {key: value})
+        assert not settings.has_effect(changed, key) or not value
+        same = digest(base) == digest(changed)
+        assert same == (key in COSMETIC), f"{key}: {settings.get(base, key)} -> {value}"
+
+
+def final_weights(config: Config) -> bytes:
+    with tempfile.TemporaryDirectory() as place:
+        policies = play(config, Path(place) / "run").session.policies
+    return b"".join(policy.weights.tobytes() for policy in policies.values())
+
+
+@pytest.mark.parametrize("key", [key for key in LEAVES if key.startswith("ppo.")])
+def test_every_knob_of_learning_changes_the_weights(key: str) -> None:
+    """Some of them stand in the metrics by their own value: that alone would not make them live."""
+    base = base_for(key)
+    for value in other_values(key, base):
+        assert final_weights(base) != final_weights(settings.replace(base, {key: value})), f"{key} -> {value}"
+
+
+def test_the_digest_is_the_same_twice() -> None:
+    config = settings.replace(api.default("pursuit"), TINY)
+    assert event_log(config) == event_log(config)
+
+
+def test_cosmetic_fields_are_few_and_exist() -> None:
+    assert len(COSMETIC) <= 10 and set(COSMETIC) <= set(LEAVES)
+
+
+def everything_on() -> Config:
+    """A recipe with every feature that can be on at once."""
+    changes = {
+        "stagger": 64, "ppo.magnet": 0.1, "ppo.value_clip": 0.2, "ppo.target_kl": 0.02, "league.pick": "pfsp",
+        "league.scripted": ("lion", "flee_straight"), "world.use_visibility_reward": True,
+        "world.w_search": 0.1, "world.w_vis_pursuer": 0.1, "world.w_collision": 0.1,
+        "world.w_wall": 0.1, "world.prep_steps": 4,
+        "world.survival_bonus": 0.1, "world.w_obs_approach": 0.1,
+    }
+    return api.configure("quick", changes=changes)
+
+
+@pytest.mark.parametrize("name", [*api.recipes(), "everything on"])
+def test_a_rehearsal_reads_every_setting(name: str) -> None:
+    config = everything_on() if name == "everything on" else api.configure(name)
+    small = settings.replace(shrink(config), {"evaluation.rivals": ("random",)})
+    read: set[str] = set()
+    with tempfile.TemporaryDirectory() as place:
+        play(settings.track(small, read), Path(place) / "run")
+    unread = {key: settings.has_effect(small, key) for key, _, _ in settings.leaves(small) if key not in read}
+    assert all(unread.values()), f"nothing reads {[key for key, why in unread.items() if not why]}"
+    if name == "everything on":
+        assert not unread
+
+
+def test_a_knob_that_is_only_checked_counts_as_unread() -> None:
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Checked:
+        used: int = settings.knob(1, "is read")
+        idle: int = settings.knob(1, "is only checked", low=0)
+
+        def check(self) -> None:
+            assert self.idle >= 0
+
+    read: set[str] = set()
+    config = settings.track(Checked(), read)
+    settings.validate(config)
+    settings.to_yaml(config)
+    assert list(settings.leaves(config)) and read == set()
+    assert config.used and read == {"used"}

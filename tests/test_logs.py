@@ -1,0 +1,65 @@
+"""Logs are plain, whole and there at once; what is no number is refused by name."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pretended import CPU, one_line
+
+from rematch.engine.run import Run, RunError
+
+
+def test_log_lines_are_plain_and_there_at_once(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "x", "") as run:
+        run.log_line("10%\r20% \x1b[1;31mred\x1b[0m \x1b]0;title\x07é\x00\x9b3m\r\n")
+        assert (tmp_path / "x" / "train.log").read_bytes() == "10% 20% red é\n".encode()
+        run.log_line("lone \ud800")
+    assert b"\r" not in (tmp_path / "x" / "train.log").read_bytes()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, np.float32("nan"), [1.0, math.nan], object()])
+def test_numbers_that_are_none_are_refused_by_name(tmp_path: Path, bad: Any) -> None:
+    with Run.create(tmp_path / "x", "") as run:
+        run.log({"fine": 0.1, "n": np.int64(3)})
+        for write, file in ((run.log, "metrics"), (run.timing, "timing"), (run.append_history, "history")):
+            with pytest.raises(RunError, match=f"{file}.*: loss = ") as caught:
+                write({"fine": 1, "loss": bad})
+            one_line(caught)
+        assert run.history == []
+    assert (tmp_path / "x" / "metrics.jsonl").read_text() == '{"fine": 0.1, "n": 3}\n'
+
+
+def test_history_is_whole_at_every_moment(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "x", "") as run:
+        assert json.loads((tmp_path / "x" / "history.json").read_text()) == []
+        for i in range(3):
+            run.append_history({"i": i, "x": np.float64(0.1)})
+            assert json.loads((tmp_path / "x" / "history.json").read_text()) == run.history
+    with Run.open(tmp_path / "x", write=False) as run:
+        assert [row["i"] for row in run.history] == [0, 1, 2]
+        for write in (lambda: run.log({}), lambda: run.save(1, {}, {}), lambda: run.timing({}),
+                      lambda: run.write_file("a", b""), lambda: run.rewind(None)):
+            with pytest.raises(RunError, match="reading only"):
+                write()
+
+
+def test_logging_and_saving_are_cheap(tmp_path: Path) -> None:
+    row = {"iteration": 1, "loss": 0.1234567, "kl": 1e-3, "entropy": np.float32(1.5), "sr": 0.5, "clip": 0.1}
+    weights = {"w": np.random.default_rng(0).random(1_310_720, np.float32)}
+    with Run.create(tmp_path / "x", "") as run:
+        logs, saves = [], []
+        for i in range(5):
+            begin = time.perf_counter()
+            for _ in range(200):
+                run.log(row)
+            middle = time.perf_counter()
+            run.save(i, {"learner": weights}, CPU)
+            logs.append((middle - begin) / 200)
+            saves.append(time.perf_counter() - middle)
+    assert min(logs) < 50e-6 and min(saves) < 0.2

@@ -1,0 +1,135 @@
+"""Policies: one vector with names, starts near uniform, plays by key, and is refused where it does not fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import toys
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks import policy, role
+
+from rematch.config import ConfigError, validate
+from rematch.engine.policy import NetworkConfig, Policy, digest, layout, named, network
+from rematch.spec import Noise, Seat
+from rematch.worlds.trial import seat_at
+
+NETS = st.builds(
+    NetworkConfig, hidden=st.lists(st.integers(1, 20), min_size=1, max_size=8).map(tuple), shared=st.booleans(),
+    activation=st.sampled_from(("tanh", "relu")), fourier=st.integers(0, 3),
+)
+
+
+@given(NETS, st.integers(1, 9), st.integers(1, 9), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_layout_covers_the_vector_once_and_fused_agrees(net: NetworkConfig, sight: int, acts: int, discrete: bool) -> None:
+    about = role(sight, acts, discrete)
+    size = network(about, net).size
+    marks = np.zeros(size, np.float32)
+    for view in named(marks, layout(about, net)).values():
+        view += 1  # views, not copies
+    assert (marks == 1).all()
+    assert layout(about, net)[-1][0] == ("value.head.bias" if discrete else "policy.log_std")
+
+
+@pytest.mark.parametrize("net", [{}, dict(shared=False, hidden=(3, 100))])
+def test_initial_weights_are_orthogonal_and_play_starts_near_uniform(net: dict[str, Any]) -> None:
+    made = Policy(role(sight=12, actions=4), NetworkConfig(**net), "new")
+    made.initialise(3)
+    for name, view in named(made.weights, made.layout).items():
+        if name.endswith("bias"):
+            assert (view == 0).all()
+            continue
+        gain = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, 2**0.5)
+        rows, columns = view.shape
+        gram = view @ view.T if rows <= columns else view.T @ view
+        assert np.allclose(gram, gain**2 * np.eye(len(gram)), atol=1e-5), name
+    heads, _ = made.forward(np.random.default_rng(0).uniform(-1, 1, (50, 12)).astype(np.float32))
+    assert np.abs(heads).max() < 0.05
+    again, other = (Policy(made.role, made.config, "new") for _ in range(2))
+    again.initialise(3)
+    other.initialise(4)
+    assert digest(again.weights) == digest(made.weights) != digest(other.weights)
+
+
+def test_continuous_policies_start_at_their_log_std() -> None:
+    made = Policy(role(discrete=False), NetworkConfig(log_std=-0.7), "new")
+    made.initialise(0)
+    assert (named(made.weights, made.layout)["policy.log_std"] == np.float32(-0.7)).all()
+
+
+@pytest.mark.parametrize("bad", [
+    dict(hidden=()), dict(hidden=(4,) * 9), dict(hidden=(0,)), dict(log_std=-3.0), dict(log_std_low=0.0),
+    dict(activation="gelu"), dict(fourier=9),
+])
+def test_networks_that_cannot_be(bad: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="expected"):
+        validate(NetworkConfig(**bad))
+
+
+def test_arrays_round_trip_and_misfits_are_refused() -> None:
+    made, other = policy(role()), Policy(role(), NetworkConfig(), "reader")
+    other.load_arrays(made.arrays())
+    assert (other.weights == made.weights).all() and (other.packed == made.packed).all()
+    arrays = made.arrays()
+    kept = other.weights.copy()
+    bad: list[dict[str, Any]] = [
+        {k: v for k, v in arrays.items() if k != "value.head.bias"},
+        arrays | {"trunk.0.bias": arrays["trunk.0.bias"][:-1]},
+        arrays | {"trunk.0.bias": arrays["trunk.0.bias"].astype(np.float64)},
+        arrays | {"trunk.0.bias": arrays["trunk.0.bias"] * np.nan},
+    ]
+    for wrong in bad:
+        with pytest.raises(ConfigError) as caught:
+            other.load_arrays(wrong)
+        assert len(str(caught.value).splitlines()) == 1
+        assert (other.weights == kept).all()  # nothing half loaded
+    with pytest.raises(ConfigError, match="weights, expected"):
+        made.set(np.zeros(3, np.float32))
+
+
+def test_set_copies() -> None:
+    made, given = policy(role()), policy(role(), seed=2).weights.copy()
+    made.set(given)
+    before = made.forward(np.ones((1, 5), np.float32))[0]
+    given[:] = 0
+    assert (made.forward(np.ones((1, 5), np.float32))[0] == before).all()
+    assert digest(made.weights) != digest(given)
+
+
+def seat_of(world: Any, seat: int, rows: Any) -> Seat:
+    return seat_at(world, seat, np.asarray(rows, np.int32))
+
+
+def test_moves_go_by_game_number_seat_and_step() -> None:
+    whole = toys.matching.make(toys.matching.Config(), 40, 0, 1)
+    late = toys.matching.make(toys.matching.Config(), 10, 30, 1)
+    about = whole.spec.roles["matcher"]
+    made = Policy(about, NetworkConfig(), "p")
+    made.initialise(0)
+    noise = Noise(5, 3, 2)
+    all_rows = made.act(seat_of(whole, 0, range(40)), noise)
+    assert (made.act(seat_of(late, 0, range(10)), noise).action == all_rows.action[30:]).all()
+    assert (made.act(seat_of(whole, 0, [7, 3]), noise).action == all_rows.action[[7, 3]]).all()
+    for other in (Noise(6, 3, 2), Noise(5, 4, 2), Noise(5, 3, 3), Noise(5, 3, 2 + 2**32)):
+        assert (made.act(seat_of(whole, 0, range(40)), other).action != all_rows.action).any()
+    elsewhere = dataclasses.replace(seat_of(whole, 0, range(40)), seat=1)
+    assert (made.act(elsewhere, noise).action != all_rows.action).any()
+
+
+def test_masks_and_greed_reach_the_network() -> None:
+    world = toys.sticks.make(toys.sticks.Config(), 200, 0, 1)
+    states = world.save(np.arange(200, dtype=np.int32)).view(world.state.dtype)[:, 0]
+    states["pile"] = 1 + np.arange(200) % 4
+    world.load(np.arange(200, dtype=np.int32), states.view(np.uint8).reshape(200, -1))
+    made = policy(world.spec.roles["player"])
+    for made.greedy in (False, True):
+        move = made.act(seat_of(world, 0, range(200)), Noise(1, 3, 0))
+        assert (move.action < states["pile"]).all() and (move.action >= 0).all()
+    heads, _ = made.forward(seat_of(world, 0, range(200)).sight)
+    legal = np.where(world.view.mask["player"][:, 0] == 1, heads, -np.inf)
+    assert (move.action == legal.argmax(1)).all()
+    assert move.logp is not None and move.value is not None and len(move.logp) == len(move.value) == 200

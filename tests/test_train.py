@@ -1,0 +1,200 @@
+"""The loop at small scale: it learns, alike in any number of threads; stops when asked; saves no NaN."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import toys
+
+from rematch import api, cli, worlds
+from rematch import config as settings
+from rematch.engine.learners.ppo import LearnError, Ppo
+from rematch.engine.miniature import event_log, play
+from rematch.engine.run import Run
+from rematch.engine.train import Config, Session, train
+
+
+@pytest.fixture(autouse=True)
+def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toys of tests/toys.py beside the real worlds."""
+    names, find = worlds.names, worlds.find
+    monkeypatch.setattr(worlds, "names", lambda: [*names(), *toys.TOYS])
+    monkeypatch.setattr(worlds, "find", lambda name: toys.TOYS[name] if name in toys.TOYS else find(name))
+
+
+def small(game: str, **changes: Any) -> Config:
+    tiny: dict[str, Any] = {
+        "threads": 1, "games": 128, "steps": 16, "network.hidden": (32,), "ppo.minibatch": 512,
+        "ppo.lr": 3e-3, "league.history": 0.0, "evaluation.every": 1000, "evaluation.games": 200,
+    }
+    tiny |= {key.replace("__", "."): value for key, value in changes.items()}
+    return settings.replace(api.default(game), {"total_steps": 30 * tiny["games"] * tiny["steps"]} | tiny)
+
+
+def scores(config: Config, folder: Path) -> dict[str, float]:
+    """role/rival -> score of the run's last evaluation."""
+    row = play(config, folder).evaluations[-1]
+    return {f"{entry['role']}/{entry['rival']}": entry["score"] for entry in row["table"]}
+
+
+def test_it_learns_to_answer_a_rival_and_its_control_does_not(tmp_path: Path) -> None:
+    """Against somebody who always shows heads the matcher should show heads and the hider tails."""
+    shared = {"league__history": 1.0, "league__scripted": ("heads",), "league__scripted_share": 1.0}
+    learnt = scores(small("matching", **shared), tmp_path / "learnt")
+    control = scores(small("matching", **shared, ppo__lr=0.0, ppo__anneal="none"), tmp_path / "control")
+    for pairing in ("matcher/heads", "hider/heads"):
+        assert learnt[pairing] > 0.95 and control[pairing] < 0.9, (pairing, learnt, control)
+        assert learnt[pairing] > control[pairing] + 0.1
+
+
+def test_it_learns_in_a_world_that_cuts_games_off(tmp_path: Path) -> None:
+    """`drift`, one role alone with continuous actions: reach the shore against a wind that is not seen."""
+    learnt = play(small("drift"), tmp_path / "learnt").rows
+    control = play(small("drift", ppo__lr=0.0, ppo__anneal="none"), tmp_path / "control").rows
+
+    def wins(rows: list[dict[str, Any]]) -> float:
+        return float(np.mean([row["rollout/win_rafter"] for row in rows[-5:]]))
+
+    assert wins(learnt) > 0.9 and wins(learnt) > wins(control) + 0.2
+
+
+@pytest.mark.parametrize("game", ["pursuit", "matching", "sticks", "drift"])
+def test_threads_never_change_a_run(game: str) -> None:
+    shared: dict[str, Any] = {"games": 37, "total_steps": 37 * 16 * 4, "evaluation__games": 7}
+    shared |= {"evaluation__every": 2, "league__history": 0.5, "league__snapshot_every": 1}
+    shared |= {"league__rotate": 1}
+    if game == "pursuit":
+        shared |= {"world__max_steps": 12, "evaluation__rivals": ("random",), "league__scripted": ("lion",)}
+    assert len({event_log(small(game, threads=threads, **shared)) for threads in (1, 2, 3)}) == 1
+
+
+# --- stopping ---------------------------------------------------------------------------------------------
+
+
+class Interrupting:
+    """A show during whose progress Ctrl-C is pressed."""
+
+    def __init__(self, at: int, number: int) -> None:
+        self.at, self.number, self.seen = at, number, 0
+
+    def line(self, text: str) -> None: ...
+
+    def evaluation(self, row: dict[str, Any]) -> None: ...
+
+    def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None:
+        self.seen += 1
+        if self.seen == self.at:
+            os.kill(os.getpid(), self.number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_iteration_saves_and_stops(number: int, tmp_path: Path) -> None:
+    config = small("matching", total_steps=128 * 16 * 8, save_every=100)
+    before = signal.getsignal(number)
+    with Run.create(tmp_path / "run", settings.to_yaml(config)) as run, api.Stopper(None) as stop:
+        assert not stop() and not train(Session(config), run, Interrupting(3, number), stop)
+        assert stop.asked == signal.Signals(number).name
+        checkpoint = run.load()
+        assert checkpoint is not None and checkpoint.manifest.iteration == 3
+        assert checkpoint.manifest.keep == "passing"
+    assert signal.getsignal(number) is before  # nothing stays behind
+
+
+def test_a_second_ctrl_c_is_not_polite(tmp_path: Path) -> None:
+    with api.Stopper(None) as stop, pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop()
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_stopper_outside_the_main_thread_leaves_signals_alone() -> None:
+    before, said = signal.getsignal(signal.SIGINT), []
+
+    def elsewhere() -> None:
+        with api.Stopper(0.0) as stop:
+            said.append(stop() and stop.asked == "time" and signal.getsignal(signal.SIGINT) is before)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert said == [True]
+
+
+# --- what is not a number -----------------------------------------------------------------------------------
+
+
+class Poisoned(toys.Matching):
+    """Matching pennies that pays NaN once, in the fifth iteration of 16 steps."""
+
+    steps = 0
+    poison = float("nan")
+
+    def rules(self, actions: Any) -> None:
+        super().rules(actions)
+        self.steps += 1
+        if self.steps == 16 * 4 + 7:
+            self.view.reward[5, 0] = self.poison
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), float("-inf")])
+def test_a_reward_that_is_no_number_is_caught_and_never_saved(
+    poison: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bots = {"heads": lambda seat, luck: np.zeros(len(luck), np.int64)}
+    world = toys.module(Poisoned, toys.MatchingConfig, bots, ("matcher", "hider"))
+    monkeypatch.setattr(Poisoned, "poison", poison)
+    monkeypatch.setitem(toys.TOYS, "poisoned", world)
+    folder = tmp_path / "run"
+    flags = ["--games", "32", "--steps", "16", "--total_steps", str(32 * 16 * 9), "--save_every", "1",
+             "--threads", "1", "--league.history", "0", "--network.hidden", "8", "--evaluation.games", "10"]
+    assert cli.main(["train", "poisoned", *flags, "--name", str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1 and "matcher" in said and "reward" in said and "not finite" in said
+    assert [path.name for path in sorted((folder / "checkpoints").iterdir())] == [
+        "iter_00000002", "iter_00000003", "iter_00000004"]
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4
+    assert not any(word in (folder / "metrics.jsonl").read_text() for word in ("NaN", "Infinity"))
+    with Run.open(folder, write=False) as run:
+        checkpoint = run.load()
+        assert checkpoint is not None and checkpoint.manifest.iteration == 4 and not checkpoint.skipped
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+@pytest.mark.parametrize("update", [9, 10, 12])
+@pytest.mark.parametrize("game", ["pursuit", "matching"])
+def test_a_weight_that_is_no_number_is_caught_and_never_saved(
+    game: str, update: int, poison: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update of the third iteration, of four each, the last among them, leaves one bad weight."""
+    plain = Ppo.step
+
+    def step(self: Ppo, grad: Any, lr: float) -> None:
+        plain(self, grad, lr)
+        if self.updates == update:
+            weights = self.policy.weights.copy()
+            weights[0] = poison
+            self.policy.set(weights)
+
+    monkeypatch.setattr(Ppo, "step", step)
+    config = small(game, games=16, steps=8, total_steps=16 * 8 * 5, save_every=1, ppo__epochs=4)
+    with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
+        with pytest.raises(LearnError, match="weights are not finite"):
+            train(Session(config), run, Interrupting(0, 0), lambda: False)
+        checkpoint = run.load()
+    assert checkpoint is not None and checkpoint.manifest.iteration == 2
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_an_update_that_overflows_is_caught_in_the_same_update(tmp_path: Path) -> None:
+    """A learning rate beyond float32: the first iteration must end it, with nothing logged or saved."""
+    config = small("matching", games=16, total_steps=16 * 16 * 3, ppo__lr=1e39, ppo__epochs=1, save_every=1)
+    with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
+        with pytest.raises(LearnError, match="not finite"):
+            train(Session(config), run, Interrupting(0, 0), lambda: False)
+        assert run.load() is None and (tmp_path / "run" / "metrics.jsonl").read_bytes() == b""

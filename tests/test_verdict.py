@@ -1,0 +1,158 @@
+"""What evaluations say in words: a fixture for each word, and the edges between them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from rematch.engine.evaluate import EvaluationConfig
+from rematch.engine.scoreboard import wilson
+from rematch.engine.verdict import alarms, pairings, strength, verdict
+
+CONFIG = EvaluationConfig()
+Row = dict[str, Any]
+
+
+def entry(role: str, rival: str, score: float, games: int = 1000, best: float | None = None) -> Row:
+    low, high = wilson(score * games, games)
+    out: Row = {"role": role, "rival": rival, "score": score, "games": games, "low": low, "high": high}
+    if best is not None:
+        out |= {"best_bot": "ace", "best_bot_score": best}
+        out["best_bot_low"], out["best_bot_high"] = wilson(best * games, games)
+    return out
+
+
+def row(step: int, rate: float = 0.5, score: float = 0.6, games: int = 1000, best: float | None = None) -> Row:
+    """An evaluation: the first role's rate head to head, and all its scores against two rivals per role."""
+    low, high = wilson(rate * games, games)
+    bounds = sorted((abs(2 * low - 1), abs(2 * high - 1)))
+    table = [entry(role, rival, score, games, best) for role in ("pursuer", "evader") for rival in ("x", "y")]
+    rates = {"pursuer": {"rate": rate}, "evader": {"rate": 1 - rate}}
+    return {"step": step, "rates": rates, "gap": abs(2 * rate - 1), "gap_high": bounds[1], "table": table}
+
+
+def word(history: list[Row], config: EvaluationConfig = CONFIG) -> str:
+    said = verdict(history, config)
+    assert len(said.splitlines()) == 1 and ": " in said
+    return said.partition(":")[0]
+
+
+# --- the words -----------------------------------------------------------------------------------------
+
+
+def test_collapsed_by_a_lasting_gap() -> None:
+    history = [row(0), row(100_000, 0.95), row(400_000, 0.96), row(600_000, 0.95)]
+    assert verdict(history, CONFIG) == "collapsed: gap above 0.8 from step 100,000 to 600,000"
+    assert word(history[:3]) != "collapsed"  # 300 000 steps are not 500 000
+    assert word([*history, row(700_000, 0.5)]) == "collapsed"  # it stays on the record
+    healed = [row(0), row(100_000, 0.95), row(400_000, 0.7), row(600_000, 0.95), row(900_000, 0.95)]
+    assert word(healed) != "collapsed"  # the gap closed in between
+    assert word([row(0, 0.05), row(500_000, 0.05)]) == "collapsed"  # the other role's side
+    assert word([row(0, 0.89), row(900_000, 0.89)]) != "collapsed"  # 0.78 is not above 0.80
+
+
+def test_collapsed_by_a_swing() -> None:
+    history = [row(0, 0.1), row(1000, 0.85)]
+    assert verdict(history, CONFIG) == "collapsed: pursuer swung by 0.75 between steps 0 and 1,000"
+    assert word([row(0, 0.15), row(1000, 0.84)]) != "collapsed"
+    assert word([row(0, 0.1), row(500, 0.5), row(1000, 0.85)]) != "collapsed"  # between neighbours only
+    both = [row(0, 0.95), row(500_000, 0.95), row(600_000, 0.05)]
+    assert len(alarms(both, CONFIG)) == 2 and verdict(both, CONFIG).count(";") == 1
+
+
+def test_alarms_go_by_their_settings() -> None:
+    history = [row(0, 0.7), row(1000, 0.9)]
+    assert alarms(history, CONFIG) == []
+    assert alarms(history, EvaluationConfig(alarm_swing=0.1)) != []
+    assert alarms(history, EvaluationConfig(alarm_gap=0.3, alarm_steps=1000)) != []
+    assert alarms(history, EvaluationConfig(alarm_gap=0.3, alarm_steps=1001)) == []
+    assert alarms([row(0, 0.99)], EvaluationConfig(alarm_steps=0)) != []
+
+
+def test_weak() -> None:
+    history = [row(0), row(1000, rate=0.75, score=0.5, best=0.9)]
+    said = verdict(history, CONFIG)
+    assert said.startswith("weak: 4 of 4 pairings below the best scripted player, the worst ")
+    assert "0.500 [0.469, 0.531] where ace has 0.900" in said
+
+
+def test_weak_names_the_worst_pairing() -> None:
+    last = row(1000, rate=0.75, score=0.7, best=0.7)
+    last["table"][1] = entry("pursuer", "y", 0.5, best=0.7)
+    last["table"][2] = entry("evader", "x", 0.2, best=0.8)
+    assert "2 of 4 pairings" in verdict([row(0), last], CONFIG)
+    assert "the worst evader against x: 0.200" in verdict([row(0), last], CONFIG)
+
+
+def test_overlapping_intervals_are_not_weak() -> None:
+    assert word([row(0, score=0.72), row(1000, rate=0.75, score=0.72, best=0.75)]) == "steady"
+
+
+def test_balanced_but_weak() -> None:
+    """A frozen pair is perfectly balanced: balance alone proves nothing."""
+    assert word([row(0), row(1000, rate=0.5, score=0.5, best=0.9)]) == "balanced but weak"
+    # the gap's upper bound decides, not its point: 0.26 of 1000 games is below 0.30 only by the point
+    assert row(0, 0.63)["gap"] < 0.30 < row(0, 0.63)["gap_high"]
+    assert word([row(0), row(1000, rate=0.63, score=0.5, best=0.9)]) == "weak"
+
+
+def test_improving_steady_declining() -> None:
+    for score, wanted in ((0.7, "improving"), (0.62, "steady"), (0.6, "steady"), (0.58, "steady"), (0.5, "declining")):
+        assert word([row(0), row(500, score=0.1), row(1000, score=score)]) == wanted, score
+    assert verdict([row(0), row(1000, score=0.7)], CONFIG) == (
+        "improving: mean score against scripted rivals 0.600 at first, 0.700 now")
+
+
+def test_inconclusive() -> None:
+    assert verdict([], CONFIG) == "inconclusive: no evaluation yet"
+    assert verdict([row(0)], CONFIG) == "inconclusive: one evaluation only"
+
+
+@pytest.mark.parametrize("score", [0.6, 0.7, 0.5])
+def test_a_change_within_the_noise_is_not_called_one(score: float) -> None:
+    """Twenty games a pairing cannot tell 0.6 from 0.7, nor that nothing changed."""
+    said = verdict([row(0, games=20), row(1000, score=score, games=20)], CONFIG)
+    assert said.startswith("inconclusive: mean score against scripted rivals 0.600 at first")
+    need = int(said.partition("about ")[2].partition(" ")[0])
+    assert 100 < need < 1000
+    assert word([row(0, games=need), row(1000, score=score, games=need)]) != "inconclusive"
+    assert word([row(0, score=0.1, games=20), row(1000, score=0.9, games=20)]) == "improving"  # that much is sure
+
+
+def test_one_game_is_never_sure() -> None:
+    history = [{"step": i, "rates": {}, "table": [entry("player", "x", float(i), 1)]} for i in (0, 1)]
+    assert word(history) == word(history[::-1]) == "inconclusive"
+
+
+# --- what is compared ------------------------------------------------------------------------------------
+
+
+def test_strength_weighs_roles_alike() -> None:
+    table = [entry("pursuer", "x", 1.0), entry("evader", "x", 0.0), entry("evader", "y", 0.0), entry("evader", "z", 0.6)]
+    mean, below, above = strength({"table": table}, pairings({"table": table}))
+    assert mean == pytest.approx((1.0 + 0.2) / 2)
+    # a perfect score can only be less, a score of nothing only more; weights are 1/2 and 1/6
+    perfect, nothing, (low, high) = 1 - wilson(1000, 1000)[0], wilson(0, 1000)[1], wilson(600, 1000)
+    assert below == pytest.approx(math.hypot(perfect / 2, (0.6 - low) / 6))
+    assert above == pytest.approx(math.hypot(nothing / 6, nothing / 6, (high - 0.6) / 6))
+
+
+def test_only_pairings_of_both_evaluations_are_compared() -> None:
+    """An evaluation against the easy rivals alone is not an improvement."""
+    first, last = row(0), row(1000)
+    first["table"] = [entry("pursuer", "easy", 0.9), entry("pursuer", "hard", 0.1)]
+    last["table"] = [entry("pursuer", "easy", 0.9)]
+    assert word([first, last]) == "steady"
+    last["table"] = [entry("pursuer", "other", 0.9)]
+    assert word([first, last]) == "inconclusive"
+    first["table"], last["table"] = [], []
+    assert word([first, last]) == "inconclusive"
+
+
+def test_worlds_of_one_role_have_verdicts_too() -> None:
+    history = [{"step": step, "rates": {}, "table": [entry("player", "x", score)]} for step, score in ((0, 0.4), (9, 0.8))]
+    assert word(history) == "improving"
+    weak = [*history, {"step": 10, "rates": {}, "table": [entry("player", "x", 0.2, best=0.9)]}]
+    assert word(weak) == "weak"  # without a gap nothing is balanced

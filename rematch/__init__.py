@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["load", "train"]
+__all__ = ["load", "resume", "train"]
 
 if TYPE_CHECKING:
-    from rematch.api import load, train
+    from rematch.api import load, resume, train
 
 
 def __getattr__(name: str) -> Any:

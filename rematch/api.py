@@ -96,12 +96,20 @@ def _read(path: Path) -> dict[str, Any]:
 
 def stored(run: Run) -> Config:
     """The config that a run was started with, read as strictly as any other."""
-    layer = settings.read_yaml(run.config_text, str(run.folder / "config.yaml"))
+    source = str(run.folder / "config.yaml")
+    layer = settings.read_yaml(run.config_text, source)
     game = layer.get("game")
     if not isinstance(game, str):
-        raise ConfigError(f"{run.folder / 'config.yaml'}: game is missing")
-    config = settings.apply(default(game), layer, str(run.folder / "config.yaml"))
-    settings.validate(config)
+        raise ConfigError(f"{source}: game = {game!r}: expected a world's name")
+    try:
+        basis = default(game)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    config = settings.apply(basis, layer, source)
+    try:
+        settings.validate(config)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
     return config
 
 
@@ -185,8 +193,8 @@ def resume(
             differ = [k for k in here if checkpoint.fingerprint.get(k) != here[k]]
             if differ and not other_machine:
                 raise ConfigError(
-                    f"{folder}: saved with another {', '.join(differ)}: it would go on, but not to the same bits; "
-                    "allow that with --other-machine"
+                    f"{folder}: saved with another {', '.join(differ)}: it would go on, but not to the same "
+                    "bits; allow that with --other-machine"
                 )
             try:
                 session.restore(checkpoint.parts)

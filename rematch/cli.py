@@ -36,6 +36,7 @@ RUN is a run's folder, or its name in runs/. Exit code 2: something in the comma
 """
 
 MOST_GAMES = 100_000  # of one match: they are in memory together
+LONGEST_LINE = 600  # characters of a complaint
 
 
 def recipe_words(words: Sequence[str], command: str, own: Sequence[str]) -> tuple[str, Options]:
@@ -53,16 +54,17 @@ def recipe_words(words: Sequence[str], command: str, own: Sequence[str]) -> tupl
 def configured(recipe: str, options: Options) -> Any:
     """The run's settings: recipe, --config and flags; a mistyped option of the command is named too."""
     from rematch import api
-    from rematch.config import leaves
 
     file = Path(options.given["--config"]) if "--config" in options.given else None
-    keys = {key for key, _, _ in leaves(api.configure(recipe, file))}
-    for word in options.rest[1:]:
-        name = word.partition("=")[0].replace("_", "-")
-        near = difflib.get_close_matches(name, options.known, n=1, cutoff=0.8)
-        if word.startswith("--") and name[2:].replace("-", "_") not in keys and near:
-            raise ConfigError(f"command line: unknown option {word!r}; nearest: {near[0]}")
-    return api.configure(recipe, file, options.rest[1:])
+    try:
+        return api.configure(recipe, file, options.rest[1:])
+    except ConfigError as error:
+        for word in options.rest[1:]:
+            name = word.partition("=")[0]
+            near = difflib.get_close_matches(name, options.known, n=1, cutoff=0.8)
+            if near and f"unknown setting {name} " in str(error):
+                raise ConfigError(f"command line: unknown option {word!r}; nearest: {near[0]}") from None
+        raise
 
 
 def train(words: Sequence[str]) -> int:
@@ -213,6 +215,8 @@ def obey(words: Sequence[str]) -> int:
 def complain(text: object, code: int = 2) -> int:
     """One line on stderr, whatever the text holds; returns the exit code."""
     line = "".join(c if c.isprintable() else " " for c in f"rematch: {text}")
+    if len(line) > LONGEST_LINE:
+        line = f"{line[:LONGEST_LINE - 105]} ... {line[-100:]}"
     if sys.stderr is not None:
         with suppress(OSError, ValueError):  # nobody listens there either
             print(line, file=sys.stderr, flush=True)

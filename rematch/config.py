@@ -329,7 +329,7 @@ def read_flags(argv: Sequence[str], config: Any) -> dict[str, str]:
     while words:
         word = words.pop(0)
         if not word.startswith("--") or word == "--":
-            raise ConfigError(f"command line: expected a flag, found {word!r}")
+            raise ConfigError(f"command line: expected a flag, found {_shown(word)}")
         name, equals, value = word[2:].partition("=")
         key = name.replace("-", "_")
         switch = key in keys and isinstance(get(config, key), bool)

@@ -6,6 +6,8 @@ listed here so that no two purposes ever share one.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,8 +46,9 @@ def units(seed: int, stream: int, count: int, step: int = 0) -> NDArray[np.float
     return (words(seed, stream, count, step) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
+@lru_cache(maxsize=4096)
 def key(seed: int, stream: int, index: int = 0, step: int = 0) -> int:
-    """One 64-bit key derived from another."""
+    """One 64-bit key derived from another. Players ask for the same one at every step: it is remembered."""
     counter = np.array([index & 0xFFFFFFFF, step & 0xFFFFFFFF, stream, step >> 32], np.uint64)
     out = philox(seed, counter)
     return int(out[0]) << 32 | int(out[1])

@@ -68,8 +68,9 @@ def eval_world(name: str, players: list[str], games: int, seed: int) -> dict[str
             seated.append(trained.policies[role])
         else:
             near = nearest(player, module.BOTS[role])
+            known = ", ".join(module.BOTS[role])
             raise ConfigError(
-                f"--players: no {role} called {player!r}: expected one of {', '.join(module.BOTS[role])}, or a run"
+                f"--players: no {role} called {player!r}: expected one of {known}, or a run"
                 + (f"; nearest: {near}" if near else "")
             )
     rows = Scoreboard(make, SEED_OFFSET + seed, 2).results(seated, games, 0)

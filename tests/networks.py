@@ -32,7 +32,7 @@ def policy(about: Role, seed: int = 0, **settings: Any) -> Policy:
 
 
 def minibatch(made: Policy, rows: int, seed: int = 0, masked: bool = False, magnet: bool = False) -> Batch:
-    """Decisions as a rollout records them, by an older self: ratios and values lie on all sides of the clips."""
+    """Decisions as a rollout records them, by an older self: ratios and values on all sides of the clips."""
     rng = np.random.default_rng(seed)
     about = made.role
     n, size = rows, about.actions.size
@@ -45,8 +45,15 @@ def minibatch(made: Policy, rows: int, seed: int = 0, masked: bool = False, magn
     action: Any = np.zeros(n, np.int32) if discrete else np.zeros((n, size), np.float32)
     logp, value = np.zeros(n, np.float32), np.zeros(n, np.float32)
     made.network.act(
-        made.packed, np.zeros(n, np.int32), batch["sight"], np.arange(n, dtype=np.uint32), (seed, 0),
-        action, logp, value, mask=batch.get("mask"),
+        made.packed,
+        np.zeros(n, np.int32),
+        batch["sight"],
+        np.arange(n, dtype=np.uint32),
+        (seed, 0),
+        action,
+        logp,
+        value,
+        mask=batch.get("mask"),
     )
     noise = rng.standard_normal((4, n)).astype(np.float32)
     batch |= {"action": action, "logp": logp + 0.4 * noise[0], "value": value + 0.3 * noise[1]}

@@ -27,6 +27,8 @@ def test_the_way_is_monotone(shape: str, start: float, end: float, a: float, b: 
 
 def test_shapes() -> None:
     assert anneal("linear", 1.0, 3.0, 0.25) == 1.5
-    assert anneal("cosine", 1.0, 3.0, 0.25) == pytest.approx(1.2928932188134525)  # 1 + 2 (1 - cos(pi / 4)) / 2
+    assert anneal("cosine", 1.0, 3.0, 0.25) == pytest.approx(
+        1.2928932188134525
+    )  # 1 + 2 (1 - cos(pi / 4)) / 2
     assert anneal("cosine", 1.0, 3.0, 0.5) == pytest.approx(2.0)
     assert anneal("none", 1.0, 3.0, 0.9) == 1.0

@@ -51,18 +51,34 @@ def test_c_draws_the_same_words(tmp_path: Path) -> None:
         #include "random.h"
         int main(void) {
             uint64_t key; uint32_t c[4];
-            while (scanf("%" SCNu64 " %" SCNu32 " %" SCNu32 " %" SCNu32 " %" SCNu32, &key, c, c + 1, c + 2, c + 3) == 5) {
+            const char *four = " %" SCNu32 " %" SCNu32 " %" SCNu32 " %" SCNu32;
+            while (scanf("%" SCNu64, &key) == 1 && scanf(four, c, c + 1, c + 2, c + 3) == 4) {
                 rm_quad q = rm_philox(key, c[0], c[1], c[2], c[3]);
                 printf("%u %u %u %u %a\n", q.w[0], q.w[1], q.w[2], q.w[3], rm_unit(q.w[0]));
             }
             return 0;
         }"""
     (tmp_path / "draw.c").write_text(program)
-    build = [compiler, "-std=c99", "-Wall", "-Werror", "-Wno-unused", "-I", str(NATIVE), "draw.c", "-o", "draw"]
+    build = [
+        compiler,
+        "-std=c99",
+        "-Wall",
+        "-Werror",
+        "-Wno-unused",
+        "-I",
+        str(NATIVE),
+        "draw.c",
+        "-o",
+        "draw",
+    ]
     subprocess.run(build, cwd=tmp_path, check=True)
     rng = np.random.default_rng(0)
-    asked = [(key, tuple(counter)) for key, counter in zip(
-        rng.integers(0, 2**64, 200, np.uint64).tolist(), rng.integers(0, 2**32, (200, 4)).tolist())]
+    asked = [
+        (key, tuple(counter))
+        for key, counter in zip(
+            rng.integers(0, 2**64, 200, np.uint64).tolist(), rng.integers(0, 2**32, (200, 4)).tolist()
+        )
+    ]
     asked += [(key[1] << 32 | key[0], counter) for counter, key, _ in KNOWN]
     text = "".join(f"{key} {' '.join(map(str, counter))}\n" for key, counter in asked)
     said = subprocess.run([tmp_path / "draw"], input=text, capture_output=True, text=True, check=True).stdout
@@ -96,9 +112,12 @@ def test_words_are_named_by_seed_stream_index_and_step(seed: int, stream: int, c
 def test_any_other_name_gives_another_key(seed: int, stream: int, index: int, step: int) -> None:
     mine = keys.key(seed, stream, index, step)
     others = [
-        keys.key(seed ^ 1, stream, index, step), keys.key(seed ^ 1 << 63, stream, index, step),
-        keys.key(seed, stream ^ 1, index, step), keys.key(seed, stream, index ^ 1, step),
-        keys.key(seed, stream, index, step ^ 1), keys.key(seed, stream, index, step ^ 1 << 35),
+        keys.key(seed ^ 1, stream, index, step),
+        keys.key(seed ^ 1 << 63, stream, index, step),
+        keys.key(seed, stream ^ 1, index, step),
+        keys.key(seed, stream, index ^ 1, step),
+        keys.key(seed, stream, index, step ^ 1),
+        keys.key(seed, stream, index, step ^ 1 << 35),
     ]
     assert len({mine, *others}) == 7
     assert 0 <= mine < 2**64

@@ -1,4 +1,4 @@
-"""The league: rivals stay who they were, slots change between games only, and everybody gets the seats they are due."""
+"""The league: rivals stay who they were, slots change between games, all get the seats they are due."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ class Hall:
         self.league = League(self.config, rosters, seed)
         shape = (games, self.spec.seats)
         after = SimpleNamespace(slot=np.zeros(shape, np.int32))
-        self.world: Any = SimpleNamespace(games=games, spec=self.spec, slot=np.zeros(shape, np.int32), next=after)
+        self.world: Any = SimpleNamespace(
+            games=games, spec=self.spec, slot=np.zeros(shape, np.int32), next=after
+        )
 
     def learn(self, iteration: int) -> None:
         """The current selves become others."""
@@ -86,8 +88,12 @@ def test_a_changed_rival_is_found_when_it_is_to_play() -> None:
     hall = Hall(snapshot_every=1)
     hall.learn(1)
     hall.league.snapshot(1)
-    hall.league.rosters["hider"].weights[0, 3] = np.nextafter(np.float32(hall.league.rosters["hider"].weights[0, 3]), 9)
-    with pytest.raises(ConfigError, match="rival hider@1: its weights are not those it joined with") as caught:
+    hall.league.rosters["hider"].weights[0, 3] = np.nextafter(
+        np.float32(hall.league.rosters["hider"].weights[0, 3]), 9
+    )
+    with pytest.raises(
+        ConfigError, match="rival hider@1: its weights are not those it joined with"
+    ) as caught:
         hall.league.seat(hall.world, 1)
     assert len(str(caught.value).splitlines()) == 1
 
@@ -101,9 +107,16 @@ def test_a_slot_is_refilled_only_when_no_running_game_holds_it(data: Any) -> Non
     draw = data.draw
     toy = draw(st.sampled_from(("matching", "sticks")))
     hall = Hall(
-        toy, games=draw(st.integers(1, 12)), seed=draw(st.integers(0, 99)), history=draw(st.sampled_from((0.3, 1.0))),
-        slots=draw(st.integers(1, 4)), rotate=draw(st.integers(1, 4)), size=draw(st.integers(1, 5)), snapshot_every=1,
-        keep=draw(st.sampled_from(("reservoir", "fifo"))), pick=draw(st.sampled_from(("uniform", "pfsp"))),
+        toy,
+        games=draw(st.integers(1, 12)),
+        seed=draw(st.integers(0, 99)),
+        history=draw(st.sampled_from((0.3, 1.0))),
+        slots=draw(st.integers(1, 4)),
+        rotate=draw(st.integers(1, 4)),
+        size=draw(st.integers(1, 5)),
+        snapshot_every=1,
+        keep=draw(st.sampled_from(("reservoir", "fifo"))),
+        pick=draw(st.sampled_from(("uniform", "pfsp"))),
         scripted=("random",) if draw(st.booleans()) else (),
     )
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -117,7 +130,9 @@ def test_a_slot_is_refilled_only_when_no_running_game_holds_it(data: Any) -> Non
                 for game in range(hall.world.games):
                     slot = int(hall.world.slot[game, seat])
                     if 0 < slot < len(packed):
-                        assert packed[slot].tobytes() == partner[game, seat], "replaced in the middle of a game"
+                        assert packed[slot].tobytes() == partner[game, seat], (
+                            "replaced in the middle of a game"
+                        )
                     coming = int(hall.world.next.slot[game, seat])
                     assert 0 <= coming < len(packed) + len(roster.scripted)
                     assert coming == 0 or coming >= len(packed) or roster.open[coming]
@@ -174,7 +189,9 @@ def test_fifo_keeps_the_newest() -> None:
         roster.add(f"r{i}", np.full_like(roster.weights[0], i), 0.5)
         assert {r.name for r in roster.rivals} == {f"r{j}" for j in range(max(0, i - 2), i + 1)}
         for at, rival in enumerate(roster.rivals):
-            assert rival.digest == digest(roster.weights[at]) and rival.name == f"r{int(roster.weights[at, 0])}"
+            assert (
+                rival.digest == digest(roster.weights[at]) and rival.name == f"r{int(roster.weights[at, 0])}"
+            )
 
 
 def test_the_reservoir_keeps_every_snapshot_alike() -> None:
@@ -190,9 +207,11 @@ def test_the_reservoir_keeps_every_snapshot_alike() -> None:
         kept.update(rival.name for rival in roster.rivals)
     counts = np.array([kept[f"matcher@{10 * i}"] for i in range(1, stream + 1)])
     share = size / stream
-    # each count is binomial; together, corrected for being drawn without replacement, chi-square with 11 degrees
+    # each count is binomial; together, corrected for drawing without replacement, chi-square with 11 degrees
     # of freedom: beyond 37.4 once in 10 000
-    assert ((counts - trials * share) ** 2 / (trials * share * (1 - share))).sum() * (stream - 1) / stream < 37.4
+    assert ((counts - trials * share) ** 2 / (trials * share * (1 - share))).sum() * (
+        stream - 1
+    ) / stream < 37.4
 
 
 # --- who is seated -------------------------------------------------------------------------------------
@@ -203,7 +222,8 @@ def test_pfsp_seats_those_that_beat_us_and_nobody_never() -> None:
     fill(roster, 4)
     for rival, games, score in zip(roster.rivals, (98, 98, 98, 0), (97, 49, 0, 0)):
         rival.games, rival.score = games, score
-    # our win rates, drawn to one half by two games: 0.98, 0.5, 0.01, 0.5; (1 - p)^2: 0.0004 (floor 0.05), 0.25, 0.9801, 0.25
+    # our win rates, drawn to one half by two games: 0.98, 0.5, 0.01, 0.5;
+    # (1 - p)^2: 0.0004 (so the floor, 0.05), 0.25, 0.9801, 0.25
     assert roster.odds(roster.rivals) == pytest.approx(np.array([0.05, 0.25, 0.9801, 0.25]) / 1.5301)
     uniform = roster_of(pick="uniform")
     fill(uniform, 4)
@@ -265,7 +285,9 @@ def test_slots_are_used_alike() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_scripted_rivals_have_their_share(share: float) -> None:
-    hall = Hall(games=500, history=1.0, slots=2, snapshot_every=1, scripted=("heads", "random"), scripted_share=share)
+    hall = Hall(
+        games=500, history=1.0, slots=2, snapshot_every=1, scripted=("heads", "random"), scripted_share=share
+    )
     rivals = measured(hall)
     rivals = rivals[rivals > 0]
     scripted = rivals >= 3
@@ -276,7 +298,7 @@ def test_scripted_rivals_have_their_share(share: float) -> None:
 
 
 def test_before_the_first_snapshot() -> None:
-    """Nobody on the roster: self-play; only scripted rivals: they have all the rivals' seats, unless their share is nothing."""
+    """Nobody: self-play. Only scripted rivals: the rivals' seats are all theirs, unless their share is 0."""
     for scripted, share, anybody in (((), 0.5, False), (("random",), 0.5, True), (("random",), 0.0, False)):
         hall = Hall(games=300, history=1.0, scripted=scripted, scripted_share=share)
         hall.league.seat(hall.world, 0)
@@ -326,8 +348,17 @@ def test_records_are_the_learners_and_fade() -> None:
 
 
 def test_state_and_restore_continue_identically() -> None:
-    changes: Any = dict(games=30, seed=4, history=0.8, slots=3, rotate=2, snapshot_every=1, size=4, pick="pfsp",
-                        scripted=("random",))
+    changes: Any = {
+        "games": 30,
+        "seed": 4,
+        "history": 0.8,
+        "slots": 3,
+        "rotate": 2,
+        "snapshot_every": 1,
+        "size": 4,
+        "pick": "pfsp",
+        "scripted": ("random",),
+    }
     first, rng = Hall(**changes), np.random.default_rng(0)
     for iteration in range(9):
         first.iterate(iteration)

@@ -34,9 +34,16 @@ def slow(made: Any, sight: Any) -> tuple[Any, Any]:
     return heads, (tower(critic) @ w["value.head.weight"].T + w["value.head.bias"])[:, 0]
 
 
-@pytest.mark.parametrize("net", [
-    {}, dict(shared=False), dict(activation="relu"), dict(fourier=2, shared=False), dict(fourier=8, hidden=(5,)),
-])
+@pytest.mark.parametrize(
+    "net",
+    [
+        {},
+        {"shared": False},
+        {"activation": "relu"},
+        {"fourier": 2, "shared": False},
+        {"fourier": 8, "hidden": (5,)},
+    ],
+)
 @pytest.mark.parametrize("discrete", [False, True])
 def test_forward_is_matrix_products(net: dict[str, Any], discrete: bool) -> None:
     made = policy(role(discrete=discrete), **net)
@@ -44,7 +51,9 @@ def test_forward_is_matrix_products(net: dict[str, Any], discrete: bool) -> None
     flat = torch.from_numpy(made.weights.astype(np.float64))
     play, value = mlp.forward(flat, made.layout, made.config, torch.from_numpy(sight))
     heads, wanted = slow(made, sight)
-    assert np.allclose(play.heads.numpy(), heads, atol=1e-12) and np.allclose(value.numpy(), wanted, atol=1e-12)
+    assert np.allclose(play.heads.numpy(), heads, atol=1e-12) and np.allclose(
+        value.numpy(), wanted, atol=1e-12
+    )
     assert (play.log_std is None) == discrete
 
 
@@ -62,7 +71,10 @@ def test_categorical_is_torchs() -> None:
 def test_a_mask_is_the_smaller_choice() -> None:
     """Masked logits behave as if the illegal choices were not there: values, and gradients without NaN."""
     torch.manual_seed(0)
-    logits, other = torch.randn(4, 5, dtype=torch.float64, requires_grad=True), torch.randn(4, 5, dtype=torch.float64)
+    logits, other = (
+        torch.randn(4, 5, dtype=torch.float64, requires_grad=True),
+        torch.randn(4, 5, dtype=torch.float64),
+    )
     mask = torch.tensor([1, 0, 1, 1, 0])
     full = mlp.Distribution(mlp.masked(logits, mask), None)
     few = mlp.Distribution(logits[:, mask == 1], None)
@@ -89,4 +101,6 @@ def test_gaussian_is_torchs() -> None:
     wanted = distributions.Independent(distributions.Normal(other, log_other.exp().expand(6, 3)), 1)
     assert torch.allclose(ours.log_prob(action), theirs.log_prob(action))
     assert torch.allclose(ours.entropy(), theirs.entropy())
-    assert torch.allclose(ours.kl(mlp.Distribution(other, log_other)), distributions.kl_divergence(theirs, wanted))
+    assert torch.allclose(
+        ours.kl(mlp.Distribution(other, log_other)), distributions.kl_divergence(theirs, wanted)
+    )

@@ -1,4 +1,4 @@
-"""Policies: one vector with names, starts near uniform, plays by key, and is refused where it does not fit."""
+"""Policies: one named vector that starts near uniform, plays by key, is refused where it cannot fit."""
 
 from __future__ import annotations
 
@@ -18,14 +18,19 @@ from rematch.spec import Noise, Seat
 from rematch.worlds.trial import seat_at
 
 NETS = st.builds(
-    NetworkConfig, hidden=st.lists(st.integers(1, 20), min_size=1, max_size=8).map(tuple), shared=st.booleans(),
-    activation=st.sampled_from(("tanh", "relu")), fourier=st.integers(0, 3),
+    NetworkConfig,
+    hidden=st.lists(st.integers(1, 20), min_size=1, max_size=8).map(tuple),
+    shared=st.booleans(),
+    activation=st.sampled_from(("tanh", "relu")),
+    fourier=st.integers(0, 3),
 )
 
 
 @given(NETS, st.integers(1, 9), st.integers(1, 9), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_layout_covers_the_vector_once_and_fused_agrees(net: NetworkConfig, sight: int, acts: int, discrete: bool) -> None:
+def test_layout_covers_the_vector_once_and_fused_agrees(
+    net: NetworkConfig, sight: int, acts: int, discrete: bool
+) -> None:
     about = role(sight, acts, discrete)
     size = network(about, net).size
     marks = np.zeros(size, np.float32)
@@ -35,7 +40,7 @@ def test_layout_covers_the_vector_once_and_fused_agrees(net: NetworkConfig, sigh
     assert layout(about, net)[-1][0] == ("value.head.bias" if discrete else "policy.log_std")
 
 
-@pytest.mark.parametrize("net", [{}, dict(shared=False, hidden=(3, 100))])
+@pytest.mark.parametrize("net", [{}, {"shared": False, "hidden": (3, 100)}])
 def test_initial_weights_are_orthogonal_and_play_starts_near_uniform(net: dict[str, Any]) -> None:
     made = Policy(role(sight=12, actions=4), NetworkConfig(**net), "new")
     made.initialise(3)
@@ -61,10 +66,18 @@ def test_continuous_policies_start_at_their_log_std() -> None:
     assert (named(made.weights, made.layout)["policy.log_std"] == np.float32(-0.7)).all()
 
 
-@pytest.mark.parametrize("bad", [
-    dict(hidden=()), dict(hidden=(4,) * 9), dict(hidden=(0,)), dict(log_std=-3.0), dict(log_std_low=0.0),
-    dict(activation="gelu"), dict(fourier=9),
-])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"hidden": ()},
+        {"hidden": (4,) * 9},
+        {"hidden": (0,)},
+        {"log_std": -3.0},
+        {"log_std_low": 0.0},
+        {"activation": "gelu"},
+        {"fourier": 9},
+    ],
+)
 def test_networks_that_cannot_be(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="expected"):
         validate(NetworkConfig(**bad))

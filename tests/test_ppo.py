@@ -1,4 +1,4 @@
-"""PPO: its gradient against finite differences of a loss written here, Adam against torch's, and the rest by property."""
+"""PPO: its gradient against finite differences of a loss written here, Adam against torch's, and the rest."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def slow_loss(made: Policy, weights: Any, batch: Batch, config: PpoConfig, entro
     total = 0.0
     n = len(batch["logp"])
     for i in range(n):
+
         def tower(name: str, i: int = i) -> Any:
             x = batch["sight"][i]
             for layer in range(len(made.config.hidden)):
@@ -39,7 +40,9 @@ def slow_loss(made: Policy, weights: Any, batch: Batch, config: PpoConfig, entro
         value = float((w["value.head.weight"] @ critic + w["value.head.bias"])[0])
         if "policy.log_std" in w:
             s, m = w["policy.log_std"], batch["magnet_log_std"]
-            density = np.exp(-((batch["action"][i] - heads) ** 2) / (2 * np.exp(2 * s))) / np.sqrt(2 * np.pi * np.exp(2 * s))
+            density = np.exp(-((batch["action"][i] - heads) ** 2) / (2 * np.exp(2 * s))) / np.sqrt(
+                2 * np.pi * np.exp(2 * s)
+            )
             logp = float(np.log(density).sum())
             entropy = float((0.5 * np.log(2 * np.pi * np.e * np.exp(2 * s))).sum())
             # Kullback and Leibler's divergence of two Gaussians
@@ -93,8 +96,16 @@ def one_step_games(made: Policy, n: int, pay: Any, seed: int = 0) -> Tape:
     rng = np.random.default_rng(seed)
     track.sight[:] = rng.uniform(-1, 1, track.sight.shape)
     flat = track.action[0].reshape((n,) if track.action.ndim == 3 else (n, -1))
-    made.network.act(made.packed, np.zeros(n, np.int32), track.sight.reshape(n, -1), np.arange(n, dtype=np.uint32),
-                     (seed, 0), flat, track.logp.reshape(n), track.value.reshape(n))
+    made.network.act(
+        made.packed,
+        np.zeros(n, np.int32),
+        track.sight.reshape(n, -1),
+        np.arange(n, dtype=np.uint32),
+        (seed, 0),
+        flat,
+        track.logp.reshape(n),
+        track.value.reshape(n),
+    )
     track.acted[:], tape.ended[:] = 1, DECIDED
     track.reward[0, :, 0] = pay(track.sight[0, :, 0], flat)
     return tape
@@ -106,7 +117,9 @@ def hit(sight: Any, action: Any) -> Any:
 
 
 def fresh(discrete: bool = True, actions: int = 2, **settings: Any) -> Ppo:
-    made = Policy(role(sight=2, actions=actions, discrete=discrete), settings.pop("network", policy(role()).config), "p")
+    made = Policy(
+        role(sight=2, actions=actions, discrete=discrete), settings.pop("network", policy(role()).config), "p"
+    )
     made.initialise(1)
     return Ppo(made, PpoConfig(**({"minibatch": 100} | settings)), 7, 1)
 
@@ -176,7 +189,10 @@ def test_adam_is_torchs() -> None:
         mirror.grad = torch.from_numpy(grad)
         optimiser.step()
     assert np.abs(learner.policy.weights - mirror.detach().numpy()).max() < 1e-6
-    assert (learner.policy.packed == Policy(learner.policy.role, learner.policy.config, "q", learner.policy.weights).packed).all()
+    assert (
+        learner.policy.packed
+        == Policy(learner.policy.role, learner.policy.config, "q", learner.policy.weights).packed
+    ).all()
 
 
 def test_the_standard_deviation_stays_in_bounds() -> None:
@@ -185,7 +201,9 @@ def test_the_standard_deviation_stays_in_bounds() -> None:
     for sign, bound in ((1, net.log_std_low), (-1, net.log_std_high)):
         for _ in range(20):
             learner.step(np.full_like(learner.policy.weights, sign), 0.5)
-        assert (named(learner.policy.weights, learner.policy.layout)["policy.log_std"] == np.float32(bound)).all()
+        assert (
+            named(learner.policy.weights, learner.policy.layout)["policy.log_std"] == np.float32(bound)
+        ).all()
 
 
 def test_long_gradients_are_shortened() -> None:
@@ -199,7 +217,10 @@ def test_long_gradients_are_shortened() -> None:
 
 def test_target_kl_ends_an_iteration_early() -> None:
     free, bound = fresh(lr=0.05, epochs=10), fresh(lr=0.05, epochs=10, target_kl=0.01)
-    counts = [learner.learn(one_step_games(learner.policy, 300, hit), 0.0, 0)["updates"] for learner in (free, bound)]
+    counts = [
+        learner.learn(one_step_games(learner.policy, 300, hit), 0.0, 0)["updates"]
+        for learner in (free, bound)
+    ]
     assert counts[0] == 30 and 1 < counts[1] < 30
 
 
@@ -271,10 +292,15 @@ def test_the_magnet_follows_slowly_and_holds() -> None:
     assert moved[1] < 0.25 * moved[0]
 
 
-@pytest.mark.parametrize(("where", "said"), [
-    ("reward", "player: a reward or value is not finite"), ("sight", "an observation is not finite .*column all.c1"),
-    ("logp", "a log-probability is not finite"), ("weights", "weights are not finite"),
-])
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("reward", "player: a reward or value is not finite"),
+        ("sight", "an observation is not finite .*column all.c1"),
+        ("logp", "a log-probability is not finite"),
+        ("weights", "weights are not finite"),
+    ],
+)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_not_a_number_is_named(where: str, said: str, bad: float) -> None:
     learner = fresh()
@@ -308,7 +334,10 @@ def test_weights_that_overflow_are_never_kept() -> None:
 def test_state_and_restore_continue_identically() -> None:
     first = fresh(magnet=0.1)
     first.learn(one_step_games(first.policy, 200, hit), 0.0, 0)
-    kept = {name: np.copy(value) if isinstance(value, np.ndarray) else value for name, value in first.state().items()}
+    kept = {
+        name: np.copy(value) if isinstance(value, np.ndarray) else value
+        for name, value in first.state().items()
+    }
     second = fresh(magnet=0.1)
     second.restore(kept)
     for learner in (first, second):

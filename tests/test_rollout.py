@@ -1,4 +1,4 @@
-"""The rollout writes on the tape what happened: against a replay of one game, one seat, one step at a time."""
+"""The rollout writes on the tape what happened: against a replay by one game, seat and step at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BOTS = {"matching": ["heads", "random"], "sticks": ["random", "careful"], "drift
 
 
 class Cast:
-    """The players of one toy: per role a learner, two frozen selves and two scripted ones, in slots 0 .. 4."""
+    """The players of one toy: per role a learner, two frozen selves, two scripted ones: slots 0 .. 4."""
 
     def __init__(self, name: str) -> None:
         self.module = toys.TOYS[name]
@@ -74,12 +74,27 @@ def slow_tape(cast: Cast, iteration: int) -> Tape:
                         track.action[t, n, j] = player.act(at, Noise(SEED, keys.BOT, step)).action[0]
                         continue
                     who = cast.selves[role][slot]
-                    action, logp, value = track.action[t, n, j][None].copy(), np.zeros(1, np.float32), np.zeros(1, np.float32)
-                    who.network.act(
-                        who.packed, np.zeros(1, np.int32), seen[None], np.array([n * k + j], np.uint32),
-                        (keys.key(SEED, keys.ACT, about.seats[0]), step), action, logp, value, mask=legal,
+                    action, logp, value = (
+                        track.action[t, n, j][None].copy(),
+                        np.zeros(1, np.float32),
+                        np.zeros(1, np.float32),
                     )
-                    track.action[t, n, j], track.logp[t, n, j], track.value[t, n, j] = action[0], logp[0], value[0]
+                    who.network.act(
+                        who.packed,
+                        np.zeros(1, np.int32),
+                        seen[None],
+                        np.array([n * k + j], np.uint32),
+                        (keys.key(SEED, keys.ACT, about.seats[0]), step),
+                        action,
+                        logp,
+                        value,
+                        mask=legal,
+                    )
+                    track.action[t, n, j], track.logp[t, n, j], track.value[t, n, j] = (
+                        action[0],
+                        logp[0],
+                        value[0],
+                    )
             actions[role] = track.action[t].copy()
         view = world.step(actions)
         tape.ended[t], tape.length[t] = view.ended, view.length
@@ -104,7 +119,10 @@ def told(tape: Tape) -> dict[str, Any]:
     out: dict[str, Any] = {"ended": tape.ended, "length": tape.length}
     for role, track in tape.tracks.items():
         acted, by_policy = track.acted != 0, (track.acted != 0) & (track.slot < SLOTS)
-        out |= {f"{role}.{name}": getattr(track, name) for name in ("sight", "slot", "acted", "reward", "last_acting", "last_value")}
+        out |= {
+            f"{role}.{name}": getattr(track, name)
+            for name in ("sight", "slot", "acted", "reward", "last_acting", "last_value")
+        }
         out[f"{role}.action"] = track.action[acted]
         out[f"{role}.logp"], out[f"{role}.value"] = track.logp[by_policy], track.value[by_policy]
         out[f"{role}.outcome"] = track.outcome[tape.ended != RUNNING]
@@ -167,7 +185,9 @@ def test_nobody_is_replaced_in_the_middle_of_a_game(name: str) -> None:
             for t in range(STEPS):
                 assert (tape[role].slot[t] == now).all()
                 over = tape.ended[t] != RUNNING
-                now[over] = coming[over][:, seats]  # who was announced sits down when the game is over, not before
+                now[over] = coming[over][
+                    :, seats
+                ]  # who was announced sits down when the game is over, not before
         before = cast.world.slot.copy()
 
 
@@ -182,7 +202,9 @@ def test_scripted_rivals_play_their_own_games_and_no_others() -> None:
             world: Any = seat.world
             assert (world.slot[seat.rows, seat.seat] == SLOTS).all()
             assert (world.view.acting[seat.rows, seat.seat] == 1).all()
-            assert seat.mask is not None and (seat.mask == world.view.mask["player"][seat.rows, seat.seat]).all()
+            assert (
+                seat.mask is not None and (seat.mask == world.view.mask["player"][seat.rows, seat.seat]).all()
+            )
             wanted = side_by_side(seat.role, world.view["player"])[seat.rows, seat.seat]
             assert (seat.sight == wanted).all()
             asked.extend((noise.step, int(row) + world.first, seat.seat) for row in seat.rows)

@@ -1,4 +1,4 @@
-"""The scoreboard: intervals as published, every copy once, every seat in turn, and games that training never saw."""
+"""The scoreboard: intervals as published, every copy once, every seat in turn, games never trained on."""
 
 from __future__ import annotations
 
@@ -20,11 +20,18 @@ from rematch.spec import Move, Noise, Player, Seat
 # --- intervals -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("wins", "games", "low", "high"), [
-    # Newcombe (1998), "Two-sided confidence intervals for the single proportion", table I, method 3
-    (81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0000, 0.1611), (1, 29, 0.0061, 0.1718),
-    (20, 20, 0.8389, 1.0000), (8, 10, 0.4902, 0.9433),
-])
+@pytest.mark.parametrize(
+    ("wins", "games", "low", "high"),
+    [
+        # Newcombe (1998), "Two-sided confidence intervals for the single proportion", table I, method 3
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0000, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+        (20, 20, 0.8389, 1.0000),
+        (8, 10, 0.4902, 0.9433),
+    ],
+)
 def test_wilson_as_published(wins: int, games: int, low: float, high: float) -> None:
     assert wilson(wins, games) == pytest.approx((low, high), abs=5e-5)
 
@@ -57,7 +64,9 @@ def test_draws_count_half() -> None:
 
 def board(name: str, threads: int = 1, seed: int = 3, **settings: Any) -> Scoreboard:
     module = toys.TOYS[name]
-    return Scoreboard(lambda games, first, key: module.make(module.Config(**settings), games, first, key), seed, threads)
+    return Scoreboard(
+        lambda games, first, key: module.make(module.Config(**settings), games, first, key), seed, threads
+    )
 
 
 def bots(name: str, *names: str) -> list[Player]:
@@ -96,8 +105,10 @@ def test_pursuits_random_players_do_not_mirror_each_other() -> None:
     from rematch.worlds.trial import seat_at
 
     world, rows = pursuit.make(pursuit.Config(), 50, 0, 1), np.arange(50, dtype=np.int32)
-    moves = [pursuit.bot("random", role).act(seat_at(world, seat, rows), Noise(5, keys.ACT, 2)).action
-             for seat, role in enumerate(world.spec.roles)]
+    moves = [
+        pursuit.bot("random", role).act(seat_at(world, seat, rows), Noise(5, keys.ACT, 2)).action
+        for seat, role in enumerate(world.spec.roles)
+    ]
     assert abs(np.corrcoef(moves[0].ravel(), moves[1].ravel())[0, 1]) < 0.4
 
 
@@ -183,7 +194,14 @@ def test_no_two_matches_share_their_games_and_none_is_training() -> None:
 
     seed = 3
     scores = Scoreboard(make, seed, 1)
-    for index in (0, 1, 2, 1 << 12, 2 << 12, 1 << 60):  # iterations are 4096 apart, the last evaluation far away
+    for index in (
+        0,
+        1,
+        2,
+        1 << 12,
+        2 << 12,
+        1 << 60,
+    ):  # iterations are 4096 apart, the last evaluation far away
         scores.results([Chair(name) for name in "abc"], 6, index)
     worlds = [(key, world) for key, games, world in made if games > 1]
     assert len({key for key, _ in worlds}) == len(worlds) == 18

@@ -44,14 +44,16 @@ def learnt(tape: Tape) -> tuple[dict[tuple[int, int], float], dict[tuple[int, in
     """(step, seat) -> advantage and -> target of the decisions that count."""
     advantage, target, counts = tape.advantages("player", 0.5, 0.5)
     where = [(int(t), int(s)) for t, _, s in np.argwhere(counts)]
-    return {w: float(advantage[w[0], 0, w[1]]) for w in where}, {w: float(target[w[0], 0, w[1]]) for w in where}
+    return {w: float(advantage[w[0], 0, w[1]]) for w in where}, {
+        w: float(target[w[0], 0, w[1]]) for w in where
+    }
 
 
 def test_a_three_seat_game_by_hand() -> None:
     advantage, target = learnt(three_seats())
     # Seat 0, step 0: rewards 0 + 1 + 0 until the end, which is worth nothing more: 1 - 2 = -1.
     # Seat 1, step 1: 0 + 2 - 4 = -2.    Seat 2, step 2: -4 - (-2) = -2.
-    # Seat 1, step 3: rewards 0 + 1 until its next decision, valued 5: 1 + 5/2 - 1 = 2.5; what follows is unknown.
+    # Seat 1, step 3: rewards 0 + 1 until its next decision, valued 5: 1 + 5/2 - 1 = 2.5; the rest is unknown.
     # The 8 of step 3 belongs to nobody. Steps 4 and 5 have no successor yet: not learnt from.
     assert advantage == {(0, 0): -1, (1, 1): -2, (2, 2): -2, (3, 1): 2.5}
     assert target == {(0, 0): 1, (1, 1): 2, (2, 2): -4, (3, 1): 3.5}
@@ -71,7 +73,7 @@ def test_the_tape_ends_before_a_seats_next_decision() -> None:
     tape["player"].last_acting[0] = (1, 1, 1)
     tape["player"].last_value[0] = (6, 4, 100)
     advantage, _ = learnt(tape)
-    # Seat 0, step 4: 0 + 6/2 - 3 = 0.    Seat 1, step 5: 0 + 4/2 - 5 = -3; step 3: 2.5 + (1/2)(1/2)(-3) = 1.75.
+    # Seat 0, step 4: 0 + 6/2 - 3 = 0.  Seat 1, step 5: 0 + 4/2 - 5 = -3; step 3: 2.5 + (1/2)(1/2)(-3) = 1.75.
     assert advantage == {(0, 0): -1, (1, 1): -2, (2, 2): -2, (4, 0): 0, (5, 1): -3, (3, 1): 1.75}
 
 
@@ -153,7 +155,7 @@ def test_any_tape_agrees_with_the_slow_reference(tape: Tape, gamma: float, lam: 
 @given(st.integers(0, 2**32), st.floats(0.5, 1), st.floats(0, 1))
 @settings(max_examples=50, deadline=None)
 def test_everybody_acting_is_the_textbook(seed: int, gamma: float, lam: float) -> None:
-    """Schulman et al. 2016, eq. 11 and 16, where every seat moves every step and games only end by decision."""
+    """Schulman et al. 2016, eq. 11 and 16, where every seat moves every step and no game is cut off."""
     rng = np.random.default_rng(seed)
     spec = toys.matching.make(toys.matching.Config(), 1).spec
     steps, games = 15, 4

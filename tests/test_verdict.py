@@ -24,7 +24,9 @@ def entry(role: str, rival: str, score: float, games: int = 1000, best: float | 
     return out
 
 
-def row(step: int, rate: float = 0.5, score: float = 0.6, games: int = 1000, best: float | None = None) -> Row:
+def row(
+    step: int, rate: float = 0.5, score: float = 0.6, games: int = 1000, best: float | None = None
+) -> Row:
     """An evaluation: the first role's rate head to head, and all its scores against two rivals per role."""
     low, high = wilson(rate * games, games)
     bounds = sorted((abs(2 * low - 1), abs(2 * high - 1)))
@@ -99,10 +101,17 @@ def test_balanced_but_weak() -> None:
 
 
 def test_improving_steady_declining() -> None:
-    for score, wanted in ((0.7, "improving"), (0.62, "steady"), (0.6, "steady"), (0.58, "steady"), (0.5, "declining")):
+    for score, wanted in (
+        (0.7, "improving"),
+        (0.62, "steady"),
+        (0.6, "steady"),
+        (0.58, "steady"),
+        (0.5, "declining"),
+    ):
         assert word([row(0), row(500, score=0.1), row(1000, score=score)]) == wanted, score
     assert verdict([row(0), row(1000, score=0.7)], CONFIG) == (
-        "improving: mean score against scripted rivals 0.600 at first, 0.700 now")
+        "improving: mean score against scripted rivals 0.600 at first, 0.700 now"
+    )
 
 
 def test_inconclusive() -> None:
@@ -118,7 +127,9 @@ def test_a_change_within_the_noise_is_not_called_one(score: float) -> None:
     need = int(said.partition("about ")[2].partition(" ")[0])
     assert 100 < need < 1000
     assert word([row(0, games=need), row(1000, score=score, games=need)]) != "inconclusive"
-    assert word([row(0, score=0.1, games=20), row(1000, score=0.9, games=20)]) == "improving"  # that much is sure
+    assert (
+        word([row(0, score=0.1, games=20), row(1000, score=0.9, games=20)]) == "improving"
+    )  # that much is sure
 
 
 def test_one_game_is_never_sure() -> None:
@@ -130,7 +141,12 @@ def test_one_game_is_never_sure() -> None:
 
 
 def test_strength_weighs_roles_alike() -> None:
-    table = [entry("pursuer", "x", 1.0), entry("evader", "x", 0.0), entry("evader", "y", 0.0), entry("evader", "z", 0.6)]
+    table = [
+        entry("pursuer", "x", 1.0),
+        entry("evader", "x", 0.0),
+        entry("evader", "y", 0.0),
+        entry("evader", "z", 0.6),
+    ]
     mean, below, above = strength({"table": table}, pairings({"table": table}))
     assert mean == pytest.approx((1.0 + 0.2) / 2)
     # a perfect score can only be less, a score of nothing only more; weights are 1/2 and 1/6
@@ -152,7 +168,10 @@ def test_only_pairings_of_both_evaluations_are_compared() -> None:
 
 
 def test_worlds_of_one_role_have_verdicts_too() -> None:
-    history = [{"step": step, "rates": {}, "table": [entry("player", "x", score)]} for step, score in ((0, 0.4), (9, 0.8))]
+    history = [
+        {"step": step, "rates": {}, "table": [entry("player", "x", score)]}
+        for step, score in ((0, 0.4), (9, 0.8))
+    ]
     assert word(history) == "improving"
     weak = [*history, {"step": 10, "rates": {}, "table": [entry("player", "x", 0.2, best=0.9)]}]
     assert word(weak) == "weak"  # without a gap nothing is balanced

@@ -23,7 +23,7 @@ SNAPSHOTS = 4  # rivals on each role's roster before the clock starts
 
 # The pinned set-up: recipe `pursuit` as a 64 x 64 shared trunk, 4 epochs, 30 % of games against history.
 PINNED: dict[str, Any] = {
-    "games": 2048, "steps": 32, "total_steps": LONG, "stagger": 320,
+    "games": 2048, "steps": 32, "total_steps": LONG,
     "network.hidden": [64, 64], "network.activation": "tanh", "network.shared": True, "network.fourier": 0,
     "ppo.epochs": 4, "ppo.minibatch": 8192, "ppo.gradient": "native",
     "league.history": 0.3, "league.scripted": [],

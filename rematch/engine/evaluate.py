@@ -21,7 +21,9 @@ class EvaluationConfig:
     """When and how strength is measured."""
 
     every: int = knob(20, "iterations between evaluations; the last iteration always has one", low=1)
-    games: int = knob(1000, "games per pairing: 1000 give an interval of about 0.06", low=1)
+    games: int = knob(
+        1000, "games per pairing: 1000 give an interval of about 0.06", low=1, high=100_000
+    )
     rivals: tuple[str, ...] = knob((), "scripted rivals to play; empty: all of them")
     alarm_gap: float = knob(0.80, "a larger gap for alarm_steps raises an alarm", low=0, high=1)
     alarm_steps: int = knob(500_000, "steps for which that gap must last", low=0)
@@ -51,7 +53,7 @@ def opponents(spec: Spec, role: str) -> list[str]:
 
 
 def versus(spec: Spec, me: Player, role: str, rival: Player) -> list[Player]:
-    """Players by seat: `me` wherever its role sits (the first seat, where there is one role), else `rival`."""
+    """Players by seat: `me` wherever its role sits (the first seat, if there is one role), else `rival`."""
     mine = spec.roles[role].seats if len(spec.roles) > 1 else spec.roles[role].seats[:1]
     return [me if seat in mine else rival for seat in range(spec.seats)]
 

@@ -158,8 +158,8 @@ class Session:
             "role": "both",
         }
         row |= evaluate(self.scoreboard, self.module, self.spec, self.policies, ask)
-        if set(self.spec.roles) == {"pursuer", "evader"}:
-            row |= {"SR_P": row["rates"]["pursuer"]["rate"], "SR_E": row["rates"]["evader"]["rate"]}
+        for role, name in getattr(self.module, "RATE_NAMES", {}).items():
+            row[name] = row["rates"][role]["rate"]
         row["rollbacks"] = 0
         if last:
             best = best_scripted(self.scoreboard, self.module, self.spec, (c.games, c.rivals, 1 << 60))

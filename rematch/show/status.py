@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from rematch import worlds
 from rematch.config import ConfigError
 from rematch.engine.run import Checkpoint, Run, holder
 from rematch.engine.train import Config
@@ -23,7 +24,7 @@ from rematch.show.words import aligned, clean, duration, human, interval, number
 FINE, ALARM, STOPPED = 0, 1, 3  # exit codes
 TAIL = 1 << 18  # bytes at the end of a log that are looked at
 SHOWN = 6  # evaluations in the table
-COLUMNS = ("phase", "role", "SR_P", "SR_E", "gap", "gap_low", "gap_high", "rollbacks", "step")
+COLUMNS = ("phase", "role", "gap", "gap_low", "gap_high", "rollbacks", "step")
 RECENT = 20  # iterations over which speed is taken
 
 
@@ -96,7 +97,8 @@ def _place(
 def _strength(history: list[dict[str, Any]], config: Config | None, problems: list[str]) -> dict[str, Any]:
     """The evaluations so far, alarms and the newest verdict."""
     facts: dict[str, Any] = {"evaluations": len(history), "alarms": [], "verdict": "", "recent": []}
-    facts["standings"] = {}
+    names = getattr(worlds.find(config.game), "RATE_NAMES", {}) if config else {}
+    facts |= {"standings": {}, "rate_names": names}
     try:
         if config is not None:
             facts["alarms"] = alarms(history, config.evaluation)
@@ -104,6 +106,7 @@ def _strength(history: list[dict[str, Any]], config: Config | None, problems: li
             rates = {role: {key: rate[key] for key in ("rate", "low", "high", "games")}
                      for role, rate in row["rates"].items()}
             entry = {key: row.get(key) for key in COLUMNS}
+            entry |= {name: rates[role]["rate"] for role, name in names.items()}
             facts["recent"].append(entry | {"rates": rates})
         if history:
             facts["verdict"] = clean(history[-1].get("verdict", ""))
@@ -216,8 +219,8 @@ def _table(facts: Mapping[str, Any]) -> Iterator[str]:
         yield "no evaluation yet"
         return
     roles = list(rows[-1]["rates"])
-    shown = {"pursuer": "SR_P", "evader": "SR_E"}
-    head = ["phase", "role", *(shown.get(role, role) for role in roles), "gap", "n", "rollbacks", "steps"]
+    names = facts["rate_names"]
+    head = ["phase", "role", *(names.get(role, role) for role in roles), "gap", "n", "rollbacks", "steps"]
     cells = [head]
     for row in rows:
         rates = [row["rates"].get(role, {}) for role in roles]

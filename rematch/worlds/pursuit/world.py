@@ -25,7 +25,9 @@ from rematch.worlds.pursuit.rules import STAGE, Config, check_stage, stage_of
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["BOTS", "Config", "PursuitWorld", "WorldError", "bot", "draw", "make", "short"]
+__all__ = ["BOTS", "RATE_NAMES", "Config", "PursuitWorld", "WorldError", "bot", "draw", "make", "short"]
+
+RATE_NAMES = {"pursuer": "SR_P", "evader": "SR_E"}  # success rates, as people who grep logs know them
 
 ROLES = ("pursuer", "evader")
 

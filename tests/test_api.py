@@ -1,0 +1,126 @@
+"""The same verbs from Python: train, resume, load; and the page that shows them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import files
+from tiny import SMALL
+
+import rematch
+from rematch import api, worlds
+from rematch.config import ConfigError
+from rematch.engine.run import Run
+from rematch.engine.scoreboard import Scoreboard
+from rematch.show.console import Console
+from rematch.spec import World
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> api.Trained:
+    return rematch.train("quick", SMALL, folder=tmp_path_factory.mktemp("runs") / "done")
+
+
+def test_the_page_runs_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text(), re.S)
+    assert len(blocks) == 3
+    space: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "docs/python.md", "exec"), space)
+    assert (tmp_path / "runs" / "first" / "report.html").exists()
+
+
+def test_training_is_silent_and_leaves_what_load_finds(
+        trained: api.Trained, capsys: pytest.CaptureFixture[str]) -> None:
+    found = rematch.load(trained.folder)
+    assert capsys.readouterr() == ("", "")
+    assert found.config == trained.config and found.history == trained.history
+    assert list(found.policies) == ["pursuer", "evader"]
+    for role, policy in found.policies.items():
+        assert np.array_equal(policy.weights, trained.policies[role].weights)
+        arrays, about = Run.read_policy(trained.folder / "policies" / f"{role}.safetensors")
+        assert about["role"] == role and about["iteration"] == 3
+        assert all(np.array_equal(arrays[name], value) for name, value in policy.arrays().items())
+    for row in found.scoreboard():
+        assert row["games"] == 4 and row["low"] <= row["score"] <= row["high"]
+    assert found.scoreboard() == trained.scoreboard() != []
+
+
+def test_loaded_policies_play_as_they_were_trained(trained: api.Trained) -> None:
+    pursuit = worlds.find("pursuit")
+
+    def results(run: api.Trained) -> list[dict[str, object]]:
+        def make(games: int, first: int, seed: int) -> World:
+            return pursuit.make(run.config.world, games, first, seed)
+
+        players = [run.policies["pursuer"], pursuit.bot("flee_straight", "evader")]
+        return [row.row() for row in Scoreboard(make, 3, 2).results(players, 50, 0)]
+
+    ours, theirs = results(trained)
+    assert results(rematch.load(trained.folder)) == [ours, theirs]
+    assert ours["games"] == 50
+    assert (ours["player"], theirs["player"]) == ("pursuer (learnt)", "flee_straight")
+
+
+def test_settings_from_python_are_as_strict_as_flags(tmp_path: Path) -> None:
+    for changes, word in (
+        ({"gamez": 3}, "unknown setting gamez = 3; nearest: game"), ({"games": "many"}, "games = 'many'"),
+        ({"games": 2.5}, "games = 2.5: expected a whole"), ({"games": True}, "games = True"),
+        ({"world.max_steps": -1}, "world.max_steps = -1"), ({"ppo.lr": float("nan")}, "ppo.lr = nan"),
+        ({"league.pick": "uniform", "league.pfsp_power": 3.0}, "has no effect"),
+    ):
+        with pytest.raises(ConfigError, match=word) as caught:
+            rematch.train("quick", changes, folder=tmp_path / "x")
+        assert "\n" not in str(caught.value)
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_run_is_not_overwritten_and_a_missing_one_not_loaded(trained: api.Trained) -> None:
+    before = files(trained.folder)
+    with pytest.raises(ConfigError, match="holds a run already"):
+        rematch.train("quick", SMALL, folder=trained.folder)
+    for call in (rematch.load, rematch.resume):
+        with pytest.raises(ConfigError, match=r"no such run; nearest: .*done"):
+            call(trained.folder.with_name("dome"))
+    assert files(trained.folder) == before
+
+
+def test_stopped_and_resumed_in_a_thread_it_ends_the_same(trained: api.Trained, tmp_path: Path) -> None:
+    """A thread has no signals; time alone stops it."""
+    ends: list[api.Trained] = []
+
+    def work() -> None:
+        rematch.train("quick", SMALL, folder=tmp_path / "x", minutes=0)
+        ends.append(rematch.resume(tmp_path / "x"))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert ends[0].scoreboard() == trained.scoreboard()
+    assert files(tmp_path / "x") == files(trained.folder)
+
+
+def test_output_sent_into_the_log_leaves_the_log_as_it_is(trained: api.Trained, tmp_path: Path) -> None:
+    """`rematch train ... > runs/x/train.log` must neither fail nor double its lines."""
+    code = ("import sys, rematch\nfrom rematch.show.console import Console\nfrom tiny import SMALL\n"
+            "rematch.train('quick', SMALL, folder=sys.argv[1], console=Console())")
+    with open(tmp_path / "train.log", "w") as log:
+        path = {"PYTHONPATH": f"{DOCS.parent}:{Path(__file__).parent}", "PATH": ""}
+        subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, stdout=log, env=path)
+    assert files(tmp_path) == files(trained.folder)
+
+
+def test_a_failing_console_does_not_matter(trained: api.Trained, tmp_path: Path) -> None:
+    console = Console(live=False)
+    console.stream = None  # type: ignore[assignment]
+    rematch.train("quick", SMALL, folder=tmp_path / "x", console=console)
+    assert files(tmp_path / "x") == files(trained.folder)

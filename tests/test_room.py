@@ -1,0 +1,55 @@
+"""The estimate of memory covers what a run allocates, and is not far above it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny import SMALL
+
+from rematch import api, worlds
+from rematch.config import ConfigError
+from rematch.engine import room
+from rematch.engine.train import Session
+
+
+def arrays(thing: Any, seen: dict[int, int]) -> None:
+    """Notes the bytes of every array that can be reached from `thing`, views once with what they show."""
+    for value in vars(thing).values() if hasattr(thing, "__dict__") else ():
+        if isinstance(value, np.ndarray):
+            owner = value
+            while isinstance(owner.base, np.ndarray):
+                owner = owner.base
+            seen[id(owner)] = owner.nbytes
+        elif type(value).__module__.startswith("rematch."):
+            arrays(value, seen)
+        elif isinstance(value, dict):
+            for inner in value.values():
+                arrays(inner, seen)
+
+
+@pytest.mark.parametrize("changes", [
+    {"games": 512, "steps": 16}, {"games": 4096, "steps": 2}, {"network.hidden": [256, 256]},
+    {"network.hidden": [128], "league.size": 200},
+])
+def test_the_estimate_covers_what_is_allocated(changes: dict[str, Any]) -> None:
+    config = api.configure("quick", changes=SMALL | changes)
+    world = worlds.find(config.game).make(config.world, 1, 0, 0)
+    session, seen = Session(config), dict[int, int]()
+    arrays(session, seen)
+    for about in session.tables, session.rollout.tape.tracks, session.league.rosters:
+        for inner in about.values():
+            arrays(inner, seen)
+    estimate, there = room.tape(config, world) + room.networks(config, world), sum(seen.values())
+    assert there <= estimate <= 4 * there, (there, estimate)
+
+
+def test_what_makes_a_run_too_large_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert room.here() > 1 << 28
+    room.check(api.configure("quick", changes=SMALL))
+    monkeypatch.setattr(room, "here", lambda: 1 << 20)
+    with pytest.raises(ConfigError, match=r"games = 4096, steps = 64: .*; expected fewer games or steps"):
+        room.check(api.configure("quick", changes=SMALL | {"games": 4096, "steps": 64}))
+    with pytest.raises(ConfigError, match=r"hidden = \[512, 512\]: .*narrower layers, or league.size below"):
+        room.check(api.configure("quick", changes=SMALL | {"network.hidden": [512, 512]}))

@@ -289,7 +289,7 @@ class _Plain(yaml.SafeLoader):
     """YAML of plain values: no tags, no repeated keys, no aliases (a few lines of which mean gigabytes)."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        event: Any = self.peek_event()
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             raise yaml.MarkedYAMLError(problem="expected no anchor or alias", problem_mark=event.start_mark)
         if event.tag is not None:

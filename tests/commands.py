@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -25,8 +26,8 @@ PRODUCTS = ("learning.png", "match.gif", "report.html")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A place with a finished tiny run in runs/done."""
     place = tmp_path_factory.mktemp("place")
-    os.chdir(place)
-    assert cli.main(["train", "quick", *flags(), "--name", "done"]) == 0
+    with contextlib.chdir(place):
+        assert cli.main(["train", "quick", *flags(), "--name", "done"]) == 0
     return place
 
 

@@ -75,7 +75,9 @@ def check(about: dict[str, Any], peers: bool) -> None:
     assert len(unmeasured) == (0 if peers else 3)
     learning = about["learning"]
     assert len(learning["curve"]) == 3 and learning["control_weights_unchanged"] is True
-    assert learning["control"]["learner_steps"] == learning["curve"][-1]["learner_steps"]
+    # The same iterations; how many decisions are the learner's own depends on who was seated.
+    steps = learning["curve"][-1]["learner_steps"]
+    assert abs(learning["control"]["learner_steps"] - steps) < 0.1 * steps
     text = "\n".join(lines(about))
     assert "the timed set-up learns" in text and ("met" in text or "MISSED" in text)
 

@@ -203,7 +203,7 @@ def _provenance(run: Path) -> str:
         rows, bad = _metrics(run)
         last = rows[-1] if rows else {}
         lines.append(_paragraph(f"rematch {__version__}; {len(rows)} iterations, {human(last.get('step'))} "
-                                f"steps of all games, {human(last.get('games'))} games finished while learning."))
+                                f"steps of all games, {human(last.get('games'))} games finished meanwhile."))
         if bad:
             lines.append(_paragraph(f"{bad} lines of metrics.jsonl could not be read.", "soft"))
     except Unreadable as why:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Protocol
@@ -95,6 +96,10 @@ class Session:
             )
             self.policies[role] = policy
             self.learners[role] = Ppo(policy, config.ppo, config.seed << 8 | r, config.threads)
+        # Roles learn side by side, each on its own threads: nothing is shared, so nothing waits. Torch's
+        # number of threads belongs to the whole process: there they learn one after the other.
+        side_by_side = min(config.threads, len(self.learners)) if config.ppo.gradient == "native" else 1
+        self.pool = ThreadPoolExecutor(side_by_side)
         self.tables = tables
         self.league = League(config.league, rosters, config.seed)
         self.schedule = Schedule(config.schedule, list(self.spec.roles))
@@ -128,8 +133,15 @@ class Session:
         """Each learning role's update; the numbers of this iteration."""
         progress = self.iteration / self.config.iterations
         metrics: dict[str, Any] = {}
-        for role in self.schedule.learning(self.iteration):
-            for name, value in self.learners[role].learn(tape, progress, self.iteration).items():
+        roles = self.schedule.learning(self.iteration)
+        jobs = {}
+        for role in roles:
+            learner = self.learners[role]
+            if learner.config.gradient == "native":
+                learner.threads = max(1, self.config.threads // len(roles))
+            jobs[role] = self.pool.submit(learner.learn, tape, progress, self.iteration)
+        for role, job in jobs.items():
+            for name, value in job.result().items():
                 metrics[f"{role}/{name}"] = value
             self.learner_steps += int(metrics[f"{role}/decisions"])
         ended = tape.ended != RUNNING

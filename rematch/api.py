@@ -21,6 +21,8 @@ from rematch.engine.train import Config, Session, fingerprint
 from rematch.engine.train import train as loop
 from rematch.show.console import Console
 
+GENERAL_SUM = "Rewards are general-sum: the roles' rewards do not cancel"
+
 
 def recipes() -> dict[str, str]:
     """Name -> text of every recipe that ships with the package."""
@@ -218,7 +220,7 @@ def _announce(session: Session, run: Run) -> None:
         f"Run {c.game} seed {c.seed}: {c.iterations} iterations of {c.games} games x {c.steps} steps"
     )
     if not session.spec.zero_sum:
-        run.log_line("Rewards are general-sum: the roles' rewards do not cancel")
+        run.log_line(GENERAL_SUM)
 
 
 def _go(session: Session, run: Run, console: Console | None, minutes: float | None) -> Trained:
@@ -236,6 +238,8 @@ def _go(session: Session, run: Run, console: Console | None, minutes: float | No
         f"run {run.folder}: {c.game}, seed {c.seed}, {c.iterations - session.iteration} iterations of "
         f"{c.games} games x {c.steps} steps"
     )
+    if not session.spec.zero_sum:
+        show.line(GENERAL_SUM)
     show.start(f"{run.folder.name} ({c.game})", total)
     with Stopper(minutes) as stop:
         try:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from rematch import api, worlds
+from rematch import config as settings
 from rematch.config import ConfigError, nearest
-from rematch.engine.evaluate import best_scripted, check_rivals, evaluate
+from rematch.engine.evaluate import best_scripted, check_rivals, evaluate, set_beside
 from rematch.engine.scoreboard import Scoreboard
 from rematch.engine.verdict import verdict
 from rematch.spec import Player, World
@@ -31,11 +32,7 @@ def eval_run(folder: Path, against: list[str], games: int, seed: int, greedy: bo
         policy.greedy = greedy
     board = Scoreboard(make, SEED_OFFSET + seed, trained.config.threads)
     row = evaluate(board, module, spec, trained.policies, (games, against, 0))
-    best = best_scripted(board, module, spec, (games, against, 1 << 20))
-    for entry in row["table"]:
-        top = best[f"{entry['role']}/{entry['rival']}"]
-        entry |= {"best_bot": top.player, "best_bot_score": top.score}
-        entry["best_bot_low"], entry["best_bot_high"] = top.interval
+    set_beside(row, best_scripted(board, module, spec, (games, against, 1 << 20)))
     step = trained.history[-1]["step"] if trained.history else 0
     row |= {"run": str(folder), "step": step, "play": "greedy" if greedy else "sampled"}
     before = [] if greedy else trained.history  # the run's own evaluations are of sampled play
@@ -44,15 +41,13 @@ def eval_run(folder: Path, against: list[str], games: int, seed: int, greedy: bo
 
 
 def eval_world(name: str, players: list[str], games: int, seed: int) -> dict[str, Any]:
-    """A match between scripted players (or runs), one name per seat, in a world's default settings."""
+    """A match between scripted players or runs, one name per seat.
+
+    The rules are those that the runs learnt under, which must be the same; the world's defaults without any.
+    """
     module = worlds.find(name)
-    config = module.Config()
-
-    def make(count: int, first: int, key: int) -> World:
-        world: World = module.make(config, count, first, key)
-        return world
-
-    spec = make(1, 0, 0).spec
+    spec = module.make(module.Config(), 1, 0, 0).spec
+    learnt_under: dict[str, Any] = {}
     if len(players) != spec.seats:
         seats = ", ".join(spec.role_of(seat).name for seat in range(spec.seats))
         raise ConfigError(f"--players = {','.join(players)}: expected {spec.seats} names, for {seats}")
@@ -66,6 +61,7 @@ def eval_world(name: str, players: list[str], games: int, seed: int) -> dict[str
             if trained.config.game != name:
                 raise ConfigError(f"--players: {player} is a run of {trained.config.game}, not of {name}")
             seated.append(trained.policies[role])
+            learnt_under[player] = trained.config.world
         else:
             near = nearest(player, module.BOTS[role])
             known = ", ".join(module.BOTS[role])
@@ -73,5 +69,23 @@ def eval_world(name: str, players: list[str], games: int, seed: int) -> dict[str
                 f"--players: no {role} called {player!r}: expected one of {known}, or a run"
                 + (f"; nearest: {near}" if near else "")
             )
+    config = common_rules(learnt_under) if learnt_under else module.Config()
+
+    def make(count: int, first: int, key: int) -> World:
+        world: World = module.make(config, count, first, key)
+        return world
+
     rows = Scoreboard(make, SEED_OFFSET + seed, 2).results(seated, games, 0)
-    return {"world": name, "step": 0, "table": [row.row() for row in rows]}
+    table = [row.row() for row in rows]
+    return {"world": name, "settings": settings.tree(config), "step": 0, "table": table}
+
+
+def common_rules(learnt_under: dict[str, Any]) -> Any:
+    """The world settings that all these runs (name -> its settings) have in common."""
+    (first, rules), *others = learnt_under.items()
+    for run, other in others:
+        for key, _, value in settings.leaves(rules):
+            if value != settings.get(other, key):
+                raise ConfigError(f"--players: {first} and {run} learnt under other rules: {key} = {value} "
+                                  f"and {settings.get(other, key)}; expected the same")
+    return rules

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -80,7 +81,7 @@ def process(*words: str | bytes, **options: Any) -> subprocess.CompletedProcess[
 
 
 def piped(command: str, place: Path) -> subprocess.CompletedProcess[bytes]:
-    line = f"set -o pipefail; {sys.executable} -m rematch.cli {command}"
+    line = f"set -o pipefail; {shlex.quote(sys.executable)} -m rematch.cli {command}"
     return subprocess.run(["bash", "-c", line], cwd=place, env=os.environ | {"PYTHONPATH": str(ROOT)},
                           capture_output=True, timeout=60)
 

@@ -1,11 +1,17 @@
-"""How hypothesis searches: the same examples always, unless HYPOTHESIS_PROFILE=search asks for new ones."""
+"""How the suite runs: the same hypothesis examples always (HYPOTHESIS_PROFILE=search: new ones)."""
 
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import settings
 
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+# A shell that runs the suite in the background has it ignore Ctrl-C, and every child inherits that. The tests
+# send it on purpose: put it back as a terminal has it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

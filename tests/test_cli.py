@@ -108,6 +108,27 @@ def test_eval_of_a_world(finished: Path, right: Say, monkeypatch: pytest.MonkeyP
     assert text.startswith("Match in pursuit\n") and "pursuer (learnt)  random" in text
 
 
+def test_general_sum_rewards_and_starts_that_were_redrawn_are_told(place: Path, right: Say) -> None:
+    narrow = flags(world__arena_width=4, world__arena_height=4, world__min_init_distance=4.5,
+                   world__max_init_distance=15, world__w_wall=0.1, world__n_obstacles_min=2)
+    text = right("train", "pursuit", *narrow, "--name", "narrow")
+    for told in (text, Path("runs/narrow/train.log").read_text()):
+        assert "Rewards are general-sum" in told
+    rows = [json.loads(line) for line in Path("runs/narrow/metrics.jsonl").read_text().splitlines()]
+    redraws = [row["rollout/spawn_redraws"] for row in rows]
+    assert redraws == sorted(redraws) and redraws[-1] > 0
+    assert f"World: spawn_redraws {redraws[-1]}" in text
+    assert "general-sum" not in right("train", "pursuit", *flags(), "--name", "plain")
+
+
+def test_a_run_plays_under_the_rules_it_learnt(place: Path, right: Say, wrong: Say) -> None:
+    right("train", "pursuit", *flags(world__n_obstacles_max=3), "--name", "three")
+    row = json.loads(right("eval", "pursuit", "--players", "three,random", "--games", "4", "--json"))
+    assert row["settings"]["n_obstacles_max"] == 3 and row["settings"]["max_steps"] == 20
+    said = wrong("eval", "pursuit", "--players", "three,done", "--games", "4")
+    assert "three and done learnt under other rules" in said and "n_obstacles_max = 3 and 2" in said
+
+
 def test_status_of_a_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = cli.main(["status", "done"])
     out, err = capsys.readouterr()

@@ -342,6 +342,28 @@ def test_extreme_logits_stay_finite_and_legal() -> None:
     assert np.isfinite(out).all()
 
 
+@pytest.mark.parametrize("discrete", [False, True])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 3e38])
+def test_numbers_that_are_none_never_look_like_numbers(bad: float, discrete: bool) -> None:
+    """No operation on them is undefined either: tools/sanitize.py runs this."""
+    made = policy(role(discrete=discrete), fourier=2)
+    batch = minibatch(made, 70, magnet=True)
+    out = np.empty_like(made.weights)
+    for name in ("sight", "weights"):
+        weights, sight = made.weights.copy(), batch["sight"].copy()
+        (sight if name == "sight" else weights)[:] = bad
+        broken = Policy(made.role, made.config, "test", weights)
+        heads, value = broken.forward(sight)
+        taken = draw(broken, sight[0], 70)
+        assert not discrete or set(taken.tolist()) <= {0, 1, 2}
+        means = broken.network.gradient(
+            broken.packed[0], np.arange(70), batch | {"sight": sight}, (0.2, 0.2, 0.5, 0.01, 0.1), 2, out
+        )
+        if np.isnan(bad):
+            assert np.isnan(heads).all() and np.isnan(value).all()
+            assert np.isnan(means["value_loss"]) and np.isnan(out).any()
+
+
 # --- refusals --------------------------------------------------------------------------------------
 
 
@@ -393,6 +415,14 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     ):
         with pytest.raises(ValueError):
             net.gradient(made.packed[0], np.arange(n), batch | {name: bad}, (0.2, 0, 0.5, 0, 0), 1, out)
+    steady = policy(role(actions=2, discrete=False))
+    batch, out = minibatch(steady, n, magnet=True), np.empty_like(steady.weights)
+    for length in (0, 1, 3):  # a shorter one would be read past its end
+        wrong_spread = batch | {"magnet_log_std": np.zeros(length, np.float32)}
+        with pytest.raises(ValueError, match="magnet_log_std"):
+            steady.network.gradient(
+                steady.packed[0], np.arange(n), wrong_spread, (0.2, 0, 0.5, 0, 0.1), 1, out
+            )
     with pytest.raises(ValueError):
         fused.Network(3, 2, True, (4,) * 9, True, "tanh")
     with pytest.raises(ValueError):

@@ -202,7 +202,8 @@ def test_the_reservoir_keeps_every_snapshot_alike() -> None:
         roster.rivals, roster.seen = [], 0
         league = League(roster.config, {"matcher": roster}, seed)  # the league's own draws
         for iteration in range(10, 10 * stream + 1, 10):
-            league.snapshot(iteration)
+            joined = league.snapshot(iteration)
+            assert joined == [r.name for r in roster.rivals if r.name == f"matcher@{iteration}"]  # or nobody
         assert len(roster.rivals) == size and roster.seen == stream
         kept.update(rival.name for rival in roster.rivals)
     counts = np.array([kept[f"matcher@{10 * i}"] for i in range(1, stream + 1)])

@@ -213,6 +213,20 @@ def test_actions_that_cannot_be_are_refused_and_nothing_moves() -> None:
     assert (everything(world) == before).all()
 
 
+def test_the_core_refuses_arrays_it_would_read_or_write_past() -> None:
+    world = make(Config(), 3)
+    rules, states = world._shared.rules, world.save(np.arange(3))
+    seen = [np.zeros((3, 1, rules.columns), np.float32) for _ in range(2)]
+    rules.observe(states, *seen)
+    for wrong in (
+        (states[:, :-1].copy(), *seen),
+        (states, seen[0][:2], seen[1]),
+        (states, seen[0], seen[1][:, :, :-1].copy()),
+    ):
+        with pytest.raises(ValueError, match="do not fit"):
+            rules.observe(*wrong)
+
+
 # --- starts -------------------------------------------------------------------------------------------
 
 

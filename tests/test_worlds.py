@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import toys
 
-import rematch
 from rematch import keys, worlds
 from rematch.config import ConfigError
 from rematch.worlds import contract, plain
@@ -24,7 +17,6 @@ from rematch.worlds.contract import BrokenPromise, Subject, Trial
 
 TRIALS = {"matching": Trial(chance=False), "sticks": Trial(), "drift": Trial(stage=(0.5,))}
 TRIALS["pursuit"] = Trial(stage=(4.0, 6.0, 1.0, 2.0))
-ROOT = Path(rematch.__file__).parent.parent
 
 
 # --- what holds -------------------------------------------------------------------------------------
@@ -451,49 +443,3 @@ def test_subjects_that_do_not_show_and_secrets_that_do_are_named() -> None:
     ):
         with pytest.raises(BrokenPromise, match=line):
             contract.check(toys.Drift, toys.DriftConfig(), moves=[subject])
-
-
-# --- one world is one folder; the document's example runs ------------------------------------------------
-
-
-def test_a_copied_folder_is_a_world(tmp_path: Path) -> None:
-    """Copies a world under a new name beside it, in a copy of the package, and edits nothing else."""
-    shutil.copytree(ROOT / "rematch", tmp_path / "rematch", ignore=shutil.ignore_patterns("__pycache__"))
-    found = worlds.names()
-    if not found:
-        pytest.skip("no world in rematch/worlds yet")
-    shutil.copytree(tmp_path / "rematch/worlds" / found[0], tmp_path / "rematch/worlds/again")
-    script = f"""
-import rematch.worlds as worlds
-from rematch.worlds import contract
-from rematch.worlds.contract import Trial
-assert "again" in worlds.names() and {str(tmp_path)!r} in worlds.__file__
-print(contract.check_module(worlds.find("again"), trial={TRIALS.get(found[0], Trial())!r}))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "keeps" in done.stdout
-
-
-def test_the_documents_world_works(tmp_path: Path) -> None:
-    text = (ROOT / "docs/worlds.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
-    (tmp_path / "guess.py").write_text("\n".join(blocks))
-    place = importlib.util.spec_from_file_location("guess_of_the_document", tmp_path / "guess.py")
-    assert place and place.loader
-    example = importlib.util.module_from_spec(place)
-    sys.modules[place.name] = example
-    place.loader.exec_module(example)
-    assert str(contract.check_module(example)) in text
-
-    class Leaky(example.Guess):  # type: ignore[misc,name-defined]
-        def show(self) -> None:
-            self.view["guesser"]["hint"][:, :, 0] = self.state["hint"][:, :1]
-
-    with pytest.raises(BrokenPromise) as caught:
-        contract.check(Leaky, example.Config())
-    assert str(caught.value) in text
-    rules = blocks[0][blocks[0].index("class Guess") :]
-    assert len([line for line in rules.splitlines() if line.strip()]) <= 40, "a world in 40 lines"

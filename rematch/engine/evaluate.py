@@ -108,6 +108,14 @@ def best_scripted(
     return best
 
 
+def set_beside(row: dict[str, Any], best: Mapping[str, Result]) -> None:
+    """Put what the best scripted player reaches beside each entry of a row's table."""
+    for entry in row["table"]:
+        top = best[f"{entry['role']}/{entry['rival']}"]
+        entry |= {"best_bot": top.player, "best_bot_score": top.score}
+        entry["best_bot_low"], entry["best_bot_high"] = top.interval
+
+
 def evaluate(
     board: Scoreboard,
     module: ModuleType,

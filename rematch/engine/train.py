@@ -14,7 +14,7 @@ import numpy as np
 
 from rematch import keys, worlds
 from rematch.config import ConfigError, knob, part
-from rematch.engine.evaluate import EvaluationConfig, best_scripted, check_rivals, evaluate
+from rematch.engine.evaluate import EvaluationConfig, best_scripted, check_rivals, evaluate, set_beside
 from rematch.engine.learners.ppo import Ppo, PpoConfig
 from rematch.engine.policy import NetworkConfig, Policy
 from rematch.engine.rivals.league import League, LeagueConfig, Roster
@@ -34,7 +34,7 @@ class Config:
 
     game: str = knob("pursuit", "which world; `rematch worlds` lists them")
     seed: int = knob(0, "everything random in the run follows from it", low=0, high=2**32 - 1)
-    threads: int = knob(2, "threads; results do not depend on it", low=1, high=64)
+    threads: int = knob(2, "threads; only with ppo.gradient torch do results depend on it", low=1, high=64)
     games: int = knob(2048, "games that step together", low=1, high=2**22)
     steps: int = knob(32, "steps of each game per iteration", low=1, high=2**20)
     total_steps: int = knob(10_000_000, "steps of all games together; the run ends there", low=1)
@@ -144,6 +144,7 @@ class Session:
             for name, value in job.result().items():
                 metrics[f"{role}/{name}"] = value
             self.learner_steps += int(metrics[f"{role}/decisions"])
+        metrics |= {f"rollout/{name}": count for name, count in self.world.counters.items()}
         ended = tape.ended != RUNNING
         self.finished += int(ended.sum())
         if ended.any():
@@ -174,11 +175,8 @@ class Session:
             row[name] = row["rates"][role]["rate"]
         row["rollbacks"] = 0
         if last:
-            best = best_scripted(self.scoreboard, self.module, self.spec, (c.games, c.rivals, 1 << 60))
-            for entry in row["table"]:
-                top = best[f"{entry['role']}/{entry['rival']}"]
-                entry |= {"best_bot": top.player, "best_bot_score": top.score}
-                entry["best_bot_low"], entry["best_bot_high"] = top.interval
+            ask = (c.games, c.rivals, 1 << 60)
+            set_beside(row, best_scripted(self.scoreboard, self.module, self.spec, ask))
         return row
 
     def state(self) -> dict[str, Tree]:
@@ -252,6 +250,10 @@ def note_evaluation(session: Session, run: Run, show: Show, last: bool) -> None:
     for line in [*evaluation_lines(row), f"Verdict: {row['verdict']}"]:
         run.log_line(line)
     show.evaluation(row)
+    counted = [f"{name} {count}" for name, count in session.world.counters.items() if count]
+    if counted:
+        run.log_line(f"World: {', '.join(counted)}")
+        show.line(f"World: {', '.join(counted)}")
 
 
 def note_sight(run: Run, show: Show, tape: Tape) -> None:
@@ -288,6 +290,8 @@ def fingerprint(config: Config) -> dict[str, str]:
     from rematch.engine.nets import fused
 
     out = {"numpy": np.__version__, "core": fused.BUILD, "processor": stale.processor()}
+    if build := getattr(worlds.find(config.game), "BUILD", ""):  # a world whose rules are compiled
+        out["world"] = build
     if config.ppo.gradient == "torch":
         import torch
 

@@ -2,8 +2,8 @@
 
 A world's module offers: `Config` (a frozen dataclass), `make(config, games, first=0) -> World`,
 `BOTS` (role -> names of scripted players), `bot(name, role) -> Player`, and where it can `draw` (see
-show/film.py), `short(config) -> config`, the same rules with games that end within a rehearsal, and
-`RATE_NAMES` (role -> what its win rate is called in logs).
+show/film.py), `short(config) -> config`, the same rules with games that end within a rehearsal,
+`RATE_NAMES` (role -> what its win rate is called in logs) and `BUILD` (the digest of its compiled rules).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class PpoConfig:
     clip: float = knob(0.2, "how far the ratio may move before its gradient stops", low=0)
     value: float = knob(0.5, "weight of the squared value error", low=0)
     value_clip: float = knob(0.0, "how far a value may move in one iteration; 0 is off", low=0)
-    max_grad_norm: float = knob(0.5, "longer gradients are scaled down to this length", low=0)
+    max_grad_norm: float = knob(0.5, "longer gradients are scaled down to this length; 0 is off", low=0)
     target_kl: float = knob(0.0, "an iteration ends early beyond 1.5 times this divergence; 0 is off", low=0)
     gradient: str = knob(
         "native", "who computes it: fused C, or torch's autograd", choices=("native", "torch")

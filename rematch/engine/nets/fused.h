@@ -165,14 +165,17 @@ static void add_rows(long columns, const float *B, float *sums, int add) {
     }
 }
 
-/* e^x to about 1e-7 relative: x = n ln 2 + r, Taylor to r^6 on |r| <= ln 2 / 2; vectorises. */
+/* e^x to about 1e-7 relative: x = n ln 2 + r, Taylor to r^6 on |r| <= ln 2 / 2; vectorises. Adding 1.5 * 2^23 rounds
+ * to the nearest whole number and leaves it in the low bits, from where it is shifted into 2^n's exponent: no number
+ * becomes an int, which would be undefined for NaN. */
 static inline float exp_near(float x) {
     x = x < -87.0f ? -87.0f : x;
     x = x > 88.0f ? 88.0f : x;
-    float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; /* 1.5 * 2^23: rounds to the nearest whole number */
+    float shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
     float r = x - n * 0.693359375f + n * 2.12194440e-4f;     /* ln 2 in two parts */
     float p = 1.0f + r * (1.0f + r * (0.5f + r * (0.16666667f + r * (0.041666668f + r * (0.0083333338f + r * 0.0013888889f)))));
-    union { int32_t i; float f; } scale = {.i = ((int32_t)n + 127) * 8388608};
+    union { float f; uint32_t bits; } scale = {.f = shifted};
+    scale.bits = (scale.bits + 127u) << 23; /* the shift drops all bits of 1.5 * 2^23 itself */
     return p * scale.f;
 }
 

@@ -222,6 +222,8 @@ cdef class Network:
             u.magnet = &magnet[0, 0]
             if not self.discrete:
                 magnet_log_std = batch["magnet_log_std"]
+                if magnet_log_std.shape[0] != self.actions:
+                    raise ValueError("magnet_log_std has another length")
                 u.magnet_log_std = &magnet_log_std[0]
         u.w.clip, u.w.value_clip, u.w.value_coef, u.w.entropy_coef, u.w.magnet_coef = coefficients
         with nogil:

@@ -145,7 +145,7 @@ static void *update_thread(void *argument) {
     Block block;
     float *scratch = malloc(sizeof(float) * 2 * (size_t)u->net->actions);
     if (!scratch || !block_make(u->net, &block)) {
-        u->failed = 1;
+        __sync_fetch_and_or(&u->failed, 1); /* several threads may */
         free(scratch);
         return NULL;
     }

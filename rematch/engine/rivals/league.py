@@ -44,7 +44,9 @@ class LeagueConfig:
     slots: int = knob(4, "rivals of a role seated at the same time", low=1, high=64, needs="history")
     rotate: int = knob(5, "iterations after which a slot takes its next rival", low=1, needs="history")
     scripted: tuple[str, ...] = knob((), "scripted rivals that play too, by name", needs="history")
-    scripted_share: float = knob(0.5, "their share of the rivals' seats", low=0, high=1, needs="scripted")
+    scripted_share: float = knob(
+        0.5, "their share of rivals' seats, once there are snapshots", low=0, high=1, needs="scripted"
+    )
 
 
 @dataclass
@@ -77,8 +79,11 @@ class Roster:
         self.scripted = [Rival(player.name, "") for player in others]
         table.others[:] = others
 
-    def add(self, name: str, weights: Floats, draw: float) -> None:
-        """Freeze a copy. A full roster drops its oldest, or any at equal odds (Vitter's algorithm R)."""
+    def add(self, name: str, weights: Floats, draw: float) -> bool:
+        """Freeze a copy. A full roster drops its oldest, or any at equal odds (Vitter's algorithm R).
+
+        The one that is dropped may be the new one: then the answer is False.
+        """
         self.seen += 1
         at = len(self.rivals)
         if at == self.config.size:
@@ -88,9 +93,10 @@ class Roster:
                 else (self.seen - 1) % self.config.size
             )
             if at >= self.config.size:
-                return
+                return False
         self.weights[at] = weights
         self.rivals[at : at + 1] = [Rival(name, digest(weights))]
+        return True
 
     def odds(self, among: list[Rival]) -> NDArray[np.float64]:
         """How likely each rival is seated next, [n]."""
@@ -202,14 +208,15 @@ class League:
             world.next.slot[:, seat] = np.where(mixed & (learner != seat), slots, 0)
 
     def snapshot(self, iteration: int) -> list[str]:
-        """Every `snapshot_every` iterations each role's current self joins; returns the names that joined."""
+        """Every `snapshot_every` iterations each role's current self may join; the names that did."""
         if self.config.history == 0 or iteration % self.config.snapshot_every:
             return []
         names = []
         for r, (role, roster) in enumerate(self.rosters.items()):
-            names.append(f"{role}@{iteration}")
+            name = f"{role}@{iteration}"
             draw = float(keys.units(self.seed, keys.RESERVOIR, 1, iteration << 8 | r)[0])
-            roster.add(names[-1], roster.policy.weights.copy(), draw)
+            if roster.add(name, roster.policy.weights.copy(), draw):
+                names.append(name)
         return names
 
     def report(self, tape: Tape) -> None:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from rematch import keys
 from rematch.config import ConfigError, nearest
 from rematch.spec import Move, Noise, Seat
-from rematch.worlds.pursuit import core
+
+from . import core
 
 # In the order of the enum in bots.h.
 NUMBERS = ("random", "stand_still", "pure_pursuit", "lead_pursuit", "proportional_navigation", "lion",

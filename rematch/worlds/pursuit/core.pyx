@@ -126,7 +126,10 @@ cdef class Core:
     def observe(self, const uint8_t[:, ::1] games, float[:, :, ::1] pursuer, float[:, :, ::1] evader):
         """Write what both robots see: games [n, S] -> two [n, 1, columns]."""
         cdef Batch batch
-        cdef int count = games.shape[0]
+        cdef int count = games.shape[0], columns = self.derived.columns
+        if games.shape[1] != sizeof(Game) or pursuer.shape[0] != count or evader.shape[0] != count \
+                or pursuer.shape[2] != columns or evader.shape[2] != columns:
+            raise ValueError("observe: arrays do not fit")
         if count == 0:
             return
         batch.games = <Game *>&games[0, 0]

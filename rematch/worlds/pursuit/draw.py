@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PIL import Image, ImageDraw, ImageFont
 
 if TYPE_CHECKING:
-    from rematch.worlds.pursuit.world import PursuitWorld
+    from .world import PursuitWorld
 
 SIDE, CAPTION, BORDER = 480, 30, 12  # pixels of the finished picture
 FINE = 2  # drawn this much larger, then averaged down

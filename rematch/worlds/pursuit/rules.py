@@ -14,7 +14,8 @@ import numpy as np
 from rematch.config import ConfigError, knob
 from rematch.spec import Floats
 from rematch.stale import refuse_stale
-from rematch.worlds.pursuit import core
+
+from . import core
 
 STAGE = ("min_init_distance", "max_init_distance", "n_obstacles_min", "n_obstacles_max")
 SIGHT = ("sight_range", "sight_half_angle", "sight_occlusion")
@@ -169,5 +170,5 @@ def compare_with_struct(struct: Mapping[str, str]) -> None:
                 f"{struct.get(name, 'absent')} in state.h")
 
 
-refuse_stale("rematch.worlds.pursuit.core", core.BUILD, Path(__file__).with_name("core.pyx"))
+refuse_stale(core.__name__, core.BUILD, Path(__file__).with_name("core.pyx"))
 compare_with_struct(core.RULES)

@@ -18,18 +18,22 @@ from numpy.typing import NDArray
 from rematch import keys
 from rematch.config import ConfigError, validate
 from rematch.spec import RUNNING, Actions, Bytes, Field, Floats, Ints, Next, Role, Sight, Spec, View
-from rematch.worlds.pursuit import core
-from rematch.worlds.pursuit.bots import BOTS, bot
-from rematch.worlds.pursuit.rules import STAGE, Config, check_stage, stage_of
+
+from . import core
+from .bots import BOTS, bot
+from .rules import STAGE, Config, check_stage, stage_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["BOTS", "RATE_NAMES", "Config", "PursuitWorld", "WorldError", "bot", "draw", "make", "short"]
+__all__ = ["BOTS", "BUILD", "RATE_NAMES", "Config", "PursuitWorld", "WorldError",
+           "bot", "draw", "make", "short"]
 
 RATE_NAMES = {"pursuer": "SR_P", "evader": "SR_E"}  # success rates, as people who grep logs know them
 
 ROLES = ("pursuer", "evader")
+BUILD = core.BUILD  # a run goes on to the same bits only under the same rules
+NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
 
 
 class WorldError(ConfigError):
@@ -70,7 +74,7 @@ def short(config: Config) -> Config:
 
 def draw(world: PursuitWorld, row: int, trail: list[Any]) -> Image:
     """One game seen from above; see draw.py."""
-    from rematch.worlds.pursuit.draw import draw as picture  # pillow only where pictures are made
+    from .draw import draw as picture  # pillow only where pictures are made
 
     return picture(world, row, trail)
 
@@ -92,7 +96,7 @@ def _spec(config: Config, rules: core.Core) -> Spec:
         )
         for seat, name in enumerate(ROLES)
     }
-    return Spec(world="pursuit", roles=roles, stage=STAGE, zero_sum=config.zero_sum)
+    return Spec(world=NAME, roles=roles, stage=STAGE, zero_sum=config.zero_sum)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from networks import policy, role
 
 from rematch.config import ConfigError, validate
 from rematch.engine.policy import NetworkConfig, Policy, digest, layout, named, network
-from rematch.spec import Noise, Seat
+from rematch.spec import Actions, Field, Noise, Role, Seat
 from rematch.worlds.trial import seat_at
 
 NETS = st.builds(
@@ -146,3 +146,14 @@ def test_masks_and_greed_reach_the_network() -> None:
     legal = np.where(world.view.mask["player"][:, 0] == 1, heads, -np.inf)
     assert (move.action == legal.argmax(1)).all()
     assert move.logp is not None and move.value is not None and len(move.logp) == len(move.value) == 200
+
+
+def test_a_network_too_large_for_the_core_is_refused_in_one_line() -> None:
+    large = Role(
+        name="r",
+        fields=(Field(name="f", columns=tuple(map(str, range(5000)))),),
+        actions=Actions(kind="discrete", names=("a", "b")),
+        seats=(0,),
+    )
+    with pytest.raises(ConfigError, match=r"network.hidden = 4096,4096: .* weights; expected at most"):
+        Policy(large, NetworkConfig(hidden=(4096, 4096), fourier=8), "large")

@@ -84,9 +84,15 @@ def named(weights: Floats, where: Layout) -> dict[str, Floats]:
     return {name: weights[at : at + int(np.prod(shape))].reshape(shape) for name, shape, at in where}
 
 
+MOST_WEIGHTS = 1 << 26  # fused.h counts them, padded, in 32 bits
+
+
 def network(role: Role, config: NetworkConfig) -> fused.Network:
-    discrete = role.actions.kind == "discrete"
-    shape = (role.size, role.actions.size, discrete)
+    size = sum(int(np.prod(shape)) for _, shape, _ in layout(role, config))
+    if size > MOST_WEIGHTS:
+        wide = ",".join(map(str, config.hidden))
+        raise ConfigError(f"network.hidden = {wide}: {size:,} weights; expected at most {MOST_WEIGHTS:,}")
+    shape = (role.size, role.actions.size, role.actions.kind == "discrete")
     return fused.Network(*shape, config.hidden, config.shared, config.activation, config.fourier)
 
 

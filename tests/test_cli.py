@@ -122,7 +122,7 @@ def test_general_sum_rewards_and_starts_that_were_redrawn_are_told(place: Path, 
 
 
 def test_a_run_plays_under_the_rules_it_learnt(place: Path, right: Say, wrong: Say) -> None:
-    right("train", "pursuit", *flags(world__n_obstacles_max=3), "--name", "three")
+    right("train", "quick", *flags(world__n_obstacles_max=3), "--name", "three")
     row = json.loads(right("eval", "pursuit", "--players", "three,random", "--games", "4", "--json"))
     assert row["settings"]["n_obstacles_max"] == 3 and row["settings"]["max_steps"] == 20
     said = wrong("eval", "pursuit", "--players", "three,done", "--games", "4")

@@ -22,12 +22,17 @@ RUNNING, DECIDED, CUT_OFF = 0, 1, 2  # values of View.ended
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One named block of numbers that a seat sees."""
+    """One named block of numbers that a seat sees.
+
+    With `choices`, each column names one of so many things (a cell, a card) instead of measuring something: it
+    holds 0 .. n - 1, and a network looks it up in a table of its own (the product with a one-hot vector).
+    """
 
     name: str
     columns: tuple[str, ...]  # a name for every number, in order
     low: float = -1.0
     high: float = 1.0
+    choices: tuple[int, ...] = ()  # n of every column; empty: quantities
 
     @property
     def size(self) -> int:
@@ -63,6 +68,11 @@ class Role:
     @property
     def size(self) -> int:
         return sum(f.size for f in self.fields)
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """For every column the number of things it may name; 0 where it is a quantity."""
+        return tuple(n for f in self.fields for n in (f.choices or (0,) * f.size))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,17 @@ from rematch.spec import Actions, Field, Role
 Batch = dict[str, Any]
 
 
-def role(sight: int = 5, actions: int = 3, discrete: bool = True) -> Role:
-    field = Field(name="all", columns=tuple(f"c{i}" for i in range(sight)))
+def role(sight: int = 5, actions: int = 3, discrete: bool = True, names: tuple[int, ...] = ()) -> Role:
+    """`sight` quantities, and columns that name one of so many things in the middle of them."""
+    before, after = sight // 2, sight - sight // 2
+    fields = (
+        Field(name="before", columns=tuple(f"b{i}" for i in range(before))),
+        Field(name="named", columns=tuple(f"n{i}" for i in range(len(names))), choices=names),
+        Field(name="after", columns=tuple(f"a{i}" for i in range(after))),
+    )
     kind: Any = "discrete" if discrete else "continuous"
     acts = Actions(kind=kind, names=tuple(f"a{i}" for i in range(actions)))
-    return Role(name="player", fields=(field,), actions=acts, seats=(0,))
+    return Role(name="player", fields=fields, actions=acts, seats=(0,))
 
 
 def policy(about: Role, seed: int = 0, **settings: Any) -> Policy:
@@ -38,6 +44,9 @@ def minibatch(made: Policy, rows: int, seed: int = 0, masked: bool = False, magn
     n, size = rows, about.actions.size
     discrete = about.actions.kind == "discrete"
     batch: Batch = {"sight": rng.uniform(-1, 1, (n, about.size)).astype(np.float32)}
+    for column, count in enumerate(about.choices):
+        if count:
+            batch["sight"][:, column] = rng.integers(0, count, n)
     if masked:
         mask = (rng.random((n, size)) < 0.6).astype(np.uint8)
         mask[np.arange(n), rng.integers(0, size, n)] = 1

@@ -31,7 +31,7 @@ def twin(made: Policy, sight: Any, mask: Any = None) -> tuple[mlp.Distribution, 
     """The readable network in float64."""
     flat = torch.from_numpy(made.weights.astype(np.float64))
     legal = None if mask is None else torch.from_numpy(mask)
-    return mlp.forward(flat, made.layout, made.config, torch.from_numpy(sight.astype(np.float64)), legal)
+    return mlp.forward(flat, made.role, made.config, torch.from_numpy(sight.astype(np.float64)), legal)
 
 
 def both_gradients(
@@ -70,13 +70,18 @@ SHAPES: list[tuple[dict[str, Any], dict[str, Any], int]] = [
         {"hidden": (17,), "shared": False, "activation": "relu", "fourier": 3},
         2,
     ),
+    # columns that name things: with quantities, alone, few and many, one of one
+    ({"discrete": True, "names": (5, 300, 2)}, {"hidden": (64, 64)}, 200),
+    ({"discrete": True, "sight": 0, "names": (7, 1)}, {"hidden": (19,), "activation": "relu"}, 65),
+    ({"discrete": True, "sight": 3, "names": (40,)}, {"hidden": (5, 9), "shared": False, "fourier": 1}, 1030),
+    ({"discrete": False, "sight": 0, "names": (3, 3, 3, 90)}, {"hidden": (130, 8), "shared": False}, 63),
 ]
 
 
 @pytest.mark.parametrize(("about", "net", "rows"), SHAPES)
 def test_forward(about: dict[str, Any], net: dict[str, Any], rows: int) -> None:
     made = policy(role(**about), **net)
-    sight = np.random.default_rng(1).uniform(-1, 1, (rows, made.role.size)).astype(np.float32)
+    sight = minibatch(made, rows, seed=1)["sight"]
     heads, value = made.forward(sight)
     play, wanted = twin(made, sight)
     scale = max(1.0, float(play.heads.abs().max()))
@@ -153,6 +158,36 @@ def test_gradient_of_every_shape(about: dict[str, Any], net: dict[str, Any], row
     assert np.linalg.norm(native - wanted) < 3 * tolerance(made) * np.linalg.norm(wanted)
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_cross_entropy_of_the_value(shared: bool) -> None:
+    """With `cross` the value is a logit: its loss and slope are torch's binary cross-entropy with logits."""
+    made = policy(role(names=(4, 9)), hidden=(20, 11), shared=shared)
+    batch = minibatch(made, 150)
+    batch |= {"target": np.random.default_rng(0).random(150).astype(np.float32), "advantage": np.zeros(150, np.float32)}
+    native, rows = np.empty_like(made.weights), np.arange(150)
+    means = made.network.gradient(made.packed[0], rows, batch, (0.2, 0, 1.0, 0, 0), 1, native, cross=True)
+    flat = torch.from_numpy(made.weights.astype(np.float64)).requires_grad_()
+    value = mlp.forward(flat, made.role, made.config, torch.from_numpy(batch["sight"].astype(np.float64)))[1]
+    target = torch.from_numpy(batch["target"].astype(np.float64))
+    total = torch.nn.functional.binary_cross_entropy_with_logits(value, target)
+    (slope,) = torch.autograd.grad(total, flat)
+    assert means["value_loss"] == pytest.approx(float(total.detach()), rel=1e-6)
+    assert np.linalg.norm(native - slope.numpy()) < CLOSE * np.linalg.norm(slope.numpy())
+
+
+@pytest.mark.parametrize("bad", [-1.0, 4.0, 1e30, float("nan"), float("inf")])
+def test_what_cannot_be_named_is_no_number(bad: float) -> None:
+    made = policy(role(names=(4,)), hidden=(16,))
+    batch = minibatch(made, 70)
+    batch["sight"][3, list(made.role.choices).index(4)] = bad
+    heads, value = made.forward(batch["sight"])
+    assert np.isnan(heads[3]).all() and np.isnan(value[3])
+    assert np.isfinite(np.delete(heads, 3, 0)).all()
+    out = np.empty_like(made.weights)
+    made.network.gradient(made.packed[0], np.arange(70), batch, (0.2, 0, 0.5, 0, 0), 2, out)
+    assert np.isnan(out).any()
+
+
 @pytest.mark.parametrize("adv", [-1.0, 1.0])
 @pytest.mark.parametrize("moved", [-0.5, -0.1, 0.1, 0.5])
 def test_the_clip_stops_the_gradient_on_the_right_side(adv: float, moved: float) -> None:
@@ -170,7 +205,7 @@ def test_the_clip_stops_the_gradient_on_the_right_side(adv: float, moved: float)
 
 @pytest.mark.parametrize("discrete", [False, True])
 def test_gradients_do_not_depend_on_threads(discrete: bool) -> None:
-    made = policy(role(discrete=discrete), hidden=(33, 20), shared=False)
+    made = policy(role(discrete=discrete, names=(50, 3)), hidden=(33, 20), shared=False)
     for rows in (1, 64, 65, 1000, 3000):
         batch = minibatch(made, rows, masked=discrete, magnet=True)
         order = np.random.default_rng(0).permutation(rows).astype(np.int64)
@@ -424,7 +459,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
                 steady.packed[0], np.arange(n), wrong_spread, (0.2, 0, 0.5, 0, 0.1), 1, out
             )
     with pytest.raises(ValueError):
-        fused.Network(3, 2, True, (4,) * 9, True, "tanh")
+        fused.Network((0,) * 3, 2, True, (4,) * 9, True, "tanh")
     with pytest.raises(ValueError):
-        fused.Network(3, 2, True, (4,), True, "gelu")
+        fused.Network((0,) * 3, 2, True, (4,), True, "gelu")
     net.act(made.packed, slot[:0], sight[:0], number[:0], (0, 0), action[:0], logp[:0], value[:0])

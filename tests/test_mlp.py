@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from networks import policy, role
+from networks import minibatch, policy, role
 from torch import distributions
 
 from rematch.engine.nets import mlp
@@ -18,14 +18,19 @@ def slow(made: Any, sight: Any) -> tuple[Any, Any]:
     """Heads [n, A] and values [n] by matrix products in numpy."""
     config = made.config
     w = {name: view.astype(np.float64) for name, view in named(made.weights, made.layout).items()}
-    seen = [sight]
+    choices = made.role.choices
+    numbers = sight[:, [i for i, n in enumerate(choices) if not n]]
+    seen = [numbers]
     for octave in range(config.fourier):
-        seen += [np.sin(np.pi * 2**octave * sight), np.cos(np.pi * 2**octave * sight)]
+        seen += [np.sin(np.pi * 2**octave * numbers), np.cos(np.pi * 2**octave * numbers)]
+    ones = [np.arange(n) == sight[:, i : i + 1] for i, n in enumerate(choices) if n]  # one-hot vectors
 
     def tower(name: str) -> Any:
         x = np.concatenate(seen, 1)
         for i in range(len(config.hidden)):
             x = x @ w[f"{name}.{i}.weight"].T + w[f"{name}.{i}.bias"]
+            if i == 0 and ones:
+                x = x + np.concatenate(ones, 1) @ w[f"{name}.0.table"]
             x = np.tanh(x) if config.activation == "tanh" else np.maximum(x, 0)
         return x
 
@@ -45,11 +50,12 @@ def slow(made: Any, sight: Any) -> tuple[Any, Any]:
     ],
 )
 @pytest.mark.parametrize("discrete", [False, True])
-def test_forward_is_matrix_products(net: dict[str, Any], discrete: bool) -> None:
-    made = policy(role(discrete=discrete), **net)
-    sight = np.random.default_rng(0).uniform(-1, 1, (9, 5))
+@pytest.mark.parametrize("names", [(), (3, 8)])
+def test_forward_is_matrix_products(net: dict[str, Any], discrete: bool, names: tuple[int, ...]) -> None:
+    made = policy(role(discrete=discrete, names=names), **net)
+    sight = minibatch(made, 9)["sight"].astype(np.float64)
     flat = torch.from_numpy(made.weights.astype(np.float64))
-    play, value = mlp.forward(flat, made.layout, made.config, torch.from_numpy(sight))
+    play, value = mlp.forward(flat, made.role, made.config, torch.from_numpy(sight))
     heads, wanted = slow(made, sight)
     assert np.allclose(play.heads.numpy(), heads, atol=1e-12) and np.allclose(
         value.numpy(), wanted, atol=1e-12

@@ -10,7 +10,7 @@ import pytest
 import toys
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import policy, role
+from networks import minibatch, policy, role
 
 from rematch.config import ConfigError, validate
 from rematch.engine.policy import NetworkConfig, Policy, digest, layout, named, network
@@ -26,12 +26,12 @@ NETS = st.builds(
 )
 
 
-@given(NETS, st.integers(1, 9), st.integers(1, 9), st.booleans())
+@given(NETS, st.integers(1, 9), st.integers(1, 9), st.booleans(), st.lists(st.integers(1, 9), max_size=3))
 @settings(max_examples=60, deadline=None)
 def test_layout_covers_the_vector_once_and_fused_agrees(
-    net: NetworkConfig, sight: int, acts: int, discrete: bool
+    net: NetworkConfig, sight: int, acts: int, discrete: bool, names: list[int]
 ) -> None:
-    about = role(sight, acts, discrete)
+    about = role(sight, acts, discrete, tuple(names))
     size = network(about, net).size
     marks = np.zeros(size, np.float32)
     for view in named(marks, layout(about, net)).values():
@@ -157,3 +157,20 @@ def test_a_network_too_large_for_the_core_is_refused_in_one_line() -> None:
     )
     with pytest.raises(ConfigError, match=r"network.hidden = 4096,4096: .* weights; expected at most"):
         Policy(large, NetworkConfig(hidden=(4096, 4096), fourier=8), "large")
+
+
+def test_chances_are_what_act_draws_from() -> None:
+    made = policy(role(names=(3,)), hidden=(16,))
+    batch = minibatch(made, 64, masked=True)
+    world = toys.matching.make(toys.MatchingConfig(), 1)
+    seat = Seat(made.role, 0, world, np.arange(64, dtype=np.int32), batch["sight"], batch["mask"])
+    chances = made.chances(seat)
+    assert np.allclose(chances.sum(1), 1, atol=1e-6) and (chances[batch["mask"] == 0] == 0).all()
+    drawn = np.zeros_like(chances)
+    for step in range(2000):
+        drawn[np.arange(64), made.act(seat, Noise(1, 3, step)).action] += 1
+    spread = np.sqrt(chances * (1 - chances) / 2000)
+    assert (np.abs(drawn / 2000 - chances) <= 5 * spread + 1e-9).all()
+    made.greedy = True
+    assert (made.chances(seat).argmax(1) == made.act(seat, Noise(1, 3, 0)).action).all()
+    assert (made.chances(seat).max(1) == 1).all()

@@ -296,7 +296,7 @@ def test_the_magnet_follows_slowly_and_holds() -> None:
     ("where", "said"),
     [
         ("reward", "player: a reward or value is not finite"),
-        ("sight", "an observation is not finite .*column all.c1"),
+        ("sight", "an observation is not finite .*column after.a0"),
         ("logp", "a log-probability is not finite"),
         ("weights", "weights are not finite"),
     ],

@@ -60,9 +60,13 @@ def layout(role: Role, config: NetworkConfig) -> Layout:
         entries.append((f"{name}.weight", (outputs, inputs)))
         entries.append((f"{name}.bias", (outputs,)))
 
+    numbers, rows = role.choices.count(0) * (1 + 2 * config.fourier), sum(role.choices)
+
     def tower(name: str) -> None:
         for i, width in enumerate(config.hidden):
-            dense(f"{name}.{i}", config.hidden[i - 1] if i else role.size * (1 + 2 * config.fourier), width)
+            dense(f"{name}.{i}", config.hidden[i - 1] if i else numbers, width)
+            if i == 0 and rows:
+                entries.append((f"{name}.0.table", (rows, width)))
 
     tower("trunk" if config.shared else "policy")
     dense("policy.head", config.hidden[-1], role.actions.size)
@@ -92,7 +96,7 @@ def network(role: Role, config: NetworkConfig) -> fused.Network:
     if size > MOST_WEIGHTS:
         wide = ",".join(map(str, config.hidden))
         raise ConfigError(f"network.hidden = {wide}: {size:,} weights; expected at most {MOST_WEIGHTS:,}")
-    shape = (role.size, role.actions.size, role.actions.kind == "discrete")
+    shape = (role.choices, role.actions.size, role.actions.kind == "discrete")
     return fused.Network(*shape, config.hidden, config.shared, config.activation, config.fourier)
 
 
@@ -125,7 +129,11 @@ class Policy:
         for i, (name, view) in enumerate(named(self.weights, self.layout).items()):
             if name == "policy.log_std":
                 view[:] = self.config.log_std
-            elif name.endswith(".weight"):
+            elif name.endswith(".table"):  # each sight adds one row per column that names something
+                names = sum(n > 0 for n in self.role.choices)
+                draw = keys.generator(seed, keys.INIT, i).standard_normal(view.shape)
+                view[:] = draw / names**0.5
+            elif name.endswith(".weight") and view.size:
                 rows, columns = view.shape
                 draw = keys.generator(seed, keys.INIT, i).standard_normal(
                     (max(rows, columns), min(rows, columns))
@@ -173,6 +181,18 @@ class Policy:
             self.packed, slot, sight, number, (0, 0), action, logp, value, mask=mask, heads=heads, greedy=True
         )
         return heads, value
+
+    def chances(self, seat: Seat) -> Floats:
+        """[n, A] the probabilities that `act` draws a discrete action from."""
+        if self.role.actions.kind != "discrete":
+            raise ConfigError(f"policy {self.name}: continuous actions have densities, not chances")
+        logits = self.forward(np.ascontiguousarray(seat.sight), seat.mask)[0].astype(np.float64)
+        if seat.mask is not None:
+            logits[seat.mask == 0] = -np.inf
+        if self.greedy:
+            return np.asarray(np.arange(logits.shape[1]) == logits.argmax(1)[:, None], np.float32)
+        out = np.exp(logits - logits.max(1, keepdims=True))
+        return np.asarray(out / out.sum(1, keepdims=True), np.float32)
 
     def arrays(self) -> dict[str, Floats]:
         """Named copies, for a file."""

@@ -68,7 +68,7 @@ def loss(
     from rematch.engine.nets import mlp
 
     b = {name: torch.from_numpy(array) for name, array in rows.items()}
-    play, value = mlp.forward(flat, policy.layout, policy.config, b["sight"], b.get("mask"))
+    play, value = mlp.forward(flat, policy.role, policy.config, b["sight"], b.get("mask"))
     log_ratio = play.log_prob(b["action"]) - b["logp"]
     ratio = log_ratio.exp()
     # eq. 7: the smaller of the plain and the clipped surrogate

@@ -33,23 +33,37 @@ typedef float vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias))
 typedef struct { int in, in_pad, out, out_pad, weight, bias; } Dense; /* offsets into packed weights */
 
 typedef struct {
-    int sight, fourier;                  /* numbers seen; octaves of sine and cosine added to each */
+    int sight, fourier;                  /* columns seen; octaves of sine and cosine added to each quantity */
     int actions, discrete, shared, relu, layers;
     int width[MOST_LAYERS];
+    const int *choices;                  /* [sight] of how many things a column names one; 0: it is a quantity */
+    const int *first_row;                /* [sight] where that column's rows begin in the table */
     /* derived by net_plan: */
-    int inputs;                          /* sight * (1 + 2 * fourier) */
+    int numbers, names;                  /* columns of either kind */
+    int rows;                            /* of the table: one for everything that can be named */
+    int inputs;                          /* numbers * (1 + 2 * fourier) */
     int towers;                          /* 1: actor and critic share the trunk; 2: each its own */
-    int packed;                          /* floats of packed weights, log_std at the end */
+    int packed;                          /* floats of packed weights: layers, log_std, then a table per tower */
     int log_std;                         /* its offset when packed */
+    int layers_size;                     /* packed floats before the tables */
+    int table[2];                        /* offsets of the tables, [rows][out_pad of the first layer] */
+    long flat_table[2];                  /* their offsets in flat weights, [rows][width[0]] */
     Dense dense[2][MOST_LAYERS + 1];     /* per tower: the hidden layers, then the head */
 } Net;
 
 static inline int padded(int n) { return (n + PAD - 1) / PAD * PAD; }
 
-/* Packed: per layer weight [in_pad][out_pad] and bias [out_pad], zero where padded. */
+/* Packed: per layer weight [in_pad][out_pad] and bias [out_pad], zero where padded. A column that names things adds
+ * the row of what it names to the first layer: the product with a one-hot vector, without the zeros. */
 static void net_plan(Net *net) {
     net->towers = net->shared ? 1 : 2;
-    net->inputs = net->sight * (1 + 2 * net->fourier);
+    net->numbers = net->names = net->rows = 0;
+    for (int c = 0; c < net->sight; c++) {
+        if (net->choices[c]) net->names++;
+        else net->numbers++;
+        net->rows += net->choices[c];
+    }
+    net->inputs = net->numbers * (1 + 2 * net->fourier);
     int at = 0;
     for (int t = 0; t < net->towers; t++)
         for (int l = 0; l <= net->layers; l++) {
@@ -65,7 +79,15 @@ static void net_plan(Net *net) {
             at += d->out_pad;
         }
     net->log_std = at;
-    net->packed = at + (net->discrete ? 0 : padded(net->actions));
+    at += net->discrete ? 0 : padded(net->actions);
+    net->layers_size = at;
+    for (int t = 0; t < net->towers; t++) net->table[t] = at, at += net->rows * net->dense[t][0].out_pad;
+    net->packed = at;
+    long tower = 0; /* flat floats of one: its layers, then (of the first) the policy head */
+    for (int l = 0; l < net->layers; l++) tower += (long)net->width[l] * (net->dense[0][l].in + 1);
+    tower += (long)net->rows * net->width[0] + (long)net->actions * (net->width[net->layers - 1] + 1);
+    net->flat_table[0] = (long)net->width[0] * (net->inputs + 1);
+    net->flat_table[1] = net->flat_table[0] + tower;
 }
 
 /* to[c][r] = from[r][c], by squares that stay in the first cache: a column of a wide matrix is a cache line a number. */
@@ -94,24 +116,45 @@ static float *unpack_rows(const Dense *d, int first, int rows, const float *pack
     return flat + rows;
 }
 
-/* Flat order: policy tower, policy head, (value tower,) value head, log_std. */
+static const float *pack_tower(const Net *net, int t, const float *flat, float *packed) {
+    int width = net->width[0], wide = net->dense[t][0].out_pad;
+    for (int l = 0; l < net->layers; l++) {
+        flat = pack_rows(&net->dense[t][l], 0, net->width[l], flat, packed);
+        if (l) continue;
+        for (long r = 0; r < net->rows; r++, flat += width) {
+            float *row = packed + net->table[t] + r * wide;
+            memcpy(row, flat, sizeof(float) * (size_t)width);
+            memset(row + width, 0, sizeof(float) * (size_t)(wide - width));
+        }
+    }
+    return flat;
+}
+
+/* Flat order: policy tower, policy head, (value tower,) value head, log_std; a tower's table follows its first layer. */
 static void net_pack(const Net *net, const float *flat, float *packed) {
     int top = net->layers, A = net->actions;
-    memset(packed, 0, sizeof(float) * (size_t)net->packed);
-    for (int l = 0; l < top; l++) flat = pack_rows(&net->dense[0][l], 0, net->width[l], flat, packed);
+    memset(packed, 0, sizeof(float) * (size_t)net->layers_size);
+    flat = pack_tower(net, 0, flat, packed);
     flat = pack_rows(&net->dense[0][top], 0, A, flat, packed);
-    if (!net->shared)
-        for (int l = 0; l < top; l++) flat = pack_rows(&net->dense[1][l], 0, net->width[l], flat, packed);
+    if (!net->shared) flat = pack_tower(net, 1, flat, packed);
     flat = pack_rows(&net->dense[net->towers - 1][top], net->shared ? A : 0, 1, flat, packed);
     if (!net->discrete) memcpy(packed + net->log_std, flat, sizeof(float) * (size_t)A);
 }
 
+static float *unpack_tower(const Net *net, int t, const float *packed, float *flat) {
+    for (int l = 0; l < net->layers; l++) {
+        flat = unpack_rows(&net->dense[t][l], 0, net->width[l], packed, flat);
+        if (!l) flat += (size_t)net->rows * (size_t)net->width[0];
+    }
+    return flat;
+}
+
+/* All but the tables. */
 static void net_unpack(const Net *net, const float *packed, float *flat) {
     int top = net->layers, A = net->actions;
-    for (int l = 0; l < top; l++) flat = unpack_rows(&net->dense[0][l], 0, net->width[l], packed, flat);
+    flat = unpack_tower(net, 0, packed, flat);
     flat = unpack_rows(&net->dense[0][top], 0, A, packed, flat);
-    if (!net->shared)
-        for (int l = 0; l < top; l++) flat = unpack_rows(&net->dense[1][l], 0, net->width[l], packed, flat);
+    if (!net->shared) flat = unpack_tower(net, 1, packed, flat);
     flat = unpack_rows(&net->dense[net->towers - 1][top], net->shared ? A : 0, 1, packed, flat);
     if (!net->discrete) memcpy(flat, packed + net->log_std, sizeof(float) * (size_t)A);
 }
@@ -203,6 +246,8 @@ static void activate_back(int relu, int count, const float *h, float *d) {
 
 typedef struct {
     float *input;                         /* [BLOCK][in_pad] */
+    int32_t *named;                       /* [BLOCK][names] rows of the table; -1: no such thing */
+    float *first_back[2];                 /* [BLOCK][out_pad] where `backward` leaves d loss / d first layer, or NULL */
     float *out[2][MOST_LAYERS + 1];       /* [BLOCK][out_pad] activations, then the heads */
     float *back[2];                       /* two [BLOCK][widest] buffers for the way back */
     float *head_back[2];                  /* [BLOCK][head out_pad] */
@@ -218,6 +263,7 @@ static int block_make(const Net *net, Block *b) {
         }
     total += (size_t)net->dense[0][0].in_pad + 2 * widest;
     for (int t = 0; t < net->towers; t++) total += (size_t)net->dense[t][net->layers].out_pad;
+    total += (size_t)net->names;
     if (posix_memalign((void **)&b->memory, 64, sizeof(float) * BLOCK * total)) return 0;
     memset(b->memory, 0, sizeof(float) * BLOCK * total);
     float *at = b->memory;
@@ -227,8 +273,22 @@ static int block_make(const Net *net, Block *b) {
         b->head_back[t] = at, at += BLOCK * net->dense[t][net->layers].out_pad;
     }
     b->back[0] = at, at += BLOCK * widest;
-    b->back[1] = at;
+    b->back[1] = at, at += BLOCK * widest;
+    b->named = (int32_t *)at;
+    b->first_back[0] = b->first_back[1] = NULL;
     return 1;
+}
+
+/* y += the table's rows for what this row of the block names; NaN for what there is not. */
+static inline void add_named(const Net *net, const float *table, int wide, const int32_t *named, float *y) {
+    for (int k = 0; k < net->names; k++) {
+        if (named[k] < 0) {
+            for (int n = 0; n < wide; n++) y[n] = NAN;
+            return;
+        }
+        const float *row = table + (size_t)named[k] * (size_t)wide;
+        for (int n = 0; n < wide; n += LANES) *(vec *)(y + n) += *(const vec *)(row + n);
+    }
 }
 
 /* The first `rows` rows of a block, or a few more: products go by eights. */
@@ -241,6 +301,9 @@ static void forward(const Net *net, const float *packed, Block *b, int rows) {
             float *y = b->out[t][l];
             for (int r = 0; r < rows; r++) memcpy(y + r * d->out_pad, packed + d->bias, sizeof(float) * (size_t)d->out_pad);
             matmul(rows, d->out_pad, d->in, x, d->in_pad, 1, packed + d->weight, d->out_pad, y, d->out_pad, 1);
+            if (!l && net->names)
+                for (int r = 0; r < rows; r++)
+                    add_named(net, packed + net->table[t], d->out_pad, b->named + r * net->names, y + r * d->out_pad);
             if (l < net->layers) activate(net->relu, rows * d->out_pad, y);
             x = y;
         }
@@ -266,6 +329,7 @@ static void backward(const Net *net, const float *transposed, Block *b, float *g
             const float *x = l ? b->out[t][l - 1] : b->input;
             matmul(d->in_pad, d->out_pad, BLOCK, x, 1, d->in_pad, dy, d->out_pad, grad + d->weight, d->out_pad, add);
             add_rows(d->out_pad, dy, grad + d->bias, add);
+            if (!l && b->first_back[t]) memcpy(b->first_back[t], dy, sizeof(float) * BLOCK * (size_t)d->out_pad);
             if (!l) break;
             float *dx = b->back[l & 1];
             matmul(BLOCK, d->in_pad, d->out, dy, d->out_pad, 1, transposed + d->weight, d->in_pad, dx, d->in_pad, 0);
@@ -292,17 +356,25 @@ static inline float sine_half(float x) {
     return x * (3.14159265f + q * (-5.16771278f + q * (2.55016404f + q * (-0.59926453f + q * 0.08214589f))));
 }
 
-/* One row of input: what is seen, then sin and cos of 2^k pi x for k < fourier (Tancik et al. 2020): angles given
- * as x = angle / pi become continuous, small distances become large. Octaves follow by doubling the angle. */
+/* One row of input: the quantities, then sin and cos of 2^k pi x for k < fourier (Tancik et al. 2020): angles given
+ * as x = angle / pi become continuous, small distances become large. Octaves follow by doubling the angle. Columns
+ * that name things become rows of the table. */
 static inline void gather(const Net *net, Block *b, int row, const float *sight) {
     float *x = b->input + row * net->dense[0][0].in_pad;
-    int n = net->sight;
-    memcpy(x, sight, sizeof(float) * (size_t)n);
+    int n = net->numbers;
+    if (!net->names) memcpy(x, sight, sizeof(float) * (size_t)n);
+    else {
+        int32_t *named = b->named + row * net->names;
+        for (int c = 0, at = 0; c < net->sight; c++) {
+            if (!net->choices[c]) x[at++] = sight[c];
+            else *named++ = sight[c] >= 0.0f && sight[c] < (float)net->choices[c] ? net->first_row[c] + (int32_t)sight[c] : -1;
+        }
+    }
     if (!net->fourier) return;
     float *sine = x + n, *cosine = sine + n;
     for (int i = 0; i < n; i++) {
-        float turn = sight[i] * 0.5f;
-        float y = sight[i] - 2.0f * ((turn + 12582912.0f) - 12582912.0f); /* to [-1, 1] */
+        float turn = x[i] * 0.5f;
+        float y = x[i] - 2.0f * ((turn + 12582912.0f) - 12582912.0f); /* to [-1, 1] */
         float a = y < 0 ? -y : y, folded = sine_half(a > 0.5f ? 1.0f - a : a);
         sine[i] = y < 0 ? -folded : folded;
         cosine[i] = sine_half(0.5f - a);
@@ -316,6 +388,7 @@ static inline void gather(const Net *net, Block *b, int row, const float *sight)
 
 static inline void gather_nothing(const Net *net, Block *b, int row) {
     memset(b->input + row * net->dense[0][0].in_pad, 0, sizeof(float) * (size_t)net->inputs);
+    memset(b->named + row * net->names, 0, sizeof(int32_t) * (size_t)net->names);
 }
 
 /* --- distributions --------------------------------------------------------------------------------- */

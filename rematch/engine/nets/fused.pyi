@@ -22,7 +22,7 @@ class Network:
     packed_size: int
     def __init__(
         self,
-        inputs: int,
+        choices: Sequence[int],
         actions: int,
         discrete: bool,
         hidden: Sequence[int],
@@ -54,4 +54,5 @@ class Network:
         coefficients: tuple[float, float, float, float, float],
         threads: int,
         out: NDArray[Any],
+        cross: bool = False,
     ) -> dict[str, float]: ...

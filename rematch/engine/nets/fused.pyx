@@ -17,10 +17,14 @@ cdef extern from "fused.h" nogil:
     ctypedef struct Net:
         int sight, fourier, actions, discrete, shared, relu, layers
         int width[8]
+        const int *choices
+        const int *first_row
+        int numbers, rows
         int packed
         int log_std
     ctypedef struct Weights:
         float clip, value_clip, value_coef, entropy_coef, magnet_coef
+        int cross
     ctypedef struct Acting:
         const Net *net
         const float *packed
@@ -81,18 +85,26 @@ cdef class Network:
     """The shape of one actor-critic network; holds no weights."""
 
     cdef Net net
+    cdef int[::1] choices, first_row
     cdef readonly int inputs, actions, size
     cdef readonly bint discrete
 
-    def __init__(self, int inputs, int actions, bint discrete, hidden, bint shared, str activation, int fourier=0):
+    def __init__(self, choices, int actions, bint discrete, hidden, bint shared, str activation, int fourier=0):
+        """choices: per column seen, of how many things it names one; 0 where it is a quantity."""
         if len(hidden) > MOST_LAYERS:
             raise ValueError(f"at most {MOST_LAYERS} hidden layers, not {len(hidden)}")
         if activation not in ("tanh", "relu"):
             raise ValueError(f"no activation {activation!r}")
+        cdef int inputs = len(choices)
+        if inputs == 0:
+            raise ValueError("a network that sees nothing")
+        self.choices = np.array(choices, np.intc)
+        self.first_row = (np.cumsum(self.choices) - np.asarray(self.choices)).astype(np.intc)
+        self.net.choices, self.net.first_row = &self.choices[0], &self.first_row[0]
         self.inputs, self.actions, self.discrete = inputs, actions, discrete
         self.net.sight, self.net.fourier, self.net.actions, self.net.discrete = inputs, fourier, actions, discrete
         self.net.shared, self.net.relu, self.net.layers = shared, activation == "relu", len(hidden)
-        size, before = 0, inputs * (1 + 2 * fourier)
+        size, before = 0, sum(n == 0 for n in choices) * (1 + 2 * fourier) + sum(choices)
         for i, width in enumerate(hidden):
             self.net.width[i] = width
             size += width * before + width
@@ -170,11 +182,12 @@ cdef class Network:
             raise MemoryError
 
     def gradient(self, const float[::1] packed not None, const int64_t[::1] index not None, batch, coefficients,
-                 int threads, float[::1] out not None):
+                 int threads, float[::1] out not None, bint cross=False):
         """Gradient [size] of the mean PPO loss over batch rows `index` into `out`; returns the mean statistics.
 
         batch: dict of arrays sight [M, F], action [M, A] or [M], logp, advantage, target, value [M], and where used
-        mask [M, A], magnet [M, A] with magnet_log_std [A]. coefficients: (clip, value_clip, value, entropy, magnet).
+        mask [M, A], magnet [M, A] with magnet_log_std [A]. coefficients: (clip, value_clip, value, entropy, magnet). With `cross` the value is a logit and its loss the
+        cross-entropy with `target`, a probability.
         """
         cdef Update u
         cdef double stats[16]
@@ -226,6 +239,7 @@ cdef class Network:
                     raise ValueError("magnet_log_std has another length")
                 u.magnet_log_std = &magnet_log_std[0]
         u.w.clip, u.w.value_clip, u.w.value_coef, u.w.entropy_coef, u.w.magnet_coef = coefficients
+        u.w.cross = cross
         with nogil:
             done = ppo_gradient(&u, threads, &out[0], stats)
         if not done:

@@ -2,6 +2,7 @@
 
 typedef struct {
     float clip, value_clip, value_coef, entropy_coef, magnet_coef;
+    int cross; /* the value is the logit of a probability: cross-entropy in the place of the squared error */
 } Weights;
 
 enum { S_POLICY, S_VALUE, S_ENTROPY, S_KL, S_CLIPPED, S_MAGNET, STATS };
@@ -21,7 +22,10 @@ typedef struct {
     const float *magnet_log_std; /* [actions] */
     int chunks, next;          /* `next` is claimed by threads */
     int failed;
-    float *grads;              /* [chunks][net->packed] */
+    float *grads;              /* [chunks][net->layers_size] */
+    float *first_back;         /* [towers][count, up to whole blocks][out_pad] d loss / d first layer, for the tables */
+    int32_t *named;            /* [count][names] */
+    float *flat;               /* the whole gradient */
     double stats[CHUNKS][STATS];
 } Update;
 
@@ -38,6 +42,11 @@ static inline float surrogate(const Update *u, double *stats, int64_t i, float l
 }
 
 static inline float value_slope(const Update *u, double *stats, int64_t i, float v) {
+    if (u->w.cross) {
+        float p = 1.0f / (1.0f + expf(-v));
+        stats[S_VALUE] += (v > 0 ? v : 0) + log1pf(expf(v > 0 ? -v : v)) - u->target[i] * v;
+        return u->w.value_coef * (p - u->target[i]);
+    }
     float error = v - u->target[i], slope = 2.0f * error, loss = error * error;
     if (u->w.value_clip > 0) {
         float moved = v - u->value[i], c = u->w.value_clip;
@@ -117,10 +126,10 @@ static void chunk_run(Update *u, int chunk, Block *b, float *scratch) {
     const Net *net = u->net;
     int blocks = (u->count + BLOCK - 1) / BLOCK;
     int from = (int)((int64_t)blocks * chunk / u->chunks), to = (int)((int64_t)blocks * (chunk + 1) / u->chunks);
-    float *grad = u->grads + (size_t)chunk * net->packed, scale = 1.0f / (float)u->count;
+    float *grad = u->grads + (size_t)chunk * net->layers_size, scale = 1.0f / (float)u->count;
     double *stats = u->stats[chunk];
     int last = net->towers - 1, head = net->dense[0][net->layers].out_pad, critic = net->dense[last][net->layers].out_pad;
-    memset(grad + net->log_std, 0, sizeof(float) * (size_t)(net->packed - net->log_std));
+    memset(grad + net->log_std, 0, sizeof(float) * (size_t)(net->layers_size - net->log_std));
     for (int at = from * BLOCK; at < to * BLOCK; at += BLOCK) {
         int here = u->count - at < BLOCK ? u->count - at : BLOCK;
         for (int r = at + BLOCK; r < at + 2 * BLOCK && r < u->count; r++) fetch(u, u->index[r]);
@@ -136,8 +145,54 @@ static void chunk_run(Update *u, int chunk, Block *b, float *scratch) {
             else gaussian_slope(u, stats, i, policy_out(net, b, r), d, grad + net->log_std, scale);
             b->head_back[last][r * critic + (net->shared ? net->actions : 0)] = value_slope(u, stats, i, value_out(net, b, r)) * scale;
         }
+        if (net->names) {
+            size_t wide = (size_t)net->dense[0][0].out_pad, room = (size_t)blocks * BLOCK;
+            for (int t = 0; t < net->towers; t++) b->first_back[t] = u->first_back + ((size_t)t * room + at) * wide;
+            memcpy(u->named + (size_t)at * net->names, b->named, sizeof(int32_t) * (size_t)here * (size_t)net->names);
+        }
         backward(net, u->transposed, b, grad, at > from * BLOCK);
     }
+}
+
+/* The tables' gradient: every sample's slope of the first layer is added to the rows it named. Each thread has some
+ * columns and goes through the samples in order, so no sum depends on the number of threads. */
+typedef struct { Update *u; int from, to; } Columns;
+
+static void *tables_thread(void *argument) {
+    const Columns *mine = argument;
+    const Update *u = mine->u;
+    const Net *net = u->net;
+    int width = net->width[0], wide = net->dense[0][0].out_pad, to = mine->to < width ? mine->to : width;
+    for (int t = 0; t < net->towers; t++) {
+        float *table = u->flat + net->flat_table[t];
+        const float *back = u->first_back + (size_t)t * (size_t)((u->count + BLOCK - 1) / BLOCK * BLOCK) * wide;
+        for (int s = 0; s < u->count; s++)
+            for (int k = 0; k < net->names; k++) {
+                int32_t row = u->named[(size_t)s * net->names + k];
+                if (row < 0) continue; /* the loss is NaN already */
+                float *sum = table + (size_t)row * width;
+                const float *slope = back + (size_t)s * wide;
+                for (int n = mine->from; n < to; n++) sum[n] += slope[n];
+            }
+    }
+    return NULL;
+}
+
+static void add_tables(Update *u, int threads) {
+    pthread_t started[MOST_THREADS];
+    Columns share[MOST_THREADS];
+    int blocks = u->net->dense[0][0].out_pad / PAD, running = 0;
+    for (int t = 0; t < u->net->towers; t++)
+        memset(u->flat + u->net->flat_table[t], 0, sizeof(float) * (size_t)u->net->rows * (size_t)u->net->width[0]);
+    if (threads > blocks) threads = blocks;
+    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    for (int t = threads - 1; t >= 0; t--) {
+        Columns mine = {u, blocks * t / threads * PAD, blocks * (t + 1) / threads * PAD};
+        share[t] = mine;
+        if (t && !pthread_create(&started[running], NULL, tables_thread, &share[t])) running++;
+        else tables_thread(&share[t]);
+    }
+    for (int t = 0; t < running; t++) pthread_join(started[t], NULL);
 }
 
 static void *update_thread(void *argument) {
@@ -169,8 +224,13 @@ static int ppo_gradient(Update *u, int threads, float *flat, double *stats) {
     u->next = u->failed = 0;
     memset(u->stats, 0, sizeof u->stats);
     float *memory;
-    if (posix_memalign((void **)&memory, 64, sizeof(float) * (size_t)net->packed * (size_t)(u->chunks + 1))) return 0;
-    u->grads = memory + net->packed;
+    size_t backs = net->names ? (size_t)net->towers * blocks * BLOCK * net->dense[0][0].out_pad : 0;
+    size_t total = (size_t)net->layers_size * (size_t)(u->chunks + 1) + backs + (size_t)u->count * (size_t)net->names;
+    if (posix_memalign((void **)&memory, 64, sizeof(float) * total)) return 0;
+    u->grads = memory + net->layers_size;
+    u->first_back = u->grads + (size_t)net->layers_size * (size_t)u->chunks;
+    u->named = (int32_t *)(u->first_back + backs);
+    u->flat = flat;
     net_transpose(net, u->packed, memory);
     u->transposed = memory;
     if (threads > u->chunks) threads = u->chunks;
@@ -178,7 +238,8 @@ static int ppo_gradient(Update *u, int threads, float *flat, double *stats) {
         if (!pthread_create(&started[running], NULL, update_thread, u)) running++;
     update_thread(u);
     for (int t = 0; t < running; t++) pthread_join(started[t], NULL);
-    for (int c = 1; c < u->chunks; c++) add_chunk(net->packed, u->grads + (size_t)c * net->packed, u->grads);
+    if (net->names && !u->failed) add_tables(u, threads);
+    for (int c = 1; c < u->chunks; c++) add_chunk(net->layers_size, u->grads + (size_t)c * net->layers_size, u->grads);
     net_unpack(net, u->grads, flat);
     for (int s = 0; s < STATS; s++) {
         stats[s] = 0;

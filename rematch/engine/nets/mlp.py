@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from rematch.engine.policy import Layout, NetworkConfig
+from rematch.engine.policy import NetworkConfig, layout
+from rematch.spec import Role
 
 HALF_LOG_2PI = 0.9189385332046727
 
@@ -52,19 +53,24 @@ def masked(logits: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def forward(
-    flat: Tensor, where: Layout, config: NetworkConfig, sight: Tensor, mask: Tensor | None = None
+    flat: Tensor, role: Role, config: NetworkConfig, sight: Tensor, mask: Tensor | None = None
 ) -> tuple[Distribution, Tensor]:
     """The distribution and value [n] for sight [n, F] under weights `flat` [P]."""
-    w = {name: flat[at : at + torch.Size(shape).numel()].view(shape) for name, shape, at in where}
-    octaves = [f(torch.pi * 2**k * sight) for k in range(config.fourier) for f in (torch.sin, torch.cos)]
-    seen = torch.cat([sight, *octaves], dim=-1)
+    w = {name: flat[at : at + torch.Size(shape).numel()].view(shape) for name, shape, at in layout(role, config)}
+    quantity = torch.tensor([n == 0 for n in role.choices])
+    numbers, names = sight[:, quantity], sight[:, ~quantity].long()
+    octaves = [f(torch.pi * 2**k * numbers) for k in range(config.fourier) for f in (torch.sin, torch.cos)]
+    seen = torch.cat([numbers, *octaves], dim=-1)
+    first_row = torch.tensor([0, *(n for n in role.choices if n)]).cumsum(0)[:-1]
     squash = torch.tanh if config.activation == "tanh" else torch.relu
 
     def tower(name: str) -> Tensor:
-        x = seen
-        for i in range(len(config.hidden)):
-            x = squash(linear(x, w[f"{name}.{i}.weight"], w[f"{name}.{i}.bias"]))
-        return x
+        x = linear(seen, w[f"{name}.0.weight"], w[f"{name}.0.bias"])
+        if names.shape[1]:  # the row of everything that is named
+            x = x + w[f"{name}.0.table"][names + first_row].sum(1)
+        for i in range(1, len(config.hidden)):
+            x = linear(squash(x), w[f"{name}.{i}.weight"], w[f"{name}.{i}.bias"])
+        return squash(x)
 
     if config.shared:
         actor = critic = tower("trunk")

@@ -185,7 +185,7 @@ def test_adam_is_torchs() -> None:
     rng = np.random.default_rng(0)
     for _ in range(20):
         grad = rng.standard_normal(learner.policy.weights.size).astype(np.float32)
-        learner.step(grad, 1e-3)
+        learner.adam.step(learner.policy, grad, 1e-3)
         mirror.grad = torch.from_numpy(grad)
         optimiser.step()
     assert np.abs(learner.policy.weights - mirror.detach().numpy()).max() < 1e-6
@@ -200,7 +200,7 @@ def test_the_standard_deviation_stays_in_bounds() -> None:
     net = learner.policy.config
     for sign, bound in ((1, net.log_std_low), (-1, net.log_std_high)):
         for _ in range(20):
-            learner.step(np.full_like(learner.policy.weights, sign), 0.5)
+            learner.adam.step(learner.policy, np.full_like(learner.policy.weights, sign), 0.5)
         assert (
             named(learner.policy.weights, learner.policy.layout)["policy.log_std"] == np.float32(bound)
         ).all()
@@ -261,7 +261,7 @@ def test_nothing_to_learn_from_changes_nothing() -> None:
     tape["player"].slot[:] = 1
     before = weights_of(learner)
     assert learner.learn(tape, 0.0, 0) == {"decisions": 0.0}
-    assert (weights_of(learner) == before).all() and learner.updates == 0
+    assert (weights_of(learner) == before).all() and learner.adam.updates == 0
 
 
 def test_one_decision_alone_is_survived() -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rematch import keys
 from rematch.engine.policy import Policy
 from rematch.engine.tape import Tape
-from rematch.spec import CUT_OFF, Floats, Noise, Player, Role, Seat, Sight, World
+from rematch.spec import CUT_OFF, Floats, Move, Noise, Player, Role, Seat, Sight, World
 
 
 def side_by_side(role: Role, sight: Mapping[str, Floats]) -> Floats:
@@ -27,7 +27,10 @@ def side_by_side(role: Role, sight: Mapping[str, Floats]) -> Floats:
 
 
 class Table:
-    """Who sits where for one role: policies in slots 0 .. S - 1 (0 is the learner), others after them."""
+    """Who sits where for one role: policies in slots 0 .. S - 1 (0 is the learner), others after them.
+
+    With no slots for policies the first of the others is the learner's player.
+    """
 
     def __init__(self, policy: Policy, slots: int) -> None:
         self.policy = policy
@@ -106,37 +109,43 @@ class Rollout:
         action = track.action[t, rows].reshape(flat)
         logp, value = track.logp[t, rows].reshape(n * k), track.value[t, rows].reshape(n * k)
         number = np.arange(part.first * k, (part.first + n) * k, dtype=np.uint32)
-        table.policy.network.act(
-            table.packed,
-            slot,
-            track.sight[t, rows].reshape(n * k, about.size),
-            number,
-            (self.keys[role], step),
-            action,
-            logp,
-            value,
-            acting=track.acted[t, rows].reshape(n * k),
-            mask=mask,
-        )
+        if len(table.packed):
+            table.policy.network.act(
+                table.packed,
+                slot,
+                track.sight[t, rows].reshape(n * k, about.size),
+                number,
+                (self.keys[role], step),
+                action,
+                logp,
+                value,
+                acting=track.acted[t, rows].reshape(n * k),
+                mask=mask,
+            )
         for i, player in enumerate(table.others):
             for j, seat in enumerate(seats):
                 here = np.flatnonzero(
                     (part.slot[:, seat] == len(table.packed) + i) & (part.view.acting[:, seat] != 0)
                 ).astype(np.int32)
                 if len(here):
-                    track.action[t, rows][here, j] = self._ask(player, part, about, j, here, step).action
+                    move = self._ask(player, part, about, j, here, step)
+                    track.action[t, rows][here, j] = move.action
+                    if move.value is not None:
+                        track.value[t, rows][here, j] = move.value
         return track.action[t, rows]
 
     def _ask(
         self, player: Player, part: World, about: Role, j: int, here: NDArray[np.int32], step: int
-    ) -> Any:
+    ) -> Move:
         sight = side_by_side(about, part.view[about.name])[here, j]
         mask = part.view.mask.get(about.name)
         seat = Seat(about, about.seats[j], part, here, sight, None if mask is None else mask[here, j])
         return player.act(seat, Noise(self.seed, keys.BOT, step))
 
     def _value(self, role: str, sight: Sight) -> Floats:
-        """The learner's value [N, k] of a sight."""
+        """The learner's value [N, k] of a sight; 0 where it is no network."""
         about, policy = self.tape[role].role, self.tables[role].policy
+        if not len(self.tables[role].packed):
+            return np.zeros((len(next(iter(sight[role].values()))), len(about.seats)), np.float32)
         flat = np.ascontiguousarray(side_by_side(about, sight[role])).reshape(-1, about.size)
         return policy.forward(flat)[1].reshape(-1, len(about.seats))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rematch import keys
 from rematch.config import ConfigError, knob
 from rematch.engine.anneal import SHAPES, anneal
-from rematch.engine.nets import fused
+from rematch.engine.learners.adam import Adam
 from rematch.engine.policy import Policy, named
 from rematch.engine.tape import Tape
 from rematch.spec import Floats, Tree
@@ -99,22 +99,16 @@ class Ppo:
 
     def __init__(self, policy: Policy, config: PpoConfig, seed: int, threads: int) -> None:
         self.policy, self.config, self.seed, self.threads = policy, config, seed, threads
-        size = policy.weights.size
-        self.first: Floats = np.zeros(size, np.float32)
-        self.second: Floats = np.zeros(size, np.float32)
+        self.adam = Adam(policy.weights.size)
         self.magnet: Floats = policy.weights.copy()
-        self.log_std = named(policy.weights, policy.layout).get("policy.log_std")  # a view, [A]
-        self.updates = 0
 
     def state(self) -> Tree:
-        return {"weights": self.policy.weights, "first": self.first, "second": self.second,
-                "magnet": self.magnet, "updates": self.updates}
+        return {"weights": self.policy.weights, "magnet": self.magnet} | self.adam.state()
 
     def restore(self, tree: Tree) -> None:
         self.policy.set(tree["weights"])
-        for name in ("first", "second", "magnet"):
-            getattr(self, name)[:] = tree[name]
-        self.updates = tree["updates"]
+        self.magnet[:] = tree["magnet"]
+        self.adam.restore(tree)
 
     def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]:
         """One iteration: advantages once, then `epochs` shuffled passes of minibatches."""
@@ -140,7 +134,7 @@ class Ppo:
                     grad *= np.float32(c.max_grad_norm / before)
                 after = float(np.sqrt(np.dot(grad, grad)))
                 means |= {"grad_norm_pre_clip": before, "grad_norm_post_clip": after}
-                self.step(grad, lr)
+                self.adam.step(self.policy, grad, lr)
                 steps += 1
                 for name, value in means.items():
                     sums[name] = sums.get(name, 0.0) + value
@@ -204,22 +198,11 @@ class Ppo:
         (slope,) = torch.autograd.grad(total, flat)
         return slope.numpy(), {name: float(value.detach()) for name, value in tensors.items()}
 
-    def step(self, grad: Floats, lr: float) -> None:
-        """Adam (Kingma and Ba 2015, algorithm 1), then the bounds of the standard deviation."""
-        self.updates += 1
-        b1, b2, weights = 0.9, 0.999, self.policy.weights
-        numbers = (lr / (1 - b1**self.updates), b1, b2, 1e-5, 1 - b2**self.updates)
-        fused.adam(weights, grad, self.first, self.second, numbers)
-        if self.log_std is not None:
-            net = self.policy.config
-            self.log_std.clip(net.log_std_low, net.log_std_high, out=self.log_std)
-        self.policy.set(weights)
-
     def _blame(self, batch: Batch, index: NDArray[np.int64]) -> str:
         """What was not a number, named from the first cause to the last."""
         role = self.policy.role.name
         if not np.isfinite(self.policy.weights).all():
-            return f"{role}: weights are not finite after update {self.updates}"
+            return f"{role}: weights are not finite after update {self.adam.updates}"
         for name, meaning in (
             ("sight", "an observation"), ("action", "an action"), ("target", "a reward or value"),
             ("logp", "a log-probability"), ("advantage", "an advantage"),
@@ -229,4 +212,4 @@ class Ppo:
                 row, *column = np.argwhere(bad)[0].tolist()
                 where = f", column {self.policy.role.columns[column[0]]}" if name == "sight" else ""
                 return f"{role}: {meaning} is not finite (decision {row} of {len(index)}{where})"
-        return f"{role}: the gradient is not finite at update {self.updates}, though all inputs are"
+        return f"{role}: the gradient is not finite at update {self.adam.updates}, though all inputs are"

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from rematch import config as settings
 from rematch import products, worlds
 from rematch.config import ConfigError
 from rematch.engine import room
-from rematch.engine.policy import Policy
+from rematch.engine.fingerprint import fingerprint
+from rematch.engine.minds import build
 from rematch.engine.run import Run
-from rematch.engine.train import Config, Session, fingerprint
+from rematch.engine.train import Config, Session
 from rematch.engine.train import train as loop
 from rematch.show.console import Console
+from rematch.spec import World
+from rematch.stopping import Stopper
 
 GENERAL_SUM = "Rewards are general-sum: the roles' rewards do not cancel"
+EPISODE = "This world does not repeat itself: a resumed run begins its games anew, not to the same bits"
+LONELY = "league.history has no effect: the world has one seat, and so no rivals"
 
 
 def recipes() -> dict[str, str]:
@@ -115,35 +117,6 @@ def stored(run: Run) -> Config:
     return config
 
 
-class Stopper:
-    """Says when to stop: after some minutes, or when a signal asked for it. The first Ctrl-C is polite."""
-
-    def __init__(self, minutes: float | None) -> None:
-        self.until = None if minutes is None else time.monotonic() + 60 * minutes
-        self.asked = ""
-        self.before: dict[int, Any] = {}
-
-    def __enter__(self) -> Stopper:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self.before[number] = signal.signal(number, self._note)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, answer in self.before.items():
-            signal.signal(number, answer)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.asked = signal.Signals(number).name
-
-    def __call__(self) -> bool:
-        if not self.asked and self.until is not None and time.monotonic() >= self.until:
-            self.asked = "time"
-        return bool(self.asked)
-
-
 def free_folder(runs: Path, recipe: str) -> Path:
     """runs/RECIPE-1, -2, ...: the first number not taken."""
     stem = Path(recipe).stem
@@ -219,8 +192,16 @@ def _announce(session: Session, run: Run) -> None:
     run.log_line(
         f"Run {c.game} seed {c.seed}: {c.iterations} iterations of {c.games} games x {c.steps} steps"
     )
-    if not session.spec.zero_sum:
-        run.log_line(GENERAL_SUM)
+    for note in _notes(session):
+        run.log_line(note)
+
+
+def _notes(session: Session) -> list[str]:
+    """What is worth knowing about a run before it starts."""
+    spec, lonely = session.spec, session.spec.seats == 1
+    said = {GENERAL_SUM: not spec.zero_sum and not lonely, EPISODE: spec.resume == "episode",
+            LONELY: lonely and session.config.league.history > 0}
+    return [note for note, holds in said.items() if holds]
 
 
 def _go(session: Session, run: Run, console: Console | None, minutes: float | None) -> Trained:
@@ -230,16 +211,17 @@ def _go(session: Session, run: Run, console: Console | None, minutes: float | No
     c = session.config
     total = c.iterations * c.games * c.steps
     trained = Trained(run.folder, c, session.policies, run.history)
-    if session.iteration >= c.iterations:
-        show.line(f"{run.folder} is complete: {total} steps are done, nothing is left to train")
+    if session.done:
+        why = f" ({session.ended})" if session.ended else ""
+        show.line(f"{run.folder} is complete{why}: {session.step} steps are done, nothing is left to train")
         finish(session, run, show, missing=True)
         return trained
     show.line(
         f"run {run.folder}: {c.game}, seed {c.seed}, {c.iterations - session.iteration} iterations of "
         f"{c.games} games x {c.steps} steps"
     )
-    if not session.spec.zero_sum:
-        show.line(GENERAL_SUM)
+    for note in _notes(session):
+        show.line(note)
     show.start(f"{run.folder.name} ({c.game})", total)
     with Stopper(minutes) as stop:
         try:
@@ -269,9 +251,10 @@ class Trained:
     """A run as it stands: its settings, its policies (players like any other), its evaluations."""
 
     def __init__(
-        self, folder: Path, config: Config, policies: dict[str, Policy], history: list[dict[str, Any]]
+        self, folder: Path, config: Config, policies: dict[str, Any], history: list[dict[str, Any]]
     ) -> None:
         self.folder, self.config, self.policies, self.history = folder, config, policies, history
+        self.iteration = 0  # of the checkpoint that the policies come from
 
     def scoreboard(self) -> list[dict[str, Any]]:
         """The newest evaluation's table, a dict per row with n and interval."""
@@ -286,12 +269,17 @@ def load(folder: Path | str) -> Trained:
         if checkpoint is None:
             raise ConfigError(f"{folder}: no checkpoint yet")
         module = worlds.find(config.game)
-        spec = module.make(config.world, 1, 0, 0).spec
-        policies = {}
-        for role, about in spec.roles.items():
-            policies[role] = Policy(about, config.network, f"{role} (learnt)")
+
+        def make(games: int, first: int, seed: int) -> World:
+            world: World = module.make(config.world, games, first, seed)
+            return world
+
+        minds = build(config, make(1, 0, 0).spec, make)
+        for role, learner in minds.learners.items():
             try:
-                policies[role].set(checkpoint.parts[f"learner.{role}"]["weights"])
+                learner.policy.set(checkpoint.parts[f"learner.{role}"]["weights"])
             except (KeyError, TypeError, AttributeError) as error:
                 raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {error}") from None
-        return Trained(run.folder, config, policies, run.history)
+        trained = Trained(run.folder, config, minds.players, run.history)
+        trained.iteration = checkpoint.iteration
+        return trained

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import json
 import os
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 from rematch.config import ConfigError, nearest
 from rematch.options import Options, folder_of, new_folder
+from rematch.stopping import ATTENTION
 
 USAGE = """rematch: trains game agents by self-play and tells the truth about how strong they are
 
@@ -24,9 +26,14 @@ USAGE = """rematch: trains game agents by self-play and tells the truth about ho
   rematch status RUN [--json]    where a run stands; exit code 0 fine, 1 alarm, 3 stopped before its end
   rematch check RECIPE [--KEY VALUE ...] [--config FILE]
                                  rehearsal: every feature once, with kill and resume; names unread settings
-  rematch eval RUN [--against NAMES] [--games N] [--seed S] [--greedy] [--json]
+  rematch eval RUN [--against NAMES] [--games N] [--seed S] [--greedy] [--json] [--picture FILE]
   rematch eval WORLD --players A,B [--games N] [--seed S] [--json]
-                                 matches with n and 95 % intervals
+                                 matches with n and 95 % intervals; with the exact NashConv where a world
+                                 can be solved, and there a picture of where the policies lose
+  rematch exploit RUN [--budget STEPS] [--seeds K] [--games N] [--role ROLE] [--json]
+                                 trains best responses against the frozen agents: "at least" so exploitable
+  rematch solve WORLD [--KEY VALUE ...] [--threads T] [--json] [--picture FILE]
+                                 the exact value of a game that is small enough; KEYs are the world's settings
   rematch bench [WORLD] [--json] [--seconds S]
                                  speed, beside its peers, in one run
   rematch worlds                 the worlds there are, with their roles and scripted players
@@ -92,7 +99,7 @@ def resume(words: Sequence[str]) -> int:
 
 
 def list_settings(config: Any) -> int:
-    """Every flag of a recipe, with its value there."""
+    """Every flag of a recipe or a world, with its value there."""
     from rematch.config import help_lines
     from rematch.show.words import aligned
 
@@ -123,10 +130,10 @@ def check(words: Sequence[str]) -> int:
 
 def evaluate(words: Sequence[str]) -> int:
     from rematch import worlds
-    from rematch.matches import eval_run, eval_world
+    from rematch.matches import eval_run, eval_world, lost_picture
     from rematch.show.words import scoreboard_lines
 
-    values, switches = ("--against", "--games", "--players", "--seed"), ("--json", "--greedy")
+    values, switches = ("--against", "--games", "--players", "--seed", "--picture"), ("--json", "--greedy")
     options = Options(words, values, switches)
     (subject,) = options.only(1, "rematch eval RUN | rematch eval WORLD --players A,B")
     games = options.whole("--games", 1000, 1, MOST_GAMES)
@@ -137,14 +144,73 @@ def evaluate(words: Sequence[str]) -> int:
     if "--players" in options.given:
         if named or "--greedy" in options.given:
             raise ConfigError("--against and --greedy have no effect with --players")
+        if "--picture" in options.given:
+            raise ConfigError("--picture has no effect with --players: it shows where a run's policies lose")
         players = [name.strip() for name in options.given["--players"].split(",")]
         row = eval_world(subject, players, games, seed)
     else:
         folder = folder_of(subject)
         if subject in worlds.names() and not folder.exists():
             raise ConfigError(f"eval {subject}: a world needs --players A,B; expected those, or a run")
+        file = picture_file(options) if "--picture" in options.given else None
         row = eval_run(folder, named, games, seed, "--greedy" in options.given)
+        if file is not None:
+            lost_picture(folder, file, "--greedy" in options.given)
     print(json.dumps(row, indent=1) if "--json" in options.given else "\n".join(scoreboard_lines(row)))
+    return 0
+
+
+def exploit(words: Sequence[str]) -> int:
+    from rematch.engine.exploit import Ask
+    from rematch.matches import exploit_run
+    from rematch.show import responses
+
+    options = Options(words, values=("--budget", "--seeds", "--games", "--role"), switches=("--json",))
+    (run,) = options.only(1, "rematch exploit RUN [--budget STEPS] [--seeds K] [--games N] [--role ROLE]")
+    usual = Ask()
+    ask = Ask(budget=options.whole("--budget", usual.budget, 1, 10**15),
+              seeds=options.whole("--seeds", usual.seeds, 1, 1000),
+              games=options.whole("--games", usual.games, 1, MOST_GAMES),
+              roles=(options.given["--role"],) if "--role" in options.given else ())
+    ATTENTION.check()
+    with_words = "--json" not in options.given
+    result = exploit_run(folder_of(run), ask, lambda line: print(line, flush=True) if with_words else None)
+    print("\n".join(responses.lines(result)) if with_words else json.dumps(result, indent=1))
+    return 0
+
+
+def picture_file(options: Options) -> Path:
+    """--picture FILE: refused before any work where it could not be written."""
+    file = Path(options.given["--picture"])
+    if file.suffix != ".png" or not file.parent.is_dir() or file.is_dir():
+        raise ConfigError(f"--picture = {str(file)!r}: expected a name that ends in .png, in a folder that "
+                          "is there")
+    return file
+
+
+def solve(words: Sequence[str]) -> int:
+    from rematch import worlds
+    from rematch.config import apply, read_flags, refuse_idle, validate
+    from rematch.show.words import solution_lines
+
+    options = Options(words, values=("--threads", "--picture"), switches=("--json", "--help", "-h"))
+    if not options.rest or options.rest[0].startswith("-"):
+        raise ConfigError("expected rematch solve WORLD [--KEY VALUE ...] [--threads T] [--json] "
+                          "[--picture FILE]")
+    name, flags = options.rest[0], options.rest[1:]
+    module = worlds.find(name)
+    if not hasattr(module, "solve"):
+        able = ", ".join(world for world in worlds.names() if hasattr(worlds.find(world), "solve"))
+        raise ConfigError(f"solve {name}: no exact solution is known for this world; expected one of {able}")
+    if "--help" in options.given or "-h" in options.given:
+        return list_settings(module.Config())
+    given = read_flags(flags, module.Config())
+    config = apply(module.Config(), given, "command line", text=True)
+    validate(config)
+    refuse_idle(config, list(given), "command line")
+    threads = options.whole("--threads", min(os.cpu_count() or 1, 64), 1, 64)
+    row = module.solve(config, threads, picture_file(options) if "--picture" in options.given else None)
+    print(json.dumps(row, indent=1) if "--json" in options.given else "\n".join(solution_lines(row)))
     return 0
 
 
@@ -166,8 +232,12 @@ def list_worlds(words: Sequence[str]) -> int:
     Options(words).only(0, "rematch worlds")
     for name in worlds.names():
         module = worlds.find(name)
-        spec = module.make(module.Config(), 1, 0, 0).spec
         print(f"{name}: {(module.__doc__ or '').strip().splitlines()[0]}")
+        try:
+            spec = module.make(module.Config(), 1, 0, 0).spec
+        except ConfigError as error:  # it needs a library that is not there
+            print(f"  {error}")
+            continue
         for role, about in spec.roles.items():
             actions = f"{about.actions.kind} actions {', '.join(about.actions.names)}"
             scripted = ", ".join(module.BOTS.get(role, ())) or "none"
@@ -186,8 +256,8 @@ def list_recipes(words: Sequence[str]) -> int:
 
 
 COMMANDS = {
-    "train": train, "resume": resume, "status": status, "check": check, "eval": evaluate, "bench": bench,
-    "worlds": list_worlds, "recipes": list_recipes,
+    "train": train, "resume": resume, "status": status, "check": check, "eval": evaluate,
+    "exploit": exploit, "solve": solve, "bench": bench, "worlds": list_worlds, "recipes": list_recipes,
 }
 
 
@@ -206,9 +276,11 @@ def obey(words: Sequence[str]) -> int:
         raise ConfigError(f"unknown command {words[0]!r}: expected one of {', '.join(COMMANDS)}"
                           + (f"; nearest: {near}" if near else ""))
     helps = [word for word in words[1:] if word in ("--help", "-h")]
-    if helps and (words[0] != "train" or len(words) == 2):
+    if helps and (words[0] not in ("train", "solve") or len(words) == 2):
         print(USAGE, end="")
         return 0
+    with ATTENTION.patiently():  # loading the compiled parts would lose a Ctrl-C
+        importlib.import_module("rematch.api")
     return COMMANDS[words[0]](words[1:])
 
 
@@ -233,9 +305,23 @@ def hush() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    with ATTENTION:
+        try:
+            return answer(words)
+        except KeyboardInterrupt:
+            pass
+        except Exception:
+            if not ATTENTION.noted:  # else it is what became of the interruption on its way here
+                raise
+        return complain("interrupted; what was saved stands", 130)
+
+
+def answer(words: Sequence[str]) -> int:
+    """Obey; what goes wrong is one line."""
     code = 0
     try:
-        code = obey(list(sys.argv[1:] if argv is None else argv))
+        code = obey(words)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
@@ -243,6 +329,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         hush()
         return code
     except (ConfigError, ImportError) as error:  # ImportError: a stale core, or a library that is missing
+        ATTENTION.check()
         return complain(error)
     except OSError as error:
         hush()
@@ -250,8 +337,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(f"{where}{error.strerror or error}")
     except MemoryError:
         return complain("not enough memory: expected fewer or smaller games, steps or network.hidden")
-    except KeyboardInterrupt:
-        return complain("interrupted; what was saved stands", 130)
 
 
 if __name__ == "__main__":

@@ -51,9 +51,9 @@ def knob(
     )
 
 
-def part(kind: type[Any]) -> Any:
-    """A field that holds another config."""
-    return dataclasses.field(default_factory=kind)
+def part(kind: type[Any], needs: str = "") -> Any:
+    """A field that holds another config; `needs` as of a knob, for all that is in it."""
+    return dataclasses.field(default_factory=kind, metadata={"needs": needs})
 
 
 # --- walking a config ---------------------------------------------------------------------------
@@ -387,13 +387,13 @@ def has_effect(config: Any, key: str) -> str:
     field = next(f for f in dataclasses.fields(owner) if f.name == leaf)
     needs = field.metadata.get("needs", "")
     if not needs:
-        return ""
+        return has_effect(config, head) if head else ""
     name, equals, wanted = needs.partition("=")
     value = getattr(owner, name)
     fine = str(value) in wanted.split("|") if equals else bool(value)
-    if fine:
-        return has_effect(config, f"{head}.{name}" if head else name)
     prefix = head + "." if head else ""
+    if fine:
+        return has_effect(config, prefix + name)
     want = " or ".join(wanted.split("|")) if equals else "to be set"
     return f"{prefix}{name} is {_shown(value)} (it would need {want})"
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rematch import api, worlds
 from rematch import config as settings
 from rematch.config import ConfigError, nearest
-from rematch.engine.evaluate import best_scripted, check_rivals, evaluate, set_beside
+from rematch.engine.evaluate import alone, best_scripted, check_rivals, evaluate, set_beside
+from rematch.engine.exploit import Ask, Frozen, check_ask, exploit, question
+from rematch.engine.kept import Kept
+from rematch.engine.run import Run
 from rematch.engine.scoreboard import Scoreboard
 from rematch.engine.verdict import verdict
 from rematch.spec import Player, World
@@ -38,6 +42,30 @@ def eval_run(folder: Path, against: list[str], games: int, seed: int, greedy: bo
     before = [] if greedy else trained.history  # the run's own evaluations are of sampled play
     row["verdict"] = verdict([*before, row], trained.config.evaluation)
     return row
+
+
+def lost_picture(folder: Path, file: Path, greedy: bool) -> None:
+    """Write a picture of the starts that a run's policies lose to exact best responses."""
+    trained = api.load(folder)
+    module = worlds.find(trained.config.game)
+    if not hasattr(module, "exact_picture"):
+        raise ConfigError(f"--picture: best responses in {trained.config.game} are not known exactly")
+    for policy in trained.policies.values():
+        policy.greedy = greedy
+    file.write_bytes(module.exact_picture(trained.config.world, trained.policies, trained.config.threads))
+
+
+def exploit_run(folder: Path, ask: Ask, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Best responses to a run's newest policies. The run is held only where something has to be stored."""
+    trained = api.load(folder)
+    frozen = Frozen(config=trained.config, players=trained.policies, iteration=trained.iteration)
+    check_ask(frozen, ask)
+    with Run.open(folder, write=False) as run:
+        known = Kept(run).result(question(frozen, ask))
+    if known is not None:
+        return known
+    with Run.open(folder, write=True) as run:
+        return exploit(frozen, ask, run, tell)
 
 
 def eval_world(name: str, players: list[str], games: int, seed: int) -> dict[str, Any]:
@@ -75,9 +103,13 @@ def eval_world(name: str, players: list[str], games: int, seed: int) -> dict[str
         world: World = module.make(config, count, first, key)
         return world
 
-    rows = Scoreboard(make, SEED_OFFSET + seed, 2).results(seated, games, 0)
-    table = [row.row() for row in rows]
-    return {"world": name, "settings": settings.tree(config), "step": 0, "table": table}
+    board = Scoreboard(make, SEED_OFFSET + seed, 2)
+    about: dict[str, Any] = {"world": name, "settings": settings.tree(config), "step": 0}
+    if spec.seats == 1:  # nobody to play against: returns instead
+        whole = alone(board, {spec.role_of(0).name: seated[0]}, (games, (), 0))
+        return about | {"returns": whole, "table": []}
+    rows = board.results(seated, games, 0)
+    return about | {"table": [row.row() for row in rows]}
 
 
 def common_rules(learnt_under: dict[str, Any]) -> Any:

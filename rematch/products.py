@@ -25,10 +25,11 @@ def make(session: Session, run: Run, missing: bool) -> dict[str, Path]:
     from rematch.show import film, pictures, report
 
     try:
-        for role, policy in session.policies.items():
-            about = {"game": session.config.game, "role": role, "iteration": session.iteration,
-                     "columns": list(policy.role.columns), "network": settings.tree(policy.config)}
-            run.write_policy(role, policy.arrays(), about)
+        for name, policy in session.minds.networks.items():
+            about = {"game": session.config.game, "role": policy.role.name, "iteration": session.iteration,
+                     "columns": list(policy.role.columns), "network": settings.tree(policy.config),
+                     "learner": session.config.learner}
+            run.write_policy(name, policy.arrays(), about)
         files = (PICTURE, FILM, REPORT)
         there = {name for name in files if missing and (run.folder / name).is_file()}
         draw = getattr(session.module, "draw", None)

@@ -24,8 +24,8 @@ RUNNING, DECIDED, CUT_OFF = 0, 1, 2  # values of View.ended
 class Field:
     """One named block of numbers that a seat sees.
 
-    With `choices`, each column names one of so many things (a cell, a card) instead of measuring something: it
-    holds 0 .. n - 1, and a network looks it up in a table of its own (the product with a one-hot vector).
+    With `choices`, each column names one of so many things (a cell, a card) instead of measuring something:
+    it holds 0 .. n - 1, and a network looks it up in a table of its own (the product with a one-hot vector).
     """
 
     name: str
@@ -85,6 +85,7 @@ class Spec:
     resume: Literal["state", "replay", "episode"] = "state"
     cutoffs: bool = False  # whether an episode can end undecided (then `View.final` is written)
     zero_sum: bool = True  # whether the seats' rewards add to zero
+    reward_scale: float = 1.0  # rewards are the game's own points times this; returns are told in points
 
     @property
     def seats(self) -> int:

@@ -35,7 +35,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every set-up at a size at which a whole benchmark takes a second or two."""
     monkeypatch.setattr(ours, "PINNED", ours.PINNED | SMALL)
     monkeypatch.setattr(ours, "DOCUMENTS", ours.DOCUMENTS | SMALL | {"games": 2, "stagger": 0})
-    monkeypatch.setattr(ours, "WORLDS", {"pursuit": ours.WORLDS["pursuit"] | {"world.max_steps": 40}})
+    sooner = {"pursuit": {"world.max_steps": 40}, "lattice": {"world.horizon": 10}}
+    monkeypatch.setattr(ours, "WORLDS", {world: ours.WORLDS[world] | sooner[world] for world in sooner})
     monkeypatch.setattr("rematch.bench.PEER_GAMES", 8)
 
 
@@ -58,13 +59,13 @@ def test_ratio_is_of_medians_with_the_range_of_rounds() -> None:
     assert measure.best([slow, fast]) is fast
 
 
-def check(about: dict[str, Any], peers: bool) -> None:
+def check(about: dict[str, Any], peers: bool, world: str = "pursuit") -> None:
     rows = about["measurements"]
     assert {row["threads"] for row in rows} == {1, 2}
     for row in rows:
         assert row["n"] >= 5 and 0 < row["min"] <= row["median"] <= row["max"]
         assert row["wall_seconds"] > 0 and row["cpu_seconds"] >= 0 and len(row["load"]) == row["n"]
-        assert row["settings"]["world"] == "pursuit"
+        assert row["settings"]["world"] == world
         if row["unit"] == "learner steps/s":
             told = {"games", "steps", "network", "epochs", "batch", "shared_trunk", "learning"}
             assert told <= set(row["settings"])
@@ -82,10 +83,11 @@ def check(about: dict[str, Any], peers: bool) -> None:
     assert "the timed set-up learns" in text and ("met" in text or "MISSED" in text)
 
 
-def test_json_beside_the_peer(small: None, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("world", ["pursuit", "lattice"])
+def test_json_beside_the_peer(world: str, small: None, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("stable_baselines3")
-    assert cli.main(["bench", "pursuit", "--json", "--seconds", "0.1"]) == 0
-    check(json.loads(capsys.readouterr().out), peers=True)
+    assert cli.main(["bench", world, "--json", "--seconds", "0.1"]) == 0
+    check(json.loads(capsys.readouterr().out), peers=True, world=world)
 
 
 def test_without_the_peer_ours_is_measured(
@@ -152,6 +154,27 @@ def test_the_peer_plays_the_same_world() -> None:
                 assert np.array_equal(info["terminal_observation"], before[i])
         before = sight
     assert ends >= 18
+
+
+def test_the_peer_looks_names_up_too() -> None:
+    """Its first layer over columns that name things is the product with their one-hot vectors."""
+    pytest.importorskip("stable_baselines3")
+    import torch
+
+    from rematch.benchmarks.peer import Peer, Tables
+
+    tables = Tables((3, 4), 5)
+    seen = torch.tensor([[2.0, 0.0], [1.0, 3.0]])
+    hot = torch.zeros(2, 7)
+    hot[[0, 0, 1, 1], [2, 3, 1, 6]] = 1
+    assert torch.allclose(tables(seen), hot @ tables.rows.weight)
+    for shared in (True, False):
+        pins = ours.DOCUMENTS | {"games": 2, "steps": 8, "ppo.minibatch": 16, "network.hidden": [6, 6]}
+        pins["network.shared"] = shared
+        peer = Peer("x", ours.configure("lattice", 1, pins), 1, ("pursuer", "random"))
+        found = [part for part in peer.model.policy.modules() if isinstance(part, Tables)]
+        assert len(found) == (1 if shared else 2)
+        assert peer.run(0.0) == 16
 
 
 def test_short_numbers() -> None:

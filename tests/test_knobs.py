@@ -18,6 +18,7 @@ from rematch import api
 from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine.miniature import event_log, play, shrink
+from rematch.engine.rehearsal import idle_in
 from rematch.engine.train import Config
 
 COSMETIC = ("threads",)  # frozen: fields that must NOT change what happens; ten at most
@@ -136,6 +137,29 @@ def test_every_knob_changes_what_happens(key: str) -> None:
         assert same == (key in COSMETIC), f"{key}: {settings.get(base, key)} -> {value}"
 
 
+# The settings of worlds other than pursuit: what the tiny run is there, and for each setting another value.
+ELSEWHERE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "lattice": (
+        {"world.n": 7, "world.horizon": 6},
+        {
+            "n": 9, "block": 3, "radius": 2.0, "skip": 2, "horizon": 5, "min_distance": 3.0,
+            "max_distance": 2.5, "symmetry": False,
+        },
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("world", ELSEWHERE)
+def test_every_knob_of_another_world_changes_what_happens(world: str) -> None:
+    tiny, others = ELSEWHERE[world]
+    shared = {key: value for key, value in TINY.items() if not key.startswith("world.")}
+    base = settings.replace(api.default(world), shared | tiny)
+    assert {key for key, _, _ in settings.leaves(base.world)} == set(others)
+    before = event_log(base)
+    for key, value in others.items():
+        assert event_log(settings.replace(base, {f"world.{key}": value})) != before, key
+
+
 def final_weights(config: Config) -> bytes:
     with tempfile.TemporaryDirectory() as place:
         policies = play(config, Path(place) / "run").session.policies
@@ -177,8 +201,9 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
     small = settings.replace(shrink(config), {"evaluation.rivals": ("random",)})
     read: set[str] = set()
     with tempfile.TemporaryDirectory() as place:
-        play(settings.track(small, read), Path(place) / "run")
-    unread = {key: settings.has_effect(small, key) for key, _, _ in settings.leaves(small) if key not in read}
+        spec = play(settings.track(small, read), Path(place) / "run").session.spec
+    left = [key for key, _, _ in settings.leaves(small) if key not in read]
+    unread = {key: settings.has_effect(small, key) or idle_in(spec, key) for key in left}
     assert all(unread.values()), f"nothing reads {[key for key, why in unread.items() if not why]}"
     if name == "everything on":
         assert not unread

@@ -18,13 +18,22 @@ from rematch.worlds.contract import BrokenPromise
 ROOT = Path(rematch.__file__).parent.parent
 
 
-def test_a_copied_folder_is_a_world(tmp_path: Path) -> None:
+# For each world a legal stage unlike its own, the setting that ends games sooner, and its compiled parts.
+COPIED = {
+    "pursuit": ((4.0, 6.0, 1.0, 2.0), "max_steps", {"core"}),
+    "lattice": ((0.0, 3.0, 5.0), "horizon", {"core", "solver"}),
+}
+
+
+@pytest.mark.parametrize("world", COPIED)
+def test_a_copied_folder_is_a_world(world: str, tmp_path: Path) -> None:
     """Copies a world under a new name beside it, in a copy of the package, and edits nothing else.
 
     The copy keeps the contract, has its flags and trains ten iterations, all by its own files.
     """
     shutil.copytree(ROOT / "rematch", tmp_path / "rematch", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(tmp_path / "rematch/worlds/pursuit", tmp_path / "rematch/worlds/again")
+    shutil.copytree(tmp_path / f"rematch/worlds/{world}", tmp_path / "rematch/worlds/again")
+    stage, ending, compiled = COPIED[world]
     script = f"""
 import sys
 import rematch.worlds as worlds
@@ -32,23 +41,23 @@ from rematch import cli
 from rematch.worlds import contract
 from rematch.worlds.contract import Trial
 assert "again" in worlds.names() and {str(tmp_path)!r} in worlds.__file__
-print(contract.check_module(worlds.find("again"), trial=Trial(stage=(4.0, 6.0, 1.0, 2.0))))
+print(contract.check_module(worlds.find("again"), trial=Trial(stage={stage!r})))
 assert cli.main(["train", "again", "--help"]) == 0
 small = ["--games", "4", "--steps", "10", "--total-steps", "400", "--network.hidden", "8"]
-small += ["--evaluation.games", "2", "--evaluation.rivals", "random", "--world.max-steps", "30"]
+small += ["--evaluation.games", "2", "--evaluation.rivals", "random", "--world.{ending}", "30"]
 assert cli.main(["train", "again", *small, "--name", "ten"]) == 0
 # Cython enters a core under the name it was compiled by, too; no Python file of the original may be in use.
-others = [name for name in sys.modules if name.startswith("rematch.worlds.pursuit")]
-assert set(others) <= {{"rematch.worlds.pursuit.core"}}, others
+others = [name for name in sys.modules if name.startswith("rematch.worlds.{world}")]
+assert {{name.rpartition(".")[2] for name in others}} <= {compiled!r}, others
 assert "/again/" in sys.modules["rematch.worlds.again.core"].__file__
 """
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-2000:]
-    assert "again keeps" in done.stdout and "--world.max_steps" in done.stdout
+    assert "again keeps" in done.stdout and f"--world.{ending}" in done.stdout
     assert len((tmp_path / "runs/ten/metrics.jsonl").read_text().splitlines()) == 10
-    assert "max_steps: 30" in (tmp_path / "runs/ten/config.yaml").read_text()
+    assert f"{ending}: 30" in (tmp_path / "runs/ten/config.yaml").read_text()
 
 
 def test_the_documents_world_works(tmp_path: Path) -> None:

@@ -79,10 +79,10 @@ def test_every_copy_counts_once_however_long_its_game() -> None:
     """The first game of every copy, and only that: replayed one copy at a time."""
     module, players = toys.sticks, bots("sticks", "careful", "random", "random")
     whole = module.make(module.Config(most=100), 60, 0, 8)
-    outcome, length = play(whole, players, 77)
+    outcome, length, _ = play(whole, players, 77)
     assert len(set(length.tolist())) > 10
     for game in range(60):
-        alone, steps = play(module.make(module.Config(most=100), 1, game, 8), players, 77)
+        alone, steps, _ = play(module.make(module.Config(most=100), 1, game, 8), players, 77)
         assert (alone[0] == outcome[game]).all() and steps[0] == length[game]
     assert (outcome.sum(1) == 2).all()  # two of three win, in every one
 
@@ -176,7 +176,7 @@ def test_results_are_fixed_by_seed_and_index_and_not_by_threads(name: str) -> No
 
     def results(threads: int = 1, seed: int = 3, index: int = 5) -> Any:
         players = [policy(spec.role_of(seat), seed=seat, hidden=(7,)) for seat in range(spec.seats)]
-        outcome, length = board(name, threads, seed).match(players, 37, index)
+        outcome, length, _ = board(name, threads, seed).match(players, 37, index)
         return outcome.tobytes(), length.tobytes()
 
     assert results() == results() == results(threads=3) == results(threads=64)

@@ -14,8 +14,10 @@ import toys
 
 from rematch import api, cli, worlds
 from rematch import config as settings
-from rematch.engine.learners.ppo import LearnError, Ppo
+from rematch.engine.learners.adam import Adam
+from rematch.engine.learners.ppo import LearnError
 from rematch.engine.miniature import event_log, play
+from rematch.engine.policy import Policy
 from rematch.engine.run import Run
 from rematch.engine.train import Config, Session, train
 
@@ -172,16 +174,16 @@ def test_a_weight_that_is_no_number_is_caught_and_never_saved(
     game: str, update: int, poison: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An update of the third iteration, of four each, the last among them, leaves one bad weight."""
-    plain = Ppo.step
+    plain = Adam.step
 
-    def step(self: Ppo, grad: Any, lr: float) -> None:
-        plain(self, grad, lr)
+    def step(self: Adam, policy: Policy, grad: Any, lr: float) -> None:
+        plain(self, policy, grad, lr)
         if self.updates == update:
-            weights = self.policy.weights.copy()
+            weights = policy.weights.copy()
             weights[0] = poison
-            self.policy.set(weights)
+            policy.set(weights)
 
-    monkeypatch.setattr(Ppo, "step", step)
+    monkeypatch.setattr(Adam, "step", step)
     config = small(game, games=16, steps=8, total_steps=16 * 8 * 5, save_every=1, ppo__epochs=4)
     with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
         with pytest.raises(LearnError, match="weights are not finite"):

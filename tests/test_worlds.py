@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import subjects
 import toys
 
 from rematch import keys, worlds
@@ -17,6 +18,7 @@ from rematch.worlds.contract import BrokenPromise, Subject, Trial
 
 TRIALS = {"matching": Trial(chance=False), "sticks": Trial(), "drift": Trial(stage=(0.5,))}
 TRIALS["pursuit"] = Trial(stage=(4.0, 6.0, 1.0, 2.0))
+TRIALS["lattice"] = Trial(stage=(0.0, 3.0, 5.0))
 
 
 # --- what holds -------------------------------------------------------------------------------------
@@ -34,10 +36,6 @@ def moved(module: Any, column: str, change: Callable[[Any], Any]) -> Callable[[A
     return apply
 
 
-def shift(x: Any) -> Any:
-    return x + 1
-
-
 def halve(x: Any) -> Any:
     return x / 2
 
@@ -46,7 +44,7 @@ def turn(x: Any) -> Any:
     return (x + 1) % 3
 
 
-SCORE, PILE = moved(toys.matching, "score", shift), moved(toys.sticks, "pile", lambda x: x % 12 + 1)
+SCORE, PILE = moved(toys.matching, "score", lambda x: x + 1), moved(toys.sticks, "pile", lambda x: x % 12 + 1)
 SUBJECTS = {
     "matching": [
         Subject(name="score", role="matcher", field="score", change=SCORE),
@@ -72,8 +70,8 @@ def test_toys_keep_the_contract(name: str) -> None:
 
 @pytest.mark.parametrize("name", worlds.names())
 def test_every_world_keeps_the_contract(name: str) -> None:
-    subjects = pursuit_subjects() if name == "pursuit" else []
-    report = contract.check_module(worlds.find(name), trial=TRIALS.get(name), moves=subjects)
+    moves = subjects.IN.get(name, list)()
+    report = contract.check_module(worlds.find(name), trial=TRIALS.get(name), moves=moves)
     assert "save and load" in report.passed
 
 
@@ -97,41 +95,6 @@ def test_pursuit_keeps_the_contract_under_other_rules(changes: dict[str, Any]) -
     assert "resample" in report.passed
 
 
-def pursuit_subjects() -> list[Subject]:
-    """Each thing in an arena, the columns that claim to show it to either robot, and how it is moved."""
-    core = pytest.importorskip("rematch.worlds.pursuit.core")
-
-    def change(name: str, index: Any, to: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def apply(states: Any) -> Any:
-            column = states.view(core.GAME_TYPE)[name].reshape(len(states), -1)
-            column[:, index] = to(column[:, index])
-            return states
-
-        return apply
-
-    def away(value: Any) -> Any:
-        return np.where(value < 0.5, 0.75, 0.25)
-
-    shown = {"x": halve, "y": halve, "theta": halve, "v": away, "omega": away}
-    words = {"x": "x", "y": "y", "theta": "heading", "v": "speed", "omega": "turn"}
-    bearings = ("obstacle_1_bearing", "obstacle_2_bearing")
-    out = []
-    for seat, role in enumerate(("pursuer", "evader")):
-        for name, to in shown.items():
-            for who in (0, 1):
-                column = ("own_" if who == seat else "other_") + words[name]
-                out.append((f"{name} of seat {who}", role, (column,), change(name, who, to)))
-        for obstacle in (0, 1):
-            for axis in ("x", "y"):
-                to = change(f"obstacle_{axis}", obstacle, halve)
-                out.append((f"obstacle {obstacle} {axis}", role, bearings, to))
-        out.append(("step", role, ("time_to_go",), change("step", 0, lambda x: x + 1)))
-        out.append(("slot", role, (), change("slot", 0, lambda x: x + 1)))
-        out.append(("seed", role, (), change("seed", 0, lambda x: x + 1)))
-    return [Subject(name=name, role=role, field="state" if columns else "", columns=columns, change=to)
-            for name, role, columns, to in out]  # fmt: skip
-
-
 def test_luck_is_that_of_keys() -> None:
     seeds, steps = keys.words(5, keys.GAME, 4), np.array([0, 1, 7, 2**31])
     rows = [keys.units(int(seed), keys.RESET, 6, int(step)) for seed, step in zip(seeds, steps, strict=True)]
@@ -143,12 +106,23 @@ def test_worlds_that_resume_otherwise_are_excused_and_the_report_says_so() -> No
         def promise(self, config: Any) -> Any:
             return vary(super().promise(config), resume="replay")
 
-        def save(self, rows: Any) -> Any:
+        def resample(self, rows: Any, seat: int, key: int) -> Any:
             raise NotImplementedError
 
     report = contract.check(Replayed, toys.SticksConfig())
-    assert [line.split(" (")[0] for line in report.skipped[:3]] == ["save and load", "rubbish", "resample"]
-    assert "determinism" in report.passed and "resumes by replay" in str(report)
+    assert report.skipped[0].startswith("resample (") and "resumes by replay" in str(report)
+    assert {"determinism", "save and load", "rubbish"} <= set(report.passed)
+
+    class Anew(toys.Sticks):
+        def promise(self, config: Any) -> Any:
+            return vary(super().promise(config), resume="episode")
+
+        def load(self, rows: Any, states: Any) -> Any:
+            raise NotImplementedError
+
+    report = contract.check(Anew, toys.SticksConfig())
+    excused = {line.split(" (")[0] for line in report.skipped}
+    assert {"determinism", "restart", "save and load", "rubbish", "resample"} <= excused
 
 
 def test_hidden_things_that_resample_leaves_alone_must_be_named() -> None:
@@ -162,6 +136,13 @@ def test_hidden_things_that_resample_leaves_alone_must_be_named() -> None:
 
 def vary(spec: Any, **changes: Any) -> Any:
     return dataclasses.replace(spec, **changes)
+
+
+def naming(spec: Any, *choices: int) -> Any:
+    """The spec of `sticks` whose pile names one of so many things."""
+    role = spec.roles["player"]
+    fields = (vary(role.fields[0], choices=choices, high=99.0), *role.fields[1:])
+    return vary(spec, roles={"player": vary(role, fields=fields)})
 
 
 class WrongShape(toys.Sticks):
@@ -192,6 +173,25 @@ class OutOfBounds(toys.Sticks):
     def show(self) -> None:
         super().show()
         self.view["player"]["takes"] *= 12
+
+
+class TooFewChoices(toys.Sticks):
+    def promise(self, config: Any) -> Any:
+        return naming(super().promise(config), 13, 13)
+
+
+class NoSuchThing(toys.Sticks):  # the pile is shown as a share of the most
+    def promise(self, config: Any) -> Any:
+        return naming(super().promise(config), 13)
+
+
+class OneThingTooMany(toys.Sticks):
+    def promise(self, config: Any) -> Any:
+        return naming(super().promise(config), 12)
+
+    def show(self) -> None:
+        super().show()
+        self.view["player"]["pile"][:, :, 0] = np.where(self.state["pile"] > 3, 11, 12)[:, None]
 
 
 class NotZeroSum(toys.Sticks):
@@ -357,6 +357,9 @@ BROKEN = [
         OutOfBounds,
         r"values: view\['player'\]\['takes'\], column '\w+', at step \d+: .* expected a number in \[0, 1\]",
     ),
+    (TooFewChoices, r"spec: role 'player', field 'pile': choices must be .* each of its 1 columns"),
+    (NoSuchThing, r"values: .*'pile'\], column 'sticks', of a new world: 0\.\d+, expected .* from 0 to 12"),
+    (OneThingTooMany, r"values: .*'pile'\], column 'sticks', at step \d+: 12\.0, expected .* from 0 to 11"),
     (NotZeroSum, r"zero sum: the rewards of game \d at step \d+ add to 0.25"),
     (BothWin, r"zero sum: the two outcomes of an ended game at step 4 must add to 1"),
     (NoWayOut, r"values: .* is to move and has no legal action"),

@@ -27,9 +27,12 @@ KINDS = {
     "addresses and undefined behaviour": (
         ("libasan.so", "libubsan.so"),
         "-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all",
-        "pursuit_rules pursuit_world worlds fused ppo policy rollout train adapters",
+        "pursuit_rules pursuit_world lattice_rules lattice_world worlds fused ppo policy rollout train "
+        "adapters",
     ),
-    "races between threads": (("libtsan.so",), "-fsanitize=thread", "fused pursuit_world rollout train"),
+    "races between threads": (
+        ("libtsan.so",), "-fsanitize=thread", "fused pursuit_world lattice_world rollout train"
+    ),
 }
 
 

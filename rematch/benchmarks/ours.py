@@ -38,6 +38,7 @@ DOCUMENTS: dict[str, Any] = PINNED | {
 # What is pinned of a world itself.
 WORLDS: dict[str, dict[str, Any]] = {
     "pursuit": {"world.n_obstacles_min": 2, "world.n_obstacles_max": 2},
+    "lattice": {"world.n": 9, "world.block": 3, "world.horizon": 20},
 }
 
 
@@ -137,7 +138,7 @@ class Training:
             left &= session.world.step(actions[step % 4]).ended == RUNNING
             if not left.any():
                 break
-        session.stagger()
+        session.begin()
 
     def rivals_share(self) -> float:
         """Of all seats on the last tape, those in which a rival sat."""

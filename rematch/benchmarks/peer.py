@@ -18,6 +18,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecEnv
 
 from rematch.adapters.gym import GymVector
+from rematch.config import ConfigError
 from rematch.engine.train import Config
 
 VERSION: str = stable_baselines3.__version__
@@ -61,13 +62,31 @@ class Games(VecEnv):  # type: ignore[misc, unused-ignore]  # untyped where it is
         return [False] * self.num_envs
 
 
-class Trunk(BaseFeaturesExtractor):  # type: ignore[misc, unused-ignore]
-    """The hidden layers that policy and value share; the peer's own default is two separate networks."""
+class Tables(torch.nn.Module):
+    """The first layer over columns that name things (Field.choices): a sum of rows, one per column.
 
-    def __init__(self, observation_space: Any, hidden: Sequence[int]) -> None:
+    The same as a linear layer over their one-hot vectors side by side, and as fast as torch can make it.
+    """
+
+    def __init__(self, choices: Sequence[int], width: int) -> None:
+        super().__init__()
+        self.starts = torch.tensor([0, *np.cumsum(choices[:-1]).tolist()])
+        self.rows = torch.nn.EmbeddingBag(sum(choices), width, mode="sum")
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.rows(observations.long() + self.starts)
+        return out
+
+
+class Trunk(BaseFeaturesExtractor):  # type: ignore[misc, unused-ignore]
+    """Hidden layers before policy and value part; the peer's own default is two separate networks."""
+
+    def __init__(self, observation_space: Any, hidden: Sequence[int], choices: Sequence[int] = ()) -> None:
         super().__init__(observation_space, hidden[-1])
         widths = [observation_space.shape[0], *hidden]
         layers = [(torch.nn.Linear(a, b), torch.nn.Tanh()) for a, b in zip(widths, hidden)]
+        if choices:
+            layers[0] = (Tables(choices, hidden[0]), torch.nn.Tanh())  # type: ignore[assignment]
         self.layers = torch.nn.Sequential(*(part for layer in layers for part in layer))
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
@@ -90,14 +109,21 @@ class Peer:
             "learning": [role], "rival": rival,
         }  # fmt: skip
         torch.set_num_threads(threads)
+        games = GymVector(config.game, config.world, role, rival, config.games)
+        choices = games.world.spec.roles[role].choices
+        if any(choices) and not all(choices):
+            raise ConfigError(f"bench: {config.game} shows names and quantities; expected one kind")
         shape: dict[str, Any] = {"net_arch": list(net.hidden), "activation_fn": torch.nn.Tanh}
-        if net.shared:
-            shape = {
-                "net_arch": [], "features_extractor_class": Trunk,
-                "features_extractor_kwargs": {"hidden": list(net.hidden)},
+        if net.shared or any(choices):
+            apart = 0 if net.shared else len(net.hidden) - 1  # layers after the tables, of each network
+            before = list(net.hidden[: len(net.hidden) - apart])
+            shape |= {
+                "net_arch": list(net.hidden[len(before) :]), "features_extractor_class": Trunk,
+                "features_extractor_kwargs": {"hidden": before, "choices": choices if any(choices) else ()},
+                "share_features_extractor": net.shared,
             }  # fmt: skip
         self.model = PPO(
-            "MlpPolicy", Games(GymVector(config.game, config.world, role, rival, config.games)),
+            "MlpPolicy", Games(games),
             learning_rate=ppo.lr, n_steps=config.steps, batch_size=ppo.minibatch, n_epochs=ppo.epochs,
             gamma=ppo.gamma, gae_lambda=ppo.lam, clip_range=ppo.clip, ent_coef=ppo.entropy, vf_coef=ppo.value,
             max_grad_norm=ppo.max_grad_norm, policy_kwargs=shape, device="cpu", seed=0,

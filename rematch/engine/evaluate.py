@@ -7,11 +7,12 @@ nothing is selected by them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from types import ModuleType
 from typing import Any
 
 from rematch.config import ConfigError, knob, nearest
+from rematch.engine.returns import Mean
 from rematch.engine.scoreboard import Result, Scoreboard, wilson
 from rematch.spec import Player, Spec
 
@@ -58,6 +59,20 @@ def versus(spec: Spec, me: Player, role: str, rival: Player) -> list[Player]:
     return [me if seat in mine else rival for seat in range(spec.seats)]
 
 
+def alone(
+    board: Scoreboard, players: Mapping[str, Player], ask: tuple[int, Sequence[str], int]
+) -> dict[str, dict[str, Any]]:
+    """Where one seat is all there is: role -> mean return, and how often the task was done, if it says so."""
+    games, _, index = ask
+    (role, player), = players.items()
+    result = board.results([player], games, index)[0]
+    entry: dict[str, Any] = asdict(result.returned or Mean(0.0, None, None, 0)) | {"player": player.name}
+    if result.draws < result.games:  # 0.5 in every game: the world does not tell success from failure
+        low, high = result.interval
+        entry |= {"success": result.score, "success_low": low, "success_high": high}
+    return {role: entry}
+
+
 def against_bots(
     board: Scoreboard,
     module: ModuleType,
@@ -73,11 +88,7 @@ def against_bots(
             for rival in bots_for(module, other, wanted):
                 seats = versus(spec, player, role, rival)
                 result = board.results(seats, games, index)[seats.index(player)]
-                rows.append(
-                    Result(
-                        player.name, role, rival.name, result.games, result.wins, result.draws, result.length
-                    )
-                )
+                rows.append(replace(result, role=role, rival=rival.name))
                 index += 1
     return rows
 
@@ -91,6 +102,16 @@ def best_scripted(
     """
     games, wanted, index = ask
     best: dict[str, Result] = {}
+    if spec.seats == 1:
+        (role,) = spec.roles
+        found = []
+        for candidate in bots_for(module, role, wanted):
+            returned = board.results([candidate], games, index)[0].returned
+            found.append((returned.mean if returned else 0.0, candidate))
+            index += 1
+        if found:
+            best[role] = board.results([max(found, key=lambda trial: trial[0])[1]], games, index)[0]
+        return best
     for role in spec.roles:
         for other in opponents(spec, role):
             for rival in bots_for(module, other, wanted):
@@ -110,6 +131,10 @@ def best_scripted(
 
 def set_beside(row: dict[str, Any], best: Mapping[str, Result]) -> None:
     """Put what the best scripted player reaches beside each entry of a row's table."""
+    for role, entry in (row.get("returns") or {}).items():
+        if role in best and (returned := best[role].returned):
+            entry |= {"best_bot": best[role].player}
+            entry |= {f"best_bot_{name}": value for name, value in asdict(returned).items()}
     for entry in row["table"]:
         top = best[f"{entry['role']}/{entry['rival']}"]
         entry |= {"best_bot": top.player, "best_bot_score": top.score}
@@ -123,9 +148,14 @@ def evaluate(
     players: Mapping[str, Player],
     ask: tuple[int, Sequence[str], int],
 ) -> dict[str, Any]:
-    """One history row's strength part: head to head, gap, and the table against scripted rivals."""
+    """One history row's strength part: head to head, gap, and the table against scripted rivals.
+
+    Where one seat is all there is, the mean return instead.
+    """
     games, wanted, index = ask
     row: dict[str, Any] = {"rates": {}}
+    if spec.seats == 1:
+        return row | {"returns": alone(board, players, ask), "table": []}
     if len(spec.roles) == 2:
         seats = [players[spec.role_of(seat).name] for seat in range(spec.seats)]
         results = board.results(seats, games, index)
@@ -133,6 +163,8 @@ def evaluate(
             mine = results[about.seats[0]]
             low, high = mine.interval
             row["rates"][role] = {"rate": mine.score, "low": low, "high": high, "games": mine.games}
+            if mine.returned:
+                row.setdefault("returns", {})[role] = asdict(mine.returned)
         first, second = (row["rates"][role]["rate"] for role in spec.roles)
         row["gap"] = abs(first - second)
         low, high = wilson(first * games, games)
@@ -140,4 +172,14 @@ def evaluate(
         row["gap_high"] = max(abs(2 * low - 1), abs(2 * high - 1))
     table = against_bots(board, module, spec, players, (games, wanted, index + 1))
     row["table"] = [result.row() for result in table]
+    if found := exactly(board, module, players):
+        row["exact"] = found
     return row
+
+
+def exactly(board: Scoreboard, module: ModuleType, players: Mapping[str, Player]) -> dict[str, float]:
+    """What a world that can be solved says of these players, with "nash_conv"; nothing where it cannot."""
+    if not hasattr(module, "exact") or not all(hasattr(player, "chances") for player in players.values()):
+        return {}
+    world: Any = board.make(1, 0, 0)
+    return dict(module.exact(world.config, players, board.threads))

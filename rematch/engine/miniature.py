@@ -27,6 +27,8 @@ def shrink(config: Config) -> Config:
         "stagger": min(c.stagger, steps), "save_every": 1,
         "network.hidden": tuple(min(width, 256) for width in c.network.hidden),
         "ppo.epochs": min(c.ppo.epochs, 2), "ppo.minibatch": max(1, min(c.ppo.minibatch, games * steps // 4)),
+        "lookahead.replay": min(c.lookahead.replay, 4096),
+        "lookahead.minibatch": min(c.lookahead.minibatch, 256),
         "ppo.value_clip": min(c.ppo.value_clip, 1e-3), "ppo.target_kl": min(c.ppo.target_kl, 1e-7),
         "league.size": min(c.league.size, 2), "league.slots": min(c.league.slots, 2),
         "league.snapshot_every": 1, "league.rotate": 1,
@@ -34,11 +36,34 @@ def shrink(config: Config) -> Config:
     }
     if short:
         changes["world"] = short(c.world)
+    if c.anywhere:
+        changes["anywhere"] = max(c.anywhere, 0.3)
     if c.league.history:
         changes["league.history"] = max(c.league.history, 0.5)
     if 0 < c.league.scripted_share < 1:  # both kinds of rival come to sit
         changes["league.scripted_share"] = min(max(c.league.scripted_share, 0.3), 0.7)
-    return settings.replace(c, changes)
+    return settings.replace(c, changes | shrink_schedule(c, games * steps))
+
+
+def shrink_schedule(config: Config, per: int) -> dict[str, Any]:
+    """A cold start of two iterations and phases of one, so that each kind of phase comes to its turn.
+
+    A limit of phases ends the run in the same iteration, before its steps do. Any gap but the largest counts
+    as balanced, and all evaluations must say so: if the pair converges, then with the last iteration.
+    """
+    c = config.schedule
+    cold = 2 * per if c.cold_start_steps else 0
+    changes: dict[str, Any] = {
+        "schedule.cold_start_steps": cold, "schedule.phase_steps": min(c.phase_steps, per),
+        "schedule.micro_phase_steps": min(c.micro_phase_steps, per),
+    }
+    left = ITERATIONS - (cold // per if c.kind != "together" else 0)  # iterations after S0
+    if c.kind == "alternate" and c.max_phases:
+        changes |= {"schedule.max_phases": left, "total_steps": 2 * ITERATIONS * per}
+    if c.convergence_consecutive:
+        changes["schedule.eta"] = 1.0
+        changes["schedule.convergence_consecutive"] = left if c.kind == "alternate" else left // 2
+    return changes
 
 
 @dataclass
@@ -51,18 +76,31 @@ class Witness:
     snapshots: int = 0  # decisions that snapshots of the league made
     scripted: int = 0  # decisions that scripted rivals made
     seats: set[str] = field(default_factory=set)  # names of snapshots that sat in a slot
+    phases: dict[str, str] = field(default_factory=dict)  # name of a phase -> the role that learnt
+    cold: int = 0  # decisions that the cold start's rival made
+    anywhere: int = 0  # games that were to begin anywhere
 
     def line(self, text: str) -> None:
         """Warnings are the console's business."""
 
     def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None:
         self.rows.append(metrics)
-        for role, table in self.session.tables.items():
-            track = self.session.rollout.tape[role]
+        session = self.session
+        for role, table in session.tables.items():
+            track = session.rollout.tape[role]
             slot = track.slot[track.acted != 0]
-            self.scripted += int((slot >= len(table.packed)).sum())
+            cold = session.facing.get(role, -1)
+            self.cold += int((slot == cold).sum())
+            self.scripted += int(((slot >= len(table.packed)) & (slot != cold)).sum())
             self.snapshots += int(((slot > 0) & (slot < len(table.packed))).sum())
-            self.seats |= {name for name in self.session.league.rosters[role].who if name}
+            self.seats |= {name for name in session.league.rosters[role].who if name}
+        if session.schedule.apart:
+            phase = session.schedule.phase(session.iteration - 1)
+            for role in phase.roles:
+                if metrics.get(f"{role}/updates"):
+                    self.phases[phase.name] = role
+        if "anywhere" in session.spec.stage:
+            self.anywhere += int(session.world.next.stage[:, session.spec.stage.index("anywhere")].sum())
 
     def evaluation(self, row: dict[str, Any]) -> None:
         self.evaluations.append(row)

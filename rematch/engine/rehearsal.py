@@ -29,9 +29,9 @@ from rematch.config import ConfigError
 from rematch.engine.miniature import ITERATIONS, Witness, compared, differences, event_log, play, shrink
 from rematch.engine.run import Run
 from rematch.engine.train import Config, Session
-from rematch.spec import Floats
+from rematch.spec import Floats, Spec
 
-__all__ = ["event_log", "rehearse"]
+__all__ = ["event_log", "idle_in", "rehearse"]
 
 LIMIT = 55.0  # seconds for all commands together
 PRODUCTS = {"picture": ("learning.png", b"\x89PNG"), "film": ("match.gif", b"GIF8"),
@@ -55,14 +55,19 @@ def learning_features(config: Config, seen: Witness) -> Iterator[Feature]:
     c, rows = config.ppo, seen.rows
     played = f"{rows[-1]['step']:,} steps, {rows[-1]['games']} games ended"
     yield Feature(name="rollout", proof=lambda: played)
-    still = c.lr == 0 and (c.anneal == "none" or c.lr_final == 0)
+    ahead = config.learner == "lookahead"
+    rates = config.lookahead if ahead else c
+    still = rates.lr == 0 and (rates.lr_final == 0 or (not ahead and c.anneal == "none"))
     for role, first in _beginnings(config).items():
         def moved(role: str = role, first: Floats = first) -> str:
             updates = sum(row.get(f"{role}/updates", 0) for row in rows)
-            way = float(np.abs(seen.session.policies[role].weights - first).max())
+            way = float(np.abs(seen.session.learners[role].policy.weights - first).max())
             return f"{updates:.0f} updates, weights moved by up to {way:.2g}" if updates and way else ""
 
-        yield Feature(name=f"learning of {role}", proof=moved, off="ppo.lr is 0" if still else "")
+        off = f"{config.learner}.lr is 0" if still else ""
+        yield Feature(name=f"learning of {role}", proof=moved, off=off)
+    if ahead:
+        return
     roles = list(seen.session.policies)
 
     def stopped() -> str:
@@ -86,13 +91,51 @@ def learning_features(config: Config, seen: Witness) -> Iterator[Feature]:
 
 
 def _beginnings(config: Config) -> dict[str, Floats]:
-    return {role: policy.weights for role, policy in Session(settings.untracked(config)).policies.items()}
+    learners = Session(settings.untracked(config)).learners
+    return {role: learner.policy.weights for role, learner in learners.items()}
+
+
+def schedule_features(config: Config, seen: Witness) -> Iterator[Feature]:
+    """Where games begin; the cold start, each role's phases, and what may end a run before its steps do."""
+    c, roles = config.schedule, list(seen.session.policies)
+
+    def cold() -> str:
+        who = f"{c.cold_start_rival} made {seen.cold:,} decisions, {roles[-1]} learnt"
+        return who if seen.cold and seen.phases.get("S0") == roles[-1] else ""
+
+    def taken() -> str:
+        turns = {name: role for name, role in seen.phases.items() if name != "S0"}
+        told = ", ".join(f"{name} {role}" for name, role in turns.items())
+        return told if set(turns.values()) == set(roles) else ""
+
+    def limited() -> str:
+        last = seen.session.schedule.phase(seen.session.iteration).number - 1
+        left = config.total_steps - seen.session.step
+        return f"ended after S{last} with {left:,} steps left" if last == c.max_phases and left > 0 else ""
+
+    def judged() -> str:
+        counts = [row["balanced"] for row in seen.evaluations if "balanced" in row]
+        return f"judged {len(counts)} times; {seen.session.ended or 'not converged'}" if counts else ""
+
+    begun = f"{seen.anywhere} games were to"
+    off = "" if config.anywhere else "anywhere is 0"
+    yield Feature(name="begin anywhere", proof=lambda: begun if seen.anywhere else "", off=off)
+    off = "" if c.kind != "together" else "schedule.kind is together"
+    none = "" if c.cold_start_steps else "schedule.cold_start_steps is 0"
+    yield Feature(name="cold start", proof=cold, off=off or none)
+    yield Feature(name="phases", proof=taken, off=off)
+    off = off or ("" if c.kind == "alternate" else f"schedule.kind is {c.kind}")
+    none = "" if c.max_phases else "schedule.max_phases is 0"
+    yield Feature(name="phase limit", proof=limited, off=off or none)
+    off = "" if c.convergence_consecutive else "schedule.convergence_consecutive is 0"
+    yield Feature(name="convergence", proof=judged, off=off)
 
 
 def league_features(config: Config, seen: Witness) -> Iterator[Feature]:
     """Snapshots join, sit down and are replaced; scripted rivals sit down; strength is measured."""
     c, rosters = config.league, seen.session.league.rosters
     off = "" if c.history else "league.history is 0"
+    off = off or ("the world has one seat, and so no rivals" if seen.session.spec.seats == 1 else "")
     names = {rival.name for roster in rosters.values() for rival in roster.scripted}
 
     def joined() -> str:
@@ -113,7 +156,8 @@ def league_features(config: Config, seen: Witness) -> Iterator[Feature]:
 
     def measured() -> str:
         rows = seen.evaluations
-        return f"{len(rows)} evaluations of {len(rows[-1]['table'])} pairings" if rows else ""
+        what = f"{len(rows[-1]['table'])} pairings" if rows and rows[-1]["table"] else "returns"
+        return f"{len(rows)} evaluations of {what}" if rows else ""
 
     yield Feature(name="evaluation", proof=measured)
 
@@ -196,7 +240,7 @@ class Stage:
                 child.wait()
 
 
-def killed_and_resumed(stage: Stage, twin: Path) -> Feature:
+def killed_and_resumed(stage: Stage, twin: Path, resume: str = "state") -> Feature:
     """The Feature "kill and resume", played out now."""
     folder = stage.place / "killed"
 
@@ -208,7 +252,8 @@ def killed_and_resumed(stage: Stage, twin: Path) -> Feature:
             raise ConfigError(f"not the undisturbed run's bytes: {', '.join(unlike[:5])}")
         return f"SIGKILL at {newest}, resumed: all {len(compared(twin))} files equal the undisturbed run's"
 
-    return Feature(name="kill and resume", proof=proof)
+    anew = "the world does not repeat itself: its games begin anew, not to the same bits"
+    return Feature(name="kill and resume", proof=proof, off=anew if resume == "episode" else "")
 
 
 # --- the whole --------------------------------------------------------------------------------------------
@@ -226,14 +271,16 @@ def rehearse(config: Config) -> int:
         seen, why = _guarded(lambda: play(tracked, Path(place) / "tracked"))
         if seen is None:
             return _tell("rollout and learning", why, False)
-        for feature in [*learning_features(small, seen), *league_features(small, seen)]:
+        shown = (learning_features, schedule_features, league_features)
+        for feature in [feature for features in shown for feature in features(small, seen)]:
             failed |= _perform(feature)
         _, why = _guarded(lambda: stage.finish(undisturbed))
         if why:
             return _tell("training as a command", why, False)
-        for feature in [*product_features(small, twin), killed_and_resumed(stage, twin)]:
+        resumed = killed_and_resumed(stage, twin, seen.session.spec.resume)
+        for feature in [*product_features(small, twin), resumed]:
             failed |= _perform(feature)
-    return int(failed | _tell_unread(small, read))
+    return int(failed | _tell_unread(small, read, seen.session.spec))
 
 
 def _guarded(act: Callable[[], Any]) -> tuple[Any, str]:
@@ -261,12 +308,22 @@ def _tell(name: str, text: str, fine: bool) -> int:
     return int(not fine)
 
 
-def _tell_unread(config: Config, read: set[str]) -> bool:
+def idle_in(spec: Spec, key: str) -> str:
+    """Why a setting has nothing to do in a world of this kind; empty if it has."""
+    if key.startswith("network.log_std") and all(r.actions.kind == "discrete" for r in spec.roles.values()):
+        return "all actions are discrete"
+    lonely = key.startswith(("league.", "evaluation.alarm"))
+    return "the world has one seat" if lonely and spec.seats == 1 else ""
+
+
+def _tell_unread(config: Config, read: set[str], spec: Spec | None = None) -> bool:
     """Name the settings that nothing read, each with its reason; True if one has none."""
     unread = [key for key, _, _ in settings.leaves(config) if key not in read]
     total = sum(1 for _ in settings.leaves(config))
     print(f"{'settings':<20} {total - len(unread)} of {total} were read", flush=True)
-    reasons = {key: settings.has_effect(config, key) for key in unread}
+    reasons = {
+        key: settings.has_effect(config, key) or (idle_in(spec, key) if spec else "") for key in unread
+    }
     for key, why in reasons.items():
         print(f"  {key}: " + (f"has no effect here: {why}" if why else "NOTHING READ IT"), flush=True)
     return not all(reasons.values())

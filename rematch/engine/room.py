@@ -1,14 +1,6 @@
-"""How much memory a run will need, and whether this machine has it: said before anything is allocated.
-
-Linux grants memory that it does not have and kills somebody once it is touched, so MemoryError alone would
-come too late or never (proc(5), overcommit_memory).
-"""
+"""How much memory a run will need, and whether this machine has it: said before anything is allocated."""
 
 from __future__ import annotations
-
-import os
-from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 
@@ -16,18 +8,8 @@ from rematch import worlds
 from rematch.config import ConfigError
 from rematch.engine.policy import layout
 from rematch.engine.train import Config
+from rematch.memory import here
 from rematch.spec import World
-
-CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-
-
-def here() -> int:
-    """Bytes of memory that this machine, or the container we are in, has at most."""
-    amount = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for file in CGROUPS:
-        with suppress(OSError, ValueError):  # absent, or the word "max"
-            amount = min(amount, int(Path(file).read_text()))
-    return amount
 
 
 def tape(config: Config, world: World) -> int:
@@ -50,6 +32,8 @@ def networks(config: Config, world: World) -> int:
         if config.league.history:
             copies += 2 * (config.league.slots + 1) + config.league.size
         total += 4 * size * copies
+    if config.learner == "lookahead":
+        total += 4 * config.lookahead.replay * (world.spec.role_of(0).size + 3)
     return total
 
 

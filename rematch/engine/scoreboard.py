@@ -1,4 +1,7 @@
-"""The scoreboard: who beat whom, how often, how surely. It reads outcomes, never rewards."""
+"""The scoreboard: who beat whom, how often, how surely. Scores are read off outcomes, never off rewards.
+
+Rewards only enter as returns, where they do not cancel: beside the score, never into it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from math import sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rematch import keys
+from rematch.engine.returns import Mean, mean_of
 from rematch.engine.rollout import side_by_side
 from rematch.spec import RUNNING, Floats, Ints, Noise, Player, Seat, World
 
@@ -39,6 +43,7 @@ class Result:
     wins: int
     draws: int
     length: float  # mean steps of a game
+    returned: Mean | None = None  # points per game, where the seats' rewards do not cancel
 
     @property
     def score(self) -> float:
@@ -50,17 +55,27 @@ class Result:
 
     def row(self) -> dict[str, Any]:
         low, high = self.interval
-        return asdict(self) | {"score": self.score, "low": low, "high": high}
+        row = asdict(self) | {"score": self.score, "low": low, "high": high}
+        return {name: value for name, value in row.items() if name != "returned" or value is not None}
 
 
-def play(world: World, players: Sequence[Player], seed: int) -> tuple[Floats, Ints]:
-    """One whole game per copy, players by seat: outcomes [N, seats] and lengths [N].
+class Played(NamedTuple):
+    """Whole games: outcomes [N, seats], steps [N], and the points each seat collected [N, seats]."""
+
+    outcome: Floats
+    length: Ints
+    returns: NDArray[np.float64]
+
+
+def play(world: World, players: Sequence[Player], seed: int) -> Played:
+    """One whole game per copy, players by seat.
 
     Every copy counts exactly once, so long games weigh as much as short ones.
     """
     spec, n = world.spec, world.games
     outcome: Floats = np.zeros((n, spec.seats), np.float32)
     length: Ints = np.zeros(n, np.int32)
+    returns = np.zeros((n, spec.seats))
     left = np.ones(n, bool)
     step = 0
     while left.any():
@@ -82,12 +97,13 @@ def play(world: World, players: Sequence[Player], seed: int) -> tuple[Floats, In
                     act[rows, j] = players[seat].act(at, Noise(seed, keys.ACT, step)).action
             actions[role] = act
         view = world.step(actions)
+        returns += view.reward * left[:, None]
         over = left & (view.ended != RUNNING)
         outcome[over] = view.outcome[over]
         length[over] = view.length[over]
         left &= ~over
         step += 1
-    return outcome, length
+    return Played(outcome, length, returns / spec.reward_scale)
 
 
 class Scoreboard:
@@ -96,7 +112,7 @@ class Scoreboard:
     def __init__(self, make: Callable[[int, int, int], World], seed: int, threads: int) -> None:
         self.make, self.seed, self.threads = make, seed, threads
 
-    def match(self, players: Sequence[Player], games: int, index: int) -> tuple[Floats, Ints]:
+    def match(self, players: Sequence[Player], games: int, index: int) -> Played:
         """`games` games between players by seat; no two values of `index` share random numbers."""
         seed = keys.key(self.seed, keys.EVALUATE, index & 0xFFFFFFFF, index >> 32)
         world = self.make(games, 0, seed)
@@ -105,14 +121,13 @@ class Scoreboard:
             return play(world, players, seed)
         with ThreadPoolExecutor(len(parts)) as pool:
             out = list(pool.map(lambda part: play(part, players, seed), parts))
-        return np.concatenate([o for o, _ in out]), np.concatenate([m for _, m in out])
+        return Played(*(np.concatenate(arrays) for arrays in zip(*out)))
 
     def results(self, players: Sequence[Player], games: int, index: int) -> list[Result]:
         """A row per seat. With several seats of one role, every player sits everywhere equally often."""
         spec = self.make(1, 0, 0).spec
         if len(spec.roles) > 1 or spec.seats == 1:
-            outcome, length = self.match(players, games, index)
-            rotations = [(list(range(spec.seats)), outcome, length)]
+            rotations = [(list(range(spec.seats)), self.match(players, games, index))]
         else:
             rotations = []
             for turn in range(spec.seats):
@@ -120,16 +135,16 @@ class Scoreboard:
                 share = games // spec.seats + (turn < games % spec.seats)
                 if share:
                     seated = [players[order[seat]] for seat in range(spec.seats)]
-                    outcome, length = self.match(seated, share, index * 16 + turn)
-                    rotations.append((order, outcome, length))
+                    rotations.append((order, self.match(seated, share, index * 16 + turn)))
         rows = []
         for me, player in enumerate(players):
-            mine = np.concatenate([o[:, order.index(me)] for order, o, _ in rotations])
-            steps = np.concatenate([steps for _, _, steps in rotations])
+            mine = np.concatenate([match.outcome[:, order.index(me)] for order, match in rotations])
+            steps = np.concatenate([match.length for _, match in rotations])
+            points = np.concatenate([match.returns[:, order.index(me)] for order, match in rotations])
             others = [p.name for i, p in enumerate(players) if i != me]
             wins, draws = int((mine > 0.75).sum()), int((np.abs(mine - 0.5) <= 0.25).sum())
             role = spec.role_of(me).name
-            rows.append(
-                Result(player.name, role, "+".join(others), len(mine), wins, draws, float(steps.mean()))
-            )
+            counted = (len(mine), wins, draws, float(steps.mean()))
+            returned = None if spec.zero_sum else mean_of(points)
+            rows.append(Result(player.name, role, "+".join(others), *counted, returned))
         return rows

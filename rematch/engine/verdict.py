@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import ceil, hypot, sqrt
 from typing import Any
 
+from rematch.engine import returns
 from rematch.engine.evaluate import EvaluationConfig
 
 Row = dict[str, Any]
@@ -78,23 +79,48 @@ def trend(first: Row, last: Row) -> str:
     return f"inconclusive: {seen}, {change_seen}; about {need} games per pairing would tell"
 
 
+def behind(row: Row) -> list[Row]:
+    """The pairings of an evaluation in which the best scripted player is surely better."""
+    return [e for e in row["table"] if "best_bot_low" in e and e["high"] < e["best_bot_low"]]
+
+
+def balanced(history: Sequence[Row], eta: float) -> int:
+    """How many of the newest evaluations in a row have a gap whose upper bound is below eta, S0's apart."""
+    count = 0
+    for row in reversed(history):
+        if row["phase"] == "S0" or row["gap_high"] >= eta:
+            break
+        count += 1
+    return count
+
+
 def verdict(history: Sequence[Row], config: EvaluationConfig) -> str:
-    """collapsed, weak, balanced but weak, improving, steady, declining or inconclusive; with the evidence."""
+    """collapsed, weak, balanced but weak, converged, improving, steady, declining or inconclusive; with the
+    evidence."""
     if not history:
         return "inconclusive: no evaluation yet"
     raised = alarms(history, config)
     if raised:
         return "collapsed: " + "; ".join(raised)
     last = history[-1]
-    behind = [e for e in last["table"] if "best_bot_low" in e and e["high"] < e["best_bot_low"]]
-    if behind:
-        worst = min(behind, key=lambda e: e["score"] - e["best_bot_score"])
+    if returns.judged(last):
+        return returns.verdict(history)
+    below = behind(last)
+    if below:
+        worst = min(below, key=lambda e: e["score"] - e["best_bot_score"])
         word = "balanced but weak" if "gap" in last and last["gap_high"] < 0.30 else "weak"
         return (
-            f"{word}: {len(behind)} of {len(last['table'])} pairings below the best scripted player, "
+            f"{word}: {len(below)} of {len(last['table'])} pairings below the best scripted player, "
             f"the worst {worst['role']} against {worst['rival']}: {worst['score']:.3f} "
             f"[{worst['low']:.3f}, {worst['high']:.3f}] where {worst['best_bot']} has "
             f"{worst['best_bot_score']:.3f}"
+        )
+    if last.get("converged"):
+        games = min(rate["games"] for rate in last["rates"].values())
+        return (
+            f"converged: {last['balanced']} evaluations in a row with a small gap, the last "
+            f"{last['gap']:.3f} [{last['gap_low']:.3f}, {last['gap_high']:.3f}] in {games} games; "
+            f"none of {len(last['table'])} pairings below the best scripted player"
         )
     if len(history) < 2:
         return "inconclusive: one evaluation only"

@@ -70,11 +70,18 @@ def _compose(figure: Figure, history: Sequence[Row], metrics: Sequence[Row], tit
     shown = roles[:MOST_ROLES]
     figure.text(0.012, 0.966, _label(title or "learning", 110), fontsize=15, weight="bold", va="center")
 
-    columns = 1 + max(1, len(shown))
-    grid = figure.add_gridspec(1, columns, left=0.045, right=0.882, top=0.895, bottom=0.51, wspace=0.64)
+    alone = bool(history) and all(not _rates(row) and not row.get("table") for row in history) and any(
+        row.get("returns") for row in history)  # a task for one: nobody to meet
+    columns = 1 if alone else 1 + max(1, len(shown))
+    edge = 0.07 if alone else 0.045  # returns are long numbers
+    grid = figure.add_gridspec(1, columns, left=edge, right=0.882, top=0.895, bottom=0.51, wspace=0.64)
     panels = [figure.add_subplot(grid[i]) for i in range(columns)]
-    _head_to_head(panels[0], history, roles)
+    if alone:
+        _returns(panels[0], history, roles)
+    else:
+        _head_to_head(panels[0], history, roles)
     games: set[Any] = {rate.get("games") for row in history for rate in _rates(row).values()}
+    games |= {entry.get("games") for row in history for entry in (row.get("returns") or {}).values()}
     for i, panel in enumerate(panels[1:]):
         role = shown[i] if i < len(shown) else ""
         rivals = _rivals(history, role)
@@ -83,15 +90,16 @@ def _compose(figure: Figure, history: Sequence[Row], metrics: Sequence[Row], tit
     below = figure.add_gridspec(1, len(CURVES), left=0.045, right=0.985, top=0.39, bottom=0.12, wspace=0.27)
     for i, (key, name) in enumerate(CURVES):
         _training(figure.add_subplot(below[i]), metrics, roles, (key, name))
-    caption = _caption(games, len(metrics), len(roles) - len(shown))
+    caption = _caption(games, len(metrics), len(roles) - len(shown), alone)
     figure.text(0.012, 0.025, caption, fontsize=9.5, color=GREY)
 
 
-def _caption(games: set[Any], iterations: int, left_out: int) -> str:
+def _caption(games: set[Any], iterations: int, left_out: int, alone: bool = False) -> str:
     counts = sorted(g for g in games if isinstance(g, int))
     if counts:
         n = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
-        words = [f"Upper row: n = {n} games a point, bands are 95 % intervals, diamonds at the right edge "
+        mark = "the dashed line" if alone else "diamonds at the right edge"
+        words = [f"Upper row: n = {n} games a point, bands are 95 % intervals, {mark} "
                  "what the best scripted player of that role reaches."]
     else:
         words = ["Upper row: n = 0 games so far."]
@@ -120,9 +128,34 @@ def _head_to_head(axes: Axes, history: Sequence[Row], roles: Sequence[str]) -> N
                   marker="." if known.sum() < 3 else "")
         axes.plot(x[known], bound[known], color=GREY, lw=1.0, ls=(0, (1, 2)), label="its upper bound",
                   marker="_" if known.sum() < 3 else "")
+    exact = np.array([_float((row.get("exact") or {}).get("nash_conv")) for row in history], dtype=np.float64)
+    judged = np.isfinite(x) & np.isfinite(exact)
+    if judged.any():
+        axes.plot(x[judged], exact[judged], color="#000000", lw=2.0, marker="." if judged.sum() <= 40 else "",
+                  label=f"NashConv (exact) {exact[judged][-1]:.3f}")
+    if known.any() or judged.any():
         axes.legend(loc="upper right", fontsize=8, frameon=False, ncols=2, bbox_to_anchor=(1.02, 1.0),
                     handlelength=2.4)
     _finish(axes, "the learnt pair, head to head", "share of games won", history)
+
+
+def _returns(axes: Axes, history: Sequence[Row], roles: Sequence[str]) -> None:
+    """Mean returns with their bands, the best scripted player's as a dashed line; in any unit."""
+    for i, role in enumerate(roles[: len(COLOURS)]):
+        told = [(row, row["returns"][role]) for row in history if role in (row.get("returns") or {})]
+        curve, colour = _curve(role, told, "mean"), COLOURS[i]
+        if not len(curve.x):
+            continue
+        axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, lw=0)
+        marker = MARKERS[i] if len(history) <= 40 else ""
+        axes.plot(curve.x, curve.y, color=colour, lw=1.8, marker=marker, ms=4,
+                  label=f"{_label(role, 22)} {curve.y[-1]:.4g}")
+        bot = _float(told[-1][1].get("best_bot_mean"))
+        if math.isfinite(bot):
+            name = _label(told[-1][1].get("best_bot", "scripted"), 22)
+            axes.axhline(bot, color=colour, lw=1.2, ls=(0, (4, 2)), label=f"{name} {bot:.4g}")
+    axes.legend(loc="center left", fontsize=9, frameon=False, bbox_to_anchor=(1.01, 0.5))
+    _frame(axes, "mean return of an episode", "return", [_float(row.get("step")) for row in history])
 
 
 def _scores(axes: Axes, rivals: Sequence[Curve], history: Sequence[Row], title: str) -> None:

@@ -24,7 +24,7 @@ import yaml
 
 from rematch import __version__
 from rematch.config import ConfigError
-from rematch.show.words import BALANCE, LEVELS, human, interval, number, standing
+from rematch.show.words import BALANCE, LEVELS, exact_words, human, interval, number, return_cells, standing
 
 Row = Mapping[str, Any]
 
@@ -123,6 +123,8 @@ def _verdict(run: Path) -> str:
 
 def _scoreboard(run: Path) -> str:
     entries = _last(run).get("table") or []
+    if not entries and _last(run).get("returns"):
+        return _returns(run)
     if not entries:
         raise Unreadable("no games against scripted rivals were played")
     rows = []
@@ -141,30 +143,50 @@ def _scoreboard(run: Path) -> str:
                          "(its exploitability) is not measured by this table.", "soft"))
 
 
+def _returns(run: Path) -> str:
+    """A task for one: mean returns, the last beside the best scripted player's, then all of them."""
+    head, *cells = return_cells(_last(run))
+    rows = [[_text(cell[0]), *map(_number, cell[1:4]), _text(cell[4]), *map(_number, cell[5:7]),
+             f'<td class="{_text(cell[7])}">{_text(cell[7])}</td>'] for cell in cells]
+    history = _history(run)
+    past = [[_number(human(row.get("step"))), _text(role), _number(number(e.get("mean"))),
+             _number(interval(e)), _number(e.get("games", "-"))]
+            for row in history[-MOST_ROWS:] for role, e in (row.get("returns") or {}).items()]
+    table = _table(("step", "role", "mean return", "95 % interval", "games"), past)
+    return (_table((*head[:-1], "ours is"), rows, "Points per game; nobody else sits at the table.")
+            + _paragraph(LEVELS, "soft")
+            + f"<details><summary>All {len(history)} evaluations</summary>{table}</details>")
+
+
 def _head_to_head(run: Path) -> str:
     row = _last(run)
     rates = row.get("rates") or {}
     if not rates:
-        raise Unreadable("the learnt players have not met")
+        alone = "returns" in row
+        raise Unreadable("the world has one seat" if alone else "the learnt players have not met")
     cells = [[_text(role), _number(r.get("games", "-")), _number(number(r.get("rate"))), _number(interval(r)),
               _bars(r, "rate")] for role, r in rates.items()]
     gap = (f"NE gap {number(row.get('gap'))}, at most {number(row.get('gap_high'))} (95 %). "
            if row.get("gap") is not None else "")
     head = ("role", "games", "share won", "95 % interval", "0 … 1")
     return (_table(head, cells, "The learnt players against each other") + _paragraph(gap + BALANCE)
-            + _evaluations(_history(run)))
+            + "".join(_paragraph(f"{words}.") for words in exact_words(row)) + _evaluations(_history(run)))
 
 
 def _evaluations(history: Sequence[Row]) -> str:
     roles = list(dict.fromkeys(role for row in history for role in row.get("rates") or {}))
+    exact = any((row.get("exact") or {}).get("nash_conv") is not None for row in history)
     rows = []
     for row in history[-MOST_ROWS:]:
         rates = row.get("rates") or {}
         shown = [f"{number(rates[r].get('rate'))} {interval(rates[r])}" if r in rates else "-" for r in roles]
-        figures = [*shown, number(row.get("gap")), number(row.get("gap_high")), row.get("rollbacks", "-")]
+        figures = [*shown, number(row.get("gap")), number(row.get("gap_high")),
+                   *([number((row.get("exact") or {}).get("nash_conv"))] if exact else []),
+                   row.get("rollbacks", "-")]
         rows.append([_number(human(row.get("step"))), _text(row.get("phase", "-")),
                      _text(row.get("role", "-")), *map(_number, figures)])
-    head = ("step", "phase", "learning", *roles, "NE gap", "at most", "rollbacks")
+    head = ("step", "phase", "learning", *roles, "NE gap", "at most", *(["NashConv"] if exact else []),
+            "rollbacks")
     return f"<details><summary>All {len(history)} evaluations</summary>{_table(head, rows)}</details>"
 
 

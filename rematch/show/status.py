@@ -79,12 +79,14 @@ def _place(
     total = config.iterations if config else None
     per = config.games * config.steps if config else None
     products = all(os.path.lexists(folder / name) for name in ("policies", "report.html"))
-    done = total is not None and saved >= total and products
+    ended = checkpoint.parts.get("session", {}).get("ended") if checkpoint else None  # before its last step
+    done = total is not None and (saved >= total or ended) and products
     skipped = checkpoint.skipped if checkpoint else []
     problems += [f"{name} does not verify: {why}" for name, why in skipped]
     lost = checkpoint is None and any((folder / "checkpoints").glob("iter_*"))
     return {
         "game": config.game if config else None, "seed": config.seed if config else None,
+        "ended": clean(ended) if ended else None,
         "state": "running" if held else "complete" if done else "stopped",
         "iteration": iteration, "iterations": total,
         "step": iteration * per if per is not None else None,
@@ -107,7 +109,10 @@ def _strength(history: list[dict[str, Any]], config: Config | None, problems: li
                      for role, rate in row["rates"].items()}
             entry = {key: row.get(key) for key in COLUMNS}
             entry |= {name: rates[role]["rate"] for role, name in names.items()}
-            facts["recent"].append(entry | {"rates": rates})
+            returns = {role: {key: told.get(key) for key in ("mean", "low", "high", "games")}
+                       for role, told in (row.get("returns") or {}).items()}
+            entry["nash_conv"] = (row.get("exact") or {}).get("nash_conv")
+            facts["recent"].append(entry | {"rates": rates, "returns": returns})
         if history:
             facts["verdict"] = clean(history[-1].get("verdict", ""))
             levels = [standing(entry) for entry in history[-1]["table"]]
@@ -207,7 +212,7 @@ def _state(facts: Mapping[str, Any]) -> str:
     if facts["state"] == "running":
         return f"running (held by {facts['holder'] or 'another process'})"
     if facts["state"] == "complete":
-        return "complete"
+        return f"complete ({facts['ended']})" if facts["ended"] else "complete"
     last = f" (last: {facts['last_event']})" if facts["last_event"] else ""
     return f"stopped before its end{last}"
 
@@ -218,16 +223,22 @@ def _table(facts: Mapping[str, Any]) -> Iterator[str]:
     if not rows:
         yield "no evaluation yet"
         return
+    if not rows[-1]["rates"] and rows[-1]["returns"]:
+        yield from _returns(rows)
+        return
     roles = list(rows[-1]["rates"])
     names = facts["rate_names"]
-    head = ["phase", "role", *(names.get(role, role) for role in roles), "gap", "n", "rollbacks", "steps"]
+    exact = any(row["nash_conv"] is not None for row in rows)  # the world can be solved
+    head = ["phase", "role", *(names.get(role, role) for role in roles), "gap",
+            *(["NashConv"] if exact else []), "n", "rollbacks", "steps"]
     cells = [head]
     for row in rows:
         rates = [row["rates"].get(role, {}) for role in roles]
         games = str(rates[0].get("games", "-")) if rates else "-"
         shares = [f"{number(rate.get('rate'))} {interval(rate)}" for rate in rates]
         gap = f"{number(row['gap'])} {interval(row, 'gap_')}"
-        cells.append([str(row["phase"]), str(row["role"]), *shares, gap, games, str(row["rollbacks"]),
+        cells.append([str(row["phase"]), str(row["role"]), *shares, gap,
+                      *([number(row["nash_conv"])] if exact else []), games, str(row["rollbacks"]),
                       human(row["step"])])
     yield from aligned([[clean(cell)[:40] for cell in row] for row in cells])
     if facts["evaluations"] > len(rows):
@@ -236,3 +247,13 @@ def _table(facts: Mapping[str, Any]) -> Iterator[str]:
     if any(counts.values()):
         yield ("beside the best scripted player of each role: "
                + ", ".join(f"{count} {level}" for level, count in counts.items()) + " (95 % intervals)")
+
+
+def _returns(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """The newest evaluations of a task for one: mean returns with their intervals."""
+    cells = [["steps", *(f"{role}'s return" for role in rows[-1]["returns"]), "n"]]
+    for row in rows:
+        told = list(row["returns"].values())
+        cells.append([human(row["step"]), *(f"{number(entry['mean'])} {interval(entry)}" for entry in told),
+                      str(told[0]["games"]) if told else "-"])
+    yield from aligned([[clean(cell)[:40] for cell in row] for row in cells])

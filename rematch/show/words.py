@@ -86,7 +86,9 @@ def progress_line(step: int, total: int, metrics: Row, rate: float | None = None
             words.append(f"left {duration(max(0, total - step) / rate)}")
     for role in roles_in(metrics):
         won = metrics.get(f"rollout/win_{role}")
+        paid = metrics.get(f"rollout/reward_{role}")
         words.append(f"{role}" + (f" wins {number(won)}" if won is not None else "")
+                     + (f" reward {number(paid)}" if paid is not None else "")
                      + f" entropy {number(metrics.get(f'{role}/entropy'))}"
                      + f" kl {number(metrics.get(f'{role}/kl'), 4)}")
     return clean("  ".join(words))
@@ -99,14 +101,67 @@ def pair_words(row: Row) -> list[str]:
              for role, rate in rates.items()]
     if row.get("gap") is not None:
         words.append(f"NE-GAP {number(row['gap'])} (at most {number(row.get('gap_high'))})")
+    if (exact := row.get("exact") or {}).get("nash_conv") is not None:
+        words.append(f"NashConv {number(exact['nash_conv'])} (exact)")
     return [clean(word) for word in words]
+
+
+def exact_words(row: Row) -> list[str]:
+    """What best responses make of the pair, worked out and not sampled; nothing where no world could tell."""
+    exact: Row = row.get("exact") or {}
+    if exact.get("nash_conv") is None:
+        return [f"NashConv was not worked out: {clean(exact['refused'])}"] if "refused" in exact else []
+    roles = [key.removeprefix("best_") for key in exact if key.startswith("best_")]
+    figures = {key: number(value) for key, value in exact.items()}
+    words = [f"NashConv {figures['nash_conv']} (exact): 0 is unbeatable play, whatever the NE gap says"]
+    for role in roles:
+        mean, worst, lost = (figures.get(f"{key}_{role}", "-") for key in ("regret", "worst", "lost"))
+        words.append(f"{role}: a best response gains {mean} on average and {worst} at worst; {lost} of the "
+                     "starts are lost by more than half")
+    if roles:
+        bounds = ", ".join(f"{figures[f'best_{role}']} by the best {role}" for role in roles)
+        words.append(f"{roles[0]}'s score: {figures.get('played', '-')} as played, "
+                     f"{figures.get('value', '-')} by exact play of both, {bounds}")
+    return [clean(word) for word in words]
+
+
+def solution_lines(row: Row) -> list[str]:
+    """An exact solution: its value, what it took, and how well it stands against itself."""
+    lines = [f"value {row['value']:.6f}: the chance of capture under exact play, averaged over "
+             f"{row['starts']:,} starts",
+             f"{row['states']:,} states with up to {row['horizon']:,} moves left, {row['seconds']:.2f} s"]
+    if row.get("nash_conv") is None:
+        return [*lines, "its own exploitability was not worked out: memory for that is lacking"]
+    return [*lines, f"NashConv {row['nash_conv']:.1e} (exact): what best responses gain on this solution"]
+
+
+def return_words(row: Row) -> list[str]:
+    """The mean return of each role, with interval and games; how often a task was done, if it says so."""
+    words = []
+    for role, entry in (row.get("returns") or {}).items():
+        word = f"{role} return {number(entry.get('mean'))} {interval(entry)} n {entry.get('games', '-')}"
+        if "success" in entry:
+            word += f" success {number(entry['success'])} {interval(entry, 'success_')}"
+        words.append(clean(word))
+    return words
+
+
+def return_cells(row: Row) -> list[tuple[str, ...]]:
+    """Mean returns beside the best scripted player's: a head, then a row of cells for every role."""
+    cells: list[tuple[str, ...]] = [
+        ("player", "games", "mean return", "95 % interval", "best scripted", "has", "interval", "")]
+    for role, e in (row.get("returns") or {}).items():
+        ours = (clean(e.get("player", role)), clean(e.get("games", "-")), number(e.get("mean")), interval(e))
+        theirs = (clean(e.get("best_bot", "-")), number(e.get("best_bot_mean")), interval(e, "best_bot_"))
+        cells.append((*ours, *theirs, standing(e)))
+    return cells
 
 
 def evaluation_lines(row: Row) -> list[str]:
     """One line for the pair head to head, one per scripted rival. Greppable: Eval, SR_P, SR_E, NE-GAP."""
     head = [f"Eval  step {human(row.get('step'))}  Phase {row.get('phase', '-')}"]
     head += [f"{key} {number(row[key])}" for key in ("SR_P", "SR_E") if key in row]
-    return [clean("  ".join(head + pair_words(row)))] + [
+    return [clean("  ".join(head + pair_words(row) + return_words(row)))] + [
         f"Eval    {player} against {rival}: {score} {bounds} n {games}; best scripted {bot} {its}: {level}"
         for player, rival, games, score, bounds, bot, its, _, level in table_cells(row)[1:]]
 
@@ -146,10 +201,16 @@ def scoreboard_lines(row: Row) -> list[str]:
         cells = [cell[:5] for cell in cells]
     if len(cells) > 1:
         lines += [*aligned(cells, right=(2, 3)), *(["", LEVELS] if len(cells[0]) > 5 else [])]
-    else:
+    elif not row.get("returns"):
         lines.append("No games against scripted rivals were played.")
+    if row.get("returns"):
+        cells = return_cells(row)
+        beside = any("best_bot" in entry for entry in row["returns"].values())
+        lines += aligned([cell if beside else cell[:4] for cell in cells], right=(1, 2))
+        lines += ["", LEVELS] if beside else []
     if row.get("rates"):
         lines += ["Head to head: " + ", ".join(pair_words(row)) + ".", BALANCE]
+    lines += [f"{words}." for words in exact_words(row)]
     if row.get("verdict"):
         lines.append(clean(f"Verdict: {row['verdict']}"))
     return lines

@@ -4,6 +4,9 @@ A world's module offers: `Config` (a frozen dataclass), `make(config, games, fir
 `BOTS` (role -> names of scripted players), `bot(name, role) -> Player`, and where it can `draw` (see
 show/film.py), `short(config) -> config`, the same rules with games that end within a rehearsal,
 `RATE_NAMES` (role -> what its win rate is called in logs) and `BUILD` (the digest of its compiled rules).
+A world that can be solved offers `solve(config, threads, picture) -> dict` (`rematch solve`), and where
+players can be judged exactly `exact(config, players by role, threads) -> dict` with `nash_conv`, empty where
+it cannot be; its worlds then have their `config`. `exact_picture`, asked alike, is a PNG of where they lose.
 """
 
 from __future__ import annotations

@@ -48,6 +48,13 @@ class Reading(Playing):
                     name,
                     f"role {key!r}, field {f.name!r}: no columns, or low {f.low} is not below high {f.high}",
                 )
+                kept = not f.choices or (len(f.choices) == f.size and min(f.choices) > 0)
+                self.hold(
+                    kept,
+                    name,
+                    f"role {key!r}, field {f.name!r}: choices must be a number of things for each of its "
+                    f"{f.size} columns, found {f.choices}",
+                )
         world = self.world(2, first=3)
         self.hold(
             (world.games, world.first) == (2, 3),
@@ -165,10 +172,14 @@ class Reading(Playing):
                 for word, sight, rows in shown:
                     array = sight[role.name][f.name][rows].reshape(-1, f.size)
                     outside = ~((array >= f.low) & (array <= f.high))  # catches NaN too
+                    if f.choices:  # columns that name one of n things: networks look them up
+                        outside |= (array < 0) | (array >= f.choices) | (array != np.floor(array))
                     if outside.any():
                         row, column = np.argwhere(outside)[0]
                         where = f"{word}[{role.name!r}][{f.name!r}], column {f.columns[column]!r}, {when}"
                         bounds = f"a number in [{f.low:g}, {f.high:g}]"
+                        if f.choices:
+                            bounds = f"a whole number from 0 to {f.choices[column] - 1}, within its bounds"
                         self.hold(False, name, f"{where}: {array[row, column]}, expected {bounds}")
             mask = view.mask.get(role.name)
             if mask is not None:

@@ -1,4 +1,4 @@
-"""Adam (Kingma and Ba 2015, algorithm 1) over a policy's flat weights; its arithmetic is in nets/fused_ppo.h."""
+"""Adam (Kingma and Ba 2015, algorithm 1) over a policy's flat weights; the sums are in nets/fused_ppo.h."""
 
 from __future__ import annotations
 

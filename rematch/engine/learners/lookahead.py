@@ -10,7 +10,7 @@ while training and while playing: it is model-based, and `model_based` says so w
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,8 +97,8 @@ class Foresight:
         value = np.empty(len(rows), np.float64)
         mix = (np.empty((len(rows), self.shape[0])), np.empty((len(rows), self.shape[1])))
         fused.matrix_games(payoff, value, *mix)
-        self.room.last = Solved(states, mix, value)
-        return self.room.last
+        solved = self.room.last = Solved(states, mix, value)
+        return solved
 
     def forget(self) -> None:
         """The network changed: what was solved before is no longer the answer."""
@@ -189,6 +189,8 @@ class LookaheadPlayer:
 class Lookahead:
     """Teaches the value network of a Foresight what the small games were worth."""
 
+    native = True
+
     def __init__(self, foresight: Foresight, config: LookaheadConfig, seed: int, threads: int) -> None:
         self.foresight, self.config, self.seed, self.threads = foresight, config, seed, threads
         self.policy = foresight.value
@@ -215,10 +217,9 @@ class Lookahead:
     def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]:
         """Keep the positions met with what they were worth, then draw minibatches from all that is kept."""
         c = self.config
-        track = tape[self.policy.role.name]
-        met = track.acted[:, :, 0] != 0
-        self._keep(track.sight[:, :, 0][met], track.value[:, :, 0][met])
-        kept, new = min(self.seen, c.replay), int(met.sum())
+        sight, target = self._met(tape)
+        self._keep(sight, target)
+        kept, new = min(self.seen, c.replay), len(target)
         lr = anneal("linear", c.lr, c.lr_final, progress)
         draw = keys.generator(self.seed, keys.SHUFFLE, 0, iteration)
         updates = max(1, round(c.passes * new / c.minibatch))
@@ -238,19 +239,25 @@ class Lookahead:
             self.adam.step(self.policy, grad, lr)
             total, norm = total + means["value_loss"], norm + length
         self.foresight.forget()
-        target = track.value[:, :, 0][met].astype(np.float64)
         won, lost = np.maximum(target, 1e-12), np.maximum(1 - target, 1e-12)
-        floor = -float(np.mean(target * np.log(won) + (1 - target) * np.log(lost)))  # the least loss there can be
+        floor = -float(np.mean(target * np.log(won) + (1 - target) * np.log(lost)))  # the least loss there is
         return {"value_loss": total / updates, "target_entropy": floor, "grad_norm_pre_clip": norm / updates,
                 "lr": lr, "updates": float(updates), "decisions": float(new)}
+
+    def _met(self, tape: Tape) -> tuple[Floats, Floats]:
+        """Seat 0's sight [M, F] of the positions on the tape, and the values [M] of their small games."""
+        tracks = []
+        for seat in (0, 1):
+            about = self.foresight.spec.role_of(seat)
+            tracks.append((tape[about.name], about.seats.index(seat)))
+        acted, value = (
+            [getattr(track, name)[:, :, j] for track, j in tracks] for name in ("acted", "value"))
+        met = (acted[0] | acted[1]) != 0
+        track, j = tracks[0]
+        return track.sight[:, :, j][met], np.where(acted[0] != 0, *value)[met]
 
     def _keep(self, sight: Floats, target: Floats) -> None:
         at = (self.seen + np.arange(len(target))) % self.config.replay
         newest = slice(max(0, len(target) - self.config.replay), None)
         self.sight[at[newest]], self.target[at[newest]] = sight[newest], target[newest]
         self.seen += len(target)
-
-
-def players(foresight: Foresight, explore: float = 0.0) -> Mapping[str, LookaheadPlayer]:
-    """role -> its player."""
-    return {role: LookaheadPlayer(foresight, role, explore) for role in foresight.spec.roles}

@@ -99,6 +99,7 @@ class Ppo:
 
     def __init__(self, policy: Policy, config: PpoConfig, seed: int, threads: int) -> None:
         self.policy, self.config, self.seed, self.threads = policy, config, seed, threads
+        self.native = config.gradient == "native"
         self.adam = Adam(policy.weights.size)
         self.magnet: Floats = policy.weights.copy()
 

@@ -14,6 +14,10 @@ def adam(
     numbers: tuple[float, float, float, float, float],
 ) -> None: ...
 
+def matrix_games(
+    payoff: NDArray[Any], value: NDArray[Any], rows: NDArray[Any], columns: NDArray[Any]
+) -> None: ...
+
 class Network:
     inputs: int
     actions: int

@@ -65,6 +65,10 @@ cdef extern from "fused.h" nogil:
     int ppo_gradient(Update *u, int threads, float *flat, double *stats)
     void adam_step(const Adam *k, long count, const float *grad, float *first, float *second, float *weights)
 
+cdef extern from "matrix.h" nogil:
+    enum: MATRIX_MOST
+    double matrix_game(int rows, int cols, const double *payoff, double *row_mix, double *col_mix)
+
 BUILD = REMATCH_BUILD.decode()
 STAT_NAMES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "magnet_kl")
 
@@ -79,6 +83,19 @@ def adam(float[::1] weights not None, const float[::1] grad not None, float[::1]
     k.rate, k.b1, k.b2, k.epsilon, k.bias = numbers
     with nogil:
         adam_step(&k, count, &grad[0], &first[0], &second[0], &weights[0])
+
+
+def matrix_games(const double[:, :, ::1] payoff not None, double[::1] value not None, double[:, ::1] rows not None,
+                 double[:, ::1] columns not None):
+    """Solve zero-sum games [n, A, B] whose rows maximise: values [n] and both sides' mixtures [n, A], [n, B]."""
+    cdef Py_ssize_t n, count = payoff.shape[0]
+    cdef int a = payoff.shape[1], b = payoff.shape[2]
+    if not (1 <= a <= MATRIX_MOST and 1 <= b <= MATRIX_MOST) or value.shape[0] != count or rows.shape[0] != count \
+            or columns.shape[0] != count or rows.shape[1] != a or columns.shape[1] != b:
+        raise ValueError("games and mixtures do not fit")
+    with nogil:
+        for n in range(count):
+            value[n] = matrix_game(a, b, &payoff[n, 0, 0], &rows[n, 0], &columns[n, 0])
 
 
 cdef class Network:

@@ -56,7 +56,8 @@ def forward(
     flat: Tensor, role: Role, config: NetworkConfig, sight: Tensor, mask: Tensor | None = None
 ) -> tuple[Distribution, Tensor]:
     """The distribution and value [n] for sight [n, F] under weights `flat` [P]."""
-    w = {name: flat[at : at + torch.Size(shape).numel()].view(shape) for name, shape, at in layout(role, config)}
+    where = layout(role, config)
+    w = {name: flat[at : at + torch.Size(shape).numel()].view(shape) for name, shape, at in where}
     quantity = torch.tensor([n == 0 for n in role.choices])
     numbers, names = sight[:, quantity], sight[:, ~quantity].long()
     octaves = [f(torch.pi * 2**k * numbers) for k in range(config.fourier) for f in (torch.sin, torch.cos)]

@@ -7,7 +7,7 @@ the middle of a game.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -189,30 +189,55 @@ class League:
     def __init__(self, config: LeagueConfig, rosters: Mapping[str, Roster], seed: int) -> None:
         self.config, self.rosters, self.seed = config, rosters, seed
 
-    def seat(self, world: World, iteration: int) -> None:
-        """Fill `world.next.slot`: all learners, or one learning seat among rivals in a share of the games."""
+    def seat(
+        self,
+        world: World,
+        iteration: int,
+        learning: Sequence[str] | None = None,
+        facing: Mapping[str, int] | None = None,
+    ) -> None:
+        """Fill `world.next.slot`: all current selves, or rivals beside a learner in a share of the games.
+
+        Where all roles learn (`learning` is None), one seat of such a game does, and rivals take the others.
+        Where only some do, their seats are theirs in every game; rivals take those of the roles that wait.
+        `facing`, in a cold start: the slot that each of these roles plays from in all games.
+        """
         c, n, spec = self.config, world.games, world.spec
         world.next.slot[:] = 0
+        if c.history > 0:
+            each = max(4, len(self.rosters))  # draws of an iteration: one set per role, never used twice
+            for r, (role, roster) in enumerate(self.rosters.items()):
+                running = set(np.unique(world.slot[:, list(spec.roles[role].seats)]).tolist())
+                draws = keys.units(self.seed, keys.SEATING, c.slots + 1, each * iteration + r << 8)
+                roster.refill(running, iteration, draws)
+        if facing:
+            for role, slot in facing.items():
+                world.next.slot[:, list(spec.roles[role].seats)] = slot
+            return
         if c.history == 0:
             return
-        for r, (role, roster) in enumerate(self.rosters.items()):
-            running = set(np.unique(world.slot[:, list(spec.roles[role].seats)]).tolist())
-            roster.refill(
-                running, iteration, keys.units(self.seed, keys.SEATING, c.slots + 1, 4 * iteration + r << 8)
-            )
         u = [keys.units(self.seed, keys.SEATING, n, iteration << 8 | i) for i in range(64, 68)]
         mixed = u[0] < c.history
-        learner = (u[1] * spec.seats).astype(int)
+        chosen = (u[1] * spec.seats).astype(int)
+        all_learn = learning is None or len(learning) == len(spec.roles)
         for seat in range(spec.seats):
-            slots = self.rosters[spec.role_of(seat).name].choose((u[2] + 0.618 * seat) % 1.0, u[3])
-            world.next.slot[:, seat] = np.where(mixed & (learner != seat), slots, 0)
+            role = spec.role_of(seat).name
+            learns = chosen == seat if all_learn else np.full(n, role in (learning or ()))
+            slots = self.rosters[role].choose((u[2] + 0.618 * seat) % 1.0, u[3])
+            world.next.slot[:, seat] = np.where(mixed & ~learns, slots, 0)
 
-    def snapshot(self, iteration: int) -> list[str]:
-        """Every `snapshot_every` iterations each role's current self may join; the names that did."""
-        if self.config.history == 0 or iteration % self.config.snapshot_every:
+    def due(self, iteration: int) -> bool:
+        """Whether snapshots are taken now."""
+        return self.config.history > 0 and iteration % self.config.snapshot_every == 0
+
+    def snapshot(self, iteration: int, learnt: Collection[str] | None = None) -> list[str]:
+        """When it is due, the current selves of the roles that learnt since may join; the names that did."""
+        if not self.due(iteration):
             return []
         names = []
         for r, (role, roster) in enumerate(self.rosters.items()):
+            if learnt is not None and role not in learnt:
+                continue  # the same player would join twice
             name = f"{role}@{iteration}"
             draw = float(keys.units(self.seed, keys.RESERVOIR, 1, iteration << 8 | r)[0])
             if roster.add(name, roster.policy.weights.copy(), draw):

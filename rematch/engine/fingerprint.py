@@ -1,0 +1,25 @@
+"""What bit-exactness is promised on: a checkpoint carries it, a resume compares it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rematch import stale, worlds
+from rematch.engine.nets import fused
+
+if TYPE_CHECKING:
+    from rematch.engine.train import Config
+
+
+def fingerprint(config: Config) -> dict[str, str]:
+    """What bit-exactness is promised on. The native path does not depend on the number of threads."""
+    out = {"numpy": np.__version__, "core": fused.BUILD, "processor": stale.processor()}
+    if build := getattr(worlds.find(config.game), "BUILD", ""):  # a world whose rules are compiled
+        out["world"] = build
+    if config.ppo.gradient == "torch":
+        import torch
+
+        out |= {"torch": torch.__version__, "threads": str(config.threads)}
+    return out

@@ -1,0 +1,63 @@
+"""Who learns and who plays: built from a run's settings, to train it or to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rematch.engine.learners.lookahead import Foresight, Lookahead, LookaheadPlayer
+from rematch.engine.learners.ppo import Ppo
+from rematch.engine.policy import Policy
+from rematch.engine.tape import Tape
+from rematch.spec import Player, Spec, Tree, World
+
+if TYPE_CHECKING:
+    from rematch.engine.train import Config
+
+
+class Learner(Protocol):
+    """Turns tape into a better network."""
+
+    policy: Policy
+    threads: int
+    native: bool  # computed by our own threads, so that several can learn at the same time
+
+    def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]: ...
+
+    def state(self) -> Tree: ...
+
+    def restore(self, tree: Tree) -> None: ...
+
+
+@dataclass
+class Minds:
+    """A run's learners and players by role. Where both roles share one network its learner is the first's."""
+
+    learners: dict[str, Learner]
+    players: dict[str, Any]  # as deployed: Player, with `greedy`
+    networks: dict[str, Policy]  # what a run leaves in policies/, by name
+    seated: dict[str, Player] = field(default_factory=dict)  # who trains, where that is no policy in a slot
+
+
+def build(config: Config, spec: Spec, make: Callable[[int, int, int], World]) -> Minds:
+    """make: (games, first, seed) -> World, for players that look ahead."""
+    if config.learner == "lookahead":
+        value = Policy(spec.role_of(0), config.network, "value")
+        value.initialise(config.seed << 8)
+        foresight = Foresight(make, spec, value)
+        learner = Lookahead(foresight, config.lookahead, config.seed << 8, config.threads)
+        explore = config.lookahead.explore
+        return Minds(
+            learners={spec.role_of(0).name: learner},
+            players={role: LookaheadPlayer(foresight, role) for role in spec.roles},
+            networks={"value": value},
+            seated={role: LookaheadPlayer(foresight, role, explore) for role in spec.roles},
+        )
+    learners: dict[str, Learner] = {}
+    for r, (role, about) in enumerate(spec.roles.items()):
+        policy = Policy(about, config.network, f"{role} (learnt)")
+        policy.initialise(config.seed << 8 | r)
+        learners[role] = Ppo(policy, config.ppo, config.seed << 8 | r, config.threads)
+    policies = {role: learner.policy for role, learner in learners.items()}
+    return Minds(learners=learners, players=dict(policies), networks=policies)

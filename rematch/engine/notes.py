@@ -1,0 +1,94 @@
+"""What a run tells while it trains: evaluations with their verdict, what every seat sees, phases."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from rematch.engine.run import Run
+from rematch.engine.tape import Tape
+from rematch.engine.verdict import alarms, balanced, behind, verdict
+from rematch.show.words import evaluation_lines
+
+if TYPE_CHECKING:
+    from rematch.engine.train import Session
+
+MICRO = 10  # micro-phases per line about them
+
+
+class Show(Protocol):
+    """Where numbers go while a run trains (show/console.py)."""
+
+    def line(self, text: str) -> None: ...
+
+    def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None: ...
+
+    def evaluation(self, row: dict[str, Any]) -> None: ...
+
+
+def note_phase(session: Session, run: Run, show: Show) -> None:
+    """Before an iteration: a line when a phase begins; of micro-phases, one for every MICRO of them."""
+    schedule, iteration = session.schedule, session.iteration
+    phase = schedule.phase(iteration)
+    if not schedule.apart or (iteration and phase == schedule.phase(iteration - 1)):
+        return
+    rival = f" against {session.config.schedule.cold_start_rival}" if phase.number == 0 else ""
+    text = f"Phase {phase.name}: {phase.roles[0]} learns{rival}, from step {session.step:,}"
+    if schedule.config.kind == "micro" and phase.number:
+        if phase.number % MICRO != 1:
+            return
+        pool = ", ".join(f"{len(roster.rivals)} {role}" for role, roster in session.league.rosters.items())
+        text = f"{text}; micro {phase.number}, Pool: {pool}"
+    run.log_line(text)
+    show.line(text)
+
+
+def note_evaluation(session: Session, run: Run, show: Show, last: bool) -> None:
+    """A history row with its verdict; where the pair has converged, this ends the run."""
+    row, config = session.evaluate(last), session.config
+    history = [*run.history, row]
+    if config.schedule.convergence_consecutive:
+        row["balanced"] = balanced(history, config.schedule.eta)
+        if row["balanced"] >= config.schedule.convergence_consecutive:
+            session.set_beside(row)
+            row["converged"] = not (alarms(history, config.evaluation) or behind(row))
+            session.ended = "converged" if row["converged"] else ""
+    row["verdict"] = verdict(history, config.evaluation)
+    run.append_history(row)
+    for line in [*evaluation_lines(row), f"Verdict: {row['verdict']}"]:
+        run.log_line(line)
+    show.evaluation(row)
+    counted = [f"{name} {count}" for name, count in session.world.counters.items() if count]
+    if counted:
+        run.log_line(f"World: {', '.join(counted)}")
+        show.line(f"World: {', '.join(counted)}")
+
+
+def note_sight(run: Run, show: Show, tape: Tape) -> None:
+    """Save what every seat saw in the first rollout; warn of columns that never changed."""
+    seen: dict[str, Any] = {}
+    for role, track in tape.tracks.items():
+        rows = track.sight.reshape(-1, track.role.size)
+        low, high, mean = rows.min(0), rows.max(0), rows.mean(0, dtype=np.float64)
+        seen[role] = [
+            {
+                "column": name,
+                "min": float(low[i]),
+                "max": float(high[i]),
+                "mean": float(mean[i]),
+                "constant": bool(low[i] == high[i]),
+            }
+            for i, name in enumerate(track.role.columns)
+        ]
+        dull = [entry["column"] for entry in seen[role] if entry["constant"]]
+        text = f"Sight {role}: {len(seen[role])} numbers: {', '.join(track.role.columns)}"
+        run.log_line(text)
+        if dull:
+            warning = f"Sight {role}: warning: never changed in the first rollout: {', '.join(dull)}"
+            run.log_line(warning)
+            show.line(warning)
+        if track.role.hidden:
+            run.log_line(f"Sight {role}: hidden: {', '.join(track.role.hidden)}")
+    run.write_file("sight.json", json.dumps(seen, indent=1).encode())

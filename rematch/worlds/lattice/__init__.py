@@ -1,0 +1,1 @@
+"""The lattice twin of pursuit: small enough to be solved exactly."""

@@ -1,0 +1,88 @@
+"""The scripted rivals. Each is a distribution over the three actions, given what its seat sees.
+
+    random    any action
+    straight  never turns
+    chase     the action whose next cell is nearest to the evader's present cell; among equals any
+    flee      the action whose next cell is furthest from the pursuer's present cell; among equals any
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch import keys
+from rematch.config import ConfigError, nearest
+from rematch.spec import Floats, Ints, Move, Noise, Seat
+
+from .rules import Config, moves, squared_distances
+
+ACTIONS = ("left", "straight", "right")
+BOTS = {"pursuer": ("random", "straight", "chase"), "evader": ("random", "straight", "flee")}
+
+
+@lru_cache(maxsize=8)
+def _tables(config: Config) -> tuple[Ints, Ints, Ints]:
+    """Moves, moves of a pursuer that skips, squared distances between cells."""
+    return moves(config), moves(config, stays=True), squared_distances(config.n)
+
+
+def _distances(seat: Seat) -> Ints:
+    """[n, 3] squared, from the cell that each action leads to, to the other's present cell.
+
+    Worked out in the frame of the sight: the board looks the same in all eight.
+    """
+    world: Any = seat.world
+    go, stay, apart = _tables(world.config)
+    own, other, to_go = seat.sight[:, [0, 1, 4]].astype(np.int32).T
+    after = go[own]
+    if world.config.skip and seat.role.name == "pursuer":
+        after = np.where((to_go % world.config.skip == 0)[:, None], stay[own], after)
+    return np.asarray(apart[after // 8, (other // 8)[:, None]])
+
+
+class ScriptedPlayer:
+    """Plays one of `BOTS`; the same move for the same game, key and step, however games are batched."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def chances(self, seat: Seat) -> Floats:
+        """[n, 3] how likely each action is, exactly."""
+        count = len(seat.sight)
+        if self.name == "straight":
+            return np.tile(np.array([0, 1, 0], np.float32), (count, 1))
+        if self.name == "random":
+            return np.full((count, 3), 1 / 3, np.float32)
+        away = _distances(seat) * (1 if self.name == "flee" else -1)
+        best = away == away.max(1, keepdims=True)
+        return np.asarray(best / best.sum(1, keepdims=True), np.float32)
+
+    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+        chances = self.chances(seat)
+        luck = _luck(seat, noise)[:, None]
+        action = (luck >= np.cumsum(chances[:, :-1].astype(np.float64), 1)).sum(1)
+        return Move(action.astype(np.int32))
+
+
+def _luck(seat: Seat, noise: Noise) -> NDArray[np.float64]:
+    """[n] in [0, 1), by seat, game number and step."""
+    counter = np.zeros((len(seat.rows), 4), np.uint64)
+    counter[:, 0] = seat.rows + seat.world.first
+    counter[:, 1:] = noise.step & 0xFFFFFFFF, noise.stream, noise.step >> 32
+    drawn = keys.philox(keys.key(noise.seed, noise.stream, seat.seat), counter)
+    return drawn[:, 0].astype(np.float64) * 2.0**-32
+
+
+def bot(name: str, role: str) -> ScriptedPlayer:
+    """The scripted player `name` of a role."""
+    if role not in BOTS:
+        raise ConfigError(f"role = {role}: expected one of {', '.join(BOTS)}")
+    if name not in BOTS[role]:
+        near = nearest(name, BOTS[role])
+        raise ConfigError(f"{role} = {name}: expected one of {', '.join(BOTS[role])}"
+                          + (f"; nearest: {near}" if near else ""))
+    return ScriptedPlayer(name)

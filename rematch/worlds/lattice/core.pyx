@@ -1,0 +1,206 @@
+"""The compiled rules of the lattice: rules.h over numpy arrays, the interpreter lock released."""
+
+import numpy as np
+
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef extern from *:
+    """
+    #include <stddef.h>
+    #include "batch.h"
+    typedef struct { const char *type, *name; size_t offset, length; } Member;
+    #define RULE_ENTRY(type, name) {#type, #name, offsetof(Rules, name), 1},
+    #define GAME_ENTRY(type, name, length) {#type, #name, offsetof(Game, name), length},
+    static const Member rule_members[] = {LATTICE_RULES(RULE_ENTRY)};
+    static const Member game_members[] = {LATTICE_GAME(GAME_ENTRY)};
+    enum { RULE_COUNT = sizeof rule_members / sizeof *rule_members,
+           GAME_COUNT = sizeof game_members / sizeof *game_members };
+    """
+    const char *REMATCH_BUILD
+    ctypedef struct Member:
+        const char *type
+        const char *name
+        size_t offset
+        size_t length
+    const Member *rule_members
+    const Member *game_members
+    enum: RULE_COUNT, GAME_COUNT, COLUMNS, ACTIONS, HEADINGS, FRAMES, FINE
+    const uint32_t GAME_MARK
+
+    ctypedef struct Rules:
+        int32_t n
+        int32_t block
+    ctypedef struct Tables:
+        int32_t reach
+        uint16_t *move
+        uint16_t *image
+        uint8_t *frame
+        int32_t *place
+        int32_t *square
+        uint16_t *pair
+        int32_t *nearer
+    ctypedef struct Game:
+        pass
+    ctypedef struct Batch:
+        Game *games
+        const int32_t *action[2]
+        float *sight[2]
+        float *reward
+        float *outcome
+        uint8_t *ended
+        uint8_t *mirrored
+        int32_t *length
+        const uint64_t *next_seed
+        const int32_t *next_slot
+        const float *next_stage
+    ctypedef struct Answer:
+        int verdict
+        int row
+
+    void fill_tables(const Rules *, Tables *) nogil
+    Answer step_all(const Rules *, const Tables *, Batch *, int games, int threads) nogil
+    Answer start_all(const Rules *, const Tables *, Batch *, int games, uint32_t episode) nogil
+    void observe_all(const Rules *, const Tables *, Batch *, int games) nogil
+    int unsound_action(const Batch *, int games) nogil
+
+BUILD = REMATCH_BUILD.decode()
+MARK = GAME_MARK
+
+_NUMBERS = {"float": "f4", "int32_t": "i4", "rm_flag": "i4", "uint32_t": "u4", "uint64_t": "u8"}
+
+
+def _layout(kind):
+    cdef const Member *members = rule_members if kind == "rules" else game_members
+    cdef int count = RULE_COUNT if kind == "rules" else GAME_COUNT
+    return [(members[n].name.decode(), members[n].type.decode(), members[n].offset, members[n].length)
+            for n in range(count)]
+
+
+RULES = {name: kind for name, kind, _, _ in _layout("rules")}
+
+
+def _dtype(kind, size):
+    """The struct as numpy sees it, one named member each."""
+    rows = _layout(kind)
+    shapes = [_NUMBERS[t] if length == 1 else (_NUMBERS[t], (length,)) for _, t, _, length in rows]
+    return np.dtype({"names": [r[0] for r in rows], "formats": shapes,
+                     "offsets": [r[2] for r in rows], "itemsize": size})
+
+
+RULES_TYPE = _dtype("rules", sizeof(Rules))
+GAME_TYPE = _dtype("game", sizeof(Game))
+
+
+cdef class Core:
+    """The rules of one configuration and their tables, by the names of `Tables` in rules.h."""
+
+    cdef Rules rules
+    cdef Tables tables
+    cdef readonly dict table
+
+    def __init__(self, values):
+        row = np.zeros((), RULES_TYPE)
+        for name in RULES:
+            row[name] = values[name]
+        cdef const uint8_t[::1] raw = np.frombuffer(row.tobytes(), np.uint8)
+        memcpy(&self.rules, &raw[0], sizeof(Rules))
+        cdef int n = self.rules.n, block = self.rules.block, states = HEADINGS * n * n
+        if not (2 <= n <= 64 and 0 <= block < n):
+            raise ValueError("core: there is no such board")
+        self.table = {
+            "move": np.zeros((states, ACTIONS), np.uint16), "image": np.zeros((states, FRAMES), np.uint16),
+            "frame": np.zeros((states, 2), np.uint8), "place": np.zeros(states, np.int32),
+            "square": np.zeros((2 * n - 1) ** 2, np.int32),
+            "pair": np.zeros(((n * n - block * block) ** 2, 2), np.uint16),
+            "nearer": np.zeros(2 * (n - 1) ** 2 + 2, np.int32),
+        }
+        cdef uint16_t[:, ::1] move = self.table["move"], image = self.table["image"], pair = self.table["pair"]
+        cdef uint8_t[:, ::1] frame = self.table["frame"]
+        cdef int32_t[::1] place = self.table["place"], square = self.table["square"]
+        cdef int32_t[::1] nearer = self.table["nearer"]
+        self.tables.move, self.tables.image, self.tables.frame = &move[0, 0], &image[0, 0], &frame[0, 0]
+        self.tables.place, self.tables.square = &place[0], &square[0]
+        self.tables.pair, self.tables.nearer = &pair[0, 0], &nearer[0]
+        with nogil:
+            fill_tables(&self.rules, &self.tables)
+        for array in self.table.values():
+            array.flags.writeable = False
+
+    @property
+    def reach(self):
+        """The largest squared distance that captures."""
+        return self.tables.reach
+
+    def observe(self, const uint8_t[:, ::1] games, float[:, :, ::1] pursuer, float[:, :, ::1] evader,
+                uint8_t[::1] mirrored):
+        """Write what both robots see, and whether they see it mirrored: games [n, S] -> two [n, 1, 5], [n]."""
+        cdef Batch batch
+        cdef int count = games.shape[0]
+        if games.shape[1] != sizeof(Game) or mirrored.shape[0] != count or pursuer.shape[1] != 1 \
+                or pursuer.shape[0] != count or pursuer.shape[2] != COLUMNS or evader.shape[1] != 1 \
+                or evader.shape[0] != count or evader.shape[2] != COLUMNS:
+            raise ValueError("observe: arrays do not fit")
+        if count == 0:
+            return
+        batch.games, batch.mirrored = <Game *>&games[0, 0], &mirrored[0]
+        batch.sight[0], batch.sight[1] = &pursuer[0, 0, 0], &evader[0, 0, 0]
+        with nogil:
+            observe_all(&self.rules, &self.tables, &batch, count)
+
+
+cdef class Boards:
+    """One batch: the arrays it writes, kept alive, and their addresses."""
+
+    cdef Core core
+    cdef Batch batch
+    cdef int games
+    cdef object arrays
+
+    def __init__(self, Core core, uint8_t[:, ::1] games, uint8_t[::1] mirrored, view, next):
+        cdef float[:, :, ::1] pursuer = view.fields["pursuer"]["state"]
+        cdef float[:, :, ::1] evader = view.fields["evader"]["state"]
+        cdef float[:, ::1] reward = view.reward
+        cdef float[:, ::1] outcome = view.outcome
+        cdef uint8_t[::1] ended = view.ended
+        cdef int32_t[::1] length = view.length
+        cdef uint64_t[::1] seed = next.seed
+        cdef int32_t[:, ::1] slot = next.slot
+        cdef float[:, ::1] stage = next.stage
+        cdef int count = games.shape[0]
+        rows = (mirrored.shape[0], pursuer.shape[0], evader.shape[0], reward.shape[0], outcome.shape[0],
+                ended.shape[0], length.shape[0], seed.shape[0], slot.shape[0], stage.shape[0])
+        if count == 0 or set(rows) != {count} or games.shape[1] != sizeof(Game) \
+                or pursuer.shape[2] != COLUMNS or evader.shape[2] != COLUMNS:
+            raise ValueError("boards: arrays do not fit")
+        self.core, self.games = core, count
+        self.arrays = (games, mirrored, pursuer, evader, reward, outcome, ended, length, seed, slot, stage)
+        self.batch.games, self.batch.mirrored = <Game *>&games[0, 0], &mirrored[0]
+        self.batch.sight[0], self.batch.sight[1] = &pursuer[0, 0, 0], &evader[0, 0, 0]
+        self.batch.reward, self.batch.outcome = &reward[0, 0], &outcome[0, 0]
+        self.batch.ended, self.batch.length = &ended[0], &length[0]
+        self.batch.next_seed, self.batch.next_slot, self.batch.next_stage = &seed[0], &slot[0, 0], &stage[0, 0]
+
+    def start(self, uint32_t episode):
+        """Begin every game from `next`. Returns (verdict, row): verdict 0 is well."""
+        cdef Answer answer
+        with nogil:
+            answer = start_all(&self.core.rules, &self.core.tables, &self.batch, self.games, episode)
+        return answer.verdict, answer.row
+
+    def step(self, const int32_t[:, ::1] pursuer, const int32_t[:, ::1] evader, int threads):
+        """Move all games once. Returns (verdict, number): 0 is well; -1: action 2 * row + seat is none."""
+        cdef Answer answer
+        cdef int bad
+        if pursuer.shape[0] != self.games or evader.shape[0] != self.games or pursuer.shape[1] != 1 \
+                or evader.shape[1] != 1:
+            raise ValueError("step: actions do not fit")
+        self.batch.action[0], self.batch.action[1] = &pursuer[0, 0], &evader[0, 0]
+        with nogil:
+            bad = unsound_action(&self.batch, self.games)
+            if bad == FINE:
+                answer = step_all(&self.core.rules, &self.core.tables, &self.batch, self.games, threads)
+        if bad != FINE:
+            return -1, bad
+        return answer.verdict, answer.row

@@ -1,0 +1,171 @@
+"""Which OpenSpiel games can be a world, what a seat sees in them, and how large everything is.
+
+`load` answers for a game string such as `leduc_poker` or `goofspiel(num_cards=4,imp_info=True)`; what cannot
+be played is refused in one line that says why. open_spiel is imported when the first game is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from rematch.config import ConfigError, nearest
+
+CHANCE, DECISION, TERMINAL = 0, 1, 2  # kinds of history
+MISSING = 'OpenSpiel is not installed: pip install "rematch[openspiel]"'
+MOST_EDGES = 1 << 16  # joint moves or chance outcomes of one history: a row of the table holds that many
+
+
+def version() -> str:
+    """The open_spiel that is installed, or nothing."""
+    try:
+        return "open_spiel " + metadata.version("open_spiel")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def pyspiel() -> Any:
+    """The module, or one line that says how to get it."""
+    try:
+        return importlib.import_module("pyspiel")
+    except ImportError:
+        raise ConfigError(MISSING) from None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)  # compared by identity: `load` gives each game once
+class Game:
+    """A game that can be played, and its sizes."""
+
+    text: str
+    spiel: Any  # pyspiel.Game
+    perfect: bool  # nobody hides anything from anybody
+    chance: bool
+    zero_sum: bool
+    together: bool  # both gain alike: an outcome is the sign of the return, not who has more
+    private: bool  # sight is the information state (all a seat ever learnt), not the present observation
+    moves: tuple[str, ...]  # a name for every action [A]
+    columns: tuple[str, ...]  # a name for every number of a sight [F]
+    longest: int  # moves in the longest history: the players' and chance's
+    outcomes: int  # of one chance event, at most
+    edges: int  # ways to go on from one history, at most
+    scale: float  # the largest utility: rewards are utilities divided by it
+
+    def sight(self, state: Any, seat: int) -> Any:
+        """What a seat sees in a history, F numbers."""
+        tell = state.information_state_tensor if self.private else state.observation_tensor
+        return tell(seat)
+
+
+@lru_cache(maxsize=64)
+def load(text: str, sight: str) -> Game:
+    """The game of a string as `pyspiel.load_game` takes it, or ConfigError with the reason."""
+    spiel = _load(text)
+    about, kinds = spiel.get_type(), pyspiel().GameType
+    if about.dynamics == kinds.Dynamics.MEAN_FIELD:
+        raise ConfigError(f"game = {text!r}: a mean-field game; expected a game of two players")
+    if spiel.num_players() != 2:
+        raise ConfigError(f"game = {text!r}: {spiel.num_players()} players; expected a game of two")
+    if about.chance_mode == kinds.ChanceMode.SAMPLED_STOCHASTIC:
+        raise ConfigError(f"game = {text!r}: its chance events cannot be listed, so no game can be repeated")
+    state = spiel.new_initial_state()
+    told = {"information_state": about.provides_information_state_tensor,
+            "observation": about.provides_observation_tensor}  # fmt: skip
+    wanted = [kind for kind in told if sight in ("auto", kind)]
+    if not any(told[kind] for kind in wanted):
+        has = " or ".join(kind.replace("_", "-") for kind in wanted)
+        raise ConfigError(f"game = {text!r}: it offers no {has} tensor, so a network could see nothing")
+    private = next(kind for kind in wanted if told[kind]) == "information_state"
+    actions, longest = spiel.num_distinct_actions(), spiel.max_history_length()
+    outcomes = spiel.max_chance_outcomes()
+    if actions < 1 or longest < 1 or state.is_terminal():
+        raise ConfigError(f"game = {text!r}: nobody can move in it; expected other parameters")
+    edges = max(actions**2 if about.dynamics == kinds.Dynamics.SIMULTANEOUS else actions, outcomes)
+    if edges > MOST_EDGES:
+        raise ConfigError(f"game = {text!r}: {edges:,} ways to go on; expected at most {MOST_EDGES:,}")
+    high = max(abs(spiel.min_utility()), abs(spiel.max_utility()))
+    hides = about.information == kinds.Information.IMPERFECT_INFORMATION
+    return Game(
+        text=text, spiel=spiel, perfect=not hides, chance=about.chance_mode != kinds.ChanceMode.DETERMINISTIC,
+        zero_sum=about.utility == kinds.Utility.ZERO_SUM, together=about.utility == kinds.Utility.IDENTICAL,
+        private=private, moves=_moves(spiel, actions), columns=_columns(spiel, private),
+        longest=longest, outcomes=outcomes, edges=edges, scale=high if 0 < high < np.inf else 1.0,
+    )  # fmt: skip
+
+
+def _load(text: str) -> Any:
+    """The pyspiel.Game; a mistyped name gets the nearest one, a mistyped parameter OpenSpiel's own reason."""
+    module = pyspiel()
+    name, names = text.partition("(")[0].strip(), module.registered_names()
+    if name not in names:
+        near = nearest(name, names)
+        hint = f"; nearest: {near}" if near else f"; expected one of {len(names)} games such as kuhn_poker"
+        raise ConfigError(f"game = {text!r}: OpenSpiel has no game {name!r}{hint}")
+    try:
+        with hushed():
+            return module.load_game(text)
+    except Exception as error:  # SpielError, and what C++ containers throw at missing parameters
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        why = why.rpartition("/")[2]  # without the path of OpenSpiel's source
+        raise ConfigError(f"game = {text!r}: OpenSpiel does not load it: {why[:160]}") from None
+
+
+@contextlib.contextmanager
+def hushed() -> Iterator[None]:
+    """OpenSpiel writes each error to the terminal before it throws it: we say it in our own line."""
+    sys.stderr.flush()
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
+
+
+def _moves(spiel: Any, actions: int) -> tuple[str, ...]:
+    """Names of actions: the game's own where each has one name, whoever moves and whenever; else numbers."""
+    names: dict[int, str] = {}
+    dice = np.random.Generator(np.random.Philox(key=0))
+    for _ in range(50 if actions <= 64 else 0):
+        state = spiel.new_initial_state()
+        while not state.is_terminal():
+            both = state.is_simultaneous_node()
+            seats = (0, 1) if both else (state.current_player(),)
+            moves = [int(dice.choice(state.legal_actions(seat) or [0])) for seat in seats]
+            for seat, move in zip(seats if not state.is_chance_node() else (), moves):
+                name = state.action_to_string(seat, move).strip().replace(" ", "_")
+                if names.setdefault(move, name) != name or not name.isprintable():
+                    return tuple(str(action) for action in range(actions))
+            if both:
+                state.apply_actions(moves)
+            else:
+                state.apply_action(moves[0])
+    if len(names) < actions or len(set(names.values())) < actions:
+        return tuple(str(action) for action in range(actions))
+    return tuple(names[action] for action in range(actions))
+
+
+def _columns(spiel: Any, private: bool) -> tuple[str, ...]:
+    """Names of the numbers a seat sees: OpenSpiel's own words for their parts where it has them."""
+    size = spiel.information_state_tensor_size() if private else spiel.observation_tensor_size()
+    module, names = pyspiel(), []
+    try:
+        with hushed():
+            observer = spiel.make_observer(module.IIGObservationType(perfect_recall=private), {})
+            parts = module._Observation(spiel, observer).tensors_info()
+        for part in parts:
+            count = int(np.prod(part.shape)) if part.shape else 1
+            names += [part.name if count == 1 else f"{part.name}_{i}" for i in range(count)]
+    except Exception:  # a game without observers still has its tensor
+        names = []
+    return tuple(names) if len(set(names)) == size else tuple(f"{i}" for i in range(size))

@@ -36,9 +36,17 @@ TINY: dict[str, Any] = {
     "league.rotate": 1, "evaluation.every": 2, "evaluation.games": 4, "evaluation.rivals": ("random",),
 }
 
+# Settings that do something in other worlds only: which one, and what the tiny run is there.
+SMALL_BOARD = {"world.n": 7, "world.horizon": 6, "lookahead.minibatch": 32}
+ELSE = dict.fromkeys(("anywhere", "learner", "lookahead"), ("lattice", SMALL_BOARD))
+
 # What a knob needs beyond its own `needs`, so that its value can show.
 LONG = {"total_steps": 24 * 8 * 8, "league.size": 6}  # rivals enough that their records differ
 SEEN = {"world.w_vis_pursuer": 1.0, "world.sight_range": 2.0, "world.sight_half_angle": 90.0}
+CALM = {"evaluation.games": 40, "evaluation.alarm_swing": 1.0}
+WARM = {"schedule.kind": "alternate", "schedule.cold_start_steps": 24 * 8}  # S0 is one iteration of four
+COLD = {"schedule.cold_start_steps": 0}
+TURNS = COLD | {"schedule.kind": "alternate", "schedule.phase_steps": 24 * 8}
 EVEN = {"evaluation.alarm_gap": 1.0, "evaluation.alarm_steps": 0, "evaluation.alarm_swing": 1.0}
 ALSO: dict[str, dict[str, Any]] = {
     "world.sight_range": SEEN, "world.sight_half_angle": SEEN, "world.sight_occlusion": SEEN,
@@ -48,6 +56,9 @@ ALSO: dict[str, dict[str, Any]] = {
     "ppo.target_kl": {"ppo.lr": 0.05},
     "league.keep": {"total_steps": 24 * 8 * 6},
     "league.pick": LONG, "league.pfsp_power": LONG, "league.pfsp_floor": LONG,
+    "schedule.cold_start_steps": WARM, "schedule.cold_start_rival": WARM, "schedule.phase_steps": TURNS,
+    "schedule.max_phases": TURNS, "schedule.micro_phase_steps": COLD | {"schedule.kind": "micro"},
+    "schedule.eta": CALM,
     "evaluation.alarm_gap": EVEN, "evaluation.alarm_swing": EVEN,
     "evaluation.alarm_steps": EVEN | {"evaluation.alarm_gap": 0.0},
 }
@@ -66,6 +77,10 @@ OTHER: dict[str, Any] = {
     "ppo.magnet_decay": 0.5, "ppo.value_clip": 0.001, "ppo.target_kl": 1e-6, "ppo.max_grad_norm": 0.01,
     "league.history": 0.2, "league.size": 1, "league.pfsp_power": 6.0, "league.pfsp_floor": 0.9,
     "league.scripted": ("lion",), "league.scripted_share": 0.9,
+    "learner": "lookahead", "lookahead.replay": 200, "lookahead.max_grad_norm": 0.001,
+    "schedule.cold_start_steps": 24 * 8 * 2, "schedule.cold_start_rival": "pure_pursuit",
+    "schedule.phase_steps": 24 * 8 * 2, "schedule.max_phases": 2, "schedule.micro_phase_steps": 24 * 8 * 2,
+    "schedule.convergence_consecutive": 5, "schedule.eta": 0.999,
     "evaluation.rivals": ("stand_still",), "evaluation.alarm_gap": 0.0, "evaluation.alarm_steps": 10**9,
     "evaluation.alarm_swing": 0.0,
 }
@@ -75,7 +90,9 @@ LEAVES = {key: field for key, field, _ in settings.leaves(api.default("pursuit")
 
 def base_for(key: str) -> Config:
     """TINY with the feature of `key` enabled: its `needs` are met one by one, then what ALSO says."""
-    config = settings.replace(api.default("pursuit"), TINY)
+    game, rules = ELSE.get(key.partition(".")[0], ("pursuit", {}))
+    own = {name: value for name, value in TINY.items() if game == "pursuit" or not name.startswith("world.")}
+    config = settings.replace(api.default(game), own | rules)
     for _ in range(5):
         why = settings.has_effect(config, key)
         if not why:
@@ -115,7 +132,7 @@ def other_values(key: str, config: Config) -> list[Any]:
 @functools.cache
 def _digest(text: str) -> str:
     layer = settings.read_yaml(text, "base")
-    return event_log(settings.apply(api.default("pursuit"), layer, "base"))
+    return event_log(settings.apply(api.default(layer["game"]), layer, "base"))
 
 
 def digest(config: Config) -> str:
@@ -183,21 +200,27 @@ def test_cosmetic_fields_are_few_and_exist() -> None:
     assert len(COSMETIC) <= 10 and set(COSMETIC) <= set(LEAVES)
 
 
-def everything_on() -> Config:
-    """A recipe with every feature that can be on at once."""
+EVERYTHING = {"everything on": "alternate", "everything on, in short turns": "micro"}
+
+
+def everything_on(kind: str) -> Config:
+    """A recipe with every feature that can be on at once; roles learn in turn in one of two ways."""
     changes = {
         "stagger": 64, "ppo.magnet": 0.1, "ppo.value_clip": 0.2, "ppo.target_kl": 0.02, "league.pick": "pfsp",
         "league.scripted": ("lion", "flee_straight"), "world.use_visibility_reward": True,
         "world.w_search": 0.1, "world.w_vis_pursuer": 0.1, "world.w_collision": 0.1,
         "world.w_wall": 0.1, "world.prep_steps": 4,
         "world.survival_bonus": 0.1, "world.w_obs_approach": 0.1,
+        "schedule.kind": kind, "schedule.convergence_consecutive": 3,
     }
+    if kind == "alternate":
+        changes["schedule.max_phases"] = 12
     return api.configure("quick", changes=changes)
 
 
-@pytest.mark.parametrize("name", [*api.recipes(), "everything on"])
+@pytest.mark.parametrize("name", [*api.recipes(), *EVERYTHING])
 def test_a_rehearsal_reads_every_setting(name: str) -> None:
-    config = everything_on() if name == "everything on" else api.configure(name)
+    config = everything_on(EVERYTHING[name]) if name in EVERYTHING else api.configure(name)
     small = settings.replace(shrink(config), {"evaluation.rivals": ("random",)})
     read: set[str] = set()
     with tempfile.TemporaryDirectory() as place:
@@ -205,8 +228,9 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
     left = [key for key, _, _ in settings.leaves(small) if key not in read]
     unread = {key: settings.has_effect(small, key) or idle_in(spec, key) for key in left}
     assert all(unread.values()), f"nothing reads {[key for key, why in unread.items() if not why]}"
-    if name == "everything on":
-        assert not unread
+    if name in EVERYTHING:
+        other = {"schedule.phase_steps", "schedule.max_phases", "schedule.micro_phase_steps"}
+        assert {key for key in unread if not key.startswith("lookahead.")} <= other
 
 
 def test_a_knob_that_is_only_checked_counts_as_unread() -> None:

@@ -77,12 +77,13 @@ def test_a_limit_of_phases_ends_with_the_last_of_them(cold: int, length: int, st
 
 def test_micro_phases_are_one_rollout_unless_asked_for_more() -> None:
     for asked, rollouts in ((0, 1), (99, 1), (100, 1), (200, 2), (201, 3)):
-        schedule = Schedule(ScheduleConfig(kind="micro", micro_phase_steps=asked, cold_start_steps=0), ROLES, 100)
+        config = ScheduleConfig(kind="micro", micro_phase_steps=asked, cold_start_steps=0)
+        schedule = Schedule(config, ROLES, 100)
         run = [schedule.phase(i).number for i in range(12)]
         assert max(run.count(number) for number in run) == rollouts, asked
 
 
-# --- refusals -------------------------------------------------------------------------------------------------
+# --- refusals -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +121,7 @@ def test_settings_without_effect_are_named() -> None:
     settings.refuse_idle(config, ["schedule.cold_start_rival", "schedule.micro_phase_steps"], "test")
 
 
-# --- in real runs -----------------------------------------------------------------------------------------------
+# --- in real runs -------------------------------------------------------------------------------------------
 
 GAMES, STEPS = 24, 8
 PER = GAMES * STEPS
@@ -159,7 +160,7 @@ class Watch(Witness):
         super().progress(step, rate, metrics)
         self.weights.append(self.current())
         self.seated.append(self.session.world.next.slot.copy())
-        self.deciding.append([track.slot[:, :, 0].copy() for track in self.session.rollout.tape.tracks.values()])
+        self.deciding.append(self.session.rollout.tape["matcher"].slot.copy())
 
 
 def watched(config: Config, folder: Path) -> Watch:
@@ -189,10 +190,11 @@ def test_one_role_learns_and_sits_everywhere_rivals_only_face_it(kind: str, tmp_
         else:
             assert not (other == cold).any()
             shares.append((other > 0).mean())
-    assert all((slot == cold).all() for slot in [watch.deciding[0][0], watch.deciding[1][0]])  # from the start
+    assert (watch.deciding[0] == cold).all() and (watch.deciding[1] == cold).all()  # from the first step
     # The first snapshots came with iteration 2, of the hider; by 6 there are some of both.
     assert np.mean(shares[4:]) == pytest.approx(0.5, abs=0.1), shares
-    assert watch.cold == 2 * 200 * STEPS and watch.scripted == 0
+    # Games of three rounds that began in S0 are played to their end by those who began them.
+    assert 2 * 200 * STEPS <= watch.cold < (2 * STEPS + 3) * 200 and watch.scripted == 0
     assert set(watch.phases.values()) == set(roles)
 
 
@@ -215,14 +217,16 @@ def test_both_roles_come_into_the_pool_when_they_take_turns(tmp_path: Path) -> N
     assert {role: roster.seen for role, roster in watch.session.league.rosters.items()} == {
         "matcher": 5, "hider": 6}
     said = [text for text in watch.said if "micro" in text]
-    assert said == [text for text in (tmp_path / "run" / "train.log").read_text().splitlines() if "micro" in text]
+    log = (tmp_path / "run" / "train.log").read_text().splitlines()
+    assert said == [text for text in log if "micro" in text]
     assert said == ["Phase S1: matcher learns, from step 384; micro 1, Pool: 0 matcher, 1 hider"]
 
 
 def test_the_history_says_which_phase_was_played(tmp_path: Path) -> None:
     rows = watched(small("alternate"), tmp_path / "a").evaluations
     assert [(row["iteration"], row["phase"], row["role"]) for row in rows] == [
-        (2, "S0", "hider"), (5, "S1", "matcher"), (8, "S2", "hider"), (11, "S3", "matcher"), (12, "S4", "hider")]
+        (2, "S0", "hider"), (5, "S1", "matcher"), (8, "S2", "hider"), (11, "S3", "matcher"),
+        (12, "S4", "hider")]
     rows = watched(small("micro", evaluation__every=5), tmp_path / "m").evaluations
     assert [(row["iteration"], row["phase"]) for row in rows] == [
         (2, "S0"), (5, "S3"), (10, "S8"), (12, "S10")]
@@ -273,23 +277,19 @@ def test_threads_never_change_a_schedule(kind: str) -> None:
     assert len({event_log(small(kind, **ALL, games=37, threads=threads)) for threads in (1, 2, 3)}) == 1
 
 
-# --- convergence ---------------------------------------------------------------------------------------------
+# --- convergence --------------------------------------------------------------------------------------------
 
 
 def converging(**changes: Any) -> Config:
     """Any gap but the largest counts as balanced: twice in a row is enough."""
     return small("micro", evaluation__every=2, evaluation__games=40, evaluation__alarm_swing=1.0,
-                 schedule__convergence_consecutive=2, schedule__eta=0.999, **changes)
+                 schedule__convergence_consecutive=2, schedule__eta=0.9999, **changes)
 
 
 def status_of(folder: Path) -> dict[str, Any]:
     (folder / "policies").mkdir(exist_ok=True)
     (folder / "report.html").touch()
     return status(folder)
-
-
-def never_behind(board: Any, module: Any, spec: Any, ask: Any) -> dict[str, Any]:
-    return {}
 
 
 def test_a_balanced_pair_ends_the_run_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +321,7 @@ def test_a_pair_that_loses_to_scripted_players_is_weak_and_goes_on(
             entry |= {"best_bot": "ace", "best_bot_score": 1.0, "best_bot_low": 0.9999, "best_bot_high": 1.0}
 
     monkeypatch.setattr(engine, "set_beside", much_better)
-    watch = watched(converging(schedule__eta=0.9999), tmp_path / "run")
+    watch = watched(converging(), tmp_path / "run")
     assert watch.session.iteration == 12 and not watch.session.ended
     assert [row.get("converged") for row in watch.evaluations] == [None, None, False, False, False, False]
     assert all("weak: " in row["verdict"] for row in watch.evaluations[2:])

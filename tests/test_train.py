@@ -14,6 +14,7 @@ import toys
 
 from rematch import api, cli, worlds
 from rematch import config as settings
+from rematch.config import ConfigError
 from rematch.engine.learners.adam import Adam
 from rematch.engine.learners.ppo import LearnError
 from rematch.engine.miniature import event_log, play
@@ -74,6 +75,35 @@ def test_threads_never_change_a_run(game: str) -> None:
     if game == "pursuit":
         shared |= {"world__max_steps": 12, "evaluation__rivals": ("random",), "league__scripted": ("lion",)}
     assert len({event_log(small(game, threads=threads, **shared)) for threads in (1, 2, 3)}) == 1
+
+
+# --- where games begin ------------------------------------------------------------------------------------
+
+
+def board(**changes: Any) -> Config:
+    return small("lattice", world__n=7, world__horizon=5, games=2000, total_steps=2000 * 16 * 3, **changes)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_share_of_the_training_games_begins_anywhere(share: float) -> None:
+    session = Session(board(anywhere=share))
+    place = session.spec.stage.index("anywhere")
+    seen = []
+    for session.iteration in range(3):
+        session.seat()
+        seen.append(session.world.next.stage[:, place].copy())
+        session.seat()  # drawn by the iteration's number: the same again
+        assert np.array_equal(session.world.next.stage[:, place], seen[-1])
+        assert set(np.unique(seen[-1])) <= {0.0, 1.0} and seen[-1].mean() == pytest.approx(share, abs=0.05)
+    if 0 < share < 1:
+        assert not np.array_equal(seen[0], seen[1])
+    assert not session.make(50, 0, 1).next.stage[:, place].any()  # evaluations keep the game's own starts
+
+
+def test_where_games_can_begin_nowhere_else_that_is_said() -> None:
+    for game in ("pursuit", "drift"):
+        with pytest.raises(ConfigError, match=f"anywhere = 0.5: {game} cannot begin anywhere; expected 0"):
+            small(game, anywhere=0.5)
 
 
 # --- stopping ---------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from rematch.show.words import aligned, clean, human, interval, number
 
 Row = Mapping[str, Any]
 
-BOUND = ("A response is a lower bound: a better one may exist. It was chosen on other games than its score is "
-         "of; scores are shares of games won.")
+BOUND = ("A response is a lower bound: a better one may exist. It was chosen on other games than those that "
+         "are reported; scores are shares of games won.")
 
 
 def lines(result: Row) -> list[str]:

@@ -164,8 +164,9 @@ class LatticeWorld:
         """Refuse starts that this board does not have."""
         rules, nearer = self._shared.rules, self._shared.rules.table["nearer"]
         most = len(nearer) - 1
-        alike = len(stages) and (stages == stages[0]).all()  # the common case, without sorting
-        for stage in stages[:1] if alike else np.unique(stages, axis=0):
+        while len(stages):  # a few kinds, each looked at once: sorting would cost more than all the rest
+            stage = stages[0]
+            stages = stages[~(stages == stage).all(1)] if np.isfinite(stage).all() else stages[:0]
             anywhere, near, far = stage.tolist()
             low, high = roots_below(near, False), roots_below(far, True)
             if anywhere == 1:

@@ -1,0 +1,189 @@
+"""The measuring rod: every self-play schedule on four lattices, by exact NashConv. One command, resumable.
+
+    python tools/rod.py run [--jobs 2] [--only n5/together,n9-block3] [--seeds 0-2] [--out runs/rod]
+    python tools/rod.py table [--out runs/rod]
+
+`run` trains what is missing and goes on with what was interrupted; hours on two cores. Each is an ordinary run
+folder, OUT/LATTICE/ROW/SEED, on one thread; `table` reads their last evaluations and prints the tables of
+docs/self-play.md. The same network, optimiser, batch and starts in every row of a lattice; nothing is chosen
+after the fact: the last iterate, sampled, is what is judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from rematch import api, worlds  # noqa: E402
+from rematch import config as settings  # noqa: E402
+from rematch.engine.run import Run  # noqa: E402
+from rematch.engine.train import Session, train  # noqa: E402
+
+SMALL, LARGE = {"total_steps": 5_000_000}, {"total_steps": 10_000_000}
+LATTICES: dict[str, dict[str, Any]] = {
+    "n5": {"world.n": 5, "world.block": 0, "world.horizon": 10} | SMALL,
+    "n5-skip3": {"world.n": 5, "world.block": 0, "world.horizon": 10, "world.skip": 3} | SMALL,
+    "n9-block3": LARGE,
+    "n9-skip8": {"world.block": 0, "world.skip": 8} | LARGE,
+}
+ALTERNATE = {"schedule.kind": "alternate", "schedule.phase_steps": 500_000}
+MICRO = {"schedule.kind": "micro"}
+POOL = {"league.history": 0.5}
+PLAIN = {"ppo.entropy": 0.01, "ppo.entropy_final": 0.01, "ppo.magnet": 0.0}
+ROWS: dict[str, dict[str, Any]] = {
+    "alternate": ALTERNATE | PLAIN, "alternate+reg": ALTERNATE,
+    "micro": MICRO | PLAIN, "micro+reg": MICRO,
+    "micro+pool": MICRO | POOL | PLAIN, "micro+pool+reg": MICRO | POOL,
+    "together": PLAIN, "together+reg": {},
+    "together+pool+reg": POOL,
+    "together+reg, own starts": {"anywhere": 0.0},
+    "lookahead": {"learner": "lookahead"},
+}
+OURS = ("together+reg", "lookahead")
+EXTRA = ("together+pool+reg", "together+reg, own starts")  # beyond the comparison: three seeds
+
+
+def seeds(lattice: str, row: str) -> range:
+    if row in EXTRA:
+        return range(3)
+    return range(10 if lattice.startswith("n5") else 5 if row in OURS else 3)
+
+
+def configure(lattice: str, row: str, seed: int) -> Any:
+    """The recipe `lattice` (or `lookahead`) with what this cell changes."""
+    ahead = row == "lookahead"
+    changes = LATTICES[lattice] | ROWS[row] | {"seed": seed, "threads": 1}
+    if ahead:
+        changes = {key: value for key, value in changes.items() if key not in ("learner", "total_steps")}
+        changes |= LOOKAHEAD[lattice]
+    return api.configure("lookahead" if ahead else "lattice", changes=changes)
+
+
+LOOKAHEAD: dict[str, dict[str, Any]] = {  # about five minutes of two cores each, or less
+    "n5": {"total_steps": 4_000_000}, "n5-skip3": {"total_steps": 4_000_000},
+    "n9-block3": {"total_steps": 8_000_000}, "n9-skip8": {"total_steps": 24_000_000},
+}
+
+
+class Quiet:
+    """Nobody watches: the run's own files say everything."""
+
+    def line(self, text: str) -> None: ...
+
+    def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None: ...
+
+    def evaluation(self, row: dict[str, Any]) -> None: ...
+
+
+def one(lattice: str, row: str, seed: int, out: Path) -> None:
+    """Train one cell to its end, from where it stands."""
+    folder = out / lattice / row.replace(", ", "-").replace(" ", "-") / str(seed)
+    config = configure(lattice, row, seed)
+    session = Session(config)
+    if not (folder / "config.yaml").exists():
+        with Run.create(folder, settings.to_yaml(config)) as run:
+            train(session, run, Quiet(), lambda: False)
+        return
+    with Run.open(folder, write=True) as run:
+        if settings.to_yaml(api.stored(run)) != settings.to_yaml(config):
+            raise SystemExit(f"{folder}: made with other settings; remove it first")
+        checkpoint = run.load()
+        if checkpoint is not None:
+            session.restore(checkpoint.parts)
+        run.rewind(checkpoint)
+        train(session, run, Quiet(), lambda: False)
+
+
+def cells(args: argparse.Namespace) -> list[tuple[str, str, int]]:
+    wanted = [w.strip() for w in args.only.split(";") if w.strip()]
+    few = None
+    if args.seeds:
+        first, _, last = args.seeds.partition("-")
+        few = range(int(first), int(last or first) + 1)
+    out = []
+    for seed in range(10):  # all cells of a seed before the next: a table that was interrupted is even
+        for lattice in LATTICES:
+            for row in ROWS:
+                fits = not wanted or any(w in (lattice, row, f"{lattice}/{row}") for w in wanted)
+                if fits and seed in seeds(lattice, row) and (few is None or seed in few):
+                    out.append((lattice, row, seed))
+    return out
+
+
+def last_row(lattice: str, row: str, seed: int, out: Path) -> dict[str, Any] | None:
+    """The last evaluation of a finished cell."""
+    folder = out / lattice / row.replace(", ", "-").replace(" ", "-") / str(seed)
+    if not (folder / "config.yaml").exists():
+        return None
+    with Run.open(folder, write=False) as run:
+        history, config = run.history, api.stored(run)
+    done = history and history[-1]["iteration"] == config.iterations
+    return history[-1] if done else None
+
+
+def run(args: argparse.Namespace) -> int:
+    todo = [cell for cell in cells(args) if last_row(*cell, args.out) is None]
+    print(f"{len(todo)} runs to train, {args.jobs} at a time, into {args.out}", flush=True)
+
+    def start(cell: tuple[str, str, int]) -> int:
+        lattice, row, seed = cell
+        cell_name = f"{lattice}/{row}/{seed}"
+        words = [sys.executable, __file__, "one", "--out", str(args.out), "--cell", cell_name]
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        code = subprocess.run(words, env=os.environ | {"PYTHONPATH": path}).returncode
+        ended = last_row(*cell, args.out)
+        told = f"NashConv {ended['exact']['nash_conv']:.4f}" if ended else f"exit code {code}"
+        print(f"{lattice} {row} seed {seed}: {told}", flush=True)
+        return code
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        return max(pool.map(start, todo), default=0)
+
+
+def table(args: argparse.Namespace) -> int:
+    for lattice, about in LATTICES.items():
+        kind = worlds.find("lattice")
+        value = kind.solve(configure(lattice, "together", 0).world, 2)["value"]
+        print(f"\n{lattice}: value {value:.4f}, {about['total_steps']:,} steps\n")
+        print("| schedule | seeds | NashConv mean | worst | every seed | NE gap |")
+        print("| --- | --- | --- | --- | --- | --- |")
+        for row in ROWS:
+            found = [last_row(lattice, row, seed, args.out) for seed in seeds(lattice, row)]
+            ended = [r for r in found if r is not None]
+            if not ended:
+                continue
+            conv = [r["exact"]["nash_conv"] for r in ended]
+            gaps = [r["exact"]["gap"] for r in ended]
+            told = " ".join(f"{x:.3f}" for x in conv)
+            mean, many = sum(conv) / len(conv), f"{len(ended)} of {len(found)}"
+            print(f"| {row} | {many} | {mean:.3f} | {max(conv):.3f} | {told} "
+                  f"| {min(gaps):.2f}–{max(gaps):.2f} |")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=("run", "table", "one"))
+    parser.add_argument("--out", type=Path, default=Path("runs/rod"))
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", default="", help="lattices, rows or lattice/row, split by semicolons")
+    parser.add_argument("--seeds", default="", help="first-last")
+    parser.add_argument("--cell", default="", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.what == "one":
+        lattice, row, seed = args.cell.split("/")
+        one(lattice, row, int(seed), args.out)
+        return 0
+    return run(args) if args.what == "run" else table(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

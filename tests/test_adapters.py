@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 import warnings
@@ -26,8 +27,10 @@ from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, see
 from rematch.adapters.gym import GymEnv, GymVector
 from rematch.adapters.zoo import ZooParallel, ZooTurns
 
-NAMES = [*worlds.names(), *toys.TOYS]
-AT_ONCE = [name for name in NAMES if name != "sticks"]
+LACKING = () if importlib.util.find_spec("pyspiel") else ("openspiel",)
+NAMES = [name for name in [*worlds.names(), *toys.TOYS] if name not in LACKING]
+TURNS = [name for name in NAMES if name in ("sticks", "openspiel")]
+AT_ONCE = [name for name in NAMES if name not in TURNS]
 
 
 # --- the official checkers
@@ -52,11 +55,13 @@ def test_pettingzoo_accepts_worlds_in_which_all_move_at_once(name: str) -> None:
         parallel_seed_test(lambda: ZooParallel(world), num_cycles=50)
 
 
-def test_pettingzoo_accepts_turns() -> None:
+@pytest.mark.parametrize("name", TURNS)
+def test_pettingzoo_accepts_turns(name: str) -> None:
+    world = toys.TOYS.get(name, name)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        api_test(ZooTurns(toys.sticks), num_cycles=300)
-        seed_test(lambda: ZooTurns(toys.sticks), num_cycles=50)
+        api_test(ZooTurns(world), num_cycles=300)
+        seed_test(lambda: ZooTurns(world), num_cycles=50)
     # Its checker says these of every environment whose observation holds an action mask, its own ones too.
     masked = ("Observation space for each agent probably should be", "Observation is not a NumPy array")
     assert [str(w.message) for w in said if not str(w.message).startswith(masked)] == []

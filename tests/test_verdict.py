@@ -9,7 +9,7 @@ import pytest
 
 from rematch.engine.evaluate import EvaluationConfig
 from rematch.engine.scoreboard import wilson
-from rematch.engine.verdict import alarms, pairings, strength, verdict
+from rematch.engine.verdict import alarms, balanced, behind, pairings, strength, verdict
 
 CONFIG = EvaluationConfig()
 Row = dict[str, Any]
@@ -175,3 +175,29 @@ def test_worlds_of_one_role_have_verdicts_too() -> None:
     assert word(history) == "improving"
     weak = [*history, {"step": 10, "rates": {}, "table": [entry("player", "x", 0.2, best=0.9)]}]
     assert word(weak) == "weak"  # without a gap nothing is balanced
+
+
+# --- converged ---------------------------------------------------------------------------------------------
+
+
+def test_only_the_newest_evaluations_in_a_row_count_as_balanced() -> None:
+    def phased(name: str, rate: float) -> Row:
+        return row(0, rate) | {"phase": name}
+
+    even, uneven = phased("S3", 0.5), phased("S3", 0.6)
+    assert even["gap_high"] < 0.1 < uneven["gap_high"] and uneven["gap"] == pytest.approx(0.2)
+    for history, count in (([], 0), ([even], 1), ([even, uneven], 0), ([uneven, even, even], 2),
+                           ([phased("S0", 0.5), even], 1), ([even, phased("S0", 0.5)], 0)):  # fmt: skip
+        assert balanced(history, 0.1) == count
+    assert balanced([even], even["gap_high"]) == 0  # the bound itself is not below
+
+
+def test_converged_is_said_only_where_the_run_says_so_and_nothing_stands_against_it() -> None:
+    ended = row(1000, best=0.6) | {"converged": True, "balanced": 3, "gap_low": 0.0}
+    ended["rates"] = {role: rate | {"games": 1000} for role, rate in ended["rates"].items()}
+    said = verdict([row(0), ended], CONFIG)
+    assert said.startswith("converged: 3 evaluations in a row with a small gap, the last 0.000")
+    assert word([row(0, 0.1), row(500, 0.9), ended]) == "collapsed"
+    worse = row(1000, best=0.9) | {"converged": True}
+    assert len(behind(worse)) == 4 and word([row(0), worse]) == "balanced but weak"
+    assert word([row(0), ended, row(2000)]) != "converged"  # an evaluation after it is judged anew

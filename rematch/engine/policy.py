@@ -120,7 +120,8 @@ class Policy:
     def set(self, weights: Floats) -> None:
         if weights.shape != self.weights.shape:
             raise ConfigError(f"policy {self.name}: {weights.size} weights, expected {self.weights.size}")
-        self.weights[:] = weights
+        if weights is not self.weights:
+            self.weights[:] = weights
         self.network.pack(self.weights[None], self.packed)
 
     def initialise(self, seed: int) -> None:

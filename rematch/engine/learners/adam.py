@@ -26,11 +26,11 @@ class Adam:
         self.first[:], self.second[:] = tree["first"], tree["second"]
         self.updates = tree["updates"]
 
-    def step(self, policy: Policy, grad: Floats, lr: float) -> None:
-        """One step, then the bounds of the standard deviation."""
+    def step(self, policy: Policy, grad: Floats, lr: float, scale: float = 1.0) -> None:
+        """One step along `grad` times `scale`, then the bounds of the standard deviation."""
         self.updates += 1
         weights, t = policy.weights, self.updates
-        numbers = (lr / (1 - BETA_1**t), BETA_1, BETA_2, EPSILON, 1 - BETA_2**t)
+        numbers = (lr / (1 - BETA_1**t), BETA_1, BETA_2, EPSILON, 1 - BETA_2**t, scale)
         fused.adam(weights, grad, self.first, self.second, numbers)
         log_std = named(weights, policy.layout).get("policy.log_std")
         if log_std is not None:

@@ -195,6 +195,7 @@ class Lookahead:
         self.foresight, self.config, self.seed, self.threads = foresight, config, seed, threads
         self.policy = foresight.value
         self.adam = Adam(self.policy.weights.size)
+        self.grad: Floats = np.empty_like(self.policy.weights)
         self.sight: Floats = np.zeros((config.replay, self.policy.role.size), np.float32)
         self.target: Floats = np.zeros(config.replay, np.float32)
         self.seen = 0  # positions so far; the newest `replay` of them are kept
@@ -228,15 +229,13 @@ class Lookahead:
         total = norm = 0.0
         for _ in range(updates):
             rows = draw.integers(0, kept, c.minibatch)
-            grad = np.empty_like(self.policy.weights)
             means = self.policy.network.gradient(
-                self.policy.packed[0], rows, batch, (0.0, 0.0, 1.0, 0.0, 0.0), self.threads, grad, cross=True)
-            length = float(np.sqrt(np.dot(grad, grad)))
+                self.policy.packed[0], rows, batch, (0.0, 0.0, 1.0, 0.0, 0.0), self.threads, self.grad, cross=True)
+            length = float(np.sqrt(np.dot(self.grad, self.grad)))
             if not np.isfinite(length):
                 raise ConfigError(f"lookahead: the gradient is not finite at update {self.adam.updates}")
-            if length > c.max_grad_norm > 0:
-                grad *= np.float32(c.max_grad_norm / length)
-            self.adam.step(self.policy, grad, lr)
+            scale = c.max_grad_norm / length if length > c.max_grad_norm > 0 else 1.0
+            self.adam.step(self.policy, self.grad, lr, scale)
             total, norm = total + means["value_loss"], norm + length
         self.foresight.forget()
         won, lost = np.maximum(target, 1e-12), np.maximum(1 - target, 1e-12)

@@ -101,6 +101,7 @@ class Ppo:
         self.policy, self.config, self.seed, self.threads = policy, config, seed, threads
         self.native = config.gradient == "native"
         self.adam = Adam(policy.weights.size)
+        self.grad: Floats = np.empty_like(policy.weights)
         self.magnet: Floats = policy.weights.copy()
 
     def state(self) -> Tree:
@@ -131,11 +132,9 @@ class Ppo:
                 before = float(np.sqrt(np.dot(grad, grad)))
                 if not np.isfinite(before):
                     raise LearnError(self._blame(batch, index))
-                if before > c.max_grad_norm > 0:
-                    grad *= np.float32(c.max_grad_norm / before)
-                after = float(np.sqrt(np.dot(grad, grad)))
-                means |= {"grad_norm_pre_clip": before, "grad_norm_post_clip": after}
-                self.adam.step(self.policy, grad, lr)
+                scale = c.max_grad_norm / before if before > c.max_grad_norm > 0 else 1.0
+                means |= {"grad_norm_pre_clip": before, "grad_norm_post_clip": before * scale}
+                self.adam.step(self.policy, grad, lr, scale)
                 steps += 1
                 for name, value in means.items():
                     sums[name] = sums.get(name, 0.0) + value
@@ -186,7 +185,7 @@ class Ppo:
         """The gradient [P] of the mean loss over `rows`, and the means that are logged."""
         c = self.config
         if c.gradient == "native":
-            grad = np.empty_like(self.policy.weights)
+            grad = self.grad
             weights = (c.clip, c.value_clip, c.value, entropy_weight, c.magnet)
             net, packed = self.policy.network, self.policy.packed[0]
             return grad, net.gradient(packed, rows, batch, weights, self.threads, grad)

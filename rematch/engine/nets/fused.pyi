@@ -11,7 +11,7 @@ def adam(
     grad: NDArray[Any],
     first: NDArray[Any],
     second: NDArray[Any],
-    numbers: tuple[float, float, float, float, float],
+    numbers: tuple[float, float, float, float, float, float],
 ) -> None: ...
 
 def matrix_games(

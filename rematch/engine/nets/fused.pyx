@@ -58,7 +58,7 @@ cdef extern from "fused.h" nogil:
         const float *magnet
         const float *magnet_log_std
     ctypedef struct Adam:
-        float rate, b1, b2, epsilon, bias
+        float rate, b1, b2, epsilon, bias, scale
     void net_plan(Net *net)
     void net_pack(const Net *net, const float *flat, float *packed)
     int act_rows(const Acting *a)
@@ -75,12 +75,12 @@ STAT_NAMES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "ma
 
 def adam(float[::1] weights not None, const float[::1] grad not None, float[::1] first not None,
          float[::1] second not None, numbers):
-    """One step of Adam in place; all arrays are [P]. numbers: (rate, b1, b2, epsilon, bias), see fused_ppo.h."""
+    """One step of Adam in place; all arrays are [P]. numbers: as of Adam in fused_ppo.h."""
     cdef Adam k
     cdef long count = weights.shape[0]
     if count == 0 or grad.shape[0] != count or first.shape[0] != count or second.shape[0] != count:
         raise ValueError("arrays of different length")
-    k.rate, k.b1, k.b2, k.epsilon, k.bias = numbers
+    k.rate, k.b1, k.b2, k.epsilon, k.bias, k.scale = numbers
     with nogil:
         adam_step(&k, count, &grad[0], &first[0], &second[0], &weights[0])
 

@@ -256,14 +256,16 @@ typedef struct {
     float rate;      /* learning rate over 1 - b1^t: the first moment's bias */
     float b1, b2, epsilon;
     float bias;      /* 1 - b2^t: the second moment's */
+    float scale;     /* of the gradient: less than 1 where it was too long */
 } Adam;
 
 /* Adam (Kingma and Ba 2015, algorithm 1), one pass over memory. */
 static void adam_step(const Adam *k, long count, const float *restrict grad, float *restrict first,
                       float *restrict second, float *restrict weights) {
     float rate = k->rate, keep1 = 1.0f - k->b1, keep2 = 1.0f - k->b2, unbias = 1.0f / k->bias, epsilon = k->epsilon;
+    float scale = k->scale;
     for (long i = 0; i < count; i++) {
-        float g = grad[i], m = first[i] + keep1 * (g - first[i]), v = second[i] + keep2 * (g * g - second[i]);
+        float g = grad[i] * scale, m = first[i] + keep1 * (g - first[i]), v = second[i] + keep2 * (g * g - second[i]);
         first[i] = m;
         second[i] = v;
         weights[i] -= rate * m / (sqrtf(v * unbias) + epsilon);

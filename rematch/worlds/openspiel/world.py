@@ -23,6 +23,7 @@ from rematch.worlds.plain import Luck, PlainWorld, Rows, ScriptedPlayer, States
 from . import games, hidden, table
 from .games import CHANCE, DECISION, TERMINAL
 
+LARGEST = 1e6  # of a number in a sight: OpenSpiel promises no bounds; most of its numbers are 0 or 1
 CHANCE_STREAM = 32  # of a game's own key: what chance does in it
 
 BUILD = games.version()  # a run goes on to the same bits only under the same rules
@@ -59,7 +60,7 @@ class SpielWorld(PlainWorld):
         secret += ["chance to come"] if game.chance else []
         fields = (
             Field(name="seat", columns=("second",), low=0.0, high=1.0),
-            Field(name="sight", columns=game.columns, low=-np.inf, high=np.inf),
+            Field(name="sight", columns=game.columns, low=-LARGEST, high=LARGEST),
         )
         moves = Actions(kind="discrete", names=game.moves)
         role = Role(name="player", fields=fields, actions=moves, seats=(0, 1), hidden=tuple(secret))

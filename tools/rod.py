@@ -27,7 +27,7 @@ from rematch import config as settings  # noqa: E402
 from rematch.engine.run import Run  # noqa: E402
 from rematch.engine.train import Session, train  # noqa: E402
 
-SMALL, LARGE = {"total_steps": 5_000_000}, {"total_steps": 10_000_000}
+SMALL, LARGE = {"total_steps": 5_000_000, "ppo.minibatch": 1024}, {"total_steps": 10_000_000}
 LATTICES: dict[str, dict[str, Any]] = {
     "n5": {"world.n": 5, "world.block": 0, "world.horizon": 10} | SMALL,
     "n5-skip3": {"world.n": 5, "world.block": 0, "world.horizon": 10, "world.skip": 3} | SMALL,
@@ -61,8 +61,9 @@ def configure(lattice: str, row: str, seed: int) -> Any:
     """The recipe `lattice` (or `lookahead`) with what this cell changes."""
     ahead = row == "lookahead"
     changes = LATTICES[lattice] | ROWS[row] | {"seed": seed, "threads": 1}
+    changes["evaluation.games"] = 200  # NashConv and gap are exact: no games are needed for them
     if ahead:
-        changes = {key: value for key, value in changes.items() if key not in ("learner", "total_steps")}
+        changes = {key: value for key, value in changes.items() if key in ("seed", "threads") or key[:6] == "world."}
         changes |= LOOKAHEAD[lattice]
     return api.configure("lookahead" if ahead else "lattice", changes=changes)
 

@@ -43,7 +43,8 @@ def test_gymnasium_accepts(name: str) -> None:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             check_env(GymEnv(toys.TOYS.get(name, name), role=role))
-        assert [str(w.message) for w in said if "not having a spec" not in str(w.message)] == []
+        fine = ("not having a spec", *(("infinity",) if name == "gym" else ()))  # CartPole's own bounds
+        assert [str(w.message) for w in said if not any(word in str(w.message) for word in fine)] == []
 
 
 @pytest.mark.parametrize("name", AT_ONCE)

@@ -206,8 +206,8 @@ def test_a_weight_that_is_no_number_is_caught_and_never_saved(
     """An update of the third iteration, of four each, the last among them, leaves one bad weight."""
     plain = Adam.step
 
-    def step(self: Adam, policy: Policy, grad: Any, lr: float) -> None:
-        plain(self, policy, grad, lr)
+    def step(self: Adam, policy: Policy, grad: Any, lr: float, scale: float = 1.0) -> None:
+        plain(self, policy, grad, lr, scale)
         if self.updates == update:
             weights = policy.weights.copy()
             weights[0] = poison

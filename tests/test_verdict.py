@@ -201,3 +201,13 @@ def test_converged_is_said_only_where_the_run_says_so_and_nothing_stands_against
     worse = row(1000, best=0.9) | {"converged": True}
     assert len(behind(worse)) == 4 and word([row(0), worse]) == "balanced but weak"
     assert word([row(0), ended, row(2000)]) != "converged"  # an evaluation after it is judged anew
+
+
+def test_a_solved_game_that_is_not_even_raises_no_alarm() -> None:
+    """A board on which perfect play always captures: a gap of 1 is right there, a gap of 0 is not."""
+    history = [{"step": step, "gap": 1.0, "rates": {}, "table": [], "exact": {"played": 1.0, "value": 1.0}}
+               for step in (0, 10**6)]
+    assert alarms(history, EvaluationConfig()) == []
+    for row in history:
+        row["exact"], row["gap"] = {"played": 0.5, "value": 1.0}, 0.0
+    assert alarms(history, EvaluationConfig()) and "gap above" in alarms(history, EvaluationConfig())[0]

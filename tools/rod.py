@@ -3,8 +3,8 @@
     python tools/rod.py run [--jobs 2] [--only n5/together,n9-block3] [--seeds 0-2] [--out runs/rod]
     python tools/rod.py table [--out runs/rod]
 
-`run` trains what is missing and goes on with what was interrupted; hours on two cores. Each is an ordinary run
-folder, OUT/LATTICE/ROW/SEED, on one thread; `table` reads their last evaluations and prints the tables of
+`run` trains what is missing and goes on with what was interrupted: hours on two cores. Each is a run like any
+other, in OUT/LATTICE/ROW/SEED, on one thread; `table` reads their last evaluations and prints the tables of
 docs/self-play.md. The same network, optimiser, batch and starts in every row of a lattice; nothing is chosen
 after the fact: the last iterate, sampled, is what is judged.
 """
@@ -63,8 +63,8 @@ def configure(lattice: str, row: str, seed: int) -> Any:
     changes = LATTICES[lattice] | ROWS[row] | {"seed": seed, "threads": 1}
     changes["evaluation.games"] = 200  # NashConv and gap are exact: no games are needed for them
     if ahead:
-        changes = {key: value for key, value in changes.items() if key in ("seed", "threads") or key[:6] == "world."}
-        changes |= LOOKAHEAD[lattice]
+        kept = [key for key in changes if key in ("seed", "threads") or key.startswith("world.")]
+        changes = {key: changes[key] for key in kept} | LOOKAHEAD[lattice]
     return api.configure("lookahead" if ahead else "lattice", changes=changes)
 
 

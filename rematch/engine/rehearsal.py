@@ -312,8 +312,9 @@ def idle_in(spec: Spec, key: str) -> str:
     """Why a setting has nothing to do in a world of this kind; empty if it has."""
     if key.startswith("network.log_std") and all(r.actions.kind == "discrete" for r in spec.roles.values()):
         return "all actions are discrete"
-    lonely = key.startswith(("league.", "evaluation.alarm"))
-    return "the world has one seat" if lonely and spec.seats == 1 else ""
+    if key.startswith("evaluation.alarm") and len(spec.roles) != 2:
+        return "there is no gap but between two roles"
+    return "the world has one seat" if key.startswith("league.") and spec.seats == 1 else ""
 
 
 def _tell_unread(config: Config, read: set[str], spec: Spec | None = None) -> bool:

@@ -19,11 +19,12 @@ def alarms(history: Sequence[Row], config: EvaluationConfig) -> list[str]:
     """The failures that people named beforehand: a lasting gap, and swings."""
     out = []
     since: int | None = None
+    most, lasting = config.alarm_gap, config.alarm_steps
     for row in history:
-        if row.get("gap", 0.0) > config.alarm_gap:
+        if lopsided(row) > most:
             since = row["step"] if since is None else since
-            if row["step"] - since >= config.alarm_steps:
-                out.append(f"gap above {config.alarm_gap:g} from step {since:,} to {row['step']:,}")
+            if row["step"] - since >= lasting:
+                out.append(f"gap above {most:g} from step {since:,} to {row['step']:,}")
                 break
         else:
             since = None
@@ -36,6 +37,14 @@ def alarms(history: Sequence[Row], config: EvaluationConfig) -> list[str]:
                 )
                 return out
     return out
+
+
+def lopsided(row: Row) -> float:
+    """How far a match is from even, as a gap; where the game is solved, from what perfect play gives."""
+    exact = row.get("exact", {})
+    if "played" in exact and "value" in exact:
+        return 2 * abs(float(exact["played"]) - float(exact["value"]))
+    return float(row.get("gap", 0.0))
 
 
 def pairings(row: Row) -> set[Pairing]:

@@ -90,9 +90,9 @@ class Inspection(Replaying):
         by_state = {"save and load": self.saving, "rubbish": self.rubbish, "resample": self.resampling}
         for name, promise in (always | by_key | by_state).items():
             resume = self.spec.resume
-            # Replay saves seed and actions: that brings a game back, but not into one that a seat cannot tell.
-            excused = name in by_state and (resume == "episode" or (resume == "replay" and name == "resample"))
-            if excused or (name in by_key and resume == "episode"):
+            # Replay saves seed and actions: that brings a game back, but no other that a seat cannot tell.
+            cannot = {"episode": by_key.keys() | by_state.keys(), "replay": {"resample"}}.get(resume, set())
+            if name in cannot:
                 self.skipped.append(f"{name} (the world resumes by {resume})")
             else:
                 promise(name)

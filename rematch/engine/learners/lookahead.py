@@ -28,6 +28,7 @@ from rematch.engine.tape import Tape
 from rematch.spec import Bytes, Floats, Ints, Move, Noise, Seat, Spec, Tree, World
 
 MOST_ACTIONS = 16  # of a seat: native/matrix.h
+VALUE_ALONE = (0.0, 0.0, 1.0, 0.0, 0.0)  # of the terms of learners/ppo.py
 CHUNK = 4096  # successors looked at together, so that they stay in the caches
 
 
@@ -230,7 +231,7 @@ class Lookahead:
         for _ in range(updates):
             rows = draw.integers(0, kept, c.minibatch)
             means = self.policy.network.gradient(
-                self.policy.packed[0], rows, batch, (0.0, 0.0, 1.0, 0.0, 0.0), self.threads, self.grad, cross=True)
+                self.policy.packed[0], rows, batch, VALUE_ALONE, self.threads, self.grad, cross=True)
             length = float(np.sqrt(np.dot(self.grad, self.grad)))
             if not np.isfinite(length):
                 raise ConfigError(f"lookahead: the gradient is not finite at update {self.adam.updates}")

@@ -1,4 +1,4 @@
-"""N lattices stepping together: the arrays around the compiled rules.
+"""Pursuit on a board so small that its exact solution is known; N boards step together.
 
 Seat 0 is the pursuer, seat 1 the evader; both move at once: left, straight or right. Each sees one field,
 `state`, of five whole numbers that name things: its own state, the other's, the relative cell with its own

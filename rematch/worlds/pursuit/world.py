@@ -1,4 +1,4 @@
-"""N arenas of pursuit stepping together: the arrays around the compiled rules.
+"""Two robots in a walled arena: one hunts, one hides; N arenas step together.
 
 Seat 0 is the pursuer, seat 1 the evader; both move at once. Each sees one field, `state`, of 14 + 2 K + 1
 numbers in [-1, 1] (K obstacles), and chooses (speed, turn), or (turn) with `fixed_speed`, in [-1, 1].

@@ -1,17 +1,19 @@
 """The measuring rod: every self-play schedule on four lattices, by exact NashConv. One command, resumable.
 
-    python tools/rod.py run [--jobs 2] [--only n5/together,n9-block3] [--seeds 0-2] [--out runs/rod]
-    python tools/rod.py table [--out runs/rod]
+    python tools/rod.py run [--jobs 2] [--only "n5/together;n9-block3"] [--seeds 0-2] [--out runs/rod]
+    python tools/rod.py table
 
-`run` trains what is missing and goes on with what was interrupted: hours on two cores. Each is a run like any
-other, in OUT/LATTICE/ROW/SEED, on one thread; `table` reads their last evaluations and prints the tables of
-docs/self-play.md. The same network, optimiser, batch and starts in every row of a lattice; nothing is chosen
-after the fact: the last iterate, sampled, is what is judged.
+`run` trains what docs/rod.jsonl has no line for, and goes on with what was interrupted: hours on two cores.
+Each is a run like any other, in OUT/LATTICE/ROW/SEED, on one thread; when it ends, its last evaluation becomes
+a line of docs/rod.jsonl, from which `table` prints the tables of docs/self-play.md. The same network,
+optimiser, batch and starts in every row of a lattice; nothing is chosen after the fact: the last iterate,
+sampled, is what is judged.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -27,6 +29,7 @@ from rematch import config as settings  # noqa: E402
 from rematch.engine.run import Run  # noqa: E402
 from rematch.engine.train import Session, train  # noqa: E402
 
+RESULTS = ROOT / "docs" / "rod.jsonl"
 SMALL, LARGE = {"total_steps": 5_000_000, "ppo.minibatch": 1024}, {"total_steps": 10_000_000}
 LATTICES: dict[str, dict[str, Any]] = {
     "n5": {"world.n": 5, "world.block": 0, "world.horizon": 10} | SMALL,
@@ -119,6 +122,21 @@ def cells(args: argparse.Namespace) -> list[tuple[str, str, int]]:
     return out
 
 
+def known() -> dict[tuple[str, str, int], dict[str, Any]]:
+    """What has been measured: (lattice, row, seed) -> its line of RESULTS."""
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    found = [json.loads(line) for line in lines]
+    return {(line["lattice"], line["row"], line["seed"]): line for line in found}
+
+
+def note(lattice: str, row: str, seed: int, ended: dict[str, Any]) -> None:
+    """Add a finished cell's line."""
+    exact = {key: round(ended["exact"][key], 6) for key in ("nash_conv", "gap", "played", "value")}
+    line = {"lattice": lattice, "row": row, "seed": seed, "steps": ended["step"]} | exact
+    with RESULTS.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
 def last_row(lattice: str, row: str, seed: int, out: Path) -> dict[str, Any] | None:
     """The last evaluation of a finished cell."""
     folder = out / lattice / row.replace(", ", "-").replace(" ", "-") / str(seed)
@@ -131,7 +149,8 @@ def last_row(lattice: str, row: str, seed: int, out: Path) -> dict[str, Any] | N
 
 
 def run(args: argparse.Namespace) -> int:
-    todo = [cell for cell in cells(args) if last_row(*cell, args.out) is None]
+    done = known()
+    todo = [cell for cell in cells(args) if cell not in done]
     print(f"{len(todo)} runs to train, {args.jobs} at a time, into {args.out}", flush=True)
 
     def start(cell: tuple[str, str, int]) -> int:
@@ -141,6 +160,8 @@ def run(args: argparse.Namespace) -> int:
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         code = subprocess.run(words, env=os.environ | {"PYTHONPATH": path}).returncode
         ended = last_row(*cell, args.out)
+        if ended:
+            note(*cell, ended)
         told = f"NashConv {ended['exact']['nash_conv']:.4f}" if ended else f"exit code {code}"
         print(f"{lattice} {row} seed {seed}: {told}", flush=True)
         return code
@@ -149,24 +170,22 @@ def run(args: argparse.Namespace) -> int:
         return max(pool.map(start, todo), default=0)
 
 
-def table(args: argparse.Namespace) -> int:
-    for lattice, about in LATTICES.items():
-        kind = worlds.find("lattice")
-        value = kind.solve(configure(lattice, "together", 0).world, 2)["value"]
-        print(f"\n{lattice}: value {value:.4f}, {about['total_steps']:,} steps\n")
-        print("| schedule | seeds | NashConv mean | worst | every seed | NE gap |")
+def table() -> int:
+    found = known()
+    for lattice in LATTICES:
+        about = configure(lattice, "together", 0)
+        value = worlds.find("lattice").solve(about.world, 2)["value"]
+        print(f"\n**{lattice}**: value {value:.4f}, {about.total_steps:,} steps\n")
+        print("| schedule | seeds | NashConv, mean | worst | every seed | NE gap |")
         print("| --- | --- | --- | --- | --- | --- |")
         for row in ROWS:
-            found = [last_row(lattice, row, seed, args.out) for seed in seeds(lattice, row)]
-            ended = [r for r in found if r is not None]
+            ended = [found[lattice, row, s] for s in seeds(lattice, row) if (lattice, row, s) in found]
             if not ended:
                 continue
-            conv = [r["exact"]["nash_conv"] for r in ended]
-            gaps = [r["exact"]["gap"] for r in ended]
-            told = " ".join(f"{x:.3f}" for x in conv)
-            mean, many = sum(conv) / len(conv), f"{len(ended)} of {len(found)}"
-            print(f"| {row} | {many} | {mean:.3f} | {max(conv):.3f} | {told} "
-                  f"| {min(gaps):.2f}–{max(gaps):.2f} |")
+            conv, gaps = [line["nash_conv"] for line in ended], [line["gap"] for line in ended]
+            mean, told = sum(conv) / len(conv), " ".join(f"{x:.3f}" for x in conv)
+            many, gap = f"{len(ended)} of {len(seeds(lattice, row))}", f"{min(gaps):.2f}–{max(gaps):.2f}"
+            print(f"| {row} | {many} | {mean:.3f} | {max(conv):.3f} | {told} | {gap} |")
     return 0
 
 
@@ -183,7 +202,7 @@ def main() -> int:
         lattice, row, seed = args.cell.split("/")
         one(lattice, row, int(seed), args.out)
         return 0
-    return run(args) if args.what == "run" else table(args)
+    return run(args) if args.what == "run" else table()
 
 
 if __name__ == "__main__":

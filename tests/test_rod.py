@@ -1,0 +1,52 @@
+"""The measuring rod's tool: every cell has settings of its own and nothing idle, and lines come back."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rematch import config as settings
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+
+import rod
+
+
+def test_cells_differ_and_are_fair() -> None:
+    """All rows of a board share network, optimiser, batch, rates and starts, but for what their name says."""
+    for lattice in rod.LATTICES:
+        made = {row: rod.configure(lattice, row, 3) for row in rod.ROWS}
+        assert len({settings.to_yaml(config) for config in made.values()}) == len(made)
+        ours = made["together+reg"]
+        for row, config in made.items():
+            assert config.seed == 3 and config.world == ours.world and config.network == ours.network
+            assert (config.games, config.steps) == (ours.games, ours.steps)
+            if row == "lookahead":
+                continue
+            assert config.total_steps == ours.total_steps
+            regular = settings.replace(config.ppo, {key: getattr(ours.ppo, key)
+                                                    for key in ("entropy", "entropy_final", "magnet")})
+            assert regular == ours.ppo
+            assert (config.ppo == ours.ppo) == ("reg" in row)
+
+
+def test_lines_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rod, "RESULTS", tmp_path / "rod.jsonl")
+    assert rod.known() == {}
+    ended = {"step": 5, "exact": {"nash_conv": 0.25, "gap": 0.5, "played": 0.75, "value": 0.6, "regret": 1.0}}
+    rod.note("n5", "micro", 4, ended)
+    rod.note("n5", "micro", 0, ended)
+    assert rod.known()["n5", "micro", 4]["nash_conv"] == 0.25
+    rod.table()
+    said = capsys.readouterr().out
+    assert "| micro | 2 of 10 | 0.250 | 0.250 | 0.250 0.250 | 0.50–0.50 |" in said and "**n9-skip8**" in said
+
+
+def test_the_tables_lines_are_measurements() -> None:
+    cells = {cell for cell in rod.known() if cell[2] in rod.seeds(*cell[:2])}
+    assert cells, "docs/rod.jsonl holds what docs/self-play.md shows"
+    assert all(0 <= line["nash_conv"] <= 1 and 0 <= line["gap"] <= 1 for line in rod.known().values())

@@ -4,7 +4,7 @@
     python tools/rod.py table
 
 `run` trains what docs/rod.jsonl has no line for, and goes on with what was interrupted: hours on two cores.
-Each is a run like any other, in OUT/LATTICE/ROW/SEED, on one thread; when it ends, its last evaluation becomes
+Each is a run like any other, in OUT/LATTICE/ROW/SEED, on one thread; its last evaluation becomes
 a line of docs/rod.jsonl, from which `table` prints the tables of docs/self-play.md. The same network,
 optimiser, batch and starts in every row of a lattice; nothing is chosen after the fact: the last iterate,
 sampled, is what is judged.

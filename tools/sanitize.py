@@ -1,6 +1,6 @@
 """The native cores under the sanitisers of gcc: a copy is compiled with checks, and the tests run on it.
 
-    python tools/sanitize.py              every address, every undefined operation (about 3 minutes)
+    python tools/sanitize.py              every address, every undefined operation (about 6 minutes)
     python tools/sanitize.py --threads    every race between threads
 
 The tree itself is not touched. The first report ends a program; reports are kept in files, since tests hide
@@ -27,11 +27,11 @@ KINDS = {
     "addresses and undefined behaviour": (
         ("libasan.so", "libubsan.so"),
         "-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all",
-        "pursuit_rules pursuit_world lattice_rules lattice_world worlds fused ppo policy rollout train "
-        "adapters",
+        "pursuit_rules pursuit_world lattice_rules lattice_world solve exact worlds fused fused_names "
+        "lookahead ppo policy rollout train adapters",
     ),
     "races between threads": (
-        ("libtsan.so",), "-fsanitize=thread", "fused pursuit_world lattice_world rollout train"
+        ("libtsan.so",), "-fsanitize=thread", "fused fused_names pursuit_world lattice_world rollout train"
     ),
 }
 

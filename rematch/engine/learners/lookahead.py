@@ -67,6 +67,7 @@ class Solved:
     """The small games of n positions: each seat's mixture [n, A of the seat], seat 0's chance to win [n]."""
 
     states: Bytes
+    network: int  # which of the network's selves was asked
     mix: tuple[NDArray[np.float64], NDArray[np.float64]]
     value: NDArray[np.float64]
 
@@ -81,12 +82,13 @@ class Foresight:
         self.shape = (first, second)
         self.joint = first * second
         self.room = threading.local()  # a scratch world and the last answer, for each thread
+        self.network = 0  # counts the changes of the network
 
     def solve(self, world: World, rows: Ints) -> Solved:
         """The games of these rows; remembered, because the other seat asks about the same ones next."""
         states = world.save(rows)
         last: Solved | None = getattr(self.room, "last", None)
-        if last is not None and np.array_equal(last.states, states):
+        if last is not None and last.network == self.network and np.array_equal(last.states, states):
             return last
         payoff = np.empty((len(rows), *self.shape), np.float64)
         step = max(1, CHUNK // self.joint)
@@ -98,12 +100,12 @@ class Foresight:
         value = np.empty(len(rows), np.float64)
         mix = (np.empty((len(rows), self.shape[0])), np.empty((len(rows), self.shape[1])))
         fused.matrix_games(payoff, value, *mix)
-        solved = self.room.last = Solved(states, mix, value)
+        solved = self.room.last = Solved(states, self.network, mix, value)
         return solved
 
     def forget(self) -> None:
         """The network changed: what was solved before is no longer the answer."""
-        self.room = threading.local()
+        self.network += 1
 
     def _successors(self, states: Bytes) -> NDArray[np.float64]:
         """[n, A, B] seat 0's chance to win after each joint action: the outcome, or what the network says."""

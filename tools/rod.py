@@ -37,6 +37,8 @@ LATTICES: dict[str, dict[str, Any]] = {
     "n9-block3": LARGE,
     "n9-skip8": {"world.block": 0, "world.skip": 8} | LARGE,
 }
+TITLES = {"n5": "5 × 5, 10 moves", "n5-skip3": "5 × 5, the pursuer loses every third move",
+          "n9-block3": "9 × 9, 3 × 3 blocked, 20 moves", "n9-skip8": "9 × 9, every eighth lost, 20 moves"}
 ALTERNATE = {"schedule.kind": "alternate", "schedule.phase_steps": 500_000}
 MICRO = {"schedule.kind": "micro"}
 POOL = {"league.history": 0.5}
@@ -170,8 +172,25 @@ def run(args: argparse.Namespace) -> int:
         return max(pool.map(start, todo), default=0)
 
 
+def summary(found: dict[tuple[str, str, int], dict[str, Any]]) -> None:
+    """README's table: a cell is the mean NashConv, the worst seed's, and the mean NE gap."""
+    print(f"| | {' | '.join(TITLES[lattice] for lattice in LATTICES)} |")
+    print("| --- |" + " --- |" * len(LATTICES))
+    for row in ROWS:
+        cells = []
+        for lattice in LATTICES:
+            ended = [found[lattice, row, s] for s in seeds(lattice, row) if (lattice, row, s) in found]
+            conv, gaps = [line["nash_conv"] for line in ended], [line["gap"] for line in ended]
+            count = len(ended)
+            figures = f"{sum(conv) / max(count, 1):.3f} ({max(conv, default=0):.3f}; {count})"
+            cells.append(f"{figures} *{sum(gaps) / count:.2f}*" if count else "–")
+        if any(cell != "–" for cell in cells):
+            print(f"| {row.replace('+', ' + ')} | {' | '.join(cells)} |")
+
+
 def table() -> int:
     found = known()
+    summary(found)
     for lattice in LATTICES:
         about = configure(lattice, "together", 0)
         value = worlds.find("lattice").solve(about.world, 2)["value"]

@@ -32,21 +32,23 @@ def test_cells_differ_and_are_fair() -> None:
             assert (config.ppo == ours.ppo) == ("reg" in row)
 
 
-def test_lines_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rod, "RESULTS", tmp_path / "rod.jsonl")
     assert rod.known() == {}
     ended = {"step": 5, "exact": {"nash_conv": 0.25, "gap": 0.5, "played": 0.75, "value": 0.6, "regret": 1.0}}
     rod.note("n5", "micro", 4, ended)
     rod.note("n5", "micro", 0, ended)
     assert rod.known()["n5", "micro", 4]["nash_conv"] == 0.25
-    rod.table()
-    said = capsys.readouterr().out
-    assert "| micro | 2 of 10 | 0.250 | 0.250 | 0.250 0.250 | 0.50–0.50 |" in said and "**n9-skip8**" in said
+    assert "| micro | 2 of 10 | 0.250 | 0.250 | 0.250 0.250 | 0.50–0.50 |" in rod.tables(rod.known())
+    assert "| micro | 0.250 (0.250; 2) *0.50* | – | – | – |" in rod.summary(rod.known())
 
 
 def test_the_tables_lines_are_measurements() -> None:
     cells = {cell for cell in rod.known() if cell[2] in rod.seeds(*cell[:2])}
     assert cells, "docs/rod.jsonl holds what docs/self-play.md shows"
     assert all(0 <= line["nash_conv"] <= 1 and 0 <= line["gap"] <= 1 for line in rod.known().values())
+
+
+def test_the_published_tables_are_those_of_the_lines() -> None:
+    for page, text in rod.pages().items():
+        assert page.read_text() == text, f"{page.name}: run tools/rod.py publish"

@@ -1,11 +1,11 @@
 """The measuring rod: every self-play schedule on four lattices, by exact NashConv. One command, resumable.
 
     python tools/rod.py run [--jobs 2] [--only "n5/together;n9-block3"] [--seeds 0-2] [--out runs/rod]
-    python tools/rod.py table
+    python tools/rod.py publish
 
 `run` trains what docs/rod.jsonl has no line for, and goes on with what was interrupted: hours on two cores.
-Each is a run like any other, in OUT/LATTICE/ROW/SEED, on one thread; its last evaluation becomes
-a line of docs/rod.jsonl, from which `table` prints the tables of docs/self-play.md. The same network,
+Each is a run like any other, in OUT/LATTICE/ROW/SEED, on one thread; its last evaluation becomes a line of
+docs/rod.jsonl, from which `publish` writes the tables of README.md and docs/self-play.md. The same network,
 optimiser, batch and starts in every row of a lattice; nothing is chosen after the fact: the last iterate,
 sampled, is what is judged.
 """
@@ -29,6 +29,7 @@ from rematch import config as settings  # noqa: E402
 from rematch.engine.run import Run  # noqa: E402
 from rematch.engine.train import Session, train  # noqa: E402
 
+BEGIN, END = "<!-- tools/rod.py publish -->", "<!-- until here -->"
 RESULTS = ROOT / "docs" / "rod.jsonl"
 SMALL, LARGE = {"total_steps": 5_000_000, "ppo.minibatch": 1024}, {"total_steps": 10_000_000}
 LATTICES: dict[str, dict[str, Any]] = {
@@ -172,10 +173,12 @@ def run(args: argparse.Namespace) -> int:
         return max(pool.map(start, todo), default=0)
 
 
-def summary(found: dict[tuple[str, str, int], dict[str, Any]]) -> None:
-    """README's table: a cell is the mean NashConv, the worst seed's, and the mean NE gap."""
-    print(f"| | {' | '.join(TITLES[lattice] for lattice in LATTICES)} |")
-    print("| --- |" + " --- |" * len(LATTICES))
+Found = dict[tuple[str, str, int], dict[str, Any]]
+
+
+def summary(found: Found) -> list[str]:
+    """README's table: a cell is the mean NashConv (the worst seed's; how many seeds) and the mean NE gap."""
+    lines = [f"| | {' | '.join(TITLES.values())} |", "| --- |" + " --- |" * len(LATTICES)]
     for row in ROWS:
         cells = []
         for lattice in LATTICES:
@@ -185,18 +188,20 @@ def summary(found: dict[tuple[str, str, int], dict[str, Any]]) -> None:
             figures = f"{sum(conv) / max(count, 1):.3f} ({max(conv, default=0):.3f}; {count})"
             cells.append(f"{figures} *{sum(gaps) / count:.2f}*" if count else "–")
         if any(cell != "–" for cell in cells):
-            print(f"| {row.replace('+', ' + ')} | {' | '.join(cells)} |")
+            lines.append(f"| {row.replace('+', ' + ')} | {' | '.join(cells)} |")
+    return lines
 
 
-def table() -> int:
-    found = known()
-    summary(found)
+def tables(found: Found) -> list[str]:
+    """Every seed of every board."""
+    lines = []
     for lattice in LATTICES:
         about = configure(lattice, "together", 0)
         value = worlds.find("lattice").solve(about.world, 2)["value"]
-        print(f"\n**{lattice}**: value {value:.4f}, {about.total_steps:,} steps\n")
-        print("| schedule | seeds | NashConv, mean | worst | every seed | NE gap |")
-        print("| --- | --- | --- | --- | --- | --- |")
+        title = f"**{lattice}** ({TITLES[lattice]}): value {value:.4f}, {about.total_steps:,} steps"
+        lines += ["", title, "",
+                  "| schedule | seeds | NashConv, mean | worst | every seed | NE gap |",
+                  "| --- | --- | --- | --- | --- | --- |"]
         for row in ROWS:
             ended = [found[lattice, row, s] for s in seeds(lattice, row) if (lattice, row, s) in found]
             if not ended:
@@ -204,13 +209,30 @@ def table() -> int:
             conv, gaps = [line["nash_conv"] for line in ended], [line["gap"] for line in ended]
             mean, told = sum(conv) / len(conv), " ".join(f"{x:.3f}" for x in conv)
             many, gap = f"{len(ended)} of {len(seeds(lattice, row))}", f"{min(gaps):.2f}–{max(gaps):.2f}"
-            print(f"| {row} | {many} | {mean:.3f} | {max(conv):.3f} | {told} | {gap} |")
+            lines.append(f"| {row} | {many} | {mean:.3f} | {max(conv):.3f} | {told} | {gap} |")
+    return lines[1:]
+
+
+def pages() -> dict[Path, str]:
+    """README.md and docs/self-play.md with their tables as RESULTS has them."""
+    out = {}
+    found = known()
+    for page, lines in ((ROOT / "README.md", summary(found)), (ROOT / "docs/self-play.md", tables(found))):
+        before, _, rest = page.read_text().partition(BEGIN)
+        after = rest.partition(END)[2]
+        out[page] = before + BEGIN + "\n\n" + "\n".join(lines) + "\n\n" + END + after
+    return out
+
+
+def publish() -> int:
+    for page, text in pages().items():
+        page.write_text(text)
     return 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=("run", "table", "one"))
+    parser.add_argument("what", choices=("run", "publish", "one"))
     parser.add_argument("--out", type=Path, default=Path("runs/rod"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="lattices, rows or lattice/row, split by semicolons")
@@ -221,7 +243,7 @@ def main() -> int:
         lattice, row, seed = args.cell.split("/")
         one(lattice, row, int(seed), args.out)
         return 0
-    return run(args) if args.what == "run" else table()
+    return run(args) if args.what == "run" else publish()
 
 
 if __name__ == "__main__":

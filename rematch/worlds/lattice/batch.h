@@ -2,13 +2,8 @@
 #ifndef REMATCH_LATTICE_BATCH_H
 #define REMATCH_LATTICE_BATCH_H
 
-#include <pthread.h>
-
 #include "rules.h"
-
-enum { MOST_THREADS = 64, FINE = -1 };
-
-typedef struct { int verdict, row; } Answer; /* row: the first game in trouble */
+#include "shares.h"
 
 static void fill_tables(const Rules *rules, Tables *t) {
     t->reach = roots_below(rules->radius, 1) - 1;
@@ -61,36 +56,16 @@ typedef struct {
     const Rules *rules;
     const Tables *tables;
     Batch *batch;
-    int from, to;
-    Answer answer;
-} Share;
+} Whole;
 
-static void *step_share(void *argument) {
-    Share *share = (Share *)argument;
-    share->answer = step_range(share->rules, share->tables, share->batch, share->from, share->to);
-    return 0;
+static Answer step_share_of(const void *world, int from, int to) {
+    const Whole *whole = (const Whole *)world;
+    return step_range(whole->rules, whole->tables, whole->batch, from, to);
 }
 
-/* Neighbouring shares, one per thread; the first runs here. A thread that cannot be made runs here too. */
 static Answer step_all(const Rules *rules, const Tables *tables, Batch *batch, int games, int threads) {
-    if (threads > MOST_THREADS) threads = MOST_THREADS;
-    if (threads <= 1) return step_range(rules, tables, batch, 0, games);
-    Share share[MOST_THREADS];
-    pthread_t thread[MOST_THREADS];
-    int started[MOST_THREADS];
-    for (int t = threads - 1; t >= 0; t--) {
-        Share mine = {rules, tables, batch, (int)((long)games * t / threads),
-                      (int)((long)games * (t + 1) / threads), {STARTED, 0}};
-        share[t] = mine;
-        started[t] = t > 0 && pthread_create(&thread[t], 0, step_share, &share[t]) == 0;
-        if (!started[t]) step_share(&share[t]);
-    }
-    Answer answer = share[0].answer;
-    for (int t = 1; t < threads; t++) {
-        if (started[t]) pthread_join(thread[t], 0);
-        if (answer.verdict == STARTED) answer = share[t].answer;
-    }
-    return answer;
+    const Whole whole = {rules, tables, batch};
+    return in_shares(step_share_of, &whole, games, threads);
 }
 
 #endif

@@ -12,13 +12,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["load", "resume", "train"]
+__all__ = ["exploit", "load", "resume", "train"]
 
 if TYPE_CHECKING:
     from rematch.api import load, resume, train
+    from rematch.matches import exploit_run as exploit
 
 
 def __getattr__(name: str) -> Any:
+    if name == "exploit":
+        from rematch.matches import exploit_run
+
+        return exploit_run
     if name in __all__:
         from rematch import api
 

@@ -55,8 +55,11 @@ def lost_picture(folder: Path, file: Path, greedy: bool) -> None:
     file.write_bytes(module.exact_picture(trained.config.world, trained.policies, trained.config.threads))
 
 
-def exploit_run(folder: Path, ask: Ask, tell: Callable[[str], None]) -> dict[str, Any]:
+def exploit_run(
+    folder: Path | str, ask: Ask | None = None, tell: Callable[[str], None] = lambda line: None
+) -> dict[str, Any]:
     """Best responses to a run's newest policies. The run is held only where something has to be stored."""
+    folder, ask = Path(folder), ask or Ask()
     trained = api.load(folder)
     frozen = Frozen(config=trained.config, players=trained.policies, iteration=trained.iteration)
     check_ask(frozen, ask)

@@ -271,7 +271,7 @@ START = """if 1:
 
 
 def interrupted(name: str, delay: float) -> str:
-    """Ctrl-C so many seconds after a training began to start; what was wrong with its end, empty if nothing."""
+    """Ctrl-C so many seconds after a training began to start: what was wrong with its end, or nothing."""
     words = ["train", "quick", *flags(total_steps=10**9, save_every=10**6, evaluation__every=10**6)]
     command = [sys.executable, "-c", START, *words, "--name", name]
     with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE,

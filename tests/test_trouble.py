@@ -293,12 +293,8 @@ def interrupted(name: str, delay: float) -> str:
 
 
 def test_ctrl_c_at_any_moment_of_starting_up(place: Path) -> None:
-    """Now and then (about one in two hundred) an end is not clean; three in a row would be something else."""
     for i, delay in enumerate((0.0, 0.05, 0.15, 0.3, 0.6)):
-        wrong = []
-        while len(wrong) < 3 and (why := interrupted(f"x{i}-{len(wrong)}", delay)):
-            wrong.append(why)
-        assert len(wrong) < 3, wrong
+        assert interrupted(f"x{i}", delay) == ""
 
 
 def test_real_processes_say_the_same(finished: Path) -> None:

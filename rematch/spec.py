@@ -95,6 +95,24 @@ class Spec:
         return next(role for role in self.roles.values() if seat in role.seats)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ladder:
+    """What a curriculum asks of a world's `levels(config, ladder)`: its own steps, or a range that grows."""
+
+    kind: str  # discrete | smooth
+    increment: float  # smooth: by how much the largest distance grows per level
+    min_obstacles: int  # smooth: never fewer, where the world has obstacles
+
+
+@dataclass(frozen=True)
+class Level:
+    """A step of a curriculum: how people call it, and the stage numbers that it sets."""
+
+    name: str
+    start: Mapping[str, float]  # these replace settings of the world, which then must not be set
+    more: Mapping[str, float] = field(default_factory=dict)  # these depend on settings of the world
+
+
 @dataclass
 class View:
     """The arrays a world has just written; borrowed, valid until its next step."""
@@ -155,6 +173,12 @@ class World(Protocol):
 
     def parts(self, count: int) -> Sequence[World]:
         """This world as `count` neighbouring worlds over the same memory, one per thread."""
+
+
+class StagedWorld(World, Protocol):
+    """A world whose module has `levels`: all its games can begin anew from `next`."""
+
+    def restart(self) -> None: ...
 
 
 @dataclass(frozen=True)

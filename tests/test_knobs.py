@@ -38,7 +38,9 @@ TINY: dict[str, Any] = {
 
 # Settings that do something in other worlds only: which one, and what the tiny run is there.
 SMALL_BOARD = {"world.n": 7, "world.horizon": 6, "lookahead.minibatch": 32}
-ELSE = dict.fromkeys(("anywhere", "learner", "lookahead"), ("lattice", SMALL_BOARD))
+LEVELS = ("curriculum", "schedule.last_first", "schedule.warm_start_steps")
+ELSE = dict.fromkeys(("anywhere", "learner", "lookahead", *LEVELS), ("lattice", SMALL_BOARD))
+OPEN = dict.fromkeys(("world.min_init_distance", "world.max_init_distance"))  # the levels set them
 
 # What a knob needs beyond its own `needs`, so that its value can show.
 LONG = {"total_steps": 24 * 8 * 8, "league.size": 6}  # rivals enough that their records differ
@@ -47,6 +49,10 @@ CALM = {"evaluation.games": 40, "evaluation.alarm_swing": 1.0}
 WARM = {"schedule.kind": "alternate", "schedule.cold_start_steps": 24 * 8}  # S0 is one iteration of four
 COLD = {"schedule.cold_start_steps": 0}
 TURNS = COLD | {"schedule.kind": "alternate", "schedule.phase_steps": 24 * 8}
+PLAYED = {"total_steps": 24 * 8 * 8, "evaluation.every": 1, "evaluation.games": 40}
+CLIMB = PLAYED | {"curriculum.kind": "smooth", "curriculum.capture_rate": 0.0, "curriculum.increment": 1.0}
+BY_GAP = CLIMB | {"curriculum.by": "gap", "curriculum.gap_threshold": 0.999, "curriculum.gap_consecutive": 1}
+FALL = CLIMB | {"curriculum.min_phases": 2, "curriculum.regress_after": 1, "curriculum.regress_rate": 1.0}
 EVEN = {"evaluation.alarm_gap": 1.0, "evaluation.alarm_steps": 0, "evaluation.alarm_swing": 1.0}
 ALSO: dict[str, dict[str, Any]] = {
     "world.sight_range": SEEN, "world.sight_half_angle": SEEN, "world.sight_occlusion": SEEN,
@@ -59,6 +65,16 @@ ALSO: dict[str, dict[str, Any]] = {
     "schedule.cold_start_steps": WARM, "schedule.cold_start_rival": WARM, "schedule.phase_steps": TURNS,
     "schedule.max_phases": TURNS, "schedule.micro_phase_steps": COLD | {"schedule.kind": "micro"},
     "schedule.eta": CALM,
+    "schedule.phase_warmup": TURNS | {"schedule.phase_steps": 24 * 8 * 2}, "schedule.last_multiplier": TURNS,
+    "schedule.adaptive_threshold": TURNS | PLAYED, "schedule.dampen_threshold": PLAYED,
+    "schedule.adaptive_phases": TURNS | PLAYED | {"schedule.adaptive_threshold": 1e-9},
+    "schedule.force_switch_steps": TURNS | {"schedule.phase_steps": 24 * 8 * 3},
+    "schedule.last_first": TURNS | CLIMB, "schedule.warm_start_steps": TURNS | CLIMB,
+    **{f"curriculum.{key}": CLIMB for key in (
+        "increment", "by", "capture_rate", "min_escape_rate", "min_phases", "mixed_ratio")},
+    "curriculum.min_obstacles": CLIMB,
+    "curriculum.gap_threshold": BY_GAP, "curriculum.gap_consecutive": BY_GAP,
+    "curriculum.regress_rate": FALL, "curriculum.regress_after": FALL,
     "evaluation.alarm_gap": EVEN, "evaluation.alarm_swing": EVEN,
     "evaluation.alarm_steps": EVEN | {"evaluation.alarm_gap": 0.0},
 }
@@ -81,6 +97,12 @@ OTHER: dict[str, Any] = {
     "schedule.cold_start_steps": 24 * 8 * 2, "schedule.cold_start_rival": "pure_pursuit",
     "schedule.phase_steps": 24 * 8 * 2, "schedule.max_phases": 2, "schedule.micro_phase_steps": 24 * 8 * 2,
     "schedule.convergence_consecutive": 5, "schedule.eta": 0.999,
+    "schedule.phase_warmup": (24 * 8,), "schedule.last_multiplier": 2.0, "schedule.adaptive_threshold": 1e-9,
+    "schedule.adaptive_phases": 3, "schedule.force_switch_steps": 24 * 8, "schedule.dampen_threshold": 1.0,
+    "schedule.warm_start_steps": 24 * 8,
+    "curriculum.capture_rate": 1.0, "curriculum.min_escape_rate": 1.0, "curriculum.gap_threshold": 0.001,
+    "curriculum.gap_consecutive": 3, "curriculum.min_phases": 3, "curriculum.regress_rate": 0.0,
+    "curriculum.regress_after": 0, "curriculum.mixed_ratio": 0.5, "curriculum.min_obstacles": 1,
     "evaluation.rivals": ("stand_still",), "evaluation.alarm_gap": 0.0, "evaluation.alarm_steps": 10**9,
     "evaluation.alarm_swing": 0.0,
 }
@@ -90,9 +112,13 @@ LEAVES = {key: field for key, field, _ in settings.leaves(api.default("pursuit")
 
 def base_for(key: str) -> Config:
     """TINY with the feature of `key` enabled: its `needs` are met one by one, then what ALSO says."""
-    game, rules = ELSE.get(key.partition(".")[0], ("pursuit", {}))
+    game, rules = ELSE.get(key, ELSE.get(key.partition(".")[0], ("pursuit", {})))
+    if key == "curriculum.min_obstacles":  # a lattice has none
+        game, rules = "pursuit", OPEN
     own = {name: value for name, value in TINY.items() if game == "pursuit" or not name.startswith("world.")}
-    config = settings.replace(api.default(game), own | rules)
+    config = settings.replace(
+        api.default(game), {name: value for name, value in (own | rules).items() if value is not None}
+    )
     for _ in range(5):
         why = settings.has_effect(config, key)
         if not why:
@@ -205,16 +231,20 @@ EVERYTHING = {"everything on": "alternate", "everything on, in short turns": "mi
 
 def everything_on(kind: str) -> Config:
     """A recipe with every feature that can be on at once; roles learn in turn in one of two ways."""
-    changes = {
+    changes: dict[str, Any] = {
         "stagger": 64, "ppo.magnet": 0.1, "ppo.value_clip": 0.2, "ppo.target_kl": 0.02, "league.pick": "pfsp",
         "league.scripted": ("lion", "flee_straight"), "world.use_visibility_reward": True,
         "world.w_search": 0.1, "world.w_vis_pursuer": 0.1, "world.w_collision": 0.1,
         "world.w_wall": 0.1, "world.prep_steps": 4,
         "world.survival_bonus": 0.1, "world.w_obs_approach": 0.1,
-        "schedule.kind": kind, "schedule.convergence_consecutive": 3,
+        "schedule.kind": kind, "schedule.convergence_consecutive": 3, "schedule.adaptive_threshold": 0.3,
+        "schedule.warm_start_steps": 50_000, "schedule.dampen_threshold": 0.1, "schedule.last_first": True,
+        "curriculum.kind": "smooth", "curriculum.mixed_ratio": 0.2, "curriculum.by": "gap",
+        "world.min_init_distance": 3.0, "world.max_init_distance": 15.0,
     }
     if kind == "alternate":
-        changes["schedule.max_phases"] = 12
+        changes |= {"schedule.max_phases": 12, "schedule.phase_warmup": (100_000,)}
+        changes["curriculum.by"] = "capture"
     return api.configure("quick", changes=changes)
 
 
@@ -231,7 +261,9 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
     unread = {key: settings.has_effect(small, key) or idle_in(spec, key) for key in left}
     assert all(unread.values()), f"nothing reads {[key for key, why in unread.items() if not why]}"
     if name in EVERYTHING:
-        other = {"schedule.phase_steps", "schedule.max_phases", "schedule.micro_phase_steps"}
+        other = {"schedule.phase_steps", "schedule.max_phases", "schedule.micro_phase_steps",
+                 "schedule.phase_warmup", "curriculum.capture_rate", "curriculum.min_escape_rate",
+                 "curriculum.gap_threshold", "curriculum.gap_consecutive"}
         assert {key for key in unread if not key.startswith("lookahead.")} <= other
 
 

@@ -19,9 +19,12 @@ from rematch.engine.miniature import ITERATIONS, differences, play, shrink
 ALL_ON = ["--ppo.magnet", "0.1", "--ppo.value-clip", "0.2", "--ppo.target_kl", "0.02",
           "--league.pick", "pfsp", "--league.scripted", "lion,flee_straight", "--stagger", "64",
           "--evaluation.rivals", "random", "--schedule.kind", "alternate", "--schedule.max_phases", "12",
-          "--schedule.convergence_consecutive", "3"]
+          "--schedule.convergence_consecutive", "3", "--schedule.dampen_threshold", "0.1",
+          "--schedule.warm_start_steps", "50000", "--curriculum.kind", "smooth", "--curriculum.mixed_ratio",
+          "0.2", "--world.min_init_distance", "3", "--world.max_init_distance", "15"]
 FEATURES = ["rollout", "learning of pursuer", "learning of evader", "magnet", "value clipping", "target KL",
-            "begin anywhere", "cold start", "phases", "phase limit", "convergence",
+            "begin anywhere", "cold start", "phases", "phase limit", "convergence", "damping",
+            "curriculum", "mixed levels", "warm start",
             "snapshots", "rivals seated", "scripted rivals", "evaluation", "checkpoint", "policies",
             "picture", "film", "report", "kill and resume"]
 

@@ -28,59 +28,185 @@ ROLES = ("pursuer", "evader")
 # --- by number ----------------------------------------------------------------------------------------------
 
 
+def run_through(schedule: Schedule, count: int) -> list[Phase]:
+    """The phase of each of the first `count` iterations."""
+    out = []
+    for iteration in range(count):
+        schedule.turn(iteration)
+        out.append(schedule.phase)
+    return out
+
+
 def test_together_means_everybody_always() -> None:
     schedule = Schedule(ScheduleConfig(), ROLES, 100)
-    assert all(schedule.learning(i) == ROLES for i in (0, 1, 7, 10**9))
-    assert schedule.learnt(3, 7) == set(ROLES) and not any(schedule.rests(i) for i in range(1, 50))
+    assert all(phase.roles == ROLES for phase in run_through(schedule, 20))
+    assert not any(schedule.rests(i) or schedule.over(i) for i in range(1, 50))
 
 
-def walk(config: ScheduleConfig, roles: tuple[str, ...], steps: int, count: int) -> list[Phase]:
-    """The phases of `count` iterations, step by step, as a person would keep the book."""
-    length = max(steps, config.phase_steps if config.kind == "alternate" else config.micro_phase_steps)
-    phases, number, until = [], 0, config.cold_start_steps
+def walk(config: ScheduleConfig, roles: tuple[str, ...], steps: int, count: int) -> list[tuple[int, str]]:
+    """(number, who learns) of `count` iterations, step by step, as a person would keep the book."""
+    phases, number, until, learns = [], 0, config.cold_start_steps, roles[-1]
     for iteration in range(count):
         while iteration * steps >= until:  # it starts at or after the end of the phase
-            number, until = number + 1, until + length
-        learns = roles[-1] if number == 0 else roles[(number - 1) % len(roles)]
-        phases.append(Phase(number, (learns,)))
+            number, learns = number + 1, roles[number % len(roles)]
+            wanted = config.phase_steps if config.kind == "alternate" else config.micro_phase_steps
+            if (number - 1) // len(roles) < len(config.phase_warmup):
+                wanted = min(wanted, config.phase_warmup[(number - 1) // len(roles)])
+            wanted = max(steps, wanted)
+            until += wanted if learns != roles[-1] else max(steps, round(wanted * config.last_multiplier))
+        phases.append((number, learns))
     return phases
 
 
 @given(
     st.sampled_from(("alternate", "micro")), st.integers(0, 60), st.integers(1, 40), st.integers(1, 25),
-    st.integers(2, 4),
+    st.integers(2, 4), st.lists(st.integers(1, 50), max_size=3), st.sampled_from((0.5, 1.0, 2.5)),
 )  # fmt: skip
 def test_phases_are_those_of_the_slow_reference(
-    kind: str, cold: int, length: int, steps: int, seats: int
+    kind: str, cold: int, length: int, steps: int, seats: int, warmup: list[int], longer: float
 ) -> None:
     roles = tuple(f"role {i}" for i in range(seats))
-    config = ScheduleConfig(kind=kind, cold_start_steps=cold, phase_steps=length, micro_phase_steps=length)
-    schedule, walked = Schedule(config, roles, steps), walk(config, roles, steps, 40)
-    assert [schedule.phase(i) for i in range(40)] == walked
-    numbers = [phase.number for phase in walked]
+    config = ScheduleConfig(
+        kind=kind, cold_start_steps=cold, phase_steps=length, micro_phase_steps=length,
+        phase_warmup=tuple(warmup), last_multiplier=longer,
+    )  # fmt: skip
+    walked, phases = walk(config, roles, steps, 40), run_through(Schedule(config, roles, steps), 40)
+    assert [(phase.number, *phase.roles) for phase in phases] == walked
+    assert all(phase.first <= i < phase.last for i, phase in enumerate(phases))
+    numbers = [number for number, _ in walked]
     assert sorted(set(numbers)) == list(range(numbers[0], numbers[-1] + 1))  # none is passed over
-    for first, last in ((0, 3), (5, 6), (7, 19)):
-        assert schedule.learnt(first, last) == {role for p in walked[first:last] for role in p.roles}
+    schedule = Schedule(config, roles, steps)
     for i in range(1, 40):
+        schedule.turn(i - 1)
         ends = numbers[i] != numbers[i - 1]
         assert schedule.rests(i) == (ends and (kind == "alternate" or numbers[i - 1] == 0))
 
 
-@given(st.integers(0, 60), st.integers(1, 40), st.integers(1, 25), st.integers(1, 9))
-def test_a_limit_of_phases_ends_with_the_last_of_them(cold: int, length: int, steps: int, most: int) -> None:
-    config = ScheduleConfig(kind="alternate", cold_start_steps=cold, phase_steps=length, max_phases=most)
-    count = config.iterations(steps)
-    schedule = Schedule(config, ROLES, steps)
+@given(
+    st.integers(0, 60), st.integers(1, 40), st.integers(1, 25), st.integers(1, 9),
+    st.lists(st.integers(1, 50), max_size=3),
+)  # fmt: skip
+def test_a_limit_of_phases_ends_with_the_last_of_them(
+    cold: int, length: int, steps: int, most: int, warmup: list[int]
+) -> None:
+    config = ScheduleConfig(
+        kind="alternate", cold_start_steps=cold, phase_steps=length, max_phases=most,
+        phase_warmup=tuple(warmup),
+    )  # fmt: skip
+    count = config.iterations(2, steps)
     assert count is not None
-    assert schedule.phase(count - 1).number == most and schedule.phase(count).number == most + 1
+    schedule = Schedule(config, ROLES, steps)
+    ended = []
+    for iteration in range(count + 1):
+        schedule.turn(iteration)
+        ended.append(schedule.over(iteration + 1))
+    assert ended.index(True) == count - 1
 
 
 def test_micro_phases_are_one_rollout_unless_asked_for_more() -> None:
     for asked, rollouts in ((0, 1), (99, 1), (100, 1), (200, 2), (201, 3)):
         config = ScheduleConfig(kind="micro", micro_phase_steps=asked, cold_start_steps=0)
-        schedule = Schedule(config, ROLES, 100)
-        run = [schedule.phase(i).number for i in range(12)]
+        run = [phase.number for phase in run_through(Schedule(config, ROLES, 100), 12)]
         assert max(run.count(number) for number in run) == rollouts, asked
+
+
+def test_the_documents_warm_up_is_a_hundred_thousand_twice_then_two_then_three() -> None:
+    """Document 002, fix 2: S1-S2 100K, S3-S4 200K, S5-S6 300K, then the full 500K; with 4 x 512 steps."""
+    config = ScheduleConfig(
+        kind="alternate", cold_start_steps=0, phase_steps=500_000, phase_warmup=(100_000, 200_000, 300_000)
+    )
+    phases = run_through(Schedule(config, ROLES, 2048), 1500)
+    lasts = {phase.number: phase.last for phase in phases}
+    ends = [100_000, 200_000, 400_000, 600_000, 900_000, 1_200_000, 1_700_000]
+    assert [lasts[k + 1] for k in range(7)] == [-(-end // 2048) for end in ends]
+
+
+# --- what evaluations change --------------------------------------------------------------------------------
+
+
+def judged(gap: float, loser: str = "evader") -> dict[str, Any]:
+    other = {"pursuer": "evader", "evader": "pursuer"}[loser]
+    return {"gap": gap, "rates": {loser: {"rate": (1 - gap) / 2}, other: {"rate": (1 + gap) / 2}}}
+
+
+def apart(**changes: Any) -> Schedule:
+    config = ScheduleConfig(**{"kind": "alternate", "cold_start_steps": 0, "phase_steps": 100} | changes)
+    return Schedule(config, ROLES, 100)
+
+
+def test_at_a_new_level_the_last_role_warms_up_and_goes_first() -> None:
+    schedule = apart(last_first=True, warm_start_steps=150)
+    run_through(schedule, 2)  # S1 pursuer, S2 evader
+    schedule.report(judged(0.1), 1)
+    after = []
+    for i in range(2, 8):
+        schedule.turn(i)
+        after.append((schedule.phase.name, schedule.phase.roles[0], schedule.rests(schedule.phase.last)))
+    # 150 steps end inside the second iteration; later phases keep to the steps
+    assert after[:3] == [("S3w", "evader", False), ("S3w", "evader", False), ("S3", "evader", True)]
+    assert [who for _, who, _ in after[3:]] == ["pursuer", "evader", "pursuer"]
+    plain = apart(warm_start_steps=100)
+    run_through(plain, 1)
+    plain.report(judged(0.1), 1)
+    assert [(p.name, *p.roles) for p in run_through(plain, 4)[1:]] == [
+        ("S2w", "evader"), ("S2", "evader"), ("S3", "pursuer")]  # fmt: skip
+    plain.report(judged(0.1), -1)  # no new level: the next in turn
+    plain.turn(4)
+    assert plain.phase.roles == ("evader",) and not plain.phase.warm
+
+
+def test_the_losing_role_has_the_next_phases_while_the_gap_is_large() -> None:
+    schedule = apart(adaptive_threshold=0.3, adaptive_phases=3)
+    schedule.turn(0)
+    schedule.report(judged(0.5, "pursuer"), 0)
+    who = [phase.roles[0] for phase in run_through(schedule, 6)[1:]]
+    assert who == ["pursuer"] * 3 + ["evader", "pursuer"]
+    schedule.report(judged(0.5, "evader"), 0)
+    schedule.turn(6)
+    schedule.report(judged(0.2, "evader"), 0)  # small again: the boost is over
+    assert schedule.phase.roles == ("evader",)
+    schedule.turn(7)
+    assert schedule.phase.roles == ("pursuer",)
+
+
+def test_nobody_learns_longer_than_the_forced_switch_allows() -> None:
+    schedule = apart(adaptive_threshold=0.3, adaptive_phases=20, force_switch_steps=300)
+    schedule.turn(0)
+    schedule.report(judged(0.9, "pursuer"), 0)
+    who = [phase.roles[0] for phase in run_through(schedule, 12)]
+    assert who[:4] == ["pursuer"] * 3 + ["evader"]
+    long = apart(force_switch_steps=40)
+    assert [phase.last - phase.first for phase in run_through(long, 3)] == [1, 1, 1]  # never less than one
+    cut = apart(phase_steps=1000, force_switch_steps=250)
+    assert [phase.roles[0] for phase in run_through(cut, 6)] == ["pursuer"] * 3 + ["evader"] * 2 + ["pursuer"]
+
+
+def test_near_balance_the_learning_rate_shrinks() -> None:
+    schedule = Schedule(ScheduleConfig(dampen_threshold=0.2), ROLES, 100)
+    for gap, rate in ((0.5, 1.0), (0.2, 1.0), (0.1, 0.5), (0.001, 0.1)):
+        schedule.report(judged(gap), 0)
+        assert schedule.rate == pytest.approx(rate)
+
+
+@given(st.integers(0, 30), st.data())
+def test_a_schedule_goes_on_from_its_state(iterations: int, data: st.DataObject) -> None:
+    changes: dict[str, Any] = {
+        "last_first": True, "warm_start_steps": 130, "adaptive_threshold": 0.3, "adaptive_phases": 2,
+        "force_switch_steps": 500, "phase_warmup": (50, 70), "last_multiplier": 1.7,
+    }  # fmt: skip
+    one, two = apart(**changes), apart(**changes)
+    for i in range(iterations):
+        one.turn(i)
+        if data.draw(st.booleans()):
+            row = judged(data.draw(st.sampled_from((0.1, 0.6))), data.draw(st.sampled_from(ROLES)))
+            one.report(row, data.draw(st.sampled_from((-1, 0, 1))))
+    two.restore(one.state())
+    rest = range(iterations, iterations + 20)
+    for i in rest:
+        one.turn(i)
+        two.turn(i)
+        assert one.phase == two.phase
+    assert one.state() == two.state()
 
 
 # --- refusals -----------------------------------------------------------------------------------------------
@@ -149,6 +275,7 @@ class Watch(Witness):
         self.seated: list[Any] = []
         self.deciding: list[Any] = []
         self.said: list[str] = []
+        self.played: list[Phase] = []
 
     def current(self) -> dict[str, bytes]:
         return {role: policy.weights.tobytes() for role, policy in self.session.policies.items()}
@@ -158,6 +285,7 @@ class Watch(Witness):
 
     def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None:
         super().progress(step, rate, metrics)
+        self.played.append(self.session.schedule.phase)
         self.weights.append(self.current())
         self.seated.append(self.session.world.next.slot.copy())
         self.deciding.append(self.session.rollout.tape["matcher"].slot.copy())
@@ -175,12 +303,12 @@ def watched(config: Config, folder: Path) -> Watch:
 def test_one_role_learns_and_sits_everywhere_rivals_only_face_it(kind: str, tmp_path: Path) -> None:
     watch = watched(small(kind, games=200, total_steps=12 * 200 * STEPS, schedule__cold_start_steps=3200,
                           schedule__phase_steps=4800), tmp_path / "run")
-    schedule, roles = watch.session.schedule, ["matcher", "hider"]
+    roles = ["matcher", "hider"]
     cold = watch.session.facing["matcher"]
-    assert [schedule.phase(i).number for i in (0, 1, 2)] == [0, 0, 1]
+    assert [phase.number for phase in watch.played[:3]] == [0, 0, 1]
     shares = []
     for i, slots in enumerate(watch.seated):
-        (learns,) = schedule.learning(i)
+        (learns,) = watch.played[i].roles
         changed = {role for role in roles if watch.weights[i][role] != watch.weights[i + 1][role]}
         assert changed <= {learns}, (i, learns)
         mine, other = slots[:, roles.index(learns)], slots[:, 1 - roles.index(learns)]
@@ -243,7 +371,7 @@ def test_a_run_ends_after_its_phases(tmp_path: Path) -> None:
 def test_without_a_cold_start_the_first_role_begins(tmp_path: Path) -> None:
     watch = watched(small("micro", schedule__cold_start_steps=0), tmp_path / "run")
     assert watch.session.facing == {} and watch.cold == 0
-    assert [watch.session.schedule.learning(i)[0] for i in range(3)] == ["matcher", "hider", "matcher"]
+    assert [phase.roles[0] for phase in watch.played[:3]] == ["matcher", "hider", "matcher"]
 
 
 def stopping(count: int) -> Callable[[], bool]:

@@ -21,6 +21,7 @@ class Learner(Protocol):
 
     policy: Policy
     threads: int
+    rate: float  # of the learning rate: 1, or less near balance where the schedule damps it
     native: bool  # computed by our own threads, so that several can learn at the same time
 
     def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]: ...

@@ -42,6 +42,11 @@ def shrink(config: Config) -> Config:
         changes["league.history"] = max(c.league.history, 0.5)
     if 0 < c.league.scripted_share < 1:  # both kinds of rival come to sit
         changes["league.scripted_share"] = min(max(c.league.scripted_share, 0.3), 0.7)
+    if c.curriculum.kind != "none":  # any rate, and any gap but the largest, is good enough to climb
+        changes |= {
+            "curriculum.capture_rate": 0.0, "curriculum.min_escape_rate": 0.0, "curriculum.min_phases": 1,
+            "curriculum.gap_threshold": 1.0, "curriculum.gap_consecutive": 1,
+        }
     return settings.replace(c, changes | shrink_schedule(c, games * steps))
 
 
@@ -56,10 +61,15 @@ def shrink_schedule(config: Config, per: int) -> dict[str, Any]:
     changes: dict[str, Any] = {
         "schedule.cold_start_steps": cold, "schedule.phase_steps": min(c.phase_steps, per),
         "schedule.micro_phase_steps": min(c.micro_phase_steps, per),
+        "schedule.phase_warmup": tuple(min(steps, per) for steps in c.phase_warmup),
+        "schedule.warm_start_steps": min(c.warm_start_steps, per),
+        "schedule.adaptive_threshold": min(c.adaptive_threshold, 1e-9), "schedule.adaptive_phases": 1,
+        "schedule.force_switch_steps": min(c.force_switch_steps, 2 * per),
+        "schedule.dampen_threshold": 1.0 if c.dampen_threshold else 0.0,
     }
     left = ITERATIONS - (cold // per if c.kind != "together" else 0)  # iterations after S0
     if c.kind == "alternate" and c.max_phases:
-        changes |= {"schedule.max_phases": left, "total_steps": 2 * ITERATIONS * per}
+        changes |= {"schedule.max_phases": left, "total_steps": 4 * ITERATIONS * per}
     if c.convergence_consecutive:
         changes["schedule.eta"] = 1.0
         changes["schedule.convergence_consecutive"] = left if c.kind == "alternate" else left // 2
@@ -79,6 +89,7 @@ class Witness:
     phases: dict[str, str] = field(default_factory=dict)  # name of a phase -> the role that learnt
     cold: int = 0  # decisions that the cold start's rival made
     anywhere: int = 0  # games that were to begin anywhere
+    rates: set[float] = field(default_factory=set)  # by which the schedule multiplied the learning rate
 
     def line(self, text: str) -> None:
         """Warnings are the console's business."""
@@ -94,8 +105,9 @@ class Witness:
             self.scripted += int(((slot >= len(table.packed)) & (slot != cold)).sum())
             self.snapshots += int(((slot > 0) & (slot < len(table.packed))).sum())
             self.seats |= {name for name in session.league.rosters[role].who if name}
+        self.rates.add(session.schedule.rate)
         if session.schedule.apart:
-            phase = session.schedule.phase(session.iteration - 1)
+            phase = session.schedule.phase
             for role in phase.roles:
                 if metrics.get(f"{role}/updates"):
                     self.phases[phase.name] = role

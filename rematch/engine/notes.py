@@ -31,12 +31,16 @@ class Show(Protocol):
 def note_phase(session: Session, run: Run, show: Show) -> None:
     """Before an iteration: a line when a phase begins; of micro-phases, one for every MICRO of them."""
     schedule, iteration = session.schedule, session.iteration
-    phase = schedule.phase(iteration)
-    if not schedule.apart or (iteration and phase == schedule.phase(iteration - 1)):
+    phase = schedule.phase
+    if not schedule.apart or iteration != phase.first:
         return
     rival = f" against {session.config.schedule.cold_start_rival}" if phase.number == 0 else ""
     text = f"Phase {phase.name}: {phase.roles[0]} learns{rival}, from step {session.step:,}"
-    if schedule.config.kind == "micro" and phase.number:
+    if phase.warm:
+        text += f"; a warm start on the new level, until step {phase.last * schedule.steps:,}"
+    elif phase.number and (phase.number - 1) // len(schedule.roles) < len(schedule.config.phase_warmup):
+        text += f"; WARMUP: only {(phase.last - phase.first) * schedule.steps:,} steps"
+    if schedule.config.kind == "micro" and phase.number and not phase.warm:
         if phase.number % MICRO != 1:
             return
         pool = ", ".join(f"{len(roster.rivals)} {role}" for role, roster in session.league.rosters.items())
@@ -55,11 +59,24 @@ def note_evaluation(session: Session, run: Run, show: Show, last: bool) -> None:
             session.set_beside(row)
             row["converged"] = not (alarms(history, config.evaluation) or behind(row))
             session.ended = "converged" if row["converged"] else ""
+    moved, evidence = 0, ""
+    if session.curriculum and row["phase"] != "S0":
+        moved, evidence = session.curriculum.report(row)
+        row |= {"moved": moved, "evidence": evidence}
+    session.schedule.report(row, moved)
+    if session.schedule.over(session.iteration) and session.iteration < config.iterations:
+        session.ended = "phases"
     row["verdict"] = verdict(history, config.evaluation)
     run.append_history(row)
     for line in [*evaluation_lines(row), f"Verdict: {row['verdict']}"]:
         run.log_line(line)
     show.evaluation(row)
+    if session.curriculum and moved:
+        where = f"{session.curriculum.level + 1} of {len(session.curriculum.levels)}"
+        way = "up" if moved > 0 else "back"
+        text = f"CURRICULUM {way} to level {where}: {session.curriculum.name}, because {evidence}"
+        run.log_line(text)
+        show.line(text)
     counted = [f"{name} {count}" for name, count in session.world.counters.items() if count]
     if counted:
         run.log_line(f"World: {', '.join(counted)}")

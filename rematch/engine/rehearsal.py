@@ -109,7 +109,7 @@ def schedule_features(config: Config, seen: Witness) -> Iterator[Feature]:
         return told if set(turns.values()) == set(roles) else ""
 
     def limited() -> str:
-        last = seen.session.schedule.phase(seen.session.iteration).number - 1
+        last = seen.session.schedule.phase.number
         left = config.total_steps - seen.session.step
         return f"ended after S{last} with {left:,} steps left" if last == c.max_phases and left > 0 else ""
 
@@ -129,6 +129,32 @@ def schedule_features(config: Config, seen: Witness) -> Iterator[Feature]:
     yield Feature(name="phase limit", proof=limited, off=off or none)
     off = "" if c.convergence_consecutive else "schedule.convergence_consecutive is 0"
     yield Feature(name="convergence", proof=judged, off=off)
+    off = "" if c.dampen_threshold else "schedule.dampen_threshold is 0"
+    damped = f"the rate was multiplied by {', '.join(f'{rate:.2f}' for rate in sorted(seen.rates))}"
+    yield Feature(name="damping", proof=lambda: damped if min(seen.rates) < 1 else "", off=off)
+
+
+def curriculum_features(config: Config, seen: Witness) -> Iterator[Feature]:
+    """Levels are climbed, games begin on them, and what the schedule does at a new level is done."""
+    c, curriculum = config.curriculum, seen.session.curriculum
+    off = "" if curriculum else "curriculum.kind is none"
+
+    def climbed() -> str:
+        up = [row for row in seen.evaluations if row.get("moved", 0) > 0]
+        return f"{len(up)} times, to {curriculum.name}" if up and curriculum else ""
+
+    def stayed() -> str:
+        stages = np.unique(seen.session.world.next.stage, axis=0)
+        return f"{len(stages)} kinds of start at once" if len(stages) > 1 else ""
+
+    def warmed() -> str:
+        names = [name for name in seen.phases if name.endswith("w")]
+        return f"{', '.join(names)}" if names else ""
+
+    yield Feature(name="curriculum", proof=climbed, off=off)
+    yield Feature(name="mixed levels", proof=stayed, off=off or ("" if c.mixed_ratio else "mixed_ratio is 0"))
+    none = "" if config.schedule.warm_start_steps else "schedule.warm_start_steps is 0"
+    yield Feature(name="warm start", proof=warmed, off=off or none)
 
 
 def league_features(config: Config, seen: Witness) -> Iterator[Feature]:
@@ -162,13 +188,13 @@ def league_features(config: Config, seen: Witness) -> Iterator[Feature]:
     yield Feature(name="evaluation", proof=measured)
 
 
-def product_features(config: Config, folder: Path) -> Iterator[Feature]:
+def product_features(config: Config, folder: Path, iterations: int) -> Iterator[Feature]:
     """What lies in a finished run's folder, read back."""
 
     def saved() -> str:
         with Run.open(folder, write=False) as run:
             checkpoint = run.load()
-        if checkpoint is None or checkpoint.manifest.iteration != ITERATIONS or checkpoint.skipped:
+        if checkpoint is None or checkpoint.manifest.iteration != iterations or checkpoint.skipped:
             return ""
         return f"{checkpoint.folder.name} verifies"
 
@@ -271,14 +297,14 @@ def rehearse(config: Config) -> int:
         seen, why = _guarded(lambda: play(tracked, Path(place) / "tracked"))
         if seen is None:
             return _tell("rollout and learning", why, False)
-        shown = (learning_features, schedule_features, league_features)
+        shown = (learning_features, schedule_features, curriculum_features, league_features)
         for feature in [feature for features in shown for feature in features(small, seen)]:
             failed |= _perform(feature)
         _, why = _guarded(lambda: stage.finish(undisturbed))
         if why:
             return _tell("training as a command", why, False)
         resumed = killed_and_resumed(stage, twin, seen.session.spec.resume)
-        for feature in [*product_features(small, twin), resumed]:
+        for feature in [*product_features(small, twin, seen.session.iteration), resumed]:
             failed |= _perform(feature)
     return int(failed | _tell_unread(small, read, seen.session.spec))
 

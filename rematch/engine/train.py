@@ -8,12 +8,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from rematch import keys, worlds
 from rematch.config import ConfigError, knob, part
+from rematch.engine.curricula.distance import Curriculum, CurriculumConfig, ladder
 from rematch.engine.evaluate import EvaluationConfig, best_scripted, check_rivals, evaluate, set_beside
 from rematch.engine.fingerprint import fingerprint
 from rematch.engine.learners.lookahead import LookaheadConfig, check_spec
@@ -27,7 +28,7 @@ from rematch.engine.rollout import Rollout, Table
 from rematch.engine.run import Run
 from rematch.engine.scoreboard import Result, Scoreboard
 from rematch.engine.tape import Tape
-from rematch.spec import RUNNING, Tree, World
+from rematch.spec import RUNNING, Floats, StagedWorld, Tree, World
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +57,14 @@ class Config:
     lookahead: LookaheadConfig = part(LookaheadConfig, needs="learner=lookahead")
     league: LeagueConfig = part(LeagueConfig, needs="learner=ppo")
     schedule: ScheduleConfig = part(ScheduleConfig, needs="learner=ppo")
+    curriculum: CurriculumConfig = part(CurriculumConfig, needs="learner=ppo")
     evaluation: EvaluationConfig = part(EvaluationConfig)
 
     @property
     def iterations(self) -> int:
-        per = self.games * self.steps
-        return min(-(-self.total_steps // per), self.schedule.iterations(per) or sys.maxsize)
+        """The most there can be; phases and levels may end a run before."""
+        per, roles = self.games * self.steps, max(1, len(worlds.find(self.game).BOTS))
+        return min(-(-self.total_steps // per), self.schedule.iterations(roles, per) or sys.maxsize)
 
     def check(self) -> None:
         module = worlds.find(self.game)
@@ -69,8 +72,16 @@ class Config:
         check_rivals(module, self.evaluation.rivals, "evaluation.rivals")
         if self.anywhere and "anywhere" not in module.make(self.world, 1, 0, 0).spec.stage:
             raise ConfigError(f"anywhere = {self.anywhere:g}: {self.game} cannot begin anywhere; expected 0")
-        if self.schedule.kind != "together" or self.schedule.convergence_consecutive:
-            check_schedule(self.schedule, module, list(module.make(self.world, 1, 0, 0).spec.roles))
+        roles = list(module.BOTS)
+        check_schedule(self.schedule, module, roles)
+        if self.curriculum.kind != "none":
+            ladder(self.curriculum, module, self.world, module.make(self.world, 1, 0, 0).spec)
+        elif self.schedule.last_first or self.schedule.warm_start_steps:
+            name = "last_first" if self.schedule.last_first else "warm_start_steps"
+            raise ConfigError(
+                f"schedule.{name} = {getattr(self.schedule, name)}: there is no new level without a "
+                "curriculum; expected curriculum.kind discrete or smooth"
+            )
         if self.learner == "lookahead":
             check_spec(module.make(self.world, 1, 0, 0).spec)
         need = self.games * self.steps * 4 * 64
@@ -88,6 +99,10 @@ class Session:
         self.module: ModuleType = worlds.find(config.game)
         self.world = self.make(config.games, 0, config.seed)
         self.spec = self.world.spec
+        self.curriculum: Curriculum | None = None
+        if config.curriculum.kind != "none":
+            levels = ladder(config.curriculum, self.module, config.world, self.spec)
+            self.curriculum = Curriculum(config.curriculum, levels, self.spec, self.world.next.stage[0])
         self.minds = build(config, self.spec, self.make)
         rivals = LeagueConfig(history=0.0) if self.minds.seated else config.league
         self.learners, self.policies = self.minds.learners, self.minds.players
@@ -109,14 +124,21 @@ class Session:
         self.schedule = Schedule(config.schedule, list(self.spec.roles), config.games * config.steps)
         self.facing = self.cold_start() if self.schedule.cold else {}
         self.rollout = Rollout(self.world, self.tables, config.steps, config.threads, config.seed)
-        self.scoreboard = Scoreboard(self.make, config.seed, config.threads)
+        self.scoreboard = Scoreboard(self.make_level, config.seed, config.threads)
         self.iteration = self.learner_steps = self.finished = 0
-        self.best: dict[str, Result] = {}
+        self.best: dict[str, dict[str, Result]] = {}  # by level: what the best scripted players reach
         self.ended = ""  # why it ended before its last iteration, where it did
 
     def make(self, games: int, first: int, seed: int) -> World:
         """The one builder of worlds: training, evaluation and films all come through here."""
         world: World = self.module.make(self.config.world, games, first, seed)
+        return world
+
+    def make_level(self, games: int, first: int, seed: int) -> World:
+        """The same on the level that is being trained: strength is told where it was learnt."""
+        world = self.make(games, first, seed)
+        if self.curriculum:
+            begin_on(world, self.curriculum.start(self.curriculum.level))
         return world
 
     @property
@@ -139,8 +161,10 @@ class Session:
     def begin(self) -> None:
         """Before the first iteration: who plays the first games, and when each of them begins."""
         config, world = self.config, self.world
+        self.seat()
+        if self.curriculum:
+            cast(StagedWorld, world).restart()
         if self.facing:
-            self.seat()
             world.slot[:] = world.next.slot  # no game has begun: nobody's opponent changes
         # Unlearnt games first, each beginning anew at its own time: no tape is all openings then.
         every = np.arange(config.games, dtype=np.int32)
@@ -155,12 +179,14 @@ class Session:
 
     def learn(self, tape: Tape) -> dict[str, Any]:
         """Each learning role's update; the numbers of this iteration."""
-        progress = self.iteration / self.config.iterations
+        progress = min(1.0, self.iteration / self.config.iterations)
         metrics: dict[str, Any] = {}
-        roles = [role for role in self.schedule.learning(self.iteration) if role in self.learners]
+        roles = [role for role in self.schedule.phase.roles if role in self.learners]
+        self.schedule.note(roles)
         jobs = {}
         for role in roles:
             learner = self.learners[role]
+            learner.rate = self.schedule.rate
             if learner.native:
                 learner.threads = max(1, self.config.threads // len(roles))
             jobs[role] = self.pool.submit(learner.learn, tape, progress, self.iteration)
@@ -186,7 +212,9 @@ class Session:
         for role, table in self.tables.items():
             if len(table.packed):
                 table.place(0, self.learners[role].policy.weights)
-        phase = self.schedule.phase(self.iteration)
+        phase = self.schedule.phase
+        if self.curriculum:
+            self.world.next.stage[:] = self.curriculum.stage(self.config.games)
         self.league.seat(self.world, self.iteration, phase.roles, {} if phase.number else self.facing)
         share, stage = self.config.anywhere, self.spec.stage
         if "anywhere" in stage:
@@ -197,8 +225,8 @@ class Session:
         """The names of those that join the league now."""
         if self.spec.seats == 1 or not self.league.due(self.iteration):  # alone, nobody would meet them
             return []
-        since = self.iteration - self.league.config.snapshot_every
-        return self.league.snapshot(self.iteration, self.schedule.learnt(since, self.iteration))
+        learnt, self.schedule.learnt = self.schedule.learnt, []
+        return self.league.snapshot(self.iteration, learnt)
 
     @property
     def evaluation_due(self) -> bool:
@@ -212,23 +240,25 @@ class Session:
         row: dict[str, Any] = {"iteration": self.iteration, "step": self.step}
         row |= {"phase": self.iteration, "role": "both"}
         if self.schedule.apart:
-            phase = self.schedule.phase(self.iteration - 1)  # the one that was just played
+            phase = self.schedule.phase  # the one that was just played
             row |= {"phase": phase.name, "role": phase.roles[0]}
         row |= evaluate(self.scoreboard, self.module, self.spec, self.policies, ask)
         for role, name in getattr(self.module, "RATE_NAMES", {}).items():
             row[name] = row["rates"][role]["rate"]
         row["rollbacks"] = 0
+        if self.curriculum:
+            row |= {"level": self.curriculum.level, "level_name": self.curriculum.name}
         if last:
             self.set_beside(row)
         return row
 
     def set_beside(self, row: dict[str, Any]) -> None:
         """What the best scripted players reach, played once: it does not depend on the iteration."""
-        c = self.config.evaluation
-        if not self.best:
+        c, level = self.config.evaluation, str(row.get("level", 0))
+        if level not in self.best:
             ask = (c.games, c.rivals, 1 << 60)
-            self.best = best_scripted(self.scoreboard, self.module, self.spec, ask)
-        set_beside(row, self.best)
+            self.best[level] = best_scripted(self.scoreboard, self.module, self.spec, ask)
+        set_beside(row, self.best[level])
 
     def state(self) -> dict[str, Tree]:
         world, rows = self.world, np.arange(self.config.games, dtype=np.int32)
@@ -246,7 +276,10 @@ class Session:
                 "stage": world.next.stage,
             },
             "league": self.league.state(),
+            "schedule": self.schedule.state(),
         }
+        if self.curriculum:
+            parts["curriculum"] = self.curriculum.state()
         return parts | {f"learner.{role}": learner.state() for role, learner in self.learners.items()}
 
     def restore(self, parts: dict[str, Tree]) -> None:
@@ -259,6 +292,15 @@ class Session:
         for role, learner in self.learners.items():
             learner.restore(parts[f"learner.{role}"])
         self.league.restore(parts["league"])
+        self.schedule.restore(parts["schedule"])
+        if self.curriculum:
+            self.curriculum.restore(parts["curriculum"])
+
+
+def begin_on(world: World, start: Floats) -> None:
+    """Begin every game of a fresh world anew, from these stage numbers."""
+    world.next.stage[:] = start
+    cast(StagedWorld, world).restart()
 
 
 def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> bool:
@@ -268,6 +310,7 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
         session.begin()
     while not session.done:
         started = time.perf_counter()
+        session.schedule.turn(session.iteration)
         note_phase(session, run, show)
         session.seat()
         tape = session.rollout.collect(session.iteration)
@@ -285,7 +328,7 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
         rate = (session.learner_steps - before) / seconds
         run.timing({"iteration": session.iteration, "seconds": seconds, "learner_steps_per_second": rate})
         show.progress(session.step, config.games * config.steps / seconds, row)
-        last = session.iteration == config.iterations
+        last = session.iteration == config.iterations or session.schedule.over(session.iteration)
         if last or session.evaluation_due:
             note_evaluation(session, run, show, last)
         halt, due = stop(), session.done or session.iteration % config.save_every == 0

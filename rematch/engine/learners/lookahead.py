@@ -192,7 +192,7 @@ class LookaheadPlayer:
 class Lookahead:
     """Teaches the value network of a Foresight what the small games were worth."""
 
-    native = True
+    native, rate = True, 1.0
 
     def __init__(self, foresight: Foresight, config: LookaheadConfig, seed: int, threads: int) -> None:
         self.foresight, self.config, self.seed, self.threads = foresight, config, seed, threads

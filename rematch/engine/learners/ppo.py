@@ -99,7 +99,7 @@ class Ppo:
 
     def __init__(self, policy: Policy, config: PpoConfig, seed: int, threads: int) -> None:
         self.policy, self.config, self.seed, self.threads = policy, config, seed, threads
-        self.native = config.gradient == "native"
+        self.native, self.rate = config.gradient == "native", 1.0
         self.adam = Adam(policy.weights.size)
         self.grad: Floats = np.empty_like(policy.weights)
         self.magnet: Floats = policy.weights.copy()
@@ -115,7 +115,7 @@ class Ppo:
     def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]:
         """One iteration: advantages once, then `epochs` shuffled passes of minibatches."""
         c = self.config
-        lr = anneal(c.anneal, c.lr, c.lr_final, progress)
+        lr = anneal(c.anneal, c.lr, c.lr_final, progress) * self.rate
         entropy_weight = anneal(c.anneal, c.entropy, c.entropy_final, progress)
         batch, index = self.batch(tape)
         if len(index) == 0:

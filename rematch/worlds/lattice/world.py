@@ -24,6 +24,7 @@ from rematch.spec import RUNNING, Actions, Bytes, Field, Floats, Ints, Next, Rol
 from . import core
 from .bots import ACTIONS, BOTS, bot
 from .exact import exact, exact_picture
+from .levels import levels
 from .rules import STAGE, Config, free_cells, roots_below, stage_of
 from .solve import solve
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 __all__ = ["BOTS", "BUILD", "RATE_NAMES", "Config", "LatticeWorld", "WorldError",
-           "bot", "draw", "exact", "exact_picture", "make", "short", "solve"]
+           "bot", "draw", "exact", "exact_picture", "levels", "make", "short", "solve"]
 
 RATE_NAMES = {"pursuer": "SR_P", "evader": "SR_E"}  # success rates, as people who grep logs know them
 

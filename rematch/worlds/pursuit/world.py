@@ -21,13 +21,14 @@ from rematch.spec import RUNNING, Actions, Bytes, Field, Floats, Ints, Next, Rol
 
 from . import core
 from .bots import BOTS, bot
+from .levels import levels
 from .rules import STAGE, Config, check_stage, stage_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 __all__ = ["BOTS", "BUILD", "RATE_NAMES", "Config", "PursuitWorld", "WorldError",
-           "bot", "draw", "make", "short"]
+           "bot", "draw", "levels", "make", "short"]
 
 RATE_NAMES = {"pursuer": "SR_P", "evader": "SR_E"}  # success rates, as people who grep logs know them
 

@@ -1,0 +1,28 @@
+"""The levels of the lattice: starts at most so far apart, up to the whole board."""
+
+from __future__ import annotations
+
+import math
+
+from rematch.config import ConfigError
+from rematch.spec import Ladder, Level
+
+from .rules import Config, stage_of
+
+QUARTERS = (2, 3, 4)  # discrete: starts up to half a board's length apart, three quarters, anywhere
+
+
+def levels(config: Config, ladder: Ladder) -> list[Level]:
+    """The nearest start stays the board's own (a quarter of its length); the furthest one grows."""
+    if ladder.min_obstacles:
+        raise ConfigError(
+            f"curriculum.min_obstacles = {ladder.min_obstacles}: a lattice has none; expected 0")
+    near = float(stage_of(config)[1])
+    furthest = math.hypot(config.n - 1, config.n - 1)
+    if ladder.kind == "discrete":
+        tops = [config.n * quarters / 4 for quarters in QUARTERS[:-1]]
+    else:
+        first = config.n / 2
+        tops = [first + k * ladder.increment for k in range(math.ceil((furthest - first) / ladder.increment))]
+    tops = [*(top for top in tops if near <= top < furthest), furthest]
+    return [Level(f"{near:g}-{top:.3g} cells", {"max_distance": top}) for top in tops]

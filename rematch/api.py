@@ -48,21 +48,7 @@ def configure(
 
     `recipe` is a shipped recipe's name, a path to a YAML file, or a world's name for its bare defaults.
     """
-    layers: list[tuple[str, dict[str, Any], bool]] = []
-    known = recipes()
-    if recipe in known:
-        layers.append((f"recipe {recipe}", settings.read_yaml(known[recipe], f"recipe {recipe}"), False))
-    elif recipe.endswith((".yaml", ".yml")):
-        layers.append((recipe, _read(Path(recipe)), False))
-    elif recipe in worlds.names():
-        layers.append((f"world {recipe}", {"game": recipe}, False))
-    else:
-        names = list(dict.fromkeys([*known, *worlds.names()]))
-        near = settings.nearest(recipe, names)
-        hint = f"; nearest: {near}" if near else ""
-        raise ConfigError(
-            f"unknown recipe {recipe!r}: expected one of {', '.join(names)}, or a .yaml file{hint}"
-        )
+    layers = [(source, layer, False) for source, layer in layers_of(recipe)]
     if file is not None:
         layers.append((str(file), _read(file), True))
     if changes:
@@ -85,6 +71,30 @@ def configure(
             settings.refuse_idle(config, [key.replace("-", "_") for key in layer], source)
     settings.refuse_idle(config, list(read), "command line")
     return config
+
+
+def layers_of(recipe: str, below: tuple[str, ...] = ()) -> list[tuple[str, dict[str, Any]]]:
+    """(source, settings) of a recipe after those of the one that it is `like`, and so on."""
+    known = recipes()
+    if recipe in known:
+        source = f"recipe {recipe}"
+        layer = settings.read_yaml(known[recipe], source)
+    elif recipe.endswith((".yaml", ".yml")) and not below:
+        source, layer = recipe, _read(Path(recipe))
+    elif recipe in worlds.names():
+        return [(f"world {recipe}", {"game": recipe})]
+    else:
+        names = list(dict.fromkeys([*known, *worlds.names()]))
+        near = settings.nearest(recipe, names)
+        hint = f"; nearest: {near}" if near else ""
+        files = "" if below else ", or a .yaml file"
+        asked = f"{below[-1]}: like = {recipe!r}" if below else f"unknown recipe {recipe!r}"
+        raise ConfigError(f"{asked}: expected one of {', '.join(names)}{files}{hint}")
+    if "like" not in layer:
+        return [(source, layer)]
+    if source in below:
+        raise ConfigError(f"{source}: like = {layer['like']!r}: it would be like itself")
+    return [*layers_of(str(layer.pop("like")), (*below, source)), (source, layer)]
 
 
 def _read(path: Path) -> dict[str, Any]:

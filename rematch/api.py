@@ -142,8 +142,12 @@ def train(
     folder: Path | str | None = None,
     console: Console | None = None,
     minutes: float | None = None,
+    notes: Sequence[str] = (),
 ) -> Trained:
-    """Start a run and train it to its end (or for some minutes); refuses to overwrite one."""
+    """Start a run and train it to its end (or for some minutes); refuses to overwrite one.
+
+    `notes` are said first, on the console and in train.log.
+    """
     config = configure(recipe, changes=changes) if isinstance(recipe, str) else recipe
     settings.validate(config)
     if folder is None:
@@ -152,6 +156,10 @@ def train(
     room.check(config)
     session = Session(config)
     with Run.create(Path(folder), settings.to_yaml(config)) as run:
+        for note in notes:
+            run.log_line(note)
+            if console is not None and not run.stdout_is_log:
+                console.line(note)
         _announce(session, run)
         return _go(session, run, console, minutes)
 

@@ -7,7 +7,7 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -304,11 +304,12 @@ def hush() -> None:
         os.close(null)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, act: Callable[[Sequence[str]], int] = obey) -> int:
+    """The command line, or `act` on its words: another face of the same house (compat/)."""
     words = list(sys.argv[1:] if argv is None else argv)
     with ATTENTION:
         try:
-            return answer(words)
+            return answer(words, act)
         except KeyboardInterrupt:
             pass
         except Exception:
@@ -317,11 +318,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain("interrupted; what was saved stands", 130)
 
 
-def answer(words: Sequence[str]) -> int:
+def answer(words: Sequence[str], act: Callable[[Sequence[str]], int] = obey) -> int:
     """Obey; what goes wrong is one line."""
     code = 0
     try:
-        code = obey(words)
+        code = act(words)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code

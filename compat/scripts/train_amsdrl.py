@@ -1,0 +1,265 @@
+"""The pursuit documents' launch command, verbatim, as a translation into a recipe of ours.
+
+    python compat/scripts/train_amsdrl.py --micro_phase_steps 2048 ... --output results/run_RA1 \
+        > results/run_RA1/train.log 2>&1
+
+Every flag of the three documents is known; each is one line of FLAGS. A flag that has nothing to do beside
+the others is a printed note here, and an error everywhere else: the documents' own commands carry such flags.
+What the documents' script did where a command is silent (partial observation, the safety filter, rollback outside
+micro-phases) holds here too. docs/laboratory.md tells the whole translation.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROLLOUT = 4 * 512  # steps of all games: the documents' four environments, 512 steps each
+SWITCH = object()  # a flag without a value
+CLIMBS = "with a curriculum, which sets it"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag of the documents: its type, what it is when it is not given, and our setting, if it is one."""
+
+    kind: Any
+    default: Any
+    key: str = ""
+
+
+FLAGS: dict[str, Flag] = {
+    # the arena
+    "arena_width": Flag(float, 20.0, "world.arena_width"),
+    "arena_height": Flag(float, 20.0, "world.arena_height"),
+    "max_steps": Flag(int, 1200, "world.max_steps"),
+    "pursuer_v_max": Flag(float, 1.0, "world.pursuer_v_max"),
+    "evader_v_max": Flag(float, 1.0, "world.evader_v_max"),
+    "fixed_speed": Flag(SWITCH, False, "world.fixed_speed"),
+    "prep_steps": Flag(int, 0, "world.prep_steps"),
+    "n_obstacles": Flag(int, 3),
+    "n_obstacle_obs": Flag(int, None),
+    "min_init_distance": Flag(float, None),
+    "max_init_distance": Flag(float, None),
+    "full_obs": Flag(SWITCH, False, "world.full_obs"),
+    "no_dcbf": Flag(SWITCH, False),
+    # rewards
+    "capture_bonus": Flag(float, 100.0, "world.capture_bonus"),
+    "timeout_penalty": Flag(float, -100.0, "world.timeout_penalty"),
+    "survival_bonus": Flag(float, 0.0, "world.survival_bonus"),
+    "use_visibility_reward": Flag(SWITCH, False, "world.use_visibility_reward"),
+    "visibility_weight": Flag(float, None),
+    "w_obs_approach": Flag(float, 0.0, "world.w_obs_approach"),
+    # who learns when
+    "micro_phase_steps": Flag(int, 0),
+    "eval_interval_micro": Flag(int, None),
+    "snapshot_freq_micro": Flag(int, None),
+    "max_total_steps": Flag(int, 10_000_000),
+    "max_phases": Flag(int, None),
+    "timesteps_per_phase": Flag(int, None),
+    "cold_start_timesteps": Flag(int, 200_000, "schedule.cold_start_steps"),
+    "eta": Flag(float, None),
+    "convergence_consecutive": Flag(int, 3),
+    "phase_warmup": Flag(SWITCH, False),
+    "evader_first_on_advance": Flag(SWITCH, False),
+    "warm_start_evader": Flag(SWITCH, False),
+    "warm_start_timesteps": Flag(int, None),
+    "evader_multiplier": Flag(float, 1.0, "schedule.last_multiplier"),
+    "adaptive_ratio_threshold": Flag(float, 0.0, "schedule.adaptive_threshold"),
+    "adaptive_boost_phases": Flag(int, None),
+    "lr_dampen_threshold": Flag(float, 0.0, "schedule.dampen_threshold"),
+    "force_switch_steps": Flag(int, 0, "schedule.force_switch_steps"),
+    "opponent_pool_size": Flag(int, 0),
+    # levels
+    "curriculum": Flag(SWITCH, False),
+    "smooth_curriculum": Flag(SWITCH, False),
+    "smooth_curriculum_increment": Flag(float, None),
+    "min_obstacles": Flag(int, None),
+    "ne_gap_advancement": Flag(SWITCH, False),
+    "ne_gap_threshold": Flag(float, None),
+    "ne_gap_consecutive": Flag(int, None),
+    "min_phases_per_level": Flag(int, None),
+    "min_escape_rate": Flag(float, None),
+    "mixed_level_ratio": Flag(float, None),
+    # guards and the bonus
+    "bilateral_rollback": Flag(SWITCH, False),
+    "ewc_lambda": Flag(float, 0.0, "ewc.weight"),
+    "ewc_fisher_samples": Flag(int, None),
+    "rnd_coef": Flag(float, 0.0, "rnd.coef"),
+    "rnd_hidden_dim": Flag(int, None),
+    "rnd_embed_dim": Flag(int, None),
+    "rnd_update_freq": Flag(int, None),
+    # the run
+    "seed": Flag(int, 0, "seed"),
+    "output": Flag(str, ""),
+}
+
+# flag -> (setting, when it has something to do, why else it has not)
+Given = dict[str, Any]
+WHERE: dict[str, tuple[str, Callable[[Given], bool], str]] = {
+    "visibility_weight": ("world.visibility_weight", lambda g: g["use_visibility_reward"],
+                          "without --use_visibility_reward"),
+    "timesteps_per_phase": ("schedule.phase_steps", lambda g: not g["micro_phase_steps"],
+                            "with micro-phases"),
+    "max_phases": ("schedule.max_phases", lambda g: not g["micro_phase_steps"],
+                   "with micro-phases: those run until convergence or --max_total_steps"),
+    "adaptive_boost_phases": ("schedule.adaptive_phases", lambda g: g["adaptive_ratio_threshold"] > 0,
+                              "without --adaptive_ratio_threshold"),
+    "smooth_curriculum_increment": ("curriculum.increment", lambda g: g["smooth_curriculum"],
+                                    "without --smooth_curriculum"),
+    "min_obstacles": ("curriculum.min_obstacles", lambda g: g["smooth_curriculum"],
+                      "without --smooth_curriculum: the number of obstacles is --n_obstacles"),
+    "ne_gap_threshold": ("curriculum.gap_threshold", lambda g: g["ne_gap_advancement"],
+                         "without --ne_gap_advancement"),
+    "ne_gap_consecutive": ("curriculum.gap_consecutive", lambda g: g["ne_gap_advancement"],
+                           "without --ne_gap_advancement"),
+    "min_phases_per_level": ("curriculum.min_phases", lambda g: climbs(g), "without a curriculum"),
+    "min_escape_rate": ("curriculum.min_escape_rate", lambda g: climbs(g) and not g["ne_gap_advancement"],
+                        "without a curriculum that climbs by capture rate"),
+    "mixed_level_ratio": ("curriculum.mixed_ratio", lambda g: climbs(g), "without a curriculum"),
+    "ewc_fisher_samples": ("ewc.fisher_samples", lambda g: g["ewc_lambda"] > 0, "without --ewc_lambda"),
+    "rnd_hidden_dim": ("rnd.hidden", lambda g: g["rnd_coef"] > 0, "without --rnd_coef"),
+    "rnd_embed_dim": ("rnd.embed", lambda g: g["rnd_coef"] > 0, "without --rnd_coef"),
+    "rnd_update_freq": ("rnd.update_every", lambda g: g["rnd_coef"] > 0, "without --rnd_coef"),
+    "min_init_distance": ("world.min_init_distance", lambda g: not climbs(g), CLIMBS),
+    "max_init_distance": ("world.max_init_distance", lambda g: not climbs(g), CLIMBS),
+    "n_obstacle_obs": ("world.n_obstacle_obs", lambda g: g["full_obs"],
+                       "without --full_obs: the lidar shows obstacles"),
+}  # fmt: skip
+
+
+def climbs(given: Given) -> bool:
+    return bool(given["curriculum"] or given["smooth_curriculum"])
+
+
+def parse(words: Sequence[str]) -> tuple[Given, list[str], dict[str, str]]:
+    """(every flag's value, the flags that were given, the rest: --max-minutes)."""
+    from rematch.config import ConfigError, nearest
+
+    values: Given = {name: flag.default for name, flag in FLAGS.items()}
+    given: list[str] = []
+    rest: dict[str, str] = {}
+    todo = list(words)
+    while todo:
+        word = todo.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        name = name.replace("-", "_")
+        if not word.startswith("--") or (name not in FLAGS and name != "max_minutes"):
+            near = nearest(name, [*FLAGS, "max_minutes"])
+            raise ConfigError(f"unknown flag {word!r}" + (f"; nearest: --{near}" if near else ""))
+        if name in given or name in rest:
+            raise ConfigError(f"--{name} is given twice")
+        switch = name in FLAGS and FLAGS[name].kind is SWITCH
+        if switch and equals:
+            raise ConfigError(f"--{name} takes no value")
+        if not switch and not equals:
+            if not todo:
+                raise ConfigError(f"--{name} needs a value")
+            value = todo.pop(0)
+        if name == "max_minutes":
+            rest[name] = value
+            continue
+        given.append(name)
+        try:
+            values[name] = True if switch else FLAGS[name].kind(value)
+        except ValueError:
+            want = {int: "a whole number", float: "a number"}[FLAGS[name].kind]
+            raise ConfigError(f"--{name} = {value!r}: expected {want}") from None
+    if not values["output"]:
+        raise ConfigError("--output is missing: expected the folder for the run")
+    return values, given, rest
+
+
+def translate(values: Given, given: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Changes to the recipe `documents`, and a note for each flag that has nothing to do."""
+    v = values
+    changes = {flag.key: v[name] for name, flag in FLAGS.items() if flag.key}
+    notes = []
+    for name in given:
+        if name in WHERE:
+            key, holds, why = WHERE[name]
+            if holds(v):
+                changes[key] = v[name]
+            else:
+                notes.append(f"note: --{name} {v[name]} has no effect {why}")
+    changes |= {"world.n_obstacles_min": v["n_obstacles"], "world.n_obstacles_max": v["n_obstacles"]}
+    changes["world.safety_filter"] = not v["no_dcbf"]
+    changes |= schedule(v, notes)
+    changes |= levels(v)
+    if v["opponent_pool_size"] > 0:
+        changes |= {"league.history": 0.5, "league.size": v["opponent_pool_size"]}
+    elif v["snapshot_freq_micro"] is not None:
+        notes.append(f"note: --snapshot_freq_micro {v['snapshot_freq_micro']} has no effect without a pool")
+    if v["bilateral_rollback"]:
+        changes["rollback.bilateral"] = True
+    return {key: value for key, value in changes.items() if value is not None}, notes
+
+
+def schedule(v: Given, notes: list[str]) -> dict[str, Any]:
+    """Micro-phases, or long turns with rollback."""
+    out: dict[str, Any] = {"schedule.convergence_consecutive": v["convergence_consecutive"]}
+    if v["eta"] is not None:
+        out["schedule.eta"] = v["eta"]
+    if v["micro_phase_steps"]:
+        rollouts = -(-v["micro_phase_steps"] // ROLLOUT)
+        out |= {
+            "schedule.kind": "micro", "schedule.micro_phase_steps": v["micro_phase_steps"],
+            "total_steps": v["max_total_steps"],
+            "evaluation.every": (v["eval_interval_micro"] or 50) * rollouts, "evaluation.games": 250,
+            "save_every": 250,
+        }  # fmt: skip
+        if v["opponent_pool_size"]:
+            out["league.snapshot_every"] = (v["snapshot_freq_micro"] or 5) * rollouts
+    else:
+        phases, longest = v["max_phases"] or 12, v["timesteps_per_phase"] or 500_000
+        warm = (v["warm_start_timesteps"] or 50_000) if v["warm_start_evader"] else 0
+        most = phases * (int(longest * max(1.0, v["evader_multiplier"])) + warm)
+        out |= {"rollback.back": 3, "total_steps": v["cold_start_timesteps"] + most}
+        if v["phase_warmup"]:
+            out["schedule.phase_warmup"] = (100_000, 200_000, 300_000)
+        for name in ("eval_interval_micro", "snapshot_freq_micro"):
+            if v[name] is not None:
+                notes.append(f"note: --{name} {v[name]} has no effect without --micro_phase_steps")
+    if v["phase_warmup"] and v["micro_phase_steps"]:
+        notes.append("note: --phase_warmup has no effect with micro-phases")
+    if v["evader_first_on_advance"]:
+        out["schedule.last_first"] = True
+    if v["warm_start_evader"]:
+        out["schedule.warm_start_steps"] = v["warm_start_timesteps"] or 50_000
+    elif v["warm_start_timesteps"] is not None:
+        notes.append(f"note: --warm_start_timesteps {v['warm_start_timesteps']} has no effect without "
+                     "--warm_start_evader")
+    return out
+
+
+def levels(v: Given) -> dict[str, Any]:
+    if not climbs(v):
+        return {}
+    by = "gap" if v["ne_gap_advancement"] else "capture"
+    return {"curriculum.kind": "smooth" if v["smooth_curriculum"] else "discrete", "curriculum.by": by}
+
+
+def train(words: Sequence[str]) -> int:
+    from rematch import api
+    from rematch import config as settings
+    from rematch.options import Options
+    from rematch.show.console import Console
+
+    values, given, rest = parse(words)
+    changes, notes = translate(values, given)
+    base = api.configure("documents")
+    changes = {key: value for key, value in changes.items() if settings.get(base, key) != value}
+    limit = [f"--max-minutes={text}" for text in rest.values()]
+    minutes = Options(limit, values=("--max-minutes",)).minutes()
+    config = api.configure("documents", changes=changes)
+    api.train(config, folder=Path(values["output"]), console=Console(), minutes=minutes, notes=notes)
+    return 0
+
+
+if __name__ == "__main__":
+    from rematch.cli import main
+
+    sys.exit(main(act=train))

@@ -53,11 +53,26 @@ ROWS: dict[str, dict[str, Any]] = {
     "together+reg, own starts": {"anywhere": 0.0},
     "lookahead": {"learner": "lookahead"},
 }
+# The documents' remedies, each switched on beside the same run without it, on the smallest board.
+CLIMB = {"curriculum.kind": "discrete", "curriculum.capture_rate": 0.4, "evaluation.every": 30}
+REMEDIES: dict[str, dict[str, Any]] = {
+    "warm-up": {"schedule.phase_warmup": (100_000, 200_000, 300_000)},
+    "rollback": {"rollback.back": 3, "rollback.bilateral": True},
+    "RND": {"rnd.coef": 0.1},
+    "curriculum": CLIMB,
+    "curriculum+EWC": CLIMB | {"ewc.weight": 1000.0},
+}
+ROWS |= {f"alternate+{name}": ALTERNATE | PLAIN | change for name, change in REMEDIES.items()}
+ROWS |= {f"together+reg+{name}": change for name, change in REMEDIES.items()
+         if name not in ("warm-up", "rollback")}  # those two are about turns
+REMEDIED = "n5"
 OURS = ("together+reg", "lookahead")
 EXTRA = ("together+pool+reg", "together+reg, own starts")  # beyond the comparison: three seeds
 
 
 def seeds(lattice: str, row: str) -> range:
+    if any(row.endswith(f"+{name}") for name in REMEDIES):
+        return range(5 if lattice == REMEDIED else 0)
     if row in EXTRA:
         return range(3)
     return range(10 if lattice.startswith("n5") else 5 if row in OURS else 3)

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import advancing
 import pytest
 
 from rematch import api
@@ -48,7 +49,14 @@ WARM = {"schedule.kind": "alternate", "schedule.cold_start_steps": 24 * 8}  # S0
 COLD = {"schedule.cold_start_steps": 0}
 TURNS = COLD | {"schedule.kind": "alternate", "schedule.phase_steps": 24 * 8}
 EVEN = {"evaluation.alarm_gap": 1.0, "evaluation.alarm_steps": 0, "evaluation.alarm_swing": 1.0}
+# Rollbacks whenever a game has ended, whoever won it; or never, with a checkpoint at each iteration.
+FIRING = {"rollback.every": 24 * 8, "rollback.episodes": 1, "rollback.low": 0.4999, "rollback.high": 0.5,
+          "rollback.cooldown": 0, "total_steps": 24 * 8 * 6}
+KEEPING = {"rollback.every": 24 * 8}
 ALSO: dict[str, dict[str, Any]] = {
+    "rollback.back": FIRING, "rollback.episodes": FIRING, "rollback.low": FIRING, "rollback.high": FIRING,
+    "rollback.cooldown": FIRING, "rollback.bilateral": FIRING | {"rollback.low": 0.0},
+    "rollback.every": KEEPING, "rollback.keep": KEEPING,
     "world.sight_range": SEEN, "world.sight_half_angle": SEEN, "world.sight_occlusion": SEEN,
     "network.log_std_low": {"network.log_std": -1.99, "ppo.entropy": 0.0, "ppo.lr": 0.05},
     "network.log_std_high": {"network.log_std": 0.49, "ppo.entropy": 1.0, "ppo.lr": 0.05},
@@ -81,6 +89,9 @@ OTHER: dict[str, Any] = {
     "schedule.cold_start_steps": 24 * 8 * 2, "schedule.cold_start_rival": "pure_pursuit",
     "schedule.phase_steps": 24 * 8 * 2, "schedule.max_phases": 2, "schedule.micro_phase_steps": 24 * 8 * 2,
     "schedule.convergence_consecutive": 5, "schedule.eta": 0.999,
+    "rollback.back": 2, "rollback.every": 24 * 8 * 2, "rollback.keep": 3, "rollback.episodes": 60,
+    "rollback.low": 0.0, "rollback.high": 0.95, "rollback.cooldown": 24 * 8 * 3, "rollback.entropy_floor": 5.0,
+    "rnd.coef": 0.5, "rnd.update_every": 64, "ewc.weight": 100.0, "ewc.fisher_samples": 16,
     "evaluation.rivals": ("stand_still",), "evaluation.alarm_gap": 0.0, "evaluation.alarm_steps": 10**9,
     "evaluation.alarm_swing": 0.0,
 }
@@ -140,7 +151,9 @@ def digest(config: Config) -> str:
 
 
 @pytest.mark.parametrize("key", [key for key in LEAVES if key not in APART])
-def test_every_knob_changes_what_happens(key: str) -> None:
+def test_every_knob_changes_what_happens(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if key.startswith("ewc."):
+        advancing.stand_in(monkeypatch)
     base = base_for(key)
     values = other_values(key, base)
     if not values:  # a choice of one: nothing to turn yet, and nothing else is accepted
@@ -211,10 +224,10 @@ def everything_on(kind: str) -> Config:
         "world.w_search": 0.1, "world.w_vis_pursuer": 0.1, "world.w_collision": 0.1,
         "world.w_wall": 0.1, "world.prep_steps": 4,
         "world.survival_bonus": 0.1, "world.w_obs_approach": 0.1,
-        "schedule.kind": kind, "schedule.convergence_consecutive": 3,
+        "schedule.kind": kind, "schedule.convergence_consecutive": 3, "rnd.coef": 0.1,
     }
     if kind == "alternate":
-        changes["schedule.max_phases"] = 12
+        changes |= {"schedule.max_phases": 12, "rollback.back": 3}
     return api.configure("quick", changes=changes)
 
 
@@ -232,7 +245,8 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
     assert all(unread.values()), f"nothing reads {[key for key, why in unread.items() if not why]}"
     if name in EVERYTHING:
         other = {"schedule.phase_steps", "schedule.max_phases", "schedule.micro_phase_steps"}
-        assert {key for key in unread if not key.startswith("lookahead.")} <= other
+        off = ("lookahead.", "ewc.", "rollback.") if EVERYTHING[name] == "micro" else ("lookahead.", "ewc.")
+        assert {key for key in unread if not key.startswith(off)} <= other
 
 
 def test_a_knob_that_is_only_checked_counts_as_unread() -> None:

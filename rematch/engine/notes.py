@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -43,6 +44,13 @@ def note_phase(session: Session, run: Run, show: Show) -> None:
         text = f"{text}; micro {phase.number}, Pool: {pool}"
     run.log_line(text)
     show.line(text)
+
+
+def note_lines(run: Run, show: Show, lines: Sequence[str]) -> None:
+    """Something worth a line each, in train.log and on the console."""
+    for text in lines:
+        run.log_line(text)
+        show.line(text)
 
 
 def note_evaluation(session: Session, run: Run, show: Show, last: bool) -> None:

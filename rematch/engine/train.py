@@ -14,12 +14,15 @@ import numpy as np
 
 from rematch import keys, worlds
 from rematch.config import ConfigError, knob, part
+from rematch.engine.bonuses.rnd import RndConfig, curious
 from rematch.engine.evaluate import EvaluationConfig, best_scripted, check_rivals, evaluate, set_beside
 from rematch.engine.fingerprint import fingerprint
+from rematch.engine.guards.ewc import EwcConfig, anchors, check_ewc
+from rematch.engine.guards.rollback import Rollback, RollbackConfig, check_rollback
 from rematch.engine.learners.lookahead import LookaheadConfig, check_spec
 from rematch.engine.learners.ppo import PpoConfig
 from rematch.engine.minds import build
-from rematch.engine.notes import Show, note_evaluation, note_phase, note_sight
+from rematch.engine.notes import Show, note_evaluation, note_lines, note_phase, note_sight
 from rematch.engine.policy import NetworkConfig
 from rematch.engine.rivals.league import League, LeagueConfig, Roster
 from rematch.engine.rivals.schedule import Schedule, ScheduleConfig, check_schedule
@@ -56,6 +59,9 @@ class Config:
     lookahead: LookaheadConfig = part(LookaheadConfig, needs="learner=lookahead")
     league: LeagueConfig = part(LeagueConfig, needs="learner=ppo")
     schedule: ScheduleConfig = part(ScheduleConfig, needs="learner=ppo")
+    rollback: RollbackConfig = part(RollbackConfig, needs="learner=ppo")
+    ewc: EwcConfig = part(EwcConfig, needs="learner=ppo")
+    rnd: RndConfig = part(RndConfig, needs="learner=ppo")
     evaluation: EvaluationConfig = part(EvaluationConfig)
 
     @property
@@ -71,6 +77,10 @@ class Config:
             raise ConfigError(f"anywhere = {self.anywhere:g}: {self.game} cannot begin anywhere; expected 0")
         if self.schedule.kind != "together" or self.schedule.convergence_consecutive:
             check_schedule(self.schedule, module, list(module.make(self.world, 1, 0, 0).spec.roles))
+        if self.rollback.back:
+            roles = list(module.make(self.world, 1, 0, 0).spec.roles)
+            check_rollback(self.rollback, self.schedule.kind, roles)
+        check_ewc(self.ewc, has_curriculum(self))
         if self.learner == "lookahead":
             check_spec(module.make(self.world, 1, 0, 0).spec)
         need = self.games * self.steps * 4 * 64
@@ -78,6 +88,10 @@ class Config:
             raise ConfigError(
                 f"games = {self.games}: a tape of {need / 2**30:.0f} GiB; expected fewer games or steps"
             )
+
+
+def has_curriculum(config: Config) -> bool:
+    return bool(getattr(config, "curriculum", None))
 
 
 class Session:
@@ -108,6 +122,9 @@ class Session:
         self.league = League(rivals, rosters, config.seed)
         self.schedule = Schedule(config.schedule, list(self.spec.roles), config.games * config.steps)
         self.facing = self.cold_start() if self.schedule.cold else {}
+        self.rollback = Rollback(config.rollback, self.learners)
+        self.anchors = anchors(config.ewc, self.learners, config.seed)
+        self.bonuses = curious(config.rnd, list(self.spec.roles.values()), config.seed)
         self.rollout = Rollout(self.world, self.tables, config.steps, config.threads, config.seed)
         self.scoreboard = Scoreboard(self.make, config.seed, config.threads)
         self.iteration = self.learner_steps = self.finished = 0
@@ -159,6 +176,9 @@ class Session:
         metrics: dict[str, Any] = {}
         roles = [role for role in self.schedule.learning(self.iteration) if role in self.learners]
         jobs = {}
+        for role in (role for role in roles if role in self.bonuses):
+            told = self.bonuses[role].score(tape, self.iteration)
+            metrics |= {f"{role}/{name}": value for name, value in told.items()}
         for role in roles:
             learner = self.learners[role]
             if learner.native:
@@ -181,6 +201,24 @@ class Session:
                     paid = float(tape[role].reward.mean()) / self.spec.reward_scale
                     metrics[f"rollout/reward_{role}"] = paid
         return metrics
+
+    def guard(self, tape: Tape, metrics: dict[str, Any]) -> list[str]:
+        """After an iteration: a phase's end is a milestone, a collapse is undone; what happened, in lines."""
+        played, coming = self.schedule.phase(self.iteration - 1), self.schedule.phase(self.iteration)
+        cold = played.number == 0
+        lines = self.rollback.judge(tape, metrics, self.step, played.roles, cold)
+        if played != coming:
+            self.rollback.milestone(played.name, self.step, first=cold)
+        return lines
+
+    def mark(self, name: str) -> list[str]:
+        """For when a curriculum advances: what was learnt until now is worth keeping. Lines about it."""
+        self.rollback.milestone(name, self.step)
+        lines = []
+        for role, anchor in self.anchors.items():
+            decisions = anchor.mark(self.rollout.tape)
+            lines.append(f"EWC: {role} holds on to what it is at step {self.step:,} ({decisions} decisions)")
+        return lines
 
     def seat(self) -> None:
         for role, table in self.tables.items():
@@ -217,7 +255,7 @@ class Session:
         row |= evaluate(self.scoreboard, self.module, self.spec, self.policies, ask)
         for role, name in getattr(self.module, "RATE_NAMES", {}).items():
             row[name] = row["rates"][role]["rate"]
-        row["rollbacks"] = 0
+        row["rollbacks"] = self.rollback.told()  # since the row before
         if last:
             self.set_beside(row)
         return row
@@ -246,7 +284,10 @@ class Session:
                 "stage": world.next.stage,
             },
             "league": self.league.state(),
+            "rollback": self.rollback.state(),
         }
+        parts |= {f"ewc.{role}": anchor.state() for role, anchor in self.anchors.items()}
+        parts |= {f"rnd.{role}": bonus.state() for role, bonus in self.bonuses.items()}
         return parts | {f"learner.{role}": learner.state() for role, learner in self.learners.items()}
 
     def restore(self, parts: dict[str, Tree]) -> None:
@@ -259,6 +300,11 @@ class Session:
         for role, learner in self.learners.items():
             learner.restore(parts[f"learner.{role}"])
         self.league.restore(parts["league"])
+        self.rollback.restore(parts["rollback"])
+        for role, anchor in self.anchors.items():
+            anchor.restore(parts[f"ewc.{role}"])
+        for role, bonus in self.bonuses.items():
+            bonus.restore(parts[f"rnd.{role}"])
 
 
 def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> bool:
@@ -277,6 +323,7 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
         session.iteration += 1
         row = {"iteration": session.iteration, "step": session.step, "games": session.finished} | metrics
         run.log(row)
+        note_lines(run, show, session.guard(tape, metrics))
         for name in session.snapshot():
             run.log_line(f"Pool: {name} joined")
         if session.iteration == 1:

@@ -90,8 +90,9 @@ OTHER: dict[str, Any] = {
     "schedule.phase_steps": 24 * 8 * 2, "schedule.max_phases": 2, "schedule.micro_phase_steps": 24 * 8 * 2,
     "schedule.convergence_consecutive": 5, "schedule.eta": 0.999,
     "rollback.back": 2, "rollback.every": 24 * 8 * 2, "rollback.keep": 3, "rollback.episodes": 60,
-    "rollback.low": 0.0, "rollback.high": 0.95, "rollback.cooldown": 24 * 8 * 3, "rollback.entropy_floor": 5.0,
-    "rnd.coef": 0.5, "rnd.update_every": 64, "ewc.weight": 100.0, "ewc.fisher_samples": 16,
+    "rollback.low": 0.0, "rollback.high": 0.95, "rollback.cooldown": 24 * 8 * 3,
+    "rollback.entropy_floor": 5.0, "rnd.coef": 0.5, "rnd.update_every": 64,
+    "ewc.weight": 100.0, "ewc.fisher_samples": 16,
     "evaluation.rivals": ("stand_still",), "evaluation.alarm_gap": 0.0, "evaluation.alarm_steps": 10**9,
     "evaluation.alarm_swing": 0.0,
 }

@@ -67,7 +67,7 @@ def shrink_schedule(config: Config, per: int) -> dict[str, Any]:
 
 
 def shrink_guards(config: Config, per: int) -> dict[str, Any]:
-    """Rolling checkpoints at every iteration; any share of wins is a collapse, so that one is gone back to."""
+    """A rolling checkpoint at every iteration; any share of wins is a collapse, and is undone."""
     c = config.rollback
     changes: dict[str, Any] = {
         "ewc.fisher_samples": min(config.ewc.fisher_samples, 64),

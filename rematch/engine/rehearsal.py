@@ -167,8 +167,8 @@ def guard_features(config: Config, seen: Witness) -> Iterator[Feature]:
     rollback, rows = seen.session.rollback, seen.rows
 
     def undone() -> str:
-        back, kept = rollback.count, len(rollback.rolling)
-        return f"{back} of them, {kept} checkpoints and {len(rollback.milestones)} milestones kept" if back else ""
+        kept = f"{len(rollback.rolling)} checkpoints and {len(rollback.milestones)} milestones kept"
+        return f"{rollback.count} of them, {kept}" if rollback.count else ""
 
     def most(name: str, text: str) -> str:
         found = [value for row in rows for key, value in row.items() if key.endswith(f"/{name}")]

@@ -79,8 +79,10 @@ class Rollback:
             self.keep(0)
 
     def state(self) -> Tree:
-        names = ("rolling", "milestones", "judged", "dim", "saved", "until", "untold", "count")
-        return {name: getattr(self, name) for name in names}
+        judged = {role: [list(row) for row in rows] for role, rows in self.judged.items()}
+        lists = {"rolling": list(self.rolling), "milestones": dict(self.milestones), "judged": judged}
+        numbers = {name: getattr(self, name) for name in ("saved", "until", "untold", "count")}
+        return lists | numbers | {"dim": list(self.dim)}
 
     def restore(self, tree: Tree) -> None:
         for name, value in tree.items():

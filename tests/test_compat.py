@@ -202,7 +202,7 @@ def test_contradictions_and_typing_errors_are_one_line(
 
 
 def test_a_documents_command_runs_word_for_word(tmp_path: Path) -> None:
-    """Redirected into the run's own train.log, in the background, watched by their grep, stopped by SIGTERM."""
+    """Redirected into the run's own train.log, in the background, watched by their grep, then stopped."""
     (tmp_path / "venv" / "bin").mkdir(parents=True)
     (tmp_path / "venv" / "bin" / "python").symlink_to(sys.executable)
     (tmp_path / "scripts").symlink_to(SCRIPT.parent)
@@ -210,8 +210,8 @@ def test_a_documents_command_runs_word_for_word(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     path = os.pathsep.join([str(ROOT), *sys.path[1:]])
     env = os.environ | {"PYTHONPATH": path}
-    done = subprocess.run(["bash", "-c", RA1 + "echo $!"], cwd=tmp_path, env=env, capture_output=True, text=True)
-    number = int(done.stdout)
+    launch = ["bash", "-c", RA1 + "echo $!"]
+    number = int(subprocess.run(launch, cwd=tmp_path, env=env, capture_output=True, text=True).stdout)
     log = folder / "train.log"
     try:
         until = time.monotonic() + 60
@@ -227,8 +227,8 @@ def test_a_documents_command_runs_word_for_word(tmp_path: Path) -> None:
     assert text.count("Phase S0: evader learns against random") == 1  # written once
     assert text.startswith("note: --min_obstacles 2 has no effect without --smooth_curriculum")
     assert "note: --max_phases 1000 has no effect with micro-phases" in text and "\r" not in text
-    watched = subprocess.run(["bash", "-c", WATCH.replace("LOG", shlex.quote(str(log)))], capture_output=True, text=True)
-    assert "Phase S0" in watched.stdout
+    watch = ["bash", "-c", WATCH.replace("LOG", shlex.quote(str(log)))]
+    assert "Phase S0" in subprocess.run(watch, capture_output=True, text=True).stdout
     with Run.open(folder, write=False) as run:
         checkpoint = run.load()
         assert checkpoint is not None and checkpoint.iteration >= 1  # what was learnt is there

@@ -32,6 +32,8 @@ TINY = {
     "league.history": 0.6, "league.snapshot_every": 2, "league.size": 3, "league.slots": 2,
     "league.rotate": 2, "league.pick": "pfsp", "league.scripted": "lion,flee_straight",
     "evaluation.every": 4, "evaluation.games": 4, "evaluation.rivals": "random",
+    "rollback.back": 2, "rollback.every": 256, "rollback.keep": 3, "rollback.episodes": 20,
+    "rollback.low": 0.3, "rollback.high": 0.7, "rollback.cooldown": 1024, "rnd.coef": 0.1, "rnd.hidden": 16,
 }
 FLAGS = [word for key, value in TINY.items() for word in (f"--{key}", str(value))]
 PER_RUN = 8  # kills before a run may end

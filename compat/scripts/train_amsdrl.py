@@ -5,8 +5,8 @@
 
 Every flag of the three documents is known; each is one line of FLAGS. A flag that has nothing to do beside
 the others is a printed note here, and an error everywhere else: the documents' own commands carry such flags.
-What the documents' script did where a command is silent (partial observation, the safety filter, rollback outside
-micro-phases) holds here too. docs/laboratory.md tells the whole translation.
+What the documents' script did where a command is silent (partial observation, the safety filter, rollback
+outside micro-phases) holds here too. docs/laboratory.md tells the whole translation.
 """
 
 from __future__ import annotations

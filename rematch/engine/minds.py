@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rematch.engine.learners.lookahead import Foresight, Lookahead, LookaheadPlayer
-from rematch.engine.learners.ppo import Ppo
+from rematch.engine.learners.ppo import Guard, Ppo
 from rematch.engine.policy import Policy
 from rematch.engine.tape import Tape
 from rematch.spec import Player, Spec, Tree, World
@@ -23,6 +23,7 @@ class Learner(Protocol):
     threads: int
     rate: float  # of the learning rate: 1, or less near balance where the schedule damps it
     native: bool  # computed by our own threads, so that several can learn at the same time
+    guard: Guard | None  # what else its gradient minds
 
     def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]: ...
 

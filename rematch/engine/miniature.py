@@ -47,7 +47,7 @@ def shrink(config: Config) -> Config:
             "curriculum.capture_rate": 0.0, "curriculum.min_escape_rate": 0.0, "curriculum.min_phases": 1,
             "curriculum.gap_threshold": 1.0, "curriculum.gap_consecutive": 1,
         }
-    return settings.replace(c, changes | shrink_schedule(c, games * steps))
+    return settings.replace(c, changes | shrink_schedule(c, games * steps) | shrink_guards(c, games * steps))
 
 
 def shrink_schedule(config: Config, per: int) -> dict[str, Any]:
@@ -73,6 +73,22 @@ def shrink_schedule(config: Config, per: int) -> dict[str, Any]:
     if c.convergence_consecutive:
         changes["schedule.eta"] = 1.0
         changes["schedule.convergence_consecutive"] = left if c.kind == "alternate" else left // 2
+    return changes
+
+
+def shrink_guards(config: Config, per: int) -> dict[str, Any]:
+    """A rolling checkpoint at every iteration; any share of wins is a collapse, and is undone."""
+    c = config.rollback
+    changes: dict[str, Any] = {
+        "ewc.fisher_samples": min(config.ewc.fisher_samples, 64),
+        "rnd.update_every": min(config.rnd.update_every, per // 4),
+    }
+    if c.back:
+        changes |= {
+            "rollback.back": min(c.back, 2), "rollback.every": min(c.every, per),
+            "rollback.keep": min(c.keep, 3), "rollback.episodes": 1, "rollback.low": 0.4999,
+            "rollback.high": 0.5, "rollback.cooldown": min(c.cooldown, 2 * per),
+        }
     return changes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -49,6 +50,13 @@ def note_phase(session: Session, run: Run, show: Show) -> None:
     show.line(text)
 
 
+def note_lines(run: Run, show: Show, lines: Sequence[str]) -> None:
+    """Something worth a line each, in train.log and on the console."""
+    for text in lines:
+        run.log_line(text)
+        show.line(text)
+
+
 def note_evaluation(session: Session, run: Run, show: Show, last: bool) -> None:
     """A history row with its verdict; where the pair has converged, this ends the run."""
     row, config = session.evaluate(last), session.config
@@ -75,8 +83,8 @@ def note_evaluation(session: Session, run: Run, show: Show, last: bool) -> None:
         where = f"{session.curriculum.level + 1} of {len(session.curriculum.levels)}"
         way = "up" if moved > 0 else "back"
         text = f"CURRICULUM {way} to level {where}: {session.curriculum.name}, because {evidence}"
-        run.log_line(text)
-        show.line(text)
+        kept = session.mark(f"level {session.curriculum.level}") if moved > 0 else []
+        note_lines(run, show, [text, *kept])
     counted = [f"{name} {count}" for name, count in session.world.counters.items() if count]
     if counted:
         run.log_line(f"World: {', '.join(counted)}")

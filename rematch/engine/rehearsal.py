@@ -188,6 +188,25 @@ def league_features(config: Config, seen: Witness) -> Iterator[Feature]:
     yield Feature(name="evaluation", proof=measured)
 
 
+def guard_features(config: Config, seen: Witness) -> Iterator[Feature]:
+    """What protects what was learnt, and what is paid for the new."""
+    rollback, rows = seen.session.rollback, seen.rows
+
+    def undone() -> str:
+        kept = f"{len(rollback.rolling)} checkpoints and {len(rollback.milestones)} milestones kept"
+        return f"{rollback.count} of them, {kept}" if rollback.count else ""
+
+    def most(name: str, text: str) -> str:
+        found = [value for row in rows for key, value in row.items() if key.endswith(f"/{name}")]
+        return text.format(max(found)) if found and max(found) > 0 else ""
+
+    yield Feature(name="rollback", proof=undone, off="" if config.rollback.back else "rollback.back is 0")
+    yield Feature(name="EWC", proof=lambda: most("ewc_penalty", "penalty up to {:.2g}"),
+                  off="" if config.ewc.weight else "ewc.weight is 0")
+    yield Feature(name="RND", proof=lambda: most("rnd_intrinsic", "bonus of up to {:.2g} per step"),
+                  off="" if config.rnd.coef else "rnd.coef is 0")
+
+
 def product_features(config: Config, folder: Path, iterations: int) -> Iterator[Feature]:
     """What lies in a finished run's folder, read back."""
 
@@ -297,8 +316,8 @@ def rehearse(config: Config) -> int:
         seen, why = _guarded(lambda: play(tracked, Path(place) / "tracked"))
         if seen is None:
             return _tell("rollout and learning", why, False)
-        shown = (learning_features, schedule_features, curriculum_features, league_features)
-        for feature in [feature for features in shown for feature in features(small, seen)]:
+        kinds = (learning_features, schedule_features, curriculum_features, league_features, guard_features)
+        for feature in [feature for kind in kinds for feature in kind(small, seen)]:
             failed |= _perform(feature)
         _, why = _guarded(lambda: stage.finish(undisturbed))
         if why:

@@ -18,6 +18,9 @@ def tape(config: Config, world: World) -> int:
     for role in world.spec.roles.values():
         # tape.Track: sight, action, six numbers, flags; ppo.Ppo: advantages, targets and the shuffled order
         decision += len(role.seats) * (4 * role.size + 4 * role.actions.size + 25 + 5 * 4 + 2 * 8)
+    if config.rnd.coef:  # the bonus beside the rewards; sights, targets and predictions of its decisions
+        decision += max(len(role.seats) * (4 * role.size + 4 * 3 * config.rnd.embed)
+                        for role in world.spec.roles.values())
     state = int(world.save(np.zeros(1, np.int32)).shape[1])
     view = sum(4 * len(role.seats) * role.size for role in world.spec.roles.values())
     return config.games * (config.steps * decision + 3 * state + 2 * view)
@@ -31,6 +34,7 @@ def networks(config: Config, world: World) -> int:
         copies = 8 + config.threads  # weights, packed, two moments, magnet, gradient and its parts, scratch
         if config.league.history:
             copies += 2 * (config.league.slots + 1) + config.league.size
+        copies += 4 * config.rollback.keep if config.rollback.back else 0
         total += 4 * size * copies
     if config.learner == "lookahead":
         total += 4 * config.lookahead.replay * (world.spec.role_of(0).size + 3)

@@ -27,6 +27,7 @@ class Track:
         self.logp: Floats = np.zeros(shape, np.float32)
         self.value: Floats = np.zeros(shape, np.float32)
         self.reward: Floats = np.zeros(shape, np.float32)
+        self.bonus: Floats | None = None  # [T, N, k] what was added to it before learning, where anything was
         self.acted: Bytes = np.zeros(shape, np.uint8)
         self.slot: Ints = np.zeros(shape, np.int32)  # who decided: 0 is the learner
         self.outcome: Floats = np.zeros(shape, np.float32)  # where the game ended
@@ -63,6 +64,7 @@ class Tape:
         All three results are [T, N, k].
         """
         t = self.tracks[role]
+        reward = t.reward if t.bonus is None else t.reward + t.bonus
         advantage = np.zeros_like(t.value)
         counts = np.zeros(t.value.shape, bool)
         ahead = t.last_value.astype(np.float32, copy=True)  # value of the seat's next decision
@@ -72,7 +74,7 @@ class Tape:
         for step in range(self.steps - 1, -1, -1):
             over = (self.ended[step] != RUNNING)[:, None]
             cut = (self.ended[step] == CUT_OFF)[:, None]
-            due = np.where(over, t.reward[step], due + t.reward[step])
+            due = np.where(over, reward[step], due + reward[step])
             ahead = np.where(over, np.where(cut, t.cut_value[step], np.float32(0)), ahead)
             run = np.where(over, np.float32(0), run)
             known = known | over

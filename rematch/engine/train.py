@@ -14,13 +14,16 @@ import numpy as np
 
 from rematch import keys, worlds
 from rematch.config import ConfigError, knob, part
+from rematch.engine.bonuses.rnd import RndConfig, curious
 from rematch.engine.curricula.distance import Curriculum, CurriculumConfig, ladder
 from rematch.engine.evaluate import EvaluationConfig, best_scripted, check_rivals, evaluate, set_beside
 from rematch.engine.fingerprint import fingerprint
+from rematch.engine.guards.ewc import EwcConfig, anchors, check_ewc
+from rematch.engine.guards.rollback import Rollback, RollbackConfig, check_rollback
 from rematch.engine.learners.lookahead import LookaheadConfig, check_spec
 from rematch.engine.learners.ppo import PpoConfig
 from rematch.engine.minds import build
-from rematch.engine.notes import Show, note_evaluation, note_phase, note_sight
+from rematch.engine.notes import Show, note_evaluation, note_lines, note_phase, note_sight
 from rematch.engine.policy import NetworkConfig
 from rematch.engine.rivals.league import League, LeagueConfig, Roster
 from rematch.engine.rivals.schedule import Schedule, ScheduleConfig, check_schedule
@@ -58,6 +61,9 @@ class Config:
     league: LeagueConfig = part(LeagueConfig, needs="learner=ppo")
     schedule: ScheduleConfig = part(ScheduleConfig, needs="learner=ppo")
     curriculum: CurriculumConfig = part(CurriculumConfig, needs="learner=ppo")
+    rollback: RollbackConfig = part(RollbackConfig, needs="learner=ppo")
+    ewc: EwcConfig = part(EwcConfig, needs="learner=ppo")
+    rnd: RndConfig = part(RndConfig, needs="learner=ppo")
     evaluation: EvaluationConfig = part(EvaluationConfig)
 
     @property
@@ -72,9 +78,11 @@ class Config:
         check_rivals(module, self.evaluation.rivals, "evaluation.rivals")
         if self.anywhere and "anywhere" not in module.make(self.world, 1, 0, 0).spec.stage:
             raise ConfigError(f"anywhere = {self.anywhere:g}: {self.game} cannot begin anywhere; expected 0")
-        roles = list(module.BOTS)
+        roles, climbs = list(module.BOTS), self.curriculum.kind != "none"
         check_schedule(self.schedule, module, roles)
-        if self.curriculum.kind != "none":
+        check_rollback(self.rollback, self.schedule.kind, roles)
+        check_ewc(self.ewc, climbs)
+        if climbs:
             ladder(self.curriculum, module, self.world, module.make(self.world, 1, 0, 0).spec)
         elif self.schedule.last_first or self.schedule.warm_start_steps:
             name = "last_first" if self.schedule.last_first else "warm_start_steps"
@@ -123,6 +131,9 @@ class Session:
         self.league = League(rivals, rosters, config.seed)
         self.schedule = Schedule(config.schedule, list(self.spec.roles), config.games * config.steps)
         self.facing = self.cold_start() if self.schedule.cold else {}
+        self.rollback = Rollback(config.rollback, self.learners)
+        self.anchors = anchors(config.ewc, self.learners, config.seed)
+        self.bonuses = curious(config.rnd, list(self.spec.roles.values()), config.seed)
         self.rollout = Rollout(self.world, self.tables, config.steps, config.threads, config.seed)
         self.scoreboard = Scoreboard(self.make_level, config.seed, config.threads)
         self.iteration = self.learner_steps = self.finished = 0
@@ -184,6 +195,9 @@ class Session:
         roles = [role for role in self.schedule.phase.roles if role in self.learners]
         self.schedule.note(roles)
         jobs = {}
+        for role in (role for role in roles if role in self.bonuses):
+            told = self.bonuses[role].score(tape, self.iteration)
+            metrics |= {f"{role}/{name}": value for name, value in told.items()}
         for role in roles:
             learner = self.learners[role]
             learner.rate = self.schedule.rate
@@ -207,6 +221,24 @@ class Session:
                     paid = float(tape[role].reward.mean()) / self.spec.reward_scale
                     metrics[f"rollout/reward_{role}"] = paid
         return metrics
+
+    def guard(self, tape: Tape, metrics: dict[str, Any]) -> list[str]:
+        """After an iteration: a phase's end is a milestone, a collapse is undone; what happened, in lines."""
+        played = self.schedule.phase
+        cold = played.number == 0
+        lines = self.rollback.judge(tape, metrics, self.step, played.roles, cold)
+        if self.iteration >= played.last:
+            self.rollback.milestone(played.name, self.step, first=cold)
+        return lines
+
+    def mark(self, name: str) -> list[str]:
+        """For when a curriculum advances: what was learnt until now is worth keeping. Lines about it."""
+        self.rollback.milestone(name, self.step)
+        lines = []
+        for role, anchor in self.anchors.items():
+            decisions = anchor.mark(self.rollout.tape)
+            lines.append(f"EWC: {role} holds on to what it is at step {self.step:,} ({decisions} decisions)")
+        return lines
 
     def seat(self) -> None:
         for role, table in self.tables.items():
@@ -245,7 +277,7 @@ class Session:
         row |= evaluate(self.scoreboard, self.module, self.spec, self.policies, ask)
         for role, name in getattr(self.module, "RATE_NAMES", {}).items():
             row[name] = row["rates"][role]["rate"]
-        row["rollbacks"] = 0
+        row["rollbacks"] = self.rollback.told()  # since the row before
         if self.curriculum:
             row |= {"level": self.curriculum.level, "level_name": self.curriculum.name}
         if last:
@@ -277,9 +309,12 @@ class Session:
             },
             "league": self.league.state(),
             "schedule": self.schedule.state(),
+            "rollback": self.rollback.state(),
         }
         if self.curriculum:
             parts["curriculum"] = self.curriculum.state()
+        parts |= {f"ewc.{role}": anchor.state() for role, anchor in self.anchors.items()}
+        parts |= {f"rnd.{role}": bonus.state() for role, bonus in self.bonuses.items()}
         return parts | {f"learner.{role}": learner.state() for role, learner in self.learners.items()}
 
     def restore(self, parts: dict[str, Tree]) -> None:
@@ -295,6 +330,11 @@ class Session:
         self.schedule.restore(parts["schedule"])
         if self.curriculum:
             self.curriculum.restore(parts["curriculum"])
+        self.rollback.restore(parts["rollback"])
+        for role, anchor in self.anchors.items():
+            anchor.restore(parts[f"ewc.{role}"])
+        for role, bonus in self.bonuses.items():
+            bonus.restore(parts[f"rnd.{role}"])
 
 
 def begin_on(world: World, start: Floats) -> None:
@@ -320,6 +360,7 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
         session.iteration += 1
         row = {"iteration": session.iteration, "step": session.step, "games": session.finished} | metrics
         run.log(row)
+        note_lines(run, show, session.guard(tape, metrics))
         for name in session.snapshot():
             run.log_line(f"Pool: {name} joined")
         if session.iteration == 1:

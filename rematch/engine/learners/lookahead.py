@@ -21,6 +21,7 @@ from rematch import keys
 from rematch.config import ConfigError, knob
 from rematch.engine.anneal import anneal
 from rematch.engine.learners.adam import Adam
+from rematch.engine.learners.ppo import Guard
 from rematch.engine.nets import fused
 from rematch.engine.policy import Policy
 from rematch.engine.rollout import side_by_side
@@ -193,6 +194,7 @@ class Lookahead:
     """Teaches the value network of a Foresight what the small games were worth."""
 
     native, rate = True, 1.0
+    guard: Guard | None = None  # none is offered for it
 
     def __init__(self, foresight: Foresight, config: LookaheadConfig, seed: int, threads: int) -> None:
         self.foresight, self.config, self.seed, self.threads = foresight, config, seed, threads

@@ -7,7 +7,7 @@ from nets/fused.h, which computes the same in one pass over memory, and which th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,15 @@ class PpoConfig:
     gradient: str = knob(
         "native", "who computes it: fused C, or torch's autograd", choices=("native", "torch")
     )
+
+
+class Guard(Protocol):
+    """Protects what was learnt by a penalty while learning."""
+
+    name: str
+
+    def penalty(self, policy: Policy) -> tuple[float, Floats]:
+        """The penalty on the policy's weights, and its gradient [P]."""
 
 
 class LearnError(ConfigError):
@@ -103,6 +112,7 @@ class Ppo:
         self.adam = Adam(policy.weights.size)
         self.grad: Floats = np.empty_like(policy.weights)
         self.magnet: Floats = policy.weights.copy()
+        self.guard: Guard | None = None
 
     def state(self) -> Tree:
         return {"weights": self.policy.weights, "magnet": self.magnet} | self.adam.state()
@@ -129,6 +139,9 @@ class Ppo:
             for at in range(0, len(order), c.minibatch):
                 rows = order[at : at + c.minibatch]
                 grad, means = self.gradient(batch, rows, entropy_weight)
+                if self.guard is not None:  # before the clip: it bounds the whole step
+                    means[f"{self.guard.name}_penalty"], slope = self.guard.penalty(self.policy)
+                    grad = grad + slope
                 before = float(np.sqrt(np.dot(grad, grad)))
                 if not np.isfinite(before):
                     raise LearnError(self._blame(batch, index))

@@ -27,6 +27,7 @@ from rematch import config as settings
 from rematch import worlds
 from rematch.config import ConfigError
 from rematch.engine.miniature import ITERATIONS, Witness, compared, differences, event_log, play, shrink
+from rematch.engine.rivals.schedule import LEAST_RATE
 from rematch.engine.run import Run
 from rematch.engine.train import Config, Session
 from rematch.spec import Floats, Spec
@@ -62,7 +63,9 @@ def learning_features(config: Config, seen: Witness) -> Iterator[Feature]:
         def moved(role: str = role, first: Floats = first) -> str:
             updates = sum(row.get(f"{role}/updates", 0) for row in rows)
             way = float(np.abs(seen.session.learners[role].policy.weights - first).max())
-            return f"{updates:.0f} updates, weights moved by up to {way:.2g}" if updates and way else ""
+            undone = seen.session.rollback.count and not way
+            told = "undone by the last rollback" if undone else f"weights moved by up to {way:.2g}"
+            return f"{updates:.0f} updates, {told}" if updates and (way or undone) else ""
 
         off = f"{config.learner}.lr is 0" if still else ""
         yield Feature(name=f"learning of {role}", proof=moved, off=off)
@@ -130,8 +133,13 @@ def schedule_features(config: Config, seen: Witness) -> Iterator[Feature]:
     off = "" if c.convergence_consecutive else "schedule.convergence_consecutive is 0"
     yield Feature(name="convergence", proof=judged, off=off)
     off = "" if c.dampen_threshold else "schedule.dampen_threshold is 0"
-    damped = f"the rate was multiplied by {', '.join(f'{rate:.2f}' for rate in sorted(seen.rates))}"
-    yield Feature(name="damping", proof=lambda: damped if min(seen.rates) < 1 else "", off=off)
+
+    def damped() -> str:
+        due = {max(LEAST_RATE, min(1.0, row["gap"] / (c.dampen_threshold or 1))) for row in seen.evaluations}
+        told = ", ".join(f"{rate:.2f}" for rate in sorted(seen.rates))
+        return f"rates of learning followed the gap: {told}" if due and seen.rates <= due | {1.0} else ""
+
+    yield Feature(name="damping", proof=damped, off=off)
 
 
 def curriculum_features(config: Config, seen: Witness) -> Iterator[Feature]:

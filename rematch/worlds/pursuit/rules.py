@@ -94,7 +94,8 @@ class Config:
     safety_gamma: float = knob(
         0.2, "share of the room left that one step may use up", low=0.001, high=1.0, needs="safety_filter")
     safety_separation: bool = knob(
-        False, "the filter also keeps the pursuer 0.35 m off the evader", needs="safety_filter")
+        False, "the filter also keeps the pursuer 0.35 m off the evader; it captures from further off or not at all",
+        needs="safety_filter")
 
     @property
     def zero_sum(self) -> bool:

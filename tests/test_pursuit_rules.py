@@ -299,7 +299,8 @@ int main(void) {
     if (fread(annex, 1, 40 * derived.annex_bytes, stdin) != (size_t)(40 * derived.annex_bytes)) return 1;
     READ(seed); READ(stage); READ(action[0]); READ(action[1]);
     Batch batch = {games, {action[0], action[1]}, {sight[0], sight[1]}, rewards, outcome, ended, length,
-                   seed, slot, stage, annex, {lidar[0], lidar[1]}, {history[0], history[1]}, {clocks[0], clocks[1]}};
+                   seed, slot, stage, annex, {lidar[0], lidar[1]}, {history[0], history[1]},
+                   {clocks[0], clocks[1]}};
     int stuck;
     for (int n = 0; n < 300; n++)
         for (int row = 0; row < 40; row += LANES)

@@ -1,4 +1,4 @@
-"""The sensors of pursuit: bit for bit against the plain ones, by what must hold of any lidar, and by the contract."""
+"""The sensors of pursuit: bit for bit against plain ones, by what must hold of any, and by the contract."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pursuit_reference import Reference
+from pursuit_reference import Reference, log
 from test_pursuit_rules import core_width, rollout_actions, same_bits, split
 
 from rematch.spec import Noise, Seat
@@ -20,15 +20,39 @@ from rematch.worlds.pursuit.world import BOTS, Config, PursuitWorld, bot, make
 
 ROLES = ("pursuer", "evader")
 SIZE = core.GAME_TYPE.itemsize
-SMALL: dict[str, Any] = {"arena_width": 8.0, "arena_height": 6.0, "min_init_distance": 1.0, "max_init_distance": 6.0}
+SMALL: dict[str, Any] = {
+    "arena_width": 8.0,
+    "arena_height": 6.0,
+    "min_init_distance": 1.0,
+    "max_init_distance": 6.0,
+}
 
 CONFIGS: list[dict[str, Any]] = [
     {"max_steps": 60},
     {"visibility": "radius", "view_range": 3.0, "max_steps": 40, "n_obstacles_max": 6, **SMALL},
-    {"visibility": "line_of_sight", "max_steps": 40, "n_obstacles_min": 0, "n_obstacles_max": 8, "lidar_rays": 7,
-     "history_length": 3, "lidar_range": 30.0, "obstacle_gap": 0.1, **SMALL},
-    {"visibility": "combined", "view_half_angle": 100.0, "max_steps": 30, "n_obstacles_max": 5, "lidar_noise": 0.5,
-     "history_length": 1, "lidar_rays": 1, "fixed_speed": True, "w_vis_pursuer": 0.1, **SMALL},
+    {
+        "visibility": "line_of_sight",
+        "max_steps": 40,
+        "n_obstacles_min": 0,
+        "n_obstacles_max": 8,
+        "lidar_rays": 7,
+        "history_length": 3,
+        "lidar_range": 30.0,
+        "obstacle_gap": 0.1,
+        **SMALL,
+    },
+    {
+        "visibility": "combined",
+        "view_half_angle": 100.0,
+        "max_steps": 30,
+        "n_obstacles_max": 5,
+        "lidar_noise": 0.5,
+        "history_length": 1,
+        "lidar_rays": 1,
+        "fixed_speed": True,
+        "w_vis_pursuer": 0.1,
+        **SMALL,
+    },
 ]
 
 
@@ -85,13 +109,15 @@ def test_equals_the_reference_bit_for_bit(number: int) -> None:
 
 # --- the lidar ------------------------------------------------------------------------------------------
 
-QUIET = Config(full_obs=False, lidar_noise=0.0, n_obstacles_min=0, n_obstacles_max=6, visibility="combined", **SMALL)
+QUIET = Config(
+    full_obs=False, lidar_noise=0.0, n_obstacles_min=0, n_obstacles_max=6, visibility="combined", **SMALL
+)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from([1, 8, 36, 360]), st.sampled_from([0.5, 5.0, 50.0]))
 def test_rays_end_on_something_and_pass_through_nothing(seed: int, rays: int, reach: float) -> None:
-    """By its meaning, in doubles: no point before a ray's end lies in a wall or an obstacle; its end touches one."""
+    """By its meaning: no point before a ray's end lies in a wall or an obstacle; its end touches one."""
     config = dataclasses.replace(QUIET, lidar_rays=rays, lidar_range=reach)
     world = make(config, 4, seed=seed)
     for game, row in zip(named(world), range(4)):
@@ -123,16 +149,41 @@ def test_turning_by_a_ray_turns_the_scan(seed: int, by: int) -> None:
 
 
 def test_a_wall_and_an_obstacle_straight_ahead() -> None:
-    config = dataclasses.replace(QUIET, arena_width=20.0, arena_height=20.0, n_obstacles_min=1, n_obstacles_max=1)
-    world = with_games(make(config, 1), x=(7.0, 0.0), y=(0.0, 5.0), theta=(0.0, np.pi / 2), obstacles=1,
-                       obstacle_x=[0.0] * 8, obstacle_y=[8.0] + [0.0] * 7, obstacle_radius=[0.5] + [0.0] * 7)
+    config = dataclasses.replace(
+        QUIET, arena_width=20.0, arena_height=20.0, n_obstacles_min=1, n_obstacles_max=1
+    )
+    world = with_games(
+        make(config, 1),
+        x=(7.0, 0.0),
+        y=(0.0, 5.0),
+        theta=(0.0, np.pi / 2),
+        obstacles=1,
+        obstacle_x=[0.0] * 8,
+        obstacle_y=[8.0] + [0.0] * 7,
+        obstacle_radius=[0.5] + [0.0] * 7,
+    )
     ahead = {role: world.view[role]["lidar"][0, 0, 18] * 5 for role in ROLES}
-    assert ahead["pursuer"] == pytest.approx(3.0, abs=1e-5) and ahead["evader"] == pytest.approx(2.5, abs=1e-5)
+    assert ahead["pursuer"] == pytest.approx(3.0, abs=1e-5) and ahead["evader"] == pytest.approx(
+        2.5, abs=1e-5
+    )
+
+
+def test_own_logarithm() -> None:
+    """The reference's, whose bits are the compiled one's."""
+    x = np.concatenate([np.linspace(2.0**-24, 1, 100_001), 2.0 ** -np.arange(25.0)]).astype(np.float32)
+    exact = np.log(x.astype(float))
+    assert (np.abs(log(x) - exact) <= 1e-7 + 2e-7 * np.abs(exact)).all() and log(np.float32([1.0]))[0] == 0
 
 
 def test_noise_is_normal_and_each_robots_own() -> None:
-    config = Config(full_obs=False, n_obstacles_min=0, n_obstacles_max=0, arena_width=8.0, arena_height=8.0,
-                    max_init_distance=6.0)
+    config = Config(
+        full_obs=False,
+        n_obstacles_min=0,
+        n_obstacles_max=0,
+        arena_width=8.0,
+        arena_height=8.0,
+        max_init_distance=6.0,
+    )
     noisy, quiet = make(config, 400), make(dataclasses.replace(config, lidar_noise=0.0), 400)
     off = []
     for role in ROLES:
@@ -163,9 +214,11 @@ def seen_by(world: PursuitWorld, role: str) -> np.ndarray:
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**31))
 def test_what_hides_a_robot(seed: int) -> None:
-    """combined = fov and line of sight; fov = radius and the angle; bearings and distances are those of geometry."""
-    sees = {mode: make(dataclasses.replace(QUIET, visibility=mode, view_range=4.0), 60, seed=seed)
-            for mode in VISIBILITY}
+    """combined = fov and line of sight; fov = radius and the angle; bearing and distance by geometry."""
+    sees = {
+        mode: make(dataclasses.replace(QUIET, visibility=mode, view_range=4.0), 60, seed=seed)
+        for mode in VISIBILITY
+    }
     game = named(sees["fov"])
     for s, role in enumerate(ROLES):
         fov, radius, line, both = (seen_by(sees[mode], role) for mode in VISIBILITY)
@@ -235,17 +288,32 @@ def test_memory_is_kept_apart_and_only_where_it_is_needed() -> None:
 # --- what could be otherwise ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes", [{}, {"visibility": "combined", "n_obstacles_max": 4, "w_search": 0.1},
-                                     {"visibility": "line_of_sight", "n_obstacles_min": 0, "n_obstacles_max": 0},
-                                     {"visibility": "radius", "fixed_speed": True, "prep_steps": 5,
-                                      "history_length": 1, "safety_filter": True}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"visibility": "combined", "n_obstacles_max": 4, "w_search": 0.1},
+        {"visibility": "line_of_sight", "n_obstacles_min": 0, "n_obstacles_max": 0},
+        {
+            "visibility": "radius",
+            "fixed_speed": True,
+            "prep_steps": 5,
+            "history_length": 1,
+            "safety_filter": True,
+        },
+    ],
+)
 def test_keeps_the_contract(changes: dict[str, Any]) -> None:
     fine = {"lidar_rays": 180, "lidar_range": 20.0, "n_obstacles_min": 1, "n_obstacles_max": 1, **SMALL}
     config = Config(full_obs=False, max_steps=50, **fine | changes)
     report = contract.check_module(
-        find("pursuit"), config, moves=subjects(config.n_obstacles_max == 1),
-        trial=contract.Trial(games=4, steps=12, all_seeing=True,
-                             stage=(2.0, 5.0, 0.0, float(config.n_obstacles_max))))
+        find("pursuit"),
+        config,
+        moves=subjects(config.n_obstacles_max == 1),
+        trial=contract.Trial(
+            games=4, steps=12, all_seeing=True, stage=(2.0, 5.0, 0.0, float(config.n_obstacles_max))
+        ),
+    )
     assert report.skipped == ["that bots see no hidden things (they look at the true state)"]
 
 
@@ -257,6 +325,7 @@ def subjects(obstacles: bool) -> list[contract.Subject]:
             column = states[:, :SIZE].view(core.GAME_TYPE)[:, 0][name].reshape(len(states), -1)[:, index]
             column += np.where(column > 0, -by, by).astype(column.dtype)
             return states
+
         return change
 
     out = []
@@ -264,11 +333,20 @@ def subjects(obstacles: bool) -> list[contract.Subject]:
         words = {"x": "own_x", "y": "own_y", "theta": "own_heading", "omega": "own_turn"}
         for name, column in words.items():
             for field, shown in (("state", column), ("history", f"{column}_0_ago")):
-                out.append(contract.Subject(name=f"own {name}", role=role, field=field, columns=(shown,),
-                                            change=move(name, seat, 0.1)))
+                out.append(
+                    contract.Subject(
+                        name=f"own {name}",
+                        role=role,
+                        field=field,
+                        columns=(shown,),
+                        change=move(name, seat, 0.1),
+                    )
+                )
         seen = [("walls", "x", seat), *([("obstacle", "obstacle_radius", 0)] if obstacles else [])]
-        out += [contract.Subject(name=name, role=role, field="lidar", change=move(column, index, 0.1))
-                for name, column, index in seen]
+        out += [
+            contract.Subject(name=name, role=role, field="lidar", change=move(column, index, 0.1))
+            for name, column, index in seen
+        ]
         out.append(contract.Subject(name="step", role=role, field="clock", change=move("step", 0, 1)))
         for hidden in ("theta", "v", "omega"):  # of the other robot
             to = move(hidden, 1 - seat, 0.001)
@@ -313,7 +391,19 @@ def test_scripted_players_are_not_limited_by_sensors() -> None:
     clear = make(dataclasses.replace(QUIET, full_obs=True, visibility="fov"), 30, seed=1)
     for seat, role in enumerate(ROLES):
         for name in BOTS[role]:
-            moves = [bot(name, role).act(Seat(role=world.spec.roles[role], seat=seat, world=world, rows=rows,
-                                              sight=world.view[role]["state"][:, 0]), Noise(1, 2, 3)).action
-                     for world in (blind, clear)]
+            moves = [
+                bot(name, role)
+                .act(
+                    Seat(
+                        role=world.spec.roles[role],
+                        seat=seat,
+                        world=world,
+                        rows=rows,
+                        sight=world.view[role]["state"][:, 0],
+                    ),
+                    Noise(1, 2, 3),
+                )
+                .action
+                for world in (blind, clear)
+            ]
             assert (moves[0] == moves[1]).all(), name

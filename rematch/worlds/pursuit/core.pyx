@@ -148,10 +148,10 @@ cdef class Core:
 
     @property
     def annex_type(self):
-        """`Annex` in state.h and the frames [2, history_length, 7 + rays] behind it; None where there is none."""
+        """`Annex` in state.h and the frames [2, history_length, 7 + rays] behind it; empty where there is none."""
         cdef int frames = self.derived.frames
         if not self.derived.annex_bytes:
-            return None
+            return np.dtype([])
         return _dtype("annex", sizeof(Annex), [("frames", (2, frames, self.derived.frame))] if frames else [])
 
     def observe(self, games, annex, sight):

@@ -76,7 +76,8 @@ class Config:
     lidar_range: float = knob(
         5.0, "how far the lidar reaches, in metres", low=0.01, high=2000.0, needs="full_obs=False")
     lidar_noise: float = knob(
-        0.02, "standard deviation of the lidar's noise, in metres", low=0.0, high=100.0, needs="full_obs=False")
+        0.02, "standard deviation of the lidar's noise, in metres", low=0.0, high=100.0,
+        needs="full_obs=False")
     history_length: int = knob(
         10, "frames of state and lidar that each robot is shown, with the present one", low=1, high=100,
         needs="full_obs=False")
@@ -94,7 +95,7 @@ class Config:
     safety_gamma: float = knob(
         0.2, "share of the room left that one step may use up", low=0.001, high=1.0, needs="safety_filter")
     safety_separation: bool = knob(
-        False, "the filter also keeps the pursuer 0.35 m off the evader; it captures from further off or not at all",
+        False, "the filter also keeps the pursuer 0.35 m off the evader; captures must reach further",
         needs="safety_filter")
 
     @property

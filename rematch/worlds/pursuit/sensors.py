@@ -35,7 +35,8 @@ def fields_of(config: Config, rules: core.Core) -> tuple[Field, ...]:
     """The fields of either role."""
     own = tuple(f"own_{word}" for word in ROBOT)
     if config.full_obs:
-        obstacles = (f"obstacle_{k + 1}_{word}" for k in range(rules.shown) for word in ("distance", "bearing"))
+        words = ("distance", "bearing")
+        obstacles = (f"obstacle_{k + 1}_{word}" for k in range(rules.shown) for word in words)
         columns = (*own, *(f"other_{word}" for word in ROBOT), "distance", "bearing", "wall_x", "wall_y",
                    *obstacles, "time_to_go")
         return (Field(name="state", columns=columns),)
@@ -85,7 +86,8 @@ class Redraw:
             luck = keys.units(self.key, keys.SENSOR, 2 * count, 2 + attempt).reshape(2, count)[:, waiting]
             tried, memory = games[waiting], annex[waiting]
             rows = tried.view(core.GAME_TYPE)[:, 0]
-            rows["x"][:, self.other], rows["y"][:, self.other] = self._place(luck, centre[waiting], reach[waiting])
+            place = self._place(luck, centre[waiting], reach[waiting])
+            rows["x"][:, self.other], rows["y"][:, self.other] = place
             good = self._possible(rows) & ~self._seen(tried, memory)
             games[waiting[good]] = tried[good]
             waiting = waiting[~good]
@@ -131,10 +133,12 @@ class Redraw:
         apart, start = np.hypot(x[:, 1] - x[:, 0], y[:, 1] - y[:, 0]), games["step"] == 0
         fine = (apart > self.config.capture_radius) & (
             ~start | (apart >= games["stage"][:, 0]) & (apart <= games["stage"][:, 1]))
-        gap = np.hypot(x[:, self.other, None] - games["obstacle_x"], y[:, self.other, None] - games["obstacle_y"])
+        x, y = x[:, self.other, None], y[:, self.other, None]
+        gap = np.hypot(x - games["obstacle_x"], y - games["obstacle_y"])
         there = np.arange(core.MOST_OBSTACLES) < games["obstacles"][:, None]
         clear = (gap >= games["obstacle_radius"] + self.config.robot_radius) | ~there
-        return fine & clear.all(1)
+        possible: NDArray[np.bool_] = fine & clear.all(1)
+        return possible
 
     def _seen(self, games: Bytes, annex: Bytes) -> NDArray[np.bool_]:
         """Whether the seat would see the other now."""

@@ -1,9 +1,9 @@
 """Two robots in a walled arena: one hunts, one hides; N arenas step together.
 
 Seat 0 is the pursuer, seat 1 the evader; both move at once. Each sees one field, `state`, of 14 + 2 K + 1
-numbers in [-1, 1] (K obstacles), or with `full_obs` off what its sensors show (sensors.py), and chooses (speed,
-turn), or (turn) with `fixed_speed`, in [-1, 1]. An action that is not finite is refused before anything moves;
-others are clipped. With `safety_filter` the pursuer drives what the filter makes of its action (safety.h).
+numbers in [-1, 1] (K obstacles), or with `full_obs` off what its sensors show (sensors.py), and chooses
+(speed, turn), or (turn) with `fixed_speed`, in [-1, 1]. An action that is not finite is refused before
+anything moves; others are clipped. With `safety_filter` the pursuer drives what that makes of it (safety.h).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> PursuitWo
     rules = core.Core(numbers_of(config))
     spec = _spec(config, rules)
     states = np.zeros((games, core.GAME_TYPE.itemsize), np.uint8)
-    annex = np.zeros((games, rules.annex_type.itemsize if rules.annex_type else 0), np.uint8)
+    annex = np.zeros((games, rules.annex_type.itemsize), np.uint8)
     view = View(
         fields=blank(fields_of(config, rules), games),
         acting=np.ones((games, 2), np.uint8),
@@ -105,11 +105,13 @@ class _Shared:
 class PursuitWorld:
     """See rematch.spec.World. Arrays are allocated once; parts are slices of the same memory.
 
-    A game is a row of `Game` in state.h, then a row of its `Annex` where the rules need one: what sensors have
-    shown, and what the safety filter counts.
+    A game is a row of `Game` in state.h, then a row of its `Annex` where the rules need one: what sensors
+    have shown, and what the safety filter counts.
     """
 
-    def __init__(self, shared: _Shared, states: tuple[Bytes, Bytes], view: View, next: Next, first: int) -> None:
+    def __init__(
+        self, shared: _Shared, states: tuple[Bytes, Bytes], view: View, next: Next, first: int
+    ) -> None:
         self._shared = shared
         self._states, self._annex = states
         self.config, self.spec = shared.config, shared.spec

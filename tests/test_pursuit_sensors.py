@@ -317,6 +317,13 @@ def test_keeps_the_contract(changes: dict[str, Any]) -> None:
     assert report.skipped == ["that bots see no hidden things (they look at the true state)"]
 
 
+def test_all_seeing_bots_must_be_announced() -> None:
+    bots = {"pursuer": [bot("pure_pursuit", "pursuer")]}
+    trial = contract.Trial(games=3, steps=5)
+    with pytest.raises(contract.BrokenPromise, match="its move depends on what its seat cannot see"):
+        contract.check(make, dataclasses.replace(QUIET, max_steps=20), bots=bots, trial=trial)
+
+
 def subjects(obstacles: bool) -> list[contract.Subject]:
     """Each thing, the field that shows it (an obstacle that no other hides), and what no field shows."""
 

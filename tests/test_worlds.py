@@ -438,12 +438,6 @@ def test_bots_that_cheat_are_named(name: str) -> None:
         contract.check(toys.Sticks, toys.SticksConfig(), bots=bots)
 
 
-def test_all_seeing_bots_must_be_announced() -> None:
-    bots = {"player": [plain.ScriptedPlayer("peeking", ROGUES["peeking"][0])]}
-    report = contract.check(toys.Sticks, toys.SticksConfig(), bots=bots, trial=Trial(all_seeing=True))
-    assert "that bots see no hidden things (they look at the true state)" in report.skipped
-
-
 def test_subjects_that_do_not_show_and_secrets_that_do_are_named() -> None:
     raft, wind = SUBJECTS["drift"]
     blind = Subject(name="wind", role="rafter", field="raft", change=wind.change)

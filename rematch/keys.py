@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-RESET, BOT, ACT = 1, 2, 3  # also in random.h
+RESET, BOT, ACT, SENSOR = 1, 2, 3, 4  # also in random.h
 GAME, SHUFFLE, INIT, SEATING, EVALUATE, RESERVOIR, STAGGER, ANYWHERE = 16, 17, 18, 19, 20, 21, 22, 23
 FISHER, NOVELTY = 32, 33  # guards and bonuses
 

@@ -56,6 +56,17 @@ def atan2(y: A, x: A) -> A:
     return np.where(y < 0, -angle, angle)
 
 
+def log(x: A) -> A:
+    """Of positive float32: mantissa to [sqrt 1/2, sqrt 2), then a series."""
+    mantissa, exponent = np.frexp(x)  # mantissa in [1/2, 1)
+    small = mantissa + mantissa <= f(1.41421354)
+    part = np.where(small, mantissa + mantissa, mantissa).astype(f) - f(1)
+    s = part / (f(2) + part)
+    z = s * s
+    series = f(1) + z * (f(1 / 3) + z * (f(0.2) + z * (f(1 / 7) + z * f(1 / 9))))
+    return np.where(small, exponent - 1, exponent).astype(f) * f(0.693147182) + f(2) * s * series
+
+
 def philox(key: int, counter: list[int]) -> list[int]:
     """Philox 4x32-10 (Salmon et al., SC11) in whole numbers."""
     a, b, c, d = counter
@@ -85,8 +96,10 @@ class Reference:
         self.steps, self.obstacles, self.episode, self.redraws, self.missing = (
             np.zeros(self.n, np.int32) for _ in range(5))
         self.visited = np.zeros((self.n, 10, 10), np.int32)  # [row of y, column of x]
+        self.frames = np.zeros((self.n, 2, config.history_length, 7 + config.lidar_rays), f)  # oldest first
         for game in range(self.n):
             self.reset(game)
+        self.look()
 
     # --- the start of an episode ------------------------------------------------------------------------
 
@@ -101,7 +114,7 @@ class Reference:
             block += 1
             return np.array([word >> 8 for word in words], f) * f(2.0**-24)
 
-        self.steps[g], self.v[g], self.omega[g], self.visited[g] = 0, 0, 0, 0
+        self.steps[g], self.v[g], self.omega[g], self.visited[g], self.frames[g] = 0, 0, 0, 0, 0
         while True:
             wanted = int(fewest) + int(draw()[0] * f(most - fewest + 1))
             self.obstacles[g] = self.place_obstacles(g, wanted, draw)
@@ -173,6 +186,7 @@ class Reference:
         for game in np.flatnonzero(captured | timeout):
             self.episode[game] += 1
             self.reset(game)
+        self.look()
         return {"reward": reward, "captured": captured, "timeout": timeout, "length": length}
 
     def distance(self) -> A:
@@ -208,7 +222,7 @@ class Reference:
 
     def reward_extras(self, reward: A, near_before: A, pushed: A, walled: A, ended: A) -> None:
         c = self.config
-        visible = self.visible()
+        visible = self.sees(0, c.sight_range, c.sight_half_angle, c.sight_occlusion)[0]
         if c.use_visibility_reward:
             reward[:, 1] += np.where(visible, f(-c.visibility_weight), f(c.visibility_weight))
         if c.survival_bonus:
@@ -234,18 +248,19 @@ class Reference:
         surface[np.arange(8) >= self.obstacles[:, None]] = 1e9
         return np.where(self.obstacles > 0, surface.min(1), f(0))
 
-    def visible(self) -> A:
-        c = self.config
-        dx, dy = self.x[:, 1] - self.x[:, 0], self.y[:, 1] - self.y[:, 0]
-        off = np.abs(wrap(atan2(dy, dx) - self.theta[:, 0]))
-        seen = (self.distance() <= f(c.sight_range)) & (off <= f(c.sight_half_angle) * (PI / f(180)))
-        for k in range(c.n_obstacles_max if c.sight_occlusion else 0):
-            cx, cy = self.ox[:, k] - self.x[:, 0], self.oy[:, k] - self.y[:, 0]
+    def sees(self, s: int, reach: float, half_angle: float, blocked: bool) -> tuple[A, A, A]:
+        """[n] whether robot s sees the other, its distance, its relative bearing."""
+        c, o = self.config, 1 - s
+        dx, dy = self.x[:, o] - self.x[:, s], self.y[:, o] - self.y[:, s]
+        distance, bearing = hypot(dx, dy), wrap(atan2(dy, dx) - self.theta[:, s])
+        seen = (distance <= f(reach)) & (np.abs(bearing) <= f(half_angle) * (PI / f(180)))
+        for k in range(c.n_obstacles_max if blocked else 0):
+            cx, cy = self.ox[:, k] - self.x[:, s], self.oy[:, k] - self.y[:, s]
             square = dx * dx + dy * dy
             along = clip((cx * dx + cy * dy) / np.where(square > 0, square, f(1)), 0, 1)
             mx, my = cx - along * dx, cy - along * dy
             seen &= ~((mx * mx + my * my < self.orad[:, k] * self.orad[:, k]) & (k < self.obstacles))
-        return seen
+        return seen, distance, bearing
 
     # --- what both see ----------------------------------------------------------------------------------
 
@@ -283,3 +298,65 @@ class Reference:
         gap, side = np.take_along_axis(gap, order, 1), np.take_along_axis(side, order, 1)
         gap, side = clip(gap * self.per_diagonal, -1, 1), clip(side * (f(1) / PI), -1, 1)
         return [column[:, k] for k in range(self.shown) for column in (gap, side)]
+
+    # --- sensors ----------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Each robot's newest frame, after its older ones."""
+        if self.config.full_obs:
+            return
+        for s in range(2):
+            self.frames[:, s, :-1] = self.frames[:, s, 1:].copy()
+            self.frames[:, s, -1] = np.concatenate([self.state(s), self.lidar(s)], 1)
+
+    def state(self, s: int) -> A:
+        """[n, 7] the robot itself, and the other where it is seen."""
+        c = self.config
+        angle, reach = c.visibility in ("fov", "combined"), c.visibility != "line_of_sight"
+        blocked = c.visibility in ("line_of_sight", "combined")
+        seen, distance, bearing = self.sees(
+            s, c.view_range if reach else 1e9, c.view_half_angle if angle else 360.0, blocked)
+        far = np.where(seen, np.minimum(distance * self.per_diagonal, f(1)), f(-1))
+        side = np.where(seen, clip(bearing * (f(1) / PI), -1, 1), f(0))
+        return np.stack([*self.robot(s), far, side], 1)
+
+    def lidar(self, s: int) -> A:
+        """[n, rays] reach with noise over the range."""
+        reach = f(self.config.lidar_range)
+        noisy = clip(self.rays(s) + f(self.config.lidar_noise) * self.noise(s), 0, reach)
+        return np.minimum(noisy * (f(1) / reach), f(1))
+
+    def rays(self, s: int) -> A:
+        """[n, rays] metres to the wall or obstacle that each ray meets first, at most the range."""
+        count = self.config.lidar_rays
+        x, y = self.x[:, s, None], self.y[:, s, None]
+        off = np.arange(count, dtype=f) * (TWO_PI / f(count)) - PI
+        uy, ux = sincos(self.theta[:, s, None] + off)
+        with np.errstate(divide="ignore"):
+            to_x = np.where(ux == 0, f(1e9), (np.where(ux > 0, self.w, -self.w) * f(0.5) - x) / ux)
+            to_y = np.where(uy == 0, f(1e9), (np.where(uy > 0, self.h, -self.h) * f(0.5) - y) / uy)
+        reach = np.minimum(np.minimum(to_x, to_y), f(self.config.lidar_range))
+        for k in range(self.config.n_obstacles_max):
+            cx, cy = self.ox[:, k, None] - x, self.oy[:, k, None] - y
+            along, aside = cx * ux + cy * uy, cx * uy - cy * ux
+            under = self.orad[:, k, None] * self.orad[:, k, None] - aside * aside
+            near = np.maximum(along - np.sqrt(np.maximum(under, f(0))), f(0))
+            hit = (under >= 0) & (along > 0) & (k < self.obstacles)[:, None]
+            reach = np.where(hit, np.minimum(near, reach), reach)
+        return reach
+
+    def noise(self, s: int) -> A:
+        """[n, rays] standard normals: Box and Muller (1958), the four words of a block a quarter apart."""
+        count = self.config.lidar_rays
+        blocks = -(-count // 4)
+        counter = np.zeros((self.n, blocks, 4), np.uint64)
+        counter[..., 0], counter[..., 1] = np.arange(blocks), self.steps[:, None]
+        counter[..., 2], counter[..., 3] = keys.SENSOR, (2 * self.episode + s)[:, None]
+        key: Any = np.array(self.seeds, np.uint64)[:, None]
+        words = (keys.philox(key, counter) >> np.uint64(8)).astype(np.int64)
+        out = []
+        for w in (0, 2):
+            radius = np.sqrt(f(-2) * log((words[..., w] + 1).astype(f) * f(2.0**-24)))
+            sine, cosine = sincos(TWO_PI * (words[..., w + 1].astype(f) * f(2.0**-24)))
+            out += [radius * cosine, radius * sine]
+        return np.concatenate(out, 1)[:, :count]

@@ -68,6 +68,22 @@ def test_pettingzoo_accepts_turns(name: str) -> None:
     assert [str(w.message) for w in said if not str(w.message).startswith(masked)] == []
 
 
+def test_a_world_of_several_fields_is_accepted() -> None:
+    """All fields side by side: state, lidar, history and clock of a robot with sensors."""
+    config = worlds.find("pursuit").Config(full_obs=False, max_steps=60, safety_filter=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*not having a spec.*")
+        for role in ("pursuer", "evader"):
+            env = GymEnv("pursuit", config, role=role)
+            check_env(env)
+            assert env.observation_space.shape == (7 + 36 + 430 + 1,)
+        parallel_api_test(ZooParallel("pursuit", config), num_cycles=150)
+        parallel_seed_test(lambda: ZooParallel("pursuit", config), num_cycles=50)
+    batch = GymVector("pursuit", config, role="evader", games=3)
+    assert batch.reset(seed=1)[0] in batch.observation_space
+
+
 # --- ends
 
 

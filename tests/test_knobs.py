@@ -94,7 +94,7 @@ OTHER: dict[str, Any] = {
     "world.min_init_distance": 1.2, "world.prep_steps": 3, "world.robot_radius": 0.3,
     "world.w_search": 1.0, "world.w_wall": 1.0, "world.w_collision": 1.0, "world.w_obs_approach": 1.0,
     "world.w_vis_pursuer": 1.0, "world.survival_bonus": 0.5, "world.sight_range": 0.5,
-    "world.sight_half_angle": 10.0, "world.obstacle_radius_max": 0.3,
+    "world.sight_half_angle": 10.0, "world.obstacle_radius_max": 0.3, "world.view_range": 1.0,
     "network.hidden": (8, 6), "network.log_std": -0.2, "network.log_std_low": -1.995,
     "network.log_std_high": 0.495,
     "ppo.gamma": 0.9, "ppo.lam": 0.5, "ppo.minibatch": 32, "ppo.clip": 0.01, "ppo.magnet": 0.5,
@@ -148,7 +148,8 @@ def _wanted(needed: str) -> Any:
     for key, field in LEAVES.items():
         name, equals, values = field.metadata.get("needs", "").partition("=")
         if equals and key.rpartition(".")[0] == part and name == leaf:
-            return values.split("|")[0]
+            first = values.split("|")[0]
+            return {"True": True, "False": False}.get(first, first)
     return OTHER.get(needed, True)
 
 
@@ -259,6 +260,9 @@ def everything_on(kind: str) -> Config:
     if kind == "alternate":
         changes |= {"schedule.max_phases": 12, "schedule.phase_warmup": (100_000,), "rollback.back": 3}
         changes["curriculum.by"] = "capture"
+    else:
+        changes |= {"world.full_obs": False, "world.visibility": "combined", "world.safety_filter": True}
+        changes |= {"world.safety_separation": True}
     return api.configure("quick", changes=changes)
 
 

@@ -13,6 +13,7 @@ from pursuit_reference import Reference
 
 from rematch.spec import Noise, Seat
 from rematch.worlds.pursuit import core
+from rematch.worlds.pursuit.rules import numbers_of
 from rematch.worlds.pursuit.world import Config, PursuitWorld, bot, make
 
 ROLES = ("pursuer", "evader")
@@ -244,32 +245,40 @@ def test_the_rules_are_c99_and_would_be_cuda_c(compiler: str) -> None:
     command = [*compiler.split(), "-fsyntax-only", f"-I{folder}", f"-I{folder.parent / 'native'}", "-"]
     done = subprocess.run(command, input=source, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for text in ("rules.h", "state.h", "start.h", "extras.h", "sight.h", "bots.h"):
+    for text in ("rules.h", "state.h", "start.h", "extras.h", "sight.h", "sensors.h", "safety.h", "bots.h"):
         words = (folder / text).read_text()
-        for call in ("malloc", "sinf(", "cosf(", "atan2f(", "fmaf(", "\nstatic "):
+        for call in ("malloc", "sinf(", "cosf(", "atan2f(", "logf(", "fmaf(", "\nstatic "):
             assert call not in words
 
 
-def test_optimisation_does_not_change_a_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("changes", [{}, {"full_obs": False, "visibility": "combined"},
+                                     {"safety_filter": True, "safety_separation": True}])
+def test_optimisation_does_not_change_a_bit(tmp_path: Path, changes: dict[str, Any]) -> None:
     """The same games from -O0 text and from the compiled core: vectorising is not rounding."""
     folder = Path(core.__file__).parent
-    config = Config(max_steps=50)
+    config = Config(max_steps=50, **changes)
     world = make(config, 40, seed=1)
     rules = np.zeros((), core.RULES_TYPE)
-    for name in core.RULES:
-        rules[name] = getattr(config, name)
+    for name, number in numbers_of(config).items():
+        rules[name] = number
     (tmp_path / "main.c").write_text(MAIN)
     headers = [f"-I{folder}", f"-I{folder.parent / 'native'}"]
     command = ["gcc", "-std=c99", "-O0", "-ffp-contract=off", *headers, "main.c", "-o", "main", "-lm"]
     subprocess.run(command, cwd=tmp_path, check=True)
-    parts = [rules.tobytes(), world.save(np.arange(40)).tobytes()]
+    size = core.GAME_TYPE.itemsize
+
+    def bytes_of() -> list[bytes]:
+        return [part.tobytes() for part in np.split(world.save(np.arange(40)), [size], axis=1)]
+
+    parts = [rules.tobytes(), *bytes_of()]
     parts += [world.next.seed.tobytes(), world.next.stage.tobytes()]
     action = rollout_actions(np.random.default_rng(3), 40, 2)
     parts += [np.ascontiguousarray(action[:, seat]).tobytes() for seat in range(2)]
     done = subprocess.run([str(tmp_path / "main")], input=b"".join(parts), capture_output=True, check=True)
     for _ in range(300):
         world.step(split(action))
-    assert done.stdout == world.save(np.arange(40)).tobytes() + world.view["evader"]["state"].tobytes()
+    seen = [field.tobytes() for field in world.view["evader"].values()]
+    assert done.stdout == b"".join([*bytes_of(), *seen])
 
 
 MAIN = """
@@ -277,22 +286,31 @@ MAIN = """
 #include "rules.h"
 #define READ(what) if (fread(&what, sizeof what, 1, stdin) != 1) return 1
 static Game games[40];
+static uint8_t annex[40 * 3500];
+static float lidar[2][40 * 36], history[2][40 * 430], clocks[2][40];
 static float action[2][80], sight[2][40 * 31], rewards[80], outcome[80], stage[160];
 static uint8_t ended[40];
 static int32_t length[40], slot[80];
 static uint64_t seed[40];
 int main(void) {
     Rules rules;
-    READ(rules); READ(games); READ(seed); READ(stage); READ(action[0]); READ(action[1]);
+    READ(rules); READ(games);
     Derived derived = derive(&rules);
+    if (fread(annex, 1, 40 * derived.annex_bytes, stdin) != (size_t)(40 * derived.annex_bytes)) return 1;
+    READ(seed); READ(stage); READ(action[0]); READ(action[1]);
     Batch batch = {games, {action[0], action[1]}, {sight[0], sight[1]}, rewards, outcome, ended, length,
-                   seed, slot, stage};
+                   seed, slot, stage, annex, {lidar[0], lidar[1]}, {history[0], history[1]},
+                   {clocks[0], clocks[1]}};
     int stuck;
     for (int n = 0; n < 300; n++)
         for (int row = 0; row < 40; row += LANES)
             if (step(&rules, &derived, &batch, row, 40 - row < LANES ? 40 - row : LANES, &stuck)) return 2;
     fwrite(games, sizeof games, 1, stdout);
+    fwrite(annex, 1, (size_t)(40 * derived.annex_bytes), stdout);
     fwrite(sight[1], sizeof(float), (size_t)(40 * derived.columns), stdout);
+    fwrite(lidar[1], sizeof(float), (size_t)(40 * derived.rays), stdout);
+    fwrite(history[1], sizeof(float), (size_t)(40 * derived.frames * derived.frame), stdout);
+    fwrite(clocks[1], sizeof(float), derived.frames ? 40 : 0, stdout);
     return 0;
 }
 """

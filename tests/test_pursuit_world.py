@@ -22,6 +22,8 @@ from rematch.worlds.pursuit.world import BOTS, Config, PursuitWorld, bot, make
 ROLES = ("pursuer", "evader")
 BUSY = Config(n_obstacles_min=1, n_obstacles_max=5, max_steps=40, w_search=1.0, w_wall=0.1,
               survival_bonus=0.02)
+BLIND = Config(n_obstacles_min=1, n_obstacles_max=5, max_steps=40, full_obs=False, visibility="combined",
+               safety_filter=True, history_length=4, lidar_rays=10)
 
 
 def actions(world: PursuitWorld, step: int) -> dict[str, np.ndarray]:
@@ -40,7 +42,7 @@ def played(world: PursuitWorld, steps: int, start: int = 0, threads: int = 1) ->
     out = []
     for step in range(start, start + steps):
         view = world.step(actions(world, step), threads=threads)
-        out += [view[role]["state"].tobytes() for role in ROLES]
+        out += [field.tobytes() for role in ROLES for field in view[role].values()]
         out += [array.tobytes() for array in (view.reward, view.ended, view.outcome, view.length)]
     return b"".join(out) + everything(world).tobytes()
 
@@ -53,6 +55,9 @@ def everything(world: PursuitWorld) -> np.ndarray:
 
 # For each knob another value, and what must be on for it to matter.
 SIGHT = {"w_vis_pursuer": 0.5}
+PARTIAL: dict[str, Any] = {"full_obs": False}
+SAFE: dict[str, Any] = {"safety_filter": True}
+CLOSE: dict[str, Any] = {"capture_radius": 0.2, "min_init_distance": 0.4, "max_init_distance": 0.6}
 OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "arena_width": (18.0, {}), "arena_height": (18.0, {}), "dt": (0.06, {}), "max_steps": (90, {}),
     "pursuer_v_max": (1.1, {}), "evader_v_max": (1.1, {}), "omega_max": (2.0, {}), "fixed_speed": (True, {}),
@@ -65,6 +70,10 @@ OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "visibility_weight": (0.5, {"use_visibility_reward": True}), "w_obs_approach": (1.0, {}),
     "w_vis_pursuer": (0.5, {}), "w_search": (0.5, {}), "w_collision": (0.5, {}), "w_wall": (0.5, {}),
     "sight_range": (4.0, SIGHT), "sight_half_angle": (20.0, SIGHT), "sight_occlusion": (False, SIGHT),
+    "full_obs": (False, {}), "lidar_rays": (35, PARTIAL), "lidar_range": (4.0, PARTIAL),
+    "lidar_noise": (0.03, PARTIAL), "history_length": (9, PARTIAL), "visibility": ("combined", PARTIAL),
+    "view_half_angle": (50.0, PARTIAL), "view_range": (5.0, PARTIAL), "safety_filter": (True, {}),
+    "safety_gamma": (0.1, SAFE), "safety_separation": (True, SAFE | CLOSE),
 }
 
 
@@ -98,6 +107,8 @@ def test_every_setting_is_live() -> None:
     ({"prep_steps": 1200}, "prep_steps = 1200: expected less than max_steps"),
     ({"use_visibility_reward": True, "n_obstacles_min": 0, "n_obstacles_max": 0}, "to hide behind"),
     ({"sight_range": 5.0}, "sight_range = 5.0: has no effect"),
+    ({"visibility": "xray"}, "visibility = 'xray': expected one of fov, radius, line_of_sight, combined"),
+    ({"full_obs": False, "lidar_rays": 0}, "lidar_rays = 0: expected a whole number from 1 to 360"),
     ({"max_steps": 0}, "max_steps = 0: expected"), ({"n_obstacles_max": 9}, "n_obstacles_max = 9: expected"),
     ({"arena_width": -1.0}, "arena_width"), ({"dt": 0.0}, "dt"),
     # It passes the arithmetic, but no draw meets it: refused when the world is made.
@@ -107,6 +118,21 @@ def test_impossible_settings_are_refused_in_one_line(wrong: dict[str, Any], word
     with pytest.raises(ConfigError) as error:
         make(Config(**wrong), 4)
     assert words in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("changes", "idle"), [
+    ({}, {"lidar_rays", "lidar_range", "lidar_noise", "history_length", "visibility", "view_half_angle",
+          "view_range", "safety_gamma", "safety_separation"}),
+    (PARTIAL, {"n_obstacle_obs", "safety_gamma", "safety_separation"}),
+    (PARTIAL | {"visibility": "radius"} | SAFE, {"n_obstacle_obs", "view_half_angle"}),
+    (PARTIAL | {"visibility": "line_of_sight"} | SAFE, {"n_obstacle_obs", "view_half_angle", "view_range"}),
+])
+def test_settings_of_another_mode_have_no_effect(changes: dict[str, Any], idle: set[str]) -> None:
+    rules = Config(**changes)
+    own = {"lidar_rays", "lidar_range", "lidar_noise", "history_length", "visibility", "view_half_angle",
+           "view_range", "safety_gamma", "safety_separation", "n_obstacle_obs"}
+    assert {name for name in own if has_effect(rules, name)} == idle
+    make(dataclasses.replace(rules, n_obstacle_obs=-1 if rules.full_obs else 0), 1)  # no check of its own
 
 
 def test_struct_and_dataclass_are_compared() -> None:
@@ -148,8 +174,9 @@ def test_keeps_the_contract_and_shows_what_it_holds(config: Config) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_neither_parts_nor_threads_change_a_bit(count: int) -> None:
-    whole, other, cut = make(BUSY, 83, first=5), make(BUSY, 83, first=5), make(BUSY, 83, first=5)
+@pytest.mark.parametrize("config", [BUSY, BLIND])
+def test_neither_parts_nor_threads_change_a_bit(config: Config, count: int) -> None:
+    whole, other, cut = make(config, 83, first=5), make(config, 83, first=5), make(config, 83, first=5)
     expected = played(whole, 100)
     assert whole.counters["spawn_redraws"] >= 0 and whole.state_of(0)["episode"] > 0
     assert played(other, 100, threads=count) == expected
@@ -165,21 +192,23 @@ def test_neither_parts_nor_threads_change_a_bit(count: int) -> None:
     assert (cut.slot == whole.slot).all() and cut.counters == whole.counters
 
 
-def test_a_saved_game_goes_on_as_it_would_have() -> None:
-    world, other = make(BUSY, 20, seed=4), make(BUSY, 20, seed=9)
+@pytest.mark.parametrize("config", [BUSY, BLIND])
+def test_a_saved_game_goes_on_as_it_would_have(config: Config) -> None:
+    world, other = make(config, 20, seed=4), make(config, 20, seed=9)
     played(world, 55)
     other.next.seed[:], saved = world.next.seed, everything(world)
     other.load(np.arange(20), saved)
-    assert all((other.view[role]["state"] == world.view[role]["state"]).all() for role in ROLES)
+    assert all((other.view[role][name] == field).all() for role in ROLES
+               for name, field in world.view[role].items())
     assert played(other, 90, start=55) == played(world, 90, start=55)
     other.load(np.array([3, 1]), saved[[7, 7]])
     assert (other.save(np.array([1, 3])) == saved[7]).all()
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_hostile_bytes_are_refused_or_harmless(data: st.DataObject) -> None:
-    world = make(BUSY, 2, seed=1)
+@given(st.sampled_from([BUSY, BLIND]), st.data())
+def test_hostile_bytes_are_refused_or_harmless(config: Config, data: st.DataObject) -> None:
+    world = make(config, 2, seed=1)
     states = everything(world)
     for _ in range(data.draw(st.integers(1, 4))):
         states[data.draw(st.integers(0, 1)), data.draw(st.integers(0, states.shape[1] - 1))] = data.draw(
@@ -191,7 +220,7 @@ def test_hostile_bytes_are_refused_or_harmless(data: st.DataObject) -> None:
         return
     played(world, 3)
     for role in ROLES:
-        assert (np.abs(world.view[role]["state"]) <= 1).all()
+        assert all((np.abs(field) <= 1).all() for field in world.view[role].values())
     assert np.isfinite(world.view.reward).all()
 
 
@@ -216,14 +245,17 @@ def test_actions_that_cannot_be_are_refused_and_nothing_moves() -> None:
 def test_the_core_refuses_arrays_it_would_read_or_write_past() -> None:
     world = make(Config(), 3)
     rules, states = world._shared.rules, world.save(np.arange(3))
-    seen = [np.zeros((3, 1, rules.columns), np.float32) for _ in range(2)]
-    rules.observe(states, *seen)
+    none, whole = np.zeros((3, 0), np.uint8), np.zeros((3, 1, rules.columns), np.float32)
+    seen = {role: {"state": whole.copy()} for role in ROLES}
+    rules.observe(states, none, seen)
     for wrong in (
-        (states[:, :-1].copy(), *seen),
-        (states, seen[0][:2], seen[1]),
-        (states, seen[0], seen[1][:, :, :-1].copy()),
+        (states[:, :-1].copy(), none, seen),
+        (states, np.zeros((3, 8), np.uint8), seen),
+        (states[:0], none[:0], {role: {"state": whole[:0]} for role in ROLES}),
+        (states, none, seen | {"pursuer": {"state": whole[:2]}}),
+        (states, none, seen | {"evader": {"state": whole[:, :, :-1].copy()}}),
     ):
-        with pytest.raises(ValueError, match="do not fit"):
+        with pytest.raises(ValueError, match="not fit"):
             rules.observe(*wrong)
 
 
@@ -327,7 +359,8 @@ def test_scripted_players_go_by_game_number() -> None:
         bot("lion", "evader")
 
 
-@pytest.mark.parametrize("config", [Config(n_obstacles_max=6), Config(arena_width=4.0, arena_height=30.0)])
+@pytest.mark.parametrize("config", [Config(n_obstacles_max=6), Config(arena_width=4.0, arena_height=30.0),
+                                    BLIND])
 def test_pictures(config: Config) -> None:
     world, trail = make(config, 2), []
     first = draw(world, 1, trail)

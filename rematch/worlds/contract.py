@@ -115,6 +115,8 @@ class Inspection(Replaying):
             self.skipped.append("bots (none were given)")
         elif self.spec.resume != "state":
             self.skipped.append(f"that bots see no hidden things (the world resumes by {self.spec.resume})")
+        elif self.trial.all_seeing:
+            self.skipped.append("that bots see no hidden things (they look at the true state)")
 
     def player(self, name: str, player: Player, seat: int) -> None:
         """Plays one seat: legal moves, fixed by noise and game, the same whatever is hidden."""
@@ -138,7 +140,7 @@ class Inspection(Replaying):
                     name,
                     f"{now}: asked about one game alone it moves otherwise",
                 )
-                if self.spec.resume == "state":
+                if self.spec.resume == "state" and not self.trial.all_seeing:
                     other = self.copy(world, world.resample(self.everyone, seat, step))
                     blind = player.act(seat_at(other, seat, rows), noise).action
                     self.hold(

@@ -27,6 +27,7 @@ class Trial:
     chance: bool = True  # whether what happens in a game depends on its seed
     stage: tuple[float, ...] = ()  # a legal stage unlike the one that new worlds start from
     kept: tuple[str, ...] = ()  # hidden things that `resample` leaves as they are; the report names them
+    all_seeing: bool = False  # the scripted players look at the true state; the report says so
 
 
 # --- reading a world ------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ typedef unsigned long long uint64_t;
 typedef struct { uint32_t w[4]; } rm_quad;
 
 /* Streams keep draws for different purposes apart (counter word 2). Python names them in keys.py. */
-enum { RM_STREAM_RESET = 1, RM_STREAM_BOT = 2, RM_STREAM_ACT = 3 };
+enum { RM_STREAM_RESET = 1, RM_STREAM_BOT = 2, RM_STREAM_ACT = 3, RM_STREAM_SENSOR = 4 };
 
 RM_FN rm_quad rm_philox(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);

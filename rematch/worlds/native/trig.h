@@ -1,4 +1,4 @@
-/* Sine, cosine and arc tangent from + - * / alone, so that every processor gives the same bits (libm and
+/* Sine, cosine, arc tangent and logarithm from + - * / alone, so that every processor gives the same bits (libm and
  * the GPU's own functions differ in the last place). Compile with -ffp-contract=off. Errors stay below
  * 3e-7 rad. Coefficients: least maximum error fits over the reduced range, rounded to float.
  * Plain C99 that also compiles as CUDA C. (Not called math.h: that would hide the system's <math.h>.) */
@@ -55,6 +55,20 @@ RM_FN float rm_atan2(float y, float x) {
     angle = ay > ax ? RM_HALF_PI - angle : angle;
     angle = x < 0.0f ? RM_PI - angle : angle;
     return y < 0.0f ? -angle : angle;
+}
+
+/* The natural logarithm of a positive normal number: mantissa in [sqrt 1/2, sqrt 2), then the series of
+ * log((1 + s) / (1 - s)) = 2 (s + s^3 / 3 + ...), whose first term left out is below 3e-9. */
+RM_FN float rm_log(float x) {
+    union { float number; uint32_t bits; } word = {x};
+    int32_t exponent = (int32_t)((word.bits >> 23) & 255u) - 127;
+    word.bits = (word.bits & 0x007FFFFFu) | 0x3F800000u;
+    int32_t large = word.number > 1.41421354f;
+    float f = (large ? word.number * 0.5f : word.number) - 1.0f;
+    float s = f / (2.0f + f);
+    float z = s * s;
+    float series = 1.0f + z * (0.333333343f + z * (0.2f + z * (0.142857149f + z * 0.111111112f)));
+    return (float)(exponent + large) * 0.693147182f + 2.0f * s * series;
 }
 
 #endif

@@ -13,10 +13,13 @@ cdef extern from *:
     typedef struct { const char *type, *name; size_t offset, length; } Member;
     #define RULE_ENTRY(type, name) {#type, #name, offsetof(Rules, name), 1},
     #define GAME_ENTRY(type, name, length) {#type, #name, offsetof(Game, name), length},
+    #define ANNEX_ENTRY(type, name, length) {#type, #name, offsetof(Annex, name), length},
     static const Member rule_members[] = {PURSUIT_RULES(RULE_ENTRY)};
     static const Member game_members[] = {PURSUIT_GAME(GAME_ENTRY)};
+    static const Member annex_members[] = {PURSUIT_ANNEX(ANNEX_ENTRY)};
     enum { RULE_COUNT = sizeof rule_members / sizeof *rule_members,
-           GAME_COUNT = sizeof game_members / sizeof *game_members };
+           GAME_COUNT = sizeof game_members / sizeof *game_members,
+           ANNEX_COUNT = sizeof annex_members / sizeof *annex_members };
     """
     const char *REMATCH_BUILD
     ctypedef struct Member:
@@ -26,7 +29,8 @@ cdef extern from *:
         size_t length
     const Member *rule_members
     const Member *game_members
-    enum: RULE_COUNT, GAME_COUNT, MAX_OBSTACLES, STARTED, BAD_STAGE, FINE, BOT_COUNT
+    const Member *annex_members
+    enum: RULE_COUNT, GAME_COUNT, ANNEX_COUNT, MAX_OBSTACLES, MAX_RAYS, STATE_NUMBERS, STARTED, BAD_STAGE, FINE, BOT_COUNT
     const uint32_t GAME_MARK
 
     ctypedef struct Rules:
@@ -35,7 +39,13 @@ cdef extern from *:
         int32_t columns
         int32_t controls
         int32_t shown
+        int32_t rays
+        int32_t frame
+        int32_t frames
+        int32_t annex_bytes
     ctypedef struct Game:
+        pass
+    ctypedef struct Annex:
         pass
     ctypedef struct Batch:
         Game *games
@@ -48,6 +58,10 @@ cdef extern from *:
         const uint64_t *next_seed
         const int32_t *next_slot
         const float *next_stage
+        uint8_t *annex
+        float *lidar[2]
+        float *history[2]
+        float *clock[2]
     ctypedef struct Answer:
         int verdict
         int row
@@ -69,15 +83,21 @@ cdef extern from *:
 
 BUILD = REMATCH_BUILD.decode()
 MOST_OBSTACLES = MAX_OBSTACLES
+MOST_RAYS = MAX_RAYS
+OWN_NUMBERS = STATE_NUMBERS
 BOTS = BOT_COUNT
 MARK = GAME_MARK
 
-_NUMBERS = {"float": "f4", "int32_t": "i4", "rm_flag": "i4", "uint32_t": "u4", "uint64_t": "u8", "rm_count": "u2"}
+_NUMBERS = {"float": "f4", "int32_t": "i4", "rm_flag": "i4", "rm_choice": "i4", "uint32_t": "u4", "uint64_t": "u8", "rm_count": "u2"}
 
 
 def _layout(kind):
-    cdef const Member *members = rule_members if kind == "rules" else game_members
-    cdef int count = RULE_COUNT if kind == "rules" else GAME_COUNT
+    cdef const Member *members = game_members
+    cdef int count = GAME_COUNT
+    if kind == "rules":
+        members, count = rule_members, RULE_COUNT
+    elif kind == "annex":
+        members, count = annex_members, ANNEX_COUNT
     return [(members[n].name.decode(), members[n].type.decode(), members[n].offset, members[n].length)
             for n in range(count)]
 
@@ -85,12 +105,15 @@ def _layout(kind):
 RULES = {name: kind for name, kind, _, _ in _layout("rules")}
 
 
-def _dtype(kind, size):
-    """The struct as numpy sees it, one named member each."""
+def _dtype(kind, size, more=()):
+    """The struct as numpy sees it, one named member each; `more` floats of these shapes follow."""
     rows = _layout(kind)
     shapes = [_NUMBERS[t] if length == 1 else (_NUMBERS[t], (length,)) for _, t, _, length in rows]
-    return np.dtype({"names": [r[0] for r in rows], "formats": shapes,
-                     "offsets": [r[2] for r in rows], "itemsize": size})
+    names, offsets = [r[0] for r in rows], [r[2] for r in rows]
+    for name, shape in more:
+        names, shapes, offsets = [*names, name], [*shapes, ("f4", shape)], [*offsets, size]
+        size += 4 * int(np.prod(shape))
+    return np.dtype({"names": names, "formats": shapes, "offsets": offsets, "itemsize": size})
 
 
 RULES_TYPE = _dtype("rules", sizeof(Rules))
@@ -123,18 +146,22 @@ cdef class Core:
     def shown(self):
         return self.derived.shown
 
-    def observe(self, const uint8_t[:, ::1] games, float[:, :, ::1] pursuer, float[:, :, ::1] evader):
-        """Write what both robots see: games [n, S] -> two [n, 1, columns]."""
+    @property
+    def annex_type(self):
+        """`Annex` in state.h and the frames [2, history_length, 7 + rays] behind it; empty where there is none."""
+        cdef int frames = self.derived.frames
+        if not self.derived.annex_bytes:
+            return np.dtype([])
+        return _dtype("annex", sizeof(Annex), [("frames", (2, frames, self.derived.frame))] if frames else [])
+
+    def observe(self, games, annex, sight):
+        """Write what both robots see in games [n, S], annex [n, T]: role -> field -> [n, 1, F], n at least 1.
+
+        With sensors the newest frame in the annex is written too.
+        """
         cdef Batch batch
-        cdef int count = games.shape[0], columns = self.derived.columns
-        if games.shape[1] != sizeof(Game) or pursuer.shape[0] != count or evader.shape[0] != count \
-                or pursuer.shape[2] != columns or evader.shape[2] != columns:
-            raise ValueError("observe: arrays do not fit")
-        if count == 0:
-            return
-        batch.games = <Game *>&games[0, 0]
-        batch.sight[0] = &pursuer[0, 0, 0]
-        batch.sight[1] = &evader[0, 0, 0]
+        cdef int count = len(games)
+        _attach(&batch, self, games, annex, sight)
         with nogil:
             observe_all(&self.rules, &self.derived, &batch, count)
 
@@ -166,6 +193,36 @@ cdef class Core:
         return np.asarray(out)
 
 
+cdef _attach(Batch *batch, Core core, games, annex, sight):
+    """Point a batch at games [n, S], annex [n, T] and role -> field -> [n, 1, F]; everything must fit."""
+    cdef const uint8_t[:, ::1] bytes_of_games = games
+    cdef const uint8_t[:, ::1] bytes_of_annex = annex
+    cdef float[:, :, ::1] field
+    cdef Derived *derived = &core.derived
+    cdef int count = bytes_of_games.shape[0], seat
+    widths = {"state": derived.columns}
+    if derived.frames:
+        widths |= {"lidar": derived.rays, "history": derived.frames * derived.frame, "clock": 1}
+    if count == 0 or bytes_of_games.shape[1] != sizeof(Game) \
+            or bytes_of_annex.shape[0] != count or bytes_of_annex.shape[1] != derived.annex_bytes:
+        raise ValueError("games or annex do not fit")
+    batch.games = <Game *>&bytes_of_games[0, 0]
+    batch.annex = <uint8_t *>&bytes_of_annex[0, 0] if derived.annex_bytes else NULL
+    for seat, role in enumerate(("pursuer", "evader")):
+        for name, width in widths.items():
+            field = sight[role][name]
+            if field.shape[0] != count or field.shape[1] != 1 or field.shape[2] != width:
+                raise ValueError(f"field {name} of {role} does not fit")
+            if name == "state":
+                batch.sight[seat] = &field[0, 0, 0]
+            elif name == "lidar":
+                batch.lidar[seat] = &field[0, 0, 0]
+            elif name == "history":
+                batch.history[seat] = &field[0, 0, 0]
+            else:
+                batch.clock[seat] = &field[0, 0, 0]
+
+
 cdef class Arena:
     """One batch: the arrays it writes, kept alive, and their addresses."""
 
@@ -174,9 +231,7 @@ cdef class Arena:
     cdef int games
     cdef object arrays
 
-    def __init__(self, Core core, uint8_t[:, ::1] games, view, next):
-        cdef float[:, :, ::1] pursuer = view.fields["pursuer"]["state"]
-        cdef float[:, :, ::1] evader = view.fields["evader"]["state"]
+    def __init__(self, Core core, uint8_t[:, ::1] games, uint8_t[:, ::1] annex, view, next):
         cdef float[:, ::1] reward = view.reward
         cdef float[:, ::1] outcome = view.outcome
         cdef uint8_t[::1] ended = view.ended
@@ -185,15 +240,13 @@ cdef class Arena:
         cdef int32_t[:, ::1] slot = next.slot
         cdef float[:, ::1] stage = next.stage
         cdef int count = games.shape[0]
-        rows = (pursuer.shape[0], evader.shape[0], reward.shape[0], outcome.shape[0], ended.shape[0],
+        rows = (reward.shape[0], outcome.shape[0], ended.shape[0],
                 length.shape[0], seed.shape[0], slot.shape[0], stage.shape[0])
-        if count == 0 or set(rows) != {count} or games.shape[1] != sizeof(Game) \
-                or pursuer.shape[2] != core.derived.columns or evader.shape[2] != core.derived.columns:
+        if set(rows) != {count}:
             raise ValueError("arena: arrays do not fit")
         self.core, self.games = core, count
-        self.arrays = (games, pursuer, evader, reward, outcome, ended, length, seed, slot, stage)
-        self.batch.games = <Game *>&games[0, 0]
-        self.batch.sight[0], self.batch.sight[1] = &pursuer[0, 0, 0], &evader[0, 0, 0]
+        self.arrays = (games, annex, dict(view.fields), reward, outcome, ended, length, seed, slot, stage)
+        _attach(&self.batch, core, games, annex, view.fields)
         self.batch.reward, self.batch.outcome = &reward[0, 0], &outcome[0, 0]
         self.batch.ended, self.batch.length = &ended[0], &length[0]
         self.batch.next_seed, self.batch.next_slot, self.batch.next_stage = &seed[0], &slot[0, 0], &stage[0, 0]

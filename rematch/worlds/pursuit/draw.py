@@ -1,4 +1,7 @@
-"""An arena from above: obstacles, both robots with their headings, the capture radius, fading trails."""
+"""An arena from above: obstacles, both robots with their headings, the capture radius, fading trails.
+
+With sensors also the rays of both lidars and both fields of view, faintly.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,10 @@ def draw(world: PursuitWorld, row: int, trail: list[Moment]) -> Image.Image:
     trail.append(frame_point(world, row))
     sheet = _Sheet(world)
     game = world.state_of(row)
+    if not world.config.full_obs:
+        for seat, (role, colour) in enumerate(PAINT.items()):
+            rays = world.view[role]["lidar"][row, 0].tolist()
+            sheet.sensors(trail[-1][seat], game["theta"][seat], rays, colour)
     for k in range(game["obstacles"]):
         centre = (game["obstacle_x"][k], game["obstacle_y"][k])
         sheet.disc(centre, game["obstacle_radius"][k], STONE, STONE_EDGE)
@@ -59,7 +66,7 @@ class _Sheet:
     """The large drawing; takes metres, y upwards."""
 
     def __init__(self, world: PursuitWorld) -> None:
-        config = world.config
+        self.config = config = world.config
         self.robot_radius = config.robot_radius
         room = SIDE - CAPTION - BORDER
         self.scale = FINE * min((SIDE - 2 * BORDER) / config.arena_width, room / config.arena_height)
@@ -68,6 +75,8 @@ class _Sheet:
         self.pen = ImageDraw.Draw(self.image)
         half_w, half_h = config.arena_width / 2, config.arena_height / 2
         corners = [*self.at((-half_w, half_h)), *self.at((half_w, -half_h))]
+        left, top, right, bottom = (round(number) for number in corners)
+        self.floor = (left, top, right, bottom)
         self.pen.rounded_rectangle(corners, radius=3 * FINE, fill=FLOOR)
         step = 10 ** math.floor(math.log10(max(config.arena_width, config.arena_height))) / 2
         for n in range(-math.floor(half_w / step), math.floor(half_w / step) + 1):
@@ -93,6 +102,22 @@ class _Sheet:
         ImageDraw.Draw(veil).ellipse(
             self.box(place, radius), fill=(*colour, 40), outline=(*colour, 150), width=FINE)
         self.image.paste(veil, (0, 0), veil)
+
+    def sensors(self, place: Place, heading: float, rays: list[float], colour: Colour) -> None:
+        """What a robot can see: its field of view, and where each ray of its lidar ends."""
+        config = self.config
+        veil = Image.new("RGBA", self.image.size, (*colour, 0))
+        pen = ImageDraw.Draw(veil)
+        half = config.view_half_angle if config.visibility in ("fov", "combined") else 180.0
+        ahead = -math.degrees(heading)  # pillow counts clockwise
+        if config.visibility != "line_of_sight" and half > 0:
+            pen.pieslice(self.box(place, config.view_range), ahead - half, ahead + half, fill=(*colour, 14))
+        for k, share in enumerate(rays):
+            angle, reach = heading - math.pi + 2 * math.pi * k / len(rays), share * config.lidar_range
+            end = (place[0] + reach * math.cos(angle), place[1] + reach * math.sin(angle))
+            pen.line([self.at(place), self.at(end)], fill=(*colour, 36), width=FINE)
+        inside = veil.crop(self.floor)
+        self.image.paste(inside, self.floor[:2], inside)
 
     def fading(self, places: list[Place], colour: Colour) -> None:
         for n, (a, b) in enumerate(itertools.pairwise(places)):

@@ -13,28 +13,6 @@ RM_FN void nearest_surface(const Block *b, int slots, float nearest[LANES]) {
     EACH_LANE nearest[i] = b->obstacles[i] > 0 ? nearest[i] : 0.0f;
 }
 
-/* Whether the pursuer sees the evader: in range, in its field of view, no obstacle on the line between. */
-RM_FN void look_for_evader(const Rules *rules, const Derived *derived, const Block *b, const Events *e, int slots,
-                           int32_t visible[LANES]) {
-    const float range = rules->sight_range, half = derived->sight_half_radians;
-    EACH_LANE {
-        float dx = b->x[EVADER][i] - b->x[PURSUER][i], dy = b->y[EVADER][i] - b->y[PURSUER][i];
-        float off = rm_abs(rm_wrap(rm_atan2(dy, dx) - b->theta[PURSUER][i]));
-        visible[i] = (e->distance[i] <= range) & (off <= half);
-    }
-    if (!rules->sight_occlusion) return;
-    for (int k = 0; k < slots; k++) EACH_LANE {
-        float dx = b->x[EVADER][i] - b->x[PURSUER][i], dy = b->y[EVADER][i] - b->y[PURSUER][i];
-        float cx = b->ox[k][i] - b->x[PURSUER][i], cy = b->oy[k][i] - b->y[PURSUER][i];
-        float square = dx * dx + dy * dy;
-        /* The point of the line of sight that is nearest to the obstacle's centre. */
-        float along = rm_clip((cx * dx + cy * dy) / (square > 0.0f ? square : 1.0f), 0.0f, 1.0f);
-        float mx = cx - along * dx, my = cy - along * dy;
-        int32_t blocks = (mx * mx + my * my < b->radius[k][i] * b->radius[k][i]) & (k < b->obstacles[i]);
-        visible[i] &= !blocks;
-    }
-}
-
 /* The cell of a 10 x 10 grid over the arena in which a coordinate lies. */
 RM_FN int cell_of(float place, float per_half) {
     int cell = (int)((place * per_half + 1.0f) * (0.5f * (float)GRID));
@@ -55,7 +33,8 @@ RM_FN void reward_extras(const Rules *rules, const Derived *derived, const Block
     const int slots = rules->n_obstacles_max;
     float *pursuer = e->reward[PURSUER], *evader = e->reward[EVADER];
     int32_t visible[LANES];
-    if (derived->uses_sight) look_for_evader(rules, derived, b, e, slots, visible);
+    float distance[LANES], bearing[LANES];
+    if (derived->uses_sight) look(&derived->term_eyes, b, PURSUER, slots, visible, distance, bearing);
     if (rules->use_visibility_reward)
         EACH_LANE evader[i] += visible[i] ? -rules->visibility_weight : rules->visibility_weight;
     if (rules->survival_bonus != 0.0f)

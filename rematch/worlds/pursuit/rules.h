@@ -23,13 +23,17 @@ enum { MOST_COLUMNS = 14 + 2 * MAX_OBSTACLES + 1, PUSH_PASSES = 3 };
 typedef struct {
     Game *games;
     const float *action[2];   /* per seat [N, controls] in [-1, 1] */
-    float *sight[2];          /* per seat [N, columns] */
+    float *sight[2];          /* per seat [N, columns]: the field `state` */
     float *reward, *outcome;  /* [N, 2] */
     uint8_t *ended;           /* [N] */
     int32_t *length;          /* [N] */
     const uint64_t *next_seed; /* [N] what each game restarts from */
     const int32_t *next_slot; /* [N, 2] */
     const float *next_stage;  /* [N, STAGE_NUMBERS] */
+    uint8_t *annex;           /* [N, annex_bytes]; NULL where there is none */
+    float *lidar[2];          /* per seat [N, rays]; this and the next two with sensors only */
+    float *history[2];        /* per seat [N, frames * frame], oldest first */
+    float *clock[2];          /* per seat [N] time to go */
 } Batch;
 
 /* A block on its side: [seat or obstacle][lane]. */
@@ -140,6 +144,12 @@ RM_FN void measure(const Block *b, float distance[LANES]) {
     EACH_LANE distance[i] = rm_hypot(b->x[EVADER][i] - b->x[PURSUER][i], b->y[EVADER][i] - b->y[PURSUER][i]);
 }
 
+/* --- what both robots see -------------------------------------------------------------------------- */
+
+#include "sight.h"
+
+#include "sensors.h"
+
 /* --- rewards --------------------------------------------------------------------------------------- */
 
 #include "extras.h"
@@ -158,18 +168,17 @@ RM_FN void reward(const Rules *rules, const Derived *derived, Events *e) {
     }
 }
 
-/* --- what both robots see -------------------------------------------------------------------------- */
+/* --- a step ---------------------------------------------------------------------------------------- */
 
-#include "sight.h"
+#include "safety.h"
 
 /* What both robots see in `lanes` games from `row` on. */
 RM_FN void observe(const Rules *rules, const Derived *derived, Batch *batch, int row, int lanes) {
     Block b;
     lay(&b, batch->games + row, lanes, rules->n_obstacles_max);
-    see(rules, derived, &b, batch, row, lanes);
+    if (rules->full_obs) see(rules, derived, &b, batch, row, lanes);
+    else sense(rules, derived, &b, batch, row, lanes);
 }
-
-/* --- a step ---------------------------------------------------------------------------------------- */
 
 /* The ended game of this row begins anew from `next`. */
 RM_FN int restart(const Rules *rules, const Derived *derived, Batch *batch, int row, uint32_t episode) {
@@ -178,6 +187,7 @@ RM_FN int restart(const Rules *rules, const Derived *derived, Batch *batch, int 
     game->episode[0] = episode;
     for (int s = 0; s < 2; s++) game->slot[s] = batch->next_slot[2 * row + s];
     for (int n = 0; n < STAGE_NUMBERS; n++) game->stage[n] = batch->next_stage[STAGE_NUMBERS * row + n];
+    if (!rules->full_obs) forget(derived, batch, row, game->seed[0]);
     return reset(rules, derived, game);
 }
 
@@ -210,7 +220,8 @@ RM_FN void write_back(const Block *b, const Events *e, Batch *batch, int row, in
 }
 
 /* One step of `lanes` games from `row` on: clip, freeze, move, obstacles, walls, count, capture, rewards;
- * ended games restart; then both robots look. Returns STARTED, or why a game could not restart (its row
+ * ended games restart; then both robots look. With the safety filter the pursuer drives what it makes of the
+ * chosen action. Returns STARTED, or why a game could not restart (its row
  * in *stuck). Actions must be finite. */
 RM_FN int step(const Rules *rules, const Derived *derived, Batch *batch, int row, int lanes, int *stuck) {
     const int slots = rules->n_obstacles_max;
@@ -226,6 +237,7 @@ RM_FN int step(const Rules *rules, const Derived *derived, Batch *batch, int row
     if (rules->w_obs_approach != 0.0f) nearest_surface(&b, slots, e.near_before);
     for (int s = 0; s < 2; s++) {
         read_actions(derived, batch, s, row, lanes, &chosen);
+        if (s == PURSUER && rules->safety_filter) keep_safe(rules, derived, &b, batch, row, lanes, &chosen);
         drive(rules, derived, &b, s, &chosen);
     }
     for (int s = 0; s < 2; s++) {
@@ -240,8 +252,11 @@ RM_FN int step(const Rules *rules, const Derived *derived, Batch *batch, int row
     }
     reward(rules, derived, &e);
     if (derived->uses_extras) reward_extras(rules, derived, &b, &e, batch->games + row, lanes);
+    if (rules->safety_filter) count_violations(rules, derived, &b, batch, row, lanes);
     write_back(&b, &e, batch, row, lanes);
 
+    if (!rules->full_obs)
+        for (int i = 0; i < lanes; i++) new_noise(derived, batch, row + i);
     for (int i = 0; i < lanes; i++)
         if (e.captured[i] | e.timeout[i]) {
             int answer = restart(rules, derived, batch, row + i, batch->games[row + i].episode[0] + 1);
@@ -251,7 +266,8 @@ RM_FN int step(const Rules *rules, const Derived *derived, Batch *batch, int row
             }
             lay_lane(&b, i, batch->games + row + i, slots);
         }
-    see(rules, derived, &b, batch, row, lanes);
+    if (rules->full_obs) see(rules, derived, &b, batch, row, lanes);
+    else sense(rules, derived, &b, batch, row, lanes);
     return verdict;
 }
 

@@ -19,6 +19,7 @@ from . import core
 
 STAGE = ("min_init_distance", "max_init_distance", "n_obstacles_min", "n_obstacles_max")
 SIGHT = ("sight_range", "sight_half_angle", "sight_occlusion")
+VISIBILITY = ("fov", "radius", "line_of_sight", "combined")  # in the order of the enum in state.h
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,8 @@ class Config:
     obstacle_margin: float = knob(
         0.5, "least gap between an obstacle and a wall", low=0.0, high=100.0, needs="n_obstacles_max")
     n_obstacle_obs: int = knob(
-        -1, "obstacles each robot sees; -1: as many as there can be", low=-1, high=core.MOST_OBSTACLES)
+        -1, "obstacles each robot sees; -1: as many as there can be", low=-1, high=core.MOST_OBSTACLES,
+        needs="full_obs")
     distance_scale: float = knob(
         1.0, "the pursuer's reward for closing in by the arena's diagonal; the evader's is minus it")
     capture_bonus: float = knob(100.0, "the pursuer's reward for a capture; the evader's is minus it")
@@ -68,6 +70,33 @@ class Config:
     sight_half_angle: float = knob(
         60.0, "half of the pursuer's field of view, in degrees, for the same terms", low=0.0, high=180.0)
     sight_occlusion: bool = knob(True, "whether obstacles block the pursuer's sight, for the same terms")
+    full_obs: bool = knob(True, "both robots see everything; off: each has sensors of its own")
+    lidar_rays: int = knob(
+        36, "rays of each robot's lidar, all around", low=1, high=core.MOST_RAYS, needs="full_obs=False")
+    lidar_range: float = knob(
+        5.0, "how far the lidar reaches, in metres", low=0.01, high=2000.0, needs="full_obs=False")
+    lidar_noise: float = knob(
+        0.02, "standard deviation of the lidar's noise, in metres", low=0.0, high=100.0,
+        needs="full_obs=False")
+    history_length: int = knob(
+        10, "frames of state and lidar that each robot is shown, with the present one", low=1, high=100,
+        needs="full_obs=False")
+    visibility: str = knob(
+        "fov", "what hides a robot from the other: angle and range; range; obstacles; all three",
+        choices=VISIBILITY, needs="full_obs=False")
+    view_half_angle: float = knob(
+        60.0, "half of each robot's field of view, in degrees", low=0.0, high=180.0,
+        needs="visibility=fov|combined")
+    view_range: float = knob(
+        10.0, "how far each robot sees the other, in metres", low=0.0, high=2000.0,
+        needs="visibility=fov|radius|combined")
+    safety_filter: bool = knob(
+        False, "the pursuer drives the action nearest to its own that keeps off walls and obstacles")
+    safety_gamma: float = knob(
+        0.2, "share of the room left that one step may use up", low=0.001, high=1.0, needs="safety_filter")
+    safety_separation: bool = knob(
+        False, "the filter also keeps the pursuer 0.35 m off the evader; captures must reach further",
+        needs="safety_filter")
 
     @property
     def zero_sum(self) -> bool:
@@ -107,7 +136,7 @@ class Config:
                         "use_visibility_reward, w_vis_pursuer and w_search to be on")
 
     def _check_obstacles(self, short: float) -> None:
-        if 0 <= self.n_obstacle_obs < self.n_obstacles_max:
+        if self.full_obs and 0 <= self.n_obstacle_obs < self.n_obstacles_max:
             what = "the agents would be blind" if self.n_obstacle_obs == 0 else "some would be invisible"
             raise ConfigError(
                 f"n_obstacle_obs = {self.n_obstacle_obs}: expected -1 or at least n_obstacles_max = "
@@ -159,9 +188,15 @@ def stage_of(config: Config) -> Floats:
     return np.array([getattr(config, name) for name in STAGE], np.float32)
 
 
+def numbers_of(config: Config) -> dict[str, Any]:
+    """What the C struct holds: a choice by its number."""
+    values = {name: getattr(config, name) for name in core.RULES}
+    return values | {"visibility": VISIBILITY.index(config.visibility)}
+
+
 def compare_with_struct(struct: Mapping[str, str]) -> None:
     """The C struct and the dataclass must be the same, name by name and type by type."""
-    words = {"float": "float", "int": "int32_t", "bool": "rm_flag"}
+    words = {"float": "float", "int": "int32_t", "bool": "rm_flag", "str": "rm_choice"}
     ours: dict[str, Any] = {field.name: words[str(field.type)] for field in dataclasses.fields(Config)}
     for name in sorted(ours.keys() | struct.keys()):
         if ours.get(name) != struct.get(name):

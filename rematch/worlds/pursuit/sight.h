@@ -1,5 +1,6 @@
-/* What both robots see (pursuit specification, section 2): own five numbers, the other's five, distance,
- * bearing, the walls, the obstacles from near to far, time to go. Included by rules.h, whose Block it reads. */
+/* What both robots see when they see everything (pursuit specification, section 2): own five numbers, the
+ * other's five, distance, bearing, the walls, the obstacles from near to far, time to go. And whether one
+ * robot sees the other, for the sensors and the reward terms. Included by rules.h, whose Block it reads. */
 #ifndef REMATCH_PURSUIT_SIGHT_H
 #define REMATCH_PURSUIT_SIGHT_H
 
@@ -37,6 +38,31 @@ RM_FN void see_robot(const Derived *derived, const Block *b, int s, float seen[]
         seen[2][i] = rm_clip(b->theta[s][i] * per_pi, -1.0f, 1.0f);
         seen[3][i] = rm_min(b->v[s][i] * per_v, 1.0f);
         seen[4][i] = rm_clip(b->omega[s][i] * per_omega, -1.0f, 1.0f);
+    }
+}
+
+/* Whether robot s sees the other: in range, in its field of view, no obstacle on the line between. Distance
+ * and relative bearing in [-pi, pi] are worked out whether it does or not. */
+RM_FN void look(const Eyes *eyes, const Block *b, int s, int slots, int32_t visible[LANES], float distance[LANES],
+                float bearing[LANES]) {
+    const int o = 1 - s;
+    const float range = eyes->range, half = eyes->half;
+    EACH_LANE {
+        float dx = b->x[o][i] - b->x[s][i], dy = b->y[o][i] - b->y[s][i];
+        distance[i] = rm_hypot(dx, dy);
+        bearing[i] = rm_wrap(rm_atan2(dy, dx) - b->theta[s][i]);
+        visible[i] = (distance[i] <= range) & (rm_abs(bearing[i]) <= half);
+    }
+    if (!eyes->blocked) return;
+    for (int k = 0; k < slots; k++) EACH_LANE {
+        float dx = b->x[o][i] - b->x[s][i], dy = b->y[o][i] - b->y[s][i];
+        float cx = b->ox[k][i] - b->x[s][i], cy = b->oy[k][i] - b->y[s][i];
+        float square = dx * dx + dy * dy;
+        /* The point of the line of sight that is nearest to the obstacle's centre. */
+        float along = rm_clip((cx * dx + cy * dy) / (square > 0.0f ? square : 1.0f), 0.0f, 1.0f);
+        float mx = cx - along * dx, my = cy - along * dy;
+        int32_t blocks = (mx * mx + my * my < b->radius[k][i] * b->radius[k][i]) & (k < b->obstacles[i]);
+        visible[i] &= !blocks;
     }
 }
 

@@ -1,8 +1,9 @@
 """Two robots in a walled arena: one hunts, one hides; N arenas step together.
 
 Seat 0 is the pursuer, seat 1 the evader; both move at once. Each sees one field, `state`, of 14 + 2 K + 1
-numbers in [-1, 1] (K obstacles), and chooses (speed, turn), or (turn) with `fixed_speed`, in [-1, 1].
-An action that is not finite is refused before anything moves; others are clipped.
+numbers in [-1, 1] (K obstacles), or with `full_obs` off what its sensors show (sensors.py), and chooses
+(speed, turn), or (turn) with `fixed_speed`, in [-1, 1]. An action that is not finite is refused before
+anything moves; others are clipped. With `safety_filter` the pursuer drives what that makes of it (safety.h).
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from numpy.typing import NDArray
 
 from rematch import keys
 from rematch.config import ConfigError, validate
-from rematch.spec import RUNNING, Actions, Bytes, Field, Floats, Ints, Next, Role, Sight, Spec, View
+from rematch.spec import RUNNING, Actions, Bytes, Floats, Ints, Next, Role, Sight, Spec, View
 
 from . import core
 from .bots import BOTS, bot
 from .levels import levels
-from .rules import STAGE, Config, check_stage, stage_of
+from .rules import STAGE, Config, check_stage, numbers_of, stage_of
+from .sensors import ROLES, Redraw, blank, fields_of, hidden_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -32,7 +34,6 @@ __all__ = ["BOTS", "BUILD", "RATE_NAMES", "Config", "PursuitWorld", "WorldError"
 
 RATE_NAMES = {"pursuer": "SR_P", "evader": "SR_E"}  # success rates, as people who grep logs know them
 
-ROLES = ("pursuer", "evader")
 BUILD = core.BUILD  # a run goes on to the same bits only under the same rules
 NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
 
@@ -46,11 +47,12 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> PursuitWo
     validate(config)
     if games < 1:
         raise ConfigError(f"games = {games}: expected at least 1")
-    rules = core.Core({name: getattr(config, name) for name in core.RULES})
+    rules = core.Core(numbers_of(config))
     spec = _spec(config, rules)
     states = np.zeros((games, core.GAME_TYPE.itemsize), np.uint8)
+    annex = np.zeros((games, rules.annex_type.itemsize), np.uint8)
     view = View(
-        fields={role: {"state": np.zeros((games, 1, rules.columns), np.float32)} for role in ROLES},
+        fields=blank(fields_of(config, rules), games),
         acting=np.ones((games, 2), np.uint8),
         reward=np.zeros((games, 2), np.float32),
         ended=np.zeros(games, np.uint8),
@@ -62,7 +64,7 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> PursuitWo
         slot=np.zeros((games, 2), np.int32),
         stage=np.tile(stage_of(config), (games, 1)),
     )
-    world = PursuitWorld(_Shared(config, rules, spec), states, view, next, first)
+    world = PursuitWorld(_Shared(config, rules, spec), (states, annex), view, next, first)
     world.restart()
     return world
 
@@ -81,19 +83,11 @@ def draw(world: PursuitWorld, row: int, trail: list[Any]) -> Image:
 
 
 def _spec(config: Config, rules: core.Core) -> Spec:
-    robot = ("x", "y", "heading", "speed", "turn")
-    columns = (
-        *(f"own_{word}" for word in robot), *(f"other_{word}" for word in robot),
-        "distance", "bearing", "wall_x", "wall_y",
-        *(f"obstacle_{k + 1}_{word}" for k in range(rules.shown) for word in ("distance", "bearing")),
-        "time_to_go",
-    )
     names = ("turn",) if config.fixed_speed else ("speed", "turn")
-    hidden = ("visited",) if config.w_search else ()  # the grid of w_search: where the pursuer has been
     roles = {
         name: Role(
-            name=name, fields=(Field(name="state", columns=columns),),
-            actions=Actions(kind="continuous", names=names), seats=(seat,), hidden=hidden,
+            name=name, fields=fields_of(config, rules),
+            actions=Actions(kind="continuous", names=names), seats=(seat,), hidden=hidden_of(config),
         )
         for seat, name in enumerate(ROLES)
     }
@@ -110,16 +104,23 @@ class _Shared:
 
 
 class PursuitWorld:
-    """See rematch.spec.World. Arrays are allocated once; parts are slices of the same memory."""
+    """See rematch.spec.World. Arrays are allocated once; parts are slices of the same memory.
 
-    def __init__(self, shared: _Shared, states: Bytes, view: View, next: Next, first: int) -> None:
-        self._shared, self._states = shared, states
+    A game is a row of `Game` in state.h, then a row of its `Annex` where the rules need one: what sensors
+    have shown, and what the safety filter counts.
+    """
+
+    def __init__(
+        self, shared: _Shared, states: tuple[Bytes, Bytes], view: View, next: Next, first: int
+    ) -> None:
+        self._shared = shared
+        self._states, self._annex = states
         self.config, self.spec = shared.config, shared.spec
         self.view, self.next, self.first = view, next, first
-        self.games = len(states)
-        self._named = states.view(core.GAME_TYPE)[:, 0]  # the same bytes, by name
+        self.games = len(self._states)
+        self._named = self._states.view(core.GAME_TYPE)[:, 0]  # the same bytes, by name
         self.slot: Ints = self._named["slot"]
-        self._arena = core.Arena(shared.rules, states, view, next)
+        self._arena = core.Arena(shared.rules, self._states, self._annex, view, next)
 
     # --- moving ---------------------------------------------------------------------------------------
 
@@ -134,6 +135,7 @@ class PursuitWorld:
     def restart(self) -> None:
         """Begin every game anew from `next`, as its episode 0."""
         self._states[:] = 0
+        self._annex[:] = 0
         verdict, row = self._arena.start(0)
         if verdict:
             self._refuse(verdict, row)
@@ -168,10 +170,15 @@ class PursuitWorld:
 
     def observe(self, rows: Ints) -> Sight:
         """role -> field -> [n, 1, F], a copy."""
-        games = self._states[self._rows(rows)]
-        seen = [np.zeros((len(games), 1, self._shared.rules.columns), np.float32) for _ in ROLES]
-        self._shared.rules.observe(games, seen[0], seen[1])
-        return {role: {"state": sight} for role, sight in zip(ROLES, seen)}
+        where = self._rows(rows)
+        return self._look(self._states[where], self._annex[where])
+
+    def _look(self, games: Bytes, annex: Bytes) -> Sight:
+        """What both robots see in these games; with sensors the newest frame in `annex` is written too."""
+        sight = blank(self.spec.roles[ROLES[0]].fields, len(games))
+        if len(games):
+            self._shared.rules.observe(games, annex, sight)
+        return sight
 
     def state_of(self, row: int) -> dict[str, Any]:
         """One game as plain numbers and lists, by the names of `Game` in state.h."""
@@ -180,9 +187,14 @@ class PursuitWorld:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Obstacle layouts given up for want of a start, and obstacles that found no place."""
+        """Obstacle layouts given up for want of a start, obstacles without a place; what the filter did."""
         names = ("spawn_redraws", "obstacles_missing")
-        return {name: int(self._named[name].sum(dtype=np.int64)) for name in names}
+        out = {name: int(self._named[name].sum(dtype=np.int64)) for name in names}
+        if self.config.safety_filter:
+            annex = self._annex.view(self._shared.rules.annex_type)[:, 0]
+            for name in ("safety_interventions", "safety_relaxed", "safety_violations"):
+                out[name] = int(annex[name].sum(dtype=np.int64))
+        return out
 
     def scripted(self, rows: Ints, who: tuple[int, int], noise: Any) -> Floats:
         """[n, A] what the scripted player `who` = (seat, number) does in these games."""
@@ -191,30 +203,39 @@ class PursuitWorld:
     # --- saving ---------------------------------------------------------------------------------------
 
     def save(self, rows: Ints) -> Bytes:
-        """[n, S] the running games, `next` not included."""
-        return self._states[self._rows(rows)]
+        """[n, S] the running games, `next` not included: their bytes, then those of their annex."""
+        where = self._rows(rows)
+        return np.concatenate([self._states[where], self._annex[where]], axis=1)
+
+    def _apart(self, states: Bytes) -> tuple[Bytes, Bytes]:
+        """Saved games as (games, annex), copies of their own."""
+        size = core.GAME_TYPE.itemsize
+        return states[:, :size].copy(), states[:, size:].copy()
 
     def load(self, rows: Ints, states: Bytes) -> None:
         """Put saved games into these rows, and what their robots see into the view."""
         where = self._rows(rows)
-        shape = (len(where), core.GAME_TYPE.itemsize)
+        shape = (len(where), core.GAME_TYPE.itemsize + self._annex.shape[1])
         if not isinstance(states, np.ndarray) or states.dtype != np.uint8 or states.shape != shape:
             raise WorldError(f"saved games: expected bytes {list(shape)}")
-        states = np.ascontiguousarray(states)
-        self._check_states(states.view(core.GAME_TYPE)[:, 0])
-        self._states[where] = states
-        for role, fields in self.observe(where).items():
-            self.view.fields[role]["state"][where] = fields["state"]
+        games, annex = self._apart(states)
+        self._check_states(games.view(core.GAME_TYPE)[:, 0], annex)
+        for role, fields in self._look(games, annex).items():
+            for name, field in fields.items():
+                self.view.fields[role][name][where] = field
+        self._states[where], self._annex[where] = games, annex
         self._quiet(where)
 
     def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
-        """Both robots see the whole game, so this is the true state; only the grid of w_search is unseen."""
-        states = self.save(rows)
+        """With `full_obs` the true state but for the grid of w_search; with sensors see sensors.Redraw."""
+        games, annex = self._apart(self.save(rows))
         if self.config.w_search:
-            games = states.view(core.GAME_TYPE)[:, 0]
-            drawn = keys.units(key, keys.RESET, games["visited"].size).reshape(games["visited"].shape)
-            games["visited"] = drawn * games["step"][:, None]
-        return states
+            named = games.view(core.GAME_TYPE)[:, 0]
+            drawn = keys.units(key, keys.RESET, named["visited"].size).reshape(named["visited"].shape)
+            named["visited"] = drawn * named["step"][:, None]
+        if not self.config.full_obs and len(games):
+            Redraw(self.config, self._shared.rules, seat, key)(games, annex)
+        return np.concatenate([games, annex], axis=1)
 
     def parts(self, count: int) -> Sequence[PursuitWorld]:
         """Neighbouring slices over the same memory, as even as can be."""
@@ -226,12 +247,13 @@ class PursuitWorld:
     def _part(self, cut: slice) -> PursuitWorld:
         old = self.view
         view = View(
-            fields={role: {"state": old.fields[role]["state"][cut]} for role in ROLES},
+            fields={role: {name: field[cut] for name, field in old.fields[role].items()} for role in ROLES},
             acting=old.acting[cut], reward=old.reward[cut], ended=old.ended[cut],
             outcome=old.outcome[cut], length=old.length[cut],
         )
         next = Next(seed=self.next.seed[cut], slot=self.next.slot[cut], stage=self.next.stage[cut])
-        return PursuitWorld(self._shared, self._states[cut], view, next, self.first + cut.start)
+        states = self._states[cut], self._annex[cut]
+        return PursuitWorld(self._shared, states, view, next, self.first + cut.start)
 
     def _rows(self, rows: Ints) -> Ints:
         where = np.ascontiguousarray(rows, np.int32).reshape(-1)
@@ -246,7 +268,7 @@ class PursuitWorld:
         self.view.outcome[where] = 0
         self.view.length[where] = self._named["step"][where]
 
-    def _check_states(self, games: NDArray[Any]) -> None:
+    def _check_states(self, games: NDArray[Any], annex: Bytes) -> None:
         """Saved bytes may come from anywhere: what the rules rely on must hold."""
         config = self.config
         half_x, half_y = config.arena_width / 2, config.arena_height / 2
@@ -266,5 +288,9 @@ class PursuitWorld:
             fine = (games[name] >= low - room) & (games[name] <= high + room)  # false for NaN
             if not fine.all():
                 raise WorldError(f"saved games: {name} is not from {low:g} to {high:g} in all of them")
+        if not config.full_obs:
+            frames = annex.view(self._shared.rules.annex_type)[:, 0]["frames"]
+            if not (np.abs(frames) <= 1).all():  # false for NaN
+                raise WorldError("saved games: frames are not from -1 to 1 in all of them")
         for row in np.unique(games["stage"], axis=0):
             check_stage(config, dict(zip(STAGE, row.tolist())))

@@ -18,9 +18,9 @@ from rematch.config import ConfigError
 from rematch.engine.learners.adam import Adam
 from rematch.engine.learners.ppo import LearnError
 from rematch.engine.miniature import event_log, play
+from rematch.engine.notes import few
 from rematch.engine.policy import Policy
 from rematch.engine.run import Run
-from rematch.engine.notes import few
 from rematch.engine.train import Config, Session, train
 
 

@@ -18,6 +18,7 @@ from rematch.config import ConfigError
 from rematch.engine.learners.adam import Adam
 from rematch.engine.learners.ppo import LearnError
 from rematch.engine.miniature import event_log, play
+from rematch.engine.notes import few
 from rematch.engine.policy import Policy
 from rematch.engine.run import Run
 from rematch.engine.train import Config, Session, train
@@ -230,3 +231,8 @@ def test_an_update_that_overflows_is_caught_in_the_same_update(tmp_path: Path) -
         with pytest.raises(LearnError, match="not finite"):
             train(Session(config), run, Interrupting(0, 0), lambda: False)
         assert run.load() is None and (tmp_path / "run" / "metrics.jsonl").read_bytes() == b""
+
+
+def test_of_many_columns_the_first_and_the_last_are_told() -> None:
+    names = [f"ray_{n}" for n in range(41)]
+    assert few(names[:40]) == names[:40] and few(names) == ["ray_0", "...", "ray_40"]

@@ -91,6 +91,11 @@ def note_evaluation(session: Session, run: Run, show: Show, last: bool) -> None:
         show.line(f"World: {', '.join(counted)}")
 
 
+def few(names: Sequence[str]) -> list[str]:
+    """The names; of more than forty the first and the last (all of them stand in sight.json)."""
+    return [*names] if len(names) <= 40 else [names[0], "...", names[-1]]
+
+
 def note_sight(run: Run, show: Show, tape: Tape) -> None:
     """Save what every seat saw in the first rollout; warn of columns that never changed."""
     seen: dict[str, Any] = {}
@@ -108,10 +113,11 @@ def note_sight(run: Run, show: Show, tape: Tape) -> None:
             for i, name in enumerate(track.role.columns)
         ]
         dull = [entry["column"] for entry in seen[role] if entry["constant"]]
-        text = f"Sight {role}: {len(seen[role])} numbers: {', '.join(track.role.columns)}"
+        columns = [word for f in track.role.fields for word in few([f"{f.name}.{c}" for c in f.columns])]
+        text = f"Sight {role}: {len(seen[role])} numbers: {', '.join(columns)}"
         run.log_line(text)
         if dull:
-            warning = f"Sight {role}: warning: never changed in the first rollout: {', '.join(dull)}"
+            warning = f"Sight {role}: warning: never changed in the first rollout: {', '.join(few(dull))}"
             run.log_line(warning)
             show.line(warning)
         if track.role.hidden:

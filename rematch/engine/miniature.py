@@ -42,7 +42,7 @@ def shrink(config: Config) -> Config:
         changes["league.history"] = max(c.league.history, 0.5)
     if 0 < c.league.scripted_share < 1:  # both kinds of rival come to sit
         changes["league.scripted_share"] = min(max(c.league.scripted_share, 0.3), 0.7)
-    if c.curriculum.kind != "none":  # any rate, and any gap but the largest, is good enough to climb
+    if c.curriculum.kind != "none":  # any rate and any gap is good enough to climb
         changes |= {
             "curriculum.capture_rate": 0.0, "curriculum.min_escape_rate": 0.0, "curriculum.min_phases": 1,
             "curriculum.gap_threshold": 1.0, "curriculum.gap_consecutive": 1,
@@ -69,7 +69,8 @@ def shrink_schedule(config: Config, per: int) -> dict[str, Any]:
     }
     left = ITERATIONS - (cold // per if c.kind != "together" else 0)  # iterations after S0
     if c.kind == "alternate" and c.max_phases:
-        changes |= {"schedule.max_phases": left, "total_steps": 4 * ITERATIONS * per}
+        depends = c.iterations(2, per) is None  # then it is not known beforehand when the phases are over
+        changes |= {"schedule.max_phases": left, "total_steps": (4 if depends else 2) * ITERATIONS * per}
     if c.convergence_consecutive:
         changes["schedule.eta"] = 1.0
         changes["schedule.convergence_consecutive"] = left if c.kind == "alternate" else left // 2

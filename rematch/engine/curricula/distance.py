@@ -115,7 +115,7 @@ class Curriculum:
         """An evaluation on this level: +1, 0 or -1 levels from now on, and the evidence in words."""
         c, (first, last) = self.config, row["rates"].values()
         self.seen += 1
-        self.calm = self.calm + 1 if row["gap_high"] < c.gap_threshold else 0
+        self.calm = self.calm + 1 if row["gap_high"] <= c.gap_threshold else 0
         self.lost = self.lost + 1 if last["high"] < c.regress_rate else 0
         steps = 0
         if c.by == "gap":
@@ -125,7 +125,7 @@ class Curriculum:
             fine = first["low"] >= c.capture_rate and last["low"] >= c.min_escape_rate
             told = f"rate {_bounds(first)} of the first role above {c.capture_rate:g}"
         falls = c.regress_after and self.lost >= c.regress_after and self.level
-        if fine and self.seen >= c.min_phases and self.level + 1 < len(self.levels):
+        if self.seen >= c.min_phases and fine and self.level + 1 < len(self.levels):
             steps = 1
         elif falls:
             steps = -1

@@ -1,8 +1,8 @@
 """Runs as processes of their own, some at a time: started, watched, told to stop, never left behind.
 
 A child that dies takes nothing with it but itself: its folder is a run like any other, and the next start
-resumes it. Children do not outlive us (`stopping.follow`); one that is still saving after we were killed holds
-its folder, and whoever comes next waits for it.
+resumes it. Children do not outlive us (`stopping.follow`); one that is still saving after we were killed
+holds its folder, and whoever comes next waits for it.
 """
 
 from __future__ import annotations
@@ -197,4 +197,4 @@ def _has_learnt(task: Task) -> bool:
 
 
 def gib(size: int) -> str:
-    return f"{size / 2**30:.1f}"
+    return f"{size / 2**30:.2f}"

@@ -73,7 +73,7 @@ class Plan:
         return tasks
 
 
-# --- what is asked -------------------------------------------------------------------------------------------
+# --- what is asked ----------------------------------------------------------------------------------------
 
 
 def read_seeds(text: str) -> tuple[int, ...]:
@@ -86,8 +86,8 @@ def read_seeds(text: str) -> tuple[int, ...]:
         low, high = int(match[1]), int(match[2] or match[1])
         if low > high:
             raise ConfigError(f"--seeds = {text!r}: {part.strip()} is empty; expected {high}-{low}")
-        if high >= 2**32 or high - low >= MOST_RUNS:
-            raise ConfigError(f"--seeds = {text!r}: expected at most {MOST_RUNS} seeds, from 0 to {2**32 - 1}")
+        if high >= 2**32 or len(found) + high - low >= MOST_RUNS:
+            raise ConfigError(f"--seeds = {text!r}: expected at most {MOST_RUNS}, each from 0 to {2**32 - 1}")
         found += range(low, high + 1)
     twice = next((seed for seed in found if found.count(seed) > 1), None)
     if twice is not None:
@@ -123,8 +123,8 @@ def make_plan(folder: Path, recipe: str, seeds: tuple[int, ...], grid: dict[str,
               configure: Configure) -> Plan:
     """Every cell's settings, judged before anything begins."""
     count = len(seeds)
-    for values in grid.values():
-        count *= len(values)
+    for each in grid.values():
+        count *= len(each)
     if count > MOST_RUNS:
         raise ConfigError(f"{count} runs: expected at most {MOST_RUNS}")
     cells: dict[str, Cell] = {}
@@ -156,10 +156,11 @@ def choose_jobs(plan: Plan, asked: int | None) -> tuple[int, int, str]:
         raise ConfigError(f"--jobs = {asked}: {size}, which hold {holds}; expected --jobs {holds} or fewer")
     jobs = min(jobs, holds)
     crowd = "; they will wait for each other" if jobs > 1 and jobs * threads > cores else ""
-    return jobs, need, f"{jobs} at a time, {threads} thread{'s' if threads > 1 else ''} each, on {cores} cores{crowd}; {size}"
+    each = f"{threads} thread{'s' if threads > 1 else ''} each, on {cores} cores"
+    return jobs, need, f"{jobs} at a time, {each}{crowd}; {size}"
 
 
-# --- the folder ----------------------------------------------------------------------------------------------
+# --- the folder -------------------------------------------------------------------------------------------
 
 
 def _grid_words(grid: Mapping[str, Sequence[str]]) -> str:
@@ -241,11 +242,11 @@ def refuse_foreign(plan: Plan) -> None:
         except ConfigError:  # broken: its resume will say why
             continue
         if stored != replace(cell.config, seed=seed):
-            raise ConfigError(f"{task.folder} holds a run with other settings: choose another --name, or move "
-                              "it away")
+            raise ConfigError(f"{task.folder} holds a run with other settings: choose another --name, or "
+                              "move it away")
 
 
-# --- the table -----------------------------------------------------------------------------------------------
+# --- the table --------------------------------------------------------------------------------------------
 
 
 def outcome(task: Task, seed: int, names: Mapping[str, str]) -> dict[str, Any]:
@@ -280,7 +281,7 @@ def result(plan: Plan, about: Mapping[str, str], tasks: Sequence[Task]) -> dict[
             "grid": {key: list(values) for key, values in plan.grid.items()}, **counts, "cells": cells}
 
 
-# --- all of it -----------------------------------------------------------------------------------------------
+# --- all of it --------------------------------------------------------------------------------------------
 
 
 def run(plan: Plan, asked: int | None, minutes: float | None, console: Console, again: str) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from rematch.show.words import aligned, clean, human, interval, number
 Row = Mapping[str, Any]
 
 MEANING = (
-    "A seed's interval is of the games of its last evaluation, at 95 %. IQM: interquartile mean over the seeds "
-    "that finished (the lowest and the highest quarter, rounded down, left out), with a 95 % interval from "
-    "10 000 bootstrap resamples of seeds.",
+    "A seed's interval is of the games of its last evaluation, at 95 %. IQM: interquartile mean over the "
+    "seeds that finished (the lowest and the highest quarter, rounded down, left out), with a 95 % interval "
+    "from 10 000 bootstrap resamples of seeds.",
     "score: mean over the scripted rivals, each role weighing the same. below: pairings in which the best "
     "scripted player is surely better. The NE gap is a balance score, not strength.",
 )

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 INTERRUPTED = "SIGINT"
-WATCH = 0.2  # seconds between two looks at the parent
+WATCH = 0.1  # seconds between two looks at the parent
 
 
 class Attention:

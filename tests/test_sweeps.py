@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import ROOT, Say, files, wrong
+from commands import ROOT, Say, files, process, wrong
 from tiny import flags
 
 import rematch
@@ -27,6 +27,7 @@ __all__ = ["wrong"]
 
 # many iterations, of which few are shown: long enough to be met in the middle
 LONG = flags(total_steps=32 * 60, evaluation__every=1000, threads=1)
+ENDLESS = flags(total_steps=10**7, evaluation__every=10**6, threads=1)
 
 
 def command(*words: str, place: Path) -> subprocess.Popen[str]:
@@ -37,7 +38,7 @@ def command(*words: str, place: Path) -> subprocess.Popen[str]:
 
 
 def wait_until(true: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not true():
         assert time.monotonic() < until, what
         time.sleep(0.001)
@@ -77,7 +78,7 @@ def test_killed_in_the_middle_the_same_command_goes_on(undisturbed: Path, tmp_pa
     assert re.search(r"^\[1/3\] seed-0 finished: ", said, re.M) and "seed-2" not in said
     before = stamps(folder / "seed-0")
     again = command(*words, place=tmp_path)  # at once: the child may still be saving
-    said = again.communicate(timeout=60)[0]
+    said = again.communicate(timeout=120)[0]
     assert again.returncode == 0, said
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
@@ -91,16 +92,13 @@ def test_killed_in_the_middle_the_same_command_goes_on(undisturbed: Path, tmp_pa
 
 
 def test_asked_to_stop_it_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    long = flags(total_steps=10**7, evaluation__every=10**6, threads=1)
-    sweep = command("quick", "--seeds", "4-6", "--jobs", "2", *long, place=tmp_path)
+    sweep = command("quick", "--seeds", "4-6", "--jobs", "2", *ENDLESS, place=tmp_path)
     folder = tmp_path / "runs" / "quick-sweep"
     wait_until(lambda: saved(folder / "seed-4") and saved(folder / "seed-5"), "they do not start")
-    second = subprocess.run([sys.executable, "-m", "rematch.cli", "sweep", "quick", "--seeds", "4-6", *long],
-                            cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True,
-                            text=True, check=False, timeout=60)
-    assert second.returncode == 2 and f"is held by process {sweep.pid}" in second.stderr
+    second = process("sweep", "quick", "--seeds", "4-6", *ENDLESS, cwd=tmp_path)
+    assert second.returncode == 2 and f"is held by process {sweep.pid}" in second.stderr.decode()
     sweep.send_signal(signal.SIGTERM)
-    said = sweep.communicate(timeout=60)[0]
+    said = sweep.communicate(timeout=120)[0]
     assert sweep.returncode == 0, said
     assert said.splitlines()[-1].startswith("stopped (SIGTERM); go on with: rematch sweep quick --seeds 4-6 ")
     assert "0 of 3 runs finished, 2 unfinished, 1 not begun" in said
@@ -129,17 +127,14 @@ def test_one_failure_is_told_and_the_others_finish(
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_a_child_that_is_killed_is_told_and_resumed_the_next_time(tmp_path: Path) -> None:
-    words = ("quick", "--seeds", "0", "--name", "x", *LONG)
-    sweep, folder = command(*words, place=tmp_path), tmp_path / "runs" / "x"
-    wait_until(lambda: saved(folder / "seed-0") >= 2, "it does not start")
-    os.kill(int((folder / "seed-0" / "lock").read_text().split()[1]), signal.SIGKILL)
-    said = sweep.communicate(timeout=60)[0]
+def test_a_child_that_is_killed_is_told(tmp_path: Path) -> None:
+    sweep = command("quick", "--seeds", "0", "--name", "x", *ENDLESS, place=tmp_path)
+    run = tmp_path / "runs" / "x" / "seed-0"
+    wait_until(lambda: saved(run) >= 2, "it does not start")
+    os.kill(int((run / "lock").read_text().split()[1]), signal.SIGKILL)
+    said = sweep.communicate(timeout=120)[0]
     assert sweep.returncode == 1 and "seed-0 FAILED: killed by SIGKILL, perhaps for lack of memory" in said
     assert "0 of 1 runs finished, 1 failed" in said
-    with contextlib.chdir(tmp_path):
-        assert cli.main(["sweep", *words]) == 0
-    assert json.loads((folder / "sweep.json").read_text())["finished"] == 1
 
 
 # --- refused before anything starts -----------------------------------------------------------------------

@@ -6,6 +6,7 @@ import difflib
 import importlib
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,6 +24,10 @@ USAGE = """rematch: trains game agents by self-play and tells the truth about ho
                                  `rematch train RECIPE --help` lists every KEY
   rematch resume RUN [--max-minutes M] [--other-machine]
                                  go on exactly where it stopped
+  rematch sweep RECIPE --seeds 0-9 [--grid KEY=A,B ...] [--jobs J] [--name NAME] [--config FILE]
+                                 [--KEY VALUE ...] [--max-minutes M] [--json]
+                                 many runs, one table: every seed of every choice of the grids' values, J at a
+                                 time, in runs/NAME; the same command again goes on; exit code 1: a run failed
   rematch status RUN [--json]    where a run stands; exit code 0 fine, 1 alarm, 3 stopped before its end
   rematch check RECIPE [--KEY VALUE ...] [--config FILE]
                                  rehearsal: every feature once, with kill and resume; names unread settings
@@ -46,9 +51,10 @@ MOST_GAMES = 100_000  # of one match: they are in memory together
 LONGEST_LINE = 600  # characters of a complaint
 
 
-def recipe_words(words: Sequence[str], command: str, own: Sequence[str]) -> tuple[str, Options]:
+def recipe_words(words: Sequence[str], command: str, own: Sequence[str], switches: Sequence[str] = (),
+                 several: Sequence[str] = ()) -> tuple[str, Options]:
     """RECIPE and the options of a command that takes a run's settings too."""
-    options = Options(words, values=("--config", *own), switches=("--help", "-h"))
+    options = Options(words, ("--config", *own), ("--help", "-h", *switches), several)
     if not options.rest or options.rest[0].startswith("-"):
         from rematch.api import recipes
 
@@ -58,13 +64,13 @@ def recipe_words(words: Sequence[str], command: str, own: Sequence[str]) -> tupl
     return options.rest[0], options
 
 
-def configured(recipe: str, options: Options) -> Any:
+def configured(recipe: str, options: Options, more: Sequence[str] = ()) -> Any:
     """The run's settings: recipe, --config and flags; a mistyped option of the command is named too."""
     from rematch import api
 
     file = Path(options.given["--config"]) if "--config" in options.given else None
     try:
-        return api.configure(recipe, file, options.rest[1:])
+        return api.configure(recipe, file, [*options.rest[1:], *more])
     except ConfigError as error:
         for word in options.rest[1:]:
             name = word.partition("=")[0]
@@ -96,6 +102,30 @@ def resume(words: Sequence[str]) -> int:
     (run,) = options.only(1, "rematch resume RUN")
     api.resume(folder_of(run), Console(), options.minutes(), "--other-machine" in options.given)
     return 0
+
+
+def sweep(words: Sequence[str]) -> int:
+    from rematch import sweeps
+    from rematch.show.console import Console
+
+    own = ("--seeds", "--jobs", "--name", "--max-minutes")
+    recipe, options = recipe_words(words, "sweep", own, ("--json",), ("--grid",))
+    if "--seeds" not in options.given:
+        raise ConfigError(f"rematch sweep {recipe} needs --seeds; {sweeps.SEEDS}")
+    if any(word.partition("=")[0] == "--seed" for word in options.rest):
+        raise ConfigError(f"--seed has no effect in a sweep; {sweeps.SEEDS} as --seeds")
+    jobs = options.whole("--jobs", 1, 1, sweeps.MOST_RUNS) if "--jobs" in options.given else None
+    minutes, name = options.minutes(), options.given.get("--name")
+    plan = sweeps.make_plan(sweeps.usual_folder(recipe) if name is None else new_folder(name), recipe,
+                            sweeps.read_seeds(options.given["--seeds"]),
+                            sweeps.read_grid(options.many["--grid"]),
+                            lambda more: configured(recipe, options, more))
+    console, with_words = Console(live=False), "--json" not in options.given
+    console.off = not with_words
+    found = sweeps.run(plan, jobs, minutes, console, shlex.join(["rematch", "sweep", *words]))
+    if not with_words:
+        print(json.dumps(found, indent=1))
+    return 1 if found["failed"] else 0
 
 
 def list_settings(config: Any) -> int:
@@ -256,7 +286,7 @@ def list_recipes(words: Sequence[str]) -> int:
 
 
 COMMANDS = {
-    "train": train, "resume": resume, "status": status, "check": check, "eval": evaluate,
+    "train": train, "resume": resume, "sweep": sweep, "status": status, "check": check, "eval": evaluate,
     "exploit": exploit, "solve": solve, "bench": bench, "worlds": list_worlds, "recipes": list_recipes,
 }
 

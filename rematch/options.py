@@ -15,20 +15,25 @@ class Options:
     """A command's own options, taken out of its words; what is left are the run's settings."""
 
     def __init__(
-        self, words: Sequence[str], values: Sequence[str] = (), switches: Sequence[str] = ()
+        self, words: Sequence[str], values: Sequence[str] = (), switches: Sequence[str] = (),
+        several: Sequence[str] = (),
     ) -> None:
         self.given: dict[str, str] = {}
+        self.many: dict[str, list[str]] = {name: [] for name in several}  # may be given more than once
         self.rest: list[str] = []
         todo = list(words)
         while todo:
             word = todo.pop(0)
             name, equals, value = word.partition("=")
             name = name.replace("_", "-")
-            if name in values:
+            if name in values or name in several:
                 if not equals:
                     if not todo:
                         raise ConfigError(f"{name} needs a value")
                     value = todo.pop(0)
+                if name in several:
+                    self.many[name].append(value)
+                    continue
                 if name in self.given:
                     raise ConfigError(f"{name} is given twice: {self.given[name]!r} and {value!r}")
                 self.given[name] = value
@@ -36,7 +41,7 @@ class Options:
                 self.given[name] = "yes"
             else:
                 self.rest.append(word)
-        self.known = [*values, *switches]
+        self.known = [*values, *several, *switches]
 
     def only(self, positional: int, usage: str) -> list[str]:
         """The positional words, exactly that many; anything else is an error."""

@@ -7,6 +7,7 @@ its first moment a command also notes the signal, and whoever can stop properly 
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -15,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 INTERRUPTED = "SIGINT"
+WATCH = 0.1  # seconds between two looks at the parent
 
 
 class Attention:
@@ -103,3 +105,14 @@ class Stopper:
         if not self.asked and self.until is not None and time.monotonic() >= self.until:
             self.asked = "time"
         return bool(self.asked)
+
+
+def follow(parent: int) -> None:
+    """From now on the end of the process that started us, even by SIGKILL, is a SIGTERM to this one."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()

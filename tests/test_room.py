@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tiny import SMALL
+from tiny import SMALL, flags
 
-from rematch import api, worlds
+from rematch import api, memory, worlds
 from rematch.config import ConfigError
 from rematch.engine import room
 from rematch.engine.train import Session
@@ -53,3 +58,16 @@ def test_what_makes_a_run_too_large_is_named(monkeypatch: pytest.MonkeyPatch) ->
         room.check(api.configure("quick", changes=SMALL | {"games": 4096, "steps": 64}))
     with pytest.raises(ConfigError, match=r"hidden = \[512, 512\]: .*narrower layers, or league.size below"):
         room.check(api.configure("quick", changes=SMALL | {"network.hidden": [512, 512]}))
+
+
+def test_the_estimate_covers_a_whole_process(tmp_path: Path) -> None:
+    """Its height, pictures included, as the kernel tells it."""
+    path = os.pathsep.join(filter(None, [str(Path(room.__file__).parents[2]), os.environ.get("PYTHONPATH")]))
+    child = subprocess.Popen([sys.executable, "-m", "rematch.cli", "train", "quick", *flags()], cwd=tmp_path,
+                             env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.DEVNULL)
+    most = 0
+    while child.poll() is None:
+        most = max(most, memory.taken(child.pid)[1])
+        time.sleep(0.005)
+    assert child.returncode == 0
+    assert not most or most <= room.process(api.configure("quick", changes=SMALL)) <= 2 * most

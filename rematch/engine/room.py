@@ -11,6 +11,8 @@ from rematch.engine.train import Config
 from rematch.memory import here
 from rematch.spec import World
 
+NATIVE, TORCH = 160 << 20, 640 << 20  # bytes of Python and its libraries while a run ends with its pictures
+
 
 def tape(config: Config, world: World) -> int:
     """Bytes that grow with the games: the tape, what the update makes of it, and the worlds' states."""
@@ -39,6 +41,13 @@ def networks(config: Config, world: World) -> int:
     if config.learner == "lookahead":
         total += 4 * config.lookahead.replay * (world.spec.role_of(0).size + 3)
     return total
+
+
+def process(config: Config) -> int:
+    """Bytes that a whole process of this run takes at its height."""
+    world: World = worlds.find(config.game).make(config.world, 1, 0, 0)
+    libraries = TORCH if config.ppo.gradient == "torch" else NATIVE
+    return libraries + tape(config, world) + networks(config, world)
 
 
 def check(config: Config) -> None:

@@ -89,6 +89,9 @@ def note_sight(run: Run, show: Show, tape: Tape) -> None:
             warning = f"Sight {role}: warning: never changed in the first rollout: {', '.join(dull)}"
             run.log_line(warning)
             show.line(warning)
+        if track.aside is not None:
+            told = ", ".join(f"{f.name}.{c}" for f in track.role.aside for c in f.columns)
+            run.log_line(f"Sight {role}: aside, for learning alone: {told}")
         if track.role.hidden:
             run.log_line(f"Sight {role}: hidden: {', '.join(track.role.hidden)}")
     run.write_file("sight.json", json.dumps(seen, indent=1).encode())

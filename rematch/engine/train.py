@@ -16,11 +16,11 @@ from rematch import keys, worlds
 from rematch.config import ConfigError, knob, part
 from rematch.engine.evaluate import EvaluationConfig, best_scripted, check_rivals, evaluate, set_beside
 from rematch.engine.fingerprint import fingerprint
-from rematch.engine.learners.lookahead import LookaheadConfig, check_spec
+from rematch.engine.learners.lookahead import LookaheadConfig, check_network, check_spec
 from rematch.engine.learners.ppo import PpoConfig
 from rematch.engine.minds import build
 from rematch.engine.notes import Show, note_evaluation, note_phase, note_sight
-from rematch.engine.policy import NetworkConfig
+from rematch.engine.policy import NetworkConfig, layout
 from rematch.engine.rivals.league import League, LeagueConfig, Roster
 from rematch.engine.rivals.schedule import Schedule, ScheduleConfig, check_schedule
 from rematch.engine.rollout import Rollout, Table
@@ -36,7 +36,9 @@ class Config:
 
     game: str = knob("pursuit", "which world; `rematch worlds` lists them")
     seed: int = knob(0, "everything random in the run follows from it", low=0, high=2**32 - 1)
-    threads: int = knob(2, "threads; only with ppo.gradient torch do results depend on it", low=1, high=64)
+    threads: int = knob(
+        2, "threads; only with ppo.gradient torch or an encoder do results depend on it", low=1, high=64
+    )
     games: int = knob(2048, "games that step together", low=1, high=2**22)
     steps: int = knob(32, "steps of each game per iteration", low=1, high=2**20)
     total_steps: int = knob(10_000_000, "steps of all games together; the run ends there", low=1)
@@ -72,7 +74,14 @@ class Config:
         if self.schedule.kind != "together" or self.schedule.convergence_consecutive:
             check_schedule(self.schedule, module, list(module.make(self.world, 1, 0, 0).spec.roles))
         if self.learner == "lookahead":
+            check_network(self.network)
             check_spec(module.make(self.world, 1, 0, 0).spec)
+        if (self.network.encoder, self.network.critic) != ("mlp", "own"):
+            for role in module.make(self.world, 1, 0, 0).spec.roles.values():
+                layout(role, self.network)  # refuses what the role cannot have
+        if self.network.encoder != "mlp" and self.ppo.gradient != "native":
+            raise ConfigError(f"ppo.gradient = {self.ppo.gradient}: has no effect with network.encoder "
+                              f"{self.network.encoder}, whose gradient is always torch's; leave it out")
         need = self.games * self.steps * 4 * 64
         if need > 64 * 2**30:
             raise ConfigError(

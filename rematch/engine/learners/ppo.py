@@ -16,7 +16,8 @@ from rematch import keys
 from rematch.config import ConfigError, knob
 from rematch.engine.anneal import SHAPES, anneal
 from rematch.engine.learners.adam import Adam
-from rematch.engine.policy import Policy, named
+from rematch.engine.nets import fused
+from rematch.engine.policy import Policy, named, opponent
 from rematch.engine.tape import Tape
 from rematch.spec import Floats, Tree
 
@@ -51,8 +52,9 @@ class PpoConfig:
     max_grad_norm: float = knob(0.5, "longer gradients are scaled down to this length; 0 is off", low=0)
     target_kl: float = knob(0.0, "an iteration ends early beyond 1.5 times this divergence; 0 is off", low=0)
     gradient: str = knob(
-        "native", "who computes it: fused C, or torch's autograd", choices=("native", "torch")
-    )
+        "native", "who computes it: fused C, or torch's autograd (always, for a network with an encoder)",
+        choices=("native", "torch"),
+    )  # fmt: skip
 
 
 class LearnError(ConfigError):
@@ -68,7 +70,9 @@ def loss(
     from rematch.engine.nets import mlp
 
     b = {name: torch.from_numpy(array) for name, array in rows.items()}
-    play, value = mlp.forward(flat, policy.role, policy.config, b["sight"], b.get("mask"))
+    said = mlp.answer(flat, policy.role, policy.config, b["sight"], b.get("mask"), b.get("aside"))
+    play, value = said.play, said.value
+    assert value is not None
     log_ratio = play.log_prob(b["action"]) - b["logp"]
     ratio = log_ratio.exp()
     # eq. 7: the smaller of the plain and the clipped surrogate
@@ -87,11 +91,15 @@ def loss(
         centre = mlp.Distribution(mlp.masked(b["magnet"], b.get("mask")), b.get("magnet_log_std"))
         magnet_kl = play.kl(centre).mean()
         total = total + config.magnet * magnet_kl
-    return total, {
+    means = {
         "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "magnet_kl": magnet_kl,
         "kl": (ratio - 1 - log_ratio).mean(),
         "clip_fraction": ((ratio - 1).abs() > config.clip).float().mean(),
     }  # fmt: skip
+    if said.belief is not None:  # bimdn is taught where the opponent is
+        means["belief_nll"] = said.belief.nll(b["aside"][:, opponent(policy.role)]).mean()
+        total = total + policy.config.belief_weight * means["belief_nll"]
+    return total, means
 
 
 class Ppo:
@@ -99,7 +107,7 @@ class Ppo:
 
     def __init__(self, policy: Policy, config: PpoConfig, seed: int, threads: int) -> None:
         self.policy, self.config, self.seed, self.threads = policy, config, seed, threads
-        self.native = config.gradient == "native"
+        self.native = config.gradient == "native" and isinstance(policy.network, fused.Network)
         self.adam = Adam(policy.weights.size)
         self.grad: Floats = np.empty_like(policy.weights)
         self.magnet: Floats = policy.weights.copy()
@@ -172,6 +180,8 @@ class Ppo:
         }
         if track.mask is not None:
             batch["mask"] = track.mask.reshape(size, -1)
+        if track.aside is not None:
+            batch["aside"] = track.aside.reshape(size, -1)
         if c.magnet > 0:
             centre = Policy(self.policy.role, self.policy.config, "magnet", self.magnet)
             batch["magnet"] = centre.forward(batch["sight"])[0]
@@ -184,11 +194,11 @@ class Ppo:
     ) -> tuple[Floats, dict[str, float]]:
         """The gradient [P] of the mean loss over `rows`, and the means that are logged."""
         c = self.config
-        if c.gradient == "native":
+        net = self.policy.network
+        if self.native and isinstance(net, fused.Network):
             grad = self.grad
             weights = (c.clip, c.value_clip, c.value, entropy_weight, c.magnet)
-            net, packed = self.policy.network, self.policy.packed[0]
-            return grad, net.gradient(packed, rows, batch, weights, self.threads, grad)
+            return grad, net.gradient(self.policy.packed[0], rows, batch, weights, self.threads, grad)
         import torch
 
         torch.set_num_threads(self.threads)
@@ -204,9 +214,11 @@ class Ppo:
         if not np.isfinite(self.policy.weights).all():
             return f"{role}: weights are not finite after update {self.adam.updates}"
         for name, meaning in (
-            ("sight", "an observation"), ("action", "an action"), ("target", "a reward or value"),
-            ("logp", "a log-probability"), ("advantage", "an advantage"),
+            ("sight", "an observation"), ("aside", "a field aside"), ("action", "an action"),
+            ("target", "a reward or value"), ("logp", "a log-probability"), ("advantage", "an advantage"),
         ):  # fmt: skip
+            if name not in batch:
+                continue
             bad = ~np.isfinite(batch[name][index].astype(np.float64))
             if bad.any():
                 row, *column = np.argwhere(bad)[0].tolist()

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import toys
 
-from rematch import api
+from rematch import api, worlds
 from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine.miniature import event_log, play, shrink
@@ -39,6 +40,9 @@ TINY: dict[str, Any] = {
 # Settings that do something in other worlds only: which one, and what the tiny run is there.
 SMALL_BOARD = {"world.n": 7, "world.horizon": 6, "lookahead.minibatch": 32}
 ELSE = dict.fromkeys(("anywhere", "learner", "lookahead"), ("lattice", SMALL_BOARD))
+# Those of encoders need a history, those of critics something aside: tests/toys.py has a world with both.
+MEMORY = ("network.critic", "network.encoder", "network.encoder_hidden", "network.belief_weight")
+ELSE |= dict.fromkeys(MEMORY, ("recall", {}))
 
 # What a knob needs beyond its own `needs`, so that its value can show.
 LONG = {"total_steps": 24 * 8 * 8, "league.size": 6}  # rivals enough that their records differ
@@ -52,6 +56,7 @@ ALSO: dict[str, dict[str, Any]] = {
     "world.sight_range": SEEN, "world.sight_half_angle": SEEN, "world.sight_occlusion": SEEN,
     "network.log_std_low": {"network.log_std": -1.99, "ppo.entropy": 0.0, "ppo.lr": 0.05},
     "network.log_std_high": {"network.log_std": 0.49, "ppo.entropy": 1.0, "ppo.lr": 0.05},
+    "network.belief_weight": {"network.encoder": "bimdn"},
     "ppo.magnet_decay": {"ppo.magnet": 1.0},
     "ppo.target_kl": {"ppo.lr": 0.05},
     "league.keep": {"total_steps": 24 * 8 * 6},
@@ -85,12 +90,19 @@ OTHER: dict[str, Any] = {
     "evaluation.alarm_swing": 0.0,
 }
 
+
+@pytest.fixture(autouse=True)
+def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = worlds.find
+    monkeypatch.setattr(worlds, "find", lambda name: toys.TOYS[name] if name in toys.TOYS else find(name))
+
+
 LEAVES = {key: field for key, field, _ in settings.leaves(api.default("pursuit"))}
 
 
 def base_for(key: str) -> Config:
     """TINY with the feature of `key` enabled: its `needs` are met one by one, then what ALSO says."""
-    game, rules = ELSE.get(key.partition(".")[0], ("pursuit", {}))
+    game, rules = ELSE.get(key) or ELSE.get(key.partition(".")[0], ("pursuit", {}))
     own = {name: value for name, value in TINY.items() if game == "pursuit" or not name.startswith("world.")}
     config = settings.replace(api.default(game), own | rules)
     for _ in range(5):
@@ -232,6 +244,7 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
     assert all(unread.values()), f"nothing reads {[key for key, why in unread.items() if not why]}"
     if name in EVERYTHING:
         other = {"schedule.phase_steps", "schedule.max_phases", "schedule.micro_phase_steps"}
+        other |= {"network.encoder_hidden", "network.belief_weight"}
         assert {key for key in unread if not key.startswith("lookahead.")} <= other
 
 

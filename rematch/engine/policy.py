@@ -62,6 +62,11 @@ class NetworkConfig:
         needs="encoder=bimdn",
     )  # fmt: skip
 
+    @property
+    def reads_aside(self) -> bool:
+        """Whether it learns from fields aside."""
+        return self.critic == "all" or self.encoder == "bimdn"
+
     def check(self) -> None:
         if not 1 <= len(self.hidden) <= 8:
             raise ConfigError(f"hidden = {list(self.hidden)}: expected one to eight layers")
@@ -209,7 +214,6 @@ class Policy:
         self.weights: Floats = np.zeros(self.network.size, np.float32)
         self.packed: Floats = np.zeros((1, self.network.packed_size), np.float32)
         self.greedy = False
-        self.reads_aside = config.critic == "all" or config.encoder == "bimdn"  # while it learns
         if weights is not None:
             self.set(weights)
 

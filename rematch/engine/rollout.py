@@ -54,7 +54,7 @@ class Rollout:
             track = self.tape[role]
             track.mask = np.zeros((*track.value.shape, track.role.actions.size), np.uint8)
         for role, table in tables.items():
-            if table.policy.reads_aside:
+            if table.policy.config.reads_aside:
                 track = self.tape[role]
                 track.aside = np.zeros((*track.value.shape, track.role.aside_size), np.float32)
         self.keys = {
@@ -159,7 +159,7 @@ class Rollout:
             return np.zeros((len(next(iter(sight[role].values()))), len(about.seats)), np.float32)
         flat = np.ascontiguousarray(side_by_side(about, sight[role])).reshape(-1, about.size)
         told: Floats | None = None
-        if policy.reads_aside:
+        if policy.config.reads_aside:
             more = side_by_side(about, sight[role], aside=True)
             told = np.ascontiguousarray(more).reshape(-1, about.aside_size)
         return policy.forward(flat, aside=told)[1].reshape(-1, len(about.seats))

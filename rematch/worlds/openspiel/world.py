@@ -65,10 +65,11 @@ class SpielWorld(PlainWorld):
             Field(name="sight", columns=game.columns, low=-LARGEST, high=LARGEST),
         )
         moves = Actions(kind="discrete", names=game.moves)
-        theirs = () if game.perfect else (Field(name=THEIRS, columns=game.columns, low=-LARGEST, high=LARGEST),)
+        theirs = Field(name=THEIRS, columns=game.columns, low=-LARGEST, high=LARGEST)
         role = Role(
-            name="player", fields=fields, actions=moves, seats=(0, 1), hidden=tuple(secret), aside=theirs
-        )
+            name="player", fields=fields, actions=moves, seats=(0, 1), hidden=tuple(secret),
+            aside=() if game.perfect else (theirs,),
+        )  # fmt: skip
         return Spec(world=NAME, roles={"player": role}, zero_sum=game.zero_sum)
 
     def layout(self) -> list[Any]:

@@ -222,7 +222,7 @@ def test_the_tape_holds_what_was_aside_where_it_is_learnt_from() -> None:
     own = Table(Policy(about, NetworkConfig(hidden=(9,)), "own"), 1)
     assert Rollout(twin, {"player": own}, 2, 1, 3).tape["player"].aside is None
     move = made.act(Seat(about, 0, world, np.arange(11, dtype=np.int32), seen), Noise(1, 2, 3))
-    assert move.value is None and np.isfinite(move.logp).all()
+    assert move.value is None and move.logp is not None and np.isfinite(move.logp).all()
 
 
 def test_cut_off_games_are_judged_with_what_was_aside_at_their_end() -> None:

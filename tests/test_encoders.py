@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import distributions
@@ -58,7 +60,7 @@ def test_a_belief_is_torchs_mixture() -> None:
     assert belief is not None and belief.mean.shape == (N, MIXTURE, 2)
     place = torch.randn(N, 2, dtype=torch.float64)
     each = distributions.Independent(distributions.Normal(belief.mean, belief.log_sd.exp()), 1)
-    theirs = distributions.MixtureSameFamily(distributions.Categorical(logits=belief.log_weight), each)
+    theirs: Any = distributions.MixtureSameFamily(distributions.Categorical(logits=belief.log_weight), each)
     assert torch.allclose(belief.nll(place), -theirs.log_prob(place))
     assert (belief.log_sd > encoders.NARROW).all() and (belief.log_sd < encoders.BROAD).all()
 

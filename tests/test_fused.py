@@ -76,7 +76,7 @@ SHAPES: list[tuple[dict[str, Any], dict[str, Any], int]] = [
     # columns that name things: with quantities, alone, few and many, one of one
     ({"discrete": True, "names": (5, 300, 2)}, {"hidden": (64, 64)}, 200),
     ({"discrete": True, "sight": 0, "names": (7, 1)}, {"hidden": (19,), "activation": "relu"}, 65),
-    ({"discrete": True, "sight": 3, "names": (40,)}, {"hidden": (5, 9), "shared": False, "fourier": 1}, 999),
+    ({"discrete": True, "sight": 3, "names": (40,)}, {"hidden": (5, 9), "shared": False, "fourier": 1}, 1030),
     ({"discrete": False, "sight": 0, "names": (3, 3, 3, 90)}, {"hidden": (130, 8), "shared": False}, 63),
     # a critic that looks aside: quantities, names, both, beside names of the sight or none
     ({"discrete": True, "aside": (0,) * 13}, {"hidden": (64, 64), "critic": "all"}, 200),

@@ -296,11 +296,11 @@ class Recall(PlainWorld):
     def promise(self, config: RecallConfig) -> Spec:
         now = ("sign", "x", "y")
         past = tuple(f"{column}_{step}" for step in range(STEPS) for column in now)
-        fields = (Field(name="clock", columns=("to_go",), low=0.0), Field(name="now", columns=now))
-        fields += (Field(name="history", columns=past, shape=(STEPS, 3)),) * config.remember
+        shown = [Field(name="clock", columns=("to_go",), low=0.0), Field(name="now", columns=now)]
+        shown += [Field(name="history", columns=past, shape=(STEPS, 3))] * config.remember
         aside = (Field(name="sign", columns=("theirs",)), Field(name="other", columns=("x", "y")))
         role = Role(
-            name="player", fields=fields, actions=Actions(kind="discrete", names=("minus", "plus")),
+            name="player", fields=tuple(shown), actions=Actions(kind="discrete", names=("minus", "plus")),
             seats=(0, 1), hidden=("the other's sign",), aside=aside,
         )  # fmt: skip
         return Spec(world="recall", roles={"player": role})

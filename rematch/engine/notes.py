@@ -83,7 +83,11 @@ def note_sight(run: Run, show: Show, tape: Tape) -> None:
             for i, name in enumerate(track.role.columns)
         ]
         dull = [entry["column"] for entry in seen[role] if entry["constant"]]
-        text = f"Sight {role}: {len(seen[role])} numbers: {', '.join(track.role.columns)}"
+        named: list[str] = []
+        for f in track.role.fields:  # an array by its shape: its columns stand in sight.json
+            whole = [f"{f.name} [{' x '.join(map(str, f.shape))}]"]
+            named += whole if f.shape else [f"{f.name}.{column}" for column in f.columns]
+        text = f"Sight {role}: {len(seen[role])} numbers: {', '.join(named)}"
         run.log_line(text)
         if dull:
             warning = f"Sight {role}: warning: never changed in the first rollout: {', '.join(dull)}"

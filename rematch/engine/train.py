@@ -36,9 +36,7 @@ class Config:
 
     game: str = knob("pursuit", "which world; `rematch worlds` lists them")
     seed: int = knob(0, "everything random in the run follows from it", low=0, high=2**32 - 1)
-    threads: int = knob(
-        2, "threads; only with ppo.gradient torch or an encoder do results depend on it", low=1, high=64
-    )
+    threads: int = knob(2, "threads; results do not depend on it", low=1, high=64)
     games: int = knob(2048, "games that step together", low=1, high=2**22)
     steps: int = knob(32, "steps of each game per iteration", low=1, high=2**20)
     total_steps: int = knob(10_000_000, "steps of all games together; the run ends there", low=1)
@@ -110,8 +108,8 @@ class Session:
             rosters[role] = Roster(policy, table, rivals, [self.module.bot(n, role) for n in names])
             if self.minds.seated:
                 table.others[:] = [self.minds.seated[role]]
-        # Roles learn side by side, each on its own threads: nothing is shared, so nothing waits. Torch's
-        # number of threads belongs to the whole process: there they learn one after the other.
+        # Roles learn side by side, each on its own threads: nothing is shared, so nothing waits. Where torch
+        # computes the gradient they learn one after the other, each on all threads: it needs the memory.
         native = all(learner.native for learner in self.learners.values())
         self.pool = ThreadPoolExecutor(min(config.threads, len(self.learners)) if native else 1)
         self.league = League(rivals, rosters, config.seed)

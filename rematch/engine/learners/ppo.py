@@ -6,6 +6,7 @@ from nets/fused.h, which computes the same in one pass over memory, and which th
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Batch = dict[str, NDArray[Any]]
+CHUNK = 1024  # rows that torch differentiates at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,14 +201,30 @@ class Ppo:
             grad = self.grad
             weights = (c.clip, c.value_clip, c.value, entropy_weight, c.magnet)
             return grad, net.gradient(self.policy.packed[0], rows, batch, weights, self.threads, grad)
+        return self._autograd(batch, rows, entropy_weight)
+
+    def _autograd(
+        self, batch: Batch, rows: NDArray[np.int64], entropy_weight: float
+    ) -> tuple[Floats, dict[str, float]]:
+        """`gradient` by torch: chunks of rows, each on one thread, added in order, as in nets/fused.h."""
         import torch
 
-        torch.set_num_threads(self.threads)
-        flat = torch.from_numpy(self.policy.weights.copy()).requires_grad_()
-        part = {name: array if name == "magnet_log_std" else array[rows] for name, array in batch.items()}
-        total, tensors = loss(self.policy, c, flat, part, entropy_weight)
-        (slope,) = torch.autograd.grad(total, flat)
-        return slope.numpy(), {name: float(value.detach()) for name, value in tensors.items()}
+        def slope(chunk: NDArray[np.int64]) -> tuple[Floats, dict[str, float]]:
+            torch.set_num_threads(1)  # of the calling thread
+            flat = torch.from_numpy(self.policy.weights.copy()).requires_grad_()
+            part = {name: a if name == "magnet_log_std" else a[chunk] for name, a in batch.items()}
+            total, tensors = loss(self.policy, self.config, flat, part, entropy_weight)
+            share = len(chunk) / len(rows)  # every term of the loss is a mean over rows
+            (out,) = torch.autograd.grad(total * share, flat)
+            return out.numpy(), {name: float(value.detach()) * share for name, value in tensors.items()}
+
+        chunks = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
+        if len(chunks) == 1:
+            return slope(rows)
+        with ThreadPoolExecutor(min(self.threads, len(chunks))) as pool:
+            found = list(pool.map(slope, chunks))
+        grad: Floats = np.sum([part for part, _ in found], axis=0)
+        return grad, {name: sum(means[name] for _, means in found) for name in found[0][1]}
 
     def _blame(self, batch: Batch, index: NDArray[np.int64]) -> str:
         """What was not a number, named from the first cause to the last."""

@@ -2,7 +2,7 @@
 
 Rows go through in blocks of one size, on one thread, so that a row's answer depends on that row alone: not on
 who is asked with it, nor on the number of threads. Draws are those of nets/fused_act.h, by the same keys. The
-gradient is autograd's of `learners.ppo.loss`, whose sums do depend on the number of threads.
+gradient is autograd's of `learners.ppo.loss`.
 """
 
 from __future__ import annotations

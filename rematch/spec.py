@@ -26,6 +26,8 @@ class Field:
 
     With `choices`, each column names one of so many things (a cell, a card) instead of measuring something:
     it holds 0 .. n - 1, and a network looks it up in a table of its own (the product with a one-hot vector).
+    With `shape`, the columns are an array flattened row by row: (10, 43) is ten steps of 43 numbers, oldest
+    first. Encoders (nets/encoders.py) read the field called `history` so.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Field:
     low: float = -1.0
     high: float = 1.0
     choices: tuple[int, ...] = ()  # n of every column; empty: quantities
+    shape: tuple[int, ...] = ()  # its product is the number of columns; empty: a plain row
 
     @property
     def size(self) -> int:
@@ -53,13 +56,18 @@ class Actions:
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """A part to play: its own fields, actions and network; `seats` are the places that play it."""
+    """A part to play: its own fields, actions and network; `seats` are the places that play it.
+
+    `aside` are fields that a learner may read while it trains and that no player ever sees: what others hold.
+    A world writes them into its view like the rest, and leaves them out of `observe`.
+    """
 
     name: str
     fields: tuple[Field, ...]
     actions: Actions
     seats: tuple[int, ...]
     hidden: tuple[str, ...] = ()  # what the world holds and no field of this role shows
+    aside: tuple[Field, ...] = ()  # for a learner alone
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -72,7 +80,19 @@ class Role:
     @property
     def choices(self) -> tuple[int, ...]:
         """For every column the number of things it may name; 0 where it is a quantity."""
-        return tuple(n for f in self.fields for n in (f.choices or (0,) * f.size))
+        return _choices(self.fields)
+
+    @property
+    def aside_size(self) -> int:
+        return sum(f.size for f in self.aside)
+
+    @property
+    def aside_choices(self) -> tuple[int, ...]:
+        return _choices(self.aside)
+
+
+def _choices(fields: tuple[Field, ...]) -> tuple[int, ...]:
+    return tuple(n for f in fields for n in (f.choices or (0,) * f.size))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +180,7 @@ class World(Protocol):
         """
 
     def observe(self, rows: Ints) -> Sight:
-        """What every seat sees in these games now: role -> field -> [n, k, F], a copy."""
+        """What every seat sees in these games now: role -> field -> [n, k, F], a copy; nothing aside."""
 
     def save(self, rows: Ints) -> Bytes:
         """The whole state of these games, [n, S]."""

@@ -12,8 +12,17 @@ from rematch.spec import Actions, Field, Role
 Batch = dict[str, Any]
 
 
-def role(sight: int = 5, actions: int = 3, discrete: bool = True, names: tuple[int, ...] = ()) -> Role:
-    """`sight` quantities, and columns that name one of so many things in the middle of them."""
+def role(
+    sight: int = 5,
+    actions: int = 3,
+    discrete: bool = True,
+    names: tuple[int, ...] = (),
+    aside: tuple[int, ...] = (),
+) -> Role:
+    """`sight` quantities, and columns that name one of so many things in the middle of them.
+
+    aside: for each column there of how many things it names one; 0 where it is a quantity.
+    """
     before, after = sight // 2, sight - sight // 2
     fields = (
         Field(name="before", columns=tuple(f"b{i}" for i in range(before))),
@@ -22,7 +31,10 @@ def role(sight: int = 5, actions: int = 3, discrete: bool = True, names: tuple[i
     )
     kind: Any = "discrete" if discrete else "continuous"
     acts = Actions(kind=kind, names=tuple(f"a{i}" for i in range(actions)))
-    return Role(name="player", fields=fields, actions=acts, seats=(0,))
+    hidden = tuple(
+        Field(name=f"aside{i}", columns=("it",), choices=(n,) if n else ()) for i, n in enumerate(aside)
+    )
+    return Role(name="player", fields=fields, actions=acts, seats=(0,), aside=hidden)
 
 
 def policy(about: Role, seed: int = 0, **settings: Any) -> Policy:
@@ -44,9 +56,12 @@ def minibatch(made: Policy, rows: int, seed: int = 0, masked: bool = False, magn
     n, size = rows, about.actions.size
     discrete = about.actions.kind == "discrete"
     batch: Batch = {"sight": rng.uniform(-1, 1, (n, about.size)).astype(np.float32)}
-    for column, count in enumerate(about.choices):
-        if count:
-            batch["sight"][:, column] = rng.integers(0, count, n)
+    if made.config.reads_aside:
+        batch["aside"] = rng.uniform(-1, 1, (n, about.aside_size)).astype(np.float32)
+    for name, choices in (("sight", about.choices), ("aside", about.aside_choices * made.config.reads_aside)):
+        for column, count in enumerate(choices):
+            if count:
+                batch[name][:, column] = rng.integers(0, count, n)
     if masked:
         mask = (rng.random((n, size)) < 0.6).astype(np.uint8)
         mask[np.arange(n), rng.integers(0, size, n)] = 1
@@ -63,6 +78,7 @@ def minibatch(made: Policy, rows: int, seed: int = 0, masked: bool = False, magn
         logp,
         value,
         mask=batch.get("mask"),
+        aside=batch.get("aside"),
     )
     noise = rng.standard_normal((4, n)).astype(np.float32)
     batch |= {"action": action, "logp": logp + 0.4 * noise[0], "value": value + 0.3 * noise[1]}

@@ -27,11 +27,14 @@ def doubles(batch: Batch) -> Batch:
     return {name: a.astype(np.float64) if a.dtype == np.float32 else a for name, a in batch.items()}
 
 
-def twin(made: Policy, sight: Any, mask: Any = None) -> tuple[mlp.Distribution, torch.Tensor]:
+def twin(made: Policy, sight: Any, mask: Any = None, aside: Any = None) -> tuple[mlp.Distribution, Any]:
     """The readable network in float64."""
     flat = torch.from_numpy(made.weights.astype(np.float64))
     legal = None if mask is None else torch.from_numpy(mask)
-    return mlp.forward(flat, made.role, made.config, torch.from_numpy(sight.astype(np.float64)), legal)
+    told = None if aside is None else torch.from_numpy(aside.astype(np.float64))
+    seen = torch.from_numpy(sight.astype(np.float64))
+    said = mlp.answer(flat, made.role, made.config, seen, legal, told)
+    return said.play, said.value
 
 
 def both_gradients(
@@ -75,15 +78,21 @@ SHAPES: list[tuple[dict[str, Any], dict[str, Any], int]] = [
     ({"discrete": True, "sight": 0, "names": (7, 1)}, {"hidden": (19,), "activation": "relu"}, 65),
     ({"discrete": True, "sight": 3, "names": (40,)}, {"hidden": (5, 9), "shared": False, "fourier": 1}, 1030),
     ({"discrete": False, "sight": 0, "names": (3, 3, 3, 90)}, {"hidden": (130, 8), "shared": False}, 63),
-]
+    # a critic that looks aside: quantities, names, both, beside names of the sight or none
+    ({"discrete": True, "aside": (0,) * 13}, {"hidden": (64, 64), "critic": "all"}, 200),
+    ({"discrete": False, "aside": (0, 4, 0, 9)}, {"hidden": (19, 7), "critic": "all", "fourier": 2}, 65),
+    ({"discrete": True, "names": (5, 3), "aside": (0,)}, {"hidden": (8,), "critic": "all", "fourier": 1}, 99),
+    ({"discrete": False, "sight": 0, "names": (7,), "aside": (3, 0)}, {"hidden": (33,), "critic": "all"}, 63),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("about", "net", "rows"), SHAPES)
 def test_forward(about: dict[str, Any], net: dict[str, Any], rows: int) -> None:
     made = policy(role(**about), **net)
-    sight = minibatch(made, rows, seed=1)["sight"]
-    heads, value = made.forward(sight)
-    play, wanted = twin(made, sight)
+    batch = minibatch(made, rows, seed=1)
+    sight, aside = batch["sight"], batch.get("aside")
+    heads, value = made.forward(sight, aside=aside)
+    play, wanted = twin(made, sight, None, aside)
     scale = max(1.0, float(play.heads.abs().max()))
     assert np.abs(heads - play.heads.numpy()).max() < tolerance(made) * scale
     assert np.abs(value - wanted.numpy()).max() < tolerance(made) * max(1.0, float(wanted.abs().max()))

@@ -14,8 +14,9 @@ from typing import Any
 
 import advancing
 import pytest
+import toys
 
-from rematch import api
+from rematch import api, worlds
 from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine.miniature import event_log, play, shrink
@@ -42,6 +43,9 @@ SMALL_BOARD = {"world.n": 7, "world.horizon": 6, "lookahead.minibatch": 32}
 LEVELS = ("curriculum", "schedule.last_first", "schedule.warm_start_steps")
 ELSE = dict.fromkeys(("anywhere", "learner", "lookahead", *LEVELS), ("lattice", SMALL_BOARD))
 OPEN = dict.fromkeys(("world.min_init_distance", "world.max_init_distance"))  # the levels set them
+# Those of encoders need a history, those of critics something aside: tests/toys.py has a world with both.
+MEMORY = ("network.critic", "network.encoder", "network.encoder_hidden", "network.belief_weight")
+ELSE |= dict.fromkeys(MEMORY, ("recall", {}))
 
 # What a knob needs beyond its own `needs`, so that its value can show.
 LONG = {"total_steps": 24 * 8 * 8, "league.size": 6}  # rivals enough that their records differ
@@ -66,6 +70,7 @@ ALSO: dict[str, dict[str, Any]] = {
     "world.sight_range": SEEN, "world.sight_half_angle": SEEN, "world.sight_occlusion": SEEN,
     "network.log_std_low": {"network.log_std": -1.99, "ppo.entropy": 0.0, "ppo.lr": 0.05},
     "network.log_std_high": {"network.log_std": 0.49, "ppo.entropy": 1.0, "ppo.lr": 0.05},
+    "network.belief_weight": {"network.encoder": "bimdn"},
     "ppo.magnet_decay": {"ppo.magnet": 1.0},
     "ppo.target_kl": {"ppo.lr": 0.05},
     "league.keep": {"total_steps": 24 * 8 * 6},
@@ -118,6 +123,13 @@ OTHER: dict[str, Any] = {
     "evaluation.rivals": ("stand_still",), "evaluation.alarm_gap": 0.0, "evaluation.alarm_steps": 10**9,
     "evaluation.alarm_swing": 0.0,
 }
+
+
+@pytest.fixture(autouse=True)
+def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = worlds.find
+    monkeypatch.setattr(worlds, "find", lambda name: toys.TOYS[name] if name in toys.TOYS else find(name))
+
 
 LEAVES = {key: field for key, field, _ in settings.leaves(api.default("pursuit"))}
 
@@ -281,7 +293,8 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
     if name in EVERYTHING:
         other = {"schedule.phase_steps", "schedule.max_phases", "schedule.micro_phase_steps",
                  "schedule.phase_warmup", "curriculum.capture_rate", "curriculum.min_escape_rate",
-                 "curriculum.gap_threshold", "curriculum.gap_consecutive"}
+                 "curriculum.gap_threshold", "curriculum.gap_consecutive",
+                 "network.encoder_hidden", "network.belief_weight"}
         off = ("lookahead.", "rollback.") if EVERYTHING[name] == "micro" else ("lookahead.",)
         assert {key for key in unread if not key.startswith(off)} <= other
 

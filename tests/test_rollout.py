@@ -18,6 +18,7 @@ from rematch.spec import CUT_OFF, RUNNING, Noise, Seat
 SEED, STEPS, GAMES = 5, 9, 11
 SLOTS = 3  # of policies; scripted players follow
 BOTS = {"matching": ["heads", "random"], "sticks": ["random", "careful"], "drift": ["back", "random"]}
+BOTS["recall"] = ["random", "random"]
 
 
 class Cast:

@@ -61,7 +61,7 @@ SUBJECTS = {
 }
 
 
-@pytest.mark.parametrize("name", toys.TOYS)
+@pytest.mark.parametrize("name", SUBJECTS)
 def test_toys_keep_the_contract(name: str) -> None:
     report = contract.check_module(toys.TOYS[name], trial=TRIALS[name], moves=SUBJECTS[name])
     assert report.skipped == []

@@ -1,4 +1,4 @@
-"""Three small worlds for tests, `matching`, `sticks` and `drift`, on rematch.worlds.plain.
+"""Small worlds for tests, `matching`, `sticks`, `drift` and `recall`, on rematch.worlds.plain.
 
 Each name stands in for a world's module: it offers Config, make, BOTS and bot.
 """
@@ -275,4 +275,76 @@ drift = module(
     ("rafter",),
 )
 
-TOYS = {"matching": matching, "sticks": sticks, "drift": drift}
+# --- recall: two seats who must remember; a history, and things aside ---------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecallConfig:
+    remember: bool = knob(True, "whether a seat is shown its history")
+
+
+STEPS = 4  # of a game, and of the history
+
+
+class Recall(PlainWorld):
+    """Each seat is shown a sign at once and has to name it with its last move; more right answers win.
+
+    In between it glimpses where the other one sits: x in the second step, y in the third. Past steps are in
+    the history alone. Aside: the other's true place, and its sign.
+    """
+
+    def promise(self, config: RecallConfig) -> Spec:
+        now = ("sign", "x", "y")
+        past = tuple(f"{column}_{step}" for step in range(STEPS) for column in now)
+        shown = [Field(name="clock", columns=("to_go",), low=0.0), Field(name="now", columns=now)]
+        shown += [Field(name="history", columns=past, shape=(STEPS, 3))] * config.remember
+        aside = (Field(name="sign", columns=("theirs",)), Field(name="other", columns=("x", "y")))
+        role = Role(
+            name="player", fields=tuple(shown), actions=Actions(kind="discrete", names=("minus", "plus")),
+            seats=(0, 1), hidden=("the other's sign",), aside=aside,
+        )  # fmt: skip
+        return Spec(world="recall", roles={"player": role})
+
+    def layout(self) -> list[Any]:
+        return [("sign", "f4", 2), ("spot", "f4", (2, 2)), ("past", "f4", (2, STEPS, 3))]
+
+    def begin(self, rows: Rows, luck: Luck) -> None:
+        self.state["sign"][rows] = np.where(luck[:, :2] < 0.5, -1, 1)
+        self.state["spot"][rows] = 2 * luck[:, 2:6].reshape(-1, 2, 2) - 1
+        self.state["past"][rows, :, -1, 0] = self.state["sign"][rows]
+
+    def sane(self, states: States) -> NDArray[np.bool_]:
+        fine = (np.abs(states["sign"]) == 1).all(1) & (np.abs(states["spot"]) <= 1).all((1, 2))
+        return np.asarray(fine & (np.abs(states["past"]) <= 1).all((1, 2, 3)) & (states["time"] < STEPS))
+
+    def forget(self, states: States, seat: int, luck: Luck) -> None:
+        sign = np.where(luck[:, 0] < 0.5, -1, 1)
+        states["sign"][:, 1 - seat] = sign
+        states["past"][np.arange(len(states)), 1 - seat, STEPS - 1 - states["time"], 0] = sign
+
+    def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
+        state, view = self.state, self.view
+        state["past"][:, :, :-1] = state["past"][:, :, 1:].copy()
+        state["past"][:, :, -1] = 0
+        for step, axis in ((1, 0), (2, 1)):
+            here = state["time"] == step
+            state["past"][here, :, -1, 1 + axis] = state["spot"][here, ::-1, axis]
+        over = state["time"] == STEPS
+        right = ((actions["player"] == 1) == (state["sign"] > 0)).astype(np.float32)
+        view.reward[over] = (right - right[:, ::-1])[over]
+        view.outcome[over] = (1 + right - right[:, ::-1])[over] / 2
+        view.ended[over] = DECIDED
+
+    def show(self) -> None:
+        state, fields = self.state, self.view.fields["player"]
+        fields["clock"][:, :, 0] = 1 - state["time"][:, None] / STEPS
+        fields["now"][:] = state["past"][:, :, -1]
+        if "history" in fields:
+            fields["history"][:] = state["past"].reshape(-1, 2, 3 * STEPS)
+        fields["sign"][:, :, 0] = state["sign"][:, ::-1]
+        fields["other"][:] = state["spot"][:, ::-1]
+
+
+recall = module(Recall, RecallConfig, {"random": _coin(0.5)}, ("player",))
+
+TOYS = {"matching": matching, "sticks": sticks, "drift": drift, "recall": recall}

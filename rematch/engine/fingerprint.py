@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def fingerprint(config: Config) -> dict[str, str]:
-    """What bit-exactness is promised on. The native path does not depend on the number of threads."""
+    """What bit-exactness is promised on; the number of threads is no part of it."""
     out = {"numpy": np.__version__, "core": fused.BUILD, "processor": stale.processor()}
     if build := getattr(worlds.find(config.game), "BUILD", ""):  # a world whose rules are compiled
         out["world"] = build
-    if config.ppo.gradient == "torch":
+    if config.ppo.gradient == "torch" or config.network.encoder != "mlp":
         import torch
 
-        out |= {"torch": torch.__version__, "threads": str(config.threads)}
+        out["torch"] = torch.__version__
     return out

@@ -113,13 +113,19 @@ def note_sight(run: Run, show: Show, tape: Tape) -> None:
             for i, name in enumerate(track.role.columns)
         ]
         dull = [entry["column"] for entry in seen[role] if entry["constant"]]
-        columns = [word for f in track.role.fields for word in few([f"{f.name}.{c}" for c in f.columns])]
-        text = f"Sight {role}: {len(seen[role])} numbers: {', '.join(columns)}"
+        named: list[str] = []
+        for f in track.role.fields:  # an array by its shape: its columns stand in sight.json
+            whole = [f"{f.name} [{' x '.join(map(str, f.shape))}]"]
+            named += whole if f.shape else few([f"{f.name}.{column}" for column in f.columns])
+        text = f"Sight {role}: {len(seen[role])} numbers: {', '.join(named)}"
         run.log_line(text)
         if dull:
             warning = f"Sight {role}: warning: never changed in the first rollout: {', '.join(few(dull))}"
             run.log_line(warning)
             show.line(warning)
+        if track.aside is not None:
+            told = ", ".join(f"{f.name}.{c}" for f in track.role.aside for c in f.columns)
+            run.log_line(f"Sight {role}: aside, for learning alone: {told}")
         if track.role.hidden:
             run.log_line(f"Sight {role}: hidden: {', '.join(track.role.hidden)}")
     run.write_file("sight.json", json.dumps(seen, indent=1).encode())

@@ -2,7 +2,10 @@
 
 One vector makes everything else short: a digest, a rival's slot, an optimiser, a checkpoint and an
 average of policies are all operations on one array. Acting is done by nets/fused.h; nets/mlp.py is the
-same network in torch, for reading and for checking.
+same network in torch, for reading and for checking. A network with an encoder is nets/recurrent.py, in torch.
+
+Two names of fields mean something here: an encoder reads `history`, a field with a shape [steps, numbers];
+`bimdn` learns where the opponent is from `other`, a field aside with two columns.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +25,9 @@ from rematch.engine.nets import fused
 from rematch.spec import Bytes, Floats, Move, Noise, Role, Seat
 from rematch.stale import refuse_stale
 
+if TYPE_CHECKING:
+    from rematch.engine.nets.recurrent import Recurrent
+
 refuse_stale("rematch.engine.nets.fused", fused.BUILD, Path(__file__).parent / "nets" / "fused.pyx")
 
 
@@ -31,13 +37,35 @@ class NetworkConfig:
 
     hidden: tuple[int, ...] = knob((64, 64), "widths of the hidden layers", low=1, high=4096)
     activation: str = knob("tanh", "between layers", choices=("tanh", "relu"))
-    shared: bool = knob(True, "policy and value share the hidden layers (else each has its own)")
+    critic: str = knob(
+        "own", "what a value is judged by: the seat's own sight, or in training what is aside too",
+        choices=("own", "all"),
+    )  # fmt: skip
+    shared: bool = knob(
+        True, "policy and value share the hidden layers (else each has its own)", needs="critic=own"
+    )
     fourier: int = knob(0, "octaves of sine and cosine added to each number seen", low=0, high=8)
     log_std: float = knob(-0.5, "log standard deviation of continuous actions at the start", low=-5, high=2)
     log_std_low: float = knob(
         -2.0, "floor of log standard deviation: exploration never dies below it", low=-5, high=2
     )
     log_std_high: float = knob(0.5, "ceiling of log standard deviation", low=-5, high=2)
+    encoder: str = knob(
+        "mlp", "how a field `history` is read: as numbers like any other, step by step, or as a belief",
+        choices=("mlp", "lstm", "bimdn"),
+    )  # fmt: skip
+    encoder_hidden: int = knob(
+        64, "width of the encoder's LSTM, each way", low=1, high=1024, needs="encoder=lstm|bimdn"
+    )
+    belief_weight: float = knob(
+        0.5, "weight of the belief's negative log-likelihood of where the opponent is", low=0,
+        needs="encoder=bimdn",
+    )  # fmt: skip
+
+    @property
+    def reads_aside(self) -> bool:
+        """Whether it learns from fields aside."""
+        return self.critic == "all" or self.encoder == "bimdn"
 
     def check(self) -> None:
         if not 1 <= len(self.hidden) <= 8:
@@ -52,26 +80,78 @@ class NetworkConfig:
 Layout = list[tuple[str, tuple[int, ...], int]]  # name, shape, offset into the flat vector
 
 
+MIXTURE, LATENT = 5, 32  # of bimdn: Gaussians in its belief, and the width of what else it tells
+BELIEF = 5  # numbers of a Gaussian in the plane: weight, mean x and y, log standard deviation of x and y
+
+
+def history(role: Role, config: NetworkConfig) -> tuple[slice, int, int]:
+    """Where the encoder's field lies in a sight, its steps and its numbers per step."""
+    at = 0
+    for f in role.fields:
+        if f.name == "history" and len(f.shape) == 2 and not f.choices:
+            return slice(at, at + f.size), f.shape[0], f.shape[1]
+        at += f.size
+    raise ConfigError(
+        f"network.encoder = {config.encoder}: {role.name} sees no field `history` with a shape (steps, "
+        "numbers); expected mlp"
+    )
+
+
+def opponent(role: Role) -> slice:
+    """Where the true place of the opponent lies in what is aside."""
+    at = 0
+    for f in role.aside:
+        if f.name == "other" and f.size == 2:
+            return slice(at, at + 2)
+        at += f.size
+    raise ConfigError(
+        f"network.encoder = bimdn: {role.name} has no field `other` of two columns aside; expected lstm"
+    )
+
+
+def plain(role: Role, config: NetworkConfig) -> list[bool]:
+    """Which columns of a sight the towers look at themselves: all but what an encoder reads."""
+    where = slice(0, 0) if config.encoder == "mlp" else history(role, config)[0]
+    return [not where.start <= column < where.stop for column in range(role.size)]
+
+
 def layout(role: Role, config: NetworkConfig) -> Layout:
-    """Names, shapes and offsets of a role's weights, in the order fused.h keeps them."""
+    """Names, shapes and offsets of a role's weights, in the order fused.h keeps them; an encoder's first.
+
+    What a role cannot have is refused: an encoder without a history, a critic of things aside without any.
+    """
     entries: list[tuple[str, tuple[int, ...]]] = []
 
     def dense(name: str, inputs: int, outputs: int) -> None:
         entries.append((f"{name}.weight", (outputs, inputs)))
         entries.append((f"{name}.bias", (outputs,)))
 
-    numbers, rows = role.choices.count(0) * (1 + 2 * config.fourier), sum(role.choices)
+    code, wide = 0, config.encoder_hidden
+    if config.encoder != "mlp":
+        _, _, numbers = history(role, config)
+        for way in ("forward", "backward")[: 1 + (config.encoder == "bimdn")]:  # torch.nn.LSTM's, one bias
+            entries.append((f"encoder.{way}.input.weight", (4 * wide, numbers)))
+            entries.append((f"encoder.{way}.state.weight", (4 * wide, wide)))
+            entries.append((f"encoder.{way}.bias", (4 * wide,)))
+        code = wide
+    if config.encoder == "bimdn":
+        opponent(role)
+        dense("encoder.latent", 2 * wide, LATENT)
+        dense("encoder.belief", 2 * wide, MIXTURE * BELIEF)
+        code = LATENT + MIXTURE * 3  # weights and means of the belief: nets/encoders.py
 
-    def tower(name: str) -> None:
+    def tower(name: str, choices: tuple[int, ...]) -> None:
+        inputs = choices.count(0) * (1 + 2 * config.fourier) + code
         for i, width in enumerate(config.hidden):
-            dense(f"{name}.{i}", config.hidden[i - 1] if i else numbers, width)
-            if i == 0 and rows:
-                entries.append((f"{name}.0.table", (rows, width)))
+            dense(f"{name}.{i}", config.hidden[i - 1] if i else inputs, width)
+            if i == 0 and any(choices):
+                entries.append((f"{name}.0.table", (sum(choices), width)))
 
-    tower("trunk" if config.shared else "policy")
+    seen = tuple(n for n, here in zip(role.choices, plain(role, config)) if here)
+    tower("trunk" if one_tower(config) else "policy", seen)
     dense("policy.head", config.hidden[-1], role.actions.size)
-    if not config.shared:
-        tower("value")
+    if not one_tower(config):
+        tower("value", seen + aside(role, config))
     dense("value.head", config.hidden[-1], 1)
     if role.actions.kind == "continuous":
         entries.append(("policy.log_std", (role.actions.size,)))
@@ -83,6 +163,19 @@ def layout(role: Role, config: NetworkConfig) -> Layout:
     return out
 
 
+def one_tower(config: NetworkConfig) -> bool:
+    return config.shared and config.critic == "own"
+
+
+def aside(role: Role, config: NetworkConfig) -> tuple[int, ...]:
+    """`Role.aside_choices` where the critic looks at them, else nothing."""
+    if config.critic == "own":
+        return ()
+    if not role.aside:
+        raise ConfigError(f"network.critic = all: the world has nothing aside for {role.name}; expected own")
+    return role.aside_choices
+
+
 def named(weights: Floats, where: Layout) -> dict[str, Floats]:
     """The flat vector as named views of itself."""
     return {name: weights[at : at + int(np.prod(shape))].reshape(shape) for name, shape, at in where}
@@ -91,13 +184,20 @@ def named(weights: Floats, where: Layout) -> dict[str, Floats]:
 MOST_WEIGHTS = 1 << 26  # fused.h counts them, padded, in 32 bits
 
 
-def network(role: Role, config: NetworkConfig) -> fused.Network:
+def network(role: Role, config: NetworkConfig) -> fused.Network | Recurrent:
     size = sum(int(np.prod(shape)) for _, shape, _ in layout(role, config))
     if size > MOST_WEIGHTS:
         wide = ",".join(map(str, config.hidden))
         raise ConfigError(f"network.hidden = {wide}: {size:,} weights; expected at most {MOST_WEIGHTS:,}")
+    if config.encoder != "mlp":
+        from rematch.engine.nets.recurrent import Recurrent
+
+        return Recurrent(role, config)
     shape = (role.choices, role.actions.size, role.actions.kind == "discrete")
-    return fused.Network(*shape, config.hidden, config.shared, config.activation, config.fourier)
+    more = aside(role, config)
+    return fused.Network(
+        *shape, config.hidden, one_tower(config), config.activation, config.fourier, more
+    )
 
 
 def digest(weights: Floats) -> str:
@@ -131,9 +231,12 @@ class Policy:
             if name == "policy.log_std":
                 view[:] = self.config.log_std
             elif name.endswith(".table"):  # each sight adds one row per column that names something
-                names = sum(n > 0 for n in self.role.choices)
+                more = aside(self.role, self.config) if name == "value.0.table" else ()
+                names = sum(n > 0 for n in self.role.choices + more)
                 draw = keys.generator(seed, keys.INIT, i).standard_normal(view.shape)
                 view[:] = draw / names**0.5
+            elif name == "encoder.belief.bias":  # Gaussians that begin alike would stay alike
+                view[:] = 0.5 * keys.generator(seed, keys.INIT, i).standard_normal(view.shape)
             elif name.endswith(".weight") and view.size:
                 rows, columns = view.shape
                 draw = keys.generator(seed, keys.INIT, i).standard_normal(
@@ -142,9 +245,12 @@ class Policy:
                 q, r = np.linalg.qr(draw)
                 q = q * np.sign(np.diag(r))
                 scale = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, gain)
+                scale = 1.0 if name.startswith("encoder.") else scale
                 view[:] = scale * (q if rows >= columns else q.T)
             else:
                 view[:] = 0.0
+                if name in ("encoder.forward.bias", "encoder.backward.bias"):
+                    view.reshape(4, -1)[1] = 1.0  # of the forget gate (Jozefowicz et al. 2015)
         self.set(self.weights.copy())
 
     def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
@@ -169,18 +275,21 @@ class Policy:
             mask=seat.mask,
             greedy=self.greedy,
         )
-        return Move(action, logp, value)
+        return Move(action, logp, value if self.config.critic == "own" else None)
 
-    def forward(self, sight: Floats, mask: Bytes | None = None) -> tuple[Floats, Floats]:
-        """Means or logits [n, A] and values [n]."""
+    def forward(
+        self, sight: Floats, mask: Bytes | None = None, aside: Floats | None = None
+    ) -> tuple[Floats, Floats]:
+        """Means or logits [n, A] and values [n]; 0 from a critic of what is aside that is not told it."""
         n, size = len(sight), self.role.actions.size
         discrete = self.role.actions.kind == "discrete"
         action: NDArray[Any] = np.zeros(n, np.int32) if discrete else np.zeros((n, size), np.float32)
         heads, logp, value = np.zeros((n, size), np.float32), np.zeros(n, np.float32), np.zeros(n, np.float32)
         slot, number = np.zeros(n, np.int32), np.zeros(n, np.uint32)
         self.network.act(
-            self.packed, slot, sight, number, (0, 0), action, logp, value, mask=mask, heads=heads, greedy=True
-        )
+            self.packed, slot, sight, number, (0, 0), action, logp, value,
+            mask=mask, heads=heads, greedy=True, aside=aside,
+        )  # fmt: skip
         return heads, value
 
     def chances(self, seat: Seat) -> Floats:

@@ -87,6 +87,20 @@ def learning_features(config: Config, seen: Witness) -> Iterator[Feature]:
         changed = event_log(without) != event_log(settings.untracked(config))
         return "without it the run is another" if changed else ""
 
+    def believed() -> str:
+        told = [row[f"{role}/belief_nll"] for row in rows for role in roles if f"{role}/belief_nll" in row]
+        return f"negative log-likelihood {told[0]:.2f}, then {told[-1]:.2f}" if told else ""
+
+    def told() -> str:
+        shown = {role: seen.session.rollout.tape[role].aside for role in roles}
+        sizes = [f"{role} {a.shape[-1]} numbers" for role, a in shown.items() if a is not None and a.any()]
+        return f"learnt from and not seen: {', '.join(sizes)}" if sizes else ""
+
+    net = config.network
+    off = "" if net.encoder == "bimdn" else f"network.encoder is {net.encoder}"
+    yield Feature(name="belief", proof=believed, off=off)
+    off = "" if net.critic == "all" else "network.critic is own"
+    yield Feature(name="critic of all", proof=told, off=off)
     lazy = "ppo.lr is 0" if still else ""
     yield Feature(name="magnet", proof=pulled, off=lazy if c.magnet else "ppo.magnet is 0")
     yield Feature(name="value clipping", proof=clipped, off=lazy if c.value_clip else "ppo.value_clip is 0")

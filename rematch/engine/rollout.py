@@ -19,11 +19,12 @@ from rematch.engine.tape import Tape
 from rematch.spec import CUT_OFF, Floats, Move, Noise, Player, Role, Seat, Sight, World
 
 
-def side_by_side(role: Role, sight: Mapping[str, Floats]) -> Floats:
-    """All fields of a role as one row per seat: [N, k, role.size]; the field itself where there is one."""
-    if len(role.fields) == 1:
-        return sight[role.fields[0].name]
-    return np.concatenate([sight[f.name] for f in role.fields], axis=-1)
+def side_by_side(role: Role, sight: Mapping[str, Floats], aside: bool = False) -> Floats:
+    """A role's fields, or those aside, as one row per seat: [N, k, F]; the field itself where it is one."""
+    fields = role.aside if aside else role.fields
+    if len(fields) == 1:
+        return sight[fields[0].name]
+    return np.concatenate([sight[f.name] for f in fields], axis=-1)
 
 
 class Table:
@@ -52,6 +53,10 @@ class Rollout:
         for role in world.view.mask:
             track = self.tape[role]
             track.mask = np.zeros((*track.value.shape, track.role.actions.size), np.uint8)
+        for role, table in tables.items():
+            if table.policy.config.reads_aside:
+                track = self.tape[role]
+                track.aside = np.zeros((*track.value.shape, track.role.aside_size), np.float32)
         self.keys = {
             role: keys.key(seed, keys.ACT, about.seats[0]) for role, about in world.spec.roles.items()
         }
@@ -99,6 +104,10 @@ class Rollout:
         track.sight[t, rows] = side_by_side(about, part.view[role])
         track.slot[t, rows] = part.slot[:, seats]
         track.acted[t, rows] = part.view.acting[:, seats]
+        aside: Floats | None = None
+        if track.aside is not None:
+            track.aside[t, rows] = side_by_side(about, part.view[role], aside=True)
+            aside = track.aside[t, rows].reshape(n * k, about.aside_size)
         mask = part.view.mask.get(role)
         if mask is not None:
             assert track.mask is not None, "a world that masks sends its masks from the start"
@@ -121,6 +130,7 @@ class Rollout:
                 value,
                 acting=track.acted[t, rows].reshape(n * k),
                 mask=mask,
+                aside=aside,
             )
         for i, player in enumerate(table.others):
             for j, seat in enumerate(seats):
@@ -148,4 +158,8 @@ class Rollout:
         if not len(self.tables[role].packed):
             return np.zeros((len(next(iter(sight[role].values()))), len(about.seats)), np.float32)
         flat = np.ascontiguousarray(side_by_side(about, sight[role])).reshape(-1, about.size)
-        return policy.forward(flat)[1].reshape(-1, len(about.seats))
+        told: Floats | None = None
+        if policy.config.reads_aside:
+            more = side_by_side(about, sight[role], aside=True)
+            told = np.ascontiguousarray(more).reshape(-1, about.aside_size)
+        return policy.forward(flat, aside=told)[1].reshape(-1, len(about.seats))

@@ -20,11 +20,15 @@ def tape(config: Config, world: World) -> int:
     for role in world.spec.roles.values():
         # tape.Track: sight, action, six numbers, flags; ppo.Ppo: advantages, targets and the shuffled order
         decision += len(role.seats) * (4 * role.size + 4 * role.actions.size + 25 + 5 * 4 + 2 * 8)
+        if config.network.reads_aside:
+            decision += 4 * len(role.seats) * role.aside_size
     if config.rnd.coef:  # the bonus beside the rewards; sights, targets and predictions of its decisions
         decision += max(len(role.seats) * (4 * role.size + 4 * 3 * config.rnd.embed)
                         for role in world.spec.roles.values())
     state = int(world.save(np.zeros(1, np.int32)).shape[1])
-    view = sum(4 * len(role.seats) * role.size for role in world.spec.roles.values())
+    view = sum(
+        4 * len(role.seats) * (role.size + role.aside_size) for role in world.spec.roles.values()
+    )
     return config.games * (config.steps * decision + 3 * state + 2 * view)
 
 

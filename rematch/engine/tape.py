@@ -24,6 +24,7 @@ class Track:
             np.zeros(shape, np.int32) if discrete else np.zeros((*shape, size), np.float32)
         )
         self.mask: Bytes | None = None  # [T, N, k, A], made when the world first sends one
+        self.aside: Floats | None = None  # [T, N, k, aside], made where the network learns from it
         self.logp: Floats = np.zeros(shape, np.float32)
         self.value: Floats = np.zeros(shape, np.float32)
         self.reward: Floats = np.zeros(shape, np.float32)

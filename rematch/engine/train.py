@@ -20,11 +20,11 @@ from rematch.engine.evaluate import EvaluationConfig, best_scripted, check_rival
 from rematch.engine.fingerprint import fingerprint
 from rematch.engine.guards.ewc import EwcConfig, anchors, check_ewc
 from rematch.engine.guards.rollback import Rollback, RollbackConfig, check_rollback
-from rematch.engine.learners.lookahead import LookaheadConfig, check_spec
+from rematch.engine.learners.lookahead import LookaheadConfig, check_network, check_spec
 from rematch.engine.learners.ppo import PpoConfig
 from rematch.engine.minds import build
 from rematch.engine.notes import Show, note_evaluation, note_lines, note_phase, note_sight
-from rematch.engine.policy import NetworkConfig
+from rematch.engine.policy import NetworkConfig, layout
 from rematch.engine.rivals.league import League, LeagueConfig, Roster
 from rematch.engine.rivals.schedule import Schedule, ScheduleConfig, check_schedule
 from rematch.engine.rollout import Rollout, Table
@@ -40,7 +40,7 @@ class Config:
 
     game: str = knob("pursuit", "which world; `rematch worlds` lists them")
     seed: int = knob(0, "everything random in the run follows from it", low=0, high=2**32 - 1)
-    threads: int = knob(2, "threads; only with ppo.gradient torch do results depend on it", low=1, high=64)
+    threads: int = knob(2, "threads; results do not depend on it", low=1, high=64)
     games: int = knob(2048, "games that step together", low=1, high=2**22)
     steps: int = knob(32, "steps of each game per iteration", low=1, high=2**20)
     total_steps: int = knob(10_000_000, "steps of all games together; the run ends there", low=1)
@@ -91,7 +91,14 @@ class Config:
                 "curriculum; expected curriculum.kind discrete or smooth"
             )
         if self.learner == "lookahead":
+            check_network(self.network)
             check_spec(module.make(self.world, 1, 0, 0).spec)
+        if (self.network.encoder, self.network.critic) != ("mlp", "own"):
+            for role in module.make(self.world, 1, 0, 0).spec.roles.values():
+                layout(role, self.network)  # refuses what the role cannot have
+        if self.network.encoder != "mlp" and self.ppo.gradient != "native":
+            raise ConfigError(f"ppo.gradient = {self.ppo.gradient}: has no effect with network.encoder "
+                              f"{self.network.encoder}, whose gradient is always torch's; leave it out")
         need = self.games * self.steps * 4 * 64
         if need > 64 * 2**30:
             raise ConfigError(
@@ -124,8 +131,8 @@ class Session:
             rosters[role] = Roster(policy, table, rivals, [self.module.bot(n, role) for n in names])
             if self.minds.seated:
                 table.others[:] = [self.minds.seated[role]]
-        # Roles learn side by side, each on its own threads: nothing is shared, so nothing waits. Torch's
-        # number of threads belongs to the whole process: there they learn one after the other.
+        # Roles learn side by side, each on its own threads: nothing is shared, so nothing waits. Where torch
+        # computes the gradient they learn one after the other, each on all threads: it needs the memory.
         native = all(learner.native for learner in self.learners.values())
         self.pool = ThreadPoolExecutor(min(config.threads, len(self.learners)) if native else 1)
         self.league = League(rivals, rosters, config.seed)

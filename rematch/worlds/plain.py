@@ -65,7 +65,7 @@ class PlainWorld:
         raise NotImplementedError
 
     def show(self) -> None:
-        """Write view.fields, view.acting (found 1) and view.mask from `self.state`."""
+        """Write view.fields (those aside too), view.acting (found 1) and view.mask from `self.state`."""
         raise NotImplementedError
 
     def sane(self, states: States) -> NDArray[np.bool_]:
@@ -87,7 +87,9 @@ class PlainWorld:
         def sight() -> Sight:
             shape = {name: (games, len(role.seats)) for name, role in spec.roles.items()}
             return {
-                role.name: {f.name: blank((*shape[name], f.size), np.float32) for f in role.fields}
+                role.name: {
+                    f.name: blank((*shape[name], f.size), np.float32) for f in role.fields + role.aside
+                }
                 for name, role in spec.roles.items()
             }
 
@@ -131,7 +133,11 @@ class PlainWorld:
         return view
 
     def observe(self, rows: Ints) -> Sight:
-        return cut_sight(self.view.fields, np.asarray(rows, np.intp))
+        fields = {
+            name: {f.name: self.view[name][f.name] for f in role.fields}
+            for name, role in self.spec.roles.items()
+        }
+        return cut_sight(fields, np.asarray(rows, np.intp))
 
     def save(self, rows: Ints) -> Bytes:
         return self._bytes(self.state[rows])

@@ -38,11 +38,16 @@ class Reading(Playing):
             self.hold(role.name == key, name, f"role {key!r} calls itself {role.name!r}")
             whole = bool(role.fields and role.actions.size and role.seats)
             self.hold(whole, name, f"role {key!r} lacks a field, an action or a seat")
-            once = len(set(role.columns)) == role.size and len({f.name for f in role.fields}) == len(
-                role.fields
-            )
+            every = role.fields + role.aside
+            once = len({f.name for f in every}) == len(every)
+            once &= all(len(set(f.columns)) == f.size for f in every)
             self.hold(once, name, f"role {key!r} names a field or a column twice")
-            for f in role.fields:
+            for f in every:
+                self.hold(
+                    not f.shape or int(np.prod(f.shape)) == f.size,
+                    name,
+                    f"role {key!r}, field {f.name!r}: shape {f.shape} is not that of its {f.size} columns",
+                )
                 self.hold(
                     f.size > 0 and f.low < f.high,
                     name,
@@ -76,7 +81,7 @@ class Reading(Playing):
             "next.stage": (np.float32, (games, len(spec.stage))),
         }
         for role in spec.roles.values():
-            for f in role.fields:
+            for f in role.fields + role.aside:
                 for word in ("view", "view.final")[: 1 + spec.cutoffs]:
                     for_all[f"{word}[{role.name!r}][{f.name!r}]"] = (
                         np.float32,
@@ -166,7 +171,7 @@ class Reading(Playing):
         """What the seats see is finite and within bounds, and whoever is to move has a legal action."""
         view = world.view
         for role in self.spec.roles.values():
-            for f in role.fields:
+            for f in role.fields + role.aside:
                 shown = [("view", view.fields, slice(None))]
                 shown += [("view.final", view.final, view.ended == CUT_OFF)] * self.spec.cutoffs
                 for word, sight, rows in shown:

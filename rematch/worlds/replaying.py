@@ -43,6 +43,13 @@ class Replaying(Reading):
             world = self.advanced(moment)
             for rows in (self.everyone[::-1], self.everyone[1:2], self.everyone[:0]):
                 for role, fields in world.observe(rows).items():
+                    wanted = {f.name for f in self.spec.roles[role].fields}
+                    self.hold(
+                        set(fields) == wanted,
+                        name,
+                        f"observe()[{role!r}] holds {sorted(fields)}, expected {sorted(wanted)}: players are "
+                        "shown the role's fields, and nothing aside",
+                    )
                     for field_name, array in fields.items():
                         mine = world.view[role][field_name]
                         same = array.shape == mine[rows].shape and np.array_equal(array, mine[rows])
@@ -260,6 +267,11 @@ class Replaying(Reading):
     def sight(self, world: World, seat: int) -> Arrays:
         """Everything this seat is shown: its fields, its mask, whether it is to move."""
         role = self.spec.role_of(seat)
-        place, mine = role.seats.index(seat), (f"view[{role.name!r}]", f"view.mask[{role.name!r}]")
-        shown = {key: array[:, place] for key, array in sights(world).items() if key.startswith(mine)}
+        place, aside = role.seats.index(seat), {f"view[{role.name!r}][{f.name!r}]" for f in role.aside}
+        mine = (f"view[{role.name!r}]", f"view.mask[{role.name!r}]")
+        shown = {
+            key: array[:, place]
+            for key, array in sights(world).items()
+            if key.startswith(mine) and key not in aside
+        }
         return shown | {"view.acting": world.view.acting[:, seat]}

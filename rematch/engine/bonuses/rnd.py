@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from rematch import keys
 from rematch.config import knob
 from rematch.engine.learners.adam import Adam
+from rematch.engine.nets import fused
 from rematch.engine.policy import NetworkConfig, Policy, named
 from rematch.engine.tape import Tape
 from rematch.spec import Actions, Floats, Role, Tree
@@ -125,9 +126,9 @@ class Rnd:
             m = len(rows)
             batch = {"sight": sight[rows], "magnet": target[rows], "magnet_log_std": std, "action": still[:m]}
             batch |= dict.fromkeys(("logp", "advantage", "target", "value"), none[:m])
-            self.predictor.network.gradient(
-                self.predictor.packed[0], np.arange(m), batch, MAGNET_ALONE, 1, self.grad
-            )
+            net = self.predictor.network
+            assert isinstance(net, fused.Network), "its own network has no encoder"
+            net.gradient(self.predictor.packed[0], np.arange(m), batch, MAGNET_ALONE, 1, self.grad)
             self.adam.step(self.predictor, self.grad, self.config.lr)
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rematch import keys
 from rematch.config import ConfigError, knob
 from rematch.engine.minds import Learner
+from rematch.engine.nets import fused
 from rematch.engine.policy import Policy
 from rematch.engine.tape import Tape
 from rematch.spec import Bytes, Floats, Tree
@@ -57,15 +58,36 @@ def fisher(policy: Policy, sight: Floats, mask: Bytes | None, key: int) -> Float
     logp, value, one = np.zeros(n, np.float32), np.zeros(n, np.float32), np.ones(n, np.float32)
     number, slot = np.arange(n, dtype=np.uint32), np.zeros(n, np.int32)
     policy.network.act(policy.packed, slot, sight, number, (key, 0), action, logp, value, mask=mask)
+    total, grad = np.zeros(size, np.float64), np.empty(size, np.float32)
+    if not isinstance(policy.network, fused.Network):
+        return _by_autograd(policy, sight, mask, action)
     batch: dict[str, NDArray[Any]] = {"sight": sight, "action": action, "logp": logp, "value": value,
                                       "target": value, "advantage": one}
     if mask is not None:
         batch["mask"] = mask
-    total, grad = np.zeros(size, np.float64), np.empty(size, np.float32)
+    if policy.config.reads_aside:  # the critic's own tower, which has no part in it, must be told something
+        batch["aside"] = np.zeros((n, policy.role.aside_size), np.float32)
     for i in range(n):  # with advantage 1 and ratio 1 the surrogate's slope is that of -log pi
         policy.network.gradient(policy.packed[0], np.array([i]), batch, LOGP_ALONE, 1, grad)
         total += grad.astype(np.float64) ** 2
     return (total / max(n, 1)).astype(np.float32)
+
+
+def _by_autograd(policy: Policy, sight: Floats, mask: Bytes | None, action: NDArray[Any]) -> Floats:
+    """The same for networks with an encoder, whose gradients are torch's."""
+    import torch
+
+    from rematch.engine.nets import mlp
+
+    flat = torch.from_numpy(policy.weights.copy()).requires_grad_()
+    total = torch.zeros(flat.shape, dtype=torch.float64)
+    for i in range(len(sight)):
+        here = None if mask is None else torch.from_numpy(mask[i : i + 1])
+        said = mlp.answer(flat, policy.role, policy.config, torch.from_numpy(sight[i : i + 1]), here)
+        logp = said.play.log_prob(torch.from_numpy(action[i : i + 1])).sum()
+        (slope,) = torch.autograd.grad(logp, flat)
+        total += slope.double() ** 2
+    return np.asarray((total / max(len(sight), 1)).float().numpy())
 
 
 class Ewc:

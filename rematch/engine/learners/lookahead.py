@@ -23,7 +23,7 @@ from rematch.engine.anneal import anneal
 from rematch.engine.learners.adam import Adam
 from rematch.engine.learners.ppo import Guard
 from rematch.engine.nets import fused
-from rematch.engine.policy import Policy
+from rematch.engine.policy import NetworkConfig, Policy
 from rematch.engine.rollout import side_by_side
 from rematch.engine.tape import Tape
 from rematch.spec import Bytes, Floats, Ints, Move, Noise, Seat, Spec, Tree, World
@@ -44,6 +44,13 @@ class LookaheadConfig:
     minibatch: int = knob(2048, "positions in one gradient step", low=1)
     explore: float = knob(0.0, "share of the moves in training that are drawn at random", low=0, high=1)
     max_grad_norm: float = knob(0.5, "longer gradients are scaled down to this length; 0 is off", low=0)
+
+
+def check_network(config: NetworkConfig) -> None:
+    """Refuse networks that are no value of a position alone."""
+    for key, value, expected in (("encoder", config.encoder, "mlp"), ("critic", config.critic, "own")):
+        if value != expected:
+            raise ConfigError(f"network.{key} = {value}: not with learner lookahead; expected {expected}")
 
 
 def check_spec(spec: Spec) -> None:
@@ -232,9 +239,11 @@ class Lookahead:
         batch = {"sight": self.sight, "target": self.target, "value": self.none, "logp": self.none,
                  "advantage": self.none, "action": self.choice}
         total = norm = 0.0
+        network = self.policy.network
+        assert isinstance(network, fused.Network), "refused by check_network"
         for _ in range(updates):
             rows = draw.integers(0, kept, c.minibatch)
-            means = self.policy.network.gradient(
+            means = network.gradient(
                 self.policy.packed[0], rows, batch, VALUE_ALONE, self.threads, self.grad, cross=True)
             length = float(np.sqrt(np.dot(self.grad, self.grad)))
             if not np.isfinite(length):

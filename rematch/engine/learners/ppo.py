@@ -6,6 +6,7 @@ from nets/fused.h, which computes the same in one pass over memory, and which th
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,7 +17,8 @@ from rematch import keys
 from rematch.config import ConfigError, knob
 from rematch.engine.anneal import SHAPES, anneal
 from rematch.engine.learners.adam import Adam
-from rematch.engine.policy import Policy, named
+from rematch.engine.nets import fused
+from rematch.engine.policy import Policy, named, opponent
 from rematch.engine.tape import Tape
 from rematch.spec import Floats, Tree
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Batch = dict[str, NDArray[Any]]
+CHUNK = 1024  # rows that torch differentiates at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +54,9 @@ class PpoConfig:
     max_grad_norm: float = knob(0.5, "longer gradients are scaled down to this length; 0 is off", low=0)
     target_kl: float = knob(0.0, "an iteration ends early beyond 1.5 times this divergence; 0 is off", low=0)
     gradient: str = knob(
-        "native", "who computes it: fused C, or torch's autograd", choices=("native", "torch")
-    )
+        "native", "who computes it: fused C, or torch's autograd (always, for a network with an encoder)",
+        choices=("native", "torch"),
+    )  # fmt: skip
 
 
 class Guard(Protocol):
@@ -77,7 +81,9 @@ def loss(
     from rematch.engine.nets import mlp
 
     b = {name: torch.from_numpy(array) for name, array in rows.items()}
-    play, value = mlp.forward(flat, policy.role, policy.config, b["sight"], b.get("mask"))
+    said = mlp.answer(flat, policy.role, policy.config, b["sight"], b.get("mask"), b.get("aside"))
+    play, value = said.play, said.value
+    assert value is not None
     log_ratio = play.log_prob(b["action"]) - b["logp"]
     ratio = log_ratio.exp()
     # eq. 7: the smaller of the plain and the clipped surrogate
@@ -96,11 +102,15 @@ def loss(
         centre = mlp.Distribution(mlp.masked(b["magnet"], b.get("mask")), b.get("magnet_log_std"))
         magnet_kl = play.kl(centre).mean()
         total = total + config.magnet * magnet_kl
-    return total, {
+    means = {
         "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "magnet_kl": magnet_kl,
         "kl": (ratio - 1 - log_ratio).mean(),
         "clip_fraction": ((ratio - 1).abs() > config.clip).float().mean(),
     }  # fmt: skip
+    if said.belief is not None:  # bimdn is taught where the opponent is
+        means["belief_nll"] = said.belief.nll(b["aside"][:, opponent(policy.role)]).mean()
+        total = total + policy.config.belief_weight * means["belief_nll"]
+    return total, means
 
 
 class Ppo:
@@ -108,7 +118,8 @@ class Ppo:
 
     def __init__(self, policy: Policy, config: PpoConfig, seed: int, threads: int) -> None:
         self.policy, self.config, self.seed, self.threads = policy, config, seed, threads
-        self.native, self.rate = config.gradient == "native", 1.0
+        self.native = config.gradient == "native" and isinstance(policy.network, fused.Network)
+        self.rate = 1.0
         self.adam = Adam(policy.weights.size)
         self.grad: Floats = np.empty_like(policy.weights)
         self.magnet: Floats = policy.weights.copy()
@@ -185,6 +196,8 @@ class Ppo:
         }
         if track.mask is not None:
             batch["mask"] = track.mask.reshape(size, -1)
+        if track.aside is not None:
+            batch["aside"] = track.aside.reshape(size, -1)
         if c.magnet > 0:
             centre = Policy(self.policy.role, self.policy.config, "magnet", self.magnet)
             batch["magnet"] = centre.forward(batch["sight"])[0]
@@ -197,19 +210,35 @@ class Ppo:
     ) -> tuple[Floats, dict[str, float]]:
         """The gradient [P] of the mean loss over `rows`, and the means that are logged."""
         c = self.config
-        if c.gradient == "native":
+        net = self.policy.network
+        if self.native and isinstance(net, fused.Network):
             grad = self.grad
             weights = (c.clip, c.value_clip, c.value, entropy_weight, c.magnet)
-            net, packed = self.policy.network, self.policy.packed[0]
-            return grad, net.gradient(packed, rows, batch, weights, self.threads, grad)
+            return grad, net.gradient(self.policy.packed[0], rows, batch, weights, self.threads, grad)
+        return self._autograd(batch, rows, entropy_weight)
+
+    def _autograd(
+        self, batch: Batch, rows: NDArray[np.int64], entropy_weight: float
+    ) -> tuple[Floats, dict[str, float]]:
+        """`gradient` by torch: chunks of rows, each on one thread, added in order, as in nets/fused.h."""
         import torch
 
-        torch.set_num_threads(self.threads)
-        flat = torch.from_numpy(self.policy.weights.copy()).requires_grad_()
-        part = {name: array if name == "magnet_log_std" else array[rows] for name, array in batch.items()}
-        total, tensors = loss(self.policy, c, flat, part, entropy_weight)
-        (slope,) = torch.autograd.grad(total, flat)
-        return slope.numpy(), {name: float(value.detach()) for name, value in tensors.items()}
+        def slope(chunk: NDArray[np.int64]) -> tuple[Floats, dict[str, float]]:
+            torch.set_num_threads(1)  # of the calling thread
+            flat = torch.from_numpy(self.policy.weights.copy()).requires_grad_()
+            part = {name: a if name == "magnet_log_std" else a[chunk] for name, a in batch.items()}
+            total, tensors = loss(self.policy, self.config, flat, part, entropy_weight)
+            share = len(chunk) / len(rows)  # every term of the loss is a mean over rows
+            (out,) = torch.autograd.grad(total * share, flat)
+            return out.numpy(), {name: float(value.detach()) * share for name, value in tensors.items()}
+
+        chunks = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
+        if len(chunks) == 1:
+            return slope(rows)
+        with ThreadPoolExecutor(min(self.threads, len(chunks))) as pool:
+            found = list(pool.map(slope, chunks))
+        grad: Floats = np.sum([part for part, _ in found], axis=0)
+        return grad, {name: sum(means[name] for _, means in found) for name in found[0][1]}
 
     def _blame(self, batch: Batch, index: NDArray[np.int64]) -> str:
         """What was not a number, named from the first cause to the last."""
@@ -217,9 +246,11 @@ class Ppo:
         if not np.isfinite(self.policy.weights).all():
             return f"{role}: weights are not finite after update {self.adam.updates}"
         for name, meaning in (
-            ("sight", "an observation"), ("action", "an action"), ("target", "a reward or value"),
-            ("logp", "a log-probability"), ("advantage", "an advantage"),
+            ("sight", "an observation"), ("aside", "a field aside"), ("action", "an action"),
+            ("target", "a reward or value"), ("logp", "a log-probability"), ("advantage", "an advantage"),
         ):  # fmt: skip
+            if name not in batch:
+                continue
             bad = ~np.isfinite(batch[name][index].astype(np.float64))
             if bad.any():
                 row, *column = np.argwhere(bad)[0].tolist()

@@ -34,15 +34,18 @@ typedef struct { int in, in_pad, out, out_pad, weight, bias; } Dense; /* offsets
 
 typedef struct {
     int sight, fourier;                  /* columns seen; octaves of sine and cosine added to each quantity */
+    int aside;                           /* columns that the critic alone sees, after those of the sight */
     int actions, discrete, shared, relu, layers;
     int width[MOST_LAYERS];
-    const int *choices;                  /* [sight] of how many things a column names one; 0: it is a quantity */
-    const int *first_row;                /* [sight] where that column's rows begin in the table */
-    /* derived by net_plan: */
-    int numbers, names;                  /* columns of either kind */
-    int rows;                            /* of the table: one for everything that can be named */
-    int inputs;                          /* numbers * (1 + 2 * fourier) */
+    const int *choices;                  /* [sight + aside] of how many things a column names one; 0: it is a quantity */
+    const int *first_row;                /* [sight + aside] where that column's rows begin in the table */
+    /* derived by net_plan, those with [2] for each tower: */
+    int columns[2];                      /* that it looks at */
+    int numbers[2], names[2];            /* those of either kind */
+    int rows[2];                         /* of its table: one for everything that can be named */
+    int inputs[2];                       /* numbers * (1 + 2 * fourier) */
     int towers;                          /* 1: actor and critic share the trunk; 2: each its own */
+    int eyes;                            /* 1: both towers look at the same; 2: the critic's at what is aside too */
     int packed;                          /* floats of packed weights: layers, log_std, then a table per tower */
     int log_std;                         /* its offset when packed */
     int layers_size;                     /* packed floats before the tables */
@@ -57,18 +60,22 @@ static inline int padded(int n) { return (n + PAD - 1) / PAD * PAD; }
  * the row of what it names to the first layer: the product with a one-hot vector, without the zeros. */
 static void net_plan(Net *net) {
     net->towers = net->shared ? 1 : 2;
-    net->numbers = net->names = net->rows = 0;
-    for (int c = 0; c < net->sight; c++) {
-        if (net->choices[c]) net->names++;
-        else net->numbers++;
-        net->rows += net->choices[c];
+    net->eyes = net->aside ? 2 : 1;
+    for (int t = 0; t < 2; t++) {
+        net->columns[t] = net->sight + (t ? net->aside : 0);
+        net->numbers[t] = net->names[t] = net->rows[t] = 0;
+        for (int c = 0; c < net->columns[t]; c++) {
+            if (net->choices[c]) net->names[t]++;
+            else net->numbers[t]++;
+            net->rows[t] += net->choices[c];
+        }
+        net->inputs[t] = net->numbers[t] * (1 + 2 * net->fourier);
     }
-    net->inputs = net->numbers * (1 + 2 * net->fourier);
     int at = 0;
     for (int t = 0; t < net->towers; t++)
         for (int l = 0; l <= net->layers; l++) {
             Dense *d = &net->dense[t][l];
-            d->in = l ? net->width[l - 1] : net->inputs;
+            d->in = l ? net->width[l - 1] : net->inputs[t];
             if (l < net->layers) d->out = net->width[l];
             else d->out = net->shared ? net->actions + 1 : t == 0 ? net->actions : 1;
             d->in_pad = padded(d->in);
@@ -81,13 +88,13 @@ static void net_plan(Net *net) {
     net->log_std = at;
     at += net->discrete ? 0 : padded(net->actions);
     net->layers_size = at;
-    for (int t = 0; t < net->towers; t++) net->table[t] = at, at += net->rows * net->dense[t][0].out_pad;
+    for (int t = 0; t < net->towers; t++) net->table[t] = at, at += net->rows[t] * net->dense[t][0].out_pad;
     net->packed = at;
     long tower = 0; /* flat floats of one: its layers, then (of the first) the policy head */
     for (int l = 0; l < net->layers; l++) tower += (long)net->width[l] * (net->dense[0][l].in + 1);
-    tower += (long)net->rows * net->width[0] + (long)net->actions * (net->width[net->layers - 1] + 1);
-    net->flat_table[0] = (long)net->width[0] * (net->inputs + 1);
-    net->flat_table[1] = net->flat_table[0] + tower;
+    tower += (long)net->rows[0] * net->width[0] + (long)net->actions * (net->width[net->layers - 1] + 1);
+    net->flat_table[0] = (long)net->width[0] * (net->inputs[0] + 1);
+    net->flat_table[1] = tower + (long)net->width[0] * (net->inputs[1] + 1);
 }
 
 /* to[c][r] = from[r][c], by squares that stay in the first cache: a column of a wide matrix is a cache line a number. */
@@ -121,7 +128,7 @@ static const float *pack_tower(const Net *net, int t, const float *flat, float *
     for (int l = 0; l < net->layers; l++) {
         flat = pack_rows(&net->dense[t][l], 0, net->width[l], flat, packed);
         if (l) continue;
-        for (long r = 0; r < net->rows; r++, flat += width) {
+        for (long r = 0; r < net->rows[t]; r++, flat += width) {
             float *row = packed + net->table[t] + r * wide;
             memcpy(row, flat, sizeof(float) * (size_t)width);
             memset(row + width, 0, sizeof(float) * (size_t)(wide - width));
@@ -144,7 +151,7 @@ static void net_pack(const Net *net, const float *flat, float *packed) {
 static float *unpack_tower(const Net *net, int t, const float *packed, float *flat) {
     for (int l = 0; l < net->layers; l++) {
         flat = unpack_rows(&net->dense[t][l], 0, net->width[l], packed, flat);
-        if (!l) flat += (size_t)net->rows * (size_t)net->width[0];
+        if (!l) flat += (size_t)net->rows[t] * (size_t)net->width[0];
     }
     return flat;
 }
@@ -245,8 +252,8 @@ static void activate_back(int relu, int count, const float *h, float *d) {
 /* --- one block ------------------------------------------------------------------------------------- */
 
 typedef struct {
-    float *input;                         /* [BLOCK][in_pad] */
-    int32_t *named;                       /* [BLOCK][names] rows of the table; -1: no such thing */
+    float *input[2];                      /* [BLOCK][in_pad] of each tower; the same where both look at the same */
+    int32_t *named[2];                    /* [BLOCK][names] rows of the table; -1: no such thing */
     float *first_back[2];                 /* [BLOCK][out_pad] where `backward` leaves d loss / d first layer, or NULL */
     float *out[2][MOST_LAYERS + 1];       /* [BLOCK][out_pad] activations, then the heads */
     float *back[2];                       /* two [BLOCK][widest] buffers for the way back */
@@ -261,27 +268,28 @@ static int block_make(const Net *net, Block *b) {
             total += (size_t)net->dense[t][l].out_pad;
             if ((size_t)net->dense[t][l].out_pad > widest) widest = (size_t)net->dense[t][l].out_pad;
         }
-    total += (size_t)net->dense[0][0].in_pad + 2 * widest;
+    total += 2 * widest;
     for (int t = 0; t < net->towers; t++) total += (size_t)net->dense[t][net->layers].out_pad;
-    total += (size_t)net->names;
+    for (int e = 0; e < net->eyes; e++) total += (size_t)net->dense[e][0].in_pad + (size_t)net->names[e];
     if (posix_memalign((void **)&b->memory, 64, sizeof(float) * BLOCK * total)) return 0;
     memset(b->memory, 0, sizeof(float) * BLOCK * total);
     float *at = b->memory;
-    b->input = at, at += BLOCK * net->dense[0][0].in_pad;
+    for (int e = 0; e < net->eyes; e++) b->input[e] = at, at += BLOCK * net->dense[e][0].in_pad;
     for (int t = 0; t < net->towers; t++) {
         for (int l = 0; l <= net->layers; l++) b->out[t][l] = at, at += BLOCK * net->dense[t][l].out_pad;
         b->head_back[t] = at, at += BLOCK * net->dense[t][net->layers].out_pad;
     }
     b->back[0] = at, at += BLOCK * widest;
     b->back[1] = at, at += BLOCK * widest;
-    b->named = (int32_t *)at;
+    for (int e = 0; e < net->eyes; e++) b->named[e] = (int32_t *)at, at += BLOCK * net->names[e];
+    if (net->eyes == 1) b->input[1] = b->input[0], b->named[1] = b->named[0];
     b->first_back[0] = b->first_back[1] = NULL;
     return 1;
 }
 
 /* y += the table's rows for what this row of the block names; NaN for what there is not. */
-static inline void add_named(const Net *net, const float *table, int wide, const int32_t *named, float *y) {
-    for (int k = 0; k < net->names; k++) {
+static inline void add_named(int names, const float *table, int wide, const int32_t *named, float *y) {
+    for (int k = 0; k < names; k++) {
         if (named[k] < 0) {
             for (int n = 0; n < wide; n++) y[n] = NAN;
             return;
@@ -291,19 +299,19 @@ static inline void add_named(const Net *net, const float *table, int wide, const
     }
 }
 
-/* The first `rows` rows of a block, or a few more: products go by eights. */
-static void forward(const Net *net, const float *packed, Block *b, int rows) {
+/* The first `rows` rows of a block, or a few more: products go by eights. Of two towers the first may go alone. */
+static void forward(const Net *net, const float *packed, Block *b, int rows, int towers) {
     rows = (rows + 7) / 8 * 8;
-    for (int t = 0; t < net->towers; t++) {
-        const float *x = b->input;
+    for (int t = 0; t < towers; t++) {
+        const float *x = b->input[t];
         for (int l = 0; l <= net->layers; l++) {
             const Dense *d = &net->dense[t][l];
             float *y = b->out[t][l];
             for (int r = 0; r < rows; r++) memcpy(y + r * d->out_pad, packed + d->bias, sizeof(float) * (size_t)d->out_pad);
             matmul(rows, d->out_pad, d->in, x, d->in_pad, 1, packed + d->weight, d->out_pad, y, d->out_pad, 1);
-            if (!l && net->names)
+            if (!l && net->names[t])
                 for (int r = 0; r < rows; r++)
-                    add_named(net, packed + net->table[t], d->out_pad, b->named + r * net->names, y + r * d->out_pad);
+                    add_named(net->names[t], packed + net->table[t], d->out_pad, b->named[t] + r * net->names[t], y + r * d->out_pad);
             if (l < net->layers) activate(net->relu, rows * d->out_pad, y);
             x = y;
         }
@@ -326,7 +334,7 @@ static void backward(const Net *net, const float *transposed, Block *b, float *g
         const float *dy = b->head_back[t];
         for (int l = net->layers; l >= 0; l--) {
             const Dense *d = &net->dense[t][l];
-            const float *x = l ? b->out[t][l - 1] : b->input;
+            const float *x = l ? b->out[t][l - 1] : b->input[t];
             matmul(d->in_pad, d->out_pad, BLOCK, x, 1, d->in_pad, dy, d->out_pad, grad + d->weight, d->out_pad, add);
             add_rows(d->out_pad, dy, grad + d->bias, add);
             if (!l && b->first_back[t]) memcpy(b->first_back[t], dy, sizeof(float) * BLOCK * (size_t)d->out_pad);
@@ -358,16 +366,19 @@ static inline float sine_half(float x) {
 
 /* One row of input: the quantities, then sin and cos of 2^k pi x for k < fourier (Tancik et al. 2020): angles given
  * as x = angle / pi become continuous, small distances become large. Octaves follow by doubling the angle. Columns
- * that name things become rows of the table. */
-static inline void gather(const Net *net, Block *b, int row, const float *sight) {
-    float *x = b->input + row * net->dense[0][0].in_pad;
-    int n = net->numbers;
-    if (!net->names) memcpy(x, sight, sizeof(float) * (size_t)n);
-    else {
-        int32_t *named = b->named + row * net->names;
-        for (int c = 0, at = 0; c < net->sight; c++) {
-            if (!net->choices[c]) x[at++] = sight[c];
-            else *named++ = sight[c] >= 0.0f && sight[c] < (float)net->choices[c] ? net->first_row[c] + (int32_t)sight[c] : -1;
+ * that name things become rows of the table. Of two eyes the second sees what is aside too. */
+static inline void gather_eye(const Net *net, Block *b, int e, int row, const float *sight, const float *aside) {
+    float *x = b->input[e] + row * net->dense[e][0].in_pad;
+    int n = net->numbers[e];
+    if (!net->names[e]) {
+        memcpy(x, sight, sizeof(float) * (size_t)net->sight);
+        if (e) memcpy(x + net->sight, aside, sizeof(float) * (size_t)net->aside);
+    } else {
+        int32_t *named = b->named[e] + row * net->names[e];
+        for (int c = 0, at = 0; c < net->columns[e]; c++) {
+            float v = c < net->sight ? sight[c] : aside[c - net->sight];
+            if (!net->choices[c]) x[at++] = v;
+            else *named++ = v >= 0.0f && v < (float)net->choices[c] ? net->first_row[c] + (int32_t)v : -1;
         }
     }
     if (!net->fourier) return;
@@ -386,9 +397,17 @@ static inline void gather(const Net *net, Block *b, int row, const float *sight)
         }
 }
 
+/* One row of a block; aside may be NULL where the critic is not asked. */
+static inline void gather(const Net *net, Block *b, int row, const float *sight, const float *aside) {
+    gather_eye(net, b, 0, row, sight, NULL);
+    if (net->eyes == 2 && aside) gather_eye(net, b, 1, row, sight, aside);
+}
+
 static inline void gather_nothing(const Net *net, Block *b, int row) {
-    memset(b->input + row * net->dense[0][0].in_pad, 0, sizeof(float) * (size_t)net->inputs);
-    memset(b->named + row * net->names, 0, sizeof(int32_t) * (size_t)net->names);
+    for (int e = 0; e < net->eyes; e++) {
+        memset(b->input[e] + row * net->dense[e][0].in_pad, 0, sizeof(float) * (size_t)net->inputs[e]);
+        memset(b->named[e] + row * net->names[e], 0, sizeof(int32_t) * (size_t)net->names[e]);
+    }
 }
 
 /* --- distributions --------------------------------------------------------------------------------- */

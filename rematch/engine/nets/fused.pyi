@@ -18,8 +18,20 @@ def matrix_games(
     payoff: NDArray[Any], value: NDArray[Any], rows: NDArray[Any], columns: NDArray[Any]
 ) -> None: ...
 
+def sample(
+    heads: NDArray[Any],
+    log_std: NDArray[Any] | None,
+    number: NDArray[Any],
+    draw: tuple[int, int],
+    action: NDArray[Any],
+    logp: NDArray[Any],
+    mask: NDArray[Any] | None = None,
+    greedy: bool = False,
+) -> None: ...
+
 class Network:
     inputs: int
+    aside: int
     actions: int
     size: int
     discrete: bool
@@ -33,6 +45,7 @@ class Network:
         shared: bool,
         activation: str,
         fourier: int = 0,
+        aside: Sequence[int] = (),
     ) -> None: ...
     def pack(self, flat: NDArray[Any], out: NDArray[Any]) -> None: ...
     def act(
@@ -49,6 +62,7 @@ class Network:
         mask: NDArray[Any] | None = None,
         heads: NDArray[Any] | None = None,
         greedy: bool = False,
+        aside: NDArray[Any] | None = None,
     ) -> None: ...
     def gradient(
         self,

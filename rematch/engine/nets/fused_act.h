@@ -7,6 +7,7 @@ typedef struct {
     const int32_t *slot;     /* [rows] which policy plays the row; outside 0 .. slots - 1: left alone */
     const uint8_t *acting;   /* [rows] or NULL: all */
     const float *sight;      /* [rows][net->sight] */
+    const float *aside;      /* [rows][net->aside], or NULL: a critic that looks at it says nothing */
     const uint8_t *mask;     /* [rows][actions] or NULL */
     const uint32_t *number;  /* [rows] with (key, step) it names each row's draws */
     uint64_t key;
@@ -65,7 +66,7 @@ static void act_choice(const Acting *a, const float *logits, int row, float *scr
 static int act_rows(const Acting *a) {
     const Net *net = a->net;
     Block block;
-    int n = net->actions, failed = 1;
+    int n = net->actions, failed = 1, judged = net->eyes == 1 || a->aside;
     int *order = malloc(sizeof(int) * (size_t)(a->rows + a->slots + 1));
     float *scratch = malloc(sizeof(float) * (size_t)n);
     if (order && scratch && block_make(net, &block)) {
@@ -82,14 +83,17 @@ static int act_rows(const Acting *a) {
                 for (int d = 0; d < n; d++) scratch[d] = expf(packed[net->log_std + d]);
             for (; at < count[s]; at += BLOCK) {
                 int here = count[s] - at < BLOCK ? count[s] - at : BLOCK;
-                for (int i = 0; i < here; i++) gather(net, &block, i, a->sight + (size_t)order[at + i] * net->sight);
-                forward(net, packed, &block, here);
+                for (int i = 0; i < here; i++) {
+                    size_t row = (size_t)order[at + i];
+                    gather(net, &block, i, a->sight + row * net->sight, a->aside ? a->aside + row * net->aside : NULL);
+                }
+                forward(net, packed, &block, here, judged ? net->towers : 1);
                 for (int i = 0; i < here; i++) {
                     int row = order[at + i];
                     const float *head = policy_out(net, &block, i);
                     if (net->discrete) act_choice(a, head, row, scratch);
                     else act_gaussian(a, packed + net->log_std, scratch, head, row);
-                    a->value[row] = value_out(net, &block, i);
+                    if (judged) a->value[row] = value_out(net, &block, i);
                     if (a->heads) memcpy(a->heads + (size_t)row * n, head, sizeof(float) * (size_t)n);
                 }
                 if (here < BLOCK) { at = count[s]; break; }

@@ -14,6 +14,7 @@ typedef struct {
     int count;                 /* samples in the minibatch */
     const int64_t *index;      /* [count] rows of the arrays below */
     const float *sight;        /* [.][net->sight] */
+    const float *aside;        /* [.][net->aside] or NULL */
     const float *action;       /* [.][actions] */
     const int32_t *choice;     /* [.] */
     const uint8_t *mask;       /* [.][actions] or NULL */
@@ -24,7 +25,7 @@ typedef struct {
     int failed;
     float *grads;              /* [chunks][net->layers_size] */
     float *first_back;         /* [towers][count, up to whole blocks][out_pad] d loss / d first layer, for the tables */
-    int32_t *named;            /* [count][names] */
+    int32_t *named[2];         /* [count][names] of each tower */
     float *flat;               /* the whole gradient */
     double stats[CHUNKS][STATS];
 } Update;
@@ -116,6 +117,8 @@ static inline void fetch(const Update *u, int64_t i) {
     const float *sight = u->sight + i * u->net->sight;
     for (int at = 0; at < u->net->sight; at += 16) __builtin_prefetch(sight + at);
     __builtin_prefetch(sight + u->net->sight - 1);
+    if (u->aside)
+        for (int at = 0; at < u->net->aside; at += 16) __builtin_prefetch(u->aside + i * u->net->aside + at);
     if (!u->net->discrete) __builtin_prefetch(u->action + i * u->net->actions);
     __builtin_prefetch(u->logp + i);
     __builtin_prefetch(u->advantage + i);
@@ -133,9 +136,12 @@ static void chunk_run(Update *u, int chunk, Block *b, float *scratch) {
     for (int at = from * BLOCK; at < to * BLOCK; at += BLOCK) {
         int here = u->count - at < BLOCK ? u->count - at : BLOCK;
         for (int r = at + BLOCK; r < at + 2 * BLOCK && r < u->count; r++) fetch(u, u->index[r]);
-        for (int r = 0; r < here; r++) gather(net, b, r, u->sight + u->index[at + r] * net->sight);
+        for (int r = 0; r < here; r++) {
+            int64_t i = u->index[at + r];
+            gather(net, b, r, u->sight + i * net->sight, u->aside ? u->aside + i * net->aside : NULL);
+        }
         for (int r = here; r < BLOCK; r++) gather_nothing(net, b, r);
-        forward(net, u->packed, b, BLOCK);
+        forward(net, u->packed, b, BLOCK, net->towers);
         for (int t = 0; t < net->towers; t++)
             memset(b->head_back[t], 0, sizeof(float) * BLOCK * (size_t)net->dense[t][net->layers].out_pad);
         for (int r = 0; r < here; r++) {
@@ -145,10 +151,11 @@ static void chunk_run(Update *u, int chunk, Block *b, float *scratch) {
             else gaussian_slope(u, stats, i, policy_out(net, b, r), d, grad + net->log_std, scale);
             b->head_back[last][r * critic + (net->shared ? net->actions : 0)] = value_slope(u, stats, i, value_out(net, b, r)) * scale;
         }
-        if (net->names) {
+        if (net->names[last]) {
             size_t wide = (size_t)net->dense[0][0].out_pad, room = (size_t)blocks * BLOCK;
             for (int t = 0; t < net->towers; t++) b->first_back[t] = u->first_back + ((size_t)t * room + at) * wide;
-            memcpy(u->named + (size_t)at * net->names, b->named, sizeof(int32_t) * (size_t)here * (size_t)net->names);
+            for (int e = 0; e < net->eyes; e++)
+                memcpy(u->named[e] + (size_t)at * net->names[e], b->named[e], sizeof(int32_t) * (size_t)here * (size_t)net->names[e]);
         }
         backward(net, u->transposed, b, grad, at > from * BLOCK);
     }
@@ -167,8 +174,8 @@ static void *tables_thread(void *argument) {
         float *table = u->flat + net->flat_table[t];
         const float *back = u->first_back + (size_t)t * (size_t)((u->count + BLOCK - 1) / BLOCK * BLOCK) * wide;
         for (int s = 0; s < u->count; s++)
-            for (int k = 0; k < net->names; k++) {
-                int32_t row = u->named[(size_t)s * net->names + k];
+            for (int k = 0; k < net->names[t]; k++) {
+                int32_t row = u->named[t][(size_t)s * net->names[t] + k];
                 if (row < 0) continue; /* the loss is NaN already */
                 float *sum = table + (size_t)row * width;
                 const float *slope = back + (size_t)s * wide;
@@ -183,7 +190,7 @@ static void add_tables(Update *u, int threads) {
     Columns share[MOST_THREADS];
     int blocks = u->net->dense[0][0].out_pad / PAD, running = 0;
     for (int t = 0; t < u->net->towers; t++)
-        memset(u->flat + u->net->flat_table[t], 0, sizeof(float) * (size_t)u->net->rows * (size_t)u->net->width[0]);
+        memset(u->flat + u->net->flat_table[t], 0, sizeof(float) * (size_t)u->net->rows[t] * (size_t)u->net->width[0]);
     if (threads > blocks) threads = blocks;
     if (threads > MOST_THREADS) threads = MOST_THREADS;
     for (int t = threads - 1; t >= 0; t--) {
@@ -224,12 +231,15 @@ static int ppo_gradient(Update *u, int threads, float *flat, double *stats) {
     u->next = u->failed = 0;
     memset(u->stats, 0, sizeof u->stats);
     float *memory;
-    size_t backs = net->names ? (size_t)net->towers * blocks * BLOCK * net->dense[0][0].out_pad : 0;
-    size_t total = (size_t)net->layers_size * (size_t)(u->chunks + 1) + backs + (size_t)u->count * (size_t)net->names;
+    int names = net->names[net->towers - 1]; /* the critic's are the actor's, and those aside */
+    size_t backs = names ? (size_t)net->towers * blocks * BLOCK * net->dense[0][0].out_pad : 0;
+    size_t told = (size_t)u->count * (size_t)(net->names[0] + (net->eyes == 2 ? names : 0));
+    size_t total = (size_t)net->layers_size * (size_t)(u->chunks + 1) + backs + told;
     if (posix_memalign((void **)&memory, 64, sizeof(float) * total)) return 0;
     u->grads = memory + net->layers_size;
     u->first_back = u->grads + (size_t)net->layers_size * (size_t)u->chunks;
-    u->named = (int32_t *)(u->first_back + backs);
+    u->named[0] = (int32_t *)(u->first_back + backs);
+    u->named[1] = u->named[0] + (net->eyes == 2 ? (size_t)u->count * (size_t)net->names[0] : 0);
     u->flat = flat;
     net_transpose(net, u->packed, memory);
     u->transposed = memory;
@@ -238,7 +248,7 @@ static int ppo_gradient(Update *u, int threads, float *flat, double *stats) {
         if (!pthread_create(&started[running], NULL, update_thread, u)) running++;
     update_thread(u);
     for (int t = 0; t < running; t++) pthread_join(started[t], NULL);
-    if (net->names && !u->failed) add_tables(u, threads);
+    if (names && !u->failed) add_tables(u, threads);
     for (int c = 1; c < u->chunks; c++) add_chunk(net->layers_size, u->grads + (size_t)c * net->layers_size, u->grads);
     net_unpack(net, u->grads, flat);
     for (int s = 0; s < STATS; s++) {

@@ -1,6 +1,7 @@
 """The network of nets/fused.h in torch: the readable twin, for autograd and for checking.
 
-Weights are the same flat vector, so either side can take over from the other at any time.
+Weights are the same flat vector, so either side can take over from the other at any time. What an encoder
+(nets/encoders.py) makes of a history stands beside the other numbers; that network is this file alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from rematch.engine.policy import NetworkConfig, layout
+from rematch.engine.nets import encoders
+from rematch.engine.policy import NetworkConfig, aside, history, layout, one_tower, plain
 from rematch.spec import Role
 
 HALF_LOG_2PI = 0.9189385332046727
@@ -52,32 +54,67 @@ def masked(logits: Tensor, mask: Tensor | None) -> Tensor:
     return logits if mask is None else logits.masked_fill(mask == 0, -torch.inf)
 
 
-def forward(
-    flat: Tensor, role: Role, config: NetworkConfig, sight: Tensor, mask: Tensor | None = None
-) -> tuple[Distribution, Tensor]:
-    """The distribution and value [n] for sight [n, F] under weights `flat` [P]."""
+@dataclass
+class Answer:
+    """All that a network says of n rows."""
+
+    play: Distribution
+    value: Tensor | None  # [n]; none from a critic of what is aside that is not told it
+    belief: encoders.Belief | None  # of bimdn
+
+
+def answer(
+    flat: Tensor,
+    role: Role,
+    config: NetworkConfig,
+    sight: Tensor,
+    mask: Tensor | None = None,
+    told: Tensor | None = None,
+) -> Answer:
+    """What weights `flat` [P] say to a sight [n, F], the critic perhaps told what is aside [n, aside]."""
     where = layout(role, config)
     w = {name: flat[at : at + torch.Size(shape).numel()].view(shape) for name, shape, at in where}
-    quantity = torch.tensor([n == 0 for n in role.choices])
-    numbers, names = sight[:, quantity], sight[:, ~quantity].long()
-    octaves = [f(torch.pi * 2**k * numbers) for k in range(config.fourier) for f in (torch.sin, torch.cos)]
-    seen = torch.cat([numbers, *octaves], dim=-1)
-    first_row = torch.tensor([0, *(n for n in role.choices if n)]).cumsum(0)[:-1]
     squash = torch.tanh if config.activation == "tanh" else torch.relu
+    code, belief = sight[:, :0], None
+    if config.encoder != "mlp":
+        columns, steps, numbers = history(role, config)
+        code, belief = encoders.encode(w, config.encoder, sight[:, columns].reshape(-1, steps, numbers))
+    own = torch.tensor(plain(role, config))
+    choices = tuple(n for n, here in zip(role.choices, own.tolist()) if here)
 
-    def tower(name: str) -> Tensor:
-        x = linear(seen, w[f"{name}.0.weight"], w[f"{name}.0.bias"])
+    def tower(name: str, seen: Tensor, choices: tuple[int, ...]) -> Tensor:
+        quantity = torch.tensor([n == 0 for n in choices], dtype=torch.bool)
+        numbers, names = seen[:, quantity], seen[:, ~quantity].long()
+        octaves = [
+            f(torch.pi * 2**k * numbers) for k in range(config.fourier) for f in (torch.sin, torch.cos)
+        ]
+        x = linear(torch.cat([numbers, *octaves, code], -1), w[f"{name}.0.weight"], w[f"{name}.0.bias"])
         if names.shape[1]:  # the row of everything that is named
+            first_row = torch.tensor([0, *(n for n in choices if n)]).cumsum(0)[:-1]
             x = x + w[f"{name}.0.table"][names + first_row].sum(1)
         for i in range(1, len(config.hidden)):
             x = linear(squash(x), w[f"{name}.{i}.weight"], w[f"{name}.{i}.bias"])
         return squash(x)
 
-    if config.shared:
-        actor = critic = tower("trunk")
-    else:
-        actor, critic = tower("policy"), tower("value")
+    critic: Tensor | None
+    actor = critic = tower("trunk" if one_tower(config) else "policy", sight[:, own], choices)
+    if config.critic == "all":
+        critic = None
+        if told is not None:
+            critic = tower("value", torch.cat([sight[:, own], told], -1), choices + aside(role, config))
+    elif not config.shared:
+        critic = tower("value", sight[:, own], choices)
     heads = linear(actor, w["policy.head.weight"], w["policy.head.bias"])
-    value = linear(critic, w["value.head.weight"], w["value.head.bias"])[:, 0]
+    value = None if critic is None else linear(critic, w["value.head.weight"], w["value.head.bias"])[:, 0]
     log_std = w.get("policy.log_std")
-    return Distribution(masked(heads, mask) if log_std is None else heads, log_std), value
+    play = Distribution(masked(heads, mask) if log_std is None else heads, log_std)
+    return Answer(play, value, belief)
+
+
+def forward(
+    flat: Tensor, role: Role, config: NetworkConfig, sight: Tensor, mask: Tensor | None = None
+) -> tuple[Distribution, Tensor]:
+    """The distribution and value [n] of a network whose critic looks at the sight alone."""
+    said = answer(flat, role, config, sight, mask)
+    assert said.value is not None, "a critic of what is aside: see `answer`"
+    return said.play, said.value

@@ -3,7 +3,8 @@
 After each step some player is to move: chance moves inside a step, by luck keyed by (seed, episode, place in
 the history). Both seats play one role with one network; a column says which seat it is. Rewards are changes
 of utility, divided by the game's largest utility, so that they lie in [-1, 1]. Who has more at the end has
-won; where both gain alike (cooperative games) both have won if they gain.
+won; where both gain alike (cooperative games) both have won if they gain. Where something is hidden, what the
+other seat sees lies aside, for critics: `--network.critic all`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from . import games, hidden, table
 from .games import CHANCE, DECISION, TERMINAL
 
 LARGEST = 1e6  # of a number in a sight: OpenSpiel promises no bounds; most of its numbers are 0 or 1
+THEIRS = "theirs"  # the other seat's sight
 CHANCE_STREAM = 32  # of a game's own key: what chance does in it
 
 BUILD = games.version()  # a run goes on to the same bits only under the same rules
@@ -63,7 +65,11 @@ class SpielWorld(PlainWorld):
             Field(name="sight", columns=game.columns, low=-LARGEST, high=LARGEST),
         )
         moves = Actions(kind="discrete", names=game.moves)
-        role = Role(name="player", fields=fields, actions=moves, seats=(0, 1), hidden=tuple(secret))
+        theirs = Field(name=THEIRS, columns=game.columns, low=-LARGEST, high=LARGEST)
+        role = Role(
+            name="player", fields=fields, actions=moves, seats=(0, 1), hidden=tuple(secret),
+            aside=() if game.perfect else (theirs,),
+        )  # fmt: skip
         return Spec(world=NAME, roles={"player": role}, zero_sum=game.zero_sum)
 
     def layout(self) -> list[Any]:
@@ -180,6 +186,8 @@ class SpielWorld(PlainWorld):
 
     def _attach(self, config: Any, spec: Spec, first: int, arrays: tuple[States, View, Next]) -> None:
         super()._attach(config, spec, first, arrays)
+        if spec.roles["player"].aside:  # the same memory, seats exchanged
+            self.view["player"][THEIRS] = self.view["player"]["sight"][:, ::-1]
         self.node, self.age = np.zeros(self.games, np.int32), np.zeros(self.games, np.int64)
 
     def _part(self, cut: slice) -> Self:

@@ -44,8 +44,25 @@ def fields_of(config: Config, rules: core.Core) -> tuple[Field, ...]:
     lidar = tuple(f"ray_{k + 1}" for k in range(config.lidar_rays))
     ages = range(config.history_length - 1, -1, -1)  # steps ago, the oldest first
     history = tuple(f"{word}_{age}_ago" for age in ages for word in (*state, *lidar))
+    frames = (config.history_length, len(state) + len(lidar))
     return (Field(name="state", columns=state), Field(name="lidar", columns=lidar, low=0.0),
-            Field(name="history", columns=history), Field(name="clock", columns=("time_to_go",), low=0.0))
+            Field(name="history", columns=history, shape=frames),
+            Field(name="clock", columns=("time_to_go",), low=0.0))
+
+
+def aside_of(config: Config) -> tuple[Field, ...]:
+    """For learning alone, where robots have sensors: where the other one truly is, in half arenas."""
+    return () if config.full_obs else (Field(name="other", columns=("x", "y")),)
+
+
+def tell_aside(config: Config, games: Games, view: Sight, where: Any) -> None:
+    """Write `aside_of` for these rows of the view."""
+    if config.full_obs:
+        return
+    for seat, role in enumerate(ROLES):
+        other = view[role]["other"][:, 0]
+        other[where, 0] = games["x"][where, 1 - seat] / np.float32(config.arena_width / 2)
+        other[where, 1] = games["y"][where, 1 - seat] / np.float32(config.arena_height / 2)
 
 
 def hidden_of(config: Config) -> tuple[str, ...]:

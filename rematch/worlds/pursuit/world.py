@@ -24,7 +24,7 @@ from . import core
 from .bots import BOTS, bot
 from .levels import levels
 from .rules import STAGE, Config, check_stage, numbers_of, stage_of
-from .sensors import ROLES, Redraw, blank, fields_of, hidden_of
+from .sensors import ROLES, Redraw, aside_of, blank, fields_of, hidden_of, tell_aside
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -52,7 +52,7 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> PursuitWo
     states = np.zeros((games, core.GAME_TYPE.itemsize), np.uint8)
     annex = np.zeros((games, rules.annex_type.itemsize), np.uint8)
     view = View(
-        fields=blank(fields_of(config, rules), games),
+        fields=blank((*fields_of(config, rules), *aside_of(config)), games),
         acting=np.ones((games, 2), np.uint8),
         reward=np.zeros((games, 2), np.float32),
         ended=np.zeros(games, np.uint8),
@@ -86,7 +86,7 @@ def _spec(config: Config, rules: core.Core) -> Spec:
     names = ("turn",) if config.fixed_speed else ("speed", "turn")
     roles = {
         name: Role(
-            name=name, fields=fields_of(config, rules),
+            name=name, fields=fields_of(config, rules), aside=aside_of(config),
             actions=Actions(kind="continuous", names=names), seats=(seat,), hidden=hidden_of(config),
         )
         for seat, name in enumerate(ROLES)
@@ -130,6 +130,7 @@ class PursuitWorld:
         verdict, number = self._arena.step(pursuer, evader, threads)
         if verdict:
             self._refuse(verdict, number)
+        tell_aside(self.config, self._named, self.view.fields, slice(None))
         return self.view
 
     def restart(self) -> None:
@@ -267,6 +268,7 @@ class PursuitWorld:
         self.view.ended[where] = RUNNING
         self.view.outcome[where] = 0
         self.view.length[where] = self._named["step"][where]
+        tell_aside(self.config, self._named, self.view.fields, where)
 
     def _check_states(self, games: NDArray[Any], annex: Bytes) -> None:
         """Saved bytes may come from anywhere: what the rules rely on must hold."""

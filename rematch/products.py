@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rematch import config as settings
+from rematch.engine import past
 from rematch.engine.files import RunError
 
 if TYPE_CHECKING:
@@ -26,10 +26,7 @@ def make(session: Session, run: Run, missing: bool) -> dict[str, Path]:
 
     try:
         for name, policy in session.minds.networks.items():
-            about = {"game": session.config.game, "role": policy.role.name, "iteration": session.iteration,
-                     "columns": list(policy.role.columns), "network": settings.tree(policy.config),
-                     "learner": session.config.learner}
-            run.write_policy(name, policy.arrays(), about)
+            run.write_policy(name, policy.arrays(), past.card(session.config, policy, session.iteration))
         files = (PICTURE, FILM, REPORT)
         there = {name for name in files if missing and (run.folder / name).is_file()}
         draw = getattr(session.module, "draw", None)

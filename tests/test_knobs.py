@@ -58,7 +58,7 @@ ALSO: dict[str, dict[str, Any]] = {
     "league.pick": LONG, "league.pfsp_power": LONG, "league.pfsp_floor": LONG,
     "schedule.cold_start_steps": WARM, "schedule.cold_start_rival": WARM, "schedule.phase_steps": TURNS,
     "schedule.max_phases": TURNS, "schedule.micro_phase_steps": COLD | {"schedule.kind": "micro"},
-    "schedule.eta": CALM,
+    "schedule.eta": CALM, "evaluation.past": {"total_steps": 24 * 8 * 6},  # three evaluations
     "evaluation.alarm_gap": EVEN, "evaluation.alarm_swing": EVEN,
     "evaluation.alarm_steps": EVEN | {"evaluation.alarm_gap": 0.0},
 }
@@ -81,7 +81,7 @@ OTHER: dict[str, Any] = {
     "schedule.cold_start_steps": 24 * 8 * 2, "schedule.cold_start_rival": "pure_pursuit",
     "schedule.phase_steps": 24 * 8 * 2, "schedule.max_phases": 2, "schedule.micro_phase_steps": 24 * 8 * 2,
     "schedule.convergence_consecutive": 5, "schedule.eta": 0.999,
-    "evaluation.rivals": ("stand_still",), "evaluation.alarm_gap": 0.0, "evaluation.alarm_steps": 10**9,
+    "evaluation.rivals": ("stand_still",), "evaluation.past": 1, "evaluation.alarm_gap": 0.0, "evaluation.alarm_steps": 10**9,
     "evaluation.alarm_swing": 0.0,
 }
 

@@ -84,8 +84,9 @@ def test_weak_names_the_worst_pairing() -> None:
     last = row(1000, rate=0.75, score=0.7, best=0.7)
     last["table"][1] = entry("pursuer", "y", 0.5, best=0.7)
     last["table"][2] = entry("evader", "x", 0.2, best=0.8)
-    assert "2 of 4 pairings" in verdict([row(0), last], CONFIG)
-    assert "the worst evader against x: 0.200" in verdict([row(0), last], CONFIG)
+    first = row(0, score=0.2)  # nothing was ever better
+    assert "2 of 4 pairings" in verdict([first, last], CONFIG)
+    assert "the worst evader against x: 0.200" in verdict([first, last], CONFIG)
 
 
 def test_overlapping_intervals_are_not_weak() -> None:
@@ -170,10 +171,10 @@ def test_only_pairings_of_both_evaluations_are_compared() -> None:
 def test_worlds_of_one_role_have_verdicts_too() -> None:
     history = [
         {"step": step, "rates": {}, "table": [entry("player", "x", score)]}
-        for step, score in ((0, 0.4), (9, 0.8))
+        for step, score in ((0, 0.4), (9, 0.7))
     ]
     assert word(history) == "improving"
-    weak = [*history, {"step": 10, "rates": {}, "table": [entry("player", "x", 0.2, best=0.9)]}]
+    weak = [*history, {"step": 10, "rates": {}, "table": [entry("player", "x", 0.7, best=0.9)]}]
     assert word(weak) == "weak"  # without a gap nothing is balanced
 
 

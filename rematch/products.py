@@ -22,7 +22,8 @@ def make(session: Session, run: Run, missing: bool) -> dict[str, Path]:
     Each file is replaced as a whole, so whatever is there was finished. The report shows the others: it is
     made again whenever one of them was.
     """
-    from rematch.show import film, pictures, report
+    from rematch import reports
+    from rematch.show import film, pictures
 
     try:
         for name, policy in session.minds.networks.items():
@@ -38,7 +39,7 @@ def make(session: Session, run: Run, missing: bool) -> dict[str, Path]:
             world = session.make(1, 0, session.config.seed)
             run.write_file(FILM, film.film(world, session.policies, draw)[0])
         if len(there) < (3 if draw is not None else 2):
-            run.write_file(REPORT, report.page(run.folder).encode("utf-8", "replace"))
+            run.write_file(REPORT, reports.page(run.folder).encode("utf-8", "replace"))
     except (OSError, RunError) as error:
         why = error if isinstance(error, RunError) else error.strerror
         raise RunError(f"{why}; the training itself is complete and saved: "

@@ -145,7 +145,8 @@ def split(advantage: Array) -> tuple[Array, Array]:
 def cyclic(payoff: Payoff) -> Row:
     """The share of what selves win from each other that no rating explains, sampling noise taken off."""
     k, edges = len(payoff.steps), len(payoff.steps) * (len(payoff.steps) - 1) // 2
-    about: Row = {"selves": k, "games": payoff.games, "share": None, "low": None, "high": None}
+    about: Row = dict.fromkeys(("share", "low", "high", "circle"))
+    about |= {"selves": k, "games": payoff.games}
     if k < 3:
         return about
     score, variance = payoff.score, payoff.variance
@@ -158,7 +159,7 @@ def cyclic(payoff: Payoff) -> Row:
     kept = np.maximum(0.0, np.array([straight, circular]) - less)
     about |= {"raw": circular / (straight + circular) if straight + circular else 0.0,
               "cyclic": sqrt(kept[1] / edges), "transitive": sqrt(kept[0] / edges),
-              "noise": sqrt(noise / edges)}
+              "noise": sqrt(noise / edges), "circle": circle(payoff, advantage, spread)}
     if not kept.sum():
         return about  # nothing that noise would not show
     # Parametric bootstrap around what is left once the noise is off: around the raw matrix it counts twice.
@@ -176,6 +177,19 @@ def cyclic(payoff: Payoff) -> Row:
     about["low"] = float(np.quantile(np.nan_to_num(shares, nan=0.0), 0.025))
     about["high"] = float(np.quantile(np.nan_to_num(shares, nan=1.0), 0.975))
     return about
+
+
+def circle(payoff: Payoff, advantage: Array, spread: Array) -> Row | None:
+    """Three selves of which each surely beats the next, by the most that the least of them has."""
+    k = len(advantage)
+    z = surely(k * (k - 1) * (k - 2) // 3)
+    least = advantage - z * np.sqrt(spread)
+    three = np.minimum(np.minimum(least[:, :, None], least[None, :, :]), least.T[:, None, :])
+    a, b, c = np.unravel_index(int(three.argmax()), three.shape)
+    if three[a, b, c] <= 0:
+        return None
+    won = [0.5 + float(advantage[i, j]) for i, j in ((a, b), (b, c), (c, a))]
+    return {"steps": [payoff.steps[i] for i in (a, b, c)], "scores": won}
 
 
 # --- forgetting -------------------------------------------------------------------------------------------

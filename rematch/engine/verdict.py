@@ -118,7 +118,8 @@ def cycling(payoff: Payoff) -> str:
         return ""
     share = f"{found['share']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"
     return (f"cycling: {share} of what {found['selves']} past selves win from each other goes in circles "
-            f"({found['games']} games a cell), by {found['cyclic']:.2f} of a score where ratings explain {found['transitive']:.2f}")
+            f"({found['games']} games a cell), by {found['cyclic']:.2f} of a score where "
+            f"ratings explain {found['transitive']:.2f}")
 
 
 def forgotten(history: Sequence[Row], payoff: Payoff | None) -> str:

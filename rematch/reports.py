@@ -85,7 +85,7 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True) -> Row:
         "progress": _progress(run), "verdict": clean(known[0]), "findings": [clean(word) for word in known],
         "evaluations": run.noted(lambda: _evaluations(run.history)) or [],
         "table": run.noted(lambda: [dict(entry) for entry in last.get("table") or []]) or [],
-        "returns": run.noted(lambda: dict(last.get("returns") or {})) or {},
+        "returns": _entries(last.get("returns")),
         "exact": run.noted(lambda: exact_words(last)) or [],
         "exploit": run.noted(lambda: _exploit(run)) or [],
         "payoff": _matrix(matrix), "cyclic": payoff.cyclic(matrix) if matrix else None,
@@ -113,12 +113,13 @@ def _evaluations(history: Sequence[Row]) -> list[Row]:
     tables = [row for row in history if row.get("table")]
     among = set.intersection(*map(pairings, tables)) if tables else set()
     out = []
-    keys = ("iteration", "step", "phase", "role", "gap", "gap_low", "gap_high", "rollbacks", "level",
-            "level_name")
+    figures = ("iteration", "step", "gap", "gap_low", "gap_high", "rollbacks", "level")
     for row in history:
-        entry: Row = {key: row.get(key) for key in keys}
-        entry["rates"], entry["returns"] = row.get("rates") or {}, row.get("returns") or {}
-        entry["nash_conv"] = (row.get("exact") or {}).get("nash_conv")
+        entry: Row = {key: _figure(row.get(key)) for key in figures}
+        entry |= {key: None if row.get(key) is None else clean(row[key])[:40]
+                  for key in ("phase", "role", "level_name")}
+        entry |= {key: _entries(row.get(key)) for key in ("rates", "returns")}
+        entry["nash_conv"] = _figure(_dict(row.get("exact")).get("nash_conv"))
         entry["strength"] = None
         if row.get("table") and among:
             mean, below, above = strength(row, among)
@@ -127,6 +128,18 @@ def _evaluations(history: Sequence[Row]) -> list[Row]:
                                  "pairings": len(among)}
         out.append(entry)
     return out
+
+
+def _figure(value: Any) -> Any:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _dict(value: Any) -> Row:
+    return value if isinstance(value, dict) else {}
+
+
+def _entries(value: Any) -> dict[str, Row]:
+    return {key: entry for key, entry in _dict(value).items() if isinstance(entry, dict)}
 
 
 def _exploit(run: Folder) -> list[Row]:
@@ -175,7 +188,7 @@ def _alarms(run: Folder, sight: dict[str, list[Row]]) -> list[Row]:
 def _curriculum(run: Folder) -> Row:
     """The levels that evaluations saw, each change with its evidence, and what the log says of them."""
     levels = [{"step": row.get("step"), "level": row["level"], "name": row.get("level_name"),
-               "evidence": (row.get("curriculum") or {}).get("evidence")}
+               "evidence": _dict(row.get("curriculum")).get("evidence")}
               for row in run.history if isinstance(row.get("level"), int)]
     moves = [{**after, "since": before["step"], "before": before["level"]}
              for before, after in pairwise(levels) if before["level"] != after["level"]]

@@ -81,8 +81,8 @@ OTHER: dict[str, Any] = {
     "schedule.cold_start_steps": 24 * 8 * 2, "schedule.cold_start_rival": "pure_pursuit",
     "schedule.phase_steps": 24 * 8 * 2, "schedule.max_phases": 2, "schedule.micro_phase_steps": 24 * 8 * 2,
     "schedule.convergence_consecutive": 5, "schedule.eta": 0.999,
-    "evaluation.rivals": ("stand_still",), "evaluation.past": 1, "evaluation.alarm_gap": 0.0, "evaluation.alarm_steps": 10**9,
-    "evaluation.alarm_swing": 0.0,
+    "evaluation.rivals": ("stand_still",), "evaluation.past": 1, "evaluation.alarm_gap": 0.0,
+    "evaluation.alarm_steps": 10**9, "evaluation.alarm_swing": 0.0,
 }
 
 LEAVES = {key: field for key, field, _ in settings.leaves(api.default("pursuit"))}

@@ -30,22 +30,22 @@ def payoff(run: Row) -> str:
     drawn = matrix(found["score"], steps, names, hints)
     return (drawn + paragraph(
         f"Figures: the row's score in percent (blue: the row wins). {len(steps)} past selves, n = {n} games "
-        f"a cell; 95 % intervals reach at most {number(found['widest'])} to either side. Nobody was trained or "
-        "chosen on these games.", "soft") + _circles(run["cyclic"]))
+        f"a cell; 95 % intervals reach at most {number(found['widest'])} to either side. Nobody was trained "
+        "or chosen on these games.", "soft") + _circles(run["cyclic"]))
 
 
 def _circles(found: Row) -> str:
     if found["share"] is None:
-        return paragraph(f"Cyclic share: not to be told. {found['selves']} selves with {found['games']} games "
-                         "a cell show nothing beyond sampling noise." if found["selves"] > 2 else
+        return paragraph(f"Cyclic share: not to be told. {found['selves']} selves with {found['games']} "
+                         "games a cell show nothing beyond sampling noise." if found["selves"] > 2 else
                          "Cyclic share: not to be told of fewer than three selves.")
     out = paragraph(
         f"Cyclic share {number(found['share'])} [{number(found['low'])}, {number(found['high'])}]: so much "
-        "of what selves win from each other is explained by no rating of them. 0 is a ladder that is climbed, 1 "
-        "rock, paper, scissors; a ladder on which everybody always beats all before reads up to a third, "
-        f"because ratings are straight. With sampling noise left in it would read {number(found['raw'])}. "
-        f"Typical sizes in score: ladder {number(found['transitive'])}, circles {number(found['cyclic'])}, "
-        f"noise {number(found['noise'])} ({found['selves']} selves, {found['games']} games a cell).")
+        "of what selves win from each other is explained by no rating of them. 0 is a ladder that is "
+        "climbed, 1 rock, paper, scissors; a ladder on which everybody always beats all before reads up to a "
+        f"third, because ratings are straight. With sampling noise left in it would read "
+        f"{number(found['raw'])}. Typical sizes in score: ladder {number(found['transitive'])}, circles "
+        f"{number(found['cyclic'])}, noise {number(found['noise'])} ({found['selves']} selves, {found['games']} games a cell).")
     if found["circle"]:
         (a, b, c), (x, y, z) = found["circle"]["steps"], found["circle"]["scores"]
         out += paragraph(

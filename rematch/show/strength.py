@@ -104,8 +104,8 @@ def curves(whole: Row) -> str:
         rows = [line for i, role in enumerate(last["returns"]) for line in lines(f"returns/{role}", role, i)]
         drawn = chart(rows, Axes(x=STEPS, y="mean return of a game (points)"))
         parts += ["<h3>Returns</h3>", drawn] if drawn else []
-    note = ("Thin lines: every seed. Thick line: interquartile mean over seeds (of fewer than four the mean); "
-            "band: its 95 % interval by resampling the seeds 10 000 times.")
+    note = ("Thin lines: every seed. Thick line: interquartile mean over seeds (of fewer than four the "
+            "mean); band: its 95 % interval by resampling the seeds 10 000 times.")
     return "".join(parts) + paragraph(
         note if several else "Bands: 95 % intervals of the games of each point.", "soft")
 

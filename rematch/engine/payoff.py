@@ -230,10 +230,11 @@ def forgetting(payoff: Payoff) -> Row:
         spread = payoff.variance if role == payoff.roles[0] else payoff.variance.T
         curves[role] = []
         for j in range(k - 1):
-            low, high = wilson(score[-1, j] * n, n)
+            (low, high), then = wilson(score[-1, j] * n, n), wilson(score[j, j] * n, n)
             best = int(score[:-1, j].argmax())
             curves[role].append({"step": payoff.steps[j], "score": float(score[-1, j]), "low": low,
                                  "high": high, "games": n, "then": float(score[j, j]),
+                                 "then_low": then[0], "then_high": then[1],
                                  "best": float(score[best, j]), "best_step": payoff.steps[best]})
         for i, j in product(range(k - 1), range(k - 1)):
             gone, least = drop((score[i, j], n), (score[-1, j], n), z)

@@ -45,7 +45,8 @@ def _circles(found: Row) -> str:
         "climbed, 1 rock, paper, scissors; a ladder on which everybody always beats all before reads up to a "
         f"third, because ratings are straight. With sampling noise left in it would read "
         f"{number(found['raw'])}. Typical sizes in score: ladder {number(found['transitive'])}, circles "
-        f"{number(found['cyclic'])}, noise {number(found['noise'])} ({found['selves']} selves, {found['games']} games a cell).")
+        f"{number(found['cyclic'])}, noise {number(found['noise'])} ({found['selves']} selves, "
+        f"{found['games']} games a cell).")
     if found["circle"]:
         (a, b, c), (x, y, z) = found["circle"]["steps"], found["circle"]["scores"]
         out += paragraph(
@@ -68,7 +69,7 @@ def forgetting(run: Row) -> str:
                       low=[row["low"] for row in rows], high=[row["high"] for row in rows], colour=i,
                       told=told(last["score"], last["low"], last["high"], last["games"]))
         then = Line(name=f"the {role} of that time", x=x, y=[row["then"] for row in rows], style="dash",
-                    colour=6, told=told(last["then"], n=last["games"]))
+                    colour=6, told=told(last["then"], last["then_low"], last["then_high"], last["games"]))
         best = Line(name="the best past self, chosen on these games", x=x, y=[row["best"] for row in rows],
                     style="thin", colour=3, told=told(last["best"], n=last["games"]))
         facing = "past opponents" if len(found["curves"]) > 1 else "past selves"

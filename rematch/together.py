@@ -12,6 +12,7 @@ from rematch.engine.bands import aligned, band
 Row = dict[str, Any]
 
 SEEDS = ("seed", "threads")  # what runs of one group may differ in
+MOST_NAMED = 3  # settings that a label can hold
 
 
 def groups(runs: Sequence[Row]) -> list[Row]:
@@ -27,7 +28,14 @@ def groups(runs: Sequence[Row]) -> list[Row]:
         differs = {key: value for key, value in group["own"].items()
                    if any(other.get(key) != value for other in every)}
         members = [runs[index] for index in group["runs"]]
-        label = ", ".join(f"{key} {value}" for key, value in differs.items()) or str(members[0]["game"] or "")
+        games = [runs[other["runs"][0]]["game"] for other in found.values()]
+        game = str(members[0]["game"] or "")
+        if games.count(members[0]["game"]) == 1:
+            label = game
+        elif len(differs) <= MOST_NAMED:
+            label = ", ".join(f"{key} {value}" for key, value in differs.items()) or game
+        else:
+            label = " and ".join(run["label"] for run in members)
         out.append({"label": label, "runs": group["runs"], "seeds": [run["seed"] for run in members],
                     "differs": differs, "curves": {name: _curve([run["evaluations"] for run in members], name)
                                                    for name in _names(members)}})

@@ -23,7 +23,7 @@ ALL_ON = ["--ppo.magnet", "0.1", "--ppo.value-clip", "0.2", "--ppo.target_kl", "
 FEATURES = ["rollout", "learning of pursuer", "learning of evader", "magnet", "value clipping", "target KL",
             "begin anywhere", "cold start", "phases", "phase limit", "convergence",
             "snapshots", "rivals seated", "scripted rivals", "evaluation", "checkpoint", "policies",
-            "picture", "film", "report", "kill and resume"]
+            "past selves", "picture", "film", "report", "kill and resume"]
 
 
 @pytest.fixture

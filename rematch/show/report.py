@@ -126,7 +126,8 @@ def _summary(whole: Row) -> list[str]:
     out = []
     for group in whole["groups"]:
         told = [f"{words} {number(c['middle'][-1])} [{number(c['low'][-1])}, {number(c['high'][-1])}]"
-                for name, words in names.items() if (c := group["curves"].get(name)) and c["steps"]]
+                for name, words in names.items()
+                if (c := group["curves"].get(name)) and c["steps"] and c["seeds"] > 1]
         if told:
             out.append(paragraph(f"{group['label']}, {len(group['runs'])} seeds, interquartile mean and its "
                                  f"95 % interval over seeds: {'; '.join(told)}."))

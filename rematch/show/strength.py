@@ -64,7 +64,7 @@ def _grouped(whole: Row, name: str, label: str, colour: int) -> Iterator[Line]:
         whom = f"{group['label']}: " if len(whole["groups"]) > 1 else ""
         yield Line(name=f"{whom}{label}", x=curve["steps"], y=curve["middle"], colour=c,
                    low=curve["low"] if known else (), high=curve["high"] if known else (),
-                   told=f"{words}, {curve['seeds']} seeds")
+                   told=f"{words}, {curve['seeds']} seed{'s' * (curve['seeds'] > 1)}")
 
 
 def simple(run: Row, name: str) -> tuple[list[float], list[float]]:
@@ -80,8 +80,8 @@ def simple(run: Row, name: str) -> tuple[list[float], list[float]]:
 def curves(whole: Row) -> str:
     """Strength against scripted rivals, then head to head, or returns; over steps."""
     runs, parts = whole["runs"], []
-    last: Row = next((run["evaluations"][-1] for run in runs if run["evaluations"]), {})
-    if not last:
+    newest = [run["evaluations"][-1] for run in runs if run["evaluations"]]
+    if not newest:
         raise Unreadable("no evaluation has been made yet")
     several = len(runs) > 1
 
@@ -92,18 +92,19 @@ def curves(whole: Row) -> str:
     drawn = chart(lines("strength", "mean score against scripted rivals", 0),
                   Axes(x=STEPS, y="score (win 1, draw ½)", low=0.0, high=1.0))
     if drawn:
-        told_by = last["strength"] or {}
+        told_by = next(row["strength"] for row in newest if row["strength"])
         parts += ["<h3>Against scripted rivals</h3>", drawn, paragraph(
             f"The mean over {told_by.get('pairings', '-')} pairings that every evaluation played, each role "
             f"weighing the same; n = {told_by.get('games', '-')} games a pairing.", "soft")]
-    rates = [line for i, role in enumerate(last["rates"]) for line in lines(f"rates/{role}", role, i)]
+    met = dict.fromkeys(role for row in newest for role in row["rates"])
+    rates = [line for i, role in enumerate(met) for line in lines(f"rates/{role}", role, i)]
     drawn = chart(rates, Axes(x=STEPS, y="share of games won", low=0.0, high=1.0))
     if drawn:
         parts += ["<h3>The learnt players against each other</h3>", drawn]
-    if not last["rates"]:
-        rows = [line for i, role in enumerate(last["returns"]) for line in lines(f"returns/{role}", role, i)]
-        drawn = chart(rows, Axes(x=STEPS, y="mean return of a game (points)"))
-        parts += ["<h3>Returns</h3>", drawn] if drawn else []
+    alone = dict.fromkeys(role for row in newest if not row["rates"] for role in row["returns"])
+    rows = [line for i, role in enumerate(alone) for line in lines(f"returns/{role}", role, i)]
+    drawn = chart(rows, Axes(x=STEPS, y="mean return of a game (points)"))
+    parts += ["<h3>Returns</h3>", drawn] if drawn else []
     note = ("Thin lines: every seed. Thick line: interquartile mean over seeds (of fewer than four the "
             "mean); band: its 95 % interval by resampling the seeds 10 000 times.")
     return "".join(parts) + paragraph(

@@ -47,7 +47,7 @@ class Axes:
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Round numbers in [low, high]: 1, 2 or 5 times a power of ten apart."""
-    if not high > low:
+    if not high - low > 1e-12 * max(abs(low), abs(high)) + 1e-200:  # no room for two different numbers
         return [low]
     raw = (high - low) / most
     power = 10.0 ** math.floor(math.log10(raw))

@@ -12,11 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["exploit", "load", "resume", "sweep", "train"]
+__all__ = ["exploit", "load", "report", "resume", "sweep", "train"]
 
 if TYPE_CHECKING:
     from rematch.api import load, resume, train
     from rematch.matches import exploit_run as exploit
+    from rematch.reports import report
     from rematch.sweeps import sweep
 
 
@@ -29,6 +30,10 @@ def __getattr__(name: str) -> Any:
         from rematch import sweeps
 
         return sweeps.sweep
+    if name == "report":
+        from rematch.reports import report
+
+        return report
     if name in __all__:
         from rematch import api
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -279,6 +279,17 @@ class Trained:
         return list(self.history[-1]["table"]) if self.history else []
 
 
+def builder(config: Config) -> Callable[[int, int, int], World]:
+    """Makes the worlds of a run: (games, first, seed) -> World."""
+    module = worlds.find(config.game)
+
+    def make(games: int, first: int, seed: int) -> World:
+        world: World = module.make(config.world, games, first, seed)
+        return world
+
+    return make
+
+
 def load(folder: Path | str) -> Trained:
     """A run's settings, newest policies and evaluations; changes nothing."""
     with Run.open(Path(folder), write=False) as run:
@@ -286,12 +297,7 @@ def load(folder: Path | str) -> Trained:
         checkpoint = run.load()
         if checkpoint is None:
             raise ConfigError(f"{folder}: no checkpoint yet")
-        module = worlds.find(config.game)
-
-        def make(games: int, first: int, seed: int) -> World:
-            world: World = module.make(config.world, games, first, seed)
-            return world
-
+        make = builder(config)
         minds = build(config, make(1, 0, 0).spec, make)
         for role, learner in minds.learners.items():
             try:

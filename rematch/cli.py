@@ -37,6 +37,9 @@ USAGE = """rematch: trains game agents by self-play and tells the truth about ho
                                  can be solved, and there a picture of where the policies lose
   rematch exploit RUN [--budget STEPS] [--seeds K] [--games N] [--role ROLE] [--json]
                                  trains best responses against the frozen agents: "at least" so exploitable
+  rematch report RUN... [--out FILE] [--games N] [--json]
+                                 one page about a run or several seeds, offline: verdict, curves, gap beside
+                                 exploitability, payoff matrix of past selves, forgetting, alarms and causes
   rematch solve WORLD [--KEY VALUE ...] [--threads T] [--json] [--picture FILE]
                                  the exact value of a game that is small enough; KEYs are the world's settings
   rematch bench [WORLD] [--json] [--seconds S]
@@ -209,6 +212,28 @@ def exploit(words: Sequence[str]) -> int:
     return 0
 
 
+def report(words: Sequence[str]) -> int:
+    from rematch import reports
+
+    options = Options(words, values=("--out", "--games"), switches=("--json",))
+    usage = "rematch report RUN... [--out FILE] [--games N] [--json]"
+    folders = [folder_of(run) for run in options.only(max(1, len(options.rest)), usage)]
+    games = options.whole("--games", 0, 1, MOST_GAMES) if "--games" in options.given else None
+    quiet = "--json" in options.given
+    ATTENTION.check()
+    out, whole = reports.report(folders, options.given.get("--out"), games,
+                                lambda line: print(line, file=sys.stderr if quiet else None, flush=True))
+    if quiet:
+        print(json.dumps(whole, indent=1, allow_nan=False))
+        return 0
+    for run in whole["runs"]:
+        for problem in run["problems"]:
+            print(f"PROBLEM: {run['label']}: {problem}")
+        print(f"{run['label']}: {run['verdict']}")
+    print(f"report  {out}")
+    return 0
+
+
 def picture_file(options: Options) -> Path:
     """--picture FILE: refused before any work where it could not be written."""
     file = Path(options.given["--picture"])
@@ -287,7 +312,8 @@ def list_recipes(words: Sequence[str]) -> int:
 
 COMMANDS = {
     "train": train, "resume": resume, "sweep": sweep, "status": status, "check": check, "eval": evaluate,
-    "exploit": exploit, "solve": solve, "bench": bench, "worlds": list_worlds, "recipes": list_recipes,
+    "exploit": exploit, "report": report, "solve": solve, "bench": bench, "worlds": list_worlds,
+    "recipes": list_recipes,
 }
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 RESET, BOT, ACT, SENSOR = 1, 2, 3, 4  # also in random.h
 GAME, SHUFFLE, INIT, SEATING, EVALUATE, RESERVOIR, STAGGER, ANYWHERE = 16, 17, 18, 19, 20, 21, 22, 23
 FISHER, NOVELTY = 32, 33  # guards and bonuses
-BOOTSTRAP = 40  # of seeds, in a sweep's table
+BOOTSTRAP = 40  # resampling what was measured
 
 Words = NDArray[np.uint64]
 

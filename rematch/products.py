@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rematch import config as settings
+from rematch.engine import past
 from rematch.engine.files import RunError
 
 if TYPE_CHECKING:
@@ -22,14 +22,12 @@ def make(session: Session, run: Run, missing: bool) -> dict[str, Path]:
     Each file is replaced as a whole, so whatever is there was finished. The report shows the others: it is
     made again whenever one of them was.
     """
-    from rematch.show import film, pictures, report
+    from rematch import reports
+    from rematch.show import film, pictures
 
     try:
         for name, policy in session.minds.networks.items():
-            about = {"game": session.config.game, "role": policy.role.name, "iteration": session.iteration,
-                     "columns": list(policy.role.columns), "network": settings.tree(policy.config),
-                     "learner": session.config.learner}
-            run.write_policy(name, policy.arrays(), about)
+            run.write_policy(name, policy.arrays(), past.card(session.config, policy, session.iteration))
         files = (PICTURE, FILM, REPORT)
         there = {name for name in files if missing and (run.folder / name).is_file()}
         draw = getattr(session.module, "draw", None)
@@ -41,7 +39,7 @@ def make(session: Session, run: Run, missing: bool) -> dict[str, Path]:
             world = session.make(1, 0, session.config.seed)
             run.write_file(FILM, film.film(world, session.policies, draw)[0])
         if len(there) < (3 if draw is not None else 2):
-            run.write_file(REPORT, report.page(run.folder).encode("utf-8", "replace"))
+            run.write_file(REPORT, reports.page(run.folder).encode("utf-8", "replace"))
     except (OSError, RunError) as error:
         why = error if isinstance(error, RunError) else error.strerror
         raise RunError(f"{why}; the training itself is complete and saved: "

@@ -32,7 +32,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> api.Trained:
 def test_the_page_runs_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text(), re.S)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     space: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "docs/python.md", "exec"), space)

@@ -77,7 +77,7 @@ ALSO: dict[str, dict[str, Any]] = {
     "league.pick": LONG, "league.pfsp_power": LONG, "league.pfsp_floor": LONG,
     "schedule.cold_start_steps": WARM, "schedule.cold_start_rival": WARM, "schedule.phase_steps": TURNS,
     "schedule.max_phases": TURNS, "schedule.micro_phase_steps": COLD | {"schedule.kind": "micro"},
-    "schedule.eta": CALM,
+    "schedule.eta": CALM, "evaluation.past": {"total_steps": 24 * 8 * 6},  # three evaluations
     "schedule.phase_warmup": TURNS | {"schedule.phase_steps": 24 * 8 * 2}, "schedule.last_multiplier": TURNS,
     "schedule.adaptive_threshold": TURNS | PLAYED, "schedule.dampen_threshold": PLAYED,
     "schedule.adaptive_phases": TURNS | PLAYED | {"schedule.adaptive_threshold": 1e-9},
@@ -120,8 +120,8 @@ OTHER: dict[str, Any] = {
     "rollback.low": 0.0, "rollback.high": 0.95, "rollback.cooldown": 24 * 8 * 3,
     "rollback.entropy_floor": 5.0, "rnd.coef": 0.5, "rnd.update_every": 64,
     "ewc.weight": 100.0, "ewc.fisher_samples": 16,
-    "evaluation.rivals": ("stand_still",), "evaluation.alarm_gap": 0.0, "evaluation.alarm_steps": 10**9,
-    "evaluation.alarm_swing": 0.0,
+    "evaluation.rivals": ("stand_still",), "evaluation.past": 1, "evaluation.alarm_gap": 0.0,
+    "evaluation.alarm_steps": 10**9, "evaluation.alarm_swing": 0.0,
 }
 
 

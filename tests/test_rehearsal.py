@@ -28,7 +28,7 @@ FEATURES = ["rollout", "learning of pursuer", "learning of evader", "belief", "c
             "begin anywhere", "cold start", "phases", "phase limit", "convergence", "damping",
             "curriculum", "mixed levels", "warm start",
             "snapshots", "rivals seated", "scripted rivals", "evaluation", "rollback", "EWC", "RND",
-            "checkpoint", "policies", "picture", "film", "report", "kill and resume"]
+            "checkpoint", "policies", "past selves", "picture", "film", "report", "kill and resume"]
 ABSENT = {"begin anywhere", "belief", "critic of all"}  # not in this world
 
 

@@ -1,4 +1,4 @@
-"""report.html: whole from good files, honest about bad ones, safe with hostile ones."""
+"""report.html: whole from good files, honest about bad ones, safe with hostile ones; the same in JSON."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from rematch.config import ConfigError
-from rematch.show.report import FILES, page, report
-from rematch.show.words import BALANCE
+from rematch.reports import facts, page
+from rematch.show import report
+from rematch.show.stranger import FILES
+from rematch.show.words import BALANCE, human, number
 
 EVIL = '<script>alert(1)</script>"\'><img src=x onerror=alert(1)>&\x1b[31m'
-VOID = {"meta", "img", "br", "rect", "path"}
+VOID = {"meta", "img", "br"}
+TAGS = {
+    "html", "head", "meta", "title", "style", "body", "header", "section", "h1", "h2", "h3", "p", "div",
+    "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "pre", "code", "ul", "li",
+    "figure", "img", "svg", "path", "rect", "text", "circle", "g",
+}
 
 
 class Reader(HTMLParser):
@@ -74,12 +81,10 @@ def fill(folder: Path, word: str = "flee_straight", verdict: str = "improving") 
 
 
 def test_a_good_folder_tells_everything_verdict_first(tmp_path: Path) -> None:
-    path = report(fill(tmp_path / "run", verdict="balanced but weak"))
-    assert path == tmp_path / "run" / "report.html"
-    text = path.read_text()
-    read = Reader(text)
+    read = Reader(page(fill(tmp_path / "run", verdict="balanced but weak")))
     order = [read.words.index(word) for word in (
-        "Verdict", "balanced but weak", "Against scripted rivals", "Head to head", "Learning", "One game",
+        "Verdict", "balanced but weak", "Learning curves", "NE gap beside exploitability", "Payoff matrix",
+        "Forgetting", "Curriculum", "Alarms and rollbacks", "Head to head", "Learning in detail", "One game",
         "What every seat sees", "Settings", "Provenance")]
     assert order == sorted(order)
     for word in ("0.931", "[0.913, 0.945]", "1000", "pure_pursuit", "[0.858, 0.899]", "above", BALANCE,
@@ -101,10 +106,7 @@ def test_hostile_words_stay_words(tmp_path: Path) -> None:
     text = page(fill(tmp_path / "run", word=EVIL, verdict=EVIL))
     read = Reader(text)
     assert "<script" not in text and "\x1b" not in text
-    assert {tag for tag, _ in read.used} <= {
-        "html", "head", "meta", "title", "style", "body", "header", "section", "h1", "h2", "p", "div",
-        "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "b", "pre", "code",
-        "img", "svg", "path", "rect"}
+    assert {tag for tag, _ in read.used} <= TAGS
     assert read.words.count("<script>alert(1)</script>") >= 4
 
 
@@ -113,9 +115,8 @@ def test_the_bytes_depend_on_the_files_alone(tmp_path: Path) -> None:
     (two / "timing.jsonl").write_text('{"event": "resume", "seconds": 3}\n')
     (two / "train.log").write_text("other words\n")
     os.utime(two / "history.json", (0, 0))
-    assert report(one).read_bytes() == report(two).read_bytes() == report(one).read_bytes()
-    assert not re.search(r"\d\d:\d\d|20\d\d-\d\d", page(one))
-    assert not list(tmp_path.glob("*/.*")), "nothing is left lying about"
+    assert page(one) == page(two) == page(one)
+    assert not re.search(r"\d\d:\d\d:|20\d\d-\d\d|undisturbed", page(one))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -138,7 +139,7 @@ def test_a_bad_file_costs_only_its_section(name: str, damage: str, tmp_path: Pat
         path.symlink_to(secret)
     elif damage == "pipe":
         os.mkfifo(path)
-    text = report(run).read_text()
+    text = page(run)
     read = Reader(text)
     assert "Traceback" not in text and "not for the page" not in text
     assert read.words.count("Provenance") == 1
@@ -152,7 +153,8 @@ def test_a_bad_file_costs_only_its_section(name: str, damage: str, tmp_path: Pat
 
 leaf = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8))
 tree = st.recursive(leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-    st.sampled_from(("table", "rates", "verdict", "gap", "step", "score", "low", "high", "pursuer", "games")),
+    st.sampled_from(("table", "rates", "verdict", "gap", "step", "score", "low", "high", "pursuer", "games",
+                     "level", "curriculum", "results", "roles", "question", "payoff", "config", "returns")),
     inner, max_size=5), max_leaves=12)
 
 
@@ -163,8 +165,11 @@ def test_any_json_gives_a_page(history: Any, sight: Any) -> None:
         run = Path(name)
         (run / "history.json").write_text(json.dumps([history]))
         (run / "sight.json").write_text(json.dumps(sight))
+        (run / "exploit.json").write_text(json.dumps(sight))
+        (run / "payoff.json").write_text(json.dumps(sight))
         (run / "metrics.jsonl").write_text(json.dumps(history) + "\n{torn")
         Reader(page(run))
+        json.dumps(facts(run), allow_nan=False)
 
 
 def test_a_yaml_bomb_is_only_text(tmp_path: Path) -> None:
@@ -180,9 +185,61 @@ def test_an_empty_history_says_that_nothing_can_be_said(tmp_path: Path) -> None:
     assert "no evaluation has been made yet" in page(run)
 
 
-def test_a_folder_that_is_none_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="not a folder"):
-        report(tmp_path / "nowhere")
-    (tmp_path / "report.html").mkdir()
-    with pytest.raises(ConfigError, match="cannot write"):
-        report(tmp_path)
+def test_a_truncated_history_is_one_clear_line(tmp_path: Path) -> None:
+    run = fill(tmp_path / "run")
+    data = (run / "history.json").read_bytes()
+    (run / "history.json").write_bytes(data[: len(data) // 2])
+    read = Reader(page(run))
+    assert facts(run)["problems"].count("history.json is damaged (not JSON)") == 1
+    assert read.words.count("history.json is damaged (not JSON)") == 1
+
+
+# --- what evaluations may carry ----------------------------------------------------------------------------
+
+
+def test_a_curriculum_is_shown_with_the_evidence_of_each_promotion(tmp_path: Path) -> None:
+    run = fill(tmp_path / "run")
+    rows = [evaluation() | {"step": 1000 * i, "level": i // 2, "level_name": f"far {i // 2}",
+                            "curriculum": {"evidence": {"capture rate": 0.8125, "n": 320}}} for i in range(4)]
+    (run / "history.json").write_text(json.dumps(rows))
+    (run / "train.log").write_text("Eval\nCURRICULUM level 1 <b>at last</b>\n")
+    told = facts(run)["curriculum"]
+    assert [(move["step"], move["before"], move["level"]) for move in told["promotions"]] == [(2000, 0, 1)]
+    read = Reader(page(run))
+    for word in ("far 1", "capture rate 0.812, n 320", "level (number)", "CURRICULUM level 1 <b>at last</b>"):
+        assert word in read.words, word
+
+
+def test_rollbacks_are_told_where_they_happened(tmp_path: Path) -> None:
+    run = fill(tmp_path / "run")
+    rows = [evaluation() | {"step": 1000 * i, "rollbacks": (0, 0, 2, 2, 3)[i]} for i in range(5)]
+    (run / "history.json").write_text(json.dumps(rows))
+    found = facts(run)["rollbacks"]["events"]
+    assert found == [{"since": 1000, "step": 2000, "count": 2}, {"since": 3000, "step": 4000, "count": 1}]
+
+
+# --- the same numbers --------------------------------------------------------------------------------------
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from leaves(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from leaves(inner)
+    else:
+        yield value
+
+
+def test_every_figure_of_a_table_stands_in_the_json(tmp_path: Path) -> None:
+    whole = json.loads(json.dumps(facts(fill(tmp_path / "run"))))
+    shown = set()
+    for value in leaves(whole):
+        shown |= {str(value), human(value), *(number(value, digits) for digits in (2, 3))}
+    text = page(tmp_path / "run")
+    cells = re.findall(r'<td class="n">([^<]*)</td>', text)
+    figures = [word for cell in cells for word in re.findall(r"-?\d[\d.]*(?:e-?\d+)?(?: [KMGT])?", cell)]
+    assert len(figures) > 20
+    assert not [word for word in figures if word not in shown]
+    assert report.page({"rematch": "0", "runs": [whole], "groups": []}, [{}]).count("0.931") >= 1

@@ -5,11 +5,22 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rematch.engine.evaluate import EvaluationConfig
+from rematch.engine.payoff import Payoff
 from rematch.engine.scoreboard import wilson
-from rematch.engine.verdict import alarms, balanced, behind, pairings, strength, verdict
+from rematch.engine.verdict import (
+    alarms,
+    balanced,
+    behind,
+    findings,
+    pairings,
+    raised,
+    strength,
+    verdict,
+)
 
 CONFIG = EvaluationConfig()
 Row = dict[str, Any]
@@ -84,8 +95,9 @@ def test_weak_names_the_worst_pairing() -> None:
     last = row(1000, rate=0.75, score=0.7, best=0.7)
     last["table"][1] = entry("pursuer", "y", 0.5, best=0.7)
     last["table"][2] = entry("evader", "x", 0.2, best=0.8)
-    assert "2 of 4 pairings" in verdict([row(0), last], CONFIG)
-    assert "the worst evader against x: 0.200" in verdict([row(0), last], CONFIG)
+    first = row(0, score=0.2)  # nothing was ever better
+    assert "2 of 4 pairings" in verdict([first, last], CONFIG)
+    assert "the worst evader against x: 0.200" in verdict([first, last], CONFIG)
 
 
 def test_overlapping_intervals_are_not_weak() -> None:
@@ -170,10 +182,10 @@ def test_only_pairings_of_both_evaluations_are_compared() -> None:
 def test_worlds_of_one_role_have_verdicts_too() -> None:
     history = [
         {"step": step, "rates": {}, "table": [entry("player", "x", score)]}
-        for step, score in ((0, 0.4), (9, 0.8))
+        for step, score in ((0, 0.4), (9, 0.7))
     ]
     assert word(history) == "improving"
-    weak = [*history, {"step": 10, "rates": {}, "table": [entry("player", "x", 0.2, best=0.9)]}]
+    weak = [*history, {"step": 10, "rates": {}, "table": [entry("player", "x", 0.7, best=0.9)]}]
     assert word(weak) == "weak"  # without a gap nothing is balanced
 
 
@@ -211,3 +223,83 @@ def test_a_solved_game_that_is_not_even_raises_no_alarm() -> None:
     for row in history:
         row["exact"], row["gap"] = {"played": 0.5, "value": 1.0}, 0.0
     assert alarms(history, EvaluationConfig()) and "gap above" in alarms(history, EvaluationConfig())[0]
+
+
+# --- fixtures of known dynamics (docs/strength.md) --------------------------------------------------------
+
+
+def met(chances: Any, games: int = 100, roles: tuple[str, ...] = ("pursuer", "evader")) -> Payoff:
+    """The matrix of past selves with these chances [k, k], with the luck of `games` games a cell."""
+    table = np.asarray(chances)
+    wins = np.random.default_rng(7).binomial(games, table).astype(np.int64)
+    steps = tuple(range(1000, 1000 * len(table) + 1, 1000))
+    return Payoff(roles=roles, iterations=steps, steps=steps, games=games, wins=wins, draws=0 * wins)
+
+
+def circles(k: int) -> list[list[float]]:
+    return [[(0.5, 0.95, 0.05)[(i - j) % 3] for j in range(k)] for i in range(k)]
+
+
+def climbed(k: int) -> list[list[float]]:
+    return [[1 / (1 + math.exp(0.3 * (j - i))) for j in range(k)] for i in range(k)]
+
+
+def test_rock_paper_scissors_reads_cycling() -> None:
+    """Each checkpoint beats the one before it and loses to the one before that."""
+    for roles in (("pursuer", "evader"), ("player",)):
+        said = verdict([row(0), row(1000)], CONFIG, met(circles(12), roles=roles))
+        assert said.startswith("cycling: 1.00 [1.00, 1.00] of what 12 past selves win from each other"), said
+    improving = [row(0, score=0.3), row(1000, score=0.6)]
+    assert verdict(improving, CONFIG, met(circles(12))).startswith("cycling")
+    assert findings(improving, CONFIG, met(circles(12)))[-1].startswith("improving")
+
+
+def test_a_frozen_pair_reads_balanced_but_weak() -> None:
+    """A learning rate of 0: every self is the same, the gap is 0, and scripted players do better."""
+    same = met([[0.5] * 10 for _ in range(10)])
+    history = [row(0, score=0.3), row(500, score=0.3), row(1000, score=0.3, best=0.8)]
+    assert verdict(history, CONFIG, same).startswith("balanced but weak: 4 of 4 pairings")
+    words = [said.partition(":")[0] for said in findings(history, CONFIG, same)]
+    assert words == ["balanced but weak", "steady"]
+
+
+def test_a_pair_that_lost_an_old_skill_reads_forgetting() -> None:
+    """Against a scripted rival it once beat; and against its own past, where no scripted rival shows it."""
+    last = row(3000, score=0.7)
+    last["table"][0] = entry("pursuer", "x", 0.4)
+    history = [row(0, score=0.5), row(1000, score=0.7), row(2000, score=0.7), last]
+    said = verdict(history, CONFIG)
+    assert said.startswith("forgetting: pursuer against x had 0.700 at step 1,000 and has 0.400 now: 0.3")
+    chances = climbed(10)
+    for i in range(10):
+        chances[i][3] = 0.2 if i == 9 else 0.9
+    said = verdict([row(0), row(1000)], CONFIG, met(chances))
+    assert said.startswith("forgetting: against the opponent of step 4,000 the pursuer of step")
+    assert word(history[:3]) == "improving"
+
+
+def test_a_ladder_reads_improving_and_noise_reads_nothing() -> None:
+    history = [row(0, score=0.5), row(1000, score=0.7)]
+    assert findings(history, CONFIG, met(climbed(12))) == [
+        "improving: mean score against scripted rivals 0.500 at first, 0.700 now"]
+    bare = [{"step": step, "rates": {}, "table": []} for step in (0, 1000)]  # no scripted players
+    assert verdict(bare, CONFIG).startswith("inconclusive: no scripted rival")
+    assert verdict(bare, CONFIG, met(climbed(12), roles=("player",))).startswith(
+        "improving: the newest self scores 0.9")
+    assert verdict(bare, CONFIG, met([[0.5] * 9] * 9)).startswith("inconclusive")
+    assert verdict([row(0, 0.1), row(1000, 0.9)], CONFIG, met(circles(12))).startswith("collapsed")
+
+
+def test_chance_alone_is_no_forgetting() -> None:
+    """Sixty evaluations of the same players: the best of them is no skill that was lost."""
+    luck = np.random.default_rng(0)
+    for _ in range(20):
+        history = [row(i, score=luck.binomial(100, 0.5) / 100, games=100) for i in range(60)]
+        assert not [said for said in findings(history, CONFIG) if said.startswith("forgetting")]
+
+
+def test_alarms_know_when_they_began() -> None:
+    (alarm,) = raised([row(0), row(100_000, 0.95), row(600_000, 0.96)], CONFIG)
+    assert (alarm["kind"], alarm["first"], alarm["last"]) == ("gap", 100_000, 600_000)
+    (alarm,) = raised([row(0, 0.1), row(1000, 0.85)], CONFIG)
+    assert (alarm["kind"], alarm["first"], alarm["last"], alarm["role"]) == ("swing", 0, 1000, "pursuer")

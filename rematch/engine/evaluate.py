@@ -26,6 +26,10 @@ class EvaluationConfig:
         1000, "games per pairing: 1000 give an interval of about 0.06", low=1, high=100_000
     )
     rivals: tuple[str, ...] = knob((), "scripted rivals to play; empty: all of them")
+    past: int = knob(
+        40, "past selves kept for the report: so many to half as many, evenly spread; 0 is off", low=0,
+        high=1000,
+    )
     alarm_gap: float = knob(0.80, "a larger gap for alarm_steps raises an alarm", low=0, high=1)
     alarm_steps: int = knob(500_000, "steps for which that gap must last", low=0)
     alarm_swing: float = knob(

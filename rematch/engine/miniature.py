@@ -33,6 +33,7 @@ def shrink(config: Config) -> Config:
         "league.size": min(c.league.size, 2), "league.slots": min(c.league.slots, 2),
         "league.snapshot_every": 1, "league.rotate": 1,
         "evaluation.every": 2, "evaluation.games": min(c.evaluation.games, 4),
+        "evaluation.past": min(c.evaluation.past, 3),  # so that they are thinned out
     }
     if short:
         changes["world"] = short(c.world)

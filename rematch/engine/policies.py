@@ -19,14 +19,16 @@ from rematch.engine.files import Damaged, Mark, RunError, told
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]{0,99}")
 
 
-def names(run: Path) -> set[str]:
-    """The policies of the run in this folder."""
-    folder = run / "policies"
-    found = os.listdir(folder) if os.path.lexists(folder) else []
+def names(run: Path, shelf: str = "policies") -> set[str]:
+    """The policies of the run in this folder; `shelf`: of another of its folders."""
+    folder = run / shelf
+    found = os.listdir(folder) if os.path.isdir(folder) else []
     return {name.removesuffix(".json") for name in found if name.endswith(".json") and name[0] != "."}
 
 
-def write(run: Path, name: str, arrays: Arrays, about: Mapping[str, Any], replace: bool) -> Path:
+def write(
+    run: Path, name: str, arrays: Arrays, about: Mapping[str, Any], replace: bool, shelf: str = "policies"
+) -> Path:
     """The weights first, then the card. Without `replace`, one that exists may only be written as it is."""
     if not FILE_NAME.fullmatch(name):
         raise RunError(f"{run}: {name!r:.60} cannot be the name of a policy")
@@ -35,8 +37,8 @@ def write(run: Path, name: str, arrays: Arrays, about: Mapping[str, Any], replac
     body = {"schema": SCHEMA, "about": json.loads(files.row_text(about, f"{name}.json")), "weights": weights}
     card = files.seal(body)
     with told(f"policy {name} was not written"):
-        path = files.subfolder(run, "policies") / f"{name}.safetensors"
-        if name in names(run) and not replace:
+        path = files.subfolder(run, shelf) / f"{name}.safetensors"
+        if name in names(run, shelf) and not replace:
             with suppress(Damaged):
                 if files.read_plain(path.with_name(f"{name}.json"), files.LARGEST_TEXT) == card \
                         and files.read_plain(path, len(raw)) == raw:

@@ -27,8 +27,9 @@ from rematch import config as settings
 from rematch import worlds
 from rematch.config import ConfigError
 from rematch.engine.miniature import ITERATIONS, Witness, compared, differences, event_log, play, shrink
+from rematch.engine.policies import names
 from rematch.engine.rivals.schedule import LEAST_RATE
-from rematch.engine.run import Run
+from rematch.engine.run import PAST, Run
 from rematch.engine.train import Config, Session
 from rematch.spec import Floats, Spec
 
@@ -243,8 +244,15 @@ def product_features(config: Config, folder: Path, iterations: int) -> Iterator[
         found = sorted((folder / "policies").glob("*.safetensors"))
         return ", ".join(f"{path.stem} ({len(Run.read_policy(path)[0])} arrays)" for path in found)
 
+    def past() -> str:
+        kept = sorted(names(folder, PAST))
+        return f"kept after iterations {', '.join(str(int(name)) for name in kept)}" if kept else ""
+
     yield Feature(name="checkpoint", proof=saved)
     yield Feature(name="policies", proof=policies)
+    spec: Spec = worlds.find(config.game).make(config.world, 1, 0, 0).spec
+    off = idle_in(spec, "evaluation.past") or ("" if config.evaluation.past else "evaluation.past is 0")
+    yield Feature(name="past selves", proof=past, off=off)
     for name, (file, magic) in PRODUCTS.items():
         def written(file: str = file, magic: bytes = magic) -> str:
             data = (folder / file).read_bytes()
@@ -381,7 +389,8 @@ def idle_in(spec: Spec, key: str) -> str:
         return "all actions are discrete"
     if key.startswith("evaluation.alarm") and len(spec.roles) != 2:
         return "there is no gap but between two roles"
-    return "the world has one seat" if key.startswith("league.") and spec.seats == 1 else ""
+    alone = key.startswith("league.") or key == "evaluation.past"
+    return "the world has one seat" if alone and spec.seats == 1 else ""
 
 
 def _tell_unread(config: Config, read: set[str], spec: Spec | None = None) -> bool:

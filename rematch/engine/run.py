@@ -7,6 +7,7 @@
     timing.jsonl     the only file with clock times: speeds, stops, resumes; never cut, never compared
     checkpoints/     iter_00000123: the three newest, milestones, and after a stop the point it stopped at
     policies/        NAME.safetensors and NAME.json; never silently overwritten
+    past/            what the players were at some evaluations (past.py)
     damaged/         checkpoints that did not verify, set aside by a resume; nothing reads them
     lock             while a process writes here: who
 
@@ -42,8 +43,9 @@ from rematch.spec import Tree
 __all__ = ["Checkpoint", "Run", "RunError", "holder"]
 
 CONFIG, HISTORY, TIMING = "config.yaml", "history.json", "timing.jsonl"
+PAST = "past"
 LOGS = ("train.log", "metrics.jsonl")
-OWN_NAMES = frozenset({CONFIG, LOCK, HISTORY, TIMING, *LOGS, "checkpoints", "policies", "damaged"})
+OWN_NAMES = frozenset({CONFIG, LOCK, HISTORY, TIMING, *LOGS, "checkpoints", "policies", PAST, "damaged"})
 
 
 def _rows(rows: list[dict[str, Any]]) -> bytes:
@@ -314,6 +316,19 @@ class Run:
         path = policies.write(self.folder, name, arrays, about, replace or name in self._redone)
         self._redone.discard(name)
         return path
+
+    def write_past(self, iteration: int, arrays: Arrays, about: Mapping[str, Any], stay: list[int]) -> None:
+        """past/ITERATION, then nothing in there but the iterations that `stay`.
+
+        What a later thinning removed is not missed by an earlier checkpoint: going on from there leads to
+        the same thinning.
+        """
+        self._log(LOGS[0])
+        policies.write(self.folder, f"{iteration:08d}", arrays, about, replace=True, shelf=PAST)
+        wanted = {f"{kept:08d}{kind}" for kept in stay for kind in (".safetensors", ".json")}
+        with told("past/ was not thinned out"):
+            for name in set(os.listdir(self.folder / PAST)) - wanted:
+                files.remove(self.folder / PAST / name)
 
     @staticmethod
     def read_policy(path: Path) -> tuple[Arrays, dict[str, Any]]:

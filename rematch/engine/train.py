@@ -14,6 +14,7 @@ import numpy as np
 
 from rematch import keys, worlds
 from rematch.config import ConfigError, knob, part
+from rematch.engine import past
 from rematch.engine.bonuses.rnd import RndConfig, curious
 from rematch.engine.curricula.distance import Curriculum, CurriculumConfig, ladder
 from rematch.engine.evaluate import EvaluationConfig, best_scripted, check_rivals, evaluate, set_beside
@@ -379,6 +380,7 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
         last = session.iteration == config.iterations or session.schedule.over(session.iteration)
         if last or session.evaluation_due:
             note_evaluation(session, run, show, last)
+        past.keep(session, run)
         halt, due = stop(), session.done or session.iteration % config.save_every == 0
         if due or halt:
             run.save(session.iteration, session.state(), fingerprint(config), passing=not due)

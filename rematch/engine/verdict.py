@@ -9,22 +9,31 @@ from typing import Any
 
 from rematch.engine import returns
 from rematch.engine.evaluate import EvaluationConfig
+from rematch.engine.payoff import LOST, Payoff, cyclic, drop, forgetting, surely
+from rematch.engine.scoreboard import Z95
 
 Row = dict[str, Any]
 Pairing = tuple[str, str]  # role, rival
 STEADY = 0.05  # smaller changes of the mean score are no change
+CIRCULAR = 0.5  # a larger share of the payoff matrix: more circles than progress
 
 
 def alarms(history: Sequence[Row], config: EvaluationConfig) -> list[str]:
     """The failures that people named beforehand: a lasting gap, and swings."""
-    out = []
+    return [alarm["text"] for alarm in raised(history, config)]
+
+
+def raised(history: Sequence[Row], config: EvaluationConfig) -> list[Row]:
+    """The first alarm of each kind: "kind", "first" and "last" step, "text", "role" of a swing."""
+    out: list[Row] = []
     since: int | None = None
     most, lasting = config.alarm_gap, config.alarm_steps
     for row in history:
         if lopsided(row) > most:
             since = row["step"] if since is None else since
             if row["step"] - since >= lasting:
-                out.append(f"gap above {most:g} from step {since:,} to {row['step']:,}")
+                text = f"gap above {most:g} from step {since:,} to {row['step']:,}"
+                out.append({"kind": "gap", "first": since, "last": row["step"], "role": None, "text": text})
                 break
         else:
             since = None
@@ -32,10 +41,9 @@ def alarms(history: Sequence[Row], config: EvaluationConfig) -> list[str]:
         for role, rate in after.get("rates", {}).items():
             swing = abs(rate["rate"] - before["rates"][role]["rate"])
             if swing > config.alarm_swing:
-                out.append(
-                    f"{role} swung by {swing:.2f} between steps {before['step']:,} and {after['step']:,}"
-                )
-                return out
+                first, last = before["step"], after["step"]
+                text = f"{role} swung by {swing:.2f} between steps {first:,} and {last:,}"
+                return [*out, {"kind": "swing", "first": first, "last": last, "role": role, "text": text}]
     return out
 
 
@@ -103,34 +111,106 @@ def balanced(history: Sequence[Row], eta: float) -> int:
     return count
 
 
-def verdict(history: Sequence[Row], config: EvaluationConfig) -> str:
-    """collapsed, weak, balanced but weak, converged, improving, steady, declining or inconclusive; with the
-    evidence."""
+def cycling(payoff: Payoff) -> str:
+    """Whether most of what past selves win from each other surely goes in circles, and it is worth a word."""
+    found = cyclic(payoff)
+    if found["share"] is None or found["low"] <= CIRCULAR or found["cyclic"] <= STEADY:
+        return ""
+    share = f"{found['share']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"
+    return (f"cycling: {share} of what {found['selves']} past selves win from each other goes in circles "
+            f"({found['games']} games a cell), by {found['cyclic']:.2f} of a score where "
+            f"ratings explain {found['transitive']:.2f}")
+
+
+def forgotten(history: Sequence[Row], payoff: Payoff | None) -> str:
+    """What the pair once surely did better by more than LOST: against a scripted rival, against past selves.
+
+    Every earlier evaluation of every pairing is a chance to find something: all of them are allowed for.
+    """
+    last = {(entry["role"], entry["rival"]): entry for entry in history[-1]["table"]}
+    earlier = [(row["step"], entry) for row in history[:-1] for entry in row["table"]
+               if (entry["role"], entry["rival"]) in last]
+    z = surely(len(earlier))
+    worst: tuple[float, str] = (LOST, "")
+    for step, entry in earlier:
+        now = last[entry["role"], entry["rival"]]
+        gone, least = drop((entry["score"], entry["games"]), (now["score"], now["games"]), z)
+        if least > worst[0]:
+            worst = least, (
+                f"forgetting: {entry['role']} against {entry['rival']} had {entry['score']:.3f} at step "
+                f"{step:,} and has {now['score']:.3f} now: {gone:.3f} lost, at least {least:.3f} "
+                f"({now['games']} games)")
+    if worst[1] or payoff is None:
+        return worst[1]
+    found = forgetting(payoff)
+    if not found["lost"]:
+        return ""
+    skill = found["lost"][0]
+    whom = ("its past opponents on average" if skill["rival_step"] is None
+            else f"the opponent of step {skill['rival_step']:,}")
+    return (f"forgetting: against {whom} the {skill['role']} of step {skill['step']:,} has "
+            f"{skill['was']:.3f} and the newest {skill['now']:.3f}: {skill['drop']:.3f} lost, at least "
+            f"{skill['at_least']:.3f} ({found['games']} games a cell)")
+
+
+def weak(row: Row) -> str:
+    below = behind(row)
+    if not below:
+        return ""
+    worst = min(below, key=lambda e: e["score"] - e["best_bot_score"])
+    word = "balanced but weak" if "gap" in row and row["gap_high"] < 0.30 else "weak"
+    return (
+        f"{word}: {len(below)} of {len(row['table'])} pairings below the best scripted player, "
+        f"the worst {worst['role']} against {worst['rival']}: {worst['score']:.3f} "
+        f"[{worst['low']:.3f}, {worst['high']:.3f}] where {worst['best_bot']} has "
+        f"{worst['best_bot_score']:.3f}"
+    )
+
+
+def converged(row: Row) -> str:
+    if not row.get("converged") or behind(row):
+        return ""
+    games = min(rate["games"] for rate in row["rates"].values())
+    return (
+        f"converged: {row['balanced']} evaluations in a row with a small gap, the last "
+        f"{row['gap']:.3f} [{row['gap_low']:.3f}, {row['gap_high']:.3f}] in {games} games; "
+        f"none of {len(row['table'])} pairings below the best scripted player"
+    )
+
+
+def findings(
+    history: Sequence[Row], config: EvaluationConfig, payoff: Payoff | None = None
+) -> list[str]:
+    """All that can be said of a run, "word: evidence", what matters most first; never empty.
+
+    collapsed, cycling, forgetting, balanced but weak, weak, converged; then one of improving, steady,
+    declining and inconclusive. With the `payoff` matrix of its past selves, where there is one.
+    """
     if not history:
-        return "inconclusive: no evaluation yet"
-    raised = alarms(history, config)
-    if raised:
-        return "collapsed: " + "; ".join(raised)
-    last = history[-1]
-    if returns.judged(last):
-        return returns.verdict(history)
-    below = behind(last)
-    if below:
-        worst = min(below, key=lambda e: e["score"] - e["best_bot_score"])
-        word = "balanced but weak" if "gap" in last and last["gap_high"] < 0.30 else "weak"
-        return (
-            f"{word}: {len(below)} of {len(last['table'])} pairings below the best scripted player, "
-            f"the worst {worst['role']} against {worst['rival']}: {worst['score']:.3f} "
-            f"[{worst['low']:.3f}, {worst['high']:.3f}] where {worst['best_bot']} has "
-            f"{worst['best_bot_score']:.3f}"
-        )
-    if last.get("converged"):
-        games = min(rate["games"] for rate in last["rates"].values())
-        return (
-            f"converged: {last['balanced']} evaluations in a row with a small gap, the last "
-            f"{last['gap']:.3f} [{last['gap_low']:.3f}, {last['gap_high']:.3f}] in {games} games; "
-            f"none of {len(last['table'])} pairings below the best scripted player"
-        )
-    if len(history) < 2:
-        return "inconclusive: one evaluation only"
-    return trend(history[0], last)
+        return ["inconclusive: no evaluation yet"]
+    said = alarms(history, config)
+    found = ["collapsed: " + "; ".join(said)] if said else []
+    if returns.judged(history[-1]):
+        return [*found, returns.verdict(history)]
+    found += [cycling(payoff)] if payoff else []
+    found += [forgotten(history, payoff), weak(history[-1]), converged(history[-1])]
+    over = "inconclusive: one evaluation only" if len(history) < 2 else trend(history[0], history[-1])
+    if payoff and over.startswith("inconclusive") and (told := against_first(payoff)):
+        over = told
+    return [*filter(None, found), over]
+
+
+def against_first(payoff: Payoff) -> str:
+    """Where scripted rivals do not tell: the newest self against the first, each in both roles in turn."""
+    ahead = (payoff.score[-1, 0] - payoff.score[0, -1]) / 2
+    off = Z95 * sqrt(payoff.variance[-1, 0] + payoff.variance[0, -1]) / 2
+    seen = (f"the newest self scores {0.5 + ahead:.3f} ± {off:.3f} against the first "
+            f"({payoff.games} games a role)")
+    if abs(ahead) <= max(STEADY, off):
+        return ""
+    return f"{'improving' if ahead > 0 else 'declining'}: {seen}"
+
+
+def verdict(history: Sequence[Row], config: EvaluationConfig, payoff: Payoff | None = None) -> str:
+    """The first of the findings."""
+    return findings(history, config, payoff)[0]

@@ -1,355 +1,241 @@
-"""report.html: one page about one run that opens anywhere, offline, without a script.
+"""A report: one page about one run or several that opens anywhere, offline, without a script.
 
-The files of a run folder are read as a stranger's: links are not followed, sizes are bounded, every text is
-escaped, and the page forbids itself to load anything. A file that is missing or damaged costs its section,
-which says so. Nothing here depends on the clock or on the folder's name: a resumed run's page equals that of
-an undisturbed one byte for byte.
+Made of the facts that rematch/reports.py gathers, and of nothing else: the JSON of a report holds every
+figure of its page. Every text is escaped, and the page forbids itself to load anything. A section whose facts
+are missing says so; the others stand.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
-import math
-import os
-import re
-import stat
+import time
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from rematch import __version__
-from rematch.config import ConfigError
-from rematch.show.words import BALANCE, LEVELS, exact_words, human, interval, number, return_cells, standing
+from rematch.show import selves, stranger, strength
+from rematch.show.charts import STEPS, Axes, Line, chart
+from rematch.show.pieces import STYLE, bullets, cell, folded, paragraph, sentence, table, text
+from rematch.show.stranger import PICTURES, Unreadable
+from rematch.show.words import human, number
 
 Row = Mapping[str, Any]
+Pictures = Mapping[str, bytes | str]  # name -> its bytes, or why they cannot be shown
 
-LARGEST = 256 << 20  # bytes of any one file that is read
-MOST_ROWS = 2000  # evaluations or columns shown; a page must stay a page
-PICTURES = {"learning.png": (b"\x89PNG\r\n\x1a\n", "image/png"), "match.gif": (b"GIF8", "image/gif")}
-FILES = ("config.yaml", "sight.json", "history.json", "metrics.jsonl", *PICTURES)
-
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --soft: #59636e; --line: #d5dae0; --page: #fdfdfc;
-  --card: #f3f5f7; --blue: #0072b2; --good: #00664a; --bad: #a83c00; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e7eaee; --soft: #a2abb5; --line: #3a424b;
-  --page: #14171a; --card: #1f2429; --blue: #63b8ea; --good: #4fd0a4; --bad: #ff9e66; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 72rem; color: var(--ink);
-  background: var(--page); font: 1rem/1.55 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
-h1 { font-size: 1.6rem; margin: 0 0 .2rem; overflow-wrap: anywhere; }
-h2 { font-size: 1.2rem; margin: 2.6rem 0 .6rem; padding-bottom: .25rem;
-  border-bottom: 1px solid var(--line); }
-p { max-width: 46rem; margin: .5rem 0; } .soft { color: var(--soft); }
-.verdict { font-size: 1.15rem; background: var(--card); border-left: 4px solid var(--blue);
-  padding: .8rem 1rem; max-width: none; overflow-wrap: anywhere; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; margin: .8rem 0; font-size: .92rem; }
-caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
-th, td { text-align: left; padding: .32rem .9rem .32rem 0; border-bottom: 1px solid var(--line);
-  vertical-align: middle; white-space: nowrap; } th { font-weight: 600; }
-.n { text-align: right; font-variant-numeric: tabular-nums; }
-.above { color: var(--good); font-weight: 600; } .below { color: var(--bad); font-weight: 600; }
-svg { display: block; } svg .axis { stroke: var(--line); } svg .ours { fill: var(--blue); opacity: .5; }
-svg .score { stroke: var(--blue); stroke-width: 2; } svg .bot { stroke: var(--ink); fill: none; }
-img { max-width: 100%; height: auto; background: #fff; border: 1px solid var(--line); border-radius: 6px; }
-pre { background: var(--card); padding: 1rem; overflow-x: auto; border-radius: 6px; font-size: .85rem; }
-code { overflow-wrap: anywhere; font-size: .85em; } summary { cursor: pointer; margin: .4rem 0; }
-"""
+MARK = '<meta name="generator" content="rematch report">'  # what tells our own pages from others
+MOST_COLUMNS = 2000
+WORDS = {"learning.png": ("Learning in detail", "Curves of strength and of learning"),
+         "match.gif": ("One game", "One game between the learnt players")}
 
 
-class Unreadable(Exception):
-    """Why a file cannot be shown, in words for the page."""
-
-
-def report(folder: str | os.PathLike[str]) -> Path:
-    """Write report.html into a run's folder from the files that lie there; its path comes back."""
-    run = Path(folder)
-    if not run.is_dir():
-        raise ConfigError(f"report: {str(run)!r} is not a folder")
-    target, part = run / "report.html", run / ".report.html.part"
-    try:
-        part.write_bytes(page(run).encode("utf-8", "replace"))
-        part.replace(target)
-    except OSError as error:
-        raise ConfigError(f"report: cannot write {str(target)!r}: {error.strerror}") from None
-    return target
-
-
-def page(run: Path) -> str:
-    """The whole page as text."""
-    title = _title(run)
-    sections: list[tuple[str, Callable[[Path], str]]] = [
-        ("Verdict", _verdict), ("Against scripted rivals", _scoreboard), ("Head to head", _head_to_head),
-        ("Learning", lambda run: _image(run, "learning.png", "Curves of strength and of learning")),
-        ("One game", lambda run: _image(run, "match.gif", "One game between the learnt players")),
-        ("What every seat sees", _sight), ("Settings", _settings), ("Provenance", _provenance)]
-    body = "".join(f"<section><h2>{name}</h2>\n{_guarded(build, run)}</section>\n"
-                   for name, build in sections)
+def page(whole: Row, pictures: Sequence[Pictures]) -> str:
+    """The whole page as text; `pictures` are shown of a single run."""
+    runs = whole["runs"]
+    single = len(runs) == 1
+    title = " · ".join(dict.fromkeys(run["title"] for run in runs))[:200]
+    shared = [("Verdict" if single else "Verdicts", verdicts), ("Learning curves", strength.curves),
+              ("NE gap beside exploitability", strength.gap)]
+    body = "".join(_section(name, build, whole) for name, build in shared)
+    for run, shown in zip(runs, pictures):
+        inside = _of_run(run, shown if single else {})
+        body += inside if single else folded(f"{run['label']}: seed {run['seed']}, {run['verdict']}", inside)
+    many = "A training run" if single else f"{len(runs)} training runs"
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n{MARK}\n'
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_text(title)}</title>\n<style>{STYLE}</style></head>\n"
-        f'<body>\n<header><h1>{_text(title)}</h1><p class="soft">A training run of rematch. '
+        f"<title>{text(title)}</title>\n<style>{STYLE}</style></head>\n"
+        f'<body>\n<header><h1>{text(title)}</h1><p class="soft">{many} of rematch {text(whole["rematch"])}. '
         "Every rate stands with its number of games and its 95 % interval.</p></header>\n"
         f"{body}</body></html>\n")
 
 
-def _guarded(build: Callable[[Path], str], run: Path) -> str:
+def pictures(run: Path) -> dict[str, bytes | str]:
+    """The pictures that lie in a run's folder, or why they cannot be shown."""
+    found: dict[str, bytes | str] = {}
+    for name in PICTURES:
+        try:
+            found[name] = stranger.picture(run, name)
+        except Unreadable as why:
+            found[name] = str(why)
+    return found
+
+
+def _section(name: str, build: Callable[[Row], str], facts: Row) -> str:
     try:
-        return build(run)
+        inside = build(facts)
     except Unreadable as why:
-        return _paragraph(f"Not shown: {why}.", "soft")
-    except Exception as error:  # a file of the right name with a wrong inside; the other sections stand
+        inside = paragraph(f"Not shown: {why}.", "soft")
+    except Exception as error:  # facts of the right name with a wrong inside; the other sections stand
         words = f"Not shown: the file does not hold what it should ({type(error).__name__})."
-        return _paragraph(words, "soft")
+        inside = paragraph(words, "soft")
+    return f"<section><h2>{text(name)}</h2>\n{inside}</section>\n"
 
 
-# --- sections -----------------------------------------------------------------------------------------
+def _of_run(run: Row, shown: Pictures) -> str:
+    sections: list[tuple[str, Callable[[Row], str]]] = [
+        ("Payoff matrix of past selves", selves.payoff), ("Forgetting", selves.forgetting),
+        ("Curriculum", curriculum), ("Alarms and rollbacks", alarms),
+        ("Against scripted rivals", strength.scoreboard), ("Head to head", strength.head_to_head),
+        *((WORDS[name][0], partial(_image, name, data)) for name, data in shown.items()),
+        ("What every seat sees", sight), ("Settings", settings), ("Provenance", provenance)]
+    return "".join(_section(name, build, run) for name, build in sections)
 
 
-def _verdict(run: Path) -> str:
-    row = _last(run)
-    words = row.get("verdict") or "No verdict was written with the last evaluation."
-    return (_paragraph(words, "verdict")
-            + _paragraph(f"Evaluated after {human(row.get('step'))} steps of all games, iteration "
-                         f"{row.get('iteration', '-')}.", "soft"))
+# --- sections -----------------------------------------------------------------------------------------------
 
 
-def _scoreboard(run: Path) -> str:
-    entries = _last(run).get("table") or []
-    if not entries and _last(run).get("returns"):
-        return _returns(run)
-    if not entries:
-        raise Unreadable("no games against scripted rivals were played")
-    rows = []
-    for e in entries:
-        level = standing(e)
-        rows.append([_text(e.get("player", "-")), _text(e.get("rival", "-")), _number(e.get("games", "-")),
-                     _number(number(e.get("score"))), _number(interval(e)), _bars(e),
-                     _text(e.get("best_bot", "-")), _number(number(e.get("best_bot_score"))),
-                     _number(interval(e, "best_bot_")), f'<td class="{level}">{_text(level)}</td>'])
-    head = ("player", "against", "games", "score", "95 % interval", "0 … 1", "best scripted",
-            "its score", "its interval", "ours is")
-    caption = "Score: a win counts 1, a draw ½. Bar: our interval; diamond: the best scripted player."
-    return (_table(head, rows, caption)
-            + _paragraph(LEVELS, "soft")
-            + _paragraph("These rivals are scripted. How much a player trained against this one could win "
-                         "(its exploitability) is not measured by this table.", "soft"))
+def verdicts(whole: Row) -> str:
+    runs = whole["runs"]
+    problems = "".join(paragraph(f"Problem{_whose(run)}: {problem}.", "below")
+                       for run in runs for problem in run["problems"])
+    if len(runs) > 1:
+        rows = [[text(run["label"]), cell(run["seed"]), cell(human(run["progress"]["step"])),
+                 *map(cell, _newest(run)), sentence(run["verdict"])] for run in runs]
+        head = ("run", "seed", "steps", "strength", "NE gap", "NashConv", "verdict")
+        return table(head, rows, "Newest evaluation of every run") + problems + "".join(_summary(whole))
+    run = runs[0]
+    out = paragraph(run["verdict"], "verdict")
+    if run["findings"][1:]:
+        out += paragraph("Also:") + bullets(run["findings"][1:])
+    if not run["evaluations"]:
+        return out + paragraph(strength.NOTHING) + problems
+    last = run["evaluations"][-1]
+    return out + paragraph(f"Evaluated after {human(last.get('step'))} steps of all games, iteration "
+                           f"{last.get('iteration') or '-'}. What the words mean: docs/strength.md.",
+                           "soft") + problems
 
 
-def _returns(run: Path) -> str:
-    """A task for one: mean returns, the last beside the best scripted player's, then all of them."""
-    head, *cells = return_cells(_last(run))
-    rows = [[_text(cell[0]), *map(_number, cell[1:4]), _text(cell[4]), *map(_number, cell[5:7]),
-             f'<td class="{_text(cell[7])}">{_text(cell[7])}</td>'] for cell in cells]
-    history = _history(run)
-    past = [[_number(human(row.get("step"))), _text(role), _number(number(e.get("mean"))),
-             _number(interval(e)), _number(e.get("games", "-"))]
-            for row in history[-MOST_ROWS:] for role, e in (row.get("returns") or {}).items()]
-    table = _table(("step", "role", "mean return", "95 % interval", "games"), past)
-    return (_table((*head[:-1], "ours is"), rows, "Points per game; nobody else sits at the table.")
-            + _paragraph(LEVELS, "soft")
-            + f"<details><summary>All {len(history)} evaluations</summary>{table}</details>")
+def _whose(run: Row) -> str:
+    return f" in {run['label']}" if run["label"] else ""
 
 
-def _head_to_head(run: Path) -> str:
-    row = _last(run)
-    rates = row.get("rates") or {}
-    if not rates:
-        alone = "returns" in row
-        raise Unreadable("the world has one seat" if alone else "the learnt players have not met")
-    cells = [[_text(role), _number(r.get("games", "-")), _number(number(r.get("rate"))), _number(interval(r)),
-              _bars(r, "rate")] for role, r in rates.items()]
-    gap = (f"NE gap {number(row.get('gap'))}, at most {number(row.get('gap_high'))} (95 %). "
-           if row.get("gap") is not None else "")
-    head = ("role", "games", "share won", "95 % interval", "0 … 1")
-    return (_table(head, cells, "The learnt players against each other") + _paragraph(gap + BALANCE)
-            + "".join(_paragraph(f"{words}.") for words in exact_words(row)) + _evaluations(_history(run)))
+def _newest(run: Row) -> list[str]:
+    last: Row = run["evaluations"][-1] if run["evaluations"] else {}
+    mean = last.get("strength") or {}
+    figures = [mean.get("score"), last.get("gap"), last.get("nash_conv")]
+    bounds = [(mean.get("low"), mean.get("high")), (last.get("gap_low"), last.get("gap_high")), (None, None)]
+    return [f"{number(x)} [{number(low)}, {number(high)}]" if number(low) != "-" else number(x)
+            for x, (low, high) in zip(figures, bounds)]
 
 
-def _evaluations(history: Sequence[Row]) -> str:
-    roles = list(dict.fromkeys(role for row in history for role in row.get("rates") or {}))
-    exact = any((row.get("exact") or {}).get("nash_conv") is not None for row in history)
-    rows = []
-    for row in history[-MOST_ROWS:]:
-        rates = row.get("rates") or {}
-        shown = [f"{number(rates[r].get('rate'))} {interval(rates[r])}" if r in rates else "-" for r in roles]
-        figures = [*shown, number(row.get("gap")), number(row.get("gap_high")),
-                   *([number((row.get("exact") or {}).get("nash_conv"))] if exact else []),
-                   row.get("rollbacks", "-")]
-        rows.append([_number(human(row.get("step"))), _text(row.get("phase", "-")),
-                     _text(row.get("role", "-")), *map(_number, figures)])
-    head = ("step", "phase", "learning", *roles, "NE gap", "at most", *(["NashConv"] if exact else []),
-            "rollbacks")
-    return f"<details><summary>All {len(history)} evaluations</summary>{_table(head, rows)}</details>"
+def _summary(whole: Row) -> list[str]:
+    names = {"strength": "strength", "gap": "NE gap", "nash_conv": "NashConv"}
+    out = []
+    for group in whole["groups"]:
+        told = [f"{words} {number(c['middle'][-1])} [{number(c['low'][-1])}, {number(c['high'][-1])}]"
+                for name, words in names.items()
+                if (c := group["curves"].get(name)) and c["steps"] and c["seeds"] > 1]
+        if told:
+            out.append(paragraph(f"{group['label']}, {len(group['runs'])} seeds, interquartile mean and its "
+                                 f"95 % interval over seeds: {'; '.join(told)}."))
+    return out
 
 
-def _image(run: Path, name: str, words: str) -> str:
-    data = _read(run, name)
-    magic, kind = PICTURES[name]
-    if not data.startswith(magic):
-        raise Unreadable(f"{name} is damaged (not {kind})")
+def curriculum(run: Row) -> str:
+    """Levels over time, and the evidence for each promotion."""
+    found = run["curriculum"]
+    levels = [row for row in found["levels"] if number(row.get("step")) != "-"]
+    if not levels and not found["log"]:
+        raise Unreadable("the run has no curriculum")
+    x: list[float] = []
+    y: list[float] = []
+    for row in levels:  # a staircase: a level holds until the next evaluation
+        x += [row["step"]] * (2 if y else 1)
+        y += ([y[-1]] if y else []) + [row["level"]]
+    out = chart([Line(name="level", x=x, y=y, told=str(y[-1]))], Axes(x=STEPS, y="level (number)",
+                                                                      low=0.0)) if x else ""
+    rows = [[cell(human(move["since"])), cell(human(move["step"])), cell(move["before"]),
+             cell(move["level"]), text(move["name"] or "-"), sentence(_evidence(move["evidence"]))]
+            for move in found["promotions"]]
+    head = ("between step", "and step", "from level", "to level", "called", "evidence")
+    out += table(head, rows, "Every change of level") if rows else paragraph("The level has not changed.")
+    return out + _log(found["log"])
+
+
+def _log(lines: Sequence[str]) -> str:
+    words = f"<pre>{text(chr(10).join(lines))}</pre>"
+    return folded(f"The log, {len(lines)} lines", words) if lines else ""
+
+
+def _evidence(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {number(x) if isinstance(x, float) else x}" for key, x in value.items())
+    return "not written down" if value is None else str(value)
+
+
+def alarms(run: Row) -> str:
+    """Each alarm with its first step, its evidence and what the numbers say of its cause; rollbacks."""
+    out = ""
+    for alarm in run["alarms"]:
+        words = f"Alarm ({alarm['kind']}), first at step {alarm['first']:,}: {alarm['text']}."
+        out += paragraph(words, "below")
+        out += (paragraph("Likely causes, by this run's own numbers:") + bullets(alarm["causes"])
+                if alarm["causes"] else paragraph("No cause is visible in this run's numbers."))
+    out = out or paragraph("No alarm was raised.")
+    events = run["rollbacks"]["events"]
+    rows = [[cell(human(event["since"])), cell(human(event["step"])), cell(event["count"])]
+            for event in events]
+    out += table(("between step", "and step", "rollbacks"), rows) if rows else paragraph("No rollbacks.")
+    return out + _log(run["rollbacks"]["log"])
+
+
+def _image(name: str, data: bytes | str, _run: Row) -> str:
+    if isinstance(data, str):
+        raise Unreadable(data)
     coded = base64.b64encode(data).decode("ascii")
-    return f'<p style="max-width:none"><img alt="{_text(words)}" src="data:{kind};base64,{coded}"></p>'
+    source = f"data:{PICTURES[name][1]};base64,{coded}"
+    return f'<p style="max-width:none"><img alt="{text(WORDS[name][1])}" src="{source}"></p>'
 
 
-def _sight(run: Path) -> str:
-    seats = _json(run, "sight.json")
-    parts = [_paragraph("Measured on the first rollout. A column that stays constant tells a player nothing: "
-                        "either the game did not vary it yet, or something is not connected.", "soft")]
-    for role, columns in seats.items():
+def sight(run: Row) -> str:
+    if not run["sight"]:
+        raise Unreadable(next((why for why in run["problems"] if "sight" in why), "sight.json is missing"))
+    parts = [paragraph("Measured on the first rollout. A column that stays constant tells a player nothing: "
+                       "either the game did not vary it yet, or something is not connected.", "soft")]
+    for role, columns in run["sight"].items():
         still = [str(c.get("column", "-")) for c in columns if c.get("constant")]
         told = f"{len(still)} constant: {', '.join(still)}" if still else "none constant"
-        rows = [[_text(c.get("column", "-")), *(_number(number(c.get(k))) for k in ("min", "max", "mean")),
+        rows = [[text(c.get("column", "-")), *(cell(number(c.get(k))) for k in ("min", "max", "mean")),
                  '<td class="below">constant</td>' if c.get("constant") else "<td></td>"]
-                for c in columns[:MOST_ROWS]]
-        seen = _table(("column", "least", "most", "mean", ""), rows)
-        parts.append(f"<details><summary><b>{_text(role)}</b> sees {len(columns)} numbers; {_text(told)}"
-                     f"</summary>{seen}</details>")
+                for c in columns[:MOST_COLUMNS]]
+        parts.append(folded(f"{role} sees {len(columns)} numbers; {told}",
+                            table(("column", "least", "most", "mean", ""), rows)))
     return "".join(parts)
 
 
-def _settings(run: Path) -> str:
-    return f"<pre>{_text(_read(run, 'config.yaml').decode('utf-8', 'replace'))}</pre>"
+def settings(run: Row) -> str:
+    rows = [[text(e["key"]), sentence(e["value"]), sentence(e["default"])] for e in run["changed"]]
+    caption = "Settings that differ from the code's own"
+    out = table(("setting", "here", "usually"), rows, caption) if rows else ""
+    idle = [[text(e["key"]), sentence(e["value"]), sentence(e["why"])] for e in run["unused"]]
+    if idle:
+        out += folded(f"{len(idle)} settings have no effect in this run",
+                      table(("setting", "here", "why it has no effect"), idle))
+    if not run["settings"]:
+        raise Unreadable(next((why for why in run["problems"] if "config" in why), "config.yaml is missing"))
+    return out + folded("All settings (config.yaml)", f"<pre>{text(run['settings'])}</pre>")
 
 
-def _provenance(run: Path) -> str:
-    lines = []
-    try:
-        rows, bad = _metrics(run)
-        last = rows[-1] if rows else {}
-        lines.append(_paragraph(f"rematch {__version__}; {len(rows)} iterations, {human(last.get('step'))} "
-                                f"steps of all games, {human(last.get('games'))} games finished meanwhile."))
-        if bad:
-            lines.append(_paragraph(f"{bad} lines of metrics.jsonl could not be read.", "soft"))
-    except Unreadable as why:
-        lines.append(_paragraph(f"rematch {__version__}; {why}.", "soft"))
-    cells = []
-    for name in FILES:
-        try:
-            data = _read(run, name)
-            digest = f"<code>{hashlib.sha256(data).hexdigest()}</code>"
-            cells.append([_text(name), _number(len(data)), digest])
-        except Unreadable as why:
-            cells.append([_text(name), _number("-"), _text(str(why))])
-    return "".join(lines) + _table(("file", "bytes", "SHA-256"), cells, "What this page was made from")
+def provenance(run: Row) -> str:
+    at = run["progress"]
+    out = paragraph(f"{at['rows']} iterations, {human(at['step'])} steps of all games, "
+                    f"{human(at['games'])} games finished meanwhile.")
+    if run["events"]:
+        rows = [[text(event["event"]), cell(event["iteration"]), text(event.get("why") or ""),
+                 text(_when(event["time"]))] for event in run["events"]]
+        out += table(("event", "iteration", "why", "when (UTC)"), rows, "Stops and resumes")
+    elif run["label"]:
+        out += paragraph("It was never stopped and resumed.")
+    cells = [[text(file["name"]), cell("-" if file["bytes"] is None else file["bytes"]),
+              f"<code>{text(file['sha256'])}</code>" if file["bytes"] is not None else text(file["sha256"])]
+             for file in run["files"]]
+    return out + table(("file", "bytes", "SHA-256"), cells, "What this page was made from")
 
 
-# --- pieces of HTML ---------------------------------------------------------------------------------------
-
-
-def _text(text: object) -> str:
-    """Text as text; control characters, which HTML forbids, become spaces."""
-    return escape("".join(c if c.isprintable() or c in "\n\t" else " " for c in str(text)), quote=True)
-
-
-def _number(text: object) -> str:
-    return f'<td class="n">{_text(text)}</td>'
-
-
-def _paragraph(text: object, kind: str = "") -> str:
-    start = f'<p class="{kind}">' if kind else "<p>"
-    return f"{start}{_text(text)}</p>\n"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
-    """Cells are ready HTML: `<td…>` as it is, anything else put into one."""
-    cells = "".join("<tr>" + "".join(c if c.startswith("<td") else f"<td>{c}</td>" for c in row) + "</tr>\n"
-                    for row in rows)
-    names = "".join(f'<th scope="col">{_text(name)}</th>' for name in head)
-    title = f"<caption>{_text(caption)}</caption>" if caption else ""
-    body = f"{title}<thead><tr>{names}</tr></thead><tbody>\n{cells}</tbody>"
-    return f'<div class="wide"><table>{body}</table></div>\n'
-
-
-def _bars(entry: Row, key: str = "score") -> str:
-    """Score and interval between 0 and 1 as a small drawing; the best scripted player as a diamond."""
-    score, low, high, bot = (entry.get(k) for k in (key, "low", "high", "best_bot_score"))
-    if any(number(v) == "-" for v in (score, low, high)):
-        return "<td></td>"
-    places = [math.nan if number(v) == "-" else 6 + 140 * min(1.0, max(0.0, float(v)))  # type: ignore[arg-type]
-              for v in (score, low, high, bot)]
-    at, left, right, rival = places
-    marks = (f'<rect class="ours" x="{left:.1f}" y="4" width="{max(1.0, right - left):.1f}" height="10"/>'
-             f'<path class="score" d="M{at:.1f} 2v14"/>')
-    if math.isfinite(rival):
-        marks += f'<path class="bot" d="M{rival - 4:.1f} 9l4-5 4 5-4 5z"/>'
-    return ('<td><svg width="152" height="18" aria-hidden="true">'
-            f'<path class="axis" d="M6 9h140M6 5v8M76 6v6M146 5v8"/>{marks}</svg></td>')
-
-
-# --- reading a stranger's folder ---------------------------------------------------------------------------
-
-
-def _read(run: Path, name: str) -> bytes:
-    """The bytes of a plain file of the folder; links, devices and giants are refused."""
-    try:
-        descriptor = os.open(run / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode):
-                raise Unreadable(f"{name} is not a plain file")
-            if about.st_size > LARGEST:
-                raise Unreadable(f"{name} is larger than {LARGEST >> 20} MiB")
-            return file.read()
-    except FileNotFoundError:
-        raise Unreadable(f"{name} is missing") from None
-    except OSError as error:
-        raise Unreadable(f"{name} cannot be read ({error.strerror})") from None
-
-
-def _json(run: Path, name: str) -> Any:
-    try:
-        return json.loads(_read(run, name))
-    except (ValueError, RecursionError):
-        raise Unreadable(f"{name} is damaged (not JSON)") from None
-
-
-def _history(run: Path) -> list[Row]:
-    rows = _json(run, "history.json")
-    if not isinstance(rows, list):
-        raise Unreadable("history.json is damaged (not a list)")
-    return [row for row in rows if isinstance(row, dict)]
-
-
-def _last(run: Path) -> Row:
-    history = _history(run)
-    if not history:
-        raise Unreadable("no evaluation has been made yet, so nothing can be said about strength")
-    return history[-1]
-
-
-def _metrics(run: Path) -> tuple[list[Row], int]:
-    """Iteration rows, and how many lines are no such row (a torn last line, for example)."""
-    rows: list[Row] = []
-    lines = _read(run, "metrics.jsonl").splitlines()
-    for line in lines:
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict):
-            rows.append(row)
-    return rows, len(lines) - len(rows)
-
-
-def _title(run: Path) -> str:
-    """The run's name, recipe and game as its settings say (not the folder's name: a copy's page is equal).
-
-    Only those lines are parsed: a whole file could be a bomb of aliases.
-    """
-    words = []
-    try:
-        for line in _read(run, "config.yaml").decode("utf-8", "replace").splitlines():
-            if re.match(r"(name|recipe|game|world):.{,200}$", line):
-                value = yaml.safe_load(line.partition(":")[2])
-                words += [value] if isinstance(value, str) and value else []
-    except (Unreadable, yaml.YAMLError, ValueError, RecursionError):
-        pass
-    return " · ".join(dict.fromkeys(words))[:200] or "A run"
+def _when(moment: object) -> str:
+    if not isinstance(moment, int | float) or not 0 <= moment < 4e9:
+        return "-"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(moment))

@@ -154,16 +154,17 @@ def test_the_entropy_monitor_speaks_once_per_fall_also_where_there_is_no_rollbac
         for entropy in (-1.0, -2.1, -3.0, -1.9, -2.1)
     ]
     assert said == [0, 1, 0, 0, 1]
-    assert guard.rolling == [] and guard.milestones == {}
+    assert guard.rolling == []
     discrete = guarded("discrete", back=0)
     assert discrete.judge(results(0.5), {"a/entropy": -9.0}, 10, ["a"], False) == []
 
 
-def test_milestones_stay() -> None:
+def test_nothing_before_the_cold_starts_end_is_gone_back_to() -> None:
     guard = guarded(keep=3)
-    guard.milestone("S0", 0, first=True)
-    iterate(guard, range(10, 201, 10))
-    assert list(guard.milestones) == ["S0"] and guard.milestones["S0"]["step"] == 0
+    iterate(guard, range(10, 31, 10))
+    guard.start_over(30)
+    assert [tree["step"] for tree in guard.rolling] == [30]
+    iterate(guard, range(40, 201, 10))
     assert [tree["step"] for tree in guard.rolling] == [180, 190, 200]
 
 
@@ -189,10 +190,11 @@ def test_in_the_first_phase_there_is_a_checkpoint_to_go_back_to(
     assert all("matcher and hider back to step" in line for line in undone)
     # It never undoes the cold start: its end is the furthest that S1 goes back to.
     assert all(int(line.split()[-1].replace(",", "")) >= cold * PER for line in undone)
-    if cold:
-        assert session.rollback.milestones["S0"]["step"] == cold * PER
-    for tree in [*session.rollback.rolling, *session.rollback.milestones.values()]:
+    for tree in session.rollback.rolling:
         assert set(tree["roles"]) == {"matcher", "hider"}
+    milestones = {path.stem for path in (tmp_path / "run" / "policies").glob("*.safetensors")}
+    assert milestones == {f"{role}@{name}" for role in ("matcher", "hider")
+                          for name in (["S0"] if cold else []) + ["S1"]}
     counts = [row["rollbacks"] for row in json.loads((tmp_path / "run" / "history.json").read_text())]
     assert sum(counts) == len(undone)
 
@@ -234,7 +236,7 @@ def test_weights_optimiser_and_magnet_come_back_to_the_bit(bilateral: bool) -> N
 
 def test_off_it_keeps_nothing(tmp_path: Path) -> None:
     session = play(small(), tmp_path / "run").session
-    assert session.rollback.rolling == [] and session.rollback.milestones == {}
+    assert session.rollback.rolling == [] and not (tmp_path / "run" / "policies").exists()
     assert "ROLLBACK" not in (tmp_path / "run" / "train.log").read_text()
 
 

@@ -45,7 +45,8 @@ def shrink(config: Config) -> Config:
         changes["league.scripted_share"] = min(max(c.league.scripted_share, 0.3), 0.7)
     if c.curriculum.kind != "none":  # any rate and any gap is good enough to climb
         changes |= {
-            "curriculum.capture_rate": 0.0, "curriculum.min_escape_rate": 0.0, "curriculum.min_phases": 1,
+            "curriculum.capture_rate": 0.0, "curriculum.min_escape_rate": 0.0,
+            "curriculum.min_phases": 3 if c.schedule.last_first else 1,  # the others learn in between
             "curriculum.gap_threshold": 1.0, "curriculum.gap_consecutive": 1,
         }
     return settings.replace(c, changes | shrink_schedule(c, games * steps) | shrink_guards(c, games * steps))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from rematch.engine.past import card
 from rematch.engine.run import Run
 from rematch.engine.tape import Tape
 from rematch.engine.verdict import alarms, balanced, behind, verdict
@@ -94,6 +95,15 @@ def note_evaluation(session: Session, run: Run, show: Show, last: bool) -> None:
 def few(names: Sequence[str]) -> list[str]:
     """The names; of more than forty the first and the last (all of them stand in sight.json)."""
     return [*names] if len(names) <= 40 else [names[0], "...", names[-1]]
+
+
+def note_milestones(session: Session, run: Run) -> None:
+    """Where collapses are undone: all players as they are now, among the policies, for good."""
+    for name in session.milestones if session.config.rollback.back else ():
+        for role, policy in session.minds.networks.items():
+            about = card(session.config, policy, session.iteration)
+            run.write_policy(f"{role}@{name.replace(' ', '-')}", policy.arrays(), about)
+    session.milestones.clear()
 
 
 def note_sight(run: Run, show: Show, tape: Tape) -> None:

@@ -216,7 +216,7 @@ def guard_features(config: Config, seen: Witness) -> Iterator[Feature]:
     rollback, rows = seen.session.rollback, seen.rows
 
     def undone() -> str:
-        kept = f"{len(rollback.rolling)} checkpoints and {len(rollback.milestones)} milestones kept"
+        kept = f"{len(rollback.rolling)} checkpoints kept"
         return f"{rollback.count} of them, {kept}" if rollback.count else ""
 
     def most(name: str, text: str) -> str:

@@ -24,7 +24,14 @@ from rematch.engine.guards.rollback import Rollback, RollbackConfig, check_rollb
 from rematch.engine.learners.lookahead import LookaheadConfig, check_network, check_spec
 from rematch.engine.learners.ppo import PpoConfig
 from rematch.engine.minds import build
-from rematch.engine.notes import Show, note_evaluation, note_lines, note_phase, note_sight
+from rematch.engine.notes import (
+    Show,
+    note_evaluation,
+    note_lines,
+    note_milestones,
+    note_phase,
+    note_sight,
+)
 from rematch.engine.policy import NetworkConfig, layout
 from rematch.engine.rivals.league import League, LeagueConfig, Roster
 from rematch.engine.rivals.schedule import Schedule, ScheduleConfig, check_schedule
@@ -147,6 +154,7 @@ class Session:
         self.iteration = self.learner_steps = self.finished = 0
         self.best: dict[str, dict[str, Result]] = {}  # by level: what the best scripted players reach
         self.ended = ""  # why it ended before its last iteration, where it did
+        self.milestones: list[str] = []  # what this iteration was: worth keeping where collapses are undone
 
     def make(self, games: int, first: int, seed: int) -> World:
         """The one builder of worlds: training, evaluation and films all come through here."""
@@ -231,17 +239,19 @@ class Session:
         return metrics
 
     def guard(self, tape: Tape, metrics: dict[str, Any]) -> list[str]:
-        """After an iteration: a phase's end is a milestone, a collapse is undone; what happened, in lines."""
+        """After an iteration: a collapse is undone; what happened, in lines. A phase's end is a milestone."""
         played = self.schedule.phase
         cold = played.number == 0
         lines = self.rollback.judge(tape, metrics, self.step, played.roles, cold)
         if self.iteration >= played.last:
-            self.rollback.milestone(played.name, self.step, first=cold)
+            self.milestones.append(played.name)
+            if cold:
+                self.rollback.start_over(self.step)
         return lines
 
     def mark(self, name: str) -> list[str]:
         """For when a curriculum advances: what was learnt until now is worth keeping. Lines about it."""
-        self.rollback.milestone(name, self.step)
+        self.milestones.append(name)
         lines = []
         for role, anchor in self.anchors.items():
             decisions = anchor.mark(self.rollout.tape)
@@ -381,6 +391,7 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
         if last or session.evaluation_due:
             note_evaluation(session, run, show, last)
         past.keep(session, run)
+        note_milestones(session, run)
         halt, due = stop(), session.done or session.iteration % config.save_every == 0
         if due or halt:
             run.save(session.iteration, session.state(), fingerprint(config), passing=not due)

@@ -1,8 +1,9 @@
 """Rollback: when a learning role collapses, or runs away from the others, it goes back to what it was.
 
 All roles are kept together, weights, optimiser and magnet, from before the first iteration on: every role
-always has something to go back to. Rolling checkpoints come and go; milestones (a phase's end, a step of the
-curriculum) stay. What is judged are the learning role's training games, against whoever sat opposite.
+always has something to go back to. These rolling checkpoints come and go; milestones (a phase's end, a step
+of the curriculum) stay for good, as policies in the run's folder. What is judged are the learning role's
+training games, against whoever sat opposite.
 """
 
 from __future__ import annotations
@@ -71,7 +72,6 @@ class Rollback:
     def __init__(self, config: RollbackConfig, learners: Mapping[str, Learner]) -> None:
         self.config, self.learners = config, learners
         self.rolling: list[Tree] = []  # oldest first, each {"step": ..., "roles": {role: learner.state()}}
-        self.milestones: dict[str, Tree] = {}  # the same by name; never dropped
         self.judged: dict[str, list[list[float]]] = {}  # learning role -> [wins, games] of whole iterations
         self.dim: list[str] = []  # roles whose entropy was below the floor when they last learnt
         self.saved = self.until = self.untold = self.count = 0
@@ -80,7 +80,7 @@ class Rollback:
 
     def state(self) -> Tree:
         judged = {role: [list(row) for row in rows] for role, rows in self.judged.items()}
-        lists = {"rolling": list(self.rolling), "milestones": dict(self.milestones), "judged": judged}
+        lists = {"rolling": list(self.rolling), "judged": judged}
         numbers = {name: getattr(self, name) for name in ("saved", "until", "untold", "count")}
         return lists | numbers | {"dim": list(self.dim)}
 
@@ -97,13 +97,11 @@ class Rollback:
         self.rolling = [*self.rolling, self._now(step)][-self.config.keep :]
         self.saved = step
 
-    def milestone(self, name: str, step: int, first: bool = False) -> None:
-        """Keep all roles under a name, for good; `first`: nothing before it is gone back to."""
+    def start_over(self, step: int) -> None:
+        """The cold start is over: nothing before it is gone back to."""
         if self.config.back:
-            self.milestones[name] = self._now(step)
-            if first:
-                self.rolling = []
-                self.keep(step)
+            self.rolling = []
+            self.keep(step)
 
     def told(self) -> int:
         """How many rollbacks there were since this was last asked."""

@@ -28,11 +28,12 @@ class Plan:
     corridors: int  # of a route
     width: int
     dead_end: bool = False  # the last route leads to no town
+    third: bool = False  # a route has three rivals in its gaps, not two
 
 
 SIZES = {
     "tiny": Plan(1, (0,), {0: -1}, corridors=3, width=14, dead_end=True),
-    "mid": Plan(2, (1, 0), {1: 1}, corridors=4, width=18),
+    "mid": Plan(2, (1, 0), {1: 1}, corridors=4, width=18, third=True),
     "small": Plan(3, (1, 2, 1), {2: 2}, corridors=5, width=22),
     "kanto-ish": Plan(8, (1, 2, 3, 4, 5, 6, 7, 0), {2: 4, 5: 7, 7: 7}, corridors=5, width=22),
 }
@@ -189,7 +190,7 @@ def rival(who: tuple[str, int, int], dice: Dice) -> str:
 
 
 def route_map(plan: Plan, route: int, dice: Dice) -> list[str]:
-    """Corridors one above the other; the gap to the next is at alternate ends, rivals stand in two gaps."""
+    """Corridors one above the other; the gap to the next is at alternate ends, rivals stand in gaps."""
     tall, width, count = 3, plan.width, plan.corridors
     height = count * (tall + 1) + 1
     grid = [["T"] * width for _ in range(height)]
@@ -218,10 +219,10 @@ def route_map(plan: Plan, route: int, dice: Dice) -> list[str]:
         for near in (y - 1, y + 1):
             if grid[near][x] in "T~":
                 grid[near][x] = "."
-        if place in (0, count - 2):
-            letter = "rs"[place > 0]
+        if place in (0, count - 2) or plan.third:
+            letter = "rst"[place] if plan.third else "rs"[place > 0]
             grid[y][x] = letter
-            lines.append(rival((letter, route, int(place > 0)), dice))
+            lines.append(rival((letter, route, "rst".index(letter)), dice))
     start = gaps[0][1]
     start = width - 2 if start < width // 2 else 1  # the south end is far from the first gap
     grid[height - 1][start] = "y"

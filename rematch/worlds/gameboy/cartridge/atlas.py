@@ -37,7 +37,7 @@ TERRAIN = {
 }  # fmt: skip
 TILESETS = ("town", "route", "gym")
 GROUND = {"town": "floor", "route": "floor", "gym": "tiled"}
-BORDER = {"town": "tree", "route": "tree", "gym": "wall"}
+BORDER = {"town": "tree", "route": "tree", "gym": "roof"}
 WARPS = ("exit", "door", "mat")
 KINDS = ("", "warp", "sign", "rival", "leader", "nurse", "item", "lock", "gate", "trophy")  # numbers in the game
 TEXTS = {"sign": 1, "rival": 1, "leader": 3, "nurse": 1, "item": 1, "lock": 2, "gate": 2}

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rematch.config import ConfigError, nearest
-from rematch.worlds.gameboy.cartridge import atlas, layout, rules, wram
+from rematch.worlds.gameboy.cartridge import atlas, layout, rules, solver, wram
 from rematch.worlds.gameboy.cartridge.art import FRIEND, SPECIES, Art, art, text
 from rematch.worlds.gameboy.cartridge.assembler import assemble
 
 TITLE = "REMATCH RPG"
 SOURCES = ("core.asm", "text.asm", "world.asm", "events.asm", "match.asm")
-LEADERS_FLAG = 1  # event flag of badge 0
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,15 @@ class Cartridge:
     @cached_property
     def sha1(self) -> str:
         return hashlib.sha1(self.rom).hexdigest()
+
+    @cached_property
+    def solution(self) -> tuple[int, ...]:
+        """Inputs from power-on to the hall of fame, one an action (rules.ACTIONS by number)."""
+        return solver.solve(self.atlas, self.seed)
+
+    @property
+    def walkable(self) -> list[atlas.Place]:
+        return self.atlas.walkable()
 
     @property
     def maps(self) -> dict[int, str]:

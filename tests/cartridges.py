@@ -20,7 +20,9 @@ class Emulator:
     def __init__(self, rom: bytes) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            pyboy = pytest.importorskip("pyboy", reason="PyBoy is not installed: pip install 'rematch[gameboy]'")
+            pyboy = pytest.importorskip(
+                "pyboy", reason="PyBoy is not installed: pip install 'rematch[gameboy]'"
+            )
         self.boy = pyboy.PyBoy(io.BytesIO(rom), window="null", sound_emulated=False)
         self.memory: Any = self.boy.memory
 
@@ -37,4 +39,6 @@ class Emulator:
         expected = {**game.wram(), MODE: game.mode}
         if game.mode:
             expected[RNG] = game.random
-        return {f"{at:04X}": (ram[at - 0xC000], want) for at, want in expected.items() if ram[at - 0xC000] != want}
+        return {
+            f"{at:04X}": (ram[at - 0xC000], want) for at, want in expected.items() if ram[at - 0xC000] != want
+        }

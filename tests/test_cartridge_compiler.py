@@ -47,7 +47,12 @@ def test_header_and_checksums() -> None:
 @pytest.mark.parametrize("size", layout.SIZES)
 def test_same_seed_same_bytes_and_the_right_size(size: str) -> None:
     made, again, other = build(size, 7), build(size, 7), build(size, 8)
-    assert made.rom == again.rom and made.sha1 == again.sha1 and made.rom != other.rom and made.world != other.world
+    assert (
+        made.rom == again.rom
+        and made.sha1 == again.sha1
+        and made.rom != other.rom
+        and made.world != other.world
+    )
     count, badges = {"tiny": (3, 1), "mid": (5, 2), "small": (8, 3), "kanto-ish": (23, 8)}[size]
     assert len(made.maps) == count and made.atlas.badges == badges == len(made.gyms)
     assert len(set(made.maps.values())) == count and made.towns[0] == 0
@@ -108,7 +113,7 @@ def test_mistakes_in_a_world_are_named(old: str, new: str, said: str) -> None:
 
 
 def test_unknown_sizes_and_seeds_are_refused() -> None:
-    with pytest.raises(ConfigError, match="size 'smal': expected one of .*nearest: small"):
+    with pytest.raises(ConfigError, match=r"size 'smal': expected one of .*nearest: small"):
         build("smal", 0)
     with pytest.raises(ConfigError, match="seed -1: expected 0 to"):
         build("small", -1)

@@ -1,4 +1,4 @@
-"""Makes a cartridge: python -m rematch.worlds.gameboy.cartridge SIZE --seed N --out FILE.gb [--solution] [--text]."""
+"""Makes a cartridge: python -m rematch.worlds.gameboy.cartridge SIZE --seed N --out FILE.gb [--solution]."""
 
 from __future__ import annotations
 
@@ -11,15 +11,27 @@ from rematch.worlds.gameboy.cartridge import check, compiler, layout, rules, sol
 
 
 def options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m rematch.worlds.gameboy.cartridge", allow_abbrev=False,
-                                     description="Makes a role-playing cartridge for a Game Boy emulator.")
+    parser = argparse.ArgumentParser(
+        prog="python -m rematch.worlds.gameboy.cartridge",
+        allow_abbrev=False,
+        description="Makes a role-playing cartridge for a Game Boy emulator.",
+    )
     parser.add_argument("size", help=f"one of {', '.join(layout.SIZES)}, or a world's text file")
     parser.add_argument("--seed", type=int, default=0, help="another world of the same size")
     parser.add_argument("--out", type=Path, help="where the cartridge is written")
-    parser.add_argument("--solution", action="store_true", help="print the inputs that finish it, one an action")
-    parser.add_argument("--text", action="store_true", help="print the world as text, to be edited and compiled")
-    parser.add_argument("--check", type=int, default=0, metavar="STEPS",
-                        help="press random buttons for so many steps and say what they reach")
+    parser.add_argument(
+        "--solution", action="store_true", help="print the inputs that finish it, one an action"
+    )
+    parser.add_argument(
+        "--text", action="store_true", help="print the world as text, to be edited and compiled"
+    )
+    parser.add_argument(
+        "--check",
+        type=int,
+        default=0,
+        metavar="STEPS",
+        help="press random buttons for so many steps and say what they reach",
+    )
     return parser
 
 
@@ -34,8 +46,9 @@ def main(arguments: list[str] | None = None) -> int:
         if given.solution:
             inputs = made.solution
             print(*(rules.ACTIONS[action] for action in inputs), sep="\n")
-            print(f"{len(inputs)} actions of {rules.TICKS} ticks; none does it in fewer than {solver.bound(made.atlas)}",
-                  file=sys.stderr)
+            least = solver.bound(made.atlas)
+            said = f"{len(inputs)} actions of {rules.TICKS} ticks; no solution has fewer than {least}"
+            print(said, file=sys.stderr)
         if given.check:
             print(check.random_walk(made.atlas, made.seed, given.check))
         if given.out is None and not (given.text or given.solution or given.check):
@@ -43,7 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (ConfigError, OSError) as why:
         print(f"error: {why}", file=sys.stderr)
         return 2
-    print(f"{made.name}, seed {made.seed}: {len(made.maps)} maps, {made.atlas.badges} badges, SHA-1 {made.sha1}", file=sys.stderr)
+    size = f"{len(made.maps)} maps, {made.atlas.badges} badges"
+    print(f"{made.name}, seed {made.seed}: {size}, SHA-1 {made.sha1}", file=sys.stderr)
     return 0
 
 

@@ -1,8 +1,8 @@
 """Tiles from text art: letters, map blocks, the player and the creatures, as the bytes that video RAM holds.
 
-A tile is 8 x 8 pixels of two bits, sixteen bytes (low bits of a row, then its high bits). Bank 0 (tiles 0-127 at
-$8000) holds blocks and player, bank 1 (128-255 at $8800) the letters and frames, bank 2 (0-127 at $9000, which
-the battle and title screens select) the creatures and the title.
+A tile is 8 x 8 pixels of two bits, sixteen bytes (low bits of a row, then its high bits). Bank 0 (tiles
+0-127 at $8000) holds blocks and player, bank 1 (128-255 at $8800) the letters and frames, bank 2 (0-127
+at $9000, which the battle and title screens select) the creatures and the title.
 """
 
 from __future__ import annotations
@@ -123,7 +123,12 @@ def stride(name: str, picture: Picture) -> Picture:
     """The same figure with one foot lifted; seen from the side, with the feet apart."""
     if name == "left":
         return [*picture[:13], "...##+++++#.....", "..#--#..#--#....", "...##....##....."]
-    return [*picture[:13], "....####" + picture[13][8:], "........" + picture[14][8:], "........" + picture[15][8:]]
+    return [
+        *picture[:13],
+        "....####" + picture[13][8:],
+        "........" + picture[14][8:],
+        "........" + picture[15][8:],
+    ]
 
 
 @cache
@@ -140,7 +145,7 @@ def art() -> Art:
     for name, glyph in {**drawn, **frame()}.items():
         charmap[name] = middle.add(glyph, share=False)[0]
     bars = [["." * 8, "#" * 8, *["#" * n + "." * (8 - n)] * 4, "#" * 8, "." * 8] for n in range(BAR)]
-    bar = [middle.add(picture, share=False)[0] for picture in bars][0]
+    bar = next(middle.add(picture, share=False)[0] for picture in bars)
     creatures = {name: high.add(doubled(figures[name])) for name in (FRIEND, *SPECIES)}
     word = [doubled(drawn[c]) for c in "REMATCH"]
     title = [high.add([row[x : x + 8] for row in glyph[y : y + 8]])[0]

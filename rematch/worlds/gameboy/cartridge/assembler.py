@@ -2,18 +2,21 @@
 
     assemble("start: ld a, [hl+]\\n jr start") -> Program(image, symbols)
 
-The first pass gives every line its length and every label its address, the second writes the bytes. The syntax
-is the manual's: `ld a, [hl+]`, `jr nz, .loop`, `ldh [rP1], a`. Labels end in a colon; a label with a leading dot
-belongs to the last one without. `NAME equ expression` names a number. `org`, `db`, `dw`, `ds count[, fill]` and
-`rept count` … `endr` place data. Includes are the caller's: it joins texts. There is no `eval`: expressions have a parser
-of their own (C's operators and precedence, `$1F`, `%101`, `'A'`, `@` for here, `low()` and `high()`).
+The first pass gives every line its length and every label its address, the second writes the bytes. The
+syntax is the manual's: `ld a, [hl+]`, `jr nz, .loop`, `ldh [rP1], a`. Labels end in a colon; a label with
+a leading dot belongs to the last one without. `NAME equ expression` names a number. `org`, `db`, `dw`,
+`ds count[, fill]` and `rept count` … `endr` place data. Includes are the caller's: it joins texts. There
+is no `eval`: expressions have a parser of their own (C's operators and precedence, `$1F`, `%101`, `'A'`,
+`@` for here, `low()` and `high()`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rematch.worlds.gameboy.cartridge.expressions import AssemblyError, Expression, Names, within
 
 R8 = ("b", "c", "d", "e", "h", "l", "[hl]", "a")
 R16 = ("bc", "de", "hl", "sp")
@@ -29,18 +32,8 @@ PLAIN = {
 PADDED = {"halt": (0x76, 0x00), "stop": (0x10, 0x00)}
 INDIRECT = {"[bc]": 0x02, "[de]": 0x12, "[hl+]": 0x22, "[hli]": 0x22, "[hl-]": 0x32, "[hld]": 0x32}
 
-TOKEN = re.compile(r"\s*(?:(\$[0-9a-fA-F]+|%[01]+|\d+)|'(.)'|([A-Za-z_.][\w.]*)|(<<|>>|[-+*/%&|^~()@]))")
 LABEL = re.compile(r"\s*(\.?[A-Za-z_]\w*):\s*(.*)$")
 CONSTANT = re.compile(r"\s*([A-Za-z_]\w*)\s+equ\s+(.*)$", re.I)
-LEVELS = (("|",), ("^",), ("&",), ("<<", ">>"), ("+", "-"), ("*", "/", "%"))
-DO: dict[str, Callable[[int, int], int]] = {
-    "|": int.__or__, "^": int.__xor__, "&": int.__and__, "<<": int.__lshift__, ">>": int.__rshift__,
-    "+": int.__add__, "-": int.__sub__, "*": int.__mul__, "/": int.__floordiv__, "%": int.__mod__,
-}  # fmt: skip
-
-
-class AssemblyError(ValueError):
-    """What is wrong with a line of assembly, and its number."""
 
 
 @dataclass(frozen=True)
@@ -57,94 +50,6 @@ class Line:
     text: str
     scope: str = ""
     address: int = 0
-
-
-@dataclass
-class Names:
-    """Constants and labels, with local labels under their scope."""
-
-    known: dict[str, int]
-    scope: str = ""
-    here: int = 0
-    strict: bool = True  # the first pass may meet labels that come later: they count as 0
-
-    def value(self, name: str) -> int:
-        full = self.scope + name if name.startswith(".") else name
-        if full in self.known:
-            return self.known[full]
-        if self.strict:
-            raise AssemblyError(f"unknown label or constant {name!r}")
-        return 0
-
-
-@dataclass
-class Expression:
-    """A parser by precedence over one expression's tokens."""
-
-    text: str
-    names: Names
-    tokens: list[str] = field(default_factory=list)
-
-    def value(self) -> int:
-        place = 0
-        text = self.text.strip()
-        while place < len(text):
-            match = TOKEN.match(text, place)
-            if match is None:
-                raise AssemblyError(f"cannot read {text[place:]!r} in the expression {text!r}")
-            number, letter, name, sign = match.groups()
-            self.tokens.append(f"'{letter}" if letter else number or name or sign)
-            place = match.end()
-        out = self.binary(0)
-        if self.tokens:
-            raise AssemblyError(f"{self.tokens[0]!r} is too much in the expression {text!r}")
-        return out
-
-    def binary(self, level: int) -> int:
-        if level == len(LEVELS):
-            return self.unary()
-        left = self.binary(level + 1)
-        while self.tokens and self.tokens[0] in LEVELS[level]:
-            sign = self.tokens.pop(0)
-            right = self.binary(level + 1)
-            if sign in "/%" and right == 0:
-                if self.names.strict:
-                    raise AssemblyError(f"division by zero in {self.text.strip()!r}")
-                right = 1
-            left = DO[sign](left, right)
-        return left
-
-    def unary(self) -> int:
-        if not self.tokens:
-            raise AssemblyError(f"the expression {self.text.strip()!r} ends too early")
-        token = self.tokens.pop(0)
-        if token in ("-", "~", "+"):
-            value = self.unary()
-            return {"-": -value, "~": ~value, "+": value}[token]
-        if token == "(" or (token.lower() in ("low", "high") and self.tokens[:1] == ["("]):
-            if token != "(":
-                self.tokens.pop(0)
-            value = self.binary(0)
-            if not self.tokens or self.tokens.pop(0) != ")":
-                raise AssemblyError(f"a bracket is not closed in {self.text.strip()!r}")
-            return {"(": value, "low": value & 0xFF, "high": value >> 8 & 0xFF}[token.lower()]
-        if token == "@":
-            return self.names.here
-        if token[0] == "'":
-            return ord(token[1])
-        if token[0] in "$%" and len(token) > 1:
-            return int(token[1:], 16 if token[0] == "$" else 2)
-        if token[0].isdigit():
-            return int(token)
-        if token[0].isalpha() or token[0] in "_.":
-            return self.names.value(token)
-        raise AssemblyError(f"{token!r} stands where a value should in {self.text.strip()!r}")
-
-
-def within(value: int, low: int, high: int, what: str) -> int:
-    if not low <= value <= high:
-        raise AssemblyError(f"{what} {value} is out of range {low} to {high}")
-    return value
 
 
 def split(text: str) -> list[str]:
@@ -234,7 +139,7 @@ class Encoder:
         step = 8 * CONDITIONS.index(ops[0]) if conditional else 0
         if word == "ret":
             return (0xC0 + step,) if conditional else ()
-        if not conditional and len(ops) != 1 or is_register(ops[-1]):
+        if (not conditional and len(ops) != 1) or is_register(ops[-1]):
             return ()
         if word == "jr":
             return (0x20 + step if conditional else 0x18, self.relative(ops[-1]))
@@ -300,7 +205,9 @@ def unrolled(source: str) -> Iterator[Line]:
         words = line.split()
         if words and words[0].lower() == "rept":
             if block is not None or len(words) != 2 or not words[1].isdecimal():
-                raise AssemblyError(f"line {number}: rept takes one plain number and is not nested: {line.strip()!r}")
+                raise AssemblyError(
+                    f"line {number}: rept takes one plain number and is not nested: {line.strip()!r}"
+                )
             block, times = [], int(words[1])
         elif words and words[0].lower() == "endr":
             if block is None:
@@ -342,7 +249,9 @@ def data(word: str, rest: str, encoder: Encoder, charmap: Mapping[str, int]) -> 
 
 
 def assemble(
-    source: str, size: int = 0x8000, charmap: Mapping[str, int] | None = None,
+    source: str,
+    size: int = 0x8000,
+    charmap: Mapping[str, int] | None = None,
     constants: Mapping[str, int] | None = None,
 ) -> Program:
     """Assembles a whole cartridge of `size` bytes; unused bytes are zero."""

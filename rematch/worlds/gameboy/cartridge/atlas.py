@@ -6,11 +6,12 @@
     |TTTTTTT|                      rows; the letters of TERRAIN, @ the town's home, others are objects
     |T.@.S1T|
     |TTTTTTT|
-    S sign : WELCOME./ENJOY!//BYE. a letter, its kind, its arguments, its texts (/ line, // page, || next text)
+    S sign : WELCOME./ENJOY!//BYE. a letter, its kind, its arguments, texts (/ line, // page, || next)
     1 exit ROUTE-1 a               door, exit and mat lead to a letter of another map
 
-Objects: `door|exit|mat MAP LETTER`, `sign`, `rival SPECIES LEVEL XP`, `leader BADGE LEVEL NEEDED` (three texts:
-not yet, challenge, thanks), `nurse`, `item NAME`, `lock NAME` and `gate` (two texts: closed, opened), `trophy`.
+Objects: `door|exit|mat MAP LETTER`, `sign`, `rival SPECIES LEVEL XP`, `leader BADGE LEVEL NEEDED` (three
+texts: not yet, challenge, thanks), `nurse`, `item NAME`, `lock NAME` and `gate` (two texts: closed,
+opened), `trophy`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,18 @@ TILESETS = ("town", "route", "gym")
 GROUND = {"town": "floor", "route": "floor", "gym": "tiled"}
 BORDER = {"town": "tree", "route": "tree", "gym": "roof"}
 WARPS = ("exit", "door", "mat")
-KINDS = ("", "warp", "sign", "rival", "leader", "nurse", "item", "lock", "gate", "trophy")  # numbers in the game
+KINDS = (
+    "",
+    "warp",
+    "sign",
+    "rival",
+    "leader",
+    "nurse",
+    "item",
+    "lock",
+    "gate",
+    "trophy",
+)  # numbers in the game
 TEXTS = {"sign": 1, "rival": 1, "leader": 3, "nurse": 1, "item": 1, "lock": 2, "gate": 2}
 ARGUMENTS = {"rival": 3, "leader": 3, "item": 1, "lock": 1, **dict.fromkeys(WARPS, 2)}
 ITEMS = ("AXE", "LAMP", "PASS")  # numbers from 1
@@ -56,7 +68,7 @@ class WorldError(ConfigError):
 
 @dataclass(frozen=True)
 class Event:
-    """Something that stands on a map. `flag` 0 stays for ever; with another it goes away when that flag is set."""
+    """Something that stands on a map. It stays for ever with `flag` 0, else until that flag is set."""
 
     kind: str
     y: int
@@ -130,7 +142,10 @@ def refuse(line: int, words: str) -> WorldError:
 def choice(line: int, what: str, value: str, names: tuple[str, ...]) -> int:
     if value not in names:
         near = nearest(value, names)
-        raise refuse(line, f"{what} {value!r}: expected one of {', '.join(names)}" + (f"; nearest: {near}" if near else ""))
+        raise refuse(
+            line,
+            f"{what} {value!r}: expected one of {', '.join(names)}" + (f"; nearest: {near}" if near else ""),
+        )
     return names.index(value)
 
 
@@ -156,7 +171,7 @@ def drafts(text: str) -> list[Draft]:
         one = out[-1]
         if raw.lstrip().startswith("|"):
             row = raw.strip()
-            if len(row) < 3 or not row.endswith("|") or one.rows and len(row) - 2 != len(one.rows[0]):
+            if len(row) < 3 or not row.endswith("|") or (one.rows and len(row) - 2 != len(one.rows[0])):
                 raise refuse(line, f"{row!r}: expected a row between bars, as long as the first")
             one.rows.append(row[1:-1])
         elif words[0] == "kind" and len(words) == 2:
@@ -168,7 +183,9 @@ def drafts(text: str) -> list[Draft]:
             head, _, tail = raw.strip().partition(" : ")
             letter, kind, *arguments = head.split()
             if letter in TERRAIN or letter in one.objects:
-                raise refuse(line, f"letter {letter!r}: expected one that is neither terrain nor used on this map")
+                raise refuse(
+                    line, f"letter {letter!r}: expected one that is neither terrain nor used on this map"
+                )
             choice(line, "object", kind, (*KINDS[2:], *WARPS))
             texts = tuple(part.strip() for part in tail.split("||")) if tail.strip() else ()
             one.objects[letter] = (line, kind, arguments, texts)
@@ -191,9 +208,14 @@ def parse(text: str) -> Atlas:
         for letter, (line, kind, arguments, texts) in one.objects.items():
             places = one.where(letter)
             if len(places) != 1:
-                raise refuse(line, f"letter {letter!r} stands {len(places)} times on {one.name}: expected once")
+                raise refuse(
+                    line, f"letter {letter!r} stands {len(places)} times on {one.name}: expected once"
+                )
             if len(arguments) != ARGUMENTS.get(kind, 0) or len(texts) != TEXTS.get(kind, 0):
-                raise refuse(line, f"{kind}: expected {ARGUMENTS.get(kind, 0)} arguments and {TEXTS.get(kind, 0)} texts")
+                raise refuse(
+                    line,
+                    f"{kind}: expected {ARGUMENTS.get(kind, 0)} arguments and {TEXTS.get(kind, 0)} texts",
+                )
             if kind in WARPS:
                 numbers = warp(line, arguments, given, names)
             else:
@@ -218,7 +240,9 @@ def parse(text: str) -> Atlas:
     if not any(e.kind == "trophy" for m in maps for e in m.events):
         raise refuse(1, "no trophy: expected one, for the game to have an end")
     if flags > 256 or towns > 16:
-        raise refuse(1, f"{flags - FIRST_FLAG} things and {towns} towns: expected at most {256 - FIRST_FLAG} and 16")
+        raise refuse(
+            1, f"{flags - FIRST_FLAG} things and {towns} towns: expected at most {256 - FIRST_FLAG} and 16"
+        )
     return atlas
 
 
@@ -229,8 +253,11 @@ def check(one: Draft, first: bool) -> None:
         raise refuse(one.line, f"map {one.name} has no rows")
     height, width = len(one.rows), len(one.rows[0])
     if (height + 2 * MARGIN) * (width + 2 * MARGIN) > ROOM or max(height, width) > 200:
-        raise refuse(one.line, f"map {one.name} of {height} x {width} is too large: expected at most {ROOM} "
-                               f"blocks with {MARGIN} more on each side")
+        raise refuse(
+            one.line,
+            f"map {one.name} of {height} x {width} is too large: expected at most {ROOM} "
+            f"blocks with {MARGIN} more on each side",
+        )
     for row in one.rows:
         for letter in row:
             if letter not in TERRAIN and letter not in one.objects:
@@ -259,10 +286,18 @@ def warp(line: int, arguments: list[str], given: list[Draft], names: tuple[str, 
 def meaning(line: int, kind: str, arguments: list[str]) -> tuple[int, int, int]:
     if kind == "rival":
         species = choice(line, "species", arguments[0], SPECIES)
-        return species, number(line, "level", arguments[1], 1, 60), number(line, "experience", arguments[2], 0, 10)
+        return (
+            species,
+            number(line, "level", arguments[1], 1, 60),
+            number(line, "experience", arguments[2], 0, 10),
+        )
     if kind == "leader":
         level = number(line, "level", arguments[1], 1, 60)
-        return number(line, "badge", arguments[0], 0, 7), level, number(line, "level needed", arguments[2], 1, 60)
+        return (
+            number(line, "badge", arguments[0], 0, 7),
+            level,
+            number(line, "level needed", arguments[2], 1, 60),
+        )
     if kind in ("item", "lock"):
         return choice(line, "item", arguments[0], ITEMS) + 1, 0, 0
     return 0, 0, 0

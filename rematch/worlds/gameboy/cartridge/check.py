@@ -25,8 +25,10 @@ class Walk:
 
     def __str__(self) -> str:
         share = f"{self.won / self.matches:.1%}" if self.matches else "-"
-        return (f"{self.steps} random steps: {self.matches} matches, {self.won} won ({share}), "
-                f"{self.badges} badges, level {self.level}, {self.maps} maps")
+        return (
+            f"{self.steps} random steps: {self.matches} matches, {self.won} won ({share}), "
+            f"{self.badges} badges, level {self.level}, {self.maps} maps"
+        )
 
 
 def random_walk(atlas: Atlas, seed: int, steps: int) -> Walk:

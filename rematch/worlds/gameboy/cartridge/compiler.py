@@ -1,7 +1,7 @@
 """Joins the game's assembly with a world's data: `build(size, seed)` is a finished cartridge.
 
-The same size and seed give the same bytes. The header is our own and the manufacturer's logo area stays zero, which the
-emulator does not check.
+The same size and seed give the same bytes. The header is our own and the manufacturer's logo area stays
+zero, which the emulator does not check.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from rematch.config import ConfigError, nearest
 from rematch.worlds.gameboy.cartridge import atlas, layout, rules, solver, wram
 from rematch.worlds.gameboy.cartridge.art import FRIEND, SPECIES, Art, art, text
 from rematch.worlds.gameboy.cartridge.assembler import assemble
+from rematch.worlds.gameboy.cartridge.atlas import Place
 
 TITLE = "REMATCH RPG"
+SHARED = ("START_LEVEL", "HP_BASE", "HP_STEP", "XP_PER_LEVEL", "WILD_XP", "ENCOUNTER")  # of rules.py
 SOURCES = ("core.asm", "text.asm", "world.asm", "events.asm", "match.asm")
 
 
@@ -49,7 +51,7 @@ class Cartridge:
         return solver.solve(self.atlas, self.seed)
 
     @property
-    def walkable(self) -> list[atlas.Place]:
+    def walkable(self) -> list[Place]:
         return self.atlas.walkable()
 
     @property
@@ -81,7 +83,9 @@ class Cartridge:
                     name = f"{event.kind.upper()}-{atlas.ITEMS[event.arguments[0] - 1]}"
                     out.append(Milestone(name, event.kind, event.flag, one.number))
                 elif event.kind in ("rival", "gate"):
-                    out.append(Milestone(f"{event.kind.upper()}-{event.flag}", event.kind, event.flag, one.number))
+                    out.append(
+                        Milestone(f"{event.kind.upper()}-{event.flag}", event.kind, event.flag, one.number)
+                    )
                 elif event.kind == "trophy":
                     out.append(Milestone("HALL-OF-FAME", "end", 1, one.number))
         return tuple(out)
@@ -90,8 +94,11 @@ class Cartridge:
 def build(size: str = "small", seed: int = 0) -> Cartridge:
     """The cartridge of a size and a seed."""
     if size not in layout.SIZES:
-        near = nearest(size, layout.SIZES)
-        raise ConfigError(f"size {size!r}: expected one of {', '.join(layout.SIZES)}" + (f"; nearest: {near}" if near else ""))
+        near = nearest(size, tuple(layout.SIZES))
+        raise ConfigError(
+            f"size {size!r}: expected one of {', '.join(layout.SIZES)}"
+            + (f"; nearest: {near}" if near else "")
+        )
     if not 0 <= seed < 1 << 32:
         raise ConfigError(f"seed {seed}: expected 0 to {(1 << 32) - 1}")
     return compile_world(layout.generate(size, seed), size, seed)
@@ -104,7 +111,7 @@ def compile_world(world: str, name: str = "own", seed: int = 0) -> Cartridge:
     first = read.maps[0]
     constants = {
         **{key: value for key, value in vars(wram).items() if key.isupper() and isinstance(value, int)},
-        **{key: getattr(rules, key) for key in ("START_LEVEL", "HP_BASE", "HP_STEP", "XP_PER_LEVEL", "WILD_XP", "ENCOUNTER")},
+        **{key: getattr(rules, key) for key in SHARED},
         **{f"TITLE_{index}": ord(letter) for index, letter in enumerate(TITLE)},
         "SOLID": atlas.SOLID, "GRASS": atlas.GRASS, "WARP": atlas.WARP,
         "RNG_SEED": seed % 256, "ALL_BADGES": (1 << read.badges) - 1, "FRIEND_PICTURE": len(SPECIES),
@@ -133,7 +140,11 @@ def pictures(drawn: Art) -> list[str]:
     """Tiles, blocks and who is drawn with which."""
     out = []
     for name, bank in zip(("Low", "Middle", "High"), drawn.banks):
-        out += [f"Tiles{name}:", *(db(bank[at : at + 16]) for at in range(0, len(bank), 16)), f"Tiles{name}End:"]
+        out += [
+            f"Tiles{name}:",
+            *(db(bank[at : at + 16]) for at in range(0, len(bank), 16)),
+            f"Tiles{name}End:",
+        ]
     out += ["ds (256 - @ % 256) % 256", "Blocks:", *(db(drawn.blocks[shown]) for _, _, shown in atlas.BLOCKS)]
     out += ["ds (256 - @ % 256) % 256", "BlockKinds:", db([kind for _, kind, _ in atlas.BLOCKS])]
     out += ["Pictures:", *(db(drawn.creatures[name]) for name in (*SPECIES, FRIEND))]
@@ -157,7 +168,8 @@ def said(page: str) -> str:
 
 SAYINGS = {
     "TitleStart": "PRESS START",
-    "IntroText": "HELLO! THIS IS/{friend}, YOUR FRIEND.//COLLECT ALL THE/BADGES TOGETHER!//EMBER BEATS LEAF,/SPLASH BEATS FIRE,//AND THORN BEATS/WATER. GOOD LUCK!",
+    "IntroText": "HELLO! THIS IS/{friend}, YOUR FRIEND.//COLLECT ALL THE/BADGES TOGETHER!//"
+                 "EMBER BEATS LEAF,/SPLASH BEATS FIRE,//AND THORN BEATS/WATER. GOOD LUCK!",
     "EndingWords": "HALL OF FAME",
     "EndingLine": "A GREAT REMATCH!",
     "EmptyText": "",
@@ -187,7 +199,11 @@ def words(name: str) -> list[str]:
     for label, saying in SAYINGS.items():
         out += [f"{label}:", said(saying.replace("{friend}", FRIEND)).replace("=", "/")]
     out += ["TitleWords:", said(f"WORLD: {name.upper()}"[:14])]
-    for label, names in (("SpeciesNames", SPECIES), ("MoveNames", rules.MOVES), ("ElementNames", rules.ELEMENTS)):
+    for label, names in (
+        ("SpeciesNames", SPECIES),
+        ("MoveNames", rules.MOVES),
+        ("ElementNames", rules.ELEMENTS),
+    ):
         out += [f"{label}:", *(f"dw {label}_{one}" for one in names)]
         for one in names:
             out += [f"{label}_{one}:", f'db "{one}", 0']
@@ -201,7 +217,13 @@ def tables(read: atlas.Atlas) -> list[str]:
         label = f"Map{one.number}"
         border = atlas.NUMBER[atlas.BORDER[one.kind]]
         head = [one.height, one.width, atlas.TILESETS.index(one.kind), border, one.town, *one.home, *one.wild]
-        out += [f"{label}:", db(head), f"dw {label}Blocks, {label}Events", f"{label}Blocks:", *map(db, one.rows)]
+        out += [
+            f"{label}:",
+            db(head),
+            f"dw {label}Blocks, {label}Events",
+            f"{label}Blocks:",
+            *map(db, one.rows),
+        ]
         out += [f"{label}Events:"]
         spoken = []
         for index, event in enumerate(one.events):

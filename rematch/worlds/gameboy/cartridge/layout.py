@@ -1,8 +1,8 @@
 """Lays a world out from a size and a seed, as the text that atlas.py reads.
 
-A world is a chain of towns, north of each other, with winding routes between them. A plan says which gym stands
-where, which one is locked, where the key item lies (always farther on than the lock: one must come back), and
-the hall of fame, behind a gate that asks for every badge, is in the first town.
+A world is a chain of towns, north of each other, with winding routes between them. A plan says which gym
+stands where, which one is locked, where the key item lies (always farther on than the lock: one must come
+back), and the hall of fame, behind a gate that asks for every badge, is in the first town.
 """
 
 from __future__ import annotations
@@ -123,13 +123,15 @@ def town_map(plan: Plan, town: int, routes: int, dice: Dice) -> list[str]:
         lines.append(f"{post} sign : GYM {badge + 1} ASKS FOR/LEVEL {level_of(badge)}.")
         if locked:
             item = lock_item(plan, badge)
-            lines.append(f"{bush} lock {item} : A BUSH. AN {item}/COULD CUT IT. || YOU USE THE {item}./THE WAY IS FREE!"
-                         if item == "AXE" else
-                         f"{bush} lock {item} : YOU NEED THE {item}/TO PASS HERE. || YOU USE THE {item}./THE WAY IS FREE!")
+            closed = f"YOU NEED THE {item}/TO PASS THE BUSH."
+            lines.append(f"{bush} lock {item} : {closed} || YOU USE THE {item}./THE WAY IS FREE!")
     if town == 0:
         plots.append(renamed(HALL, {"s": "c"}))
-        lines += ["H trophy", "g gate : ONLY THOSE WITH/ALL BADGES PASS. || ALL BADGES! PLEASE/COME IN, CHAMPION.",
-                  "c sign : HALL OF FAME"]
+        lines += [
+            "H trophy",
+            "g gate : ONLY THOSE WITH/ALL BADGES PASS. || ALL BADGES! PLEASE/COME IN, CHAMPION.",
+            "c sign : HALL OF FAME",
+        ]
     fill = [HOUSE, GARDEN, HOUSE]
     while len(plots) < 4:
         plots.append(fill[len(plots) - 1])
@@ -182,7 +184,13 @@ def rival(who: tuple[str, int, int], dice: Dice) -> str:
     letter, stage, which = who
     level = max(1, rules.START_LEVEL + 3 * max(stage - (which == 2), 0) + which)
     species = SPECIES[dice.below(len(SPECIES))]
-    words = ("I AM NEVER BEATEN!", "NOBODY PASSES ME!", "LET US HAVE A GO!", "SHOW ME YOUR BEST!", "A MATCH? GLADLY!")
+    words = (
+        "I AM NEVER BEATEN!",
+        "NOBODY PASSES ME!",
+        "LET US HAVE A GO!",
+        "SHOW ME YOUR BEST!",
+        "A MATCH? GLADLY!",
+    )
     return f"{letter} rival {species} {level} 10 : {words[dice.below(len(words))]}"
 
 
@@ -211,7 +219,9 @@ def route_map(plan: Plan, route: int, dice: Dice) -> list[str]:
             column = [grid[y][x] for y in range(top, top + tall)]
             beside = [grid[y][n] for y in range(top, top + tall) for n in (x - 1, x + 1)]
             if not {"T", "~"} & {*column, *beside}:
-                grid[top + 1 if dice.chance(60) else top + 2 * dice.below(2)][x] = "~" if dice.chance(40) else "T"
+                grid[top + 1 if dice.chance(60) else top + 2 * dice.below(2)][x] = (
+                    "~" if dice.chance(40) else "T"
+                )
         far = (index + side) % 2 == 0
         gaps.append((top - 1, width - 2 - dice.below(2) if far else 1 + dice.below(2)))
     for place, (y, x) in enumerate(gaps[:-1]):
@@ -243,7 +253,13 @@ def route_map(plan: Plan, route: int, dice: Dice) -> list[str]:
     grid[height - 2][post] = "p"
     lines.append(f"p sign : ROUTE {route + 1}/MIND THE GRASS!")
     pair = [SPECIES[dice.below(3)], SPECIES[3 + dice.below(3)]]
-    return [f"\nmap ROUTE-{route + 1}", "kind route", f"wild {pair[0]} {pair[1]} {3 * route + 7}", *shown(grid), *lines]
+    return [
+        f"\nmap ROUTE-{route + 1}",
+        "kind route",
+        f"wild {pair[0]} {pair[1]} {3 * route + 7}",
+        *shown(grid),
+        *lines,
+    ]
 
 
 def clear(grid: Grid, y: int, x: int) -> None:
@@ -277,6 +293,8 @@ def gym_map(plan: Plan, badge: int, dice: Dice) -> list[str]:
     grid[1][4:7] = ["I", "L", "I"]
     grid[2][5] = "%"
     need = level_of(badge)
-    lines.append(f"L leader {badge} {need} {need} : COME BACK AT LEVEL/{need}, MY FRIEND. || "
-                 f"I LEAD GYM {badge + 1}. MY/THREE AWAIT YOU! || YOU WERE STRONG!/GO ON, AND UP.")
+    lines.append(
+        f"L leader {badge} {need} {need} : COME BACK AT LEVEL/{need}, MY FRIEND. || "
+        f"I LEAD GYM {badge + 1}. MY/THREE AWAIT YOU! || YOU WERE STRONG!/GO ON, AND UP."
+    )
     return [f"\nmap GYM-{badge + 1}", "kind gym", *shown(grid), *lines]

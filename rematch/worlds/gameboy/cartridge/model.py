@@ -1,8 +1,9 @@
-"""The game's logic in Python, one call an action: exactly what the cartridge does, for solving and for checking.
+"""The game's logic in Python, one call an action: exactly what the cartridge does, for solving and for
+checking.
 
-An action is a button held for 8 of 24 ticks; whatever it starts is over when the 24 are. `Game.press` makes the same change
-that the cartridge makes to work RAM, and `Game.wram` says what is then at the addresses of wram.py; a test
-presses random buttons on both and compares after each.
+An action is a button held for 8 of 24 ticks; whatever it starts is over when the 24 are. `Game.press`
+makes the same change that the cartridge makes to work RAM, and `Game.wram` says what is then at the
+addresses of wram.py; a test presses random buttons on both and compares after each.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ class Ground:
 
 
 def grounds(atlas: Atlas) -> list[Ground]:
-    return [Ground([[BLOCKS[block][1] for block in row] for row in one.rows], {(e.y, e.x): e for e in one.events})
-            for one in atlas.maps]  # fmt: skip
+    out = []
+    for one in atlas.maps:
+        kinds = [[BLOCKS[block][1] for block in row] for row in one.rows]
+        out.append(Ground(kinds, {(event.y, event.x): event for event in one.events}))
+    return out
 
 
 @dataclass
@@ -79,10 +83,41 @@ class Game:
     def key(self) -> tuple[int | tuple[int, ...] | None, ...]:
         """Two games with the same key have the same future."""
         if self.mode == WORLD:
-            return (self.map, self.y, self.x, self.facing, self.flags, self.badges, self.level, self.xp, self.hp, self.random)
+            return (
+                self.map,
+                self.y,
+                self.x,
+                self.facing,
+                self.flags,
+                self.badges,
+                self.level,
+                self.xp,
+                self.hp,
+                self.random,
+            )
         where = (self.event.y, self.event.x) if self.event else None
-        enemy = (self.mode, self.pages, self.after, self.battle, self.species, self.enemy_level, self.enemy_hp, self.cursor)
-        place = (self.map, self.y, self.x, self.facing, self.flags, self.badges, self.level, self.xp, self.hp, self.random)
+        enemy = (
+            self.mode,
+            self.pages,
+            self.after,
+            self.battle,
+            self.species,
+            self.enemy_level,
+            self.enemy_hp,
+            self.cursor,
+        )
+        place = (
+            self.map,
+            self.y,
+            self.x,
+            self.facing,
+            self.flags,
+            self.badges,
+            self.level,
+            self.xp,
+            self.hp,
+            self.random,
+        )
         return (*place, *enemy, self.team, where, self.hall)
 
     # --- one action ---
@@ -225,7 +260,9 @@ class Game:
             else:
                 self.hit_back()
         elif action == A:
-            self.enemy_hp -= min(self.enemy_hp, rules.hit(self.level, rules.effect(self.cursor, self.species)))
+            self.enemy_hp -= min(
+                self.enemy_hp, rules.hit(self.level, rules.effect(self.cursor, self.species))
+            )
             if self.enemy_hp:
                 self.hit_back()
             else:
@@ -307,4 +344,3 @@ class Game:
 def start(atlas: Atlas, seed: int) -> Game:
     """The title screen of a cartridge with this seed."""
     return Game(atlas, seed % 256, grounds(atlas))
-

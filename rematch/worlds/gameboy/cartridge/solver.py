@@ -1,8 +1,8 @@
 """Finds a short way through a cartridge, and proves how short it could be at best.
 
-`solve` searches the model's states with A*, badge by badge, guided by `Relaxed`: the exact cost of the same game
-without grass and wounds, for every place and set of rivals, items and locks. `bound` is the cost of a game that
-is easier still; no solution is shorter.
+`solve` searches the model's states with A*, badge by badge, guided by `Relaxed`: the exact cost of the
+same game without grass and wounds, for every place and set of rivals, items and locks. `bound` is the
+cost of a game that is easier still; no solution is shorter.
 """
 
 from __future__ import annotations
@@ -13,14 +13,35 @@ from dataclasses import dataclass, field
 
 from rematch.config import ConfigError
 from rematch.worlds.gameboy.cartridge import rules
-from rematch.worlds.gameboy.cartridge.atlas import SOLID, Atlas, Event, Place
+from rematch.worlds.gameboy.cartridge.atlas import BLOCKS, GRASS, SOLID, Atlas, Event, Place
 from rematch.worlds.gameboy.cartridge.model import (
-    A, B, BLACKOUT, BOOT, DOWN, END, INTRO_PAGES, LEFT, MENU, NEXT, OPEN_MENU, RIGHT, START, START_MATCH, TEXT,
-    TITLE, UP, WORLD, Game, start,
+    BLACKOUT,
+    BOOT,
+    DOWN,
+    END,
+    INTRO_PAGES,
+    LEFT,
+    MENU,
+    NEXT,
+    OPEN_MENU,
+    RIGHT,
+    START,
+    START_MATCH,
+    TEXT,
+    TITLE,
+    UP,
+    WORLD,
+    A,
+    B,
+    Game,
+    start,
 )  # fmt: skip
 
-Node = tuple[Place, int]  # a place and the milestones reached
+TOWN = 48  # a node's number: bits of tracked events, and from here on 1 + the last town's map
+EVENTS = (1 << TOWN) - 1
+Node = tuple[Place, int]
 FAR = 1 << 20
+CERTAIN, USUAL = 3, 18  # presses to lose a match on purpose: at the very least, and by experience
 VARIANTS = 3  # games that differ in nothing but the random byte are followed at one place
 STRIDES = ((DOWN, 1, 0), (LEFT, 0, -1), (RIGHT, 0, 1), (UP, -1, 0))
 
@@ -39,7 +60,7 @@ def turns(hp: int, level: int) -> int:
 
 
 def match_cost(team: list[int], hp: int, level: tuple[int, int], cursor: int, last: int) -> int:
-    """Presses from an open menu to the end of the last text: `hp` of the first creature, levels (own, theirs)."""
+    """Presses from an open menu to the end of the last text: the first one's `hp`, levels (own, theirs)."""
     cost = 0
     for index, species in enumerate(team):
         if index:
@@ -87,6 +108,22 @@ class Relaxed:
                         spoken.append(event)
                 mine = events.get((y, x))
                 self.near[number, y, x] = (steps, spoken, self.bits.get(id(mine), 0))
+        self.lost = self.losing()
+
+    def losing(self) -> dict[Place, int]:
+        """Places where a match can be lost, which leads home, and the event that must not be over (0: none).
+
+        On grass sooner or later; beside rivals and leaders only the bound counts on it.
+        """
+        out: dict[Place, int] = {}
+        for one in self.atlas.maps:
+            for event in one.events if self.cautious else ():
+                if event.kind in ("rival", "leader"):
+                    for _, dy, dx in STRIDES:
+                        out[one.number, event.y + dy, event.x + dx] = self.bits.get(id(event), 0)
+            for y, row in enumerate(one.rows):
+                out |= {(one.number, y, x): 0 for x, block in enumerate(row) if BLOCKS[block][1] == GRASS}
+        return out
 
     def price(self, event: Event) -> int:
         """Presses from the first word to the last."""
@@ -111,9 +148,14 @@ class Relaxed:
             return (done & self.rivals).bit_count() >= self.gives
         return event.kind != "rival" or (done & self.rivals).bit_count() < self.most
 
-    def measure(self, root: Place) -> bool:
-        """Fills `reach`: forward over all that can be reached, then back from the goal by Dijkstra's method."""
-        back: dict[Node, list[tuple[Node, int]]] = {(root, 0): []}
+    def entered(self, to: Place, town: int) -> int:
+        """The last town, shifted, once one stands there."""
+        return to[0] + 1 << TOWN if self.atlas.maps[to[0]].kind == "town" else town
+
+    def measure(self, root: Place, town: int) -> bool:
+        """Fills `reach`: forward over all that can be reached, back from the goal by Dijkstra's method."""
+        first = (root, town + 1 << TOWN)
+        back: dict[Node, list[tuple[Node, int]]] = {first: []}
         queue = deque(back)
         goal = self.bits[id(self.goal)]
         while queue:
@@ -122,7 +164,15 @@ class Relaxed:
             if done & goal:
                 continue
             steps, spoken, _ = self.near[place]
-            ways = [((to, done), 1) for to in steps if not self.near[to][2] & ~done]
+            events, last = done & EVENTS, done & ~EVENTS
+            ways = [
+                ((to, events | self.entered(to, last)), 1) for to in steps if not self.near[to][2] & ~done
+            ]
+            if place in self.lost and not done & self.lost[place]:
+                home = (last >> TOWN) - 1
+                ways.append(
+                    (((home, *self.atlas.maps[home].home), done), CERTAIN if self.cautious else USUAL)
+                )
             for event in spoken:
                 bit = self.bits[id(event)]
                 if not done & bit and self.may(event, done):
@@ -141,7 +191,7 @@ class Relaxed:
             for before, price in back[node]:
                 if before not in self.reach:
                     heapq.heappush(heap, (far + price, before))
-        return (root, 0) in self.reach
+        return first in self.reach
 
     # --- for a game ---
 
@@ -155,7 +205,10 @@ class Relaxed:
     def left(self, game: Game) -> int:
         """Presses to the goal, by estimate; FAR where there is no way."""
         done, place = self.done(game), (game.map, game.y, game.x)
+        done |= game.blackout_map + 1 << TOWN
         texts = game.pages + 1 if game.mode == TEXT else 0
+        if texts and game.after == BLACKOUT:
+            place = (game.blackout_map, *self.atlas.maps[game.blackout_map].home)
         event = game.event
         if not game.battle or (game.mode == TEXT and game.after not in (OPEN_MENU, NEXT)):
             if game.mode == TEXT and game.after == START_MATCH and event is not None:  # as if it were over
@@ -185,7 +238,9 @@ def all_events(atlas: Atlas) -> list[Event]:
 
 def next_goal(game: Game) -> Relaxed:
     """The way to the next badge, or to the end: through the rivals that its level takes, or some more."""
-    events = [e for e in all_events(game.atlas) if e.kind not in ("warp", "sign", "nurse") and not is_done(e, game)]
+    events = [
+        e for e in all_events(game.atlas) if e.kind not in ("warp", "sign", "nurse") and not is_done(e, game)
+    ]
     leaders = sorted((e for e in events if e.kind == "leader"), key=lambda e: e.arguments[0])
     goal = leaders[0] if leaders else next(e for e in events if e.kind == "trophy")
     tracked = [e for e in events if e.kind not in ("leader", "trophy") or e is goal]
@@ -194,7 +249,7 @@ def next_goal(game: Game) -> Relaxed:
     for fewer in range(need + 1):  # where rivals are too few, wild ones must do
         for more in range(4):
             relaxed = Relaxed(game.atlas, tracked, goal, need - fewer, need + more)
-            if relaxed.measure((game.map, game.y, game.x)):
+            if relaxed.measure((game.map, game.y, game.x), game.blackout_map):
                 return relaxed
     raise ConfigError("this world cannot be finished: expected a way to every badge and to the trophy")
 
@@ -204,8 +259,16 @@ def choices(game: Game) -> tuple[int, ...]:
     if game.mode == TEXT:
         return (A,)
     if game.mode == MENU:
-        useful = [action for action, changed in ((DOWN, ~game.cursor & 2), (UP, game.cursor & 2),
-                                                 (LEFT, game.cursor & 1), (RIGHT, ~game.cursor & 1)) if changed]
+        useful = [
+            action
+            for action, changed in (
+                (DOWN, ~game.cursor & 2),
+                (UP, game.cursor & 2),
+                (LEFT, game.cursor & 1),
+                (RIGHT, ~game.cursor & 1),
+            )
+            if changed
+        ]
         return (A, *((B,) if game.battle == 1 else ()), *useful)
     if game.mode == TITLE:
         return (START,) if game.actions >= BOOT else (B,)
@@ -214,7 +277,9 @@ def choices(game: Game) -> tuple[int, ...]:
     for action, dy, dx in STRIDES:
         place = (game.y + dy, game.x + dx)
         event = events.get(place)
-        if game.kind_at(*place) != SOLID or (event is not None and event.kind != "sign" and not game.gone(event)):
+        if game.kind_at(*place) != SOLID or (
+            event is not None and event.kind != "sign" and not game.gone(event)
+        ):
             out.append(action)
     return tuple(out)
 
@@ -264,8 +329,6 @@ def leg(game: Game, relaxed: Relaxed, most: int) -> tuple[list[int], Game]:
         for action in choices(now):
             new = now.copy()
             new.press(action)
-            if new.mode == TEXT and new.after == BLACKOUT:
-                continue  # nobody is faster by losing
             there, price = key(new), -cost + 1
             if price >= best.get(there, FAR):
                 continue
@@ -295,14 +358,22 @@ def solve(atlas: Atlas, seed: int, most: int = 2_000_000) -> tuple[int, ...]:
 
 
 def bound(atlas: Atlas) -> int:
-    """No sequence of inputs finishes the game in fewer actions: it walks as in the game without rivals and grass.
+    """No sequence of inputs finishes the game in fewer actions.
 
+    It walks as in the game without rivals and wounds, and is carried home by a lost match for three presses.
     Experience costs half a press a point at least: a rival gives 10 for five presses, a wild one 3 for three.
+    Of more than three gyms the two last are walked to, with the last key; the others only cost their matches.
     """
     events = all_events(atlas)
-    tracked = [e for e in events if e.kind in ("leader", "item", "lock", "gate", "trophy")]
+    leaders = sorted((e for e in events if e.kind == "leader"), key=lambda e: e.arguments[0])
+    many = len(leaders) > 3
+    visited = leaders[-2:] if many else leaders
+    last = max((e.arguments[0] for e in events if e.kind == "lock"), default=0)
+    things = [e for e in events if e.kind in ("item", "lock") and (not many or e.arguments[0] == last)]
+    tracked = [*visited, *things, *(e for e in events if e.kind in ("gate", "trophy"))]
     relaxed = Relaxed(atlas, tracked, next(e for e in events if e.kind == "trophy"), 0, 0, cautious=True)
     home = (0, *atlas.maps[0].home)
-    relaxed.measure(home)
-    need = max(e.arguments[2] for e in events if e.kind == "leader")
-    return BOOT + 1 + INTRO_PAGES + relaxed.reach[home, 0] + rules.XP_PER_LEVEL * (need - rules.START_LEVEL) // 2
+    relaxed.measure(home, 0)
+    passed = sum(relaxed.price(e) for e in leaders if e not in visited)
+    experience = rules.XP_PER_LEVEL * (max(e.arguments[2] for e in leaders) - rules.START_LEVEL) // 2
+    return BOOT + 1 + INTRO_PAGES + relaxed.reach[home, 1 << TOWN] + passed + max(0, experience)

@@ -1,7 +1,7 @@
 """Where the game keeps its state in work RAM: the addresses of Pokémon Red, which our cartridge shares.
 
-Each name is one address; the functions read the values that take more than one byte. A reader is anything that
-is indexed by an address: the emulator's memory, a `bytes` of 64 KiB, a dictionary.
+Each name is one address; the functions read the values that take more than one byte. A reader is anything
+that is indexed by an address: the emulator's memory, a `bytes` of 64 KiB, a dictionary.
 """
 
 from __future__ import annotations

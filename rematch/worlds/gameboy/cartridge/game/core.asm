@@ -63,6 +63,7 @@ wTown      equ $C53B
 wScrollAt  equ $C53C       ; low byte of wScx or wScy
 wScrollBy  equ $C53D
 wLineKind  equ $C53E       ; 1 rows, 2 columns
+wSprites   equ $C53F       ; set: wOam changed
 wBuffer    equ $C600       ; the map with a border of MARGIN blocks
 
 MODE_TITLE equ 0
@@ -115,6 +116,7 @@ Start:
     ld bc, DmaCodeEnd - DmaCode
     call Copy
     ld a, 7
+    ld [wSprites], a
     ldh [rWX], a
     ld a, PALETTE
     ld [wBgp], a
@@ -261,7 +263,13 @@ VBlank:
     ldh [rBGP], a
     ld a, [wWy]
     ldh [rWY], a
+    ld a, [wSprites]       ; only when they changed: the transfer takes a seventh of the blank
+    and a
+    jr z, .same_sprites
+    xor a
+    ld [wSprites], a
     call hDma
+.same_sprites:
     ld a, [wStrip]
     and a
     jr z, .thirds

@@ -264,6 +264,8 @@ BuildScreen:               ; the screen map from the map buffer: ten by nine blo
     ret
 
 DrawPlayer:                ; four sprites; the right side is the left one mirrored, each second step too
+    ld a, 1
+    ld [wSprites], a
     ld a, [FACING]
     ld c, a
     rrca

@@ -32,6 +32,9 @@ def options() -> argparse.ArgumentParser:
         metavar="STEPS",
         help="press random buttons for so many steps and say what they reach",
     )
+    parser.add_argument(
+        "--replay", action="store_true", help="play the solution on the emulator, from power-on"
+    )
     return parser
 
 
@@ -51,8 +54,12 @@ def main(arguments: list[str] | None = None) -> int:
             print(said, file=sys.stderr)
         if given.check:
             print(check.random_walk(made.atlas, made.seed, given.check))
-        if given.out is None and not (given.text or given.solution or given.check):
-            raise ConfigError("nothing to do: expected --out FILE, --solution, --text or --check STEPS")
+        if given.replay:
+            print(check.replay(made))
+        if given.out is None and not (given.text or given.solution or given.check or given.replay):
+            raise ConfigError(
+                "nothing to do: expected --out FILE, --solution, --text, --check STEPS or --replay"
+            )
     except (ConfigError, OSError) as why:
         print(f"error: {why}", file=sys.stderr)
         return 2

@@ -144,11 +144,13 @@ def art() -> Art:
     drawn = letters()
     for name, glyph in {**drawn, **frame()}.items():
         charmap[name] = middle.add(glyph, share=False)[0]
-    bars = [["." * 8, "#" * 8, *["#" * n + "." * (8 - n)] * 4, "#" * 8, "." * 8] for n in range(BAR)]
-    bar = next(middle.add(picture, share=False)[0] for picture in bars)
+    first = len(middle.tiles)
+    for pixels in range(BAR):
+        line = "#" * pixels + "." * (8 - pixels)
+        middle.add(["." * 8, "#" * 8, *[line] * 4, "#" * 8, "." * 8], share=False)
     creatures = {name: high.add(doubled(figures[name])) for name in (FRIEND, *SPECIES)}
     word = [doubled(drawn[c]) for c in "REMATCH"]
     title = [high.add([row[x : x + 8] for row in glyph[y : y + 8]])[0]
              for y in (0, 8) for glyph in word for x in (0, 8)]  # fmt: skip
     banks = (low.image(), middle.image(), high.image())
-    return Art(banks, charmap, bar, blocks, player, creatures, title)
+    return Art(banks, charmap, LETTERS + first, blocks, player, creatures, title)

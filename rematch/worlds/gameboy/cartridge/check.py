@@ -1,12 +1,16 @@
-"""What somebody who presses random buttons reaches, on the model: matches won, badges, levels, maps."""
+"""Checks of a finished cartridge: what random buttons reach on the model, and its solution on the emulator."""
 
 from __future__ import annotations
 
+import io
+import warnings
 from dataclasses import dataclass
 
 from rematch import keys
-from rematch.worlds.gameboy.cartridge import rules
+from rematch.config import ConfigError
+from rematch.worlds.gameboy.cartridge import rules, wram
 from rematch.worlds.gameboy.cartridge.atlas import Atlas
+from rematch.worlds.gameboy.cartridge.compiler import Cartridge
 from rematch.worlds.gameboy.cartridge.model import start
 
 CHUNK = 1 << 16
@@ -46,3 +50,27 @@ def random_walk(atlas: Atlas, seed: int, steps: int) -> Walk:
                 maps.add(game.map)
     walk.badges, walk.level, walk.maps = game.badges.bit_count(), game.level, len(maps)
     return walk
+
+
+def replay(made: Cartridge) -> str:
+    """Plays the solution on the emulator, from power-on; says what it reached, or raises."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its window library announces itself
+        try:
+            from pyboy import PyBoy
+        except ImportError:
+            raise ConfigError("PyBoy is not installed: expected pip install 'rematch[gameboy]'") from None
+    boy = PyBoy(io.BytesIO(made.rom), window="null", sound_emulated=False)
+    for action in made.solution:
+        name = rules.ACTIONS[action]
+        boy.button_press(name)
+        boy.tick(rules.PRESS, False)
+        boy.button_release(name)
+        boy.tick(rules.TICKS - rules.PRESS, False)
+    badges, hall = boy.memory[wram.BADGES].bit_count(), boy.memory[wram.HALL_OF_FAME]
+    boy.stop(save=False)
+    if not hall:
+        raise ConfigError(
+            f"hall of fame 0 after {len(made.solution)} actions and {badges} badges: expected 1"
+        )
+    return f"{len(made.solution)} actions on the emulator: {badges} badges, hall of fame"

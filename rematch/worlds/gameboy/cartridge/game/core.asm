@@ -501,14 +501,19 @@ DrawEnding:
     ld a, MODE_END
     ld [wMode], a
     call ClearScreen
+    ld hl, TitleTiles
+    ld de, SCREEN + 1 * 20 + 3
+    ld b, 2
+    ld c, 14
+    call DrawTiles
     ld hl, EndingWords
-    ld de, SCREEN + 3 * 20 + 4
+    ld de, SCREEN + 4 * 20 + 4
     call Print
     ld a, FRIEND_PICTURE
-    ld de, SCREEN + 6 * 20 + 8
+    ld de, SCREEN + 7 * 20 + 8
     call DrawPicture
     ld hl, EndingLine
-    ld de, SCREEN + 12 * 20 + 3
+    ld de, SCREEN + 12 * 20 + 2
     call Print
     ld hl, StatusBadges
     ld de, SCREEN + 14 * 20 + 2

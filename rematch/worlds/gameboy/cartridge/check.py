@@ -1,4 +1,4 @@
-"""Checks of a finished cartridge: what random buttons reach on the model, and its solution on the emulator."""
+"""Checks of a finished cartridge: what random buttons reach on the model, the solution on the emulator."""
 
 from __future__ import annotations
 

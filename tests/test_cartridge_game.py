@@ -10,7 +10,7 @@ import pytest
 
 from rematch import keys
 from rematch.worlds.gameboy.cartridge import model, rules, wram
-from rematch.worlds.gameboy.cartridge.compiler import Cartridge, build
+from rematch.worlds.gameboy.cartridge.compiler import Cartridge, build, compile_world
 from tests.cartridges import Emulator
 
 
@@ -86,6 +86,52 @@ def test_random_buttons_equal_the_model() -> None:
         game.press(draw % len(rules.ACTIONS))
         assert_equal(emulator, game, f"action {index}")
     assert game.towns == 1 and game.mode != model.TITLE
+
+
+CROWDED = """
+map ROOM
+kind town
+wild CINDER FINLET 6
+|TTTTTTTT|
+|Ts:k:L:T|
+|T:@:::iT|
+|Tn:::rgT|
+|T:::1:HT|
+|TTTTTTTT|
+s sign : ONE./TWO.//THREE.
+n nurse : REST.
+k lock AXE : SHUT. || OPEN.
+i item AXE : AN AXE.
+r rival SPRIG 4 7 : HO!
+g gate : SHUT. || OPEN.
+L leader 0 3 6 : TOO WEAK. || COME!//NOW! || WELL.
+H trophy
+1 exit YARD 2
+
+map YARD
+kind route
+wild SPRIG PUDDLE 5
+|TTTTT|
+|T::2T|
+|TTTTT|
+2 exit ROOM 1
+"""
+
+
+def test_a_crowded_room_equals_the_model() -> None:
+    """Every kind of thing within reach, tall grass everywhere: refusals, wounds, levels, blackouts."""
+    made = compile_world(CROWDED, seed=9)
+    emulator, game = Emulator(made.rom), model.start(made.atlas, made.seed)
+    met: set[tuple[str, int]] = set()
+    for index, draw in enumerate(keys.words(1, keys.ACT, 2500).tolist()):
+        action = (0, 1, 2, 3, model.A, model.A, model.A, model.A, model.B, model.START)[draw % 37 % 10]
+        emulator.press(action)
+        game.press(action)
+        assert_equal(emulator, game, f"action {index}")
+        met.add((game.event.kind if game.event else "", game.after))
+    kinds = {"sign", "nurse", "lock", "item", "rival", "gate", "leader"}
+    assert kinds <= {kind for kind, _ in met} and {after for _, after in met} >= {0, 1, 2, 4, 5}
+    assert game.level > rules.START_LEVEL
 
 
 def test_it_is_deterministic_and_keeps_time() -> None:

@@ -33,7 +33,7 @@ BLOCKS = (
 )  # fmt: skip
 NUMBER = {name: index for index, (name, _, _) in enumerate(BLOCKS)}
 TERRAIN = {
-    ".": "floor", ",": "path", '"': "grass", "*": "flower", "%": "tiled", "T": "tree", "~": "water",
+    ".": "floor", ",": "path", ":": "grass", "*": "flower", "%": "tiled", "T": "tree", "~": "water",
     "#": "wall", "O": "window", "^": "roof", "I": "pillar", "@": "path",
 }  # fmt: skip
 TILESETS = ("town", "route", "gym")

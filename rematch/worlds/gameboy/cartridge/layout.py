@@ -213,7 +213,7 @@ def route_map(plan: Plan, route: int, dice: Dice) -> list[str]:
         band = 3 + dice.below(width - 12)
         for y in range(top, top + tall):  # tall grass from side to side: it cannot be avoided
             for x in range(band, band + 3 + dice.below(3)):
-                grid[y][x] = '"'
+                grid[y][x] = ":"
         for _ in range(width // 5):  # obstacles inside, never two in a column
             x = 2 + dice.below(width - 4)
             column = [grid[y][x] for y in range(top, top + tall)]

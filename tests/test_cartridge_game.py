@@ -104,7 +104,7 @@ k lock AXE : SHUT. || OPEN.
 i item AXE : AN AXE.
 r rival SPRIG 4 7 : HO!
 g gate : SHUT. || OPEN.
-L leader 0 3 6 : TOO WEAK. || COME!//NOW! || WELL.
+L leader 0 3 8 : TOO WEAK. || COME!//NOW! || WELL.
 H trophy
 1 exit YARD 2
 
@@ -120,10 +120,10 @@ wild SPRIG PUDDLE 5
 
 def test_a_crowded_room_equals_the_model() -> None:
     """Every kind of thing within reach, tall grass everywhere: refusals, wounds, levels, blackouts."""
-    made = compile_world(CROWDED, seed=9)
+    made = compile_world(CROWDED, seed=138)  # its tenth byte is ENCOUNTER itself, which meets nobody
     emulator, game = Emulator(made.rom), model.start(made.atlas, made.seed)
     met: set[tuple[str, int]] = set()
-    for index, draw in enumerate(keys.words(1, keys.ACT, 2500).tolist()):
+    for index, draw in enumerate(keys.words(33, keys.ACT, 2500).tolist()):
         action = (0, 1, 2, 3, model.A, model.A, model.A, model.A, model.B, model.START)[draw % 37 % 10]
         emulator.press(action)
         game.press(action)
@@ -131,7 +131,7 @@ def test_a_crowded_room_equals_the_model() -> None:
         met.add((game.event.kind if game.event else "", game.after))
     kinds = {"sign", "nurse", "lock", "item", "rival", "gate", "leader"}
     assert kinds <= {kind for kind, _ in met} and {after for _, after in met} >= {0, 1, 2, 4, 5}
-    assert game.level > rules.START_LEVEL
+    assert ("leader", model.CLOSE) in met and game.level > rules.START_LEVEL
 
 
 def test_it_is_deterministic_and_keeps_time() -> None:

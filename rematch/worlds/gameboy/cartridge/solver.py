@@ -182,7 +182,7 @@ class Relaxed:
                     back[to] = []
                     queue.append(to)
                 back[to].append((node, price))
-        heap = [(0, node) for node in back if node[1] & goal]
+        heap = sorted((0, node) for node in back if node[1] & goal)
         while heap:
             far, node = heapq.heappop(heap)
             if node in self.reach:

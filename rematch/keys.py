@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 RESET, BOT, ACT = 1, 2, 3  # also in random.h
 GAME, SHUFFLE, INIT, SEATING, EVALUATE, RESERVOIR, STAGGER, ANYWHERE = 16, 17, 18, 19, 20, 21, 22, 23
+LAYOUT = 40  # of cartridges
 
 Words = NDArray[np.uint64]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rematch.worlds.gameboy.cartridge.assembler import AssemblyError, assemble
+from rematch.worlds.gameboy.cartridge.assembler import assemble
+from rematch.worlds.gameboy.cartridge.expressions import AssemblyError
 
 # The instruction set as rows of eight, written out apart from the assembler; "-" is no instruction.
 # n8 is $12, n16 $3456, e8 a jump to itself plus 2 (offset 0), r8 the signed -2.

@@ -119,6 +119,14 @@ def test_unknown_sizes_and_seeds_are_refused() -> None:
         build("small", -1)
 
 
+def test_a_world_that_is_too_large_is_refused() -> None:
+    field = "|" + "." * 30 + "|\n"
+    more = "".join(f"map M{index}\nkind route\n{field * 30}" for index in range(40))
+    with pytest.raises(ConfigError, match="big_one: expected a world that fits into 32 KiB"):
+        compile_world(OWN + more, "big_one")
+    assert compile_world(OWN, "odd_na/me é").rom != compile_world(OWN, "odd").rom
+
+
 def test_a_world_that_cannot_be_finished_is_refused() -> None:
     shut = OWN.replace("|T@...1.HT|", "|T@..T1.HT|")
     with pytest.raises(ConfigError, match="cannot be finished"):

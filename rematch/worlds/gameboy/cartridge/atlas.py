@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rematch.config import ConfigError, nearest
-from rematch.worlds.gameboy.cartridge.art import SPECIES
+from rematch.worlds.gameboy.cartridge.art import SPECIES, art
 
 WALK, SOLID, GRASS, WARP = range(4)
 # Blocks by number: name, what it is to a walker, whose picture it has.
@@ -269,6 +269,11 @@ def check(one: Draft, first: bool) -> None:
 
 
 def check_text(line: int, said: str) -> None:
+    for letter in said:
+        if letter not in art().charmap:
+            raise refuse(
+                line, f"no tile for the letter {letter!r}: expected capitals, digits and .,!?'-/:$+>"
+            )
     for page in said.split("//"):
         lines = page.split("/")
         if len(lines) > 2 or any(len(part.strip()) > LINE for part in lines):

@@ -15,6 +15,7 @@ from rematch.worlds.gameboy.cartridge import atlas, layout, rules, solver, wram
 from rematch.worlds.gameboy.cartridge.art import FRIEND, SPECIES, Art, art, text
 from rematch.worlds.gameboy.cartridge.assembler import assemble
 from rematch.worlds.gameboy.cartridge.atlas import Place
+from rematch.worlds.gameboy.cartridge.expressions import AssemblyError
 
 TITLE = "REMATCH RPG"
 SHARED = ("START_LEVEL", "HP_BASE", "HP_STEP", "XP_PER_LEVEL", "WILD_XP", "ENCOUNTER")  # of rules.py
@@ -122,7 +123,10 @@ def compile_world(world: str, name: str = "own", seed: int = 0) -> Cartridge:
         "TILE_BL": drawn.charmap["└"], "TILE_BR": drawn.charmap["┘"],
     }  # fmt: skip
     lines = [*(text(source) for source in SOURCES), *pictures(drawn), *words(name), *tables(read)]
-    image = bytearray(assemble("\n".join(lines), charmap=drawn.charmap, constants=constants).image)
+    try:
+        image = bytearray(assemble("\n".join(lines), charmap=drawn.charmap, constants=constants).image)
+    except AssemblyError as why:
+        raise ConfigError(f"{name}: expected a world that fits into 32 KiB ({why})") from None
     checksum = 0
     for byte in image[0x134:0x14D]:
         checksum = (checksum - byte - 1) & 0xFF
@@ -198,7 +202,8 @@ def words(name: str) -> list[str]:
     out = []
     for label, saying in SAYINGS.items():
         out += [f"{label}:", said(saying.replace("{friend}", FRIEND)).replace("=", "/")]
-    out += ["TitleWords:", said(f"WORLD: {name.upper()}"[:14])]
+    shown = "".join(c if c in art().charmap and c not in "/=" else "-" for c in f"WORLD: {name.upper()}"[:14])
+    out += ["TitleWords:", said(shown)]
     for label, names in (
         ("SpeciesNames", SPECIES),
         ("MoveNames", rules.MOVES),

@@ -15,7 +15,6 @@ from rematch.worlds.gameboy.cartridge.art import SPECIES
 from rematch.worlds.gameboy.cartridge.atlas import ITEMS
 
 Grid = list[list[str]]
-LAYOUT = 40  # the random stream of this file, apart from those of keys.py
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Dice:
 
     def below(self, count: int) -> int:
         self.drawn += 1
-        return keys.key(self.seed, LAYOUT, self.index, self.drawn) % count
+        return keys.key(self.seed, keys.LAYOUT, self.index, self.drawn) % count
 
     def chance(self, percent: int) -> bool:
         return self.below(100) < percent

@@ -1,0 +1,1 @@
+"""The Game Boy world: role-playing cartridges on an emulator."""

@@ -1,0 +1,1 @@
+"""An original role-playing cartridge: assembler, game, world compiler, model and solver."""

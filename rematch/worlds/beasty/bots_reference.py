@@ -268,27 +268,38 @@ class Chance:
         return math.sqrt(-2.0 * math.log(one)) * math.cos(6.283185307179586 * other)
 
 
-def scores(state: State, bot: str, chance: Chance, config: Config) -> dict[int, float]:
-    """A bot's score of every legal action."""
-    out: dict[int, float] = {}
-    for action in legal(state, config):
-        tried = Tried(state, play(state, action, config), ACTS[action], state.turn)
-        if bot == "random":
-            out[action] = 0.0
-        elif bot in ("outcome_heuristic", "distilled_outcome"):
-            out[action] = outcome_score(tried, DISTILLED if bot == "distilled_outcome" else Hopes())
-        else:
-            total = material(tried, TASTES.get(bot, Taste()), config)
-            total += reaction(tried) if bot == "online" else species_term(tried)
-            if bot == "noisy":
-                total += NOISE * chance.normal(action)
-            out[action] = total
+def tries(state: State, config: Config) -> dict[int, Tried]:
+    """ "try every legal action in the engine" """
+    return {action: Tried(state, play(state, action, config), ACTS[action], state.turn)
+            for action in legal(state, config)}  # fmt: skip
+
+
+def score(tried: Tried, bot: str, config: Config) -> float:
+    """ "score it", without the noise of `noisy`."""
+    if bot == "random":
+        return 0.0
+    if bot in ("outcome_heuristic", "distilled_outcome"):
+        return outcome_score(tried, DISTILLED if bot == "distilled_outcome" else Hopes())
+    total = material(tried, TASTES.get(bot, Taste()), config)
+    total += reaction(tried) if bot == "online" else species_term(tried)
+    return total
+
+
+def scores(found: dict[int, Tried], bot: str, chance: Chance, config: Config) -> dict[int, float]:
+    """A bot's score of every action tried."""
+    out = {action: score(tried, bot, config) for action, tried in found.items()}
+    if bot == "noisy":
+        out = {action: total + NOISE * chance.normal(action) for action, total in out.items()}
     return out
 
 
 def decide(state: State, bot: str, chance: Chance, config: Config) -> int:
-    """The best action, "ties (within 1e-6) at random"."""
-    found = scores(state, bot, chance, config)
+    """The action that a bot takes."""
+    return choose(state, scores(tries(state, config), bot, chance, config), chance, config)
+
+
+def choose(state: State, found: dict[int, float], chance: Chance, config: Config) -> int:
+    """ "take the best, ties (within 1e-6) at random" """
     best = max(found.values())
     among = [action for action, score in found.items() if best - score < SAME]
     if len(among) == 1:

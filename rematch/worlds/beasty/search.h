@@ -28,10 +28,15 @@ static int solve(const Rules *rules, const Table *table, int low, int high) {
     return low;
 }
 
-/* The action that an outcome player takes, equals by luck. */
+/* The action that a bot takes, equals by luck; the two outcome players compiled apart, for they play most. */
 static int hopeful(const Rules *rules, const Table *table, int bot, Luck *luck) {
     double score[ACTIONS];
-    const uint64_t among = scored(rules, table, bot, 0, score);
+    const uint64_t all = legal(rules, table);
+    uint64_t among = all;
+    if (!(all & (all - 1))) return lowest_bit(all);
+    if (bot == OUTCOME) among = scored(rules, table, OUTCOME, 0, score);
+    else if (bot == DISTILLED) among = scored(rules, table, DISTILLED, 0, score);
+    else among = scored(rules, table, bot, 0, score);
     if (!(among & (among - 1))) return lowest_bit(among);
     return weighted(rules, line_of(table), among, (uint32_t)(luck_word(luck) >> 32));
 }

@@ -1,8 +1,8 @@
 """Worlds whose rules are compiled: what they all do alike over one array of packed games.
 
 A world of this kind keeps every game as one row of bytes, so saving is copying rows and a part is a slice. A
-subclass says how to attach its core to the arrays (`_attach`), what saved games show (`_look`), which bytes can
-be games (`_refuse`) and how games move (`step`).
+subclass says how to attach its core to the arrays (`_attach`), what saved games show (`_look`), which bytes
+can be games (`_refuse`) and how games move (`step`).
 """
 
 from __future__ import annotations
@@ -36,11 +36,15 @@ class Shown:
 def blank_view(spec: Spec, games: int, masked: bool) -> View:
     """The arrays that a world of this spec writes."""
     places = {role.name: (games, len(role.seats)) for role in spec.roles.values()}
-    mask = {role.name: np.zeros((*places[role.name], role.actions.size), np.uint8) for role in spec.roles.values()}
+    mask = {
+        role.name: np.zeros((*places[role.name], role.actions.size), np.uint8) for role in spec.roles.values()
+    }
 
     def sight() -> Sight:
-        return {role.name: {f.name: np.zeros((*places[role.name], f.size), np.float32) for f in role.fields}
-                for role in spec.roles.values()}
+        return {
+            role.name: {f.name: np.zeros((*places[role.name], f.size), np.float32) for f in role.fields}
+            for role in spec.roles.values()
+        }
 
     return View(
         fields=sight(),
@@ -85,7 +89,7 @@ class NativeWorld:
     kind: np.dtype[np.void]  # one game, by name; has `slot` and `step`
 
     def __init__(self, config: Any, shared: Any, arrays: tuple[Bytes, View, Next], first: int) -> None:
-        """shared: what a world and its parts have in common, with its `spec`; arrays: states [N, S], view, next."""
+        """shared: what a world and its parts have in common, its `spec` too; arrays: states [N, S], ..."""
         self.config, self.shared, self.first = config, shared, first
         self.spec: Spec = shared.spec
         self._states, self.view, self.next = arrays

@@ -18,7 +18,7 @@ typedef struct {
     const int32_t *next_slot;     /* [N, k] */
 } Batch;
 
-typedef struct { const Rules *rules; Batch *batch; } Whole;
+typedef struct { const Rules *rules; Batch *batch; int steps; uint64_t seed; } Whole; /* the last two: strolls */
 
 RM_FN int cards_seen(const Rules *rules) { return SPECIES * (1 + CARD_SETS * rules->players); }
 RM_FN int counts_seen(const Rules *rules) { return COUNTS * rules->players + 2; }
@@ -26,11 +26,13 @@ RM_FN int counts_seen(const Rules *rules) { return COUNTS * rules->players + 2; 
 static void see(const Rules *rules, const Batch *batch, int row) {
     const Table *table = &batch->games[row].table;
     const int k = rules->players, cards = cards_seen(rules), counts = counts_seen(rules);
+    Cards lie[MOST_PLAYERS];
+    sort_cards(rules, table, lie);
     for (int seat = 0; seat < k; seat++) {
         const long at = (long)row * k + seat;
         see_line(rules, table, seat, batch->line + at * PLACES);
-        see_cards(rules, table, seat, batch->cards + at * cards);
-        see_counts(rules, table, seat, batch->counts + at * counts);
+        see_cards(rules, lie, seat, batch->cards + at * cards);
+        see_counts(rules, table, lie, seat, batch->counts + at * counts);
     }
 }
 
@@ -38,12 +40,13 @@ static void see(const Rules *rules, const Batch *batch, int row) {
 static void offer(const Rules *rules, const Batch *batch, int row) {
     const Table *table = &batch->games[row].table;
     const int k = rules->players;
-    const uint64_t all = legal(rules, table);
     for (int seat = 0; seat < k; seat++) {
         const int acting = table->turn[0] == seat;
+        const uint64_t all = acting ? legal(rules, table) : 0;
         uint8_t *mask = batch->mask + ((long)row * k + seat) * ACTIONS;
         batch->acting[row * (long)k + seat] = (uint8_t)acting;
-        for (int a = 0; a < ACTIONS; a++) mask[a] = (uint8_t)(acting & (int)(all >> a));
+        for (int a = 0; a < ACTIONS - 1; a++) mask[a] = (uint8_t)((uint32_t)all >> a & 1);
+        mask[ACTIONS - 1] = (uint8_t)(all >> (ACTIONS - 1));
     }
 }
 
@@ -58,26 +61,31 @@ static void restart(const Rules *rules, const Batch *batch, int row, uint32_t ep
     reset(rules, &game->table, game->seed[0], episode);
 }
 
+/* One turn of the game of this row; an ended game restarts; then all look. */
+static void step_row(const Rules *rules, const Batch *batch, int row, int action) {
+    Game *game = batch->games + row;
+    const int k = rules->players;
+    float *reward = batch->reward + (long)row * k, *outcome = batch->outcome + (long)row * k;
+    turn(rules, &game->table, action);
+    const int over = is_over(rules, &game->table);
+    for (int s = 0; s < k; s++) reward[s] = outcome[s] = 0.0f;
+    batch->ended[row] = (uint8_t)(over ? DECIDED : RUNNING);
+    batch->length[row] = game->table.step[0];
+    if (over) {
+        judge(rules, &game->table, outcome, reward);
+        restart(rules, batch, row, game->episode[0] + 1);
+    }
+    see(rules, batch, row);
+    offer(rules, batch, row);
+}
+
 static Answer step_rows(const void *world, int from, int to) {
     const Whole *whole = (const Whole *)world;
-    const Rules *rules = whole->rules;
     const Batch *batch = whole->batch;
-    const int k = rules->players;
     const Answer fine = {0, 0};
     for (int row = from; row < to; row++) {
-        Game *game = batch->games + row;
-        float *reward = batch->reward + (long)row * k, *outcome = batch->outcome + (long)row * k;
-        turn(rules, &game->table, batch->action[(long)row * k + game->table.turn[0]]);
-        const int over = is_over(rules, &game->table);
-        for (int s = 0; s < k; s++) reward[s] = outcome[s] = 0.0f;
-        batch->ended[row] = (uint8_t)(over ? DECIDED : RUNNING);
-        batch->length[row] = game->table.step[0];
-        if (over) {
-            judge(rules, &game->table, outcome, reward);
-            restart(rules, batch, row, game->episode[0] + 1);
-        }
-        see(rules, batch, row);
-        offer(rules, batch, row);
+        const long mine = (long)row * whole->rules->players + batch->games[row].table.turn[0];
+        step_row(whole->rules, batch, row, batch->action[mine]);
     }
     return fine;
 }
@@ -93,7 +101,7 @@ static int unsound_action(const Rules *rules, const Batch *batch, int games) {
 }
 
 static Answer step_all(const Rules *rules, Batch *batch, int games, int threads) {
-    const Whole whole = {rules, batch};
+    const Whole whole = {rules, batch, 1, 0};
     return in_shares(step_rows, &whole, games, threads);
 }
 
@@ -193,6 +201,12 @@ static int is_sound(const Rules *rules, const Game *game) {
 
 /* --- speed -------------------------------------------------------------------------------------------------------- */
 
+/* Any legal action, by 32 random bits. */
+RM_FN int any_action(uint64_t all, uint32_t random) {
+    for (int at = (int)((uint64_t)random * (uint32_t)bits_in_word(all) >> 32); at; at--) all &= all - 1;
+    return lowest_bit(all);
+}
+
 /* Play `games` games of `bot` against itself, numbered from `first`; how many turns that took. */
 static long play_games(const Rules *rules, int bot, uint64_t seed, int first, int games) {
     long turns = 0;
@@ -202,22 +216,31 @@ static long play_games(const Rules *rules, int bot, uint64_t seed, int first, in
         rm_quad random = {{0, 0, 0, 0}};
         reset(rules, &table, seed, (uint32_t)game);
         for (; !is_over(rules, &table); chance.step++) {
-            int action;
-            if (bot == RANDOM && !rules->document_variant) { /* four turns from one draw */
-                const uint64_t all = legal(rules, &table);
-                if (chance.step % 4 == 0) random = chance_words(&chance, 0);
-                uint64_t left = all;
-                for (int at = (int)((uint64_t)random.w[chance.step % 4] * (uint32_t)bits_in_word(all) >> 32); at; at--)
-                    left &= left - 1;
-                action = lowest_bit(left);
-            } else {
-                action = decide(rules, &table, bot, &chance);
-            }
-            turn(rules, &table, action);
+            if (bot == RANDOM && chance.step % 4 == 0) random = chance_words(&chance, 0); /* for four turns */
+            turn(rules, &table, bot == RANDOM ? any_action(legal(rules, &table), random.w[chance.step % 4])
+                                              : decide(rules, &table, bot, &chance));
         }
         turns += table.step[0];
     }
     return turns;
+}
+
+/* Random steps of a whole batch, all arrays written. */
+static Answer stroll_rows(const void *world, int from, int to) {
+    const Whole *whole = (const Whole *)world;
+    const Answer fine = {0, 0};
+    for (int step = 0; step < whole->steps; step++)
+        for (int row = from; row < to; row++) {
+            const uint32_t random = (uint32_t)rm_philox(whole->seed, (uint32_t)row, (uint32_t)step, RM_STREAM_ACT, 0).w[0];
+            const uint64_t all = legal(whole->rules, &whole->batch->games[row].table);
+            step_row(whole->rules, whole->batch, row, any_action(all, random));
+        }
+    return fine;
+}
+
+static void stroll_all(const Rules *rules, Batch *batch, int games, int steps, uint64_t seed, int threads) {
+    const Whole whole = {rules, batch, steps, seed};
+    in_shares(stroll_rows, &whole, games, threads);
 }
 
 #endif

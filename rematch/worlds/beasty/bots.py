@@ -1,4 +1,4 @@
-"""The opponents and the search as players. What they do is in bots.h and search.h; here they get names and keys."""
+"""The opponents and the search as players: what bots.h and search.h do, with names and random keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ COMPLETIONS = 100  # of `search`
 AT_ONCE = 10  # completions between two looks at the clock
 
 if len(NUMBERS) != core.BOTS:
-    raise ImportError(f"beasty: {len(NUMBERS)} opponents are named in bots_reference.py, {core.BOTS} in bots.h")
+    raise ImportError(
+        f"beasty: {len(NUMBERS)} opponents are named in bots_reference.py, {core.BOTS} in bots.h"
+    )
 
 
 def _own(seat: Seat, noise: Noise) -> Noise:
@@ -47,13 +49,19 @@ class SearchPlayer:
     first few completions: a budget of time is the one thing that does not repeat.
     """
 
-    def __init__(self, completions: int = COMPLETIONS, seconds: float = 0.0, rollout: str = "outcome_heuristic",
-                 threads: int = 1) -> None:
+    def __init__(
+        self,
+        completions: int = COMPLETIONS,
+        seconds: float = 0.0,
+        rollout: str = "outcome_heuristic",
+        threads: int = 1,
+    ) -> None:
         if completions < 1:
             raise ConfigError(f"completions = {completions}: expected at least 1")
         if rollout not in NUMBERS[1:] or rollout == "noisy":
-            raise ConfigError(f"rollout = {rollout}: expected one of "
-                              f"{', '.join(n for n in NUMBERS[1:] if n != 'noisy')}")
+            raise ConfigError(
+                f"rollout = {rollout}: expected one of {', '.join(n for n in NUMBERS[1:] if n != 'noisy')}"
+            )
         self.name = "search"
         self.completions, self.seconds, self.threads = completions, seconds, threads
         self._rollout = NUMBERS.index(rollout)
@@ -79,6 +87,8 @@ def bot(name: str, role: str) -> ScriptedPlayer | SearchPlayer:
         raise ConfigError(f"role = {role}: expected one of {', '.join(BOTS)}")
     if name not in BOTS[role]:
         near = nearest(name, BOTS[role])
-        raise ConfigError(f"{role} = {name}: expected one of {', '.join(BOTS[role])}"
-                          + (f"; nearest: {near}" if near else ""))
+        raise ConfigError(
+            f"{role} = {name}: expected one of {', '.join(BOTS[role])}"
+            + (f"; nearest: {near}" if near else "")
+        )
     return SearchPlayer() if name == "search" else ScriptedPlayer(name)

@@ -1,7 +1,7 @@
-"""The ten opponents in words: each scores every legal action by what it leads to. bots.h must score the same bits.
+"""The ten opponents in words: each scores every legal action by what it leads to.
 
-Sums are of floats in the order written here. *Before* is the position to move in, *after* that after the whole
-turn but for the draw, which is the same for every action.
+bots.h must score the same bits: sums are of floats, in the order written here. *Before* is the position to
+move in, *after* that after the whole turn but for the draw, which is the same for every action.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Tried:
 
     def change(self, pile: str) -> tuple[int, int]:
         """Points that came into a pile in this turn, whatever the cause: mine, theirs."""
-        came = [points_of(a) - points_of(b) for a, b in zip(getattr(self.after, pile), getattr(self.before, pile))]
+        came = [
+            points_of(a) - points_of(b) for a, b in zip(getattr(self.after, pile), getattr(self.before, pile))
+        ]
         return came[self.me], sum(came[player] for player in self.others)
 
     def theirs(self, state: State, species: tuple[str, ...]) -> int:
@@ -62,7 +64,7 @@ class Tried:
         return all(name not in unseen(self.before, player) for player in self.others)
 
 
-# --- the heuristic and its kin ---------------------------------------------------------------------------------
+# --- the heuristic and its kin ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ TERMS: dict[str, Callable[[Tried], float]] = {
 }
 
 
-# --- online ---------------------------------------------------------------------------------------------------------
+# --- online -------------------------------------------------------------------------------------------
 
 
 def reaction(t: Tried) -> float:
@@ -183,7 +185,7 @@ def reaction(t: Tried) -> float:
     return 0.3 * POINTS[target[1]] + 2.0 * (1.0 - t.act.choice / len(line))
 
 
-# --- the outcome players ----------------------------------------------------------------------------------------------
+# --- the outcome players ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -246,7 +248,7 @@ def outcome_score(t: Tried, w: Hopes) -> float:
     return total
 
 
-# --- choosing ------------------------------------------------------------------------------------------------------------
+# --- choosing -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -309,7 +311,7 @@ def choose(state: State, found: dict[int, float], chance: Chance, config: Config
 
 
 def weight(state: State, action: int, config: Config) -> int:
-    """ "The document lists one chameleon action per animal in line": how often an action counts among equals."""
+    """How often it counts among equals: "the document lists one chameleon action per animal in line"."""
     act = ACTS[action]
     if not config.document_variant or act.card != "chameleon":
         return 1

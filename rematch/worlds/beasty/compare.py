@@ -39,10 +39,12 @@ def random_actions(legal: NDArray[np.uint64], seed: int, step: int) -> Ints:
     """[n] any of the legal actions, given as bits."""
     bits = (legal[:, None] >> np.arange(len(ACTIONS), dtype=np.uint64)) & np.uint64(1)
     pick = (keys.units(seed, keys.ACT, len(legal), step) * bits.sum(1)).astype(np.int64)
-    return (np.cumsum(bits, 1) <= pick[:, None]).sum(1).astype(np.int32)
+    return np.asarray((np.cumsum(bits, 1) <= pick[:, None]).sum(1), np.int32)
 
 
-def playouts(config: Config, games: int, seed: int) -> Iterator[tuple[Bytes, NDArray[np.uint64], Ints, Bytes, Bytes]]:
+def playouts(
+    config: Config, games: int, seed: int
+) -> Iterator[tuple[Bytes, NDArray[np.uint64], Ints, Bytes, Bytes]]:
     """Random games, turn by turn: running games before, what was legal, what was played, after, over."""
     rules, states = dealt(config, games, seed)
     numbers = np.arange(games)
@@ -58,7 +60,7 @@ def playouts(config: Config, games: int, seed: int) -> Iterator[tuple[Bytes, NDA
 
 
 def compare_rules(config: Config, games: int, seed: int) -> int:
-    """Play random games in both engines; every state, every legal set, every end and outcome must be the same.
+    """Play random games in both engines; every state, legal set, end and outcome must be the same.
 
     Gives the number of turns compared; raises Difference at the first that differs.
     """
@@ -71,7 +73,7 @@ def compare_rules(config: Config, games: int, seed: int) -> int:
 def _compare_some(config: Config, games: int, seed: int) -> int:
     rules, states = dealt(config, games, seed)
     slow, turns = unpack(states, config), 0
-    for before, legal, actions, after, over in playouts(config, games, seed):
+    for _, legal, actions, after, over in playouts(config, games, seed):
         table = after.view(core.GAME_TYPE)[:, 0]
         fast = {name: table[name].tolist() for name in ("deck", "hand", "bar", "line", "turn", "step")}
         outcome = rules.judge(after)[0].tolist()
@@ -81,11 +83,15 @@ def _compare_some(config: Config, games: int, seed: int) -> int:
             if allowed != int(legal[row]):
                 raise Difference(f"legal actions {int(legal[row]):#x} and {allowed:#x} in {state}")
             then = slow[row] = reference.play(state, action, config)
-            _compare_tables(then, {name: column[row] for name, column in fast.items()}, f"{ACTIONS[action]} in {state}")
+            _compare_tables(
+                then, {name: column[row] for name, column in fast.items()}, f"{ACTIONS[action]} in {state}"
+            )
             if reference.is_over(then) != bool(over[row]):
                 raise Difference(f"is it over? {bool(over[row])} in C, after {ACTIONS[action]} in {state}")
             if over[row] and reference.outcomes(then, config) != outcome[row]:
-                raise Difference(f"outcomes {outcome[row]} in C, {reference.outcomes(then, config)} of {then}")
+                raise Difference(
+                    f"outcomes {outcome[row]} in C, {reference.outcomes(then, config)} of {then}"
+                )
         turns += len(actions)
         slow = [state for row, state in enumerate(slow) if not over[row]]
     return turns
@@ -108,7 +114,7 @@ def positions(config: Config, count: int, seed: int) -> Bytes:
 
 
 def compare_bots(config: Config, count: int, seed: int) -> int:
-    """All ten opponents in C and Python: every score bit for bit, every decision. Gives how many decisions."""
+    """All ten opponents in C and Python: every score, every decision. Gives how many decisions."""
     states = positions(config, count, seed)
     rules, numbers = dealt(config, 1, seed)[0], np.arange(len(states), dtype=np.int32)
     key, slow = keys.key(seed, keys.BOT), unpack(states, config)
@@ -125,12 +131,16 @@ def compare_bots(config: Config, count: int, seed: int) -> int:
                 raise Difference(f"{name} scores {fast} in C and {found} in Python of {state}")
             wanted, decision = bots_reference.choose(state, found, chance, config), int(actions[bot][row])
             if decision != wanted:
-                raise Difference(f"{name} plays {ACTIONS[decision]} in C, {ACTIONS[wanted]} in Python, in {state}")
+                raise Difference(
+                    f"{name} plays {ACTIONS[decision]} in C, {ACTIONS[wanted]} in Python, in {state}"
+                )
     return len(states) * len(BOTS)
 
 
-def match(config: Config, names: tuple[str, str], deals: int, seed: int, threads: int = 1) -> NDArray[np.float64]:
-    """[3] shares of games that the first of two players won, drew and lost: each deal twice, seats exchanged."""
+def match(
+    config: Config, names: tuple[str, str], deals: int, seed: int, threads: int = 1
+) -> NDArray[np.float64]:
+    """[3] shares that the first player won, drew and lost: each deal twice, seats exchanged."""
     from .bots import bot
     from .world import ROLE, make
 

@@ -94,6 +94,7 @@ cdef extern from *:
     int unsound_action(const Rules *, const Batch *, int games) nogil
     Answer step_all(const Rules *, Batch *, int games, int threads) nogil
     void start_all(const Rules *, Batch *, int games, uint32_t episode) nogil
+    void stroll_all(const Rules *, Batch *, int games, int steps, uint64_t seed, int threads) nogil
     Answer in_shares(StepRange, const void *, int games, int threads) nogil
     Answer decide_rows(const void *, int, int) noexcept nogil
     Answer score_rows(const void *, int, int) noexcept nogil
@@ -360,3 +361,8 @@ cdef class Games:
             if bad == FINE:
                 step_all(&self.core.rules, &self.batch, self.games, threads)
         return bad
+
+    def stroll(self, int steps, uint64_t seed, int threads):
+        """So many random steps of all games. For measuring speed."""
+        with nogil:
+            stroll_all(&self.core.rules, &self.batch, self.games, steps, seed, threads)

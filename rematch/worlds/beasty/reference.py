@@ -17,9 +17,13 @@ from .state import HAND, PLACES, Card, State
 def deal(orders: Sequence[Sequence[str]], config: Config, first: int = 0) -> State:
     """ "Each player owns the same 12 animals, shuffled; hand 4, deck 8." orders: each player's shuffle."""
     return State(
-        line=[], hands=[set(order[:HAND]) for order in orders], decks=[list(order[HAND:]) for order in orders],
-        bar=[set() for _ in orders], thats_it=[set() for _ in orders],
-        turn=config.first if config.first >= 0 else first)
+        line=[],
+        hands=[set(order[:HAND]) for order in orders],
+        decks=[list(order[HAND:]) for order in orders],
+        bar=[set() for _ in orders],
+        thats_it=[set() for _ in orders],
+        turn=config.first if config.first >= 0 else first,
+    )
 
 
 def legal(state: State, config: Config) -> list[int]:
@@ -37,7 +41,9 @@ def _is_legal(state: State, number: int, config: Config) -> bool:
             return there <= {"chameleon"} and not config.document_variant
         if act.effect not in there:  # "the action of another species in line"
             return False
-    if act.effect == "kangaroo":  # "hops over the last one or two animals, by choice (0 only on an empty line)"
+    if (
+        act.effect == "kangaroo"
+    ):  # "hops over the last one or two animals, by choice (0 only on an empty line)"
         return act.choice == 0 if n == 0 else 1 <= act.choice <= min(n, 2)
     if act.effect == "parrot":  # "sends one other animal, own allowed, to THAT'S IT"
         return act.choice < n
@@ -116,8 +122,8 @@ class Turn:
     # --- the table of animals, in its own words
 
     def lion(self) -> None:
-        """ "another lion in line: this lion is out and nothing else happens. Otherwise every monkey is out and
-        the lion goes first" """
+        """ "another lion in line: this lion is out and nothing else happens. Otherwise every monkey is out
+        and the lion goes first" """
         if any(name == "lion" for _, name in self.others()):
             self.expel([self.played])
             return
@@ -133,8 +139,8 @@ class Turn:
             place -= 1
 
     def crocodile(self, card: Card) -> None:
-        """ "eats each strictly weaker animal directly ahead, one after another (own ones too); stops at a zebra
-        or strength >= 10" """
+        """ "eats each strictly weaker animal directly ahead, one after another (own ones too); stops at a
+        zebra or strength >= 10" """
         while True:
             place = self.state.line.index(card)
             ahead = self.state.line[place - 1] if place else None
@@ -147,7 +153,8 @@ class Turn:
         self.state.line.sort(key=self.strength, reverse=True)  # Python keeps the order of equals
 
     def giraffe(self, card: Card) -> None:
-        """ "hops over exactly one directly preceding strictly weaker animal per turn; a zebra does not stop it" """
+        """ "hops over exactly one directly preceding strictly weaker animal per turn; a zebra does not stop
+        it" """
         line = self.state.line
         place = line.index(card)
         if place and self.strength(line[place - 1]) < STRENGTH["giraffe"]:
@@ -158,8 +165,8 @@ class Turn:
         self.state.line.reverse()
 
     def monkey(self) -> None:
-        """ "alone: nothing. With another monkey in line: hippos and crocodiles are out, the played monkey goes
-        first, other monkeys behind it in reversed order, the rest keep theirs" """
+        """ "alone: nothing. With another monkey in line: hippos and crocodiles are out, the played monkey
+        goes first, other monkeys behind it in reversed order, the rest keep theirs" """
         if not any(name == "monkey" for _, name in self.others()):
             return
         self.expel([card for card in self.others() if card[1] in ("hippo", "crocodile")])
@@ -211,7 +218,8 @@ def is_over(state: State) -> bool:
 
 
 def score(state: State, player: int, config: Config) -> tuple[int, int]:
-    """What counts, in order. "`points` (sum of the bar's points); `count` (number of animals, points break ties)" """
+    """What counts, in order: "`points` (sum of the bar's points)", or "`count` (number of animals, points
+    break ties)"."""
     points = sum(POINTS[name] for name in state.bar[player])
     return (points, 0) if config.scoring == "points" else (len(state.bar[player]), points)
 

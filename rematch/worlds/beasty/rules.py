@@ -17,7 +17,9 @@ SPECIES = ("skunk", "parrot", "kangaroo", "monkey", "chameleon", "seal", "zebra"
 STRENGTH = {name: strength for strength, name in enumerate(SPECIES, 1)}
 POINTS = dict(zip(SPECIES, (4, 4, 4, 3, 3, 2, 4, 3, 2, 3, 2, 2)))
 RECURRING = ("giraffe", "crocodile", "hippo")
-PLAIN = tuple(name for name in SPECIES if name not in ("parrot", "kangaroo", "chameleon"))  # no choice to make
+PLAIN = tuple(
+    name for name in SPECIES if name not in ("parrot", "kangaroo", "chameleon")
+)  # no choice to make
 SCORINGS = ("points", "count")  # in the order of the enum in rules.h
 
 
@@ -56,9 +58,11 @@ class Config:
 
     players: int = knob(2, "how many play", low=2, high=4)
     scoring: str = knob(
-        "points", "who wins: most points in the bar, or most animals there and then points", choices=SCORINGS)
+        "points", "who wins: most points in the bar, or most animals there and then points", choices=SCORINGS
+    )
     document_variant: bool = knob(
-        False, "the document's own engine where it differs: who recurs when, what may be played in vain")
+        False, "the document's own engine where it differs: who recurs when, what may be played in vain"
+    )
     first: int = knob(0, "which player begins; -1: drawn anew for every game", low=-1, high=3)
 
     def check(self) -> None:
@@ -66,13 +70,18 @@ class Config:
             raise ConfigError(f"first = {self.first}: expected less than players = {self.players}, or -1")
         if self.document_variant and (self.players, self.first, self.scoring) != (2, 0, "points"):
             raise ConfigError(
-                "document_variant = true: expected players = 2, first = 0 and scoring = points, as its engine "
-                f"has them; found {self.players}, {self.first} and {self.scoring}")
+                "document_variant = true: expected players = 2, first = 0, scoring = points, as its engine "
+                f"has them; found {self.players}, {self.first} and {self.scoring}"
+            )
 
     def values(self) -> dict[str, int]:
         """As `Rules` in rules.h holds them."""
-        return {"players": self.players, "scoring": SCORINGS.index(self.scoring),
-                "document_variant": int(self.document_variant), "first": self.first}
+        return {
+            "players": self.players,
+            "scoring": SCORINGS.index(self.scoring),
+            "document_variant": int(self.document_variant),
+            "first": self.first,
+        }
 
 
 def compare_with_struct(struct: Mapping[str, str]) -> None:
@@ -83,7 +92,8 @@ def compare_with_struct(struct: Mapping[str, str]) -> None:
         if ours.get(name) != struct.get(name):
             raise ImportError(
                 f"beasty: setting {name} is {ours.get(name, 'absent')} in rules.py and "
-                f"{struct.get(name, 'absent')} in rules.h")
+                f"{struct.get(name, 'absent')} in rules.h"
+            )
     if len(ACTS) != core.ACTIONS:
         raise ImportError(f"beasty: {len(ACTS)} actions are named in rules.py, {core.ACTIONS} in rules.h")
 

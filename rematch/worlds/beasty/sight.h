@@ -44,30 +44,40 @@ RM_FN void see_line(const Rules *rules, const Table *table, int seat, float *out
     }
 }
 
+/* Every player's cards by where they lie: the same for all who look. */
+typedef struct { uint32_t hand, deck, bar, out; } Cards;
+
+RM_FN void sort_cards(const Rules *rules, const Table *table, Cards *cards) {
+    const Line line = line_of(table);
+    for (int p = 0; p < rules->players; p++) {
+        const Cards own = {table->hand[p], deck_set(table->deck[p]), table->bar[p], 0};
+        cards[p] = own;
+        cards[p].out = ALL_CARDS & ~(own.hand | own.deck | own.bar | line_set(line, p));
+    }
+}
+
 /* Sets as bits: the own hand; for every player what is unseen of it (of the seat itself: the deck), what is in
  * the bar, what is out. */
-RM_FN void see_cards(const Rules *rules, const Table *table, int seat, float *out) {
-    const Line line = line_of(table);
-    out = write_set(out, table->hand[seat]);
+RM_FN void see_cards(const Rules *rules, const Cards *cards, int seat, float *out) {
+    out = write_set(out, cards[seat].hand);
     for (int ahead = 0; ahead < rules->players; ahead++) {
-        const int p = other_player(rules, seat, ahead);
-        const uint32_t deck = deck_set(table->deck[p]), unseen = deck | table->hand[p], bar = table->bar[p];
-        out = write_set(out, ahead ? unseen : deck);
-        out = write_set(out, bar);
-        out = write_set(out, ALL_CARDS & ~(unseen | bar | line_set(line, p)));
+        const Cards *of = cards + other_player(rules, seat, ahead);
+        out = write_set(out, ahead ? of->hand | of->deck : of->deck);
+        out = write_set(out, of->bar);
+        out = write_set(out, of->out);
     }
 }
 
 /* Shares of the most there can be: for every player points, animals in the bar, deck and hand, whether it is
  * to play; then animals in line and turns to come. */
-RM_FN void see_counts(const Rules *rules, const Table *table, int seat, float *out) {
+RM_FN void see_counts(const Rules *rules, const Table *table, const Cards *cards, int seat, float *out) {
     const int turns = SPECIES * rules->players;
     for (int ahead = 0; ahead < rules->players; ahead++, out += COUNTS) {
         const int p = other_player(rules, seat, ahead);
-        out[0] = (float)set_points(table->bar[p]) * (1.0f / 36.0f);
-        out[1] = (float)bits_in(table->bar[p]) * (1.0f / 12.0f);
-        out[2] = (float)deck_size(table->deck[p]) * (1.0f / 8.0f);
-        out[3] = (float)bits_in(table->hand[p]) * (1.0f / 4.0f);
+        out[0] = (float)set_points(cards[p].bar) * (1.0f / 36.0f);
+        out[1] = (float)bits_in(cards[p].bar) * (1.0f / 12.0f);
+        out[2] = (float)bits_in(cards[p].deck) * (1.0f / 8.0f);
+        out[3] = (float)bits_in(cards[p].hand) * (1.0f / 4.0f);
         out[4] = (float)(table->turn[0] == p);
     }
     out[0] = (float)line_of(table).n * (1.0f / 4.0f);

@@ -55,11 +55,17 @@ class State:
         return sum(POINTS[name] for name in self.bar[player])
 
     def copy(self) -> State:
-        return State(list(self.line), [set(hand) for hand in self.hands], [list(deck) for deck in self.decks],
-                     [set(pile) for pile in self.bar], [set(pile) for pile in self.thats_it], self.turn)
+        return State(
+            list(self.line),
+            [set(hand) for hand in self.hands],
+            [list(deck) for deck in self.decks],
+            [set(pile) for pile in self.bar],
+            [set(pile) for pile in self.thats_it],
+            self.turn,
+        )
 
 
-# --- what can be ------------------------------------------------------------------------------------------
+# --- what can be --------------------------------------------------------------------------------------
 
 
 def check(state: State, config: Config) -> None:
@@ -79,8 +85,10 @@ def check(state: State, config: Config) -> None:
             raise StateError(f"owner {owner!r} in line: expected a player from 0 to {players - 1}")
     first = (state.turn - state.step) % players
     if config.first not in (-1, first):
-        raise StateError(f"turn = {state.turn} after {state.step} turns: expected player "
-                         f"{(config.first + state.step) % players}, as player {config.first} began")
+        raise StateError(
+            f"turn = {state.turn} after {state.step} turns: expected player "
+            f"{(config.first + state.step) % players}, as player {config.first} began"
+        )
     for player in range(players):
         _check_counts(state, player, first)
     _check_piles(state)
@@ -89,13 +97,21 @@ def check(state: State, config: Config) -> None:
 def _check_cards(state: State, player: int) -> None:
     """Every animal of a player lies in exactly one place."""
     where: dict[str, str] = {}
-    places = {"hand": state.hands[player], "deck": state.decks[player], "bar": state.bar[player],
-              "THAT'S IT": state.thats_it[player], "line": [name for owner, name in state.line if owner == player]}
+    places = {
+        "hand": state.hands[player],
+        "deck": state.decks[player],
+        "bar": state.bar[player],
+        "THAT'S IT": state.thats_it[player],
+        "line": [name for owner, name in state.line if owner == player],
+    }
     for place, cards in places.items():
         for name in cards:
             if name not in STRENGTH:
                 near = nearest(str(name), SPECIES)
-                raise StateError(f"player {player}, {place}: {name!r} is no animal" + (f"; nearest: {near}" if near else ""))
+                raise StateError(
+                    f"player {player}, {place}: {name!r} is no animal"
+                    + (f"; nearest: {near}" if near else "")
+                )
             if name in where:
                 raise StateError(f"player {player}: the {name} is in {where[name]} and in {place}")
             where[name] = place
@@ -112,8 +128,10 @@ def _check_counts(state: State, player: int, first: int) -> None:
     hand = len(SPECIES) - played - deck
     found = len(state.hands[player]), len(state.decks[player])
     if found != (hand, deck):
-        raise StateError(f"player {player} has {found[0]} cards in hand and {found[1]} in the deck: expected "
-                         f"{hand} and {deck} after {state.step} turns")
+        raise StateError(
+            f"player {player} has {found[0]} cards in hand and {found[1]} in the deck: expected "
+            f"{hand} and {deck} after {state.step} turns"
+        )
 
 
 def _check_piles(state: State) -> None:
@@ -121,7 +139,9 @@ def _check_piles(state: State) -> None:
     if entered % 2:
         raise StateError(f"{entered} animals in the bar: expected an even number, as they enter in pairs")
     if gone < entered // 2:
-        raise StateError(f"{gone} animals in THAT'S IT: expected at least {entered // 2}, one for each pair in the bar")
+        raise StateError(
+            f"{gone} animals in THAT'S IT: expected at least {entered // 2}, one for each pair in the bar"
+        )
     if state.step and not state.line:
         raise StateError("nobody in line: expected somebody after the first turn")
     left = len(state.line) + len(SPECIES) * state.players - state.step
@@ -129,7 +149,7 @@ def _check_piles(state: State) -> None:
         raise StateError(f"{left} animals in line, hands and decks: the game is over below 5")
 
 
-# --- to and from bytes -----------------------------------------------------------------------------------------
+# --- to and from bytes --------------------------------------------------------------------------------
 
 
 def pack(states: Sequence[State], config: Config) -> Bytes:
@@ -169,7 +189,10 @@ def _read(game: NDArray[Any], config: Config) -> State:
     players = range(config.players)
     line = [(int(card) >> 4, named(int(card) & 15)) for card in game["line"] if card]
     hands, bar = ([cards(int(game[name][p])) for p in players] for name in ("hand", "bar"))
-    decks = [[named(int(d) >> 4 * k & 15) for k in range(DECK) if int(d) >> 4 * k] for d in game["deck"][: len(players)]]
+    decks = [
+        [named(int(d) >> 4 * k & 15) for k in range(DECK) if int(d) >> 4 * k]
+        for d in game["deck"][: len(players)]
+    ]
     seen = [hands[p] | bar[p] | set(decks[p]) | {name for owner, name in line if owner == p} for p in players]
     out = State(line, hands, decks, bar, [set(SPECIES) - seen[p] for p in players], int(game["turn"]))
     check(out, config)

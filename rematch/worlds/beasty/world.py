@@ -1,8 +1,9 @@
 """Beasty Bar for two to four players; N games step together.
 
-Every seat plays the role `player` and moves when it is its turn. A seat sees the line as things to look up (who
-stands there), sets of cards as bits (its hand; of every player what is unseen, in the bar, out) and counts.
-Players are counted from the seat: 0 is itself, 1 who plays next. Hidden are the others' hands and every deck's order.
+Every seat plays the role `player` and moves when it is its turn. A seat sees the line as things to look up
+(who stands there), sets of cards as bits (its hand; of every player what is unseen, in the bar, out) and
+counts. Players are counted from the seat: 0 is itself, 1 who plays next. Hidden are the others' hands and the
+order of every deck.
 """
 
 from __future__ import annotations
@@ -27,8 +28,19 @@ from .state import PLACES, State, StateError, pack, unpack
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["BOTS", "BUILD", "BeastyWorld", "Config", "SearchPlayer", "State", "WorldError",
-           "bot", "draw", "make", "short"]
+__all__ = [
+    "BOTS",
+    "BUILD",
+    "BeastyWorld",
+    "Config",
+    "SearchPlayer",
+    "State",
+    "WorldError",
+    "bot",
+    "draw",
+    "make",
+    "short",
+]
 
 ROLE = "player"
 BUILD = core.BUILD  # a run goes on to the same bits only under the same rules
@@ -62,7 +74,9 @@ def draw(world: BeastyWorld, row: int, trail: list[Any]) -> Image:
 def _spec(config: Config) -> Spec:
     act = Actions(kind="discrete", names=ACTIONS)
     hidden = ("other players' hands", "the order of the decks")
-    role = Role(name=ROLE, fields=_fields(config), actions=act, seats=tuple(range(config.players)), hidden=hidden)
+    role = Role(
+        name=ROLE, fields=_fields(config), actions=act, seats=tuple(range(config.players)), hidden=hidden
+    )
     return Spec(world=NAME, roles={ROLE: role})
 
 
@@ -73,7 +87,9 @@ def _fields(config: Config) -> tuple[Field, ...]:
     for player in players:
         sets += [f"unseen_{player}" if player else "deck", f"bar_{player}", f"out_{player}"]
     who = 1 + len(SPECIES) * config.players
-    counts = [f"{what}_{player}" for player in players for what in ("points", "animals", "deck", "hand", "turn")]
+    counts = [
+        f"{what}_{player}" for player in players for what in ("points", "animals", "deck", "hand", "turn")
+    ]
     return (
         Field(name="line", columns=tuple(f"place_{i}" for i in range(PLACES)), low=0.0, high=float(who - 1),
               choices=(who,) * PLACES),
@@ -83,14 +99,14 @@ def _fields(config: Config) -> tuple[Field, ...]:
 
 
 def aside_fields(config: Config) -> tuple[Field, ...]:
-    """What a critic may see while training, and no actor ever: the others' hands and everybody's next card."""
+    """What a critic may see while training, and no actor ever: others' hands, everybody's next card."""
     players = range(config.players)
     hands = tuple(f"hand_{player}_{name}" for player in players[1:] for name in SPECIES)
     nexts = (len(SPECIES) + 1,) * config.players  # 0: that deck is empty
     return (
         Field(name="hands", columns=hands, low=0.0),
-        Field(name="next", columns=tuple(f"next_{player}" for player in players), low=0.0, high=float(len(SPECIES)),
-              choices=nexts),
+        Field(name="next", columns=tuple(f"next_{player}" for player in players), low=0.0,
+              high=float(len(SPECIES)), choices=nexts),
     )  # fmt: skip
 
 
@@ -122,14 +138,22 @@ class BeastyWorld(NativeWorld):
             seat = int(self._named["turn"][bad])
             action = int(chosen[bad, seat])
             told = ACTIONS[action] if 0 <= action < len(ACTIONS) else "no action"
-            raise WorldError(f"game {self.first + bad}: action {action} ({told}) of player {seat} is not legal; "
-                             f"legal are {', '.join(str(a) for a in self.legal(bad))}")
+            raise WorldError(
+                f"game {self.first + bad}: action {action} ({told}) of player {seat} is not legal; "
+                f"legal are {', '.join(str(a) for a in self.legal(bad))}"
+            )
         return self.view
 
     def restart(self) -> None:
         """Begin every game anew from `next`, as its episode 0."""
         self._games.start(0)
         self._quiet(slice(None))
+
+    def stroll(self, steps: int, seed: int, threads: int = 1) -> int:
+        """So many random steps, all arrays written; how many games ended. For measuring speed."""
+        before = self._named["episode"].sum(dtype=np.int64)
+        self._games.stroll(steps, seed, threads)
+        return int(self._named["episode"].sum(dtype=np.int64) - before)
 
     # --- looking --------------------------------------------------------------------------------------
 
@@ -155,7 +179,8 @@ class BeastyWorld(NativeWorld):
         view = blank_view(self.spec, len(states), masked=True)
         fields = view.fields[ROLE]
         self.shared.rules.observe(
-            states, fields["line"], fields["cards"], fields["counts"], view.mask[ROLE], view.acting)
+            states, fields["line"], fields["cards"], fields["counts"], view.mask[ROLE], view.acting
+        )
         return Shown(view.fields, view.acting, view.mask)
 
     # --- players --------------------------------------------------------------------------------------
@@ -168,13 +193,14 @@ class BeastyWorld(NativeWorld):
     def searched(
         self, rows: Ints, how: tuple[int, int, int], noise: Noise, threads: int = 1
     ) -> tuple[NDArray[np.float64], Ints]:
-        """[n, 33] sums over completions how[1] .. how[2] - 1, played out by bot how[0], and [n] the best actions."""
+        """[n, 33] sums over completions how[1] .. how[2] - 1, played out by bot how[0]; [n] best actions."""
         numbers = (self.first + self._rows(rows)).astype(np.int32)
         return self.shared.rules.search(
-            self.save(rows), numbers, how, (noise.seed, noise.stream, noise.step), threads)
+            self.save(rows), numbers, how, (noise.seed, noise.stream, noise.step), threads
+        )
 
     def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
-        """[n, S] the same games with what this seat cannot see dealt anew: others' hands, every deck's order."""
+        """[n, S] the same games with what this seat cannot see dealt anew: hands and decks."""
         states = self.save(rows)
         numbers = (self.first + self._rows(rows)).astype(np.int32)
         self.shared.rules.complete(states, numbers, seat, key & 0xFFFFFFFFFFFFFFFF, keys.RESET)

@@ -78,11 +78,11 @@ def check(state: State, config: Config) -> None:
         raise StateError(f"turn = {state.turn!r}: expected a player from 0 to {players - 1}")
     if len(state.line) > PLACES:
         raise StateError(f"{len(state.line)} animals in line: expected at most {PLACES} between turns")
-    for player in range(players):
-        _check_cards(state, player)
     for owner, _ in state.line:
         if not (isinstance(owner, int) and 0 <= owner < players):
             raise StateError(f"owner {owner!r} in line: expected a player from 0 to {players - 1}")
+    for player in range(players):
+        _check_cards(state, player)
     first = (state.turn - state.step) % players
     if config.first not in (-1, first):
         raise StateError(
@@ -155,10 +155,13 @@ def _check_piles(state: State) -> None:
 def pack(states: Sequence[State], config: Config) -> Bytes:
     """[n, S] games that stand so, to be loaded into a world; refused where one cannot be."""
     games = np.zeros(len(states), core.GAME_TYPE)
-    for game, state in zip(games, states, strict=True):
+    for row, state in enumerate(states):
         check(state, config)
         for name, value in columns(state).items():
-            game[name][..., : np.size(value)] = value
+            if isinstance(value, list):
+                games[name][row, : len(value)] = value
+            else:
+                games[name][row] = value
     games["mark"] = core.MARK
     return games.view(np.uint8).reshape(len(states), -1)
 

@@ -29,7 +29,7 @@ from rematch.adapters.zoo import ZooParallel, ZooTurns
 
 LACKING = () if importlib.util.find_spec("pyspiel") else ("openspiel",)
 NAMES = [name for name in [*worlds.names(), *toys.TOYS] if name not in LACKING]
-TURNS = [name for name in NAMES if name in ("sticks", "openspiel")]
+TURNS = [name for name in NAMES if name in ("sticks", "openspiel", "beasty")]
 AT_ONCE = [name for name in NAMES if name not in TURNS]
 
 

@@ -41,7 +41,8 @@ def _news(before: reference.State, after: reference.State) -> str:
     out = ""
     for words, pile in (("In", "bar"), ("Out", "thats_it")):
         came = [(p, name) for p in range(after.players)
-                for name in SPECIES if name in getattr(after, pile)[p] - getattr(before, pile)[p]]  # fmt: skip
+                for name in SPECIES
+                if name in getattr(after, pile)[p] - getattr(before, pile)[p]]  # fmt: skip
         out += f" {words}: {told(came)}." if came else ""
     return out
 

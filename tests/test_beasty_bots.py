@@ -1,5 +1,4 @@
-"""The ten opponents: equal to their readable references, choosing by the terms of the specification, as strong
-as known."""
+"""The ten opponents: equal to their references, choosing by the specification's terms, as strong as known."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ def tool() -> ModuleType:
 
 @pytest.mark.parametrize("config", RULES, ids=["two", "document", "three", "four"])
 def test_every_opponent_is_its_reference(config: Config) -> None:
-    """Every score to the bit and every decision, 10 bots over 10 000 positions of two-player games and more."""
+    """Every score to the bit and every decision: 10 bots over 11 000 positions."""
     count = 5000 if config.players == 2 else 500
     assert compare_bots(config, count, seed=2) == 10 * count
 
@@ -109,7 +108,7 @@ def test_noise_is_normal() -> None:
 
 @pytest.mark.parametrize("names", tool().FIGURES, ids="-".join)
 def test_known_figures(names: tuple[str, str]) -> None:
-    """Win, draw, loss in the document's variant, 8000 mirrored games: tells whether rules and terms were read right."""
+    """Win, draw, loss in the document's variant, 8000 mirrored games: were rules and terms read right?"""
     assert 100 * match(DOCUMENT, names, 4000, seed=3) == pytest.approx(
         tool().FIGURES[names], abs=tool().ASIDE
     )
@@ -159,7 +158,8 @@ def test_python_and_players_agree() -> None:
 
 
 @pytest.mark.parametrize(("name", "role", "words"), [
-    ("heuristics", "player", "nearest: heuristic"), ("random", "joker", "role = joker: expected one of player"),
+    ("heuristics", "player", "nearest: heuristic"),
+    ("random", "joker", "role = joker: expected one of player"),
 ])  # fmt: skip
 def test_unknown_names_are_one_line(name: str, role: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):

@@ -1,4 +1,4 @@
-"""Beasty Bar's rules: the table of animals case by case, in both engines; random games compared move by move."""
+"""Beasty Bar's rules: the animals case by case, in both engines; random games compared move by move."""
 
 from __future__ import annotations
 
@@ -20,15 +20,19 @@ from rematch.worlds.beasty.state import State, StateError, check, pack, unpack
 ANIMALS = {
     "lion goes first and scares monkeys": ("1 monkey, 1 snake, 0 monkey", "lion", "0 lion, 1 snake"),
     "a second lion is out and nothing else happens": ("1 lion, 1 monkey", "lion", "1 lion, 1 monkey"),
-    "hippo passes all that are weaker": ("1 seal, 0 parrot, 1 snake", "hippo", "0 hippo, 1 seal, 0 parrot, 1 snake"),
-    "hippo stops behind a zebra": ("1 seal, 1 zebra, 0 parrot", "hippo", "1 seal, 1 zebra, 0 hippo, 0 parrot"),
+    "hippo passes all that are weaker": (
+        "1 seal, 0 parrot, 1 snake", "hippo", "0 hippo, 1 seal, 0 parrot, 1 snake"),
+    "hippo stops behind a zebra": (
+        "1 seal, 1 zebra, 0 parrot", "hippo", "1 seal, 1 zebra, 0 hippo, 0 parrot"),
     "hippo stops behind a lion": ("1 lion, 0 parrot", "hippo", "1 lion, 0 hippo, 0 parrot"),
     "hippo stops behind a hippo": ("1 hippo, 0 parrot", "hippo", "1 hippo, 0 hippo, 0 parrot"),
     "crocodile eats, own ones too": ("1 seal, 0 parrot, 1 snake", "crocodile", "0 crocodile"),
     "crocodile stops at a zebra": ("1 seal, 1 zebra, 0 parrot", "crocodile", "1 seal, 1 zebra, 0 crocodile"),
     "crocodile stops at strength ten": ("1 crocodile, 0 parrot", "crocodile", "1 crocodile, 0 crocodile"),
-    "snake sorts, itself included": ("0 parrot, 1 lion, 0 zebra", "snake", "1 lion, 0 snake, 0 zebra, 0 parrot"),
-    "snake keeps the order of equals": ("1 snake, 1 seal, 0 seal", "snake", "1 snake, 0 snake, 1 seal, 0 seal"),
+    "snake sorts, itself included": (
+        "0 parrot, 1 lion, 0 zebra", "snake", "1 lion, 0 snake, 0 zebra, 0 parrot"),
+    "snake keeps the order of equals": (
+        "1 snake, 1 seal, 0 seal", "snake", "1 snake, 0 snake, 1 seal, 0 seal"),
     "giraffe hops over one": ("1 parrot, 0 seal", "giraffe", "1 parrot, 0 giraffe, 0 seal"),
     "giraffe hops over a zebra": ("1 zebra", "giraffe", "0 giraffe, 1 zebra"),
     "giraffe does not pass a giraffe": ("1 parrot, 1 giraffe", "giraffe", "1 giraffe, 1 parrot, 0 giraffe"),
@@ -38,7 +42,8 @@ ANIMALS = {
     "monkeys throw out the heavy": ("1 hippo, 1 monkey, 0 crocodile", "monkey", "0 monkey, 1 monkey"),
     "monkeys go first": ("1 lion, 1 monkey, 0 zebra", "monkey", "0 monkey, 1 monkey, 1 lion, 0 zebra"),
     "kangaroo hops over one": ("1 lion, 1 zebra", "kangaroo over 1", "1 lion, 0 kangaroo, 1 zebra"),
-    "kangaroo hops over two": ("1 seal, 1 lion, 1 zebra", "kangaroo over 2", "1 seal, 0 kangaroo, 1 lion, 1 zebra"),
+    "kangaroo hops over two": (
+        "1 seal, 1 lion, 1 zebra", "kangaroo over 2", "1 seal, 0 kangaroo, 1 lion, 1 zebra"),
     "kangaroo alone": ("", "kangaroo over 0", "0 kangaroo"),
     "parrot sends one out and stays": ("1 lion, 0 zebra", "parrot at 0", "0 zebra, 0 parrot"),
     "parrot may send an own one": ("1 lion, 0 zebra", "parrot at 1", "1 lion, 0 parrot"),
@@ -51,8 +56,10 @@ ANIMALS = {
 CHAMELEONS = {
     "copying a lion is suicide": ("1 lion, 0 monkey", "chameleon as lion", "1 lion, 0 monkey"),
     "copying a zebra does nothing": ("1 zebra", "chameleon as zebra", "1 zebra, 0 chameleon"),
-    "copying a parrot takes a target": ("1 parrot, 1 lion", "chameleon as parrot at 1", "1 parrot, 0 chameleon"),
-    "the target may be the copied parrot": ("1 parrot, 1 lion", "chameleon as parrot at 0", "1 lion, 0 chameleon"),
+    "copying a parrot takes a target": (
+        "1 parrot, 1 lion", "chameleon as parrot at 1", "1 parrot, 0 chameleon"),
+    "the target may be the copied parrot": (
+        "1 parrot, 1 lion", "chameleon as parrot at 0", "1 lion, 0 chameleon"),
     "copying a kangaroo takes a choice": (
         "1 kangaroo, 1 lion", "chameleon as kangaroo over 2", "0 chameleon, 1 kangaroo, 1 lion"),
     "it counts as a monkey": ("1 lion, 1 monkey", "chameleon as monkey", "0 chameleon, 1 monkey, 1 lion"),
@@ -259,7 +266,8 @@ def wrong(state: State, what: str) -> None:
 
 
 @pytest.mark.parametrize(("what", "words"), [
-    ("twice", "is in hand and in deck"), ("nowhere", "is nowhere"), ("five", "5 animals in line: expected at most 4"),
+    ("twice", "is in hand and in deck"), ("nowhere", "is nowhere"),
+    ("five", "5 animals in line: expected at most 4"),
     ("unknown", "'lyon' is no animal; nearest: lion"), ("counts", "player 0 has 5 cards in hand and"),
     ("turn", "turn = 2: expected a player from 0 to 1"), ("whose", "expected player 0, as player 0 began"),
     ("owner", "expected a player from 0 to 1"), ("pair", "expected an even number"),

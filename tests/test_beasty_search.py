@@ -1,4 +1,4 @@
-"""The search: equal to its reference, exact at the end, blind to what its seat cannot see, stronger than all."""
+"""The search: equal to its reference, exact at the end, blind to hidden cards, stronger than the ten."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rematch.worlds.beasty import core, search_reference
 from rematch.worlds.beasty.bots import SearchPlayer
 from rematch.worlds.beasty.compare import compare_search, dealt, match, playouts, positions
 from rematch.worlds.beasty.reference import unseen
-from rematch.worlds.beasty.rules import STRENGTH, Config
+from rematch.worlds.beasty.rules import POINTS, STRENGTH, Config
 from rematch.worlds.beasty.state import unpack
 from rematch.worlds.beasty.world import make
 from rematch.worlds.trial import seat_at
@@ -72,8 +72,8 @@ def test_search_plays_solved_endings_perfectly() -> None:
         rival = rules.decide(states, numbers, 8, (1, keys.BOT, step))
         over = rules.turn(states, best if turn == mover[0] else rival) != 0
         games = states.view(core.GAME_TYPE)[:, 0]
-        bar = [[sum(search_reference.bots_reference.POINTS[name] for name, s in STRENGTH.items() if int(b) >> s & 1)
-                for b in row[:2]] for row in games["bar"]]  # fmt: skip
+        bar = [[sum(POINTS[name] for name, s in STRENGTH.items() if int(b) >> s & 1) for b in row[:2]]
+               for row in games["bar"]]  # fmt: skip
         margin = np.array([row[int(mover[0])] - row[1 - int(mover[0])] for row in bar])
         final[numbers[over]] = margin[over]
         states, numbers = np.ascontiguousarray(states[~over]), numbers[~over]

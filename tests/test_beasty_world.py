@@ -1,4 +1,4 @@
-"""Beasty Bar as a world: settings, sights, parts, threads, saved games, bad input, pictures, adapters, speed."""
+"""Beasty Bar as a world: settings, sights, threads, saved games, bad input, pictures, adapters, speed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def played(world: BeastyWorld, steps: int, threads: int = 1) -> bytes:
 
 
 @pytest.mark.parametrize(("wrong", "words"), [
-    ({"players": 1}, "players = 1: expected a whole number from 2"), ({"players": 5}, "players = 5: expected"),
+    ({"players": 1}, "players = 1: expected a whole number from 2"),
+    ({"players": 5}, "players = 5: expected"),
     ({"first": 2}, "first = 2: expected less than players = 2, or -1"), ({"first": -2}, "first = -2"),
     ({"scoring": "animals"}, "scoring = 'animals'"), ({"document_variant": 1}, "document_variant"),
     ({"document_variant": True, "players": 3}, "document_variant = true: expected players = 2"),
@@ -80,7 +81,7 @@ def test_every_setting_is_live() -> None:
 
 def test_struct_and_dataclass_are_the_same() -> None:
     assert core.GAME_TYPE.itemsize == 72 and core.GAME_TYPE.fields["seed"][1] == 40  # type: ignore[index]
-    with pytest.raises(ImportError, match="setting hands is absent in rules.py"):
+    with pytest.raises(ImportError, match=r"setting hands is absent in rules\.py"):
         rules.compare_with_struct(core.RULES | {"hands": "int32_t"})
 
 
@@ -250,7 +251,8 @@ def test_people_can_write_positions_and_read_them() -> None:
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    (("hand", 0, 2 << 11), "player 0"), (("line", 0, 0x30), "owner"), (("mark", 0, 1), "no game of this world"),
+    (("hand", 0, 2 << 11), "player 0"), (("line", 0, 0x30), "owner"),
+    (("mark", 0, 1), "no game of this world"),
     (("bar", 0, 2), "player 0"), (("slot", 0, 1 << 31), "no game of this world"),
 ])  # fmt: skip
 def test_saved_games_that_cannot_be_are_refused_with_the_reason(

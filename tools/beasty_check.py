@@ -60,9 +60,8 @@ def main(words: list[str] | None = None) -> int:
         fine = max(abs(found_shares - wanted)) <= ASIDE
         off += not fine
         told = "/".join(f"{share:.1f}" for share in found_shares)
-        print(
-            f"{' - '.join(names)}: {told}, expected {'/'.join(map(str, wanted))}: {'as known' if fine else 'OFF'}"
-        )
+        known, verdict = "/".join(map(str, wanted)), "as known" if fine else "OFF"
+        print(f"{' - '.join(names)}: {told}, expected {known}: {verdict}")
     return 1 if off else 0
 
 

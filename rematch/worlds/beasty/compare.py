@@ -154,7 +154,7 @@ def compare_search(config: Config, count: int, seed: int, completions: int = 1) 
             raise Difference(f"search adds up {fast} in C and {found} in Python of {state}")
         wanted = max(found, key=lambda action: (found[action], -action))
         if actions[row] != wanted:
-            raise Difference(f"search plays {ACTIONS[actions[row]]} in C, {ACTIONS[wanted]} in Python, in {state}")
+            raise Difference(f"search: {ACTIONS[actions[row]]} in C, {ACTIONS[wanted]} in Python, in {state}")
         compared += 1
     return compared
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from beasties import play, told
+from beasties import play
 
 from rematch.worlds.beasty import reference
-from rematch.worlds.beasty.rules import ACTIONS, SPECIES, Config
+from rematch.worlds.beasty.rules import ACTIONS, Config
+from rematch.worlds.beasty.words import turn_in_words
 
 HEAD = re.compile(r"(\w+) players, (points|count)(, the document's variant)?")
 MOVE = re.compile(r" *\d+\. player \d plays (.*?)\. (?:Line|Over)")
@@ -23,28 +24,14 @@ def tell(config: Config, orders: Sequence[Sequence[str]], actions: Sequence[str]
             for p, order in enumerate(orders)]  # fmt: skip
     state = reference.deal(orders, config)
     for number, action in enumerate(actions, 1):
-        before, player = state, state.turn
-        state = play(state, action, config)
-        out.append(
-            f"{number:4}. player {player} plays {action}. Line: {told(state.line)}.{_news(before, state)}"
-        )
+        before, state = state, play(state, action, config)
+        out.append(f"{number:4}. {turn_in_words(before, ACTIONS.index(action), state)}")
     if reference.is_over(state):
         points = " to ".join(str(state.points(p)) for p in range(state.players))
         won = reference.outcomes(state, config)
         how = f"player {won.index(1.0)} wins" if 1.0 in won else "a draw"
         out.append(f"  Over: {points} points, {how}.")
     return "\n".join(out) + "\n"
-
-
-def _news(before: reference.State, after: reference.State) -> str:
-    """Who entered the bar and who went out in a move."""
-    out = ""
-    for words, pile in (("In", "bar"), ("Out", "thats_it")):
-        came = [(p, name) for p in range(after.players)
-                for name in SPECIES
-                if name in getattr(after, pile)[p] - getattr(before, pile)[p]]  # fmt: skip
-        out += f" {words}: {told(came)}." if came else ""
-    return out
 
 
 def retold(text: str) -> str:

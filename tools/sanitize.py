@@ -28,10 +28,11 @@ KINDS = {
         ("libasan.so", "libubsan.so"),
         "-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all",
         "pursuit_rules pursuit_world lattice_rules lattice_world solve exact worlds fused fused_names "
-        "lookahead ppo policy rollout train adapters",
+        "lookahead ppo policy rollout train adapters beasty_rules beasty_bots beasty_search beasty_world",
     ),
     "races between threads": (
-        ("libtsan.so",), "-fsanitize=thread", "fused fused_names pursuit_world lattice_world rollout train"
+        ("libtsan.so",), "-fsanitize=thread",
+        "fused fused_names pursuit_world lattice_world beasty_search beasty_world rollout train",
     ),
 }
 

@@ -1,4 +1,4 @@
-/* Whole batches on the CPU, on one or more threads: steps, sights, bots, searches; and whether bytes are a game. */
+/* Whole batches on the CPU, on one or more threads: steps, sights, players; and whether bytes are a game. */
 #ifndef REMATCH_BEASTY_BATCH_H
 #define REMATCH_BEASTY_BATCH_H
 
@@ -18,7 +18,7 @@ typedef struct {
     const int32_t *next_slot;     /* [N, k] */
 } Batch;
 
-typedef struct { const Rules *rules; Batch *batch; int steps; uint64_t seed; } Whole; /* the last two: strolls */
+typedef struct { const Rules *rules; Batch *batch; int steps; uint64_t seed; } Whole; /* the last: strolls */
 
 RM_FN int cards_seen(const Rules *rules) { return SPECIES * (1 + CARD_SETS * rules->players); }
 RM_FN int counts_seen(const Rules *rules) { return COUNTS * rules->players + 2; }
@@ -113,7 +113,7 @@ static void start_all(const Rules *rules, Batch *batch, int games, uint32_t epis
     }
 }
 
-/* --- players over rows -------------------------------------------------------------------------------------- */
+/* --- players over rows ---------------------------------------------------------------------------------- */
 
 typedef struct {
     const Rules *rules;
@@ -142,7 +142,8 @@ static Answer score_rows(const void *world, int from, int to) {
     for (int row = from; row < to; row++) {
         Chance chance = asked->chance;
         chance.game = (uint32_t)asked->number[row];
-        scored(asked->rules, &asked->games[row].table, asked->bot, &chance, asked->score + (long)row * ACTIONS);
+        double *score = asked->score + (long)row * ACTIONS;
+        scored(asked->rules, &asked->games[row].table, asked->bot, &chance, score);
     }
     return fine;
 }
@@ -163,7 +164,7 @@ static Answer search_rows(const void *world, int from, int to) {
     return fine;
 }
 
-/* --- whether bytes are a game --------------------------------------------------------------------------------- */
+/* --- whether bytes are a game --------------------------------------------------------------------------- */
 
 RM_FN int sound_player(const Rules *rules, const Table *table, Line line, int p) {
     const int first = (table->turn[0] + SPECIES * rules->players - table->step[0]) % rules->players;
@@ -199,7 +200,7 @@ static int is_sound(const Rules *rules, const Game *game) {
     return (step == 0 || line.n > 0) && !is_over(rules, table);
 }
 
-/* --- speed -------------------------------------------------------------------------------------------------------- */
+/* --- speed ---------------------------------------------------------------------------------------------- */
 
 /* Any legal action, by 32 random bits. */
 RM_FN int any_action(uint64_t all, uint32_t random) {
@@ -231,9 +232,9 @@ static Answer stroll_rows(const void *world, int from, int to) {
     const Answer fine = {0, 0};
     for (int step = 0; step < whole->steps; step++)
         for (int row = from; row < to; row++) {
-            const uint32_t random = (uint32_t)rm_philox(whole->seed, (uint32_t)row, (uint32_t)step, RM_STREAM_ACT, 0).w[0];
+            const rm_quad random = rm_philox(whole->seed, (uint32_t)row, (uint32_t)step, RM_STREAM_ACT, 0);
             const uint64_t all = legal(whole->rules, &whole->batch->games[row].table);
-            step_row(whole->rules, whole->batch, row, any_action(all, random));
+            step_row(whole->rules, whole->batch, row, any_action(all, random.w[0]));
         }
     return fine;
 }

@@ -1,6 +1,6 @@
-/* The ten opponents (card-game specification, section 4): each tries every legal action in the rules, scores what
- * it leads to and takes the best. bots_reference.py says the same in words, and must score the same bits: sums
- * are of doubles, in the order written there. */
+/* The ten opponents (card-game specification, section 4): each tries every legal action in the rules, scores
+ * what it leads to and takes the best. bots_reference.py says the same in words, and must score the same bits:
+ * sums are of doubles, in the order written there. */
 #ifndef REMATCH_BEASTY_BOTS_H
 #define REMATCH_BEASTY_BOTS_H
 
@@ -101,7 +101,9 @@ RM_FN Tried tried(const Rules *rules, const Position *at, int action) {
     return t;
 }
 
-RM_FN int is_mine(const Position *at, Line line, int place) { return card_at(line.cards, place) >> 4 == at->me; }
+RM_FN int is_mine(const Position *at, Line line, int place) {
+    return card_at(line.cards, place) >> 4 == at->me;
+}
 
 /* How many skunks of mine less of theirs, in the bar. */
 RM_FN int skunks_in_bar(const Rules *rules, const Position *at, const Tried *t) {
@@ -110,17 +112,23 @@ RM_FN int skunks_in_bar(const Rules *rules, const Position *at, const Tried *t) 
     return more;
 }
 
+RM_FN int skunks_standing(const Position *at, Line line, int mine) {
+    int count = 0;
+    for (int i = 0; i < line.n; i++)
+        count += species_at(line.cards, i) == SKUNK && is_mine(at, line, i) == mine;
+    return count;
+}
+
 /* How many skunks went out in this turn: of mine, or of theirs. */
 RM_FN int skunks_lost(const Position *at, const Tried *t, int mine) {
     int lost = mine && t->act.card == SKUNK;
-    for (int i = 0; i < at->line.n; i++) lost += species_at(at->line.cards, i) == SKUNK && is_mine(at, at->line, i) == mine;
-    for (int i = 0; i < t->after.n; i++) lost -= species_at(t->after.cards, i) == SKUNK && is_mine(at, t->after, i) == mine;
+    lost += skunks_standing(at, at->line, mine) - skunks_standing(at, t->after, mine);
     for (int p = 0; p < MOST_PLAYERS; p++)
         if ((p == at->me) == mine) lost -= (t->then.bar[p] ^ at->table->bar[p]) >> SKUNK & 1;
     return lost;
 }
 
-/* --- the heuristic and its kin --------------------------------------------------------------------------------- */
+/* --- the heuristic and its kin -------------------------------------------------------------------------- */
 
 typedef struct { double bar, front, aggression; int skunk; } Taste;
 
@@ -196,7 +204,7 @@ RM_FN double species_term(const Position *at, const Tried *t) {
     }
 }
 
-/* --- online ------------------------------------------------------------------------------------------------------ */
+/* --- online --------------------------------------------------------------------------------------------- */
 
 RM_FN double skunk_reaction(const Position *at) {
     uint32_t left = species_in(at->line) & ~(1u << SKUNK), strongest = 0;
@@ -240,9 +248,11 @@ RM_FN double reaction(const Position *at, const Tried *t) {
     }
 }
 
-/* --- the outcome players -------------------------------------------------------------------------------------------- */
+/* --- the outcome players -------------------------------------------------------------------------------- */
 
-typedef struct { double bar, their_bar, loss, their_loss, line, front, threats, parrot, skunk, monkey, early, late; } Hopes;
+typedef struct {
+    double bar, their_bar, loss, their_loss, line, front, threats, parrot, skunk, monkey, early, late;
+} Hopes;
 
 RM_FN Hopes hopes_of(int bot) {
     const Hopes outcome = {3.0, -2.0, -2.5, 2.0, 1.5, 2.0, 1.5, 0.4, 0.5, 15.0, 0.5, 0.3};
@@ -281,7 +291,7 @@ RM_FN double outcome_score(const Position *at, const Tried *t, const Hopes *w) {
     return sum;
 }
 
-/* --- choosing ------------------------------------------------------------------------------------------------------- */
+/* --- choosing ------------------------------------------------------------------------------------------- */
 
 /* The key of a bot's random numbers at one decision: with an action it names every draw. */
 typedef struct { uint64_t key; uint32_t game, stream; uint64_t step; } Chance;

@@ -173,7 +173,7 @@ cdef class Core:
         return out
 
     def turn(self, uint8_t[:, ::1] games, const int32_t[::1] actions):
-        """Play one legal action in each, in place; nothing restarts. Gives [n] whether the game is over now."""
+        """Play one legal action in each, in place; nothing restarts. Gives [n] whether the game is over."""
         cdef Game *game = <Game *>_games(games)
         out = np.zeros(games.shape[0], np.uint8)
         cdef uint8_t[::1] over = out

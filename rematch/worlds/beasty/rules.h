@@ -148,7 +148,7 @@ RM_FN int stopped_at(Line line, int place, int strength) {
     return stops ? highest_bit(stops) / 8 + 1 : 0;
 }
 
-/* --- what animals do: from their place, with the strength that they act with ----------------------------- */
+/* --- what animals do: from their place, with the strength that they act with ---------------------------- */
 
 /* "moves forward past every strictly weaker animal; stops behind zebra, lion or hippo" */
 RM_FN Line hippo(Line line, int *place) {
@@ -289,7 +289,7 @@ RM_FN Line recurring_by_place(Line line, int played) {
     return line;
 }
 
-/* --- a turn ------------------------------------------------------------------------------------------------ */
+/* --- a turn --------------------------------------------------------------------------------------------- */
 
 /* The legal actions of whoever is to play, bit a for action a. */
 RM_FN uint64_t legal(const Rules *rules, const Table *table) {
@@ -319,7 +319,7 @@ RM_FN void played(const Rules *rules, Table *table, int action) {
     line.cards |= (uint64_t)card << 8 * line.n++;
     line = acted(line, act.as, act.choice);
     line = rules->document_variant ? recurring_by_place(line, card) : recurring(line, card);
-    if (line.n > PLACES) { /* "the first two enter the bar, the last goes to THAT'S IT, the middle two stay" */
+    if (line.n > PLACES) { /* "the first two enter the bar, the last goes to THAT'S IT, the rest stay" */
         for (int i = 0; i < 2; i++)
             table->bar[card_at(line.cards, i) >> 4] |= (uint16_t)(1u << species_at(line.cards, i));
         line.cards = line.cards >> 16 & 0xFFFF;
@@ -346,7 +346,7 @@ RM_FN int is_over(const Rules *rules, const Table *table) {
     return line_of(table).n + SPECIES * rules->players - table->step[0] < 5;
 }
 
-/* --- the deal, the score -------------------------------------------------------------------------------------- */
+/* --- the deal, the score -------------------------------------------------------------------------------- */
 
 /* One player's cards in an order that 64 random bits name: four to the hand, eight to the deck. The bits are
  * taken as a number below 12!, whose digits pick cards; uneven by less than one part in 2^35. */
@@ -389,8 +389,8 @@ RM_FN int score_of(const Rules *rules, const Table *table, int player) {
     return set_points(bar) + (rules->scoring == COUNT ? 64 * bits_in(bar) : 0);
 }
 
-/* Who won: outcome 1, or 0.5 for all who share the most, else 0; rewards +1, -1 / (players - 1), shared likewise,
- * which add to zero. */
+/* Who won: outcome 1, or 0.5 for all who share the most, else 0; rewards +1, -1 / (players - 1), shared
+ * likewise, which add to zero. */
 RM_FN void judge(const Rules *rules, const Table *table, float *outcome, float *reward) {
     int score[MOST_PLAYERS] = {0}, best = 0, sharing = 0;
     for (int p = 0; p < rules->players; p++) {

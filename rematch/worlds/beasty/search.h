@@ -41,7 +41,7 @@ static int hopeful(const Rules *rules, const Table *table, int bot, Luck *luck) 
     return weighted(rules, line_of(table), among, (uint32_t)(luck_word(luck) >> 32));
 }
 
-/* How a game ends for a seat when all play on like `bot`: the reward, and a little for the difference of scores. */
+/* How a game ends for a seat when all play on like `bot`: the reward, a little for the difference of scores. */
 static double played_out(const Rules *rules, Table *table, int seat, int bot, Luck *luck) {
     float outcome[MOST_PLAYERS] = {0}, reward[MOST_PLAYERS] = {0};
     int best = -1;

@@ -7,7 +7,7 @@
 
 enum { CARD_SETS = 3, COUNTS = 5 }; /* per player: unseen, bar, THAT'S IT; the numbers of see_counts */
 
-/* --- sets that follow from the table ----------------------------------------------------------------------- */
+/* --- sets that follow from the table -------------------------------------------------------------------- */
 
 RM_FN uint32_t deck_set(uint32_t deck) {
     uint32_t set = 0;
@@ -24,7 +24,7 @@ RM_FN uint32_t line_set(Line line, int player) {
     return set & ALL_CARDS;
 }
 
-/* --- the fields ---------------------------------------------------------------------------------------------- */
+/* --- the fields ----------------------------------------------------------------------------------------- */
 
 RM_FN float *write_set(float *out, uint32_t set) {
     for (int s = 0; s < SPECIES; s++) out[s] = (float)(set >> (s + 1) & 1);
@@ -94,7 +94,7 @@ RM_FN void see_hidden(const Rules *rules, const Table *table, int seat, float *h
     }
 }
 
-/* --- dealing anew what a seat cannot see --------------------------------------------------------------------- */
+/* --- dealing anew what a seat cannot see ---------------------------------------------------------------- */
 
 /* A short stream of random numbers (splitmix64): whoever needs few calls Philox, a search needs millions. */
 typedef struct { uint64_t at; } Luck;

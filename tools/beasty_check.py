@@ -1,6 +1,6 @@
 """Compiled Beasty Bar beside its readable references, in large: rules, opponents, search, known figures.
 
-    python tools/beasty_check.py --games 1000000      about a quarter of an hour on one core
+    python tools/beasty_check.py --games 1000000      about half an hour on one core
     python tools/beasty_check.py --games 0 --positions 0 --decisions 0    the figures alone
 
 The first difference ends it with what differs; the tests do the same in small.

@@ -1,0 +1,368 @@
+"""The compiled rules of Beasty Bar: rules.h and its kin over numpy arrays, the interpreter lock released."""
+
+import numpy as np
+
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef extern from *:
+    """
+    #include <stddef.h>
+    #include "batch.h"
+    typedef struct { const char *type, *name; size_t offset, length; } Member;
+    #define RULE_ENTRY(type, name) {#type, #name, offsetof(Rules, name), 1},
+    #define TABLE_ENTRY(type, name, length) {#type, #name, offsetof(Game, table.name), length},
+    #define KEPT_ENTRY(type, name, length) {#type, #name, offsetof(Game, name), length},
+    static const Member rule_members[] = {BEASTY_RULES(RULE_ENTRY)};
+    static const Member game_members[] = {BEASTY_TABLE(TABLE_ENTRY) BEASTY_KEPT(KEPT_ENTRY)};
+    enum { RULE_COUNT = sizeof rule_members / sizeof *rule_members,
+           GAME_COUNT = sizeof game_members / sizeof *game_members };
+    """
+    const char *REMATCH_BUILD
+    ctypedef struct Member:
+        const char *type
+        const char *name
+        size_t offset
+        size_t length
+    const Member *rule_members
+    const Member *game_members
+    enum: RULE_COUNT, GAME_COUNT, FINE, PLACES, SPECIES
+    int ACTION_COUNT "ACTIONS"
+    int BOT_COUNT "BOTS"
+    int EXACT_SCALE "EXACT"
+    const uint32_t GAME_MARK
+
+    ctypedef struct Rules:
+        int32_t players
+    ctypedef struct Table:
+        uint8_t turn[1]
+    ctypedef struct Game:
+        Table table
+    ctypedef struct Batch:
+        Game *games
+        const int32_t *action
+        float *line
+        float *cards
+        float *counts
+        uint8_t *mask
+        uint8_t *acting
+        float *reward
+        float *outcome
+        uint8_t *ended
+        int32_t *length
+        const uint64_t *next_seed
+        const int32_t *next_slot
+    ctypedef struct Answer:
+        int verdict
+        int row
+    ctypedef struct Chance:
+        uint64_t key
+        uint32_t game
+        uint32_t stream
+        uint64_t step
+    ctypedef struct Luck:
+        uint64_t at
+    ctypedef struct rm_quad:
+        uint32_t w[4]
+    ctypedef struct Asked:
+        const Rules *rules
+        const Game *games
+        const int32_t *number
+        int bot
+        int range[2]
+        Chance chance
+        double *score
+        int32_t *action
+    ctypedef Answer (*StepRange)(const void *, int, int) noexcept nogil
+
+    int cards_seen(const Rules *) nogil
+    int counts_seen(const Rules *) nogil
+    uint64_t legal(const Rules *, const Table *) nogil
+    void turn(const Rules *, Table *, int action) nogil
+    int is_over(const Rules *, const Table *) nogil
+    void judge(const Rules *, const Table *, float *outcome, float *reward) nogil
+    void see(const Rules *, const Batch *, int row) nogil
+    void offer(const Rules *, const Batch *, int row) nogil
+    void see_hidden(const Rules *, const Table *, int seat, float *hands, float *next) nogil
+    void completed(const Rules *, Table *, int seat, Luck *) nogil
+    rm_quad chance_words(const Chance *, uint32_t purpose) nogil
+    int is_sound(const Rules *, const Game *) nogil
+    int solve(const Rules *, const Table *, int low, int high) nogil
+    int decks_empty(const Rules *, const Table *) nogil
+    long play_games(const Rules *, int bot, uint64_t seed, int first, int games) nogil
+    int unsound_action(const Rules *, const Batch *, int games) nogil
+    Answer step_all(const Rules *, Batch *, int games, int threads) nogil
+    void start_all(const Rules *, Batch *, int games, uint32_t episode) nogil
+    void stroll_all(const Rules *, Batch *, int games, int steps, uint64_t seed, int threads) nogil
+    Answer in_shares(StepRange, const void *, int games, int threads) nogil
+    Answer decide_rows(const void *, int, int) noexcept nogil
+    Answer score_rows(const void *, int, int) noexcept nogil
+    Answer search_rows(const void *, int, int) noexcept nogil
+
+BUILD = REMATCH_BUILD.decode()
+MARK = GAME_MARK
+ACTIONS, BOTS, EXACT = ACTION_COUNT, BOT_COUNT, EXACT_SCALE
+
+_NUMBERS = {"int32_t": "i4", "rm_flag": "i4", "uint32_t": "u4", "uint64_t": "u8", "uint16_t": "u2", "uint8_t": "u1"}
+
+
+def _layout(kind):
+    cdef const Member *members = rule_members if kind == "rules" else game_members
+    cdef int count = RULE_COUNT if kind == "rules" else GAME_COUNT
+    return [(members[n].name.decode(), members[n].type.decode(), members[n].offset, members[n].length)
+            for n in range(count)]
+
+
+RULES = {name: kind for name, kind, _, _ in _layout("rules")}
+
+
+def _dtype(kind, size):
+    """The struct as numpy sees it, one named member each."""
+    rows = _layout(kind)
+    shapes = [_NUMBERS[t] if length == 1 else (_NUMBERS[t], (length,)) for _, t, _, length in rows]
+    return np.dtype({"names": [r[0] for r in rows], "formats": shapes,
+                     "offsets": [r[2] for r in rows], "itemsize": size})
+
+
+RULES_TYPE = _dtype("rules", sizeof(Rules))
+GAME_TYPE = _dtype("game", sizeof(Game))
+
+
+cdef const Game *_games(const uint8_t[:, ::1] games) except? NULL:
+    if games.shape[1] != sizeof(Game):
+        raise ValueError("core: these are no games")
+    return <const Game *>&games[0, 0] if games.shape[0] else NULL
+
+
+cdef class Core:
+    """The rules of one configuration, over saved games [n, S]. Callers see to it that the bytes are games."""
+
+    cdef Rules rules
+    cdef readonly int players, cards, counts
+
+    def __init__(self, values):
+        row = np.zeros((), RULES_TYPE)
+        for name in RULES:
+            row[name] = values[name]
+        cdef const uint8_t[::1] raw = np.frombuffer(row.tobytes(), np.uint8)
+        memcpy(&self.rules, &raw[0], sizeof(Rules))
+        if not 2 <= self.rules.players <= 4:
+            raise ValueError("core: two to four play")
+        self.players = self.rules.players
+        self.cards, self.counts = cards_seen(&self.rules), counts_seen(&self.rules)
+
+    def sound(self, const uint8_t[:, ::1] games):
+        """[n] whether these bytes can be a running game of these rules."""
+        cdef const Game *game = _games(games)
+        out = np.zeros(games.shape[0], np.uint8)
+        cdef uint8_t[::1] fine = out
+        cdef int row
+        for row in range(games.shape[0]):
+            fine[row] = is_sound(&self.rules, game + row)
+        return out
+
+    def legal(self, const uint8_t[:, ::1] games):
+        """[n] the legal actions as bits."""
+        cdef const Game *game = _games(games)
+        out = np.zeros(games.shape[0], np.uint64)
+        cdef uint64_t[::1] bits = out
+        cdef int row
+        for row in range(games.shape[0]):
+            bits[row] = legal(&self.rules, &game[row].table)
+        return out
+
+    def turn(self, uint8_t[:, ::1] games, const int32_t[::1] actions):
+        """Play one legal action in each, in place; nothing restarts. Gives [n] whether the game is over."""
+        cdef Game *game = <Game *>_games(games)
+        out = np.zeros(games.shape[0], np.uint8)
+        cdef uint8_t[::1] over = out
+        cdef int row
+        if actions.shape[0] != games.shape[0]:
+            raise ValueError("turn: actions do not fit")
+        for row in range(games.shape[0]):
+            if not (0 <= actions[row] < ACTION_COUNT
+                    and legal(&self.rules, &game[row].table) >> actions[row] & 1):
+                raise ValueError(f"turn: action {actions[row]} of game {row} is not legal")
+            turn(&self.rules, &game[row].table, actions[row])
+            over[row] = is_over(&self.rules, &game[row].table)
+        return out
+
+    def judge(self, const uint8_t[:, ::1] games):
+        """[n, k] outcomes and [n, k] rewards, as if the games ended now."""
+        cdef const Game *game = _games(games)
+        cdef float[:, ::1] outcome = np.zeros((games.shape[0], self.players), np.float32)
+        cdef float[:, ::1] reward = np.zeros((games.shape[0], self.players), np.float32)
+        cdef int row
+        for row in range(games.shape[0]):
+            judge(&self.rules, &game[row].table, &outcome[row, 0], &reward[row, 0])
+        return np.asarray(outcome), np.asarray(reward)
+
+    def observe(self, const uint8_t[:, ::1] games, float[:, :, ::1] line, float[:, :, ::1] cards,
+                float[:, :, ::1] counts, uint8_t[:, :, ::1] mask, uint8_t[:, ::1] acting):
+        """Write what every seat sees, what is legal and whose turn it is."""
+        cdef Batch batch
+        cdef int n = games.shape[0], row
+        batch.games = <Game *>_games(games)
+        if n == 0:
+            return
+        _fit(self, n, line, cards, counts, mask, acting)
+        batch.line, batch.cards, batch.counts = &line[0, 0, 0], &cards[0, 0, 0], &counts[0, 0, 0]
+        batch.mask, batch.acting = &mask[0, 0, 0], &acting[0, 0]
+        with nogil:
+            for row in range(n):
+                see(&self.rules, &batch, row)
+                offer(&self.rules, &batch, row)
+
+    def hidden(self, const uint8_t[:, ::1] games):
+        """What a critic may see besides: the others' hands [n, k, 12 (k - 1)], next cards [n, k, k]."""
+        cdef const Game *game = _games(games)
+        cdef int n = games.shape[0], k = self.players, row, seat
+        hands, next = np.zeros((n, k, SPECIES * (k - 1)), np.float32), np.zeros((n, k, k), np.float32)
+        cdef float[:, :, ::1] to_hands = hands
+        cdef float[:, :, ::1] to_next = next
+        for row in range(n):
+            for seat in range(k):
+                see_hidden(&self.rules, &game[row].table, seat, &to_hands[row, seat, 0], &to_next[row, seat, 0])
+        return hands, next
+
+    def complete(self, uint8_t[:, ::1] games, const int32_t[::1] numbers, int seat, uint64_t key, uint32_t stream):
+        """Deal what this seat cannot see anew, in place."""
+        cdef Game *game = <Game *>_games(games)
+        cdef Chance chance
+        cdef rm_quad random
+        cdef Luck luck
+        cdef int row
+        if numbers.shape[0] != games.shape[0] or not 0 <= seat < self.players:
+            raise ValueError("complete: arrays do not fit")
+        chance.key, chance.stream, chance.step = key, stream, 0
+        for row in range(games.shape[0]):
+            chance.game = <uint32_t>numbers[row]
+            random = chance_words(&chance, 0)
+            luck.at = <uint64_t>random.w[0] << 32 | random.w[1]
+            completed(&self.rules, &game[row].table, seat, &luck)
+
+    # --- players ---
+
+    def decide(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, int bot, noise, int threads=1):
+        """[n] the actions of a bot, by its number in bots.h; noise: (key, stream, step)."""
+        return self._ask(0, games, numbers, (bot, 0, 0), noise, threads)[1]
+
+    def scores(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, int bot, noise):
+        """[n, 33] a bot's scores, not a number where an action is not legal."""
+        return self._ask(1, games, numbers, (bot, 0, 0), noise, 1)[0]
+
+    def search(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, noise, int threads=1):
+        """[n, 33] sums over completions and [n] the best actions; how: (rollouts' bot, from, to)."""
+        return self._ask(2, games, numbers, how, noise, threads)
+
+    def _ask(self, int kind, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, noise, int threads):
+        cdef Asked asked
+        cdef int n = games.shape[0]
+        score = np.full((n, ACTION_COUNT), 0.0 if kind == 2 else np.nan)
+        action = np.zeros(n, np.int32)
+        cdef double[:, ::1] to_score = score
+        cdef int32_t[::1] to_action = action
+        asked.rules, asked.games = &self.rules, _games(games)
+        if numbers.shape[0] != n:
+            raise ValueError("decide: arrays do not fit")
+        asked.bot, asked.range[0], asked.range[1] = how
+        if not 0 <= asked.bot < BOT_COUNT or (kind == 2 and asked.bot == 0):
+            raise ValueError(f"decide: there is no bot {asked.bot} for this")
+        asked.chance.key, asked.chance.stream, asked.chance.step = noise
+        if n == 0:
+            return score, action
+        asked.number, asked.score, asked.action = &numbers[0], &to_score[0, 0], &to_action[0]
+        with nogil:
+            if kind == 0:
+                in_shares(decide_rows, &asked, n, threads)
+            elif kind == 1:
+                in_shares(score_rows, &asked, n, threads)
+            else:
+                in_shares(search_rows, &asked, n, threads)
+        return score, action
+
+    def solve(self, const uint8_t[:, ::1] games):
+        """[n] the mover's score less the other's under best play: two players, empty decks."""
+        cdef const Game *game = _games(games)
+        out = np.zeros(games.shape[0], np.int32)
+        cdef int32_t[::1] value = out
+        cdef int row
+        for row in range(games.shape[0]):
+            if self.players != 2 or not decks_empty(&self.rules, &game[row].table):
+                raise ValueError(f"solve: game {row}: expected two players and empty decks")
+            value[row] = solve(&self.rules, &game[row].table, -EXACT_SCALE, EXACT_SCALE)
+        return out
+
+    def play(self, int bot, uint64_t seed, int first, int games):
+        """Plays whole games of a bot against itself; how many turns they took. For measuring speed."""
+        cdef long turns
+        with nogil:
+            turns = play_games(&self.rules, bot, seed, first, games)
+        return turns
+
+
+cdef int _fit(Core core, int n, float[:, :, ::1] line, float[:, :, ::1] cards, float[:, :, ::1] counts,
+              uint8_t[:, :, ::1] mask, uint8_t[:, ::1] acting) except -1:
+    k = core.players
+    found = [tuple(a.shape) for a in (np.asarray(line), np.asarray(cards), np.asarray(counts), np.asarray(mask),
+                                      np.asarray(acting))]
+    if found != [(n, k, PLACES), (n, k, core.cards), (n, k, core.counts), (n, k, ACTION_COUNT), (n, k)]:
+        raise ValueError(f"core: arrays do not fit: {found}")
+    return 0
+
+
+cdef class Games:
+    """One batch: the arrays it writes, kept alive, and their addresses."""
+
+    cdef Core core
+    cdef Batch batch
+    cdef int games
+    cdef object arrays
+
+    def __init__(self, Core core, uint8_t[:, ::1] games, view, next):
+        fields = view.fields["player"]
+        cdef float[:, :, ::1] line = fields["line"], cards = fields["cards"], counts = fields["counts"]
+        cdef uint8_t[:, :, ::1] mask = view.mask["player"]
+        cdef uint8_t[:, ::1] acting = view.acting
+        cdef float[:, ::1] reward = view.reward, outcome = view.outcome
+        cdef uint8_t[::1] ended = view.ended
+        cdef int32_t[::1] length = view.length
+        cdef uint64_t[::1] seed = next.seed
+        cdef int32_t[:, ::1] slot = next.slot
+        cdef int n = games.shape[0]
+        rows = (reward.shape[0], outcome.shape[0], ended.shape[0], length.shape[0], seed.shape[0], slot.shape[0])
+        seats = (reward.shape[1], outcome.shape[1], slot.shape[1])
+        if n == 0 or set(rows) != {n} or set(seats) != {core.players}:
+            raise ValueError("games: arrays do not fit")
+        _fit(core, n, line, cards, counts, mask, acting)
+        self.core, self.games = core, n
+        self.arrays = (games, line, cards, counts, mask, acting, reward, outcome, ended, length, seed, slot)
+        self.batch.games = <Game *>_games(games)
+        self.batch.line, self.batch.cards, self.batch.counts = &line[0, 0, 0], &cards[0, 0, 0], &counts[0, 0, 0]
+        self.batch.mask, self.batch.acting = &mask[0, 0, 0], &acting[0, 0]
+        self.batch.reward, self.batch.outcome = &reward[0, 0], &outcome[0, 0]
+        self.batch.ended, self.batch.length = &ended[0], &length[0]
+        self.batch.next_seed, self.batch.next_slot = &seed[0], &slot[0, 0]
+
+    def start(self, uint32_t episode):
+        """Begin every game from `next`."""
+        with nogil:
+            start_all(&self.core.rules, &self.batch, self.games, episode)
+
+    def step(self, const int32_t[:, ::1] actions, int threads):
+        """Move all games once; the first game whose action is not legal, or -1. Then nothing has moved."""
+        cdef int bad
+        if actions.shape[0] != self.games or actions.shape[1] != self.core.players:
+            raise ValueError("step: actions do not fit")
+        self.batch.action = &actions[0, 0]
+        with nogil:
+            bad = unsound_action(&self.core.rules, &self.batch, self.games)
+            if bad == FINE:
+                step_all(&self.core.rules, &self.batch, self.games, threads)
+        return bad
+
+    def stroll(self, int steps, uint64_t seed, int threads):
+        """So many random steps of all games. For measuring speed."""
+        with nogil:
+            stroll_all(&self.core.rules, &self.batch, self.games, steps, seed, threads)

@@ -1,0 +1,202 @@
+"""A game as people read and write it, and the same as the bytes of `Game` in rules.h, both ways.
+
+    state = State(line=[(1, "lion")], hands=[{"skunk", ...}, {...}], decks=[["parrot", ...], [...]],
+                  bar=[set(), set()], thats_it=[set(), set()], turn=0)
+    world.load(rows, pack([state], config))
+
+Whatever cannot be is refused, with what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch.config import ConfigError, nearest
+from rematch.spec import Bytes
+
+from . import core
+from .rules import POINTS, SPECIES, STRENGTH, Config
+
+Card = tuple[int, str]  # whose, which animal
+BIT = {name: 1 << strength for name, strength in STRENGTH.items()}
+HAND, DECK, PLACES = 4, 8, 4
+
+
+class StateError(ConfigError):
+    """A state that no game can be in: one line naming what is wrong."""
+
+
+@dataclass
+class State:
+    """What lies on the table. Lists go by player; the gate is in front of line[0], decks[p][0] comes next."""
+
+    line: list[Card]
+    hands: list[set[str]]
+    decks: list[list[str]]
+    bar: list[set[str]]
+    thats_it: list[set[str]] = field(default_factory=list)
+    turn: int = 0
+
+    @property
+    def players(self) -> int:
+        return len(self.hands)
+
+    @property
+    def step(self) -> int:
+        """Turns played: the cards that are no longer in hands or decks."""
+        return len(SPECIES) * self.players - sum(map(len, self.hands)) - sum(map(len, self.decks))
+
+    def points(self, player: int) -> int:
+        return sum(POINTS[name] for name in self.bar[player])
+
+    def copy(self) -> State:
+        return State(
+            list(self.line),
+            [set(hand) for hand in self.hands],
+            [list(deck) for deck in self.decks],
+            [set(pile) for pile in self.bar],
+            [set(pile) for pile in self.thats_it],
+            self.turn,
+        )
+
+
+# --- what can be --------------------------------------------------------------------------------------
+
+
+def check(state: State, config: Config) -> None:
+    """Refuse a state that no running game of this config can be in."""
+    players = config.players
+    for name in ("hands", "decks", "bar", "thats_it"):
+        if len(getattr(state, name)) != players:
+            raise StateError(f"{name} of {len(getattr(state, name))} players: expected those of {players}")
+    if not (isinstance(state.turn, int) and 0 <= state.turn < players):
+        raise StateError(f"turn = {state.turn!r}: expected a player from 0 to {players - 1}")
+    if len(state.line) > PLACES:
+        raise StateError(f"{len(state.line)} animals in line: expected at most {PLACES} between turns")
+    for owner, _ in state.line:
+        if not (isinstance(owner, int) and 0 <= owner < players):
+            raise StateError(f"owner {owner!r} in line: expected a player from 0 to {players - 1}")
+    for player in range(players):
+        _check_cards(state, player)
+    first = (state.turn - state.step) % players
+    if config.first not in (-1, first):
+        raise StateError(
+            f"turn = {state.turn} after {state.step} turns: expected player "
+            f"{(config.first + state.step) % players}, as player {config.first} began"
+        )
+    for player in range(players):
+        _check_counts(state, player, first)
+    _check_piles(state)
+
+
+def _check_cards(state: State, player: int) -> None:
+    """Every animal of a player lies in exactly one place."""
+    where: dict[str, str] = {}
+    places = {
+        "hand": state.hands[player],
+        "deck": state.decks[player],
+        "bar": state.bar[player],
+        "THAT'S IT": state.thats_it[player],
+        "line": [name for owner, name in state.line if owner == player],
+    }
+    for place, cards in places.items():
+        for name in cards:
+            if name not in STRENGTH:
+                near = nearest(str(name), SPECIES)
+                raise StateError(
+                    f"player {player}, {place}: {name!r} is no animal"
+                    + (f"; nearest: {near}" if near else "")
+                )
+            if name in where:
+                raise StateError(f"player {player}: the {name} is in {where[name]} and in {place}")
+            where[name] = place
+    missing = [name for name in SPECIES if name not in where]
+    if missing:
+        raise StateError(f"player {player}: the {missing[0]} is nowhere")
+
+
+def _check_counts(state: State, player: int, first: int) -> None:
+    """Who has played k cards has drawn k while the deck lasted."""
+    players = state.players
+    played = (state.step + players - 1 - (player - first) % players) // players
+    deck = DECK - min(played, DECK)
+    hand = len(SPECIES) - played - deck
+    found = len(state.hands[player]), len(state.decks[player])
+    if found != (hand, deck):
+        raise StateError(
+            f"player {player} has {found[0]} cards in hand and {found[1]} in the deck: expected "
+            f"{hand} and {deck} after {state.step} turns"
+        )
+
+
+def _check_piles(state: State) -> None:
+    entered, gone = sum(map(len, state.bar)), sum(map(len, state.thats_it))
+    if entered % 2:
+        raise StateError(f"{entered} animals in the bar: expected an even number, as they enter in pairs")
+    if gone < entered // 2:
+        raise StateError(
+            f"{gone} animals in THAT'S IT: expected at least {entered // 2}, one for each pair in the bar"
+        )
+    if state.step and not state.line:
+        raise StateError("nobody in line: expected somebody after the first turn")
+    left = len(state.line) + len(SPECIES) * state.players - state.step
+    if left < 5:
+        raise StateError(f"{left} animals in line, hands and decks: the game is over below 5")
+
+
+# --- to and from bytes --------------------------------------------------------------------------------
+
+
+def pack(states: Sequence[State], config: Config) -> Bytes:
+    """[n, S] games that stand so, to be loaded into a world; refused where one cannot be."""
+    games = np.zeros(len(states), core.GAME_TYPE)
+    for row, state in enumerate(states):
+        check(state, config)
+        for name, value in columns(state).items():
+            if isinstance(value, list):
+                games[name][row, : len(value)] = value
+            else:
+                games[name][row] = value
+    games["mark"] = core.MARK
+    return games.view(np.uint8).reshape(len(states), -1)
+
+
+def columns(state: State) -> dict[str, Any]:
+    """A state as the members of `Table` in rules.h."""
+    return {
+        "deck": [sum(STRENGTH[name] << 4 * k for k, name in enumerate(deck)) for deck in state.decks],
+        "hand": [sum(BIT[name] for name in hand) for hand in state.hands],
+        "bar": [sum(BIT[name] for name in pile) for pile in state.bar],
+        "line": [owner << 4 | STRENGTH[name] for owner, name in state.line],
+        "turn": state.turn, "step": state.step,
+    }  # fmt: skip
+
+
+def unpack(states: Bytes, config: Config) -> list[State]:
+    """Saved games [n, S] as people read them; refused where one cannot be."""
+    return [_read(game, config) for game in np.ascontiguousarray(states).view(core.GAME_TYPE)[:, 0]]
+
+
+def _read(game: NDArray[Any], config: Config) -> State:
+    def cards(bits: int) -> set[str]:
+        return {name for name in SPECIES if bits & BIT[name]}
+
+    def named(strength: int) -> str:
+        return SPECIES[strength - 1] if 1 <= strength <= len(SPECIES) else f"species {strength}"
+
+    players = range(config.players)
+    line = [(int(card) >> 4, named(int(card) & 15)) for card in game["line"] if card]
+    hands, bar = ([cards(int(game[name][p])) for p in players] for name in ("hand", "bar"))
+    decks = [
+        [named(int(d) >> 4 * k & 15) for k in range(DECK) if int(d) >> 4 * k]
+        for d in game["deck"][: len(players)]
+    ]
+    seen = [hands[p] | bar[p] | set(decks[p]) | {name for owner, name in line if owner == p} for p in players]
+    out = State(line, hands, decks, bar, [set(SPECIES) - seen[p] for p in players], int(game["turn"]))
+    check(out, config)
+    return out

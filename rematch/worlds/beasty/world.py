@@ -1,0 +1,222 @@
+"""Beasty Bar for two to four players; N games step together.
+
+Every seat plays the role `player` and moves when it is its turn. A seat sees the line as things to look up
+(who stands there), sets of cards as bits (its hand; of every player what is unseen, in the bar, out) and
+counts. Players are counted from the seat: 0 is itself, 1 who plays next. Hidden are the others' hands and the
+order of every deck.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch import keys
+from rematch.config import validate
+from rematch.spec import Actions, Bytes, Field, Ints, Noise, Role, Sight, Spec, View
+from rematch.worlds.compiled import NativeWorld, Shown, WorldError, blank_view, first_next
+
+from . import core
+from .bots import BOTS, SearchPlayer, bot
+from .rules import ACTIONS, SPECIES, Config
+from .state import PLACES, State, StateError, pack, unpack
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = [
+    "BOTS",
+    "BUILD",
+    "BeastyWorld",
+    "Config",
+    "SearchPlayer",
+    "State",
+    "WorldError",
+    "bot",
+    "draw",
+    "make",
+    "short",
+]
+
+ROLE = "player"
+BUILD = core.BUILD  # a run goes on to the same bits only under the same rules
+NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
+
+
+def make(config: Config, games: int, first: int = 0, seed: int = 0) -> BeastyWorld:
+    """`games` games, numbered from `first`; game i is dealt from a key of (seed, first + i)."""
+    validate(config)
+    spec = _spec(config)
+    next = first_next(spec, games, first, seed)
+    states = np.zeros((games, core.GAME_TYPE.itemsize), np.uint8)
+    shared = _Shared(core.Core(config.values()), spec)
+    world = BeastyWorld(config, shared, (states, blank_view(spec, games, masked=True), next), first)
+    world.restart()
+    return world
+
+
+def short(config: Config) -> Config:
+    """The same rules: a game of 23 turns (of 47, with four players) ends within a rehearsal."""
+    return config
+
+
+def draw(world: BeastyWorld, row: int, trail: list[Any]) -> Image:
+    """The table of one game; see draw.py."""
+    from .draw import draw as picture  # pillow only where pictures are made
+
+    return picture(world, row, trail)
+
+
+def _spec(config: Config) -> Spec:
+    act = Actions(kind="discrete", names=ACTIONS)
+    hidden = ("other players' hands", "the order of the decks")
+    role = Role(
+        name=ROLE, fields=_fields(config), actions=act, seats=tuple(range(config.players)), hidden=hidden
+    )
+    return Spec(world=NAME, roles={ROLE: role})
+
+
+def _fields(config: Config) -> tuple[Field, ...]:
+    """As sight.h writes them."""
+    players = range(config.players)
+    sets = ["hand"]
+    for player in players:
+        sets += [f"unseen_{player}" if player else "deck", f"bar_{player}", f"out_{player}"]
+    who = 1 + len(SPECIES) * config.players
+    counts = [
+        f"{what}_{player}" for player in players for what in ("points", "animals", "deck", "hand", "turn")
+    ]
+    return (
+        Field(name="line", columns=tuple(f"place_{i}" for i in range(PLACES)), low=0.0, high=float(who - 1),
+              choices=(who,) * PLACES),
+        Field(name="cards", columns=tuple(f"{which}_{name}" for which in sets for name in SPECIES), low=0.0),
+        Field(name="counts", columns=(*counts, "in_line", "to_come"), low=0.0),
+    )  # fmt: skip
+
+
+def aside_fields(config: Config) -> tuple[Field, ...]:
+    """What a critic may see while training, and no actor ever: others' hands, everybody's next card."""
+    players = range(config.players)
+    hands = tuple(f"hand_{player}_{name}" for player in players[1:] for name in SPECIES)
+    nexts = (len(SPECIES) + 1,) * config.players  # 0: that deck is empty
+    return (
+        Field(name="hands", columns=hands, low=0.0),
+        Field(name="next", columns=tuple(f"next_{player}" for player in players), low=0.0,
+              high=float(len(SPECIES)), choices=nexts),
+    )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shared:
+    """What a world and its parts have in common."""
+
+    rules: core.Core
+    spec: Spec
+
+
+class BeastyWorld(NativeWorld):
+    """See rematch.spec.World."""
+
+    config: Config
+    shared: _Shared
+    kind = core.GAME_TYPE
+
+    def _attach(self) -> None:
+        self._games = core.Games(self.shared.rules, self._states, self.view, self.next)
+
+    # --- moving ---------------------------------------------------------------------------------------
+
+    def step(self, actions: Mapping[str, NDArray[Any]], threads: int = 1) -> View:
+        """One turn in every game: actions player -> [N, k], of which only the mover's counts."""
+        chosen = self._choices(actions, ROLE)
+        bad = self._games.step(chosen, threads)
+        if bad >= 0:
+            seat = int(self._named["turn"][bad])
+            action = int(chosen[bad, seat])
+            told = ACTIONS[action] if 0 <= action < len(ACTIONS) else "no action"
+            raise WorldError(
+                f"game {self.first + bad}: action {action} ({told}) of player {seat} is not legal; "
+                f"legal are {', '.join(str(a) for a in self.legal(bad))}"
+            )
+        return self.view
+
+    def restart(self) -> None:
+        """Begin every game anew from `next`, as its episode 0."""
+        self._games.start(0)
+        self._quiet(slice(None))
+
+    def stroll(self, steps: int, seed: int, threads: int = 1) -> int:
+        """So many random steps, all arrays written; how many games ended. For measuring speed."""
+        before = self._named["episode"].sum(dtype=np.int64)
+        self._games.stroll(steps, seed, threads)
+        return int(self._named["episode"].sum(dtype=np.int64) - before)
+
+    # --- looking --------------------------------------------------------------------------------------
+
+    def legal(self, row: int) -> list[int]:
+        """Ids of the actions that whoever is to play in this game may take."""
+        bits = int(self.shared.rules.legal(self.save(np.array([row], np.int32)))[0])
+        return [action for action in range(len(ACTIONS)) if bits >> action & 1]
+
+    def read(self, rows: Ints) -> list[State]:
+        """These games as people read them (state.py)."""
+        return unpack(self.save(rows), self.config)
+
+    def write(self, rows: Ints, states: list[State]) -> None:
+        """Put positions into these games; impossible ones are refused with what is wrong."""
+        self.load(rows, pack(states, self.config))
+
+    def aside(self, rows: Ints) -> Sight:
+        """What `aside_fields` names, for a critic: role -> field -> [n, k, F]."""
+        hands, next = self.shared.rules.hidden(self.save(rows))
+        return {ROLE: {"hands": hands, "next": next}}
+
+    def _look(self, states: Bytes) -> Shown:
+        view = blank_view(self.spec, len(states), masked=True)
+        fields = view.fields[ROLE]
+        self.shared.rules.observe(
+            states, fields["line"], fields["cards"], fields["counts"], view.mask[ROLE], view.acting
+        )
+        return Shown(view.fields, view.acting, view.mask)
+
+    # --- players --------------------------------------------------------------------------------------
+
+    def scripted(self, rows: Ints, bot: int, noise: Noise) -> Ints:
+        """[n] the actions of a bot, by its number in bots.h, for whoever is to play."""
+        numbers = (self.first + self._rows(rows)).astype(np.int32)
+        return self.shared.rules.decide(self.save(rows), numbers, bot, (noise.seed, noise.stream, noise.step))
+
+    def searched(
+        self, rows: Ints, how: tuple[int, int, int], noise: Noise, threads: int = 1
+    ) -> tuple[NDArray[np.float64], Ints]:
+        """[n, 33] sums over completions how[1] .. how[2] - 1, played out by bot how[0]; [n] best actions."""
+        numbers = (self.first + self._rows(rows)).astype(np.int32)
+        return self.shared.rules.search(
+            self.save(rows), numbers, how, (noise.seed, noise.stream, noise.step), threads
+        )
+
+    def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
+        """[n, S] the same games with what this seat cannot see dealt anew: hands and decks."""
+        states = self.save(rows)
+        numbers = (self.first + self._rows(rows)).astype(np.int32)
+        self.shared.rules.complete(states, numbers, seat, key & 0xFFFFFFFFFFFFFFFF, keys.RESET)
+        return states
+
+    # --- saved games ----------------------------------------------------------------------------------
+
+    def _refuse(self, states: Bytes) -> None:
+        fine = self.shared.rules.sound(states) != 0
+        if fine.all():
+            return
+        row = int(np.flatnonzero(~fine)[0])
+        why = "the bytes are no game of this world"
+        if states[row].view(self.kind)["mark"][0] == core.MARK:
+            try:
+                unpack(states[row : row + 1], self.config)
+            except StateError as error:
+                why = str(error)
+        raise WorldError(f"saved games: {row}: {why}")

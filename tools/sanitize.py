@@ -28,8 +28,12 @@ KINDS = {
         ("libasan.so", "libubsan.so"),
         "-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all",
         "pursuit_rules pursuit_world pursuit_sensors pursuit_safety lattice_rules lattice_world beasty_rules "
-        "beasty_bots beasty_search beasty_world solve exact worlds fused fused_names aside lookahead ppo policy "
-        "rollout train adapters",
+        "beasty_bots beasty_search beasty_world solve exact worlds fused fused_names aside lookahead ppo "
+        "policy rollout train adapters",
+    ),
+    "races between threads": (
+        ("libtsan.so",), "-fsanitize=thread",
+        "fused fused_names aside pursuit_world lattice_world beasty_search beasty_world rollout train",
     ),
 }
 

@@ -1,0 +1,94 @@
+"""The documents' laboratory: its page comes from its lines, its criteria are theirs, its options meet sensors."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rematch import api
+from rematch import config as settings
+from rematch.engine.miniature import play, shrink
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+
+import laboratory
+
+
+def line(points: list[tuple[int, float]], levels: list[int] | None = None) -> dict[str, Any]:
+    """A run with these (step, capture rate) evaluations."""
+    rows = []
+    for i, (step, rate) in enumerate(points):
+        gap = abs(2 * rate - 1)
+        level = levels[i] if levels else None
+        rows.append([f"S{i + 1}", "pursuer", step, rate, 1 - rate, gap, max(0, gap - 0.05), gap + 0.05, 0,
+                     level, 1000])  # fmt: skip
+    return {"recipe": "ra1", "seed": 0, "steps": points[-1][0], "rows": rows, "rollbacks": 0, "climbs": [],
+            "verdict": "steady: nothing"}  # fmt: skip
+
+
+def words(found: dict[str, str]) -> dict[str, str]:
+    return {name: text.split()[0] for name, text in found.items()}
+
+
+def test_a_balanced_run_meets_every_criterion() -> None:
+    steady = [(k * 100_000, 0.5 + 0.02 * (k % 2)) for k in range(1, 21)]
+    assert words(laboratory.criteria(line(steady))) == {
+        "gap < 0.30, 1M to 2M": "met", "gap > 0.80 for 500K": "no", "swing < 0.30": "met",
+        "swing > 0.70": "no", "no crash, no NaN": "met", "ours: bound < 0.30": "met",
+        "ours: SR_P within 0.15": "met"}  # fmt: skip
+
+
+def test_a_collapse_and_swings_are_called_so() -> None:
+    lost = [(k * 100_000, 0.05) for k in range(1, 21)]
+    found = laboratory.criteria(line(lost))
+    assert words(found)["gap < 0.30, 1M to 2M"] == "missed"
+    assert words(found)["gap > 0.80 for 500K"] == "FAILED"
+    assert "longest 1900K" in found["gap > 0.80 for 500K"]
+    wild = [(k * 100_000, 0.1 if k % 2 else 0.9) for k in range(1, 21)]
+    found = laboratory.criteria(line(wild))
+    assert words(found)["swing > 0.70"] == "FAILED" and words(found)["swing < 0.30"] == "missed"
+    assert words(found)["gap > 0.80 for 500K"] == "no"  # 0.80, not above it
+
+
+def test_levels_count_until_two_million_steps() -> None:
+    points = [(k * 500_000, 0.5) for k in range(1, 9)]
+    late = laboratory.criteria(line(points, [0, 0, 0, 0, 1, 1, 2, 2]))
+    assert late["at least one level by 2M"] == "missed (level 1)"
+    early = laboratory.criteria(line(points, [0, 0, 1, 1, 1, 1, 2, 2]))
+    assert early["at least one level by 2M"] == "met (level 2)"
+
+
+def test_the_page_is_that_of_the_lines() -> None:
+    assert laboratory.PAGE.read_text() == laboratory.page(), "run tools/laboratory.py publish"
+
+
+def test_a_finished_run_is_gathered(tmp_path: Path) -> None:
+    config = shrink(api.configure("z1", changes={"network.hidden": (16,)}))
+    session = play(config, tmp_path / "run").session
+    found = laboratory.gather("z1", tmp_path / "run")
+    assert found["seed"] == 47 and found["steps"] == session.step
+    assert len(found["rows"][0]) == len(laboratory.COLUMNS) and found["rows"][0][0] == "S0"
+    assert found["climbs"] and found["rollbacks"] == session.rollback.count
+    shown = "\n".join(laboratory.tables([found]))
+    assert "### z1: 1 seeds (47)" in shown and "| S1 | pursuer |" in shown and "not to the end" in shown
+
+
+@pytest.mark.parametrize("encoder", ["mlp", "lstm", "bimdn"])
+def test_every_option_with_sensors(encoder: str, tmp_path: Path) -> None:
+    """EWC, RND, rollback, curriculum, pool and critic with dictionary observations, and every encoder."""
+    changes = {
+        "network.hidden": (16,), "network.encoder": encoder, "network.critic": "all",
+        "league.history": 0.5, "evaluation.rivals": ("random",),
+    }  # fmt: skip
+    if encoder != "mlp":
+        changes["network.encoder_hidden"] = 8
+    small = shrink(settings.replace(api.configure("z2"), changes))
+    config = settings.replace(small, {"ewc.fisher_samples": 8})
+    seen = play(config, tmp_path / "run")
+    assert max(row.get("evader/ewc_penalty", 0.0) for row in seen.rows) > 0
+    assert max(row.get("evader/rnd_intrinsic", 0.0) for row in seen.rows) > 0
+    assert seen.session.rollback.count > 0 and seen.snapshots > 0
+    assert any(row.get("moved", 0) > 0 for row in seen.evaluations)

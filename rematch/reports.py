@@ -188,18 +188,18 @@ def _alarms(run: Folder, sight: dict[str, list[Row]]) -> list[Row]:
 def _curriculum(run: Folder) -> Row:
     """The levels that evaluations saw, each change with its evidence, and what the log says of them."""
     levels = [{"step": row.get("step"), "level": row["level"], "name": row.get("level_name"),
-               "evidence": _dict(row.get("curriculum")).get("evidence")}
+               "evidence": row.get("evidence") or None}
               for row in run.history if isinstance(row.get("level"), int)]
-    moves = [{**after, "since": before["step"], "before": before["level"]}
+    moves = [{**after, "since": before["step"], "before": before["level"], "evidence": before["evidence"]}
              for before, after in pairwise(levels) if before["level"] != after["level"]]
     return {"levels": levels, "promotions": moves, "log": _log(run, "CURRICULUM")}
 
 
 def _rollbacks(run: Folder) -> Row:
     counts = [(row.get("step"), row["rollbacks"]) for row in run.history
-              if isinstance(row.get("rollbacks"), int)]
-    events = [{"since": before[0], "step": after[0], "count": after[1] - before[1]}
-              for before, after in pairwise([(0, 0), *counts]) if after[1] != before[1]]
+              if isinstance(row.get("rollbacks"), int)]  # of each row, those since the row before
+    events = [{"since": before[0], "step": after[0], "count": after[1]}
+              for before, after in pairwise([(0, 0), *counts]) if after[1]]
     return {"events": events, "log": _log(run, "ROLLBACK")}
 
 

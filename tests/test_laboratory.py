@@ -1,4 +1,4 @@
-"""The documents' laboratory: its page comes from its lines, its criteria are theirs, its options meet sensors."""
+"""The laboratory: its page is made of its lines, its criteria are the documents', all options meet sensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The laboratory: its page is made of its lines, its criteria are the documents', all options meet sensors."""
+"""The laboratory: its page is made of its lines, its criteria are the documents', its options see sensors."""
 
 from __future__ import annotations
 

@@ -70,8 +70,12 @@ OURS = ("together+reg", "lookahead")
 EXTRA = ("together+pool+reg", "together+reg, own starts")  # beyond the comparison: three seeds
 
 
+def is_remedy(row: str) -> bool:
+    return any(row.endswith(f"+{name}") for name in REMEDIES)
+
+
 def seeds(lattice: str, row: str) -> range:
-    if any(row.endswith(f"+{name}") for name in REMEDIES):
+    if is_remedy(row):
         return range(5 if lattice == REMEDIED else 0)
     if row in EXTRA:
         return range(3)
@@ -195,6 +199,8 @@ def summary(found: Found) -> list[str]:
     """README's table: a cell is the mean NashConv (the worst seed's; how many seeds) and the mean NE gap."""
     lines = [f"| | {' | '.join(TITLES.values())} |", "| --- |" + " --- |" * len(LATTICES)]
     for row in ROWS:
+        if is_remedy(row):
+            continue
         cells = []
         for lattice in LATTICES:
             ended = [found[lattice, row, s] for s in seeds(lattice, row) if (lattice, row, s) in found]
@@ -204,6 +210,22 @@ def summary(found: Found) -> list[str]:
             cells.append(f"{figures} *{sum(gaps) / count:.2f}*" if count else "–")
         if any(cell != "–" for cell in cells):
             lines.append(f"| {row.replace('+', ' + ')} | {' | '.join(cells)} |")
+    return [*lines, "", *remedies(found)]
+
+
+def remedies(found: Found) -> list[str]:
+    """The documents' remedies on the smallest board: without and with, mean NashConv (the worst seed's; n)."""
+
+    def cell(row: str) -> str:
+        conv = [line["nash_conv"] for (lattice, name, _), line in found.items()
+                if (lattice, name) == (REMEDIED, row)]
+        return f"{sum(conv) / len(conv):.3f} ({max(conv):.3f}; {len(conv)})" if conv else "–"
+
+    lines = [f"| on {TITLES[REMEDIED]} | alternate | together + reg |", "| --- | --- | --- |",
+             f"| as it is | {cell('alternate')} | {cell('together+reg')} |"]
+    for name in REMEDIES:
+        lines.append(f"| + {name.replace('+', ' + ')} | {cell(f'alternate+{name}')} | "
+                     f"{cell(f'together+reg+{name}')} |")
     return lines
 
 

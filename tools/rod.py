@@ -214,7 +214,7 @@ def summary(found: Found) -> list[str]:
 
 
 def remedies(found: Found) -> list[str]:
-    """The documents' remedies on the smallest board: without and with, mean NashConv (the worst seed's; n)."""
+    """The documents' remedies on the smallest board, off and on: mean NashConv (the worst seed's; n)."""
 
     def cell(row: str) -> str:
         conv = [line["nash_conv"] for (lattice, name, _), line in found.items()

@@ -171,7 +171,10 @@ class World(Protocol):
     view: View
     next: Next
     slot: Ints  # [N, seats] who sits in the running games
-    counters: Mapping[str, int]  # events worth showing, for example spawn redraws
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """Events worth showing, for example spawn redraws."""
 
     def step(self, actions: Mapping[str, NDArray[Any]]) -> View:
         """Move all games once. actions: role -> [N, k, A] floats, or [N, k] ints.

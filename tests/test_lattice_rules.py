@@ -47,7 +47,7 @@ def test_equal_to_the_slow_reference(config: Config) -> None:
 @pytest.mark.parametrize("config", BOARDS, ids=lambda c: f"n{c.n}b{c.block}")
 def test_tables_agree(config: Config) -> None:
     """The compiled tables, those of rules.py, and the reference."""
-    table = make(config, 1)._shared.rules.table
+    table = make(config, 1).shared.rules.table
     free, on = rules.free_cells(config), slow.board(config.n, config.block)
     assert free.tolist() == [on.free(i % config.n, i // config.n) for i in range(config.n**2)]
     for state in np.flatnonzero(np.repeat(free, 8)).tolist():
@@ -62,7 +62,7 @@ def test_tables_agree(config: Config) -> None:
     near, far = config.nearest_start, config.furthest_start
     starts = {(a[1] * config.n + a[0], b[1] * config.n + b[0]) for _, a, b in slow.starts(on, near, far)}
     assert starts == set(zip(*(c.tolist() for c in np.nonzero(rules.start_pairs(config)))))
-    assert rules.reach(config) == make(config, 1)._shared.rules.reach
+    assert rules.reach(config) == make(config, 1).shared.rules.reach
 
 
 def test_by_hand() -> None:
@@ -94,7 +94,7 @@ def test_all_eight_images_show_the_same_and_lead_to_the_same(config: Config) -> 
     config = dataclasses.replace(config, radius=0.0)
     world = make(config, 8 * 300)
     robots, left = positions(config, 300, 1)
-    image = world._shared.rules.table["image"]
+    image = world.shared.rules.table["image"]
     eight = image[robots].transpose(2, 0, 1).reshape(-1, 2).astype(np.int32)  # frame after frame
     world.load(np.arange(world.games), world.position(eight[:, 0], eight[:, 1], np.tile(left, 8)))
     for role in ROLES:

@@ -182,7 +182,7 @@ def test_actions_that_cannot_be_are_refused_and_nothing_moves() -> None:
 
 def test_the_core_refuses_arrays_it_would_read_or_write_past() -> None:
     world = make(Config(), 3)
-    rule, states = world._shared.rules, world.save(np.arange(3))
+    rule, states = world.shared.rules, world.save(np.arange(3))
     seen, flags = [np.zeros((3, 1, 5), np.float32) for _ in range(2)], np.zeros(3, np.uint8)
     rule.observe(states, *seen, flags)
     for wrong in (

@@ -82,7 +82,7 @@ def named(world: PursuitWorld) -> np.ndarray:
 
 
 def counts(world: PursuitWorld) -> dict[str, np.ndarray]:
-    annex = world.save(np.arange(world.games))[:, SIZE:].copy().view(world._shared.rules.annex_type)[:, 0]
+    annex = world.save(np.arange(world.games))[:, SIZE:].copy().view(world.shared.rules.annex_type)[:, 0]
     return {name: annex[f"safety_{name}"].astype(int) for name in ("interventions", "relaxed", "violations")}
 
 

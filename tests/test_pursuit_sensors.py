@@ -61,7 +61,7 @@ def named(world: PursuitWorld) -> np.ndarray:
 
 
 def annex_of(world: PursuitWorld, states: np.ndarray) -> np.ndarray:
-    return states[:, SIZE:].copy().view(world._shared.rules.annex_type)[:, 0]
+    return states[:, SIZE:].copy().view(world.shared.rules.annex_type)[:, 0]
 
 
 def with_games(world: PursuitWorld, **values: Any) -> PursuitWorld:

@@ -244,7 +244,7 @@ def test_actions_that_cannot_be_are_refused_and_nothing_moves() -> None:
 
 def test_the_core_refuses_arrays_it_would_read_or_write_past() -> None:
     world = make(Config(), 3)
-    rules, states = world._shared.rules, world.save(np.arange(3))
+    rules, states = world.shared.rules, world.save(np.arange(3))
     none, whole = np.zeros((3, 0), np.uint8), np.zeros((3, 1, rules.columns), np.float32)
     seen = {role: {"state": whole.copy()} for role in ROLES}
     rules.observe(states, none, seen)

@@ -42,7 +42,10 @@ def blank_view(spec: Spec, games: int, masked: bool) -> View:
 
     def sight() -> Sight:
         return {
-            role.name: {f.name: np.zeros((*places[role.name], f.size), np.float32) for f in role.fields}
+            role.name: {
+                field.name: np.zeros((*places[role.name], field.size), np.float32)
+                for field in (*role.fields, *role.aside)
+            }
             for role in spec.roles.values()
         }
 
@@ -96,8 +99,12 @@ class NativeWorld:
         self.games = len(self._states)
         self._named = self._states.view(self.kind)[:, 0]  # the same bytes, by name
         self.slot: Ints = self._named["slot"][:, : self.spec.seats]
-        self.counters: Mapping[str, int] = {}
         self._attach()
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """Events worth showing; none unless a world counts some."""
+        return {}
 
     # --- what a world of one's own says ---
 

@@ -10,16 +10,15 @@ is right on the board.
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch import keys
-from rematch.config import ConfigError, validate
-from rematch.spec import RUNNING, Actions, Bytes, Field, Floats, Ints, Next, Role, Sight, Spec, View
+from rematch.config import validate
+from rematch.spec import Actions, Bytes, Field, Floats, Ints, Role, Sight, Spec, View
+from rematch.worlds.compiled import NativeWorld, Shown, WorldError, blank_view, first_next
 
 from . import core
 from .bots import ACTIONS, BOTS, bot
@@ -42,31 +41,15 @@ BUILD = core.BUILD  # a run goes on to the same bits only under the same rules
 NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
 
 
-class WorldError(ConfigError):
-    """A world that was handed something it cannot play: one line naming the game."""
-
-
 def make(config: Config, games: int, first: int = 0, seed: int = 0) -> LatticeWorld:
     """`games` lattices, numbered from `first`; game i draws from a key of (seed, first + i)."""
     validate(config)
-    if games < 1:
-        raise ConfigError(f"games = {games}: expected at least 1")
+    spec = _spec(config)
+    next = first_next(spec, games, first, seed, stage_of(config))
     rules = core.Core({name: getattr(config, name) for name in core.RULES})
-    view = View(
-        fields={role: {"state": np.zeros((games, 1, len(COLUMNS)), np.float32)} for role in ROLES},
-        acting=np.ones((games, 2), np.uint8),
-        reward=np.zeros((games, 2), np.float32),
-        ended=np.zeros(games, np.uint8),
-        outcome=np.zeros((games, 2), np.float32),
-        length=np.zeros(games, np.int32),
-    )
-    next = Next(
-        seed=keys.words(seed, keys.GAME, first + games)[first:].copy(),
-        slot=np.zeros((games, 2), np.int32),
-        stage=np.tile(stage_of(config), (games, 1)),
-    )
-    memory = _Memory(np.zeros((games, core.GAME_TYPE.itemsize), np.uint8), np.zeros(games, np.uint8))
-    world = LatticeWorld(_Shared(config, rules, _spec(config)), memory, view, next, first)
+    states = np.zeros((games, core.GAME_TYPE.itemsize), np.uint8)
+    shared = _Shared(rules, spec, first, np.zeros(games, np.uint8))
+    world = LatticeWorld(config, shared, (states, blank_view(spec, games, masked=False), next), first)
     world.restart()
     return world
 
@@ -97,39 +80,31 @@ def _spec(config: Config) -> Spec:
 class _Shared:
     """What a world and its parts have in common."""
 
-    config: Config
     rules: core.Core
     spec: Spec
+    first: int  # number of the whole batch's first game
+    mirrored: Bytes  # [N of the whole batch] in which games the players see a mirrored board
 
 
-@dataclasses.dataclass(frozen=True)
-class _Memory:
-    """The running games: `Game` in rules.h, and in which of them the players see a mirrored board."""
+class LatticeWorld(NativeWorld):
+    """See rematch.spec.World."""
 
-    states: Bytes  # [N, S]
-    mirrored: Bytes  # [N]
+    config: Config
+    shared: _Shared
+    kind = core.GAME_TYPE
 
-
-class LatticeWorld:
-    """See rematch.spec.World. Arrays are allocated once; parts are slices of the same memory."""
-
-    def __init__(self, shared: _Shared, memory: _Memory, view: View, next: Next, first: int) -> None:
-        self._shared, self._memory, self._states = shared, memory, memory.states
-        self.config, self.spec = shared.config, shared.spec
-        self.view, self.next, self.first = view, next, first
-        self.games = len(memory.states)
-        self._named = memory.states.view(core.GAME_TYPE)[:, 0]  # the same bytes, by name
-        self.slot: Ints = self._named["slot"]
-        self.mirrored = memory.mirrored.view()  # [N] 1 where left and right are swapped, to be read only
+    def _attach(self) -> None:
+        at = self.first - self.shared.first
+        self._mirrored = self.shared.mirrored[at : at + self.games]
+        self.mirrored = self._mirrored.view()  # [N] 1 where left and right are swapped, to be read only
         self.mirrored.flags.writeable = False
-        self.counters: Mapping[str, int] = {}
-        self._boards = core.Boards(shared.rules, memory.states, memory.mirrored, view, next)
+        self._boards = core.Boards(self.shared.rules, self._states, self._mirrored, self.view, self.next)
 
     # --- moving ---------------------------------------------------------------------------------------
 
     def step(self, actions: Mapping[str, NDArray[Any]], threads: int = 1) -> View:
         """Move all games once: actions role -> [N, 1], 0 to 2. Threads never change the result."""
-        pursuer, evader = (self._action(actions, role) for role in ROLES)
+        pursuer, evader = (self._choices(actions, role) for role in ROLES)
         verdict, number = self._boards.step(pursuer, evader, threads)
         if verdict < 0:
             row, seat = divmod(number, 2)
@@ -152,18 +127,9 @@ class LatticeWorld:
         self._check_stages(chosen)
         self.next.stage[self._rows(rows)] = chosen
 
-    def _action(self, actions: Mapping[str, NDArray[Any]], role: str) -> Ints:
-        given = np.asarray(actions[role]) if role in actions else np.zeros(0)
-        if given.shape != (self.games, 1) or given.dtype.kind not in "iu":
-            found = f"{given.dtype} {list(given.shape)}" if role in actions else "none"
-            raise WorldError(f"actions of {role}: expected whole numbers [{self.games}, 1], found {found}")
-        if given.dtype != np.int32:
-            given = np.clip(given, -1, len(ACTIONS)).astype(np.int32)  # what is no action stays none
-        return np.ascontiguousarray(given)
-
     def _check_stages(self, stages: Floats) -> None:
         """Refuse starts that this board does not have."""
-        rules, nearer = self._shared.rules, self._shared.rules.table["nearer"]
+        rules, nearer = self.shared.rules, self.shared.rules.table["nearer"]
         most = len(nearer) - 1
         while len(stages):  # a few kinds, each looked at once: sorting would cost more than all the rest
             stage = stages[0]
@@ -185,15 +151,11 @@ class LatticeWorld:
 
     # --- looking --------------------------------------------------------------------------------------
 
-    def observe(self, rows: Ints) -> Sight:
-        """role -> field -> [n, 1, F], a copy."""
-        return self._look(self._states[self._rows(rows)])[0]
-
     def look(self, pursuer: Ints, evader: Ints, moves_left: Ints) -> tuple[Sight, Bytes]:
         """What any positions [n] would show: role -> field -> [n, 1, F], and where it is mirrored [n]."""
         states = self.position(pursuer, evader, moves_left)
-        self._check_states(states.view(core.GAME_TYPE)[:, 0])
-        return self._look(states)
+        self._refuse(states)
+        return self._seen(states)
 
     def position(self, pursuer: Ints, evader: Ints, moves_left: Ints) -> Bytes:
         """[n, S] games that stand so, to be loaded: robots' states and moves left [n]."""
@@ -203,75 +165,30 @@ class LatticeWorld:
         games["moves_left"], games["step"] = moves_left, self.config.horizon - np.asarray(moves_left)
         return games.view(np.uint8).reshape(len(games), -1)
 
-    def _look(self, states: Bytes) -> tuple[Sight, Bytes]:
+    def _seen(self, states: Bytes) -> tuple[Sight, Bytes]:
         seen = [np.zeros((len(states), 1, len(COLUMNS)), np.float32) for _ in ROLES]
         mirrored = np.zeros(len(states), np.uint8)
-        self._shared.rules.observe(states, seen[0], seen[1], mirrored)
+        self.shared.rules.observe(states, seen[0], seen[1], mirrored)
         return {role: {"state": sight} for role, sight in zip(ROLES, seen)}, mirrored
 
-    def state_of(self, row: int) -> dict[str, Any]:
-        """One game as plain numbers and lists, by the names of `Game` in rules.h."""
-        game = self._named[int(self._rows(np.array([row], np.int32))[0])]
-        return {name: game[name].tolist() for name in core.GAME_TYPE.names or () if name != "mark"}
+    def _look(self, states: Bytes) -> Shown:
+        return Shown(self._seen(states)[0], np.ones((len(states), 2), np.uint8), {})
 
     # --- saving ---------------------------------------------------------------------------------------
 
-    def save(self, rows: Ints) -> Bytes:
-        """[n, S] the running games, `next` not included."""
-        return self._states[self._rows(rows)]
-
     def load(self, rows: Ints, states: Bytes) -> None:
         """Put saved games into these rows, and what their robots see into the view."""
+        super().load(rows, states)
         where = self._rows(rows)
-        shape = (len(where), core.GAME_TYPE.itemsize)
-        if not isinstance(states, np.ndarray) or states.dtype != np.uint8 or states.shape != shape:
-            raise WorldError(f"saved games: expected bytes {list(shape)}")
-        states = np.ascontiguousarray(states)
-        self._check_states(states.view(core.GAME_TYPE)[:, 0])
-        self._states[where] = states
-        sight, self._memory.mirrored[where] = self._look(states)
-        for role in ROLES:
-            self.view.fields[role]["state"][where] = sight[role]["state"]
-        self._quiet(where)
+        self._mirrored[where] = self._seen(self._states[where])[1]
 
     def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
         """Both robots see the whole game, so this is the true state."""
         return self.save(rows)
 
-    def parts(self, count: int) -> Sequence[LatticeWorld]:
-        """Neighbouring slices over the same memory, as even as can be."""
-        if not 1 <= count <= self.games:
-            raise ConfigError(f"parts = {count}: expected from 1 to {self.games}, the number of games")
-        edges = [self.games * n // count for n in range(count + 1)]
-        return [self._part(slice(a, b)) for a, b in itertools.pairwise(edges)]
-
-    def _part(self, cut: slice) -> LatticeWorld:
-        old = self.view
-        view = View(
-            fields={role: {"state": old.fields[role]["state"][cut]} for role in ROLES},
-            acting=old.acting[cut], reward=old.reward[cut], ended=old.ended[cut],
-            outcome=old.outcome[cut], length=old.length[cut],
-        )
-        next = Next(seed=self.next.seed[cut], slot=self.next.slot[cut], stage=self.next.stage[cut])
-        memory = _Memory(self._states[cut], self._memory.mirrored[cut])
-        return LatticeWorld(self._shared, memory, view, next, self.first + cut.start)
-
-    def _rows(self, rows: Ints) -> Ints:
-        where = np.ascontiguousarray(rows, np.int32).reshape(-1)
-        if len(where) and not (where.min() >= 0 and where.max() < self.games):
-            raise WorldError(f"rows {where.min()} to {where.max()}: expected from 0 to {self.games - 1}")
-        return where
-
-    def _quiet(self, where: Any) -> None:
-        """No step has been made yet in these games."""
-        self.view.reward[where] = 0
-        self.view.ended[where] = RUNNING
-        self.view.outcome[where] = 0
-        self.view.length[where] = self._named["step"][where]
-
-    def _check_states(self, games: NDArray[Any]) -> None:
+    def _refuse(self, states: Bytes) -> None:
         """Saved bytes may come from anywhere: what the rules rely on must hold."""
-        config = self.config
+        config, games = self.config, states.view(core.GAME_TYPE)[:, 0]
         bounds = {
             "robot": (0, 8 * config.n**2 - 1), "moves_left": (1, config.horizon),
             "step": (0, config.horizon - 1), "slot": (0, 2**31), "mark": (core.MARK, core.MARK),

@@ -9,16 +9,16 @@ anything moves; others are clipped. With `safety_filter` the pursuer drives what
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rematch import keys
-from rematch.config import ConfigError, validate
-from rematch.spec import RUNNING, Actions, Bytes, Floats, Ints, Next, Role, Sight, Spec, View
+from rematch.config import validate
+from rematch.spec import Actions, Bytes, Floats, Ints, Role, Sight, Spec, View
+from rematch.worlds.compiled import NativeWorld, WorldError, blank_view, first_next
 
 from . import core
 from .bots import BOTS, bot
@@ -38,33 +38,15 @@ BUILD = core.BUILD  # a run goes on to the same bits only under the same rules
 NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
 
 
-class WorldError(ConfigError):
-    """A world that was handed something it cannot play: one line naming the game."""
-
-
 def make(config: Config, games: int, first: int = 0, seed: int = 0) -> PursuitWorld:
     """`games` arenas, numbered from `first`; game i draws from a key of (seed, first + i)."""
     validate(config)
-    if games < 1:
-        raise ConfigError(f"games = {games}: expected at least 1")
     rules = core.Core(numbers_of(config))
     spec = _spec(config, rules)
+    next = first_next(spec, games, first, seed, stage_of(config))
     states = np.zeros((games, core.GAME_TYPE.itemsize), np.uint8)
-    annex = np.zeros((games, rules.annex_type.itemsize), np.uint8)
-    view = View(
-        fields=blank((*fields_of(config, rules), *aside_of(config)), games),
-        acting=np.ones((games, 2), np.uint8),
-        reward=np.zeros((games, 2), np.float32),
-        ended=np.zeros(games, np.uint8),
-        outcome=np.zeros((games, 2), np.float32),
-        length=np.zeros(games, np.int32),
-    )
-    next = Next(
-        seed=keys.words(seed, keys.GAME, first + games)[first:].copy(),
-        slot=np.zeros((games, 2), np.int32),
-        stage=np.tile(stage_of(config), (games, 1)),
-    )
-    world = PursuitWorld(_Shared(config, rules, spec), (states, annex), view, next, first)
+    shared = _Shared(rules, spec, first, np.zeros((games, rules.annex_type.itemsize), np.uint8))
+    world = PursuitWorld(config, shared, (states, blank_view(spec, games, masked=False), next), first)
     world.restart()
     return world
 
@@ -98,29 +80,24 @@ def _spec(config: Config, rules: core.Core) -> Spec:
 class _Shared:
     """What a world and its parts have in common."""
 
-    config: Config
     rules: core.Core
     spec: Spec
+    first: int  # number of the whole batch's first game
+    annex: Bytes  # [N of the whole batch, ...] what sensors have shown, and what the safety filter counts
 
 
-class PursuitWorld:
-    """See rematch.spec.World. Arrays are allocated once; parts are slices of the same memory.
+class PursuitWorld(NativeWorld):
+    """See rematch.spec.World. A game is a row of `Game` in state.h, then one of its `Annex` where the rules
+    need one."""
 
-    A game is a row of `Game` in state.h, then a row of its `Annex` where the rules need one: what sensors
-    have shown, and what the safety filter counts.
-    """
+    config: Config
+    shared: _Shared
+    kind = core.GAME_TYPE
 
-    def __init__(
-        self, shared: _Shared, states: tuple[Bytes, Bytes], view: View, next: Next, first: int
-    ) -> None:
-        self._shared = shared
-        self._states, self._annex = states
-        self.config, self.spec = shared.config, shared.spec
-        self.view, self.next, self.first = view, next, first
-        self.games = len(self._states)
-        self._named = self._states.view(core.GAME_TYPE)[:, 0]  # the same bytes, by name
-        self.slot: Ints = self._named["slot"]
-        self._arena = core.Arena(shared.rules, self._states, self._annex, view, next)
+    def _attach(self) -> None:
+        at = self.first - self.shared.first
+        self._annex = self.shared.annex[at : at + self.games]
+        self._arena = core.Arena(self.shared.rules, self._states, self._annex, self.view, self.next)
 
     # --- moving ---------------------------------------------------------------------------------------
 
@@ -129,7 +106,7 @@ class PursuitWorld:
         pursuer, evader = (self._action(actions, role) for role in ROLES)
         verdict, number = self._arena.step(pursuer, evader, threads)
         if verdict:
-            self._refuse(verdict, number)
+            self._complain(verdict, number)
         tell_aside(self.config, self._named, self.view.fields, slice(None))
         return self.view
 
@@ -139,7 +116,7 @@ class PursuitWorld:
         self._annex[:] = 0
         verdict, row = self._arena.start(0)
         if verdict:
-            self._refuse(verdict, row)
+            self._complain(verdict, row)
         self._quiet(slice(None))
 
     def set_stage(self, rows: Ints, values: Floats) -> None:
@@ -150,14 +127,14 @@ class PursuitWorld:
         self.next.stage[self._rows(rows)] = chosen
 
     def _action(self, actions: Mapping[str, NDArray[Any]], role: str) -> Floats:
-        shape = (self.games, 1, self._shared.rules.controls)
+        shape = (self.games, 1, self.shared.rules.controls)
         given = np.ascontiguousarray(actions[role], np.float32) if role in actions else None
         if given is None or given.shape != shape:
             found = "none" if given is None else f"{list(given.shape)}"
             raise WorldError(f"actions of {role}: expected an array {list(shape)}, found {found}")
         return given
 
-    def _refuse(self, verdict: int, number: int) -> None:
+    def _complain(self, verdict: int, number: int) -> None:
         if verdict < 0:
             row, seat = divmod(number, 2)
             raise WorldError(f"game {self.first + row}: the {ROLES[seat]}'s action is not a finite number")
@@ -172,19 +149,14 @@ class PursuitWorld:
     def observe(self, rows: Ints) -> Sight:
         """role -> field -> [n, 1, F], a copy."""
         where = self._rows(rows)
-        return self._look(self._states[where], self._annex[where])
+        return self._seen(self._states[where], self._annex[where])
 
-    def _look(self, games: Bytes, annex: Bytes) -> Sight:
+    def _seen(self, games: Bytes, annex: Bytes) -> Sight:
         """What both robots see in these games; with sensors the newest frame in `annex` is written too."""
         sight = blank(self.spec.roles[ROLES[0]].fields, len(games))
         if len(games):
-            self._shared.rules.observe(games, annex, sight)
+            self.shared.rules.observe(games, annex, sight)
         return sight
-
-    def state_of(self, row: int) -> dict[str, Any]:
-        """One game as plain numbers and lists, by the names of `Game` in state.h."""
-        game = self._named[int(self._rows(np.array([row], np.int32))[0])]
-        return {name: game[name].tolist() for name in core.GAME_TYPE.names or () if name != "mark"}
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -192,14 +164,14 @@ class PursuitWorld:
         names = ("spawn_redraws", "obstacles_missing")
         out = {name: int(self._named[name].sum(dtype=np.int64)) for name in names}
         if self.config.safety_filter:
-            annex = self._annex.view(self._shared.rules.annex_type)[:, 0]
+            annex = self._annex.view(self.shared.rules.annex_type)[:, 0]
             for name in ("safety_interventions", "safety_relaxed", "safety_violations"):
                 out[name] = int(annex[name].sum(dtype=np.int64))
         return out
 
     def scripted(self, rows: Ints, who: tuple[int, int], noise: Any) -> Floats:
         """[n, A] what the scripted player `who` = (seat, number) does in these games."""
-        return self._shared.rules.bot(self._states, self._rows(rows), who, noise, self.first)
+        return self.shared.rules.bot(self._states, self._rows(rows), who, noise, self.first)
 
     # --- saving ---------------------------------------------------------------------------------------
 
@@ -221,7 +193,7 @@ class PursuitWorld:
             raise WorldError(f"saved games: expected bytes {list(shape)}")
         games, annex = self._apart(states)
         self._check_states(games.view(core.GAME_TYPE)[:, 0], annex)
-        for role, fields in self._look(games, annex).items():
+        for role, fields in self._seen(games, annex).items():
             for name, field in fields.items():
                 self.view.fields[role][name][where] = field
         self._states[where], self._annex[where] = games, annex
@@ -235,39 +207,11 @@ class PursuitWorld:
             drawn = keys.units(key, keys.RESET, named["visited"].size).reshape(named["visited"].shape)
             named["visited"] = drawn * named["step"][:, None]
         if not self.config.full_obs and len(games):
-            Redraw(self.config, self._shared.rules, seat, key)(games, annex)
+            Redraw(self.config, self.shared.rules, seat, key)(games, annex)
         return np.concatenate([games, annex], axis=1)
 
-    def parts(self, count: int) -> Sequence[PursuitWorld]:
-        """Neighbouring slices over the same memory, as even as can be."""
-        if not 1 <= count <= self.games:
-            raise ConfigError(f"parts = {count}: expected from 1 to {self.games}, the number of games")
-        edges = [self.games * n // count for n in range(count + 1)]
-        return [self._part(slice(a, b)) for a, b in itertools.pairwise(edges)]
-
-    def _part(self, cut: slice) -> PursuitWorld:
-        old = self.view
-        view = View(
-            fields={role: {name: field[cut] for name, field in old.fields[role].items()} for role in ROLES},
-            acting=old.acting[cut], reward=old.reward[cut], ended=old.ended[cut],
-            outcome=old.outcome[cut], length=old.length[cut],
-        )
-        next = Next(seed=self.next.seed[cut], slot=self.next.slot[cut], stage=self.next.stage[cut])
-        states = self._states[cut], self._annex[cut]
-        return PursuitWorld(self._shared, states, view, next, self.first + cut.start)
-
-    def _rows(self, rows: Ints) -> Ints:
-        where = np.ascontiguousarray(rows, np.int32).reshape(-1)
-        if len(where) and not (where.min() >= 0 and where.max() < self.games):
-            raise WorldError(f"rows {where.min()} to {where.max()}: expected from 0 to {self.games - 1}")
-        return where
-
     def _quiet(self, where: Any) -> None:
-        """No step has been made yet in these games."""
-        self.view.reward[where] = 0
-        self.view.ended[where] = RUNNING
-        self.view.outcome[where] = 0
-        self.view.length[where] = self._named["step"][where]
+        super()._quiet(where)
         tell_aside(self.config, self._named, self.view.fields, where)
 
     def _check_states(self, games: NDArray[Any], annex: Bytes) -> None:
@@ -291,7 +235,7 @@ class PursuitWorld:
             if not fine.all():
                 raise WorldError(f"saved games: {name} is not from {low:g} to {high:g} in all of them")
         if not config.full_obs:
-            frames = annex.view(self._shared.rules.annex_type)[:, 0]["frames"]
+            frames = annex.view(self.shared.rules.annex_type)[:, 0]["frames"]
             if not (np.abs(frames) <= 1).all():  # false for NaN
                 raise WorldError("saved games: frames are not from -1 to 1 in all of them")
         for row in np.unique(games["stage"], axis=0):

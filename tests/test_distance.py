@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rematch import api, worlds
 from rematch import config as settings
 from rematch.config import ConfigError
+from rematch.engine import notes
 from rematch.engine.curricula.distance import Curriculum, CurriculumConfig, ladder
 from rematch.engine.miniature import Witness, differences, play
 from rematch.engine.run import Run
@@ -276,3 +277,19 @@ def test_a_stopped_climb_goes_on_to_the_same_bytes(kind: str, tmp_path: Path) ->
             run.rewind(checkpoint)
             assert train(again, run, Witness(again), lambda: False)
         assert differences(tmp_path / "whole", cut) == []
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_pair_that_is_balanced_on_the_way_up_has_not_converged(
+    stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Document 002's run I stopped as converged on its second level."""
+    monkeypatch.setattr(notes, "balanced", lambda history, eta: 1)
+    monkeypatch.setattr(notes, "behind", lambda row: [])
+    config = short_run("pursuit", schedule__convergence_consecutive=1, evaluation__alarm_swing=1.0,
+                       curriculum__min_phases=100 if stays else 1, curriculum__increment=10.0)
+    session = Session(config)
+    with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
+        train(session, run, Witness(session), lambda: False)
+    assert session.curriculum is not None and session.curriculum.at_top != stays
+    assert session.ended == ("" if stays else "converged")

@@ -93,6 +93,10 @@ class Curriculum:
     def name(self) -> str:
         return self.levels[self.level].name
 
+    @property
+    def at_top(self) -> bool:
+        return self.level + 1 == len(self.levels)
+
     def start(self, level: int) -> Floats:
         """[S] the stage numbers of a level."""
         out = self.usual.copy()
@@ -125,7 +129,7 @@ class Curriculum:
             fine = first["low"] >= c.capture_rate and last["low"] >= c.min_escape_rate
             told = f"rate {_bounds(first)} of the first role above {c.capture_rate:g}"
         falls = c.regress_after and self.lost >= c.regress_after and self.level
-        if self.seen >= c.min_phases and fine and self.level + 1 < len(self.levels):
+        if self.seen >= c.min_phases and fine and not self.at_top:
             steps = 1
         elif falls:
             steps = -1

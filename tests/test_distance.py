@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rematch import api, worlds
+from rematch import api, matches, worlds
 from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine import notes
 from rematch.engine.curricula.distance import Curriculum, CurriculumConfig, ladder
+from rematch.engine.exploit import Frozen
 from rematch.engine.miniature import Witness, differences, play
 from rematch.engine.run import Run
 from rematch.engine.scoreboard import wilson
 from rematch.engine.train import Config, Session, train
+from rematch.show.words import scoreboard_lines
 from rematch.spec import Floats
 
 N = 1000  # games of an evaluation
@@ -253,6 +255,25 @@ def test_strength_is_told_on_the_level_that_is_trained() -> None:
         low, high = session.curriculum.start(level)[:2]
         apart = distances("pursuit", world)
         assert low <= apart.min() + 1e-4 and apart.max() <= high + 1e-4
+
+
+def test_what_is_played_after_training_is_played_on_its_level(tmp_path: Path) -> None:
+    """Eval, exploit, payoff matrix, film: the documents' evaluations played another world than training."""
+    config = short_run("pursuit")
+    seen = play(config, tmp_path / "run").session
+    trained = api.load(tmp_path / "run")
+    assert seen.curriculum is not None and trained.curriculum is not None
+    assert 0 < trained.curriculum.level == seen.curriculum.level
+    low, high = trained.curriculum.here[:2]
+    assert (low, high) != (config.world.min_init_distance, config.world.max_init_distance)
+    frozen = Frozen(config=config, players=trained.policies, iteration=0, level=trained.curriculum)
+    for make in (api.builder(config, trained.curriculum), frozen.make, seen.make_level):
+        apart = distances("pursuit", make(400, 0, 7))
+        assert low <= apart.min() + 1e-4 and apart.max() <= high + 1e-4
+        assert apart.min() < config.world.min_init_distance
+    row = matches.eval_run(tmp_path / "run", ["random"], 20, 0, greedy=False)
+    assert row["level_name"] == trained.curriculum.name and row["level"] == trained.curriculum.level
+    assert f"on level {row['level_name']}" in scoreboard_lines(row)[0]
 
 
 @pytest.mark.parametrize("kind", ["together", "alternate", "micro"])

@@ -104,13 +104,18 @@ class Curriculum:
             out[self.spec.stage.index(name)] = value
         return out
 
+    @property
+    def here(self) -> Floats:
+        """[S] the stage numbers of the present level."""
+        return self.start(self.level)
+
     def stage(self, games: int) -> Floats:
         """[N, S] for the next episode of each game: the level, and for a share of the games the one below.
 
         Document 002: "keeps 20 % of envs at previous level distances"; pursuit specification, section 6:
         max(1, floor(n r)) of them.
         """
-        out = np.tile(self.start(self.level), (games, 1))
+        out = np.tile(self.here, (games, 1))
         if self.config.mixed_ratio and self.level:
             out[: max(1, int(games * self.config.mixed_ratio))] = self.start(self.level - 1)
         return out

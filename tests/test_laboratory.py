@@ -26,7 +26,7 @@ def line(points: list[tuple[int, float]], levels: list[int] | None = None) -> di
         rows.append([f"S{i + 1}", "pursuer", step, rate, 1 - rate, gap, max(0, gap - 0.05), gap + 0.05, 0,
                      level, 1000])  # fmt: skip
     return {"recipe": "ra1", "seed": 0, "steps": points[-1][0], "rows": rows, "rollbacks": 0, "climbs": [],
-            "verdict": "steady: nothing"}  # fmt: skip
+            "verdict": "steady: nothing", "complete": True, "finite": True}  # fmt: skip
 
 
 def words(found: dict[str, str]) -> dict[str, str]:
@@ -53,6 +53,26 @@ def test_a_collapse_and_swings_are_called_so() -> None:
     assert words(found)["gap > 0.80 for 500K"] == "no"  # 0.80, not above it
 
 
+def test_nothing_is_claimed_that_was_not_seen() -> None:
+    """A run that broke off, one with a NaN, one that nobody evaluated between 1M and 2M."""
+    steady = line([(k * 100_000, 0.5) for k in range(1, 9)])
+    found = laboratory.criteria(steady | {"complete": False})
+    assert found["no crash, no NaN"] == "unfinished at step 800,000"
+    assert found["gap < 0.30, 1M to 2M"] == found["ours: bound < 0.30"] == laboratory.NOTHING
+    assert laboratory.criteria(steady | {"finite": False})["no crash, no NaN"].startswith("FAILED")
+    ends = laboratory.criteria(line([(1_200_000, 0.5), (2_000_896, 0.1)]))  # the rollout that 2M falls into
+    assert words(ends)["gap < 0.30, 1M to 2M"] == "missed"
+
+
+def test_the_table_of_seeds_is_the_documents() -> None:
+    one = line([(500_000, 0.94), (700_000, 0.5)]) | {"recipe": "seed_sensitivity", "rollbacks": 5}
+    for number, phase in enumerate(("S0", "S1")):
+        one["rows"][number][0] = phase
+    shown = laboratory.seeds([one])
+    assert shown[0] == "| seed | cold-start escape | S1 capture | S1 escape | NE gap | rollbacks |"
+    assert shown[2] == "| 0 | 0.060 | 0.500 | 0.500 | 0.000 [0.000, 0.050] | 5 |"
+
+
 def test_levels_count_until_two_million_steps() -> None:
     points = [(k * 500_000, 0.5) for k in range(1, 9)]
     late = laboratory.criteria(line(points, [0, 0, 0, 0, 1, 1, 2, 2]))
@@ -71,6 +91,7 @@ def test_a_finished_run_is_gathered(tmp_path: Path) -> None:
     found = laboratory.gather("z1", tmp_path / "run")
     assert found["seed"] == 47 and found["steps"] == session.step
     assert len(found["rows"][0]) == len(laboratory.COLUMNS) and found["rows"][0][0] == "S0"
+    assert found["finite"] and not found["complete"]  # it has no pictures yet
     assert found["climbs"] and found["rollbacks"] == session.rollback.count
     shown = "\n".join(laboratory.tables([found]))
     assert "### z1: 1 seeds (47)" in shown and "| S1 | pursuer |" in shown and "not to the end" in shown

@@ -300,6 +300,26 @@ def test_a_stopped_climb_goes_on_to_the_same_bytes(kind: str, tmp_path: Path) ->
         assert differences(tmp_path / "whole", cut) == []
 
 
+def test_a_level_that_is_reached_again_is_another_milestone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up, back and up again, a warm start each time: no milestone may stand in the next one's way."""
+    moves = iter([1, 1, -1, 1, -1, 1, 1, -1, 1, -1, 1])
+
+    def report(curriculum: Curriculum, row: Any) -> tuple[int, str]:
+        by = next(moves, 0)
+        curriculum.level += by
+        return by, "told to"
+
+    monkeypatch.setattr(Curriculum, "report", report)
+    config = short_run("pursuit", rollback__back=1, schedule__kind="alternate", evaluation__every=1,
+                       schedule__cold_start_steps=0, schedule__phase_steps=96 * 6,
+                       schedule__warm_start_steps=96 * 6)
+    assert play(config, tmp_path / "run").session.iteration == 12
+    names = {path.stem for path in (tmp_path / "run" / "policies").glob("*@level-2*.safetensors")}
+    assert len(names) >= 4, "level 2 was reached more than once, and both roles were kept each time"
+
+
 @pytest.mark.parametrize("stays", [True, False])
 def test_a_pair_that_is_balanced_on_the_way_up_has_not_converged(
     stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -244,14 +244,15 @@ class Session:
         cold = played.number == 0
         lines = self.rollback.judge(tape, metrics, self.step, played.roles, cold)
         if self.iteration >= played.last:
-            self.milestones.append(played.name)
+            # Levels, and warm starts on them, can come again; phases never do.
+            self.milestones.append(f"{played.name} step {self.step}" if played.warm else played.name)
             if cold:
                 self.rollback.start_over(self.step)
         return lines
 
     def mark(self, name: str) -> list[str]:
         """For when a curriculum advances: what was learnt until now is worth keeping. Lines about it."""
-        self.milestones.append(name)
+        self.milestones.append(f"{name} step {self.step}")
         lines = []
         for role, anchor in self.anchors.items():
             decisions = anchor.mark(self.rollout.tape)

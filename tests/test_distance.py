@@ -20,6 +20,7 @@ from rematch.engine.miniature import Witness, differences, play
 from rematch.engine.run import Run
 from rematch.engine.scoreboard import wilson
 from rematch.engine.train import Config, Session, train
+from rematch.show.status import status
 from rematch.show.words import scoreboard_lines
 from rematch.spec import Floats
 
@@ -274,6 +275,8 @@ def test_what_is_played_after_training_is_played_on_its_level(tmp_path: Path) ->
     row = matches.eval_run(tmp_path / "run", ["random"], 20, 0, greedy=False)
     assert row["level_name"] == trained.curriculum.name and row["level"] == trained.curriculum.level
     assert f"on level {row['level_name']}" in scoreboard_lines(row)[0]
+    told = status(tmp_path / "run")["lines"]
+    assert any(line.rstrip().endswith(seen.curriculum.levels[1].name) for line in told), told
 
 
 @pytest.mark.parametrize("kind", ["together", "alternate", "micro"])

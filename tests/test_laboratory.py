@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,18 @@ def test_levels_count_until_two_million_steps() -> None:
 
 def test_the_page_is_that_of_the_lines() -> None:
     assert laboratory.PAGE.read_text() == laboratory.page(), "run tools/laboratory.py publish"
+
+
+def test_each_failure_of_the_documents_names_a_test_that_is_there() -> None:
+    table = laboratory.PAGE.read_text().partition("## Their reported failures")[2].partition("\n## ")[0]
+    rows = [row for row in table.splitlines() if row.startswith("| ")][1:]
+    rows = [row for row in rows if not row.startswith("| ---")]
+    assert len(rows) == 10, "as many as the documents report"
+    for row in rows:
+        named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", row)
+        assert named and row.count("`test_") == len(named), row
+        for file, test in named:
+            assert f"def {test}(" in (Path(__file__).parent / file).read_text(), f"{file} has no {test}"
 
 
 def test_a_finished_run_is_gathered(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from rematch import config as settings
 from rematch import products, worlds
 from rematch.config import ConfigError
 from rematch.engine import room
+from rematch.engine.curricula.distance import Curriculum
 from rematch.engine.fingerprint import fingerprint
 from rematch.engine.minds import build
 from rematch.engine.run import Run
-from rematch.engine.train import Config, Session
+from rematch.engine.train import Config, Session, begin_on, climbed
 from rematch.engine.train import train as loop
 from rematch.show.console import Console
 from rematch.spec import World
@@ -273,18 +274,21 @@ class Trained:
     ) -> None:
         self.folder, self.config, self.policies, self.history = folder, config, policies, history
         self.iteration = 0  # of the checkpoint that the policies come from
+        self.curriculum: Curriculum | None = None  # as it stood then
 
     def scoreboard(self) -> list[dict[str, Any]]:
         """The newest evaluation's table, a dict per row with n and interval."""
         return list(self.history[-1]["table"]) if self.history else []
 
 
-def builder(config: Config) -> Callable[[int, int, int], World]:
-    """Makes the worlds of a run: (games, first, seed) -> World."""
+def builder(config: Config, level: Curriculum | None = None) -> Callable[[int, int, int], World]:
+    """Makes the worlds of a run: (games, first, seed) -> World; of a curriculum on its present level."""
     module = worlds.find(config.game)
 
     def make(games: int, first: int, seed: int) -> World:
         world: World = module.make(config.world, games, first, seed)
+        if level:
+            begin_on(world, level.here)
         return world
 
     return make
@@ -306,4 +310,5 @@ def load(folder: Path | str) -> Trained:
                 raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {error}") from None
         trained = Trained(run.folder, config, minds.players, run.history)
         trained.iteration = checkpoint.iteration
+        trained.curriculum = climbed(config, checkpoint.parts)
         return trained

@@ -26,11 +26,7 @@ def eval_run(folder: Path, against: list[str], games: int, seed: int, greedy: bo
     trained = api.load(folder)
     module = worlds.find(trained.config.game)
     check_rivals(module, against, "--against")
-
-    def make(count: int, first: int, key: int) -> World:
-        world: World = module.make(trained.config.world, count, first, key)
-        return world
-
+    make = api.builder(trained.config, trained.curriculum)  # strength is told where it was learnt
     spec = make(1, 0, 0).spec
     for policy in trained.policies.values():
         policy.greedy = greedy
@@ -39,6 +35,8 @@ def eval_run(folder: Path, against: list[str], games: int, seed: int, greedy: bo
     set_beside(row, best_scripted(board, module, spec, (games, against, 1 << 20)))
     step = trained.history[-1]["step"] if trained.history else 0
     row |= {"run": str(folder), "step": step, "play": "greedy" if greedy else "sampled"}
+    if level := trained.curriculum:
+        row |= {"level": level.level, "level_name": level.name}
     before = [] if greedy else trained.history  # the run's own evaluations are of sampled play
     row["verdict"] = verdict([*before, row], trained.config.evaluation)
     return row
@@ -61,7 +59,8 @@ def exploit_run(
     """Best responses to a run's newest policies. The run is held only where something has to be stored."""
     folder, ask = Path(folder), ask or Ask()
     trained = api.load(folder)
-    frozen = Frozen(config=trained.config, players=trained.policies, iteration=trained.iteration)
+    frozen = Frozen(config=trained.config, players=trained.policies, iteration=trained.iteration,
+                    level=trained.curriculum)
     check_ask(frozen, ask)
     with Run.open(folder, write=False) as run:
         known = Kept(run).result(question(frozen, ask))

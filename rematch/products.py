@@ -36,7 +36,7 @@ def make(session: Session, run: Run, missing: bool) -> dict[str, Path]:
             rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
             run.write_file(PICTURE, pictures.learning(run.history, rows, title))
         if FILM not in there and draw is not None:
-            world = session.make(1, 0, session.config.seed)
+            world = session.make_level(1, 0, session.config.seed)
             run.write_file(FILM, film.film(world, session.policies, draw)[0])
         if len(there) < (3 if draw is not None else 2):
             run.write_file(REPORT, reports.page(run.folder).encode("utf-8", "replace"))

@@ -25,7 +25,7 @@ from rematch.engine.policies import names
 from rematch.engine.rehearsal import idle_in
 from rematch.engine.run import PAST, Run
 from rematch.engine.scoreboard import Scoreboard, wilson
-from rematch.engine.train import Config
+from rematch.engine.train import Config, climbed
 from rematch.engine.verdict import findings, pairings, raised, strength
 from rematch.show import stranger
 from rematch.show.words import clean, exact_words
@@ -280,8 +280,10 @@ def matrix_of(path: Path, games: int | None, tell: Callable[[str], None]) -> Pay
     with Run.open(path, write=False) as run:
         config = api.stored(run)
         checkpoint = run.load()
-    make = api.builder(config)
-    if checkpoint is None or make(1, 0, 0).spec.seats == 1:
+    if checkpoint is None:
+        return None
+    make = api.builder(config, climbed(config, checkpoint.parts))
+    if make(1, 0, 0).spec.seats == 1:
         return None
     found, problems = selves(path, config, make, checkpoint.iteration, payoff.SELVES)
     for problem in problems:

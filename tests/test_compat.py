@@ -190,7 +190,11 @@ def test_every_flag_of_the_documents_is_known(script: ModuleType) -> None:
         (["--output", "x", "--use_visibility_reward", "--n_obstacles", "0", "--full_obs"],
          "expected n_obstacles_max of at least 1 to hide behind"),
         (["--output", "x", "--ewc_lambda", "1000"], "curriculum"),
-        (["--output", "x", "--micro_phase_steps", "2048", "--bilateral_rollback"], "rollback"),
+        (["--output", "x", "--micro_phase_steps", "2048", "--bilateral_rollback"],
+         "there is no rollback with micro-phases"),
+        (["--output", "x", "--micro_phase_steps", "2048", "--eval_interval_micro", "0"],
+         "evaluation.every = 0: expected"),
+        (["--output", "x", "--opponent_pool_size", "-3"], "league.size = -3: expected"),
     ],
 )  # fmt: skip
 def test_contradictions_and_typing_errors_are_one_line(
@@ -199,6 +203,29 @@ def test_contradictions_and_typing_errors_are_one_line(
     with pytest.raises(ConfigError) as caught:
         configured(script, words)
     assert expected in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--ne_gap_advancement", "--ne_gap_threshold", "0.2"], ["ne_gap_threshold", "ne_gap_advancement"]),
+        (["--max_total_steps", "5000"], ["max_total_steps"]),
+        (["--curriculum", "--smooth_curriculum"], ["curriculum"]),
+        (["--snapshot_freq_micro", "3"], ["snapshot_freq_micro"]),
+        (["--micro_phase_steps", "2048", "--eta", "0.2", "--convergence_consecutive", "0"], ["eta"]),
+    ],
+)  # fmt: skip
+def test_no_flag_is_ignored_without_a_word(script: ModuleType, words: list[str], expected: list[str]) -> None:
+    _, notes = configured(script, ["--output", "x", *words])
+    assert [note.split()[1] for note in notes] == [f"--{name}" for name in expected]
+
+
+def test_a_flag_of_zero_is_zero_and_short_phases_have_room(script: ModuleType) -> None:
+    words = ["--output", "x", "--smooth_curriculum", "--warm_start_evader", "--warm_start_timesteps", "0",
+             "--timesteps_per_phase", "100", "--max_phases", "3", "--cold_start_timesteps", "100"]
+    config, _ = configured(script, words)
+    assert config.schedule.warm_start_steps == 0
+    assert config.iterations >= 3  # each phase is at least a rollout
 
 
 def test_a_documents_command_runs_word_for_word(tmp_path: Path) -> None:

@@ -10,14 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rematch import api, worlds
+from rematch import api, matches, worlds
 from rematch import config as settings
 from rematch.config import ConfigError
+from rematch.engine import notes
 from rematch.engine.curricula.distance import Curriculum, CurriculumConfig, ladder
+from rematch.engine.exploit import Frozen
 from rematch.engine.miniature import Witness, differences, play
 from rematch.engine.run import Run
 from rematch.engine.scoreboard import wilson
 from rematch.engine.train import Config, Session, train
+from rematch.show.status import status
+from rematch.show.words import scoreboard_lines
 from rematch.spec import Floats
 
 N = 1000  # games of an evaluation
@@ -254,6 +258,27 @@ def test_strength_is_told_on_the_level_that_is_trained() -> None:
         assert low <= apart.min() + 1e-4 and apart.max() <= high + 1e-4
 
 
+def test_what_is_played_after_training_is_played_on_its_level(tmp_path: Path) -> None:
+    """Eval, exploit, payoff matrix, film: the documents' evaluations played another world than training."""
+    config = short_run("pursuit")
+    seen = play(config, tmp_path / "run").session
+    trained = api.load(tmp_path / "run")
+    assert seen.curriculum is not None and trained.curriculum is not None
+    assert 0 < trained.curriculum.level == seen.curriculum.level
+    low, high = trained.curriculum.here[:2]
+    assert (low, high) != (config.world.min_init_distance, config.world.max_init_distance)
+    frozen = Frozen(config=config, players=trained.policies, iteration=0, level=trained.curriculum)
+    for make in (api.builder(config, trained.curriculum), frozen.make, seen.make_level):
+        apart = distances("pursuit", make(400, 0, 7))
+        assert low <= apart.min() + 1e-4 and apart.max() <= high + 1e-4
+        assert apart.min() < config.world.min_init_distance
+    row = matches.eval_run(tmp_path / "run", ["random"], 20, 0, greedy=False)
+    assert row["level_name"] == trained.curriculum.name and row["level"] == trained.curriculum.level
+    assert f"on level {row['level_name']}" in scoreboard_lines(row)[0]
+    told = status(tmp_path / "run")["lines"]
+    assert any(line.rstrip().endswith(seen.curriculum.levels[1].name) for line in told), told
+
+
 @pytest.mark.parametrize("kind", ["together", "alternate", "micro"])
 def test_a_stopped_climb_goes_on_to_the_same_bytes(kind: str, tmp_path: Path) -> None:
     turns: dict[str, Any] = {} if kind == "together" else {
@@ -276,3 +301,39 @@ def test_a_stopped_climb_goes_on_to_the_same_bytes(kind: str, tmp_path: Path) ->
             run.rewind(checkpoint)
             assert train(again, run, Witness(again), lambda: False)
         assert differences(tmp_path / "whole", cut) == []
+
+
+def test_a_level_that_is_reached_again_is_another_milestone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up, back and up again, a warm start each time: no milestone may stand in the next one's way."""
+    moves = iter([1, 1, -1, 1, -1, 1, 1, -1, 1, -1, 1])
+
+    def report(curriculum: Curriculum, row: Any) -> tuple[int, str]:
+        by = next(moves, 0)
+        curriculum.level += by
+        return by, "told to"
+
+    monkeypatch.setattr(Curriculum, "report", report)
+    config = short_run("pursuit", rollback__back=1, schedule__kind="alternate", evaluation__every=1,
+                       schedule__cold_start_steps=0, schedule__phase_steps=96 * 6,
+                       schedule__warm_start_steps=96 * 6)
+    assert play(config, tmp_path / "run").session.iteration == 12
+    names = {path.stem for path in (tmp_path / "run" / "policies").glob("*@level-2*.safetensors")}
+    assert len(names) >= 4, "level 2 was reached more than once, and both roles were kept each time"
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_pair_that_is_balanced_on_the_way_up_has_not_converged(
+    stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Document 002's run I stopped as converged on its second level."""
+    monkeypatch.setattr(notes, "balanced", lambda history, eta: 1)
+    monkeypatch.setattr(notes, "behind", lambda row: [])
+    config = short_run("pursuit", schedule__convergence_consecutive=1, evaluation__alarm_swing=1.0,
+                       curriculum__min_phases=100 if stays else 1, curriculum__increment=10.0)
+    session = Session(config)
+    with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
+        train(session, run, Witness(session), lambda: False)
+    assert session.curriculum is not None and session.curriculum.at_top != stays
+    assert session.ended == ("" if stays else "converged")

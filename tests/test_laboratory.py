@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def line(points: list[tuple[int, float]], levels: list[int] | None = None) -> di
         rows.append([f"S{i + 1}", "pursuer", step, rate, 1 - rate, gap, max(0, gap - 0.05), gap + 0.05, 0,
                      level, 1000])  # fmt: skip
     return {"recipe": "ra1", "seed": 0, "steps": points[-1][0], "rows": rows, "rollbacks": 0, "climbs": [],
-            "verdict": "steady: nothing"}  # fmt: skip
+            "verdict": "steady: nothing", "complete": True, "finite": True}  # fmt: skip
 
 
 def words(found: dict[str, str]) -> dict[str, str]:
@@ -53,6 +54,26 @@ def test_a_collapse_and_swings_are_called_so() -> None:
     assert words(found)["gap > 0.80 for 500K"] == "no"  # 0.80, not above it
 
 
+def test_nothing_is_claimed_that_was_not_seen() -> None:
+    """A run that broke off, one with a NaN, one that nobody evaluated between 1M and 2M."""
+    steady = line([(k * 100_000, 0.5) for k in range(1, 9)])
+    found = laboratory.criteria(steady | {"complete": False})
+    assert found["no crash, no NaN"] == "unfinished at step 800,000"
+    assert found["gap < 0.30, 1M to 2M"] == found["ours: bound < 0.30"] == laboratory.NOTHING
+    assert laboratory.criteria(steady | {"finite": False})["no crash, no NaN"].startswith("FAILED")
+    ends = laboratory.criteria(line([(1_200_000, 0.5), (2_000_896, 0.1)]))  # the rollout that 2M falls into
+    assert words(ends)["gap < 0.30, 1M to 2M"] == "missed"
+
+
+def test_the_table_of_seeds_is_the_documents() -> None:
+    one = line([(500_000, 0.94), (700_000, 0.5)]) | {"recipe": "seed_sensitivity", "rollbacks": 5}
+    for number, phase in enumerate(("S0", "S1")):
+        one["rows"][number][0] = phase
+    shown = laboratory.seeds([one])
+    assert shown[0] == "| seed | cold-start escape | S1 capture | S1 escape | NE gap | rollbacks |"
+    assert shown[2] == "| 0 | 0.060 | 0.500 | 0.500 | 0.000 [0.000, 0.050] | 5 |"
+
+
 def test_levels_count_until_two_million_steps() -> None:
     points = [(k * 500_000, 0.5) for k in range(1, 9)]
     late = laboratory.criteria(line(points, [0, 0, 0, 0, 1, 1, 2, 2]))
@@ -65,12 +86,25 @@ def test_the_page_is_that_of_the_lines() -> None:
     assert laboratory.PAGE.read_text() == laboratory.page(), "run tools/laboratory.py publish"
 
 
+def test_each_failure_of_the_documents_names_a_test_that_is_there() -> None:
+    table = laboratory.PAGE.read_text().partition("## Their reported failures")[2].partition("\n## ")[0]
+    rows = [row for row in table.splitlines() if row.startswith("| ")][1:]
+    rows = [row for row in rows if not row.startswith("| ---")]
+    assert len(rows) == 10, "as many as the documents report"
+    for row in rows:
+        named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", row)
+        assert named and row.count("`test_") == len(named), row
+        for file, test in named:
+            assert f"def {test}(" in (Path(__file__).parent / file).read_text(), f"{file} has no {test}"
+
+
 def test_a_finished_run_is_gathered(tmp_path: Path) -> None:
     config = shrink(api.configure("z1", changes={"network.hidden": (16,)}))
     session = play(config, tmp_path / "run").session
     found = laboratory.gather("z1", tmp_path / "run")
     assert found["seed"] == 47 and found["steps"] == session.step
     assert len(found["rows"][0]) == len(laboratory.COLUMNS) and found["rows"][0][0] == "S0"
+    assert found["finite"] and not found["complete"]  # it has no pictures yet
     assert found["climbs"] and found["rollbacks"] == session.rollback.count
     shown = "\n".join(laboratory.tables([found]))
     assert "### z1: 1 seeds (47)" in shown and "| S1 | pursuer |" in shown and "not to the end" in shown

@@ -13,7 +13,7 @@ import toys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rematch.config import ConfigError
+from rematch.config import ConfigError, validate
 from rematch.engine.policy import NetworkConfig, Policy, digest
 from rematch.engine.rivals.league import FORGET, League, LeagueConfig, Rival, Roster
 from rematch.engine.rollout import Table
@@ -58,6 +58,12 @@ class Hall:
 
     def end(self, games: Any) -> None:
         self.world.slot[games] = self.world.next.slot[games]
+
+
+def test_a_pool_that_keeps_nobody_cannot_have_a_share_of_the_games() -> None:
+    with pytest.raises(ConfigError, match=r"size = 0: nobody from the past is kept, and history = 0.3 of"):
+        validate(LeagueConfig(size=0))
+    validate(LeagueConfig(history=0.0))
 
 
 def roster_of(**changes: Any) -> Roster:

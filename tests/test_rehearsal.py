@@ -134,7 +134,7 @@ def test_the_small_copy_keeps_what_is_on_and_off(name: str, on: bool) -> None:
         assert small.iterations == 4 * ITERATIONS and small.total_steps <= 2 * most
     else:
         assert small.iterations == ITERATIONS and small.total_steps <= most
-    assert small.network.hidden == tuple(min(w, 256) for w in config.network.hidden)
+    assert small.network.hidden == tuple(min(w, 64) for w in config.network.hidden)
 
 
 def test_a_control_that_must_not_learn_is_no_failure(

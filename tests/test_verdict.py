@@ -204,6 +204,22 @@ def test_only_the_newest_evaluations_in_a_row_count_as_balanced() -> None:
     assert balanced([even], even["gap_high"]) == 0  # the bound itself is not below
 
 
+def test_balance_on_an_easier_level_is_not_counted() -> None:
+    rows = [row(0) | {"phase": "S1", "level": level} for level in (0, 0, 1)]
+    assert balanced(rows, 0.1) == 1 and balanced(rows[:2], 0.1) == 2
+
+
+def test_a_harder_level_is_neither_forgetting_nor_declining() -> None:
+    """The same pair scores less where games are harder: nothing was lost."""
+    easy = [row(step, score=0.9) | {"level": 0} for step in (0, 1000)]
+    hard = [row(step, score=0.5) | {"level": 1} for step in (2000, 3000)]
+    assert verdict([*easy, hard[0]], CONFIG) == "inconclusive: one evaluation only on this level"
+    assert findings([*easy, *hard], CONFIG) == [
+        "steady: mean score against scripted rivals 0.500 at first, 0.500 now"]
+    back = row(4000, score=0.5) | {"level": 0}  # regressed: now it shows
+    assert word([*easy, *hard, back]) == "forgetting"
+
+
 def test_converged_is_said_only_where_the_run_says_so_and_nothing_stands_against_it() -> None:
     ended = row(1000, best=0.6) | {"converged": True, "balanced": 3, "gap_low": 0.0}
     ended["rates"] = {role: rate | {"games": 1000} for role, rate in ended["rates"].items()}

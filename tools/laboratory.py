@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 from itertools import pairwise
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,17 @@ sys.path.insert(0, str(ROOT))
 
 from rematch import api  # noqa: E402
 from rematch.engine.run import Run  # noqa: E402
+from rematch.engine.scoreboard import wilson  # noqa: E402
+from rematch.show.status import status  # noqa: E402
 
 PAGE, RESULTS = ROOT / "docs" / "laboratory.md", ROOT / "docs" / "laboratory.jsonl"
+NOTHING = "– (no evaluation there)"
 BEGIN, END = "<!-- tools/laboratory.py publish -->", "<!-- until here -->"
 COLUMNS = ("phase", "role", "step", "SR_P", "SR_E", "gap", "gap_low", "gap_high", "rollbacks", "level",
            "games")
 ORDER = ("ra1", "ra2", "v", "z1", "seed_sensitivity", "pursuit")
 WANTED = {"ra1": 10_000_000, "ra2": 10_000_000, "v": 2_000_000, "z1": 2_000_000, "pursuit": 10_000_000}
-FIRST, LAST = 1_000_000, 2_000_000  # the documents judge "after about 2M steps, sustained"
+FIRST, LAST = 1_000_000, 2_010_000  # "after ~2M total steps, sustained"; rollouts are whole
 
 Line = dict[str, Any]
 
@@ -46,11 +50,18 @@ def gather(recipe: str, folder: Path) -> Line:
         "rows": rows, "rollbacks": sum(t.startswith("ROLLBACK") for t in said),
         "climbs": [t for t in said if t.startswith("CURRICULUM")],
         "verdict": history[-1]["verdict"] if history else "inconclusive: no evaluation",
+        "complete": status(folder)["state"] == "complete", "finite": _finite(folder / "metrics.jsonl"),
     }  # fmt: skip
 
 
 def _short(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
+
+
+def _finite(metrics: Path) -> bool:
+    """Whether every number of every iteration is one; a run stops at the first that is not, unsaved."""
+    rows = [json.loads(text) for text in metrics.read_text().splitlines()]
+    return all(isfinite(x) for row in rows for x in row.values() if isinstance(x, float))
 
 
 def _games(row: Line) -> int:
@@ -72,21 +83,23 @@ def named(line: Line) -> list[Line]:
 def criteria(line: Line) -> dict[str, str]:
     """Document 000's table of success and failure for one run, by its words; then ours."""
     rows = [row for row in named(line) if row["phase"] != "S0"]
-    late = [row for row in rows if FIRST <= row["step"] <= LAST] or rows
+    late = [row for row in rows if FIRST <= row["step"] <= LAST]
     until = [row for row in rows if row["step"] <= LAST]
     gaps, rates = [row["gap"] for row in late], [row["SR_P"] for row in late]
     swings = [abs(b["SR_P"] - a["SR_P"]) for a, b in pairwise(until)]
-    apart = max(rates) - min(rates)
+    apart = max(rates, default=0.0) - min(rates, default=0.0)
     lasting = _lasting([(row["step"], row["gap"]) for row in until], 0.80)
     out = {
-        "gap < 0.30, 1M to 2M": _met(all(g < 0.30 for g in gaps), f"{min(gaps):.2f} to {max(gaps):.2f}"),
+        "gap < 0.30, 1M to 2M": _met(all(g < 0.30 for g in gaps), _range(gaps)),
         "gap > 0.80 for 500K": _raised(lasting >= 500_000, f"longest {lasting / 1000:.0f}K"),
         "swing < 0.30": _met(all(s < 0.30 for s in swings), f"largest {max(swings, default=0):.2f}"),
         "swing > 0.70": _raised(any(s > 0.70 for s in swings), f"{sum(s > 0.70 for s in swings)} of them"),
-        "no crash, no NaN": "met",
+        "no crash, no NaN": _whole(line),
         "ours: bound < 0.30": _met(all(row["gap_high"] < 0.30 for row in late), f"at most {_most(late):.2f}"),
         "ours: SR_P within 0.15": _met(apart < 0.15, f"{apart:.2f} apart"),
     }
+    if not late:  # nothing was evaluated there: nothing is claimed
+        out |= dict.fromkeys([name for name in out if "1M to 2M" in name or "ours" in name], NOTHING)
     if any(row["level"] is not None for row in rows):
         top = max((row["level"] or 0) for row in until) if until else 0
         out["at least one level by 2M"] = _met(top >= 1, f"level {top + 1}")
@@ -94,7 +107,18 @@ def criteria(line: Line) -> dict[str, str]:
 
 
 def _most(rows: list[Line]) -> float:
-    return max(row["gap_high"] for row in rows)
+    return max((row["gap_high"] for row in rows), default=0.0)
+
+
+def _range(values: list[float]) -> str:
+    return f"{min(values):.2f} to {max(values):.2f}" if values else ""
+
+
+def _whole(line: Line) -> str:
+    """Whether the run came to its end with every number finite."""
+    if not line["finite"]:
+        return f"FAILED (NaN by step {line['steps']:,})"
+    return "met" if line["complete"] else f"unfinished at step {line['steps']:,}"
 
 
 def _met(fine: bool, seen: str) -> str:
@@ -134,8 +158,22 @@ def tables(lines: list[Line]) -> list[str]:
                 "| --- |" + " --- |" * len(of)]
         out += [f"| {name} | {' | '.join(c.get(name, '–') for c in found)} |" for name in found[0]]
         out += ["", *(f"Seed {line['seed']}: {line['verdict']}." for line in of), ""]
+        out += seeds(of) if recipe == "seed_sensitivity" else []
         out += phases(of) if recipe in ("v", "z1", "seed_sensitivity") else course(of)
     return out
+
+
+def seeds(of: list[Line]) -> list[str]:
+    """Document 002's table of seeds."""
+    out = ["| seed | cold-start escape | S1 capture | S1 escape | NE gap | rollbacks |",
+           "| --- | --- | --- | --- | --- | --- |"]
+    for line in of:
+        by = {row["phase"]: row for row in named(line)}
+        if "S0" in by and (one := by.get("S1")):
+            gap = f"{one['gap']:.3f} [{one['gap_low']:.3f}, {one['gap_high']:.3f}]"
+            out.append(f"| {line['seed']} | {by['S0']['SR_E']:.3f} | {one['SR_P']:.3f} | {one['SR_E']:.3f} | "
+                       f"{gap} | {line['rollbacks']} |")
+    return [*out, "", f"n = {named(of[0])[-1]['games']} games an entry; rollbacks of the whole run."]
 
 
 def phases(of: list[Line]) -> list[str]:
@@ -160,7 +198,8 @@ def course(of: list[Line]) -> list[str]:
     chosen = steps[:: max(1, len(steps) // 10)]
     chosen += [steps[-1]] if steps[-1] not in chosen else []
     every, games = max(1, len(steps) // 10), named(of[0])[-1]["games"]
-    out = [f"SR_P, of {len(steps)} evaluations every {every}th, n = {games}:", "",
+    off = max(high - low for low, high in (wilson(k, games) for k in range(games + 1))) / 2
+    out = [f"SR_P, of {len(steps)} evaluations every {every}th, n = {games} (95 % within ±{off:.3f}):", "",
            f"| steps | {' | '.join('seed ' + str(line['seed']) for line in of)} |",
            "| --- |" + " --- |" * len(of)]
     for step in chosen:

@@ -57,7 +57,7 @@ FLAGS: dict[str, Flag] = {
     "micro_phase_steps": Flag(int, 0),
     "eval_interval_micro": Flag(int, None),
     "snapshot_freq_micro": Flag(int, None),
-    "max_total_steps": Flag(int, 10_000_000),
+    "max_total_steps": Flag(int, None),
     "max_phases": Flag(int, None),
     "timesteps_per_phase": Flag(int, None),
     "cold_start_timesteps": Flag(int, 200_000, "schedule.cold_start_steps"),
@@ -112,10 +112,10 @@ WHERE: dict[str, tuple[str, Callable[[Given], bool], str]] = {
                                     "without --smooth_curriculum"),
     "min_obstacles": ("curriculum.min_obstacles", lambda g: g["smooth_curriculum"],
                       "without --smooth_curriculum: the number of obstacles is --n_obstacles"),
-    "ne_gap_threshold": ("curriculum.gap_threshold", lambda g: g["ne_gap_advancement"],
-                         "without --ne_gap_advancement"),
-    "ne_gap_consecutive": ("curriculum.gap_consecutive", lambda g: g["ne_gap_advancement"],
-                           "without --ne_gap_advancement"),
+    "ne_gap_threshold": ("curriculum.gap_threshold", lambda g: climbs(g) and g["ne_gap_advancement"],
+                         "without a curriculum and --ne_gap_advancement"),
+    "ne_gap_consecutive": ("curriculum.gap_consecutive", lambda g: climbs(g) and g["ne_gap_advancement"],
+                           "without a curriculum and --ne_gap_advancement"),
     "min_phases_per_level": ("curriculum.min_phases", lambda g: climbs(g), "without a curriculum"),
     "min_escape_rate": ("curriculum.min_escape_rate", lambda g: climbs(g) and not g["ne_gap_advancement"],
                         "without a curriculum that climbs by capture rate"),
@@ -188,10 +188,10 @@ def translate(values: Given, given: Sequence[str]) -> tuple[dict[str, Any], list
     changes |= {"world.n_obstacles_min": v["n_obstacles"], "world.n_obstacles_max": v["n_obstacles"]}
     changes["world.safety_filter"] = not v["no_dcbf"]
     changes |= schedule(v, notes)
-    changes |= levels(v)
-    if v["opponent_pool_size"] > 0:
+    changes |= levels(v, notes)
+    if v["opponent_pool_size"]:
         changes |= {"league.history": 0.5, "league.size": v["opponent_pool_size"]}
-    elif v["snapshot_freq_micro"] is not None:
+    elif v["snapshot_freq_micro"] is not None and v["micro_phase_steps"]:
         notes.append(f"note: --snapshot_freq_micro {v['snapshot_freq_micro']} has no effect without a pool")
     if v["bilateral_rollback"]:
         changes["rollback.bilateral"] = True
@@ -200,27 +200,34 @@ def translate(values: Given, given: Sequence[str]) -> tuple[dict[str, Any], list
 
 def schedule(v: Given, notes: list[str]) -> dict[str, Any]:
     """Micro-phases, or long turns with rollback."""
+    from rematch.config import ConfigError
+
     out: dict[str, Any] = {"schedule.convergence_consecutive": v["convergence_consecutive"]}
-    if v["eta"] is not None:
+    if v["eta"] is not None and v["convergence_consecutive"]:
         out["schedule.eta"] = v["eta"]
+    elif v["eta"] is not None:
+        notes.append(f"note: --eta {v['eta']} has no effect with --convergence_consecutive 0")
     if v["micro_phase_steps"]:
+        if v["bilateral_rollback"]:
+            raise ConfigError("--bilateral_rollback beside --micro_phase_steps: there is no rollback with "
+                              "micro-phases, which are shorter than any judgement of them")
         rollouts = -(-v["micro_phase_steps"] // ROLLOUT)
         out |= {
             "schedule.kind": "micro", "schedule.micro_phase_steps": v["micro_phase_steps"],
-            "total_steps": v["max_total_steps"],
-            "evaluation.every": (v["eval_interval_micro"] or 50) * rollouts, "evaluation.games": 250,
+            "total_steps": _or(v["max_total_steps"], 10_000_000),
+            "evaluation.every": _or(v["eval_interval_micro"], 50) * rollouts, "evaluation.games": 250,
             "save_every": 250,
         }  # fmt: skip
         if v["opponent_pool_size"]:
-            out["league.snapshot_every"] = (v["snapshot_freq_micro"] or 5) * rollouts
+            out["league.snapshot_every"] = _or(v["snapshot_freq_micro"], 5) * rollouts
     else:
-        phases, longest = v["max_phases"] or 12, v["timesteps_per_phase"] or 500_000
-        warm = (v["warm_start_timesteps"] or 50_000) if v["warm_start_evader"] else 0
+        phases, longest = v["max_phases"] or 12, max(ROLLOUT, _or(v["timesteps_per_phase"], 500_000))
+        warm = _or(v["warm_start_timesteps"], 50_000) if v["warm_start_evader"] else 0
         most = phases * (int(longest * max(1.0, v["evader_multiplier"])) + warm)
         out |= {"rollback.back": 3, "total_steps": v["cold_start_timesteps"] + most}
         if v["phase_warmup"]:
             out["schedule.phase_warmup"] = (100_000, 200_000, 300_000)
-        for name in ("eval_interval_micro", "snapshot_freq_micro"):
+        for name in ("eval_interval_micro", "snapshot_freq_micro", "max_total_steps"):
             if v[name] is not None:
                 notes.append(f"note: --{name} {v[name]} has no effect without --micro_phase_steps")
     if v["phase_warmup"] and v["micro_phase_steps"]:
@@ -228,16 +235,25 @@ def schedule(v: Given, notes: list[str]) -> dict[str, Any]:
     if v["evader_first_on_advance"]:
         out["schedule.last_first"] = True
     if v["warm_start_evader"]:
-        out["schedule.warm_start_steps"] = v["warm_start_timesteps"] or 50_000
+        out["schedule.warm_start_steps"] = _or(v["warm_start_timesteps"], 50_000)
     elif v["warm_start_timesteps"] is not None:
         notes.append(f"note: --warm_start_timesteps {v['warm_start_timesteps']} has no effect without "
                      "--warm_start_evader")
     return out
 
 
-def levels(v: Given) -> dict[str, Any]:
+def _or(value: int | None, usual: int) -> int:
+    """A flag that was given as 0 is 0."""
+    return usual if value is None else value
+
+
+def levels(v: Given, notes: list[str]) -> dict[str, Any]:
     if not climbs(v):
+        if v["ne_gap_advancement"]:
+            notes.append("note: --ne_gap_advancement has no effect without a curriculum")
         return {}
+    if v["curriculum"] and v["smooth_curriculum"]:
+        notes.append("note: --curriculum has no effect beside --smooth_curriculum")
     by = "gap" if v["ne_gap_advancement"] else "capture"
     return {"curriculum.kind": "smooth" if v["smooth_curriculum"] else "discrete", "curriculum.by": by}
 

@@ -25,7 +25,7 @@ def shrink(config: Config) -> Config:
     changes: dict[str, Any] = {
         "games": games, "steps": steps, "total_steps": ITERATIONS * games * steps,
         "stagger": min(c.stagger, steps), "save_every": 1,
-        "network.hidden": tuple(min(width, 256) for width in c.network.hidden),
+        "network.hidden": tuple(min(width, 64) for width in c.network.hidden),
         "ppo.epochs": min(c.ppo.epochs, 2), "ppo.minibatch": max(1, min(c.ppo.minibatch, games * steps // 4)),
         "lookahead.replay": min(c.lookahead.replay, 4096),
         "lookahead.minibatch": min(c.lookahead.minibatch, 256),

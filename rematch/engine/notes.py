@@ -64,7 +64,8 @@ def note_evaluation(session: Session, run: Run, show: Show, last: bool) -> None:
     history = [*run.history, row]
     if config.schedule.convergence_consecutive:
         row["balanced"] = balanced(history, config.schedule.eta)
-        if row["balanced"] >= config.schedule.convergence_consecutive:
+        top = not session.curriculum or session.curriculum.at_top  # balance on the way up ends nothing
+        if top and row["balanced"] >= config.schedule.convergence_consecutive:
             session.set_beside(row)
             row["converged"] = not (alarms(history, config.evaluation) or behind(row))
             session.ended = "converged" if row["converged"] else ""

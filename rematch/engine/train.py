@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -165,7 +165,7 @@ class Session:
         """The same on the level that is being trained: strength is told where it was learnt."""
         world = self.make(games, first, seed)
         if self.curriculum:
-            begin_on(world, self.curriculum.start(self.curriculum.level))
+            begin_on(world, self.curriculum.here)
         return world
 
     @property
@@ -244,14 +244,15 @@ class Session:
         cold = played.number == 0
         lines = self.rollback.judge(tape, metrics, self.step, played.roles, cold)
         if self.iteration >= played.last:
-            self.milestones.append(played.name)
+            # Levels, and warm starts on them, can come again; phases never do.
+            self.milestones.append(f"{played.name} step {self.step}" if played.warm else played.name)
             if cold:
                 self.rollback.start_over(self.step)
         return lines
 
     def mark(self, name: str) -> list[str]:
         """For when a curriculum advances: what was learnt until now is worth keeping. Lines about it."""
-        self.milestones.append(name)
+        self.milestones.append(f"{name} step {self.step}")
         lines = []
         for role, anchor in self.anchors.items():
             decisions = anchor.mark(self.rollout.tape)
@@ -353,6 +354,18 @@ class Session:
             anchor.restore(parts[f"ewc.{role}"])
         for role, bonus in self.bonuses.items():
             bonus.restore(parts[f"rnd.{role}"])
+
+
+def climbed(config: Config, parts: Mapping[str, Tree]) -> Curriculum | None:
+    """The curriculum, if there is one, as it stands in a checkpoint."""
+    if config.curriculum.kind == "none":
+        return None
+    module = worlds.find(config.game)
+    world: World = module.make(config.world, 1, 0, 0)
+    levels = ladder(config.curriculum, module, config.world, world.spec)
+    curriculum = Curriculum(config.curriculum, levels, world.spec, world.next.stage[0])
+    curriculum.restore(parts["curriculum"])
+    return curriculum
 
 
 def begin_on(world: World, start: Floats) -> None:

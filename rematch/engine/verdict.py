@@ -101,11 +101,20 @@ def behind(row: Row) -> list[Row]:
     return [e for e in row["table"] if "best_bot_low" in e and e["high"] < e["best_bot_low"]]
 
 
+def on_level(history: Sequence[Row]) -> list[Row]:
+    """The evaluations on the newest one's level of a curriculum: a score on another is of another game."""
+    return [row for row in history if row.get("level") == history[-1].get("level")]
+
+
 def balanced(history: Sequence[Row], eta: float) -> int:
-    """How many of the newest evaluations in a row have a gap whose upper bound is below eta, S0's apart."""
+    """How many of the newest evaluations in a row have a gap whose upper bound is below eta, S0's apart.
+
+    All of them on the newest one's level.
+    """
     count = 0
     for row in reversed(history):
-        if row["phase"] == "S0" or row["gap_high"] >= eta:
+        other = row.get("level") != history[-1].get("level")
+        if row["phase"] == "S0" or row["gap_high"] >= eta or other:
             break
         count += 1
     return count
@@ -193,8 +202,10 @@ def findings(
     if returns.judged(history[-1]):
         return [*found, returns.verdict(history)]
     found += [cycling(payoff)] if payoff else []
-    found += [forgotten(history, payoff), weak(history[-1]), converged(history[-1])]
-    over = "inconclusive: one evaluation only" if len(history) < 2 else trend(history[0], history[-1])
+    here = on_level(history)
+    found += [forgotten(here, payoff), weak(history[-1]), converged(history[-1])]
+    only = "inconclusive: one evaluation only" + (" on this level" if len(history) > 1 else "")
+    over = only if len(here) < 2 else trend(here[0], here[-1])
     if payoff and over.startswith("inconclusive") and (told := against_first(payoff)):
         over = told
     return [*filter(None, found), over]

@@ -24,7 +24,7 @@ from rematch.show.words import aligned, clean, duration, human, interval, number
 FINE, ALARM, STOPPED = 0, 1, 3  # exit codes
 TAIL = 1 << 18  # bytes at the end of a log that are looked at
 SHOWN = 6  # evaluations in the table
-COLUMNS = ("phase", "role", "gap", "gap_low", "gap_high", "rollbacks", "step")
+COLUMNS = ("phase", "role", "gap", "gap_low", "gap_high", "rollbacks", "step", "level_name")
 RECENT = 20  # iterations over which speed is taken
 
 
@@ -229,8 +229,10 @@ def _table(facts: Mapping[str, Any]) -> Iterator[str]:
     roles = list(rows[-1]["rates"])
     names = facts["rate_names"]
     exact = any(row["nash_conv"] is not None for row in rows)  # the world can be solved
+    levels = any(row["level_name"] for row in rows)
     head = ["phase", "role", *(names.get(role, role) for role in roles), "gap",
-            *(["NashConv"] if exact else []), "n", "rollbacks", "steps"]
+            *(["NashConv"] if exact else []), "n", "rollbacks", "steps",
+            *(["level"] if levels else [])]
     cells = [head]
     for row in rows:
         rates = [row["rates"].get(role, {}) for role in roles]
@@ -239,7 +241,7 @@ def _table(facts: Mapping[str, Any]) -> Iterator[str]:
         gap = f"{number(row['gap'])} {interval(row, 'gap_')}"
         cells.append([str(row["phase"]), str(row["role"]), *shares, gap,
                       *([number(row["nash_conv"])] if exact else []), games, str(row["rollbacks"]),
-                      human(row["step"])])
+                      human(row["step"]), *([str(row["level_name"] or "-")] if levels else [])])
     yield from aligned([[clean(cell)[:40] for cell in row] for row in cells])
     if facts["evaluations"] > len(rows):
         yield f"({facts['evaluations'] - len(rows)} earlier evaluations in history.json)"

@@ -195,6 +195,7 @@ def scoreboard_lines(row: Row) -> list[str]:
     """The final scoreboard: every figure with its number of games and its 95 % interval."""
     after = f"Scoreboard after {human(row.get('step'))} steps"
     title = f"Match in {row['world']}" if "world" in row else after
+    title += f", on level {row['level_name']}" if row.get("level_name") else ""
     lines = [clean(title + (f", policies play {row['play']}" if row.get("play") else "")), ""]
     cells = table_cells(row)
     if not any("best_bot" in entry for entry in row.get("table") or []):

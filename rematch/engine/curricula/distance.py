@@ -93,6 +93,10 @@ class Curriculum:
     def name(self) -> str:
         return self.levels[self.level].name
 
+    @property
+    def at_top(self) -> bool:
+        return self.level + 1 == len(self.levels)
+
     def start(self, level: int) -> Floats:
         """[S] the stage numbers of a level."""
         out = self.usual.copy()
@@ -100,13 +104,18 @@ class Curriculum:
             out[self.spec.stage.index(name)] = value
         return out
 
+    @property
+    def here(self) -> Floats:
+        """[S] the stage numbers of the present level."""
+        return self.start(self.level)
+
     def stage(self, games: int) -> Floats:
         """[N, S] for the next episode of each game: the level, and for a share of the games the one below.
 
         Document 002: "keeps 20 % of envs at previous level distances"; pursuit specification, section 6:
         max(1, floor(n r)) of them.
         """
-        out = np.tile(self.start(self.level), (games, 1))
+        out = np.tile(self.here, (games, 1))
         if self.config.mixed_ratio and self.level:
             out[: max(1, int(games * self.config.mixed_ratio))] = self.start(self.level - 1)
         return out
@@ -125,7 +134,7 @@ class Curriculum:
             fine = first["low"] >= c.capture_rate and last["low"] >= c.min_escape_rate
             told = f"rate {_bounds(first)} of the first role above {c.capture_rate:g}"
         falls = c.regress_after and self.lost >= c.regress_after and self.level
-        if self.seen >= c.min_phases and fine and self.level + 1 < len(self.levels):
+        if self.seen >= c.min_phases and fine and not self.at_top:
             steps = 1
         elif falls:
             steps = -1

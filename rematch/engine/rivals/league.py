@@ -30,7 +30,7 @@ class LeagueConfig:
     history: float = knob(
         0.3, "share of games in which one seat learns and rivals play the others", low=0, high=1
     )
-    size: int = knob(20, "snapshots kept per role", low=1, high=10_000, needs="history")
+    size: int = knob(20, "snapshots kept per role", low=0, high=10_000, needs="history")
     keep: str = knob("reservoir", "which snapshots stay", choices=("reservoir", "fifo"), needs="history")
     pick: str = knob(
         "uniform",
@@ -47,6 +47,13 @@ class LeagueConfig:
     scripted_share: float = knob(
         0.5, "their share of rivals' seats, once there are snapshots", low=0, high=1, needs="scripted"
     )
+
+    def check(self) -> None:
+        if self.history and not self.size:
+            raise ConfigError(
+                f"size = 0: nobody from the past is kept, and history = {self.history:g} of the games are to "
+                "be against them; expected at least 1, or history 0"
+            )
 
 
 @dataclass

@@ -80,7 +80,7 @@ class ScheduleConfig:
     convergence_consecutive: int = knob(
         0,
         "the run ends when the gap's upper bound is below eta in so many evaluations in a row, S0's not "
-        "counted, and the pair does not lose to scripted players; 0: never",
+        "counted, on a curriculum's last level, and the pair does not lose to scripted players; 0: never",
         low=0,
     )
     eta: float = knob(

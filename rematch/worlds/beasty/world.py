@@ -191,9 +191,10 @@ class BeastyWorld(NativeWorld):
         return self.shared.rules.decide(self.save(rows), numbers, bot, (noise.seed, noise.stream, noise.step))
 
     def searched(
-        self, rows: Ints, how: tuple[int, int, int], noise: Noise, threads: int = 1
+        self, rows: Ints, how: tuple[int, int, int, int], noise: Noise, threads: int = 1
     ) -> tuple[NDArray[np.float64], Ints]:
-        """[n, 33] sums over completions how[1] .. how[2] - 1, played out by bot how[0]; [n] best actions."""
+        """[n, 33] sums over completions how[1] .. how[2] - 1, played out by bot how[0] and others like how[3];
+        [n] best actions."""
         numbers = (self.first + self._rows(rows)).astype(np.int32)
         return self.shared.rules.search(
             self.save(rows), numbers, how, (noise.seed, noise.stream, noise.step), threads

@@ -22,7 +22,7 @@ from rematch.worlds.compiled import NativeWorld, Shown, WorldError, blank_view, 
 
 from . import core
 from .bots import BOTS, SearchPlayer, bot
-from .rules import ACTIONS, SPECIES, Config
+from .rules import ACTIONS, POINTS, SPECIES, STRENGTH, Config
 from .state import PLACES, State, StateError, pack, unpack
 
 if TYPE_CHECKING:
@@ -161,6 +161,16 @@ class BeastyWorld(NativeWorld):
         """Ids of the actions that whoever is to play in this game may take."""
         bits = int(self.shared.rules.legal(self.save(np.array([row], np.int32)))[0])
         return [action for action in range(len(ACTIONS)) if bits >> action & 1]
+
+    def points_after(self, actions: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+        """[N, k] everybody's points in the bar in games that these actions end; not a number in the others."""
+        after, chosen = self._states.copy(), self._choices(actions, ROLE)
+        mover = self._named["turn"].reshape(-1)
+        over = self.shared.rules.turn(after, np.ascontiguousarray(chosen[np.arange(self.games), mover])) != 0
+        bars = after.view(self.kind)[:, 0]["bar"][over, : self.config.players]
+        out = np.full((self.games, self.config.players), np.nan)
+        out[over] = sum((bars >> strength & 1) * POINTS[name] for name, strength in STRENGTH.items())
+        return out
 
     def read(self, rows: Ints) -> list[State]:
         """These games as people read them (state.py)."""

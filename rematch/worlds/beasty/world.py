@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rematch import keys
 from rematch.config import validate
-from rematch.spec import Actions, Bytes, Field, Ints, Noise, Role, Sight, Spec, View
+from rematch.spec import Actions, Bytes, Field, Ints, Noise, Player, Role, Sight, Spec, View
 from rematch.worlds.compiled import NativeWorld, Shown, WorldError, blank_view, first_next
 
 from . import core
@@ -36,8 +36,10 @@ __all__ = [
     "SearchPlayer",
     "State",
     "WorldError",
+    "best_known",
     "bot",
     "draw",
+    "guest",
     "make",
     "short",
 ]
@@ -62,6 +64,20 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> BeastyWor
 def short(config: Config) -> Config:
     """The same rules: a game of 23 turns (of 47, with four players) ends within a rehearsal."""
     return config
+
+
+def guest(name: str, config: Config, seconds: float = 0.0) -> Player:
+    """A bot of one's own, `module:Class`; it has so many seconds for a move (see guests.py)."""
+    from .guests import MOVE_SECONDS, GuestPlayer
+
+    return GuestPlayer(name, config, seconds or MOVE_SECONDS)
+
+
+def best_known(rival: str, config: Config) -> dict[str, Any] | None:
+    """The best response to a scripted player that has been measured under these rules; see responses.py."""
+    from .responses import best_known as look
+
+    return look(rival, config)
 
 
 def draw(world: BeastyWorld, row: int, trail: list[Any]) -> Image:

@@ -29,11 +29,12 @@ class Learnt:
     name: str
     rules: Any
     players: Mapping[str, Any]
+    indifferent: Sequence[str] = ()  # settings that a world changes without making it another game
 
     def refuse_other(self, rules: Any, whose: str = "the match has") -> None:
         """Refuse other rules than those it learnt under, naming both."""
         for key, _, value in settings.leaves(self.rules):
-            if value != settings.get(rules, key):
+            if value != settings.get(rules, key) and key not in self.indifferent:
                 raise ConfigError(f"--players: {self.name} learnt under other rules: {key} = {value}, {whose} "
                                   f"{settings.get(rules, key)}; expected the same")
 
@@ -48,7 +49,8 @@ def learnt(name: str, world: str) -> Learnt | None:
     trained = api.load(path)
     if trained.config.game != world:
         raise ConfigError(f"--players: {name} is a run of {trained.config.game}, not of {world}")
-    return Learnt(name=name, rules=trained.config.world, players=trained.policies)
+    free = getattr(worlds.find(world), "INDIFFERENT", ())
+    return Learnt(name=name, rules=trained.config.world, players=trained.policies, indifferent=free)
 
 
 def from_file(path: Path, world: str) -> Learnt:
@@ -68,7 +70,8 @@ def from_file(path: Path, world: str) -> Learnt:
         raise ConfigError(f"--players: {path} learnt to see other things than {world} shows now")
     policy = Policy(spec.roles[role], network, path.stem)
     policy.load_arrays(arrays)
-    return Learnt(name=str(path), rules=rules, players={role: policy})
+    free = getattr(module, "INDIFFERENT", ())
+    return Learnt(name=str(path), rules=rules, players={role: policy}, indifferent=free)
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -42,7 +42,7 @@ from .state import State, unpack
 
 MOVE_SECONDS = 10.0  # a move may take, unless told otherwise
 START_SECONDS = 60.0  # until it has been imported
-PATIENCE = 3  # times that a bot may take too long: then it resigns what is left without being asked
+PATIENCE = 3  # times that its process may hang or die: then it resigns what is left without being asked
 
 
 class GuestPlayer:
@@ -51,7 +51,7 @@ class GuestPlayer:
     def __init__(self, name: str, config: Config, seconds: float = MOVE_SECONDS) -> None:
         self.name, self.config, self.seconds = name, config, seconds
         self.troubles: dict[tuple[int, int, int], str] = {}  # (luck, step, game) -> what happened
-        self._slow = 0
+        self._lost = 0
         self._turn = threading.Lock()  # several threads may play parts of a match
         self._process: subprocess.Popen[str] | None = None
         self._start()
@@ -80,16 +80,17 @@ class GuestPlayer:
 
     def _ask(self, state: State, legal: list[int], key: int) -> int | str:
         """The bot's action, or what went wrong in one line."""
-        if self._slow >= PATIENCE:
-            return f"took longer than {self.seconds:g} s for a move {PATIENCE} times, and is not asked any more"
+        if self._lost >= PATIENCE:
+            return f"hung or died {PATIENCE} times, and is not asked any more"
         if self._process is None:
             self._start()
         try:
             heard = self._talk({"state": written(state), "legal": legal, "key": key}, self.seconds)
         except TimeoutError:
-            self._slow += 1
+            self._lost += 1
             return f"took longer than {self.seconds:g} s for a move"
         except EOFError as error:
+            self._lost += 1
             return str(error)
         if "failed" in heard:
             return str(heard["failed"])

@@ -9,7 +9,7 @@ order of every deck.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,10 +41,12 @@ __all__ = [
     "draw",
     "guest",
     "make",
+    "play",
     "short",
 ]
 
 ROLE = "player"
+INDIFFERENT = ("first",)  # settings under which a policy may play that learnt with another value
 BUILD = core.BUILD  # a run goes on to the same bits only under the same rules
 NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
 
@@ -64,6 +66,13 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> BeastyWor
 def short(config: Config) -> Config:
     """The same rules: a game of 23 turns (of 47, with four players) ends within a rehearsal."""
     return config
+
+
+def play(words: Sequence[str], entrant: Callable[..., Player]) -> int:
+    """A game in the terminal (see terminal.py); `entrant(name, world, rules, role)` finds players by name."""
+    from .terminal import play as sit_down
+
+    return sit_down(words, entrant)
 
 
 def guest(name: str, config: Config, seconds: float = 0.0) -> Player:

@@ -82,21 +82,20 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def rules_of(names: Sequence[str], world: str, given: Mapping[str, Any]) -> Any:
-    """The rules of a match: those `given` over the world's own, which its runs must have learnt under.
+    """The rules of a match: those that its runs learnt under, which must be the same; the world's own without any.
 
-    Where none are given, those that the runs learnt under, which must be the same.
+    What is `given` goes over them, and must not make them others than a run's.
     """
     module = worlds.find(world)
-    rules = settings.apply(module.Config(), given, "command line", text=True)
-    settings.validate(rules)
-    settings.refuse_idle(rules, list(given), "command line")
     scripted = {bot for bots in module.BOTS.values() for bot in bots}
     others = [name for name in dict.fromkeys(names) if name.partition(":")[0] not in scripted]
     found = [about for name in others if (about := learnt(name, world))]
-    if found and not given:
-        for other in found[1:]:
-            other.refuse_other(found[0].rules, f"{found[0].name} under")
-        return found[0].rules
+    for other in found[1:]:
+        other.refuse_other(found[0].rules, f"{found[0].name} under")
+    basis = found[0].rules if found else module.Config()
+    rules = settings.apply(basis, given, "command line", text=True)
+    settings.validate(rules)
+    settings.refuse_idle(rules, list(given), "command line")
     for about in found:
         about.refuse_other(rules)
     return rules

@@ -35,8 +35,9 @@ USAGE = """rematch: trains game agents by self-play and tells the truth about ho
   rematch eval RUN [--against NAMES] [--games N] [--seed S] [--greedy] [--json] [--picture FILE]
   rematch eval WORLD --players A,B [--against NAMES] [--games N] [--seed S] [--greedy] [--json]
                                  [--move-seconds S] [--world.KEY VALUE ...]
-                                 matches with n and 95 % intervals, every deal from every seat; with the exact NashConv where a world
-                                 can be solved, and there a picture of where the policies lose
+                                 matches with n and 95 % intervals, every deal from every seat; with the
+                                 exact NashConv where a world can be solved, and there a picture of where
+                                 the policies lose
   rematch play WORLD [--against NAME] [--KEY VALUE ...]
                                  play against them yourself, in the terminal
   rematch exploit RUN [--budget STEPS] [--seeds K] [--games N] [--role ROLE] [--json]
@@ -166,27 +167,32 @@ def check(words: Sequence[str]) -> int:
 
 
 def evaluate(words: Sequence[str]) -> int:
-    from rematch import worlds
-    from rematch.matches import eval_run, lost_picture
-    from rematch.show.words import scoreboard_lines
+    from rematch.show.tournament import lines
 
     values = ("--against", "--games", "--players", "--seed", "--picture", "--move-seconds")
     options = Options(words, values, ("--json", "--greedy"))
-    if "--players" in options.given:
-        return play_match(options)
+    row = match_rows(options) if "--players" in options.given else run_row(options)
+    print(json.dumps(row, indent=1) if "--json" in options.given else "\n".join(lines(row)))
+    return 0
+
+
+def run_row(options: Options) -> dict[str, Any]:
+    """eval RUN: against its world's scripted players."""
+    from rematch import worlds
+    from rematch.matches import eval_run, lost_picture
+
     (subject,) = options.only(1, "rematch eval RUN | rematch eval WORLD --players A,B")
     if "--move-seconds" in options.given:
         raise ConfigError("--move-seconds has no effect without --players")
     games, seed, named = match_size(options)
-    folder = folder_of(subject)
+    folder, greedy = folder_of(subject), "--greedy" in options.given
     if subject in worlds.names() and not folder.exists():
         raise ConfigError(f"eval {subject}: a world needs --players A,B; expected those, or a run")
     file = picture_file(options) if "--picture" in options.given else None
-    row = eval_run(folder, named, games, seed, "--greedy" in options.given)
+    row = eval_run(folder, named, games, seed, greedy)
     if file is not None:
-        lost_picture(folder, file, "--greedy" in options.given)
-    print(json.dumps(row, indent=1) if "--json" in options.given else "\n".join(scoreboard_lines(row)))
-    return 0
+        lost_picture(folder, file, greedy)
+    return row
 
 
 def match_size(options: Options) -> tuple[int, int, list[str]]:
@@ -199,26 +205,19 @@ def match_size(options: Options) -> tuple[int, int, list[str]]:
     return games, seed, named
 
 
-def play_match(options: Options) -> int:
+def match_rows(options: Options) -> dict[str, Any]:
     """eval WORLD --players A,B: what is left of the words are the world's settings."""
-    from rematch import worlds
-    from rematch.config import read_flags
     from rematch.matches import Match, eval_world
-    from rematch.show.tournament import lines
 
     if not options.rest or options.rest[0].startswith("-"):
-        raise ConfigError("expected rematch eval WORLD --players A,B [--KEY VALUE ...]")
+        raise ConfigError("expected rematch eval WORLD --players A,B [--world.KEY VALUE ...]")
     if "--picture" in options.given:
         raise ConfigError("--picture has no effect with --players: it shows where a run's policies lose")
     games, seed, named = match_size(options)
-    module = worlds.find(options.rest[0])
-    flags = [f"--{word[8:]}" if word.startswith("--world.") else word for word in options.rest[1:]]
     slow = options.number("--move-seconds", 0.0, 3600.0) if "--move-seconds" in options.given else 0.0
-    row = eval_world(options.rest[0], Match(
-        players=[name.strip() for name in options.given["--players"].split(",")], against=named, games=games,
-        seed=seed, greedy="--greedy" in options.given, rules=read_flags(flags, module.Config()), seconds=slow))
-    print(json.dumps(row, indent=1) if "--json" in options.given else "\n".join(lines(row)))
-    return 0
+    return eval_world(options.rest[0], Match(
+        players=options.given["--players"].split(","), against=named, games=games, seed=seed, seconds=slow,
+        greedy="--greedy" in options.given, flags=options.rest[1:]))
 
 
 def play(words: Sequence[str]) -> int:

@@ -1,8 +1,8 @@
 """Who plays, by name: scripted players, runs, policy files, bots of one's own. What is no player is refused.
 
-    heuristic  search:200  search:5ms       a world's own
-    runs/mine  mine  agent.safetensors      learnt, under the rules that it learnt
-    mymodule:MyBot                          yours, where the world takes them (`guest`)
+heuristic  search:200  search:5ms       a world's own
+runs/mine  mine  agent.safetensors      learnt, under the rules that it learnt
+mymodule:MyBot                          yours, where the world takes them (`guest`)
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ class Learnt:
         """Refuse other rules than those it learnt under, naming both."""
         for key, _, value in settings.leaves(self.rules):
             if value != settings.get(rules, key) and key not in self.indifferent:
-                raise ConfigError(f"--players: {self.name} learnt under other rules: {key} = {value}, {whose} "
-                                  f"{settings.get(rules, key)}; expected the same")
+                raise ConfigError(
+                    f"--players: {self.name} learnt under other rules: {key} = {value}, {whose} "
+                    f"{settings.get(rules, key)}; expected the same"
+                )
 
 
 def learnt(name: str, world: str) -> Learnt | None:
@@ -60,8 +62,10 @@ def from_file(path: Path, world: str) -> Learnt:
     arrays, about = policies.read(path)
     module, card, role = worlds.find(world), f"{path.stem}.json", about.get("role")
     if about.get("game") != world or about.get("learner", "ppo") != "ppo":
-        raise ConfigError(f"--players: {path} is a policy of {about.get('game')}, {about.get('learner', 'ppo')}; "
-                          f"expected one of {world} that plays by itself")
+        raise ConfigError(
+            f"--players: {path} is a policy of {about.get('game')}, {about.get('learner', 'ppo')}; "
+            f"expected one of {world} that plays by itself"
+        )
     network = settings.apply(NetworkConfig(), _flat(about.get("network", {})), card)
     rules = settings.apply(module.Config(), _flat(about.get("world", {})), card)
     settings.validate(rules)
@@ -71,7 +75,7 @@ def from_file(path: Path, world: str) -> Learnt:
     policy = Policy(spec.roles[role], network, path.stem)
     policy.load_arrays(arrays)
     free = getattr(module, "INDIFFERENT", ())
-    return Learnt(name=str(path), rules=rules, players={role: policy}, indifferent=free)
+    return Learnt(name=str(path), rules=rules, players={str(role): policy}, indifferent=free)
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -82,7 +86,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def rules_of(names: Sequence[str], world: str, given: Mapping[str, Any]) -> Any:
-    """The rules of a match: those that its runs learnt under, which must be the same; the world's own without any.
+    """The rules of a match: those that its runs learnt under, which must be the same; else the world's own.
 
     What is `given` goes over them, and must not make them others than a run's.
     """
@@ -123,5 +127,7 @@ def entrant(name: str, world: str, rules: Any, role: str, seconds: float = 0.0) 
         raise ConfigError(f"--players: {name} is no name; how many sit at a table is --world.players {name}")
     near, known = nearest(name, module.BOTS[role]), ", ".join(module.BOTS[role])
     own_too = ", or module:Class of your own" if hasattr(module, "guest") else ""
-    raise ConfigError(f"--players: no {role} called {name!r}: expected one of {known}, a run or a {SUFFIX} file"
-                      f"{own_too}" + (f"; nearest: {near}" if near else ""))
+    raise ConfigError(
+        f"--players: no {role} called {name!r}: expected one of {known}, a run or a {SUFFIX} file"
+        f"{own_too}" + (f"; nearest: {near}" if near else "")
+    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -84,7 +84,7 @@ class Match:
     games: int = 1000  # of every pairing
     seed: int = 0
     greedy: bool = False  # policies take their likeliest move
-    rules: Mapping[str, Any] = field(default_factory=dict)  # settings of the world, as text
+    flags: Sequence[str] = ()  # settings of the world as on a command line: --world.KEY VALUE
     seconds: float = 0.0  # for a move of a bot of one's own; 0: as the world has it
     threads: int = 2
 
@@ -92,11 +92,16 @@ class Match:
 def eval_world(name: str, match: Match) -> dict[str, Any]:
     """Matches between scripted players, runs, policy files and bots of one's own.
 
-    Where seats have roles of their own: one name per seat. Else a tournament of mirrored deals: one table where
-    there are as many names as seats, otherwise everybody meets everybody, or those of `against`.
+    Where seats have roles of their own: one name per seat. Else a tournament of mirrored deals: one table
+    where there are as many names as seats, otherwise everybody meets everybody, or those of `against`.
     """
     module = worlds.find(name)
-    rules = rules_of([*match.players, *match.against], name, match.rules)
+    match = replace(match, players=[who.strip() for who in match.players])
+    if not all(match.players):
+        raise ConfigError(f"--players = {','.join(match.players)!r}: expected names, split by commas")
+    flags = [f"--{flag[8:]}" if flag.startswith("--world.") else flag for flag in match.flags]
+    given = settings.read_flags(flags, module.Config())
+    rules = rules_of([*match.players, *match.against], name, given)
 
     def make(count: int, first: int, key: int) -> World:
         world: World = module.make(rules, count, first, key)
@@ -109,9 +114,10 @@ def eval_world(name: str, match: Match) -> dict[str, Any]:
     if not together:
         if len(match.players) != spec.seats:
             seats = ", ".join(spec.role_of(seat).name for seat in range(spec.seats))
-            raise ConfigError(f"--players = {','.join(match.players)}: expected {spec.seats} names, for {seats}")
+            said = ",".join(match.players)
+            raise ConfigError(f"--players = {said}: expected {spec.seats} names, for {seats}")
         if match.against:
-            raise ConfigError(f"--against has no effect with --players: every seat of {name} has its own role")
+            raise ConfigError(f"--against has no effect with --players: seats of {name} have their own roles")
     seated: dict[str, Player] = {}
     try:
         for seat, who in enumerate([*match.players, *match.against]):
@@ -119,16 +125,17 @@ def eval_world(name: str, match: Match) -> dict[str, Any]:
             key = who if together else f"{seat} {who}"
             if key not in seated:
                 seated[key] = entrant(who, name, rules, role, match.seconds)
-        learnt = [player for player in seated.values() if hasattr(player, "greedy")]
+        learnt: list[Any] = [player for player in seated.values() if hasattr(player, "greedy")]
         if match.greedy and not learnt:
             raise ConfigError("--greedy has no effect: nobody of --players is learnt")
         for player in learnt:
-            player.greedy = match.greedy  # type: ignore[attr-defined]
+            player.greedy = match.greedy
         if learnt:
             about["play"] = "greedy" if match.greedy else "sampled"
         if spec.seats == 1:  # nobody to play against: returns instead
             (only,) = seated.values()
-            return about | {"returns": alone(board, {spec.role_of(0).name: only}, (match.games, (), 0)), "table": []}
+            whole = alone(board, {spec.role_of(0).name: only}, (match.games, (), 0))
+            return about | {"returns": whole, "table": []}
         if together:
             about["table"] = tournament(board, module, rules, seated, match)
         else:

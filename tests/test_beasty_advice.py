@@ -50,7 +50,7 @@ def test_elsewhere_moves_stand_in_the_order_of_the_search(config: Config) -> Non
         worths, rules = weigh(saved, config, 4), core.Core(config.values())
         step = int(saved.view(core.GAME_TYPE)[0, 0]["step"])
         noise = (advice.STREAM_KEY, 2, step)
-        sums, best = rules.search(saved, np.zeros(1, np.int32), (8, 0, 4, 8), noise)
+        best = rules.search(saved, np.zeros(1, np.int32), (8, 0, 4, 8), noise)[1]
         top = max(worth.score for worth in worths.values())
         assert worths[int(best[0])].score == top
         if config.scoring == "points":
@@ -66,7 +66,7 @@ def test_a_review_names_what_was_lost_and_only_that() -> None:
         perfect.append((saved, order[-1]))
         if worths[order[0]].difference != worths[order[-1]].difference:
             spoilt.append((saved, order[0]))
-            costs.append((worths[order[-1]].score - worths[order[0]].score))
+            costs.append(worths[order[-1]].score - worths[order[0]].score)
     assert review(perfect, PLAIN, 1) == []
     slips = review(spoilt, PLAIN, 1)
     assert len(slips) == len(spoilt) > 5

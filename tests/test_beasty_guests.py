@@ -81,7 +81,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def ask(name: str, games: int = 2, seconds: float = 20.0, config: Config | None = None) -> tuple[GuestPlayer, np.ndarray]:
+def ask(
+    name: str, games: int = 2, seconds: float = 20.0, config: Config | None = None
+) -> tuple[GuestPlayer, np.ndarray]:
     """The bot's resignations at the first move of some games."""
     world = make(config or Config(), games, seed=5)
     player = GuestPlayer(name, config or Config(), seconds)
@@ -165,7 +167,10 @@ def test_what_goes_wrong_is_told_in_one_line_and_costs_the_game(name: str, said:
 
 
 def test_one_that_hangs_or_dies_is_ended_and_not_asked_for_ever() -> None:
-    for name, said in (("Hangs", "took longer than 0.2 s for a move"), ("Dies", "its process ended with exit code 7")):
+    for name, said in (
+        ("Hangs", "took longer than 0.2 s for a move"),
+        ("Dies", "its process ended with exit code 7"),
+    ):
         began = time.perf_counter()
         player, resigned = ask(f"mine:{name}", games=8, seconds=0.2)
         assert resigned.all() and time.perf_counter() - began < 10

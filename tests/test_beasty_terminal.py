@@ -125,7 +125,8 @@ def test_what_happened_in_words() -> None:
     assert move_in_words(state, action, names) == "parrot: out with search's hippo (place 2)"
     after = reference.play(state, action, config)
     assert happened(state, action, after, names) == (
-        "You play parrot: out with search's hippo (place 2). Out: search's hippo.")
+        "You play parrot: out with search's hippo (place 2). Out: search's hippo."
+    )
     assert happened(state, action, after, ["ann", "bob"]).startswith("Ann plays parrot: out with bob's hippo")
 
 
@@ -136,7 +137,9 @@ def test_colours_only_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    state = State([(0, "lion"), (1, "zebra")], [{"skunk"}, {"seal"}], [[], []], [set(), set()], [set(), set()])
+    state = State(
+        [(0, "lion"), (1, "zebra")], [{"skunk"}, {"seal"}], [[], []], [set(), set()], [set(), set()]
+    )
     for plain, out in ((False, Terminal()), (True, io.StringIO())):
         Page(["you", "search"], out).table(state, Config())
         assert ("\x1b[" not in out.getvalue()) == plain

@@ -1,10 +1,11 @@
-"""The best known response to every opponent of Beasty Bar: `search` that plays the others on as they really play.
+"""The best known response to every opponent of Beasty Bar: `search` with a true model of how they play.
 
     python tools/beasty_responses.py --games 10000 --completions 400
 
-Each candidate (the search with its true model of the opponent, and the plain search) plays some games; the better
-one plays the games that are reported, which are others. Writes rematch/worlds/beasty/responses.json, after every
-opponent; one that is there with as many games is not measured again unless --anew. `rematch eval beasty` shows it.
+Each candidate (the search with its true model of the opponent, and the plain search) plays some games; the
+better one plays the games that are reported, which are others. Writes rematch/worlds/beasty/responses.json,
+after every opponent; one that is there with as many games is not measured again unless --anew. `rematch eval
+beasty` shows it.
 """
 
 from __future__ import annotations
@@ -37,8 +38,16 @@ def measure(rival: str, completions: int, games: int, threads: int) -> dict[str,
     best = max(able, key=lambda name: tried[name])
     row = play(best, rival, games, REPORTING, threads)
     command = f"rematch eval beasty --players {best} --against {rival} --games {games} --seed {REPORTING}"
-    return {"response": best, "win": row["win"], "low": row["win_low"], "high": row["win_high"],
-            "draws": row["draws"] / row["games"], "score": row["score"], "games": row["games"], "command": command}
+    return {
+        "response": best,
+        "win": row["win"],
+        "low": row["win_low"],
+        "high": row["win_high"],
+        "draws": row["draws"] / row["games"],
+        "score": row["score"],
+        "games": row["games"],
+        "command": command,
+    }
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -59,8 +68,11 @@ def main(argv: list[str] | None = None) -> int:
             continue
         entry = whole["responses"][rival] = measure(rival, given.completions, given.games, given.threads)
         given.out.write_text(json.dumps(whole, indent=1) + "\n")
-        print(f"{rival}: {entry['response']} wins {entry['win']:.3f} [{entry['low']:.3f}, {entry['high']:.3f}] "
-              f"n {entry['games']}", flush=True)
+        print(
+            f"{rival}: {entry['response']} wins {entry['win']:.3f} [{entry['low']:.3f}, {entry['high']:.3f}] "
+            f"n {entry['games']}",
+            flush=True,
+        )
     return 0
 
 

@@ -86,8 +86,8 @@ class Played(NamedTuple):
 def play(world: World, players: Sequence[Player], seed: int) -> Played:
     """One whole game per copy, players by seat.
 
-    Every copy counts exactly once, so long games weigh as much as short ones. Who resigns has lost; of several
-    others each has half a point.
+    Every copy counts exactly once, so long games weigh as much as short ones. Who resigns has lost; of
+    several others each has half a point.
     """
     spec, n = world.spec, world.games
     outcome: Floats = np.zeros((n, spec.seats), np.float32)

@@ -1,4 +1,4 @@
-"""What moves are worth, for hints and reviews: by search, and exactly once both decks of two players are empty."""
+"""What moves are worth, for hints and reviews: by search, and exactly once two players' decks are empty."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ STREAM_KEY = keys.key(0, keys.BOT, 7)  # the same position is always judged alik
 class Worth:
     """A move: what search expects of it, and the exact difference of scores where that is known.
 
-    `score` is about the expected result, 1 won and 0 lost. Where animals count, the search's own sum is no chance
-    (its share for the difference of scores is too large), and it only ranks moves.
+    `score` is about the expected result, 1 won and 0 lost. Where animals count, the search's own sum is no
+    chance (its share for the difference of scores is too large), and it only ranks moves.
     """
 
     score: float
@@ -56,7 +56,8 @@ class Slip:
         return self.could.score - self.had.score, more
 
     def __str__(self) -> str:
-        return f"turn {self.step + 1}: {label(self.played)} ({self.had}); best was {label(self.best)} ({self.could})"
+        better = f"best was {label(self.best)} ({self.could})"
+        return f"turn {self.step + 1}: {label(self.played)} ({self.had}); {better}"
 
 
 def weigh(state: Bytes, config: Config, completions: int) -> dict[int, Worth]:
@@ -83,8 +84,10 @@ def _solved(rules: core.Core, state: Bytes, action: int, config: Config) -> Wort
     then = state.copy()
     if rules.turn(then, np.array([action], np.int32))[0]:
         game, points = then.view(core.GAME_TYPE)[0, 0], config.scoring == "points"
-        own, other = (sum((int(bar) >> STRENGTH[name] & 1) * (POINTS[name] + 64 * (not points)) for name in SPECIES)
-                      for bar in game["bar"][[1 - int(game["turn"]), int(game["turn"])]])
+        own, other = (
+            sum((int(bar) >> STRENGTH[name] & 1) * (POINTS[name] + 64 * (not points)) for name in SPECIES)
+            for bar in game["bar"][[1 - int(game["turn"]), int(game["turn"])]]
+        )
         difference = own - other  # as rules.h, score_of
     else:
         difference = -int(rules.solve(then)[0])

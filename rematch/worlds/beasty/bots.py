@@ -67,7 +67,8 @@ class SearchPlayer:
         if model and model not in NUMBERS:
             near = nearest(model, NUMBERS)
             raise ConfigError(
-                f"model = {model}: expected one of {', '.join(NUMBERS)}" + (f"; nearest: {near}" if near else "")
+                f"model = {model}: expected one of {', '.join(NUMBERS)}"
+                + (f"; nearest: {near}" if near else "")
             )
         self.name = "search"
         self.completions, self.seconds, self.threads = completions, seconds, threads
@@ -97,7 +98,7 @@ class SearchPlayer:
 
 
 def search_of(name: str) -> SearchPlayer:
-    """ "search:200" has 200 completions, "search:5ms" so long; "search:200:online" takes others for `online`."""
+    """ "search:200" has 200 completions, "search:5ms" so long; "search:9:online" has others play `online`."""
     _, _, rest = name.partition(":")
     budget, _, model = rest.partition(":")
     number, unit = (budget[:-2], "ms") if budget.endswith("ms") else (budget, "completions")

@@ -144,7 +144,8 @@ def compare_search(
     states = positions(config, count, seed)
     rules, numbers = dealt(config, 1, seed)[0], np.arange(len(states), dtype=np.int32)
     name, noise = "outcome_heuristic", (keys.key(seed, keys.BOT), keys.BOT, seed)
-    sums, actions = rules.search(states, numbers, (BOTS.index(name), 0, completions, BOTS.index(model)), noise)
+    how = (BOTS.index(name), 0, completions, BOTS.index(model))
+    sums, actions = rules.search(states, numbers, how, noise)
     compared = 0
     for row, state in enumerate(unpack(states, config)):
         if not any(state.decks) and sum(map(len, state.hands)) > 5:

@@ -6,10 +6,10 @@
 
 `state` is a `State` as the bot's seat sees it: `state.turn` is the bot, and the cards that it cannot see are
 dealt anew for every decision (its own deck, the others' hands and decks), so that it may try moves with
-`reference.play`. `legal` are ids of actions (`rules.ACTIONS` names them), `key` is a number to draw luck from:
-the same decision gets the same one. `self.config` holds the rules. Games are played side by side by one object,
-so a bot must not remember. A bot runs in a process of its own. One that raises, takes too long or answers with
-anything but a legal action resigns that game.
+`reference.play`. `legal` are ids of actions (`rules.ACTIONS` names them), `key` is a number to draw luck
+from: the same decision gets the same one. `self.config` holds the rules. Games are played side by side by one
+object, so a bot must not remember. A bot runs in a process of its own. One that raises, takes too long or
+answers with anything but a legal action resigns that game.
 
 Run as a module, this file is that process: a line of JSON in, a line of JSON out.
 """
@@ -60,13 +60,13 @@ class GuestPlayer:
         world: Any = seat.world
         numbers = seat.rows + world.first
         seed = keys.key(noise.seed, noise.stream, seat.seat)
+        deals = keys.key(seed, keys.RESET, 0, noise.step)  # tells nothing of the true cards
         luck = keys.words(seed, keys.BOT, int(numbers.max()) + 1, noise.step)
         assert seat.mask is not None
         action = seat.mask.argmax(1).astype(np.int32)
         resigned = np.zeros(len(action), bool)
         for i, number in enumerate(numbers.tolist()):
-            # Keyed by this very decision: nothing can be learnt about hidden cards from how they are resampled.
-            hidden = world.resample(seat.rows[i : i + 1], seat.seat, keys.key(seed, keys.RESET, 0, noise.step))
+            hidden = world.resample(seat.rows[i : i + 1], seat.seat, deals)
             state = unpack(hidden, self.config)[0]
             legal = np.flatnonzero(seat.mask[i]).tolist()
             with self._turn:
@@ -111,7 +111,9 @@ class GuestPlayer:
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         threading.Thread(target=_listen, args=(self._process, self._lines), daemon=True).start()
         try:
-            heard = self._talk({"rules": self.config.values() | {"scoring": self.config.scoring}}, START_SECONDS)
+            heard = self._talk(
+                {"rules": self.config.values() | {"scoring": self.config.scoring}}, START_SECONDS
+            )
         except (TimeoutError, EOFError) as error:
             raise ConfigError(f"{self.name}: cannot be started: {error or 'it took too long'}") from None
         if "refused" in heard:
@@ -168,6 +170,7 @@ def _listen(process: subprocess.Popen[str], lines: queue.SimpleQueue[str]) -> No
 
 def written(state: State) -> dict[str, Any]:
     """As JSON holds it."""
+
     def piles(sets: list[set[str]]) -> list[list[str]]:
         return [sorted(pile, key=lambda name: STRENGTH[name]) for pile in sets]
 
@@ -203,9 +206,13 @@ def find(name: str) -> Any:
         raise ConfigError(f"{name}: {where} cannot be imported: {_first_line(error)}") from None
     found = getattr(module, what, None)
     if not inspect.isclass(found) or not callable(getattr(found, "act", None)):
-        able = [key for key, value in vars(module).items() if inspect.isclass(value) and hasattr(value, "act")]
+        able = [
+            key for key, value in vars(module).items() if inspect.isclass(value) and hasattr(value, "act")
+        ]
         near = nearest(what, able)
-        wrong = "has no method act(state, legal, key)" if inspect.isclass(found) else f"is no class of {where}"
+        wrong = (
+            "has no method act(state, legal, key)" if inspect.isclass(found) else f"is no class of {where}"
+        )
         raise ConfigError(f"{name}: {what} {wrong}" + (f"; nearest: {near}" if near else ""))
     return found
 

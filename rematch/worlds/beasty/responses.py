@@ -1,4 +1,4 @@
-"""The best responses to each opponent that have been measured: responses.json, made by tools/beasty_responses.py.
+"""The best responses to each opponent that were measured: responses.json, by tools/beasty_responses.py.
 
 An entry says who responds, how often it wins with the interval, in how many games, and the command that plays
 the match again. It is what has been found, not what can be: "at least".

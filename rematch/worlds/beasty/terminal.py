@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
@@ -68,7 +68,10 @@ class Game:
         self.seed = sitting.seed if sitting.seed >= 0 else time.time_ns() % 10**6
         self.world = make(rules, 1, seed=keys.key(self.seed, keys.GAME))
         title = "agent" if opponent.name == str(AGENT) else opponent.name
-        self.names = ["you", *([title] if rules.players == 2 else [f"{title} {x}" for x in LETTERS[1 : rules.players]])]
+        self.names = [
+            "you",
+            *([title] if rules.players == 2 else [f"{title} {x}" for x in LETTERS[1 : rules.players]]),
+        ]
         self.past: list[tuple[Bytes, State, int]] = []  # saved before, the same to read, what was played
         self.state = self.world.read(ROW)[0]
         self.page = Page(self.names, sys.stdout)
@@ -77,8 +80,10 @@ class Game:
 
     def run(self) -> None:
         page = self.page
-        page.say(f"Beasty Bar against {', '.join(self.names[1:])}. Deal {self.seed}: --seed {self.seed} plays it again.")
-        page.say(f"In your turn: {KEYS}.\nBehind -> stands the line from the gate after a move; * marks what is yours.")
+        others = ", ".join(self.names[1:])
+        page.say(f"Beasty Bar against {others}. Deal {self.seed}: --seed {self.seed} plays it again.")
+        page.say(f"In your turn: {KEYS}.")
+        page.say("Behind -> stands the line from the gate after a move; * marks what is yours.")
         ended = ""
         while not ended and not reference.is_over(self.state):
             if self.state.turn == ME:
@@ -110,7 +115,9 @@ class Game:
         page.table(self.state, self.rules)
         page.moves(self.state, legal, self.rules)
         while True:
-            word = page.ask(f"your move ({f'1-{len(legal)}' if len(legal) > 1 else '1'}, h u ? r q): ").lower()
+            word = page.ask(
+                f"your move ({f'1-{len(legal)}' if len(legal) > 1 else '1'}, h u ? r q): "
+            ).lower()
             if word in ("q", "quit", ""):
                 if word or page.over:
                     page.say("Left unfinished." if not page.over else "The input ended: left unfinished.")
@@ -125,7 +132,9 @@ class Game:
                     return ""
                 page.say("There is nothing to undo: this is your first move.")
             elif word in ("?", "help"):
-                page.say("\n".join(f"  {STRENGTH[n]:>2} {n:<10} {POINTS[n]} points  {EFFECTS[n]}" for n in EFFECTS))
+                page.say(
+                    "\n".join(f"  {STRENGTH[n]:>2} {n:<10} {POINTS[n]} points  {EFFECTS[n]}" for n in EFFECTS)
+                )
                 page.say(f"In your turn: {KEYS}.")
             else:
                 action = chosen(word, legal)
@@ -159,12 +168,16 @@ class Game:
     def look_back(self) -> None:
         moves = [(saved, action) for saved, before, action in self.past if before.turn == ME]
         slips = review(moves, self.rules, self.sitting.thought)
-        telling = [slip for slip in slips if slip.cost[0] >= WORTH_TELLING or slip.could.difference is not None][:3]
+        telling = [
+            slip for slip in slips if slip.cost[0] >= WORTH_TELLING or slip.could.difference is not None
+        ][:3]
         if not moves:
             return
         head = f"\nReview of your moves, by search over {self.sitting.thought} deals"
         self.page.say(f"{head}; exact once both decks are empty:" if self.rules.players == 2 else f"{head}:")
-        self.page.say("\n".join(f"  {slip}" for slip in telling) or "  none that cost anything worth telling.")
+        self.page.say(
+            "\n".join(f"  {slip}" for slip in telling) or "  none that cost anything worth telling."
+        )
 
 
 def chosen(word: str, legal: list[int]) -> int | str:
@@ -222,11 +235,15 @@ class Page:
         else:
             cells = [(f"{name} {STRENGTH[name]}", self.names[owner], owner) for owner, name in state.line]
             wide = [max(len(what), len(who)) for what, who, _ in cells]
-            rows = (["GATE <"] + [self.paint(what.ljust(w), p) for (what, _, p), w in zip(cells, wide)],
-                    ["      "] + [self.paint(who.ljust(w), p) for (_, who, p), w in zip(cells, wide)])
+            rows = (
+                ["GATE <"] + [self.paint(what.ljust(w), p) for (what, _, p), w in zip(cells, wide)],
+                ["      "] + [self.paint(who.ljust(w), p) for (_, who, p), w in zip(cells, wide)],
+            )
             self.say("\n".join("  " + "   ".join(row).rstrip() for row in rows))
         hand = sorted(state.hands[ME], key=lambda name: STRENGTH[name])
-        self.say("  Your hand: " + ", ".join(f"{name} {STRENGTH[name]} ({POINTS[name]} points)" for name in hand))
+        self.say(
+            "  Your hand: " + ", ".join(f"{name} {STRENGTH[name]} ({POINTS[name]} points)" for name in hand)
+        )
 
     def moves(self, state: State, legal: list[int], rules: Config) -> None:
         """Every legal move with what it makes of the line."""
@@ -259,4 +276,7 @@ class Page:
         first = worths[ranked[0]]
         by = "exact" if first.difference is not None else "by search"
         told = [f"{legal.index(a) + 1} {label(a)} ({worths[a]})" for a in ranked[:3]]
-        self.say(f"Hint, {by}: {'; '.join(told)}" + ("; about the chance to win." if first.points and by != "exact" else "."))
+        self.say(
+            f"Hint, {by}: {'; '.join(told)}"
+            + ("; about the chance to win." if first.points and by != "exact" else ".")
+        )

@@ -55,7 +55,7 @@ def whose(card: Card, names: Sequence[str]) -> str:
 
 
 def move_in_words(state: State, action: int, names: Sequence[str]) -> str:
-    """ "parrot: out with your lion (place 1)", "chameleon as kangaroo, over 2": places count from the gate, from 1."""
+    """ "parrot: out with your lion (place 1)", "chameleon as kangaroo, over 2"; place 1 is at the gate."""
     act = ACTS[action]
     said = act.card + (f" as {act.effect}" if act.card == "chameleon" and act.effect else "")
     if act.effect == "parrot":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +44,7 @@ __all__ = [
     "make",
     "play",
     "short",
+    "speed",
 ]
 
 ROLE = "player"
@@ -87,6 +89,13 @@ def best_known(rival: str, config: Config) -> dict[str, Any] | None:
     from .responses import best_known as look
 
     return look(rival, config)
+
+
+def speed() -> ModuleType:
+    """What `rematch bench` times: subjects and targets (see speed.py)."""
+    from . import speed as own
+
+    return own
 
 
 def draw(world: BeastyWorld, row: int, trail: list[Any]) -> Image:
@@ -188,7 +197,7 @@ class BeastyWorld(NativeWorld):
         return [action for action in range(len(ACTIONS)) if bits >> action & 1]
 
     def points_after(self, actions: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        """[N, k] everybody's points in the bar in games that these actions end; not a number in the others."""
+        """[N, k] everybody's points in the bar in games that these actions end; nan in the others."""
         after, chosen = self._states.copy(), self._choices(actions, ROLE)
         mover = self._named["turn"].reshape(-1)
         over = self.shared.rules.turn(after, np.ascontiguousarray(chosen[np.arange(self.games), mover])) != 0
@@ -228,8 +237,8 @@ class BeastyWorld(NativeWorld):
     def searched(
         self, rows: Ints, how: tuple[int, int, int, int], noise: Noise, threads: int = 1
     ) -> tuple[NDArray[np.float64], Ints]:
-        """[n, 33] sums over completions how[1] .. how[2] - 1, played out by bot how[0] and others like how[3];
-        [n] best actions."""
+        """[n, 33] sums over completions how[1] .. how[2] - 1, [n] best actions; played out by bot how[0],
+        others by how[3]."""
         numbers = (self.first + self._rows(rows)).astype(np.int32)
         return self.shared.rules.search(
             self.save(rows), numbers, how, (noise.seed, noise.stream, noise.step), threads

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import json
 import os
 import shlex
@@ -32,9 +33,13 @@ USAGE = """rematch: trains game agents by self-play and tells the truth about ho
   rematch check RECIPE [--KEY VALUE ...] [--config FILE]
                                  rehearsal: every feature once, with kill and resume; names unread settings
   rematch eval RUN [--against NAMES] [--games N] [--seed S] [--greedy] [--json] [--picture FILE]
-  rematch eval WORLD --players A,B [--games N] [--seed S] [--json]
-                                 matches with n and 95 % intervals; with the exact NashConv where a world
-                                 can be solved, and there a picture of where the policies lose
+  rematch eval WORLD --players A,B [--against NAMES] [--games N] [--seed S] [--greedy] [--json]
+                                 [--move-seconds S] [--world.KEY VALUE ...]
+                                 matches with n and 95 % intervals, every deal from every seat; with the
+                                 exact NashConv where a world can be solved, and there a picture of where
+                                 the policies lose
+  rematch play WORLD [--against NAME] [--KEY VALUE ...]
+                                 play against them yourself, in the terminal
   rematch exploit RUN [--budget STEPS] [--seeds K] [--games N] [--role ROLE] [--json]
                                  trains best responses against the frozen agents: "at least" so exploitable
   rematch report RUN... [--out FILE] [--games N] [--json]
@@ -162,35 +167,71 @@ def check(words: Sequence[str]) -> int:
 
 
 def evaluate(words: Sequence[str]) -> int:
-    from rematch import worlds
-    from rematch.matches import eval_run, eval_world, lost_picture
-    from rematch.show.words import scoreboard_lines
+    from rematch.show.tournament import lines
 
-    values, switches = ("--against", "--games", "--players", "--seed", "--picture"), ("--json", "--greedy")
-    options = Options(words, values, switches)
+    values = ("--against", "--games", "--players", "--seed", "--picture", "--move-seconds")
+    options = Options(words, values, ("--json", "--greedy"))
+    row = match_rows(options) if "--players" in options.given else run_row(options)
+    print(json.dumps(row, indent=1) if "--json" in options.given else "\n".join(lines(row)))
+    return 0
+
+
+def run_row(options: Options) -> dict[str, Any]:
+    """eval RUN: against its world's scripted players."""
+    from rematch import worlds
+    from rematch.matches import eval_run, lost_picture
+
     (subject,) = options.only(1, "rematch eval RUN | rematch eval WORLD --players A,B")
+    if "--move-seconds" in options.given:
+        raise ConfigError("--move-seconds has no effect without --players")
+    games, seed, named = match_size(options)
+    folder, greedy = folder_of(subject), "--greedy" in options.given
+    if subject in worlds.names() and not folder.exists():
+        raise ConfigError(f"eval {subject}: a world needs --players A,B; expected those, or a run")
+    file = picture_file(options) if "--picture" in options.given else None
+    row = eval_run(folder, named, games, seed, greedy)
+    if file is not None:
+        lost_picture(folder, file, greedy)
+    return row
+
+
+def match_size(options: Options) -> tuple[int, int, list[str]]:
+    """--games, --seed, --against."""
     games = options.whole("--games", 1000, 1, MOST_GAMES)
     seed = options.whole("--seed", 0, 0, 2**32 - 1)
     named = [name.strip() for name in options.given.get("--against", "").split(",") if name.strip()]
     if "--against" in options.given and not named:
         raise ConfigError(f"--against = {options.given['--against']!r}: expected names, split by commas")
-    if "--players" in options.given:
-        if named or "--greedy" in options.given:
-            raise ConfigError("--against and --greedy have no effect with --players")
-        if "--picture" in options.given:
-            raise ConfigError("--picture has no effect with --players: it shows where a run's policies lose")
-        players = [name.strip() for name in options.given["--players"].split(",")]
-        row = eval_world(subject, players, games, seed)
-    else:
-        folder = folder_of(subject)
-        if subject in worlds.names() and not folder.exists():
-            raise ConfigError(f"eval {subject}: a world needs --players A,B; expected those, or a run")
-        file = picture_file(options) if "--picture" in options.given else None
-        row = eval_run(folder, named, games, seed, "--greedy" in options.given)
-        if file is not None:
-            lost_picture(folder, file, "--greedy" in options.given)
-    print(json.dumps(row, indent=1) if "--json" in options.given else "\n".join(scoreboard_lines(row)))
-    return 0
+    return games, seed, named
+
+
+def match_rows(options: Options) -> dict[str, Any]:
+    """eval WORLD --players A,B: what is left of the words are the world's settings."""
+    from rematch.matches import Match, eval_world
+
+    if not options.rest or options.rest[0].startswith("-"):
+        raise ConfigError("expected rematch eval WORLD --players A,B [--world.KEY VALUE ...]")
+    if "--picture" in options.given:
+        raise ConfigError("--picture has no effect with --players: it shows where a run's policies lose")
+    games, seed, named = match_size(options)
+    slow = options.number("--move-seconds", 0.0, 3600.0) if "--move-seconds" in options.given else 0.0
+    return eval_world(options.rest[0], Match(
+        players=options.given["--players"].split(","), against=named, games=games, seed=seed, seconds=slow,
+        greedy="--greedy" in options.given, flags=options.rest[1:]))
+
+
+def play(words: Sequence[str]) -> int:
+    from rematch import worlds
+    from rematch.entrants import entrant
+
+    able = [name for name in worlds.names() if hasattr(worlds.find(name), "play")]
+    if not words or words[0] not in able:
+        near = nearest(words[0], able) if words else ""
+        raise ConfigError(f"expected rematch play WORLD [--KEY VALUE ...], with one of {', '.join(able)}"
+                          + (f"; nearest: {near}" if near else ""))
+    module = worlds.find(words[0])
+    takes = "entrant" in inspect.signature(module.play).parameters  # it seats others by name
+    return int(module.play(words[1:], entrant=entrant) if takes else module.play(words[1:]))
 
 
 def exploit(words: Sequence[str]) -> int:
@@ -312,6 +353,7 @@ def list_recipes(words: Sequence[str]) -> int:
 
 COMMANDS = {
     "train": train, "resume": resume, "sweep": sweep, "status": status, "check": check, "eval": evaluate,
+    "play": play,
     "exploit": exploit, "report": report, "solve": solve, "bench": bench, "worlds": list_worlds,
     "recipes": list_recipes,
 }

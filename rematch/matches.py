@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from rematch import api, worlds
 from rematch import config as settings
-from rematch.config import ConfigError, nearest
+from rematch.config import ConfigError
 from rematch.engine.evaluate import alone, best_scripted, check_rivals, evaluate, set_beside
 from rematch.engine.exploit import Ask, Frozen, check_ask, exploit, question
 from rematch.engine.kept import Kept
 from rematch.engine.run import Run
 from rematch.engine.scoreboard import Scoreboard
 from rematch.engine.verdict import verdict
+from rematch.entrants import entrant, rules_of
 from rematch.spec import Player, World
 
 # Far from training's and its evaluations' streams: nothing was ever selected on these games.
@@ -70,56 +74,116 @@ def exploit_run(
         return exploit(frozen, ask, run, tell)
 
 
-def eval_world(name: str, players: list[str], games: int, seed: int) -> dict[str, Any]:
-    """A match between scripted players or runs, one name per seat.
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """Who plays whom, how often, under which rules."""
 
-    The rules are those that the runs learnt under, which must be the same; the world's defaults without any.
+    players: Sequence[str]
+    against: Sequence[str] = ()  # empty: each other
+    games: int = 1000  # of every pairing
+    seed: int = 0
+    greedy: bool = False  # policies take their likeliest move
+    flags: Sequence[str] = ()  # settings of the world as on a command line: --world.KEY VALUE
+    seconds: float = 0.0  # for a move of a bot of one's own; 0: as the world has it
+    threads: int = 2
+
+
+def eval_world(name: str, match: Match) -> dict[str, Any]:
+    """Matches between scripted players, runs, policy files and bots of one's own.
+
+    Where seats have roles of their own: one name per seat. Else a tournament of mirrored deals: one table
+    where there are as many names as seats, otherwise everybody meets everybody, or those of `against`.
     """
     module = worlds.find(name)
-    spec = module.make(module.Config(), 1, 0, 0).spec
-    learnt_under: dict[str, Any] = {}
-    if len(players) != spec.seats:
-        seats = ", ".join(spec.role_of(seat).name for seat in range(spec.seats))
-        raise ConfigError(f"--players = {','.join(players)}: expected {spec.seats} names, for {seats}")
-    seated: list[Player] = []
-    for seat, player in enumerate(players):
-        role = spec.role_of(seat).name
-        if player in module.BOTS[role]:
-            seated.append(module.bot(player, role))
-        elif (api_folder := Path(player)).is_dir() or (api_folder := Path("runs") / player).is_dir():
-            trained = api.load(api_folder)
-            if trained.config.game != name:
-                raise ConfigError(f"--players: {player} is a run of {trained.config.game}, not of {name}")
-            seated.append(trained.policies[role])
-            learnt_under[player] = trained.config.world
-        else:
-            near = nearest(player, module.BOTS[role])
-            known = ", ".join(module.BOTS[role])
-            raise ConfigError(
-                f"--players: no {role} called {player!r}: expected one of {known}, or a run"
-                + (f"; nearest: {near}" if near else "")
-            )
-    config = common_rules(learnt_under) if learnt_under else module.Config()
+    match = replace(match, players=[who.strip() for who in match.players])
+    if not all(match.players):
+        raise ConfigError(f"--players = {','.join(match.players)!r}: expected names, split by commas")
+    flags = [f"--{flag[8:]}" if flag.startswith("--world.") else flag for flag in match.flags]
+    given = settings.read_flags(flags, module.Config())
+    rules = rules_of([*match.players, *match.against], name, given)
 
     def make(count: int, first: int, key: int) -> World:
-        world: World = module.make(config, count, first, key)
+        world: World = module.make(rules, count, first, key)
         return world
 
-    board = Scoreboard(make, SEED_OFFSET + seed, 2)
-    about: dict[str, Any] = {"world": name, "settings": settings.tree(config), "step": 0}
-    if spec.seats == 1:  # nobody to play against: returns instead
-        whole = alone(board, {spec.role_of(0).name: seated[0]}, (games, (), 0))
-        return about | {"returns": whole, "table": []}
-    rows = board.results(seated, games, 0)
-    return about | {"table": [row.row() for row in rows]}
+    spec = make(1, 0, 0).spec
+    board = Scoreboard(make, SEED_OFFSET + match.seed, match.threads)
+    about: dict[str, Any] = {"world": name, "settings": settings.tree(rules), "step": 0}
+    together = len(spec.roles) == 1 and spec.seats > 1
+    if not together:
+        if len(match.players) != spec.seats:
+            seats = ", ".join(spec.role_of(seat).name for seat in range(spec.seats))
+            said = ",".join(match.players)
+            raise ConfigError(f"--players = {said}: expected {spec.seats} names, for {seats}")
+        if match.against:
+            raise ConfigError(f"--against has no effect with --players: seats of {name} have their own roles")
+    seated: dict[str, Player] = {}
+    try:
+        for seat, who in enumerate([*match.players, *match.against]):
+            role = spec.role_of(0 if together else seat).name
+            key = who if together else f"{seat} {who}"
+            if key not in seated:
+                seated[key] = entrant(who, name, rules, role, match.seconds)
+        learnt: list[Any] = [player for player in seated.values() if hasattr(player, "greedy")]
+        if match.greedy and not learnt:
+            raise ConfigError("--greedy has no effect: nobody of --players is learnt")
+        for player in learnt:
+            player.greedy = match.greedy
+        if learnt:
+            about["play"] = "greedy" if match.greedy else "sampled"
+        if spec.seats == 1:  # nobody to play against: returns instead
+            (only,) = seated.values()
+            whole = alone(board, {spec.role_of(0).name: only}, (match.games, (), 0))
+            return about | {"returns": whole, "table": []}
+        if together:
+            about["table"] = tournament(board, module, rules, seated, match)
+        else:
+            about["table"] = [row.row() for row in board.results(list(seated.values()), match.games, 0)]
+        return about | {"forfeits": forfeits(seated.values())}
+    finally:
+        for player in seated.values():
+            if hasattr(player, "close"):
+                player.close()
 
 
-def common_rules(learnt_under: dict[str, Any]) -> Any:
-    """The world settings that all these runs (name -> its settings) have in common."""
-    (first, rules), *others = learnt_under.items()
-    for run, other in others:
-        for key, _, value in settings.leaves(rules):
-            if value != settings.get(other, key):
-                raise ConfigError(f"--players: {first} and {run} learnt under other rules: {key} = {value} "
-                                  f"and {settings.get(other, key)}; expected the same")
-    return rules
+def tournament(
+    board: Scoreboard, module: ModuleType, rules: Any, seated: dict[str, Player], match: Match
+) -> list[dict[str, Any]]:
+    """A row per player and opponent. The role has several seats: the opponent sits in all others."""
+    seats = board.make(1, 0, 0).spec.seats
+    names, rivals = list(match.players), list(match.against)
+    if len(names) == 1 and not rivals:
+        (role,) = module.BOTS
+        rivals = [bot for bot in module.BOTS[role] if bot != names[0]]
+        seated |= {bot: module.bot(bot, role) for bot in rivals}
+    tables: list[tuple[str, ...]]
+    if rivals:
+        tables = [(me, *[rival] * (seats - 1)) for me in names for rival in rivals]
+    elif len(names) == seats:
+        tables = [tuple(names)]
+    else:
+        pairs = itertools.combinations(names, 2) if seats == 2 else itertools.permutations(names, 2)
+        tables = [(me, *[rival] * (seats - 1)) for me, rival in pairs]
+    rows = []
+    for index, table in enumerate(tables):
+        found = board.results([seated[who] for who in table], match.games, index)
+        each = found if not rivals and (seats == 2 or len(names) == seats) else found[:1]
+        for result in each:
+            if len(set(table[1:])) == 1 and seats > 2:
+                result = replace(result, rival=f"{seats - 1} x {table[1]}")
+            entry = result.row()
+            if hasattr(module, "best_known") and (best := module.best_known(result.rival, rules)):
+                entry["best_known"] = best
+            rows.append(entry)
+    return rows
+
+
+def forfeits(players: Iterable[Player]) -> list[dict[str, Any]]:
+    """Who resigned games because something went wrong: how many, and what first."""
+    out = []
+    for player in players:
+        troubles: dict[tuple[int, int, int], str] = getattr(player, "troubles", {})
+        if troubles:
+            first = troubles[min(troubles, key=lambda at: (at[1:], at[0]))]
+            out.append({"player": player.name, "games": len(troubles), "first": first})
+    return out

@@ -227,12 +227,16 @@ class Seat:
 
 @dataclass
 class Move:
-    """A player's answer: action [n, A] or [n], and for policies logp [n], value [n], memory."""
+    """A player's answer: action [n, A] or [n], and for policies logp [n], value [n], memory.
+
+    Who has `resigned` [n] has lost that game on a scoreboard; its action must be legal all the same.
+    """
 
     action: NDArray[Any]
     logp: Floats | None = None
     value: Floats | None = None
     memory: NDArray[Any] | None = None
+    resigned: NDArray[np.bool_] | None = None
 
 
 @runtime_checkable

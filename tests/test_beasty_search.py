@@ -29,6 +29,8 @@ def test_search_is_its_reference(config: Config) -> None:
     assert compare_search(config, 90 if config.players == 2 else 10, seed=5) > 5
     if config.players == 2:
         assert compare_search(config, 8, seed=6, completions=3) > 1
+    for model in ("random", "noisy", "online") if config.players == 2 else ("aggressive",):
+        assert compare_search(config, 12 if config.players == 2 else 4, seed=7, model=model) > 1
 
 
 def endings(config: Config, count: int, cards: int) -> np.ndarray:
@@ -68,7 +70,7 @@ def test_search_plays_solved_endings_perfectly() -> None:
     final = np.zeros(len(states))
     for step in range(8):
         turn = states.view(core.GAME_TYPE)[0, 0]["turn"]
-        best = rules.search(states, numbers, (8, 0, 1), (1, keys.BOT, step))[1]
+        best = rules.search(states, numbers, (8, 0, 1, 8), (1, keys.BOT, step))[1]
         rival = rules.decide(states, numbers, 8, (1, keys.BOT, step))
         over = rules.turn(states, best if turn == mover[0] else rival) != 0
         games = states.view(core.GAME_TYPE)[:, 0]
@@ -128,11 +130,11 @@ def test_completions_are_even_and_keep_what_is_known() -> None:
 def test_threads_and_batches_change_nothing() -> None:
     states = positions(PLAIN, 40, seed=3)
     rules, numbers = core.Core(PLAIN.values()), np.arange(40, dtype=np.int32)
-    sums, moves = rules.search(states, numbers, (8, 0, 12), (1, keys.BOT, 2))
+    sums, moves = rules.search(states, numbers, (8, 0, 12, 8), (1, keys.BOT, 2))
     for threads in (2, 3):
-        again = rules.search(states, numbers, (8, 0, 12), (1, keys.BOT, 2), threads)
+        again = rules.search(states, numbers, (8, 0, 12, 8), (1, keys.BOT, 2), threads)
         assert np.array_equal(sums, again[0]) and np.array_equal(moves, again[1])
-    one = rules.search(states[7:8].copy(), numbers[7:8], (8, 0, 12), (1, keys.BOT, 2))
+    one = rules.search(states[7:8].copy(), numbers[7:8], (8, 0, 12, 8), (1, keys.BOT, 2))
     assert np.array_equal(one[0][0], sums[7])
 
 

@@ -13,10 +13,9 @@ from beasties import DOCUMENT, PLAIN, position
 from rematch import keys
 from rematch.config import ConfigError
 from rematch.worlds import contract, find
-from rematch.worlds.beasty import core, reference, rules
+from rematch.worlds.beasty import core, reference, rules, speed
 from rematch.worlds.beasty.compare import positions
 from rematch.worlds.beasty.rules import ACTIONS, SPECIES, STRENGTH, Config
-from rematch.worlds.beasty.speed import speeds
 from rematch.worlds.beasty.state import State, pack, unpack
 from rematch.worlds.beasty.world import ROLE, BeastyWorld, aside_fields, draw, make, short
 from rematch.worlds.contract import Subject, Trial
@@ -313,11 +312,16 @@ def test_pettingzoo_accepts() -> None:
 
 
 def test_speeds_are_measured() -> None:
-    found = speeds(seconds=0.01)
-    assert set(found) == {"random", "observed", "observed_two_threads", "heuristic", "outcome_heuristic",
-                          "search_100"}  # fmt: skip
-    assert all(rate > 0 for rate in found.values()) and found["random"] > found["heuristic"]
-    assert "search_100" not in speeds(0.005, Config(players=4))
+    for config in (PLAIN, Config(players=4)):
+        timed = {(subject.key, subject.threads): subject for subject in speed.subjects(config)}
+        wanted = {("random", 1), ("random", 2), ("observed", 1), ("observed", 2), ("heuristic", 1),
+                  ("outcome_heuristic", 1)}  # fmt: skip
+        assert set(timed) == (wanted | {("search", 1)} if config.players == 2 else wanted)
+        for (key, threads), subject in timed.items():
+            assert subject.run(0.0) + subject.run(0.0) > 0 and len(subject.works) in (1, threads)
+            turns = subject.settings["decisions_per_game"]
+            assert key == "search" or 10 * config.players < turns < 13 * config.players or key == "observed"
+    assert {subject.key for subject in speed.subjects()} == set(speed.TARGETS)
 
 
 def test_strolling_is_stepping() -> None:

@@ -105,7 +105,7 @@ def test_eval_of_a_world(finished: Path, right: Say, monkeypatch: pytest.MonkeyP
     assert (hunter["player"], hunter["rival"], hunter["games"]) == ("pure_pursuit", "stand_still", 50)
     assert hunter["low"] > 0.9 and prey["high"] < 0.1 and hunter["wins"] + prey["wins"] == 50
     text = right("eval", "pursuit", "--players", "done,random", "--games", "4")
-    assert text.startswith("Match in pursuit\n") and "pursuer (learnt)  random" in text
+    assert text.startswith("Match in pursuit, policies play sampled\n") and "done    random" in text
 
 
 def test_general_sum_rewards_and_starts_that_were_redrawn_are_told(place: Path, right: Say) -> None:
@@ -126,7 +126,7 @@ def test_a_run_plays_under_the_rules_it_learnt(place: Path, right: Say, wrong: S
     row = json.loads(right("eval", "pursuit", "--players", "three,random", "--games", "4", "--json"))
     assert row["settings"]["n_obstacles_max"] == 3 and row["settings"]["max_steps"] == 20
     said = wrong("eval", "pursuit", "--players", "three,done", "--games", "4")
-    assert "three and done learnt under other rules" in said and "n_obstacles_max = 3 and 2" in said
+    assert "done learnt under other rules: n_obstacles_max = 2, three under 3; expected the same" in said
 
 
 def test_status_of_a_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,7 +208,7 @@ def test_status_of_a_run(place: Path, capsys: pytest.CaptureFixture[str]) -> Non
     ("eval pursit --players random,random", "unknown world 'pursit': expected one of .*; nearest: pursuit"),
     ("eval pursuit --players random", "--players = random: expected 2 names, for pursuer, evader"),
     ("eval pursuit --players lyon,random", "no pursuer called 'lyon': expected one of .*; nearest: lion"),
-    ("eval pursuit --players random,random --greedy", "--against and --greedy have no effect with --players"),
+    ("eval pursuit --players random,random --greedy", "--greedy has no effect: nobody of --players is"),
     ("eval done --against nobody", "--against = 'nobody': expected one of"),
     ("eval done --against ,", "--against = ',': expected names"),
     ("eval done --games 0", "--games = '0': expected a whole number from 1 to 100000"),

@@ -79,10 +79,10 @@ def test_every_copy_counts_once_however_long_its_game() -> None:
     """The first game of every copy, and only that: replayed one copy at a time."""
     module, players = toys.sticks, bots("sticks", "careful", "random", "random")
     whole = module.make(module.Config(most=100), 60, 0, 8)
-    outcome, length, _ = play(whole, players, 77)
+    outcome, length, *_ = play(whole, players, 77)
     assert len(set(length.tolist())) > 10
     for game in range(60):
-        alone, steps, _ = play(module.make(module.Config(most=100), 1, game, 8), players, 77)
+        alone, steps, *_ = play(module.make(module.Config(most=100), 1, game, 8), players, 77)
         assert (alone[0] == outcome[game]).all() and steps[0] == length[game]
     assert (outcome.sum(1) == 2).all()  # two of three win, in every one
 
@@ -144,9 +144,9 @@ def test_one_role_sits_everywhere_equally_often(games: int) -> None:
     scores = board("sticks")
     match = scores.match
 
-    def spy(players: Any, games: int, index: int) -> Any:
+    def spy(players: Any, games: int, index: int, turn: int) -> Any:
         seats.append((tuple(p.name for p in players), games))
-        return match(players, games, index)
+        return match(players, games, index, turn)
 
     scores.match = spy  # type: ignore[method-assign]
     rows = scores.results(chairs, games, 0)
@@ -176,7 +176,7 @@ def test_results_are_fixed_by_seed_and_index_and_not_by_threads(name: str) -> No
 
     def results(threads: int = 1, seed: int = 3, index: int = 5) -> Any:
         players = [policy(spec.role_of(seat), seed=seat, hidden=(7,)) for seat in range(spec.seats)]
-        outcome, length, _ = board(name, threads, seed).match(players, 37, index)
+        outcome, length, *_ = board(name, threads, seed).match(players, 37, index)
         return outcome.tobytes(), length.tobytes()
 
     assert results() == results() == results(threads=3) == results(threads=64)
@@ -186,6 +186,12 @@ def test_results_are_fixed_by_seed_and_index_and_not_by_threads(name: str) -> No
 
 def test_no_two_matches_share_their_games_and_none_is_training() -> None:
     made: list[Any] = []
+    lucks: set[int] = set()
+
+    class Listener(Chair):
+        def act(self, seat: Seat, noise: Noise, memory: Any = None) -> Move:
+            lucks.add(noise.seed)
+            return super().act(seat, noise, memory)
 
     def make(games: int, first: int, key: int) -> Any:
         world = toys.sticks.make(toys.sticks.Config(), games, first, key)
@@ -202,15 +208,17 @@ def test_no_two_matches_share_their_games_and_none_is_training() -> None:
         2 << 12,
         1 << 60,
     ):  # iterations are 4096 apart, the last evaluation far away
-        scores.results([Chair(name) for name in "abc"], 6, index)
+        scores.results([Listener(name) for name in "abc"], 6, index)
     worlds = [(key, world) for key, games, world in made if games > 1]
-    assert len({key for key, _ in worlds}) == len(worlds) == 18
-    drawn = [seed for _, world in worlds for seed in world.next.seed.tolist()]
-    assert len(set(drawn)) == len(drawn)
+    assert len(worlds) == 18 and len({key for key, _ in worlds}) == 6  # each deal once from every seat
+    drawn = [seed for _, world in worlds[::3] for seed in world.next.seed.tolist()]
+    assert len(set(drawn)) == len(drawn) == 12
+    for _, world in worlds:
+        assert world.next.seed.tolist() in [other.next.seed.tolist() for _, other in worlds[::3]]
     training = toys.sticks.make(toys.sticks.Config(), 500, 0, seed)
     assert not set(training.next.seed.tolist()) & set(drawn)
     # nor are the players' draws those of a rollout
     learner = policy(training.spec.roles["player"])
     rollout = Rollout(training, {"player": Table(learner, 1)}, 2, 1, seed)
-    used = {keys.key(key, keys.ACT, seat) for key, _ in worlds for seat in range(3)}
+    used = {keys.key(key, keys.ACT, seat) for key in lucks for seat in range(3)}
     assert not used & set(rollout.keys.values()) and len(used) == 54

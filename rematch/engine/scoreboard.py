@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch import keys
+from rematch.engine.mirrored import Z95, effective, mean_by_deal
 from rematch.engine.returns import Mean, mean_of
 from rematch.engine.rollout import side_by_side
 from rematch.spec import RUNNING, Floats, Ints, Noise, Player, Seat, World
 
-Z95 = 1.959963984540054
 
-
-def wilson(score: float, games: int, z: float = Z95) -> tuple[float, float]:
+def wilson(score: float, games: float, z: float = Z95) -> tuple[float, float]:
     """Wilson's (1927) 95 % interval of a rate of `score` successes (draws count half) in `games`."""
     if games == 0:
         return 0.0, 1.0
@@ -44,6 +43,10 @@ class Result:
     draws: int
     length: float  # mean steps of a game
     returned: Mean | None = None  # points per game, where the seats' rewards do not cancel
+    deals: int = 0  # of which each was played from every seat; 0: every game was dealt anew
+    effective: float = 0.0  # independent games that would tell the score as well; 0: as many as there are
+    effective_wins: float = 0.0  # the same for the share of games won
+    margin: Mean | None = None  # own points less the best other's at the end, where the world tells points
 
     @property
     def score(self) -> float:
@@ -51,35 +54,51 @@ class Result:
 
     @property
     def interval(self) -> tuple[float, float]:
-        return wilson(self.wins + 0.5 * self.draws, self.games)
+        n = self.effective or self.games
+        return wilson(self.score * n, n)
+
+    @property
+    def won(self) -> tuple[float, float, float]:
+        """The share of games won, draws counted as not won, and its interval."""
+        rate, n = self.wins / max(self.games, 1), self.effective_wins or self.games
+        return (rate, *wilson(rate * n, n))
 
     def row(self) -> dict[str, Any]:
         low, high = self.interval
         row = asdict(self) | {"score": self.score, "low": low, "high": high}
-        return {name: value for name, value in row.items() if name != "returned" or value is not None}
+        row |= dict(zip(("win", "win_low", "win_high"), self.won))
+        return {name: value for name, value in row.items()
+                if value is not None or name not in ("returned", "margin")}
 
 
 class Played(NamedTuple):
-    """Whole games: outcomes [N, seats], steps [N], and the points each seat collected [N, seats]."""
+    """Whole games: outcomes [N, seats], steps [N], and the points each seat collected [N, seats].
+
+    `points` [N, seats] are a world's own, as they stood at the end; not a number where it tells none.
+    """
 
     outcome: Floats
     length: Ints
     returns: NDArray[np.float64]
+    points: NDArray[np.float64]
 
 
 def play(world: World, players: Sequence[Player], seed: int) -> Played:
     """One whole game per copy, players by seat.
 
-    Every copy counts exactly once, so long games weigh as much as short ones.
+    Every copy counts exactly once, so long games weigh as much as short ones. Who resigns has lost; of
+    several others each has half a point.
     """
     spec, n = world.spec, world.games
     outcome: Floats = np.zeros((n, spec.seats), np.float32)
     length: Ints = np.zeros(n, np.int32)
-    returns = np.zeros((n, spec.seats))
+    returns, points = np.zeros((n, spec.seats)), np.full((n, spec.seats), np.nan)
+    points_after: Any = getattr(world, "points_after", None)
     left = np.ones(n, bool)
     step = 0
     while left.any():
         actions: dict[str, NDArray[Any]] = {}
+        resigned = np.zeros((n, spec.seats), bool)
         for role, about in spec.roles.items():
             k = len(about.seats)
             discrete = about.actions.kind == "discrete"
@@ -94,16 +113,31 @@ def play(world: World, players: Sequence[Player], seed: int) -> Played:
                 if len(rows):
                     legal = None if mask is None else mask[rows, j]
                     at = Seat(about, seat, world, rows, np.ascontiguousarray(sight[rows, j]), legal)
-                    act[rows, j] = players[seat].act(at, Noise(seed, keys.ACT, step)).action
+                    move = players[seat].act(at, Noise(seed, keys.ACT, step))
+                    act[rows, j] = move.action
+                    if move.resigned is not None:
+                        resigned[rows, seat] = move.resigned
             actions[role] = act
+        quit = resigned.any(1)
+        outcome[quit] = np.where(resigned[quit], 0.0, 1.0 if spec.seats == 2 else 0.5)
+        length[quit] = step + 1
+        left &= ~quit
+        told = points_after(actions) if points_after else points
         view = world.step(actions)
         returns += view.reward * left[:, None]
         over = left & (view.ended != RUNNING)
         outcome[over] = view.outcome[over]
         length[over] = view.length[over]
+        points[over] = told[over]
         left &= ~over
         step += 1
-    return Played(outcome, length, returns / spec.reward_scale)
+    return Played(outcome, length, returns / spec.reward_scale, points)
+
+
+def _ahead(points: NDArray[np.float64], seat: int) -> NDArray[np.float64]:
+    """[N] a seat's points less the best other's."""
+    others = np.delete(points, seat, 1)
+    return points[:, seat] - others.max(1) if others.shape[1] else np.full(len(points), np.nan)
 
 
 class Scoreboard:
@@ -112,10 +146,14 @@ class Scoreboard:
     def __init__(self, make: Callable[[int, int, int], World], seed: int, threads: int) -> None:
         self.make, self.seed, self.threads = make, seed, threads
 
-    def match(self, players: Sequence[Player], games: int, index: int) -> Played:
-        """`games` games between players by seat; no two values of `index` share random numbers."""
+    def match(self, players: Sequence[Player], games: int, index: int, turn: int = 0) -> Played:
+        """`games` games between players by seat; no two values of `index` share random numbers.
+
+        Every `turn` of an index meets the same deals, with luck of its own.
+        """
         seed = keys.key(self.seed, keys.EVALUATE, index & 0xFFFFFFFF, index >> 32)
         world = self.make(games, 0, seed)
+        seed = keys.key(seed, keys.EVALUATE, turn) if turn else seed
         parts = world.parts(max(1, min(self.threads, games)))
         if len(parts) == 1:
             return play(world, players, seed)
@@ -124,7 +162,10 @@ class Scoreboard:
         return Played(*(np.concatenate(arrays) for arrays in zip(*out)))
 
     def results(self, players: Sequence[Player], games: int, index: int) -> list[Result]:
-        """A row per seat. With several seats of one role, every player sits everywhere equally often."""
+        """A row per seat. With several seats of one role, every player sits everywhere equally often.
+
+        There each deal is played from every seat: game i of every rotation begins from the same key.
+        """
         spec = self.make(1, 0, 0).spec
         if len(spec.roles) > 1 or spec.seats == 1:
             rotations = [(list(range(spec.seats)), self.match(players, games, index))]
@@ -135,8 +176,10 @@ class Scoreboard:
                 share = games // spec.seats + (turn < games % spec.seats)
                 if share:
                     seated = [players[order[seat]] for seat in range(spec.seats)]
-                    rotations.append((order, self.match(seated, share, index * 16 + turn)))
+                    rotations.append((order, self.match(seated, share, index, turn)))
         rows = []
+        deal = np.concatenate([np.arange(len(match.length)) for _, match in rotations])
+        deals = len(np.unique(deal)) if len(rotations) > 1 else 0
         for me, player in enumerate(players):
             mine = np.concatenate([match.outcome[:, order.index(me)] for order, match in rotations])
             steps = np.concatenate([match.length for _, match in rotations])
@@ -146,5 +189,8 @@ class Scoreboard:
             role = spec.role_of(me).name
             counted = (len(mine), wins, draws, float(steps.mean()))
             returned = None if spec.zero_sum else mean_of(points)
-            rows.append(Result(player.name, role, "+".join(others), *counted, returned))
+            known = (deals, effective(mine, deal), effective(mine > 0.75, deal)) if deals else (0, 0.0, 0.0)
+            ahead = np.concatenate([_ahead(match.points, order.index(me)) for order, match in rotations])
+            told = (*known, mean_by_deal(ahead, deal))
+            rows.append(Result(player.name, role, "+".join(others), *counted, returned, *told))
         return rows

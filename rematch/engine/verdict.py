@@ -9,8 +9,8 @@ from typing import Any
 
 from rematch.engine import returns
 from rematch.engine.evaluate import EvaluationConfig
+from rematch.engine.mirrored import Z95
 from rematch.engine.payoff import LOST, Payoff, cyclic, drop, forgetting, surely
-from rematch.engine.scoreboard import Z95
 
 Row = dict[str, Any]
 Pairing = tuple[str, str]  # role, rival

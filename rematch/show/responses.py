@@ -10,7 +10,7 @@ from rematch.show.words import aligned, clean, human, interval, number
 Row = Mapping[str, Any]
 
 BOUND = ("A response is a lower bound: a better one may exist. It was chosen on other games than those that "
-         "are reported; scores are shares of games won.")
+         "are reported; scores are shares of games won, draws counted half.")
 
 
 def lines(result: Row) -> list[str]:
@@ -31,6 +31,9 @@ def answer_lines(role: str, answer: Row, budget: int) -> list[str]:
     which = f"{answer['start']} {answer['seed']}, {answer['play']}"
     out = [f"{role}: a response scores at least {number(answer['score'])} {interval(answer)} "
            f"n {answer['games']} with budget {human(budget)} ({which})"]
+    if answer.get("draws"):  # then the score is not the share of games won
+        out.append(f"  won {number(answer['win'])} {interval(answer, 'win_')}, drawn "
+                   f"{number(answer['draws'] / answer['games'])}")
     has = f"the incumbent {role} has {number(own['score'])} {interval(own)}"
     if answer["too_weak"]:
         out.append(f"  {has}: the responses were too weak, which says nothing about how safe the others are")

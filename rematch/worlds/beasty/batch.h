@@ -119,7 +119,7 @@ typedef struct {
     const Rules *rules;
     const Game *games;
     const int32_t *number; /* [n] the games' numbers in the whole batch: random streams go by them */
-    int bot, range[2];
+    int bot[2], range[2]; /* who plays; who plays the others in a search */
     Chance chance;   /* all but the game */
     double *score;   /* [n, ACTIONS] */
     int32_t *action; /* [n] */
@@ -131,7 +131,7 @@ static Answer decide_rows(const void *world, int from, int to) {
     for (int row = from; row < to; row++) {
         Chance chance = asked->chance;
         chance.game = (uint32_t)asked->number[row];
-        asked->action[row] = decide(asked->rules, &asked->games[row].table, asked->bot, &chance);
+        asked->action[row] = decide(asked->rules, &asked->games[row].table, asked->bot[0], &chance);
     }
     return fine;
 }
@@ -143,7 +143,7 @@ static Answer score_rows(const void *world, int from, int to) {
         Chance chance = asked->chance;
         chance.game = (uint32_t)asked->number[row];
         double *score = asked->score + (long)row * ACTIONS;
-        scored(asked->rules, &asked->games[row].table, asked->bot, &chance, score);
+        scored(asked->rules, &asked->games[row].table, asked->bot[0], &chance, score);
     }
     return fine;
 }

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from rematch import keys
 from rematch.config import ConfigError, nearest
-from rematch.spec import Move, Noise, Seat
+from rematch.spec import Ints, Move, Noise, Seat
 
 from . import core
 from .bots_reference import BOTS as NUMBERS
 
 BOTS = {"player": (*NUMBERS, "search")}
-COMPLETIONS = 100  # of `search`
+COMPLETIONS, MOST = 100, 10**6  # of `search`
 AT_ONCE = 10  # completions between two looks at the clock
 
 if len(NUMBERS) != core.BOTS:
@@ -45,8 +45,9 @@ class ScriptedPlayer:
 class SearchPlayer:
     """Deals what its seat cannot see anew `completions` times and plays every action out (search.h).
 
-    With `seconds` it stops after about so long for the games it is asked about together, and never before the
-    first few completions: a budget of time is the one thing that does not repeat.
+    With `seconds` it stops after about so long for each game that it is asked about, and never before the
+    first few completions: a budget of time is the one thing that does not repeat. `model` is how it thinks
+    that the others play: like itself, or like the bot of that name.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class SearchPlayer:
         seconds: float = 0.0,
         rollout: str = "outcome_heuristic",
         threads: int = 1,
+        model: str = "",
     ) -> None:
         if completions < 1:
             raise ConfigError(f"completions = {completions}: expected at least 1")
@@ -62,33 +64,72 @@ class SearchPlayer:
             raise ConfigError(
                 f"rollout = {rollout}: expected one of {', '.join(n for n in NUMBERS[1:] if n != 'noisy')}"
             )
+        if model and model not in NUMBERS:
+            near = nearest(model, NUMBERS)
+            raise ConfigError(
+                f"model = {model}: expected one of {', '.join(NUMBERS)}"
+                + (f"; nearest: {near}" if near else "")
+            )
         self.name = "search"
         self.completions, self.seconds, self.threads = completions, seconds, threads
-        self._rollout = NUMBERS.index(rollout)
+        self._rollout, self._model = NUMBERS.index(rollout), NUMBERS.index(model or rollout)
+
+    def worths(self, world: Any, rows: Ints, noise: Noise) -> tuple[NDArray[np.float64], Ints]:
+        """[n, 33] what every action adds up to over the completions, and [n] the best."""
+        found: tuple[NDArray[np.float64], Ints] = world.searched(rows, self._how(0, 0), noise, self.threads)
+        return found
+
+    def _how(self, at: int, until: int) -> tuple[int, int, int, int]:
+        return self._rollout, at, until or self.completions, self._model
 
     def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
         world: Any = seat.world
         own, started = _own(seat, noise), time.perf_counter()
         if not self.seconds:
-            return Move(world.searched(seat.rows, (self._rollout, 0, self.completions), own, self.threads)[1])
+            return Move(self.worths(world, seat.rows, own)[1])
         sums: Any = 0.0
         for at in range(0, self.completions, AT_ONCE):
             until = min(at + AT_ONCE, self.completions)
-            sums = sums + world.searched(seat.rows, (self._rollout, at, until), own, self.threads)[0]
-            if time.perf_counter() - started > self.seconds:
+            sums = sums + world.searched(seat.rows, self._how(at, until), own, self.threads)[0]
+            if time.perf_counter() - started > self.seconds * len(seat.rows):
                 break
         assert seat.mask is not None
         return Move(np.where(seat.mask != 0, sums, -np.inf).argmax(1).astype(np.int32))
+
+
+def search_of(name: str) -> SearchPlayer:
+    """ "search:200" has 200 completions, "search:5ms" so long; "search:9:online" has others play `online`."""
+    _, _, rest = name.partition(":")
+    budget, _, model = rest.partition(":")
+    number, unit = (budget[:-2], "ms") if budget.endswith("ms") else (budget, "completions")
+    try:
+        value = float(number or COMPLETIONS)
+    except ValueError:
+        value = 0.0
+    whole = unit == "ms" or value == int(value)
+    if not (0 < value <= MOST and whole) or (":" in name and not rest):
+        raise ConfigError(
+            f"{name}: expected search:COMPLETIONS or search:MILLISECONDSms, from 1 to {MOST}; for example "
+            "search:200, search:5ms, search:200:online"
+        )
+    if unit == "ms":
+        player = SearchPlayer(MOST, seconds=value / 1000, model=model)
+    else:
+        player = SearchPlayer(int(value), model=model)
+    player.name = name
+    return player
 
 
 def bot(name: str, role: str) -> ScriptedPlayer | SearchPlayer:
     """The player `name` of a role."""
     if role not in BOTS:
         raise ConfigError(f"role = {role}: expected one of {', '.join(BOTS)}")
+    if name.partition(":")[0] == "search":
+        return search_of(name)
     if name not in BOTS[role]:
         near = nearest(name, BOTS[role])
         raise ConfigError(
             f"{role} = {name}: expected one of {', '.join(BOTS[role])}"
             + (f"; nearest: {near}" if near else "")
         )
-    return SearchPlayer() if name == "search" else ScriptedPlayer(name)
+    return ScriptedPlayer(name)

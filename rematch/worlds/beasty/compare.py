@@ -137,18 +137,21 @@ def compare_bots(config: Config, count: int, seed: int) -> int:
     return len(states) * len(BOTS)
 
 
-def compare_search(config: Config, count: int, seed: int, completions: int = 1) -> int:
+def compare_search(
+    config: Config, count: int, seed: int, completions: int = 1, model: str = "outcome_heuristic"
+) -> int:
     """The search in C and Python: every sum, every decision. Gives how many decisions."""
     states = positions(config, count, seed)
     rules, numbers = dealt(config, 1, seed)[0], np.arange(len(states), dtype=np.int32)
     name, noise = "outcome_heuristic", (keys.key(seed, keys.BOT), keys.BOT, seed)
-    sums, actions = rules.search(states, numbers, (BOTS.index(name), 0, completions), noise)
+    how = (BOTS.index(name), 0, completions, BOTS.index(model))
+    sums, actions = rules.search(states, numbers, how, noise)
     compared = 0
     for row, state in enumerate(unpack(states, config)):
         if not any(state.decks) and sum(map(len, state.hands)) > 5:
             continue  # every line to the end takes Python minutes; solved with pruning, and compared later on
         chance = bots_reference.Chance(noise[0], row, keys.BOT, seed)
-        found = search_reference.worths(state, (name, completions), chance, config)
+        found = search_reference.worths(state, (name, completions, model), chance, config)
         fast = {action: float(sums[row, action]) for action in found}
         if fast != found:
             raise Difference(f"search adds up {fast} in C and {found} in Python of {state}")

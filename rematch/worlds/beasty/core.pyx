@@ -69,7 +69,7 @@ cdef extern from *:
         const Rules *rules
         const Game *games
         const int32_t *number
-        int bot
+        int bot[2]
         int range[2]
         Chance chance
         double *score
@@ -246,14 +246,14 @@ cdef class Core:
 
     def decide(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, int bot, noise, int threads=1):
         """[n] the actions of a bot, by its number in bots.h; noise: (key, stream, step)."""
-        return self._ask(0, games, numbers, (bot, 0, 0), noise, threads)[1]
+        return self._ask(0, games, numbers, (bot, 0, 0, 0), noise, threads)[1]
 
     def scores(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, int bot, noise):
         """[n, 33] a bot's scores, not a number where an action is not legal."""
-        return self._ask(1, games, numbers, (bot, 0, 0), noise, 1)[0]
+        return self._ask(1, games, numbers, (bot, 0, 0, 0), noise, 1)[0]
 
     def search(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, noise, int threads=1):
-        """[n, 33] sums over completions and [n] the best actions; how: (rollouts' bot, from, to)."""
+        """[n, 33] sums over completions and [n] the best actions; how: (bot of playouts, from, to, the others' bot)."""
         return self._ask(2, games, numbers, how, noise, threads)
 
     def _ask(self, int kind, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, noise, int threads):
@@ -266,9 +266,9 @@ cdef class Core:
         asked.rules, asked.games = &self.rules, _games(games)
         if numbers.shape[0] != n:
             raise ValueError("decide: arrays do not fit")
-        asked.bot, asked.range[0], asked.range[1] = how
-        if not 0 <= asked.bot < BOT_COUNT or (kind == 2 and asked.bot == 0):
-            raise ValueError(f"decide: there is no bot {asked.bot} for this")
+        asked.bot[0], asked.range[0], asked.range[1], asked.bot[1] = how
+        if not (0 <= asked.bot[0] < BOT_COUNT and 0 <= asked.bot[1] < BOT_COUNT):
+            raise ValueError(f"decide: there is no bot {asked.bot[0]} or {asked.bot[1]}")
         asked.chance.key, asked.chance.stream, asked.chance.step = noise
         if n == 0:
             return score, action

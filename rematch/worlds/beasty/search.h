@@ -34,18 +34,22 @@ static int hopeful(const Rules *rules, const Table *table, int bot, Luck *luck) 
     const uint64_t all = legal(rules, table);
     uint64_t among = all;
     if (!(all & (all - 1))) return lowest_bit(all);
-    if (bot == OUTCOME) among = scored(rules, table, OUTCOME, 0, score);
+    if (bot == NOISY) {
+        const Chance chance = {luck_word(luck), 0, RM_STREAM_BOT, 0};
+        among = scored(rules, table, NOISY, &chance, score);
+    } else if (bot == OUTCOME) among = scored(rules, table, OUTCOME, 0, score);
     else if (bot == DISTILLED) among = scored(rules, table, DISTILLED, 0, score);
     else among = scored(rules, table, bot, 0, score);
     if (!(among & (among - 1))) return lowest_bit(among);
     return weighted(rules, line_of(table), among, (uint32_t)(luck_word(luck) >> 32));
 }
 
-/* How a game ends for a seat when all play on like `bot`: the reward, a little for the difference of scores. */
-static double played_out(const Rules *rules, Table *table, int seat, int bot, Luck *luck) {
+/* How a game ends for a seat that plays on like bots[0] among others like bots[1]: the reward, a little for the
+ * difference of scores. */
+static double played_out(const Rules *rules, Table *table, int seat, const int *bots, Luck *luck) {
     float outcome[MOST_PLAYERS] = {0}, reward[MOST_PLAYERS] = {0};
     int best = -1;
-    while (!is_over(rules, table)) turn(rules, table, hopeful(rules, table, bot, luck));
+    while (!is_over(rules, table)) turn(rules, table, hopeful(rules, table, bots[table->turn[0] != seat], luck));
     judge(rules, table, outcome, reward);
     for (int p = 0; p < rules->players; p++)
         if (p != seat && score_of(rules, table, p) > best) best = score_of(rules, table, p);
@@ -54,7 +58,7 @@ static double played_out(const Rules *rules, Table *table, int seat, int bot, Lu
 
 /* Add the worth of every legal action over completions from .. to - 1 to sum [ACTIONS]. All actions meet the same
  * deals and the same luck, so that they differ by themselves alone. Solved positions need no completions. */
-static void search(const Rules *rules, const Table *table, int bot, uint64_t key, const int *range, double *sum) {
+static void search(const Rules *rules, const Table *table, const int *bots, uint64_t key, const int *range, double *sum) {
     const int seat = table->turn[0];
     const uint64_t all = legal(rules, table);
     if (!(all & (all - 1))) return;
@@ -75,7 +79,7 @@ static void search(const Rules *rules, const Table *table, int bot, uint64_t key
             Table then = sample;
             Luck luck = {(uint64_t)random.w[2] << 32 | random.w[3]};
             turn(rules, &then, lowest_bit(left));
-            sum[lowest_bit(left)] += played_out(rules, &then, seat, bot, &luck);
+            sum[lowest_bit(left)] += played_out(rules, &then, seat, bots, &luck);
         }
     }
 }

@@ -61,11 +61,12 @@ def difference(state: State, seat: int, config: Config) -> int:
     return single(seat) - max(single(player) for player in range(state.players) if player != seat)
 
 
-def play_out(state: State, bot: str, luck: Luck, config: Config) -> State:
-    """All play on like `bot`, equals by luck."""
+def play_out(state: State, seat: int, bots: tuple[str, str], luck: Luck, config: Config) -> State:
+    """The seat plays on like bots[0], the others like bots[1], equals by luck."""
     while not is_over(state):
-        tries = bots_reference.tries(state, config)
-        found = {action: bots_reference.score(tried, bot, config) for action, tried in tries.items()}
+        tries, bot = bots_reference.tries(state, config), bots[state.turn != seat]
+        noise = Chance(luck.word() if bot == "noisy" and len(tries) > 1 else 0, 0, keys.BOT, 0)
+        found = bots_reference.scores(tries, bot, noise, config)
         best = max(found.values())
         among = [action for action, total in found.items() if best - total < SAME]
         action = among[0]
@@ -93,8 +94,8 @@ def minimax(state: State, config: Config) -> int:
     return max(-minimax(play(state, action, config), config) for action in legal(state, config))
 
 
-def worths(state: State, how: tuple[str, int], chance: Chance, config: Config) -> dict[int, float]:
-    """What the search adds up for every legal action; how: who plays on, the number of completions."""
+def worths(state: State, how: tuple[str, int, str], chance: Chance, config: Config) -> dict[int, float]:
+    """What the search adds up for every legal action; how: who plays on, completions, the others' bot."""
     seat, actions = state.turn, legal(state, config)
     out = dict.fromkeys(actions, 0.0)
     if len(actions) == 1:
@@ -107,12 +108,12 @@ def worths(state: State, how: tuple[str, int], chance: Chance, config: Config) -
         sample = complete(state, seat, Luck(w[0] << 32 | w[1]))
         for action in actions:
             luck = Luck(w[2] << 32 | w[3])
-            end = play_out(play(sample, action, config), how[0], luck, config)
+            end = play_out(play(sample, action, config), seat, (how[0], how[2]), luck, config)
             out[action] += reward(end, seat, config) + 0.01 * difference(end, seat, config)
     return out
 
 
-def decide(state: State, how: tuple[str, int], chance: Chance, config: Config) -> int:
+def decide(state: State, how: tuple[str, int, str], chance: Chance, config: Config) -> int:
     """The action of the largest worth, the first among equals."""
     found = worths(state, how, chance, config)
     return max(found, key=lambda action: (found[action], -action))

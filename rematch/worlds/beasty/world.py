@@ -9,7 +9,8 @@ order of every deck.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +18,12 @@ from numpy.typing import NDArray
 
 from rematch import keys
 from rematch.config import validate
-from rematch.spec import Actions, Bytes, Field, Ints, Noise, Role, Sight, Spec, View
+from rematch.spec import Actions, Bytes, Field, Ints, Noise, Player, Role, Sight, Spec, View
 from rematch.worlds.compiled import NativeWorld, Shown, WorldError, blank_view, first_next
 
 from . import core
 from .bots import BOTS, SearchPlayer, bot
-from .rules import ACTIONS, SPECIES, Config
+from .rules import ACTIONS, POINTS, SPECIES, STRENGTH, Config
 from .state import PLACES, State, StateError, pack, unpack
 
 if TYPE_CHECKING:
@@ -36,13 +37,18 @@ __all__ = [
     "SearchPlayer",
     "State",
     "WorldError",
+    "best_known",
     "bot",
     "draw",
+    "guest",
     "make",
+    "play",
     "short",
+    "speed",
 ]
 
 ROLE = "player"
+INDIFFERENT = ("first",)  # settings under which a policy may play that learnt with another value
 BUILD = core.BUILD  # a run goes on to the same bits only under the same rules
 NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
 
@@ -62,6 +68,34 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> BeastyWor
 def short(config: Config) -> Config:
     """The same rules: a game of 23 turns (of 47, with four players) ends within a rehearsal."""
     return config
+
+
+def play(words: Sequence[str], entrant: Callable[..., Player]) -> int:
+    """A game in the terminal (see terminal.py); `entrant(name, world, rules, role)` finds players by name."""
+    from .terminal import play as sit_down
+
+    return sit_down(words, entrant)
+
+
+def guest(name: str, config: Config, seconds: float = 0.0) -> Player:
+    """A bot of one's own, `module:Class`; it has so many seconds for a move (see guests.py)."""
+    from .guests import MOVE_SECONDS, GuestPlayer
+
+    return GuestPlayer(name, config, seconds or MOVE_SECONDS)
+
+
+def best_known(rival: str, config: Config) -> dict[str, Any] | None:
+    """The best response to a scripted player that has been measured under these rules; see responses.py."""
+    from .responses import best_known as look
+
+    return look(rival, config)
+
+
+def speed() -> ModuleType:
+    """What `rematch bench` times: subjects and targets (see speed.py)."""
+    from . import speed as own
+
+    return own
 
 
 def draw(world: BeastyWorld, row: int, trail: list[Any]) -> Image:
@@ -162,6 +196,16 @@ class BeastyWorld(NativeWorld):
         bits = int(self.shared.rules.legal(self.save(np.array([row], np.int32)))[0])
         return [action for action in range(len(ACTIONS)) if bits >> action & 1]
 
+    def points_after(self, actions: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+        """[N, k] everybody's points in the bar in games that these actions end; nan in the others."""
+        after, chosen = self._states.copy(), self._choices(actions, ROLE)
+        mover = self._named["turn"].reshape(-1)
+        over = self.shared.rules.turn(after, np.ascontiguousarray(chosen[np.arange(self.games), mover])) != 0
+        bars = after.view(self.kind)[:, 0]["bar"][over, : self.config.players]
+        out = np.full((self.games, self.config.players), np.nan)
+        out[over] = sum((bars >> strength & 1) * POINTS[name] for name, strength in STRENGTH.items())
+        return out
+
     def read(self, rows: Ints) -> list[State]:
         """These games as people read them (state.py)."""
         return unpack(self.save(rows), self.config)
@@ -191,9 +235,10 @@ class BeastyWorld(NativeWorld):
         return self.shared.rules.decide(self.save(rows), numbers, bot, (noise.seed, noise.stream, noise.step))
 
     def searched(
-        self, rows: Ints, how: tuple[int, int, int], noise: Noise, threads: int = 1
+        self, rows: Ints, how: tuple[int, int, int, int], noise: Noise, threads: int = 1
     ) -> tuple[NDArray[np.float64], Ints]:
-        """[n, 33] sums over completions how[1] .. how[2] - 1, played out by bot how[0]; [n] best actions."""
+        """[n, 33] sums over completions how[1] .. how[2] - 1, [n] best actions; played out by bot how[0],
+        others by how[3]."""
         numbers = (self.first + self._rows(rows)).astype(np.int32)
         return self.shared.rules.search(
             self.save(rows), numbers, how, (noise.seed, noise.stream, noise.step), threads

@@ -1,0 +1,94 @@
+"""`rematch bench` of a card game: what is counted, what is said of libraries that are missing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rematch import cli
+from rematch.bench import short
+from rematch.benchmarks import cards
+from rematch.benchmarks.measure import Measurement
+
+
+class FakeRandom:
+    """As RLCard's own random player is called."""
+
+    def __init__(self, num_actions: int) -> None:
+        self.num_actions = num_actions
+
+    def eval_step(self, state: Any) -> Any:
+        return 0, {}
+
+
+class FakeTable:
+    num_players, num_actions = 2, 3
+
+    def set_agents(self, agents: list[FakeRandom]) -> None:
+        self.agents = agents
+
+    def run(self, is_training: bool) -> Any:
+        assert not is_training
+        return [self.agents[turn % 2].eval_step({}) for turn in range(7)], [1, -1]
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    made: list[str] = []
+
+    def make(name: str, config: dict[str, int]) -> FakeTable:
+        made.append(name)
+        return FakeTable()
+
+    library, agents = ModuleType("rlcard"), ModuleType("rlcard.agents")
+    library.make, library.__version__ = make, "0"  # type: ignore[attr-defined]
+    agents.RandomAgent = FakeRandom  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "rlcard", library)
+    monkeypatch.setitem(sys.modules, "rlcard.agents", agents)
+    return made
+
+
+def test_rlcard_is_asked_as_it_wants_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = install(monkeypatch)
+    peer = cards.rlcard("uno")
+    assert peer.run(0.0) == 1 and peer.settings["decisions_per_game"] == 7 and made == ["uno"]
+
+
+def test_openspiel_counts_decisions_and_not_the_dealer() -> None:
+    pytest.importorskip("pyspiel")
+    peer = cards.openspiel("leduc_poker")
+    assert peer.run(0.05) > 1 and 2 <= peer.settings["decisions_per_game"] <= 8  # two rounds of two to four
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "pyspiel", None)
+    monkeypatch.setitem(sys.modules, "rlcard", None)
+    assert cli.main(["bench", "beasty", "--json", "--seconds", "0.01"]) == 0
+    about = json.loads(capsys.readouterr().out)
+    assert about["missing"] == list(cards.MISSING.values()) and about["repetitions"] >= 5
+    rows = {(row["name"], row["threads"]): row for row in about["measurements"]}
+    assert len(rows) == 7
+    for row in rows.values():
+        assert row["unit"] == "games/s" and row["n"] >= 5 and 0 < row["min"] <= row["median"] <= row["max"]
+    random = rows["random play", 1]
+    assert 20 < random["decisions_per_second"] / random["median"] < 24  # decisions of a game of two
+    assert len(about["targets"]) == 7
+    for target in about["targets"]:
+        assert target["met"] is (target["value"] >= target["wanted"])
+    text = "\n".join(cards.lines(about, short))
+    assert text.count("games/s") >= 7 and "RLCard is not installed" in text and "wanted 500 K" in text
+
+
+def test_targets_are_judged_by_medians() -> None:
+    def measured(key: str, threads: int, rates: list[float]) -> Measurement:
+        subject: Any = SimpleNamespace(key=key, name=key, threads=threads, unit="games", settings={})
+        return Measurement(subject, rates)
+
+    speed: Any = SimpleNamespace(TARGETS={"random": 100.0}, TWO_THREADS=1.7)
+    found = cards.targets(
+        speed, [measured("random", 1, [99, 100, 900]), measured("random", 2, [168, 168, 900])]
+    )
+    assert [(t["value"], t["met"]) for t in found] == [(100, True), (1.68, False)]

@@ -14,8 +14,9 @@ from rematch.config import ConfigError
 from rematch.engine import room
 from rematch.engine.curricula.distance import Curriculum
 from rematch.engine.fingerprint import fingerprint
+from rematch.engine.learners.ppo import LearnError
 from rematch.engine.minds import build
-from rematch.engine.run import Run
+from rematch.engine.run import FAILED, Run
 from rematch.engine.train import Config, Session, begin_on, climbed
 from rematch.engine.train import train as loop
 from rematch.show.console import Console
@@ -245,6 +246,10 @@ def _go(session: Session, run: Run, console: Console | None, minutes: float | No
     with Stopper(minutes) as stop:
         try:
             done = loop(session, run, show, stop)
+        except LearnError as error:  # an alarm of its own: `status` tells of it
+            event = {"event": FAILED, "why": str(error), "iteration": session.iteration, "time": time.time()}
+            run.timing(event)
+            raise
         finally:
             show.stop()
         trained.history = run.history

@@ -80,6 +80,13 @@ def test_levels_count_until_two_million_steps() -> None:
     assert late["at least one level by 2M"] == "missed (level 1)"
     early = laboratory.criteria(line(points, [0, 0, 1, 1, 1, 1, 2, 2]))
     assert early["at least one level by 2M"] == "met (level 2)"
+    name = "ours: earlier levels keep 95 %"
+    climbed = line(points, [0, 0, 1, 1, 1, 1, 2, 2])
+    assert laboratory.criteria(climbed)[name] == laboratory.NOTHING
+    kept = climbed | {"kept": [[0, 0.8, 0.9], [1, 0.5, 0.48]]}
+    assert laboratory.criteria(kept)[name] == "met (of 2 the worst keeps 96%)"
+    lost = climbed | {"kept": [[0, 0.8, 0.9], [1, 0.5, 0.4]]}
+    assert laboratory.criteria(lost)[name] == "missed (of 2 the worst keeps 80%)"
 
 
 def test_the_page_is_that_of_the_lines() -> None:
@@ -106,6 +113,8 @@ def test_a_finished_run_is_gathered(tmp_path: Path) -> None:
     assert len(found["rows"][0]) == len(laboratory.COLUMNS) and found["rows"][0][0] == "S0"
     assert found["finite"] and not found["complete"]  # it has no pictures yet
     assert found["climbs"] and found["rollbacks"] == session.rollback.count
+    assert session.curriculum is not None  # every level below was played again at the end
+    assert [level for level, _, _ in found["kept"]] == list(range(session.curriculum.level))
     shown = "\n".join(laboratory.tables([found]))
     assert "### z1: 1 seeds (47)" in shown and "| S1 | pursuer |" in shown and "not to the end" in shown
 

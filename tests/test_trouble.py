@@ -174,7 +174,10 @@ def test_a_reward_that_is_no_number_stops_the_run_and_keeps_what_was_saved(
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and "evader: a reward or value is not finite" in err
     assert newest(place / "runs" / "x").name == "iter_00000002"
+    assert cli.main(["status", "x"]) == 1  # it is an alarm and the verdict, until somebody goes on
+    assert "verdict: collapsed: evader: a reward or value is not finite" in capsys.readouterr().out
     right("resume", "x")
+    assert cli.main(["status", "x"]) != 1 and "not finite" not in capsys.readouterr().out
     assert files(place / "runs" / "x") == files(place / "runs" / "done")
 
 

@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 from rematch import api  # noqa: E402
 from rematch.engine.run import Run  # noqa: E402
 from rematch.engine.scoreboard import wilson  # noqa: E402
+from rematch.engine.verdict import pairings, strength  # noqa: E402
 from rematch.show.status import status  # noqa: E402
 
 PAGE, RESULTS = ROOT / "docs" / "laboratory.md", ROOT / "docs" / "laboratory.jsonl"
@@ -51,7 +52,20 @@ def gather(recipe: str, folder: Path) -> Line:
         "climbs": [t for t in said if t.startswith("CURRICULUM")],
         "verdict": history[-1]["verdict"] if history else "inconclusive: no evaluation",
         "complete": status(folder)["state"] == "complete", "finite": _finite(folder / "metrics.jsonl"),
+        "kept": kept(history),
     }  # fmt: skip
+
+
+def kept(history: list[Line]) -> list[list[Any]]:
+    """Of each level below the last: its number, the mean score against scripted rivals when it was left, and
+    that of the players at the end, who played it once more."""
+    out = []
+    for row in history[-1].get("levels", []) if history else []:
+        on_it = [old for old in history if old.get("level") == row["level"]]
+        if on_it:
+            scores = [strength(entry, pairings(entry))[0] for entry in (on_it[-1], row)]
+            out.append([row["level"], *map(_short, scores)])
+    return out
 
 
 def _short(value: Any) -> Any:
@@ -103,6 +117,9 @@ def criteria(line: Line) -> dict[str, str]:
     if any(row["level"] is not None for row in rows):
         top = max((row["level"] or 0) for row in until) if until else 0
         out["at least one level by 2M"] = _met(top >= 1, f"level {top + 1}")
+        shares = [now / before if before else 1.0 for _, before, now in line.get("kept", [])]
+        seen = f"of {len(shares)} the worst keeps {min(shares, default=0):.0%}"
+        out["ours: earlier levels keep 95 %"] = _met(min(shares) >= 0.95, seen) if shares else NOTHING
     return out
 
 

@@ -42,6 +42,7 @@ from rematch.spec import Tree
 
 __all__ = ["Checkpoint", "Run", "RunError", "holder"]
 
+FAILED = "failed"  # the event of timing.jsonl: what was learnt is not a number
 CONFIG, HISTORY, TIMING = "config.yaml", "history.json", "timing.jsonl"
 PAST = "past"
 LOGS = ("train.log", "metrics.jsonl")

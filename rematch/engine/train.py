@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any, cast
 
@@ -161,11 +162,11 @@ class Session:
         world: World = self.module.make(self.config.world, games, first, seed)
         return world
 
-    def make_level(self, games: int, first: int, seed: int) -> World:
-        """The same on the level that is being trained: strength is told where it was learnt."""
+    def make_level(self, games: int, first: int, seed: int, level: int | None = None) -> World:
+        """The same on a level, that being trained if none is named: strength is told where it was learnt."""
         world = self.make(games, first, seed)
         if self.curriculum:
-            begin_on(world, self.curriculum.here)
+            begin_on(world, self.curriculum.here if level is None else self.curriculum.start(level))
         return world
 
     @property
@@ -301,7 +302,21 @@ class Session:
             row |= {"level": self.curriculum.level, "level_name": self.curriculum.name}
         if last:
             self.set_beside(row)
+            row |= {"levels": self.earlier(ask)} if self.curriculum else {}
         return row
+
+    def earlier(self, ask: tuple[int, Sequence[str], int]) -> list[dict[str, Any]]:
+        """The same of every level below: whether what was learnt there is still known."""
+        assert self.curriculum is not None
+        out = []
+        for level in range(self.curriculum.level):
+            make = partial(self.make_level, level=level)
+            board = Scoreboard(make, self.config.seed, self.config.threads)
+            games, rivals, index = ask
+            asked = (games, rivals, index | level + 1 << 50)
+            found = evaluate(board, self.module, self.spec, self.policies, asked)
+            out.append({"level": level, "level_name": self.curriculum.levels[level].name} | found)
+        return out
 
     def set_beside(self, row: dict[str, Any]) -> None:
         """What the best scripted players reach, played once: it does not depend on the iteration."""

@@ -38,6 +38,8 @@ def raised(history: Sequence[Row], config: EvaluationConfig) -> list[Row]:
         else:
             since = None
     for before, after in pairwise(history):
+        if before.get("level") != after.get("level"):  # another game: no rate of it could have swung
+            continue
         for role, rate in after.get("rates", {}).items():
             swing = abs(rate["rate"] - before["rates"][role]["rate"])
             if swing > config.alarm_swing:

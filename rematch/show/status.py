@@ -16,7 +16,7 @@ from typing import Any
 
 from rematch import worlds
 from rematch.config import ConfigError
-from rematch.engine.run import Checkpoint, Run, holder
+from rematch.engine.run import FAILED, Checkpoint, Run, holder
 from rematch.engine.train import Config
 from rematch.engine.verdict import alarms
 from rematch.show.words import aligned, clean, duration, human, interval, number, standing
@@ -132,7 +132,11 @@ def _speed(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         left = max(0, facts["iterations"] - facts["iteration"]) * median(row["seconds"] for row in laps)
     events = [row for row in rows if isinstance(row.get("event"), str)]
     last = clean(f"{events[-1]['event']} {events[-1].get('why', '')}").strip()[:60] if events else ""
-    return {"learner_steps_per_second": rate, "seconds_left": left, "last_event": last}
+    out: dict[str, Any] = {"learner_steps_per_second": rate, "seconds_left": left, "last_event": last}
+    if events and events[-1]["event"] == FAILED:  # and nobody has gone on since
+        why = clean(events[-1].get("why", ""))
+        out |= {"alarms": [*facts["alarms"], why], "verdict": f"collapsed: {why}"}
+    return out
 
 
 def _next(folder: Path, facts: Mapping[str, Any]) -> str:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rematch import cli
-from rematch.worlds.beasty import reference
-from rematch.worlds.beasty.rules import ACTIONS, Config
+from rematch import config as settings
+from rematch.engine import policies
+from rematch.engine.policy import NetworkConfig, Policy
+from rematch.worlds.beasty import reference, terminal
+from rematch.worlds.beasty.rules import ACTIONS, SPECIES, Config
 from rematch.worlds.beasty.state import State
 from rematch.worlds.beasty.terminal import Page, chosen
 from rematch.worlds.beasty.words import EFFECTS, happened, label, move_in_words
+from rematch.worlds.beasty.world import make
 
 
 @pytest.fixture
@@ -116,8 +121,6 @@ def test_names_are_as_good_as_numbers() -> None:
 def test_what_happened_in_words() -> None:
     config = Config()
     orders = [["parrot", "zebra", "lion", "seal"], ["hippo", "skunk", "snake", "monkey"]]
-    from rematch.worlds.beasty.rules import SPECIES
-
     full = [[*order, *(name for name in SPECIES if name not in order)] for order in orders]
     state = reference.play(reference.deal(full, config), ACTIONS.index("zebra"), config)
     state = reference.play(state, ACTIONS.index("hippo"), config)
@@ -146,3 +149,19 @@ def test_colours_only_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("NO_COLOR", "")
     assert not Page(["you", "search"], Terminal()).coloured
     assert np.all([name in EFFECTS for name in ("lion", "skunk")]) and len(EFFECTS) == 12
+
+
+def test_the_shipped_agent_is_the_usual_opponent(
+    sit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = Policy(make(Config(), 1).spec.roles["player"], NetworkConfig(hidden=(8,)), "agent")
+    policy.initialise(1)
+    about = {"game": "beasty", "role": "player", "columns": list(policy.role.columns), "learner": "ppo",
+             "network": settings.tree(policy.config), "world": settings.tree(Config())}  # fmt: skip
+    monkeypatch.setattr(terminal, "AGENT", tmp_path / "none")
+    assert "against search." in sit("q\n")
+    monkeypatch.setattr(terminal, "AGENT", policies.write(tmp_path, "agent", policy.arrays(), about, False))
+    text = sit("1\n" * 20, "--seed", "3", "--thought", "5")
+    assert text.startswith("Beasty Bar against agent.") and "Agent plays " in text and "Review" in text
+    for flags in (("--players", "3"), ("--scoring", "count")):  # it never learnt these
+        assert "against search" in sit("q\n", *flags)

@@ -10,9 +10,9 @@ it cannot be; its worlds then have their `config`. `exact_picture`, asked alike,
 
 For people: `play(words)` (`rematch play`; with a parameter `entrant` it is handed entrants.entrant),
 `guest(name, config, seconds) -> Player`, a bot of one's own by `module:Class`, `best_known(rival, config)`,
-the best response measured, `speed()`, a module with `subjects` and `TARGETS` for `rematch bench`,
-`INDIFFERENT`, settings that may differ from those a policy learnt under. A world whose games have points
-tells them: `points_after(actions) -> [N, seats]`, not a number where the game goes on.
+the best response measured, `speed()`, a module with `subjects` and `TARGETS` for `rematch bench`, and
+`INDIFFERENT`, settings that may differ from those a policy learnt under. Worlds whose games have points tell
+them: `points_after(actions) -> [N, seats]`, not a number where the game goes on.
 """
 
 from __future__ import annotations

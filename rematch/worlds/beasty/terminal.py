@@ -48,7 +48,8 @@ def play(words: Sequence[str], entrant: Callable[..., Player]) -> int:
     sitting = settings.apply(Sitting(), settings.read_flags(words, Sitting()), "command line", text=True)
     settings.validate(sitting)
     rules = Config(players=sitting.players, scoring=sitting.scoring, first=-1)
-    name = sitting.against or (str(AGENT) if AGENT.is_file() else "search")
+    shipped = AGENT.is_file() and rules == Config(first=-1)  # it knows these rules and no others
+    name = sitting.against or (str(AGENT) if shipped else "search")
     opponent = entrant(name, __name__.split(".")[-2], rules, "player")
     try:
         Game(sitting, rules, opponent).run()

@@ -45,6 +45,8 @@ EFFECTS = {
 def label(action: int) -> str:
     """An action's name for people: as in ACTIONS, but a parrot's places are counted from 1."""
     act = ACTS[action]
+    if act.effect == "kangaroo" and not act.choice:
+        return act.card
     return str(act) if act.effect != "parrot" else f"{str(act).rpartition(' ')[0]} {act.choice + 1}"
 
 

@@ -42,6 +42,8 @@ USAGE = """rematch: trains game agents by self-play and tells the truth about ho
                                  exploitability, payoff matrix of past selves, forgetting, alarms and causes
   rematch solve WORLD [--KEY VALUE ...] [--threads T] [--json] [--picture FILE]
                                  the exact value of a game that is small enough; KEYs are the world's settings
+  rematch play WORLD [--KEY VALUE ...]
+                                 play it yourself, where a world can be played
   rematch bench [WORLD] [--json] [--seconds S]
                                  speed, beside its peers, in one run
   rematch worlds                 the worlds there are, with their roles and scripted players
@@ -269,6 +271,19 @@ def solve(words: Sequence[str]) -> int:
     return 0
 
 
+def play(words: Sequence[str]) -> int:
+    """A world that can be played offers `play(words)`."""
+    from rematch import worlds
+
+    able = ", ".join(world for world in worlds.names() if hasattr(worlds.find(world), "play"))
+    if not words or words[0].startswith("-"):
+        raise ConfigError(f"expected rematch play WORLD [--KEY VALUE ...], WORLD being one of {able}")
+    module = worlds.find(words[0])
+    if not hasattr(module, "play"):
+        raise ConfigError(f"play {words[0]}: this world cannot be played; expected one of {able}")
+    return int(module.play(words[1:]))
+
+
 def bench(words: Sequence[str]) -> int:
     from rematch import worlds
 
@@ -312,7 +327,7 @@ def list_recipes(words: Sequence[str]) -> int:
 
 COMMANDS = {
     "train": train, "resume": resume, "sweep": sweep, "status": status, "check": check, "eval": evaluate,
-    "exploit": exploit, "report": report, "solve": solve, "bench": bench, "worlds": list_worlds,
+    "exploit": exploit, "report": report, "solve": solve, "play": play, "bench": bench, "worlds": list_worlds,
     "recipes": list_recipes,
 }
 

@@ -33,6 +33,7 @@ from .machine import HEIGHT, WIDTH, Region, give_back, ready
 
 HEAD = struct.Struct("<cII")  # command or answer, row, bytes that follow
 STEP, SAVE, LOAD, SCREEN, FINE, FAILED = b"s", b"v", b"l", b"p", b"+", b"!"
+STARTING = 120.0  # seconds that a worker may take to start, on a busy machine
 IDLE = 255  # an action: this machine is not stepped
 
 
@@ -175,7 +176,7 @@ class Worker:
         )  # fmt: skip
         try:
             self._write(plan.rom)
-            self.receive()
+            self._read(HEAD.size, max(self.patience, STARTING))
         except Silent as why:
             self.end()
             raise ConfigError(f"gameboy: a worker process does not start: {why.args[0].strip()}") from None
@@ -193,6 +194,8 @@ class Worker:
 
     def end(self) -> str:
         """Stop it; what it said last."""
+        if self.errors.closed:
+            return ""
         self.child.kill()
         self.child.wait()
         for pipe in (self.child.stdin, self.child.stdout):
@@ -213,12 +216,12 @@ class Worker:
         except OSError:
             raise Silent("the worker process is gone") from None
 
-    def _read(self, size: int) -> bytes:
+    def _read(self, size: int, patience: float = 0.0) -> bytes:
         pipe, parts = self.child.stdout, b""
         assert pipe is not None
         while len(parts) < size:
-            if not select.select([pipe], [], [], self.patience)[0]:
-                raise Silent(f"the worker process gave no answer within {self.patience:g} s")
+            if not select.select([pipe], [], [], patience or self.patience)[0]:
+                raise Silent(f"the worker process gave no answer within {patience or self.patience:g} s")
             more = pipe.read(size - len(parts))
             if not more:
                 raise Silent("the worker process is gone")

@@ -122,7 +122,6 @@ class KeptGames(PlainWorld):
     def _replayed(self, fault: banks.Fault) -> bool:
         """Bring a game back that went with its worker: its beginning and its inputs. False if it cannot."""
         row = fault.row - self.row
-        self._tell(fault)
         why = self.hall.bank.load(fault.row, self._beginning(row))
         for action in self.state["inputs"][row, : self.state["time"][row]].tolist():
             if why is not None:
@@ -202,6 +201,7 @@ class KeptGames(PlainWorld):
             return self.hall.bank.save(self.row + row)
 
     def _again(self, gone: banks.Lost) -> None:
+        self._tell(gone.fault)
         if not self._replayed(gone.fault):
             raise ConfigError(f"{self.spec.world}: a game cannot be brought back: {gone.fault.line}")
 

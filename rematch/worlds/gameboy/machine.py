@@ -6,10 +6,12 @@ inputs give the same bytes on any instance, so a state and a list of inputs are 
 
 from __future__ import annotations
 
+import atexit
 import functools
 import io
 import threading
 import warnings
+import weakref
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -49,6 +51,16 @@ def installed() -> str:
         return ""
 
 
+_EVERY: weakref.WeakSet[Machine] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """While Python is still whole: PyBoy writes to its log when it is stopped."""
+    for machine in list(_EVERY):
+        machine.stop()
+
+
 class Machine:
     """A Game Boy with a cartridge in it."""
 
@@ -58,6 +70,7 @@ class Machine:
         self.boy: Any = boy(io.BytesIO(rom), window=window, sound_emulated=False, log_level="CRITICAL")
         self.memory: Any = self.boy.memory
         self.rom = rom
+        _EVERY.add(self)
 
     def settle(self) -> None:
         """Draw whole frames, so that nothing is left of what was drawn before.

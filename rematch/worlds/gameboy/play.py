@@ -103,8 +103,8 @@ def _picture(world: GameboyWorld, out: IO[str], total: float, live: bool) -> Non
     place = f"{world.title.map_name(int(facts.map[0]))} {int(facts.x[0])}, {int(facts.y[0])}"
     score = f"badges {int(facts.badges.sum())}   reward {total:.2f}   step {int(world.state['time'][0])}"
     where = f"{place}   {score}"
-    out.write(("\x1b[H" if live else "") + half_blocks(screen) + f"{where}\x1b[K\n{HELP}\x1b[K")
-    out.write("" if live else "\n")
+    home, rest = ("\x1b[H", "\x1b[K") if live else ("", "")
+    out.write(f"{home}{half_blocks(screen)}{where}{rest}\n{HELP}{rest}" + ("" if live else "\n"))
     out.flush()
 
 

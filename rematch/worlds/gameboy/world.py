@@ -112,6 +112,7 @@ class GameboyWorld(KeptGames):
         """One action on every machine; which games could not be saved, [N]."""
         broken = np.zeros(self.games, bool)
         for fault in self.hall.bank.step(self.row, pressed):
+            self._tell(fault)
             broken[fault.row - self.row] = not (fault.lost and self._replayed(fault))
         for row in np.flatnonzero(broken).tolist():
             self._quarantine(row)

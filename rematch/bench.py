@@ -28,12 +28,9 @@ LEARNING_GAMES = 200  # per scripted rival; the score is the mean over all of th
 
 def bench(world: str, seconds: float, as_json: bool) -> int:
     """Measure and print. Each thing is timed for `seconds` in all, REPETITIONS times a part of it."""
-    worlds.find(world)
-    about = measure(world, seconds)
-    if as_json:
-        print(json.dumps(about, indent=1))
-    else:
-        print("\n".join(lines(about)))
+    own = getattr(worlds.find(world), "bench", None)  # a world that is compared with something else
+    about, said = own(seconds) if own is not None else (measure(world, seconds), None)
+    print(json.dumps(about, indent=1) if as_json else "\n".join(said or lines(about)))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""For the Game Boy tests: the tiny cartridge, its solution, small worlds. Skips where PyBoy is not installed."""
+"""For the Game Boy tests: the tiny cartridge, its solution, small worlds. Without PyBoy they are skipped."""
 
 from __future__ import annotations
 

@@ -117,6 +117,6 @@ def test_bytes_that_are_no_state_are_a_fault(remote: banks.Remote) -> None:
 
 def test_workers_that_do_not_start_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(banks, "__package__", "no.such.package")
-    with pytest.raises(ConfigError, match="a worker process does not start: .*gone") as caught:
+    with pytest.raises(ConfigError, match=r"a worker process does not start: .*gone") as caught:
         banks.Remote(plan(), 1, 20.0)
     assert "\n" not in str(caught.value)

@@ -12,7 +12,7 @@ from rematch.worlds.gameboy import machine
 
 
 def test_a_state_goes_on_alike_on_another_machine_at_every_moment() -> None:
-    """From power-on, through title and texts: the window is drawn alike too, which PyBoy's states leave out."""
+    """From power-on, through title and texts: the window is drawn alike, which PyBoy's states leave out."""
     gameboys.need_pyboy()
     rom = gameboys.tiny().rom
     one, other = machine.ready(rom), machine.ready(rom)

@@ -26,7 +26,7 @@ def test_red_lies_at_the_addresses_of_the_original() -> None:
     assert marks["CeruleanCity"].place == (wram.TOWNS_VISITED, 8, False)
     assert marks["SaffronCity"].place == (wram.TOWNS_VISITED + 1, 4, False)
     assert marks["VictoryRoad1F"].place == (wram.MAP, 108, True)
-    assert red.map_name(0) == "PalletTown" and red.map_name(54) == "PewterGym" and red.map_name(11) == "map-11"
+    assert [red.map_name(number) for number in (0, 54, 11)] == ["PalletTown", "PewterGym", "map-11"]
     assert red.map_name(247) == "AgathasRoom" and len(red.maps) == 248 - 22  # unused numbers
     assert {mark.band for mark in red.marks} == set(titles.BANDS)
     last = wram.EVENTS + wram.EVENTS_BYTES

@@ -70,6 +70,8 @@ class Machine:
         self.boy: Any = boy(io.BytesIO(rom), window=window, sound_emulated=False, log_level="CRITICAL")
         self.memory: Any = self.boy.memory
         self.rom = rom
+        self.pixels: Bytes = self.boy.screen.ndarray[:, :, 0]  # a view: PyBoy draws into it
+        self.coarse = self.pixels[::2, ::2]
         _EVERY.add(self)
 
     def settle(self) -> None:
@@ -99,12 +101,11 @@ class Machine:
 
     def frame(self, out: Bytes) -> None:
         """What is shown, [72, 80]: 0 black to 3 white."""
-        np.right_shift(self.boy.screen.ndarray[::2, ::2, 0], 6, out=out)
+        np.right_shift(self.coarse, 6, out=out)
 
     def screen(self) -> Bytes:
         """All of it, [144, 160] grey."""
-        shown: Bytes = self.boy.screen.ndarray[:, :, 0].copy()
-        return shown
+        return self.pixels.copy()
 
     def read(self, regions: Sequence[Region], out: Bytes) -> None:
         """These parts of memory, one after the other."""

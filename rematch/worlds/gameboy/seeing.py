@@ -69,7 +69,8 @@ class Reader:
         self.mark_value = np.array([value for _, value, _ in places], np.uint8)
         self.mark_equal = np.array([equal for _, _, equal in places], bool)
         self.names = [mark.name for mark in title.marks]
-        self.kinds = np.array([mark.kind for mark in title.marks])
+        pay = {"badge": title.rewards.badge, "end": title.rewards.end}
+        self.worth = np.array([pay.get(mark.kind, title.rewards.event) for mark in title.marks])
         self.number = {name: index for index, name in enumerate(self.names)}
 
     def _many(self, addresses: Any) -> NDArray[np.int64]:

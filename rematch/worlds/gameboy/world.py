@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from rematch.config import ConfigError, knob, nearest
@@ -62,6 +63,7 @@ class GameboyWorld(KeptGames):
 
     config: Config
     pages: Bytes  # [N, 304, 304] places visited on the map `page_of`
+    windows: NDArray[Any]  # [N, 257, 257, 48, 48] the same by the place in the middle, a view
 
     def __init__(self, config: Config, games: int, first: int = 0, seed: int = 0) -> None:
         if games >= 1:  # else the next line says so
@@ -124,12 +126,11 @@ class GameboyWorld(KeptGames):
 
     def _score(self, facts: Facts, alive: NDArray[np.bool_]) -> NDArray[Any]:
         """r_env [N] of the step (titles.Rewards), and what is remembered of it."""
-        state, pay, kinds = self.state, self.hall.title.rewards, self.hall.reader.kinds
+        state, pay = self.state, self.hall.title.rewards
         new = self.fresh
         new[:] = facts.reached & ~state["reached"] & alive[:, None]
         state["reached"] |= new
-        worth = np.where(kinds == "badge", pay.badge, np.where(kinds == "end", pay.end, pay.event))
-        reward: NDArray[Any] = new @ worth
+        reward: NDArray[Any] = new @ self.hall.reader.worth
         level = facts.level.sum(1)
         gained = np.where(state["highest"] > 0, np.maximum(level - state["highest"], 0), 0)
         reward += pay.level * gained
@@ -164,6 +165,7 @@ class GameboyWorld(KeptGames):
             self.next.stage[:] = FROM_POWER_ON
             self.fresh = np.zeros((self.games, len(self.hall.title.marks)), bool)
             self.pages = np.zeros((self.games, PAGE, PAGE), np.uint8)
+            self.windows = sliding_window_view(self.pages, (AROUND, AROUND), (1, 2))
             self.page_of = np.full(self.games, -1, np.int32)
         if not rows.size:
             return
@@ -202,8 +204,7 @@ class GameboyWorld(KeptGames):
         recent = np.where(ago >= 0, state["inputs"][every[:, None], np.maximum(ago, 0)], 255)
         self.hall.reader.structured(facts, state["reached"], recent, seen["structured"][:, 0])
         self._walk_where_unknown(facts)
-        windows = np.lib.stride_tricks.sliding_window_view(self.pages, (AROUND, AROUND), (1, 2))
-        seen["visited"][:, 0] = windows[every, facts.y, facts.x].reshape(self.games, -1)
+        seen["visited"][:, 0] = self.windows[every, facts.y, facts.x].reshape(self.games, -1)
 
     def _walk_where_unknown(self, facts: Facts) -> None:
         if (self.page_of != facts.map).any():
@@ -229,6 +230,7 @@ class GameboyWorld(KeptGames):
         part = super()._part(cut)
         part.hall, part.row, part.counters = self.hall, self.row + cut.start, self.hall.counters
         part.fresh, part.pages, part.page_of = self.fresh[cut], self.pages[cut], self.page_of[cut]
+        part.windows = self.windows[cut]
         return part
 
 
@@ -255,6 +257,14 @@ def draw(world: GameboyWorld, row: int, trail: list[Any]) -> Any:
     from .draw import picture
 
     return picture(world, row, trail)
+
+
+def bench(seconds: float) -> tuple[dict[str, Any], list[str]]:
+    """`rematch bench gameboy`: plain data, and what is printed."""
+    from . import probe
+
+    about = probe.measure(seconds)
+    return about, probe.lines(about)
 
 
 def play(words: Sequence[str]) -> int:

@@ -19,11 +19,7 @@ from rematch.worlds.contract import BrokenPromise, Subject, Trial
 TRIALS = {"matching": Trial(chance=False), "sticks": Trial(), "drift": Trial(stage=(0.5,))}
 TRIALS["pursuit"] = Trial(stage=(4.0, 6.0, 1.0, 2.0))
 TRIALS["lattice"] = Trial(stage=(0.0, 3.0, 5.0))
-# A step of an emulator takes half a millisecond, a state of it twenty: short games, few of them.
-KEPT = ("memory of the cartridge beyond these fields", "the screen's other pixels")
-TRIALS["gameboy"] = Trial(games=2, steps=5, bound=9, chance=False, kept=KEPT)
-SETTINGS: dict[str, dict[str, Any]] = {"gameboy": {"cartridge": "tiny", "max_steps": 6}}
-NEEDS = {"openspiel": "pyspiel", "gameboy": "pyboy"}
+TRIALS["gameboy"] = subjects.EMULATED
 
 
 # --- what holds -------------------------------------------------------------------------------------
@@ -75,10 +71,8 @@ def test_toys_keep_the_contract(name: str) -> None:
 
 @pytest.mark.parametrize("name", worlds.names())
 def test_every_world_keeps_the_contract(name: str) -> None:
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name], reason=f"{NEEDS[name]} is not installed")
-    moves, module = subjects.IN.get(name, list)(), worlds.find(name)
-    config = module.Config(**SETTINGS.get(name, {}))
+    module, moves = subjects.module(name), subjects.IN.get(name, list)()
+    config = module.Config(**subjects.SETTINGS.get(name, {}))
     report = contract.check_module(module, config, trial=TRIALS.get(name), moves=moves)
     assert "save and load" in report.passed
 

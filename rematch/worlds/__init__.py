@@ -6,8 +6,9 @@ show/film.py), `short(config) -> config`, the same rules with games that end wit
 `RATE_NAMES` (role -> what its win rate is called in logs) and `BUILD` (the digest of its compiled rules).
 A world that can be solved offers `solve(config, threads, picture) -> dict` (`rematch solve`), and where
 players can be judged exactly `exact(config, players by role, threads) -> dict` with `nash_conv`, empty where
-it cannot be; its worlds then have their `config`. `play(words) -> exit code` is `rematch play`, and
-`bench(seconds) -> (plain data, lines)` takes the place of the usual measurements in `rematch bench`. `exact_picture`, asked alike, is a PNG of where they lose.
+it cannot be; its worlds then have their `config`. `exact_picture`, asked alike, is a PNG of where they lose.
+`play(words) -> exit code` is `rematch play`; `bench(seconds) -> (plain data, lines)` takes the place of the
+usual measurements of `rematch bench`.
 """
 
 from __future__ import annotations

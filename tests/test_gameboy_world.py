@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
+from pathlib import Path
 from typing import Any
 
 import gameboys
@@ -252,3 +254,14 @@ def test_pictures_show_the_game() -> None:
     assert picture.size == (480, 480) and len(trail) == 1
     pixels = np.asarray(picture)[48::3, ::3]
     assert len(np.unique(pixels.reshape(-1, 3), axis=0)) == 4
+
+
+def test_the_page_shows_what_happens(capsys: pytest.CaptureFixture[str]) -> None:
+    """The example of docs/gameboy.md, as it stands there."""
+    gameboys.need_pyboy()
+    page = Path(__file__).parents[1] / "docs" / "gameboy.md"
+    (example,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    names: dict[str, Any] = {}
+    exec(compile(example, page.name, "exec"), names)
+    assert capsys.readouterr().out.startswith("0 DAWN DAWN early ")
+    assert names["world"].milestones(1) == ("DAWN",) and names["number"] == 0

@@ -7,6 +7,7 @@ and 74 lines, else every second pixel. Keys come one at a time; each is an actio
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import select
 import shutil
@@ -59,7 +60,11 @@ def window(config: Any) -> bool:
     rom, title = titles.find(config.rom, config.cartridge, config.cartridge_seed)
     try:
         shown = machine.Machine(rom, "SDL2")
+        sdl = importlib.import_module("sdl2")
     except Exception:  # whatever SDL has to say: the terminal always works
+        return False
+    if sdl.SDL_GetCurrentVideoDriver() in (None, b"dummy", b"offscreen"):  # a window that nobody sees
+        shown.stop()
         return False
     print(f"{title.name}   arrows: walk   a: A   s: B   enter: start   escape: leave")
     while shown.boy.tick():

@@ -47,6 +47,8 @@ USAGE = """rematch: trains game agents by self-play and tells the truth about ho
                                  exploitability, payoff matrix of past selves, forgetting, alarms and causes
   rematch solve WORLD [--KEY VALUE ...] [--threads T] [--json] [--picture FILE]
                                  the exact value of a game that is small enough; KEYs are the world's settings
+  rematch play WORLD [--KEY VALUE ...]
+                                 play it yourself, where a world can be played
   rematch bench [WORLD] [--json] [--seconds S]
                                  speed, beside its peers, in one run
   rematch worlds                 the worlds there are, with their roles and scripted players
@@ -353,8 +355,7 @@ def list_recipes(words: Sequence[str]) -> int:
 
 COMMANDS = {
     "train": train, "resume": resume, "sweep": sweep, "status": status, "check": check, "eval": evaluate,
-    "play": play,
-    "exploit": exploit, "report": report, "solve": solve, "bench": bench, "worlds": list_worlds,
+    "exploit": exploit, "report": report, "solve": solve, "play": play, "bench": bench, "worlds": list_worlds,
     "recipes": list_recipes,
 }
 

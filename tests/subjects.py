@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rematch.worlds.contract import Subject
+from rematch import worlds
+from rematch.worlds.contract import Subject, Trial
 
 Change = Callable[[Any], Any]
 
@@ -87,3 +88,18 @@ def lattice_subjects() -> list[Subject]:
 
 
 IN = {"pursuit": pursuit_subjects, "lattice": lattice_subjects}
+
+NEEDS = {"openspiel": "pyspiel", "gameboy": "pyboy"}  # world -> a library without which it cannot be made
+
+
+def module(name: str) -> Any:
+    """A world's module; skips the test where its library is missing."""
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name], reason=f"{NEEDS[name]} is not installed")
+    return worlds.find(name)
+
+
+# A step of an emulator takes half a millisecond, a state of it twenty: short games, few of them.
+SETTINGS: dict[str, dict[str, Any]] = {"gameboy": {"cartridge": "tiny", "max_steps": 6}}
+KEPT = ("memory of the cartridge beyond these fields", "the screen's other pixels")
+EMULATED = Trial(games=2, steps=5, bound=9, chance=False, kept=KEPT)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import subjects
 import toys
 
 from rematch import worlds
@@ -27,7 +28,7 @@ from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, see
 from rematch.adapters.gym import GymEnv, GymVector
 from rematch.adapters.zoo import ZooParallel, ZooTurns
 
-LACKING = () if importlib.util.find_spec("pyspiel") else ("openspiel",)
+LACKING = [name for name, library in subjects.NEEDS.items() if not importlib.util.find_spec(library)]
 NAMES = [name for name in [*worlds.names(), *toys.TOYS] if name not in LACKING]
 TURNS = [name for name in NAMES if name in ("sticks", "openspiel", "beasty")]
 AT_ONCE = [name for name in NAMES if name not in TURNS]

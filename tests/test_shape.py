@@ -303,6 +303,7 @@ def test_functions_take_at_most_six_parameters() -> None:
 def test_docs_python_runs(tmp_path: Path) -> None:
     """Examples of a page run one after another, in an empty folder, unless they have a test of their own."""
     elsewhere = {"worlds.md": "test_own_worlds.py", "python.md": "test_api.py"}
+    elsewhere["gameboy.md"] = "test_gameboy_world.py"
     for name, test in elsewhere.items():
         assert name in (ROOT / "tests" / test).read_text()
     for page in DOCS:

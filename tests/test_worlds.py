@@ -19,6 +19,7 @@ from rematch.worlds.contract import BrokenPromise, Subject, Trial
 TRIALS = {"matching": Trial(chance=False), "sticks": Trial(), "drift": Trial(stage=(0.5,))}
 TRIALS["pursuit"] = Trial(stage=(4.0, 6.0, 1.0, 2.0))
 TRIALS["lattice"] = Trial(stage=(0.0, 3.0, 5.0))
+TRIALS["gameboy"] = subjects.EMULATED
 
 
 # --- what holds -------------------------------------------------------------------------------------
@@ -70,10 +71,9 @@ def test_toys_keep_the_contract(name: str) -> None:
 
 @pytest.mark.parametrize("name", worlds.names())
 def test_every_world_keeps_the_contract(name: str) -> None:
-    if name == "openspiel":
-        pytest.importorskip("pyspiel")
-    moves = subjects.IN.get(name, list)()
-    report = contract.check_module(worlds.find(name), trial=TRIALS.get(name), moves=moves)
+    module, moves = subjects.module(name), subjects.IN.get(name, list)()
+    config = module.Config(**subjects.SETTINGS.get(name, {}))
+    report = contract.check_module(module, config, trial=TRIALS.get(name), moves=moves)
     assert "save and load" in report.passed
 
 

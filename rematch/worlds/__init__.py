@@ -7,6 +7,7 @@ show/film.py), `short(config) -> config`, the same rules with games that end wit
 A world that can be solved offers `solve(config, threads, picture) -> dict` (`rematch solve`), and where
 players can be judged exactly `exact(config, players by role, threads) -> dict` with `nash_conv`, empty where
 it cannot be; its worlds then have their `config`. `exact_picture`, asked alike, is a PNG of where they lose.
+`bench(seconds) -> (plain data, lines)` takes the place of the usual measurements of `rematch bench`.
 
 For people: `play(words)` (`rematch play`; with a parameter `entrant` it is handed entrants.entrant),
 `guest(name, config, seconds) -> Player`, a bot of one's own by `module:Class`, `best_known(rival, config)`,

@@ -1,0 +1,274 @@
+"""Role-playing cartridges on an emulated Game Boy: our own, or a Pokémon Red that one brings along.
+
+N emulators behind rematch.spec.World, read through work RAM (cartridge/wram.py). A state is the emulator's
+bytes and the inputs that led there, so any game can be played again from power-on, to the same bytes. Nothing
+is left to chance: `next.seed` chooses nothing, `next.stage` chooses where a game begins (-1: power-on, k: the
+savestate `world.library[k]`). An episode is cut off after `max_steps`; only the hall of fame decides it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from rematch.config import ConfigError, knob, nearest
+from rematch.spec import CUT_OFF, DECIDED, RUNNING, Actions, Bytes, Ints, Role, Spec, View
+from rematch.worlds.plain import MAGIC, Rows, ScriptedPlayer
+
+from . import machine, titles
+from .cartridge.rules import ACTIONS
+from .keeping import FROM_POWER_ON, KeptGames, furnish
+from .seeing import AROUND, RECENT, Facts
+
+NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
+ROLE = "joypad"
+BOTS = {ROLE: ("random",)}
+BUILD = machine.installed()
+HIDDEN = ("memory of the cartridge beyond these fields", "the screen's other pixels")
+PAGE = 256 + AROUND  # a map of visited places with a margin around it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Which cartridge, how long, and where the emulators run."""
+
+    cartridge: str = knob(
+        "small", "size of our own cartridge", choices=("tiny", "mid", "small", "kanto-ish"), needs="rom="
+    )
+    cartridge_seed: int = knob(
+        0, "another world of the same size", low=0, high=(1 << 32) - 1, needs="rom="
+    )
+    rom: str = knob("", "a cartridge file of your own instead, for example of Pokémon Red")
+    max_steps: int = knob(4096, "actions after which an episode is cut off", low=1, high=200_000)
+    workers: int = knob(
+        0, "processes for the emulators; 0: they run in the run's own threads", low=0, high=256
+    )
+    patience: float = knob(
+        30.0, "seconds after which a silent worker is replaced", low=0.1, high=3600.0, needs="workers"
+    )
+
+    def check(self) -> None:
+        if self.rom:
+            titles.read_rom(self.rom)
+
+
+class GameboyWorld(KeptGames):
+    """See rematch.spec.World; and `library`, `events`, `capture`, `adopt`, `packed`."""
+
+    config: Config
+    pages: Bytes  # [N, 304, 304] places visited on the map `page_of`
+    windows: NDArray[Any]  # [N, 257, 257, 48, 48] the same by the place in the middle, a view
+
+    def __init__(self, config: Config, games: int, first: int = 0, seed: int = 0) -> None:
+        if games >= 1:  # else the next line says so
+            self.config, self.hall, self.row = config, furnish(config, games), 0
+        super().__init__(config, games, first, seed)
+
+    def promise(self, config: Config) -> Spec:
+        moves = Actions(kind="discrete", names=ACTIONS)
+        role = Role(name=ROLE, fields=self.hall.reader.fields(), actions=moves, seats=(0,), hidden=HIDDEN)
+        return Spec(world=NAME, roles={ROLE: role}, stage=("start",), cutoffs=True, zero_sum=False)
+
+    def layout(self) -> list[Any]:
+        steps, marks = self.config.max_steps, len(self.hall.title.marks)
+        return [
+            ("tag", "u8"), ("inputs", "u1", (steps,)), ("places", "u4", (steps + 1,)), ("stood", "i4"),
+            ("reached", "?", (marks,)), ("spawned", "?", (marks,)), ("highest", "f4"), ("health", "f4"),
+            ("healed", "f4"), ("origin", "u1", (32,)), ("digest", "u1", (32,)),
+        ]  # fmt: skip
+
+    # --- moving ---------------------------------------------------------------------------------------
+
+    def step(self, actions: Mapping[str, NDArray[Any]]) -> View:
+        view, state = self.view, self.state
+        given = np.asarray(actions[ROLE])
+        if given.shape != (self.games, 1) or not ((given >= 0) & (given < len(ACTIONS))).all():
+            raise ConfigError(f"actions of {ROLE}: expected [{self.games}, 1] of 0 to {len(ACTIONS) - 1}")
+        pressed = given[:, 0].astype(np.uint8)
+        state["inputs"][np.arange(self.games), state["time"]] = pressed
+        state["time"] += 1
+        broken = self._press(pressed.tolist())
+        facts = self._facts()
+        view.reward[:, 0] = self._score(facts, ~broken)
+        over = facts.over & ~broken
+        cut = broken | (~over & (state["time"] >= self.config.max_steps))
+        view.ended[:] = np.where(over, DECIDED, np.where(cut, CUT_OFF, RUNNING))
+        view.outcome[:, 0] = over
+        view.length[:] = state["time"]
+        if cut.any():
+            self._finish(broken)  # its last sight is the one before the fault
+            self.show(facts)
+            self._finish(cut & ~broken)
+        ended = np.flatnonzero(view.ended)
+        self._restart(ended)
+        self.show(None if ended.size else facts)
+        return view
+
+    def _press(self, pressed: list[int]) -> NDArray[np.bool_]:
+        """One action on every machine; which games could not be saved, [N]."""
+        broken = np.zeros(self.games, bool)
+        for fault in self.hall.bank.step(self.row, pressed):
+            self._tell(fault)
+            broken[fault.row - self.row] = not (fault.lost and self._replayed(fault))
+        for row in np.flatnonzero(broken).tolist():
+            self._quarantine(row)
+        return broken
+
+    def _finish(self, rows: NDArray[np.bool_]) -> None:
+        for name, last in self.view.final[ROLE].items():
+            last[rows] = self.view.fields[ROLE][name][rows]
+
+    def _score(self, facts: Facts, alive: NDArray[np.bool_]) -> NDArray[Any]:
+        """r_env [N] of the step (titles.Rewards), and what is remembered of it."""
+        state, pay = self.state, self.hall.title.rewards
+        new = self.fresh
+        new[:] = facts.reached & ~state["reached"] & alive[:, None]
+        state["reached"] |= new
+        reward: NDArray[Any] = new @ self.hall.reader.worth
+        level = facts.level.sum(1)
+        gained = np.where(state["highest"] > 0, np.maximum(level - state["highest"], 0), 0)
+        reward += pay.level * gained
+        state["highest"] = np.maximum(level, state["highest"])
+        healed = pay.heal * np.where(state["health"] > 0, np.maximum(facts.health - state["health"], 0), 0)
+        healed = np.where(gained > 0, 0, np.minimum(healed, pay.most_heal - state["healed"]))
+        state["healed"] += healed
+        state["health"] = facts.health
+        reward += healed + pay.coordinate * self._walk(facts)
+        return np.where(alive, reward, 0)
+
+    def _walk(self, facts: Facts) -> NDArray[np.bool_]:
+        """Note where everybody stands; who stands there for the first time in this episode, [N]."""
+        state, half = self.state, AROUND // 2
+        for row in np.flatnonzero(self.page_of != facts.map).tolist():
+            places = state["places"][row, : state["stood"][row]]
+            here = places[places >> 16 == facts.map[row]]
+            self.pages[row] = 0
+            self.pages[row, (here >> 8 & 255) + half, (here & 255) + half] = 1
+            self.page_of[row] = facts.map[row]
+        every = np.arange(self.games)
+        new: NDArray[np.bool_] = self.pages[every, facts.y + half, facts.x + half] == 0
+        rows = np.flatnonzero(new & (state["stood"] < state["places"].shape[1]))
+        state["places"][rows, state["stood"][rows]] = facts.place[rows]
+        state["stood"][rows] += 1
+        self.pages[every, facts.y + half, facts.x + half] = 1
+        return new
+
+    def _restart(self, rows: Rows) -> None:
+        """Begin new episodes where `next.stage` says."""
+        if not hasattr(self, "fresh"):
+            self.next.stage[:] = FROM_POWER_ON
+            self.fresh = np.zeros((self.games, len(self.hall.title.marks)), bool)
+            self.pages = np.zeros((self.games, PAGE, PAGE), np.uint8)
+            self.windows = sliding_window_view(self.pages, (AROUND, AROUND), (1, 2))
+            self.page_of = np.full(self.games, -1, np.int32)
+        if not rows.size:
+            return
+        old, fresh = self.state[["magic", "episode"]][rows], np.zeros(len(rows), self.state.dtype)
+        fresh["magic"], fresh["episode"] = MAGIC, old["episode"] + (old["magic"] == MAGIC)
+        fresh["tag"] = self.tag
+        for name in ("seed", "slot", "stage"):
+            fresh[name] = getattr(self.next, name)[rows]
+        self.state[rows] = fresh
+        for row in rows.tolist():
+            self._begin(row)
+        self.page_of[rows] = -1
+        facts = self._facts(rows)
+        self.state["reached"][rows] = self.state["spawned"][rows] = facts.reached
+        self.state["highest"][rows], self.state["health"][rows] = facts.level.sum(1), facts.health
+        self.state["places"][rows, 0], self.state["stood"][rows] = facts.place, 1
+
+    def restart(self) -> None:
+        """Begin every game anew from `next`."""
+        self._restart(np.arange(self.games))
+        self.show()
+
+    # --- seeing ---------------------------------------------------------------------------------------
+
+    @property
+    def frames(self) -> Bytes:
+        """[N, 72, 80] of 0 (black) .. 3."""
+        return self.hall.bank.frames[self.row : self.row + self.games]
+
+    def show(self, facts: Facts | None = None) -> None:
+        facts = self._facts() if facts is None else facts
+        state, seen, every = self.state, self.view.fields[ROLE], np.arange(self.games)
+        shown = self.frames.reshape(self.games, -1)
+        np.multiply(shown, np.float32(1 / 3), out=seen["screen"][:, 0], dtype=np.float32)
+        ago = state["time"][:, None] - 1 - np.arange(RECENT)
+        recent = np.where(ago >= 0, state["inputs"][every[:, None], np.maximum(ago, 0)], 255)
+        self.hall.reader.structured(facts, state["reached"], recent, seen["structured"][:, 0])
+        self._walk_where_unknown(facts)
+        seen["visited"][:, 0] = self.windows[every, facts.y, facts.x].reshape(self.games, -1)
+
+    def _walk_where_unknown(self, facts: Facts) -> None:
+        if (self.page_of != facts.map).any():
+            self._walk(facts)
+
+    def packed(self, rows: Ints) -> Bytes:
+        """The screens of these games for a replay, [n, 1440]: two bits a pixel."""
+        return machine.pack(self.frames[np.asarray(rows, np.intp)])
+
+    @property
+    def events(self) -> list[tuple[int, str]]:
+        """(row, milestone) reached for the first time by the step just made; see also `view.ended`."""
+        return [(int(row), self.hall.reader.names[mark]) for row, mark in np.argwhere(self.fresh)]
+
+    # --- parts ----------------------------------------------------------------------------------------
+
+    def _attach(self, config: Any, spec: Spec, first: int, arrays: Any) -> None:
+        super()._attach(config, spec, first, arrays)
+        if hasattr(self, "hall"):
+            self.counters = self.hall.counters
+
+    def _part(self, cut: slice) -> Self:
+        part = super()._part(cut)
+        part.hall, part.row, part.counters = self.hall, self.row + cut.start, self.hall.counters
+        part.fresh, part.pages, part.page_of = self.fresh[cut], self.pages[cut], self.page_of[cut]
+        part.windows = self.windows[cut]
+        return part
+
+
+def make(config: Config, games: int, first: int = 0, seed: int = 0) -> GameboyWorld:
+    """`games` emulators, numbered from `first`; all play alike, whatever the seed."""
+    return GameboyWorld(config, games, first, seed)
+
+
+def short(config: Config) -> Config:
+    """The same with episodes that end within a rehearsal's few steps (engine/rehearsal.py)."""
+    return dataclasses.replace(config, max_steps=min(config.max_steps, 12))
+
+
+def bot(name: str, role: str) -> ScriptedPlayer:
+    if role not in BOTS or name not in BOTS[role]:
+        near = nearest(name, BOTS[ROLE])
+        hint = f"; nearest: {near}" if near else ""
+        raise ConfigError(f"{role} = {name}: expected {ROLE} = random{hint}")
+    return ScriptedPlayer(name, lambda seat, luck: (luck * seat.role.actions.size).astype(np.int32))
+
+
+def draw(world: GameboyWorld, row: int, trail: list[Any]) -> Any:
+    """A picture of one game (show/film.py)."""
+    from .draw import picture
+
+    return picture(world, row, trail)
+
+
+def bench(seconds: float) -> tuple[dict[str, Any], list[str]]:
+    """`rematch bench gameboy`: plain data, and what is printed."""
+    from . import probe
+
+    about = probe.measure(seconds)
+    return about, probe.lines(about)
+
+
+def play(words: Sequence[str]) -> int:
+    """`rematch play gameboy`."""
+    from .play import play as begin
+
+    return begin(words)

@@ -1,0 +1,62 @@
+"""`rematch play gameboy`: keys in, half blocks out."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import gameboys
+import numpy as np
+import pytest
+
+from rematch.cli import obey
+from rematch.config import ConfigError
+from rematch.worlds.gameboy import play
+
+
+def test_a_person_walks_by_keys() -> None:
+    world = gameboys.world()
+    names = {name: key for key, name in play.KEYS.items()}
+    keys = "".join(names[play.ACTIONS[action]] for action in gameboys.tiny().solution[:12])
+    out = io.StringIO()
+    assert play.terminal(world, io.StringIO(keys + "?q" + keys), out) == 0
+    other = gameboys.world()
+    gameboys.follow(other, 12)
+    assert np.array_equal(world.save(np.array([0])), other.save(np.array([0])))
+    assert "DAWN" in out.getvalue() and out.getvalue().count("▀") == 2 * 80 * 36
+
+
+def test_arrows_and_the_end_of_keys() -> None:
+    world = gameboys.world(max_steps=3)
+    out = io.StringIO()
+    play.terminal(world, io.StringIO("\x1b[A\x1b[Bwwww"), out)
+    assert "cut off after 3 actions" in out.getvalue()
+
+
+def test_half_blocks_hold_two_pixels() -> None:
+    text = play.half_blocks(np.array([[0, 255], [255, 255], [0, 0], [0, 0]], np.uint8))
+    assert text == (
+        "\x1b[38;5;232;48;5;255m▀\x1b[38;5;255;48;5;255m▀\x1b[0m\n\x1b[38;5;232;48;5;232m▀▀\x1b[0m\n"
+    )
+
+
+def test_a_window_needs_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    if os.name == "posix" and os.uname().sysname == "Linux":
+        assert not play.window(None)
+
+
+def test_the_command_finds_who_can_be_played() -> None:
+    for words, line in ((["play"], "WORLD being one of .*gameboy"), (["play", "lattice"], "cannot be played"),
+                        (["play", "gameboi"], "nearest: gameboy"),
+                        (["play", "gameboy", "--cartridge", "huge"], "expected one of tiny")):  # fmt: skip
+        with pytest.raises(ConfigError, match=line):
+            obey(words)
+
+
+def test_the_command_plays(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    gameboys.need_pyboy()
+    monkeypatch.setattr("sys.stdin", io.StringIO("ssss\r"))
+    assert obey(["play", "gameboy", "--cartridge", "tiny", "--terminal"]) == 0
+    assert "step 5" in capsys.readouterr().out

@@ -1,0 +1,84 @@
+"""Tables of games: milestones at their addresses, bands, and cartridge files that are none."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import gameboys
+import pytest
+
+from rematch.config import ConfigError
+from rematch.worlds.gameboy import titles
+from rematch.worlds.gameboy.cartridge import wram
+
+
+def test_red_lies_at_the_addresses_of_the_original() -> None:
+    red = titles.red()
+    marks = {mark.name: mark for mark in red.marks}
+    assert len(marks) == len(red.marks)
+    assert [marks[f"badge_{name}"].place for name in ("Boulder", "Earth")] == [
+        (wram.BADGES, 1, False),
+        (wram.BADGES, 0x80, False),
+    ]
+    assert marks["beat_brock"].place == (0xD755, 0x80, False)  # the flag 0x77
+    assert marks["got_starter"].place == (0xD74B, 0x04, False)
+    assert marks["CeruleanCity"].place == (wram.TOWNS_VISITED, 8, False)
+    assert marks["SaffronCity"].place == (wram.TOWNS_VISITED + 1, 4, False)
+    assert marks["VictoryRoad1F"].place == (wram.MAP, 108, True)
+    assert [red.map_name(number) for number in (0, 54, 11)] == ["PalletTown", "PewterGym", "map-11"]
+    assert red.map_name(247) == "AgathasRoom" and len(red.maps) == 248 - 22  # unused numbers
+    assert {mark.band for mark in red.marks} == set(titles.BANDS)
+    last = wram.EVENTS + wram.EVENTS_BYTES
+    assert all(mark.kind in ("map",) or wram.HALL_OF_FAME <= mark.place[0] < last or mark.kind == "badge"
+               for mark in red.marks)  # fmt: skip
+
+
+@pytest.mark.parametrize("size", ["tiny", "mid", "small", "kanto-ish"])
+def test_our_own_table_names_all_there_is(size: str) -> None:
+    made = titles.cartridge(size, 0)
+    title = titles.ours(made)
+    names = [mark.name for mark in title.marks]
+    assert len(set(names)) == len(names) and set(made.maps.values()) <= set(names)
+    assert {mark.band for mark in title.marks} == set(titles.BANDS)
+    assert title.band(frozenset()) == title.band(frozenset({"DAWN"})) == "early"
+    assert title.band(frozenset({"DAWN", "HALL-OF-FAME"})) == "late"
+    read = {address for first, end in title.regions for address in range(first, end)}
+    assert {mark.place[0] for mark in title.marks} <= read
+
+
+def cartridge_file(folder: Path, name: str = "own.gb", title: bytes | None = None) -> Path:
+    """Our cartridge as somebody's file; with another title in its header, checksum and all."""
+    rom = bytearray(gameboys.tiny().rom)
+    if title is not None:
+        rom[0x134:0x143] = title.ljust(15, b"\0")
+        rom[0x14D] = -sum(byte + 1 for byte in rom[0x134:0x14D]) & 0xFF
+    (folder / name).write_bytes(rom)
+    return folder / name
+
+
+def test_files_that_are_no_cartridge_are_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "short.gb").write_bytes(b"hello")
+    (tmp_path / "odd.gb").write_bytes(bytes(40_000))
+    (tmp_path / "zeros.gb").write_bytes(bytes(32_768))
+    wrong = {"none.gb": "no such file", "": "a folder", "short.gb": "5 bytes", "odd.gb": "40000 bytes",
+             "zeros.gb": "header checksum 00, computed E7"}  # fmt: skip
+    for name, line in wrong.items():
+        with pytest.raises(ConfigError, match=line) as caught:
+            titles.find(str(tmp_path / name), "tiny", 0)
+        assert "\n" not in str(caught.value) and "expected" in str(caught.value)
+
+
+def test_an_unknown_cartridge_runs_with_a_warning(tmp_path: Path) -> None:
+    file = cartridge_file(tmp_path)
+    with pytest.warns(UserWarning, match=f"REMATCH RPG, SHA-1 {gameboys.tiny().sha1}: not a known"):
+        rom, title = titles.find(str(file), "tiny", 0)
+    assert rom == gameboys.tiny().rom and title.name == "REMATCH RPG" and title.map_name(3) == "map-3"
+    with pytest.warns(UserWarning, match="not a known"):
+        assert titles.find(str(cartridge_file(tmp_path, title=b"POKEMON RED")), "tiny", 0)[1] is titles.red()
+
+
+def test_a_known_cartridge_gets_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = cartridge_file(tmp_path)
+    monkeypatch.setitem(titles.KNOWN, hashlib.sha1(file.read_bytes()).hexdigest(), "Pokemon Red")
+    assert titles.find(str(file), "tiny", 0)[1] is titles.red()

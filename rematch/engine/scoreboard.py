@@ -77,6 +77,7 @@ def play(world: World, players: Sequence[Player], seed: int) -> Played:
     length: Ints = np.zeros(n, np.int32)
     returns = np.zeros((n, spec.seats))
     left = np.ones(n, bool)
+    memory: dict[int, NDArray[Any]] = {}  # seat -> [N, M], of players who carry one; they begin without
     step = 0
     while left.any():
         actions: dict[str, NDArray[Any]] = {}
@@ -94,7 +95,13 @@ def play(world: World, players: Sequence[Player], seed: int) -> Played:
                 if len(rows):
                     legal = None if mask is None else mask[rows, j]
                     at = Seat(about, seat, world, rows, np.ascontiguousarray(sight[rows, j]), legal)
-                    act[rows, j] = players[seat].act(at, Noise(seed, keys.ACT, step)).action
+                    carried = memory[seat][rows] if seat in memory else None
+                    move = players[seat].act(at, Noise(seed, keys.ACT, step), carried)
+                    act[rows, j] = move.action
+                    if move.memory is not None:
+                        if seat not in memory:
+                            memory[seat] = np.zeros((n, *move.memory.shape[1:]), move.memory.dtype)
+                        memory[seat][rows] = move.memory
             actions[role] = act
         view = world.step(actions)
         returns += view.reward * left[:, None]

@@ -32,7 +32,8 @@ class Errand(PlainWorld):
 
     def promise(self, config: ErrandConfig) -> Spec:
         fields = (Field(name="now", columns=("sign", "to_go")),)
-        role = Role(name="walker", fields=fields, actions=Actions(kind="discrete", names=("minus", "plus")), seats=(0,))
+        names = Actions(kind="discrete", names=("minus", "plus"))
+        role = Role(name="walker", fields=fields, actions=names, seats=(0,))
         return Spec(world="errand", roles={"walker": role}, zero_sum=False)
 
     def layout(self) -> list[Any]:
@@ -102,8 +103,9 @@ class Stroll(PlainWorld):
         state["been"][rows, self.tiles[0] // 2, self.tiles[1] // 2] = 1
 
     def sane(self, states: States) -> NDArray[np.bool_]:
-        fine = (states["y"] >= 0) & (states["y"] < self.tiles[0]) & (states["x"] >= 0) & (states["x"] < self.tiles[1])
-        return np.asarray(fine & (states["time"] < self.config.limit) & (states["map"] >= 0) & (states["map"] < 3))
+        bounds = {"y": self.tiles[0], "x": self.tiles[1], "map": 3, "time": self.config.limit}
+        fine = [(states[name] >= 0) & (states[name] < most) for name, most in bounds.items()]
+        return np.asarray(np.logical_and.reduce(fine))
 
     def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
         state, rows = self.state, np.arange(self.games)
@@ -114,7 +116,8 @@ class Stroll(PlainWorld):
         state["been"][rows, state["y"], state["x"]] = 1
         home = (state["y"] == self.tiles[0] - 1) & (state["x"] == self.tiles[1] - 1)
         self.view.reward[:, 0] = 0.05 * new + home
-        self.view.ended[:] = np.where(home, DECIDED, np.where(state["time"] >= self.config.limit, CUT_OFF, RUNNING))
+        late = state["time"] >= self.config.limit
+        self.view.ended[:] = np.where(home, DECIDED, np.where(late, CUT_OFF, RUNNING))
         self.view.outcome[:, 0] = home
 
     def show(self) -> None:
@@ -126,7 +129,8 @@ class Stroll(PlainWorld):
         h, w = 4 * self.tiles[0], 4 * self.tiles[1]
         screen = fields["screen"].reshape(self.games, self.config.height, self.config.width)
         screen[:, :h, :w] = np.rint(picture * 3) / 3
-        fields["structured"][:, 0] = np.stack([state["x"], state["y"], 1 - state["time"] / self.config.limit], 1)
+        to_go = 1 - state["time"] / self.config.limit
+        fields["structured"][:, 0] = np.stack([state["x"], state["y"], to_go], 1)
         fields["where"][:, 0, 0] = state["map"]
         k = self.config.side
         seen = state["been"][:, :k, :k]
@@ -159,7 +163,8 @@ def known(find: Any) -> Any:
 
 def small(**changes: Any) -> Any:
     """SMALL of stroll; `changes` with `__` for the dot."""
-    return settings.replace(api.default("stroll"), SMALL | {k.replace("__", "."): v for k, v in changes.items()})
+    more = {key.replace("__", "."): value for key, value in changes.items()}
+    return settings.replace(api.default("stroll"), SMALL | more)
 
 
 if __name__ == "__main__":

@@ -267,7 +267,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     manifest, files = verify(folder)
     run = folder.parent.parent
     chunks.check(run, manifest.chunks)
-    shelf = {name: Chunk(name, mark, path=run / chunks.FOLDER / name) for name, mark in manifest.chunks.items()}
+    place = run / chunks.FOLDER
+    shelf = {name: Chunk(name, mark, path=place / name) for name, mark in manifest.chunks.items()}
     arrays, rest = read_arrays(files[ARRAYS], ARRAYS), read_json(files[REST], REST)
     try:
         parts = unpack(rest, arrays, shelf)

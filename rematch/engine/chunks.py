@@ -1,9 +1,9 @@
 """Chunks: arrays that are written once and shared by the checkpoints that name them.
 
-What grows step by step and never changes (a replay) need not be saved again and again. A `Chunk` may stand
-anywhere in a state tree; its file lies in chunks/ of the run, named by its number and SHA-256. It is hashed
-once, written before the checkpoint that first names it (fsync, rename), read and compared on load, and removed
-when no checkpoint names it any more.
+What grows step by step and never changes (a replay) need not be saved again and again. A `Chunk` may
+stand anywhere in a state tree; its file lies in chunks/ of the run, named by its number and SHA-256. It is
+hashed once, written before the checkpoint that first names it (fsync, rename), read and compared on load,
+and removed when no checkpoint names it any more.
 """
 
 from __future__ import annotations

@@ -83,8 +83,8 @@ def _remembering(config: Config, spec: Spec) -> Minds:
     learner = Dqn(config, role, bonuses)
     return Minds(
         learners={role.name: learner},
-        players={role.name: QPlayer(learner.policy, config.dqn.epsilon_play)},
-        networks={role.name: learner.policy},
+        players={role.name: QPlayer(learner.online, config.dqn.epsilon_play)},
+        networks={role.name: learner.online},
         seated={role.name: learner.explorer},
         forget=learner.explorer.forget,
     )

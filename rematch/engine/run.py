@@ -47,7 +47,8 @@ __all__ = ["Checkpoint", "Run", "RunError", "holder"]
 CONFIG, HISTORY, TIMING = "config.yaml", "history.json", "timing.jsonl"
 PAST = "past"
 LOGS = ("train.log", "metrics.jsonl")
-OWN_NAMES = frozenset({CONFIG, LOCK, HISTORY, TIMING, *LOGS, "checkpoints", FOLDER, "policies", PAST, "damaged"})
+OWN_FOLDERS = ("checkpoints", FOLDER, "policies", PAST, "damaged")
+OWN_NAMES = frozenset({CONFIG, LOCK, HISTORY, TIMING, *LOGS, *OWN_FOLDERS})
 
 
 def _rows(rows: list[dict[str, Any]]) -> bytes:

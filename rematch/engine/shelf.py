@@ -32,7 +32,10 @@ class Shelf:
         self.keeps: dict[str, str] = {}  # checkpoint -> recent | milestone | passing
 
     def commit(self, manifest: Manifest, contents: dict[str, bytes], parts: Sequence[Chunk] = ()) -> Path:
-        """All files together or none; chunks that are not on the disk yet come first. On RunError the checkpoints before it are as they were."""
+        """All files together or none; chunks that are not on the disk yet come first.
+
+        On RunError the checkpoints before it are as they were.
+        """
         final = self.folder / f"iter_{manifest.iteration:08d}"
         beside, old = final.with_name(f".tmp-{final.name}"), final.with_name(f".old-{final.name}")
         sealed, moved = manifest.sealed(), False

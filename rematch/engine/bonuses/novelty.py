@@ -30,8 +30,8 @@ def find_columns(role: Role, names: tuple[str, ...]) -> list[int]:
         if len(found) != 1:
             near = nearest(name, list(role.columns))
             known = f"; nearest: {near}" if near and not found else ""
-            what = f"{len(found)} columns of {role.name} are called so" if found else f"{role.name} sees no such column"
-            raise ConfigError(f"novelty.columns = {name!r}: {what}; expected field.column{known}")
+            many = f"{role.name} sees {len(found) or 'no'} columns of that name"
+            raise ConfigError(f"novelty.columns = {name!r}: {many}; expected field.column{known}")
         out += found
     return out
 

@@ -1,7 +1,7 @@
-"""Random network distillation of pictures (Burda et al. 2019): a picture is worth what is not yet known of it.
+"""Random network distillation of pictures (Burda et al. 2019): a picture is worth what is unknown of it.
 
-A predictor learns to say what a frozen random CNN says of a picture; its error, over the deviation of all errors
-so far, is the bonus. The same idea for any sight without pictures is bonuses/rnd.py.
+A predictor learns to say what a frozen random CNN says of a picture; its error, over the deviation of all
+errors so far, is the bonus. The same idea for sights without pictures is bonuses/rnd.py.
 """
 
 from __future__ import annotations
@@ -80,8 +80,10 @@ class RndScreen:
         self.config, self.weight, self.role, self.seed = config, config.weight, role, seed
         self.senses = Senses(role)
         if not self.senses.picture:
-            raise ConfigError(f"rnd_screen.weight = {config.weight:g}: {role.name} sees no picture; expected 0")
-        self.target, self.predictor = (Glance(self.senses.shape, config.embed, x) for x in ("target", "predictor"))
+            why = f"{role.name} sees no picture; expected 0"
+            raise ConfigError(f"rnd_screen.weight = {config.weight:g}: {why}")
+        names = ("target", "predictor")
+        self.target, self.predictor = (Glance(self.senses.shape, config.embed, name) for name in names)
         for index, net in enumerate((self.target, self.predictor)):
             net.initialise(keys.key(seed, keys.NOVELTY, index))
         self.adam = Adam(self.predictor.weights.size)

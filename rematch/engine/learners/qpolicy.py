@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from rematch.engine.learners.dqn import DqnConfig
+
+Luck = NDArray[np.float64]
 
 BLOCK = 16  # games that are looked at together: an answer depends on its own row alone
 
@@ -61,7 +62,7 @@ class QPolicy(Policy):
             self.flat.copy_(torch.from_numpy(self.weights))
 
     def initialise(self, seed: int) -> None:
-        """He et al. (2015) before a ReLU, orthogonal within a memory, small heads; decays as the spec says."""
+        """He et al. (2015) before a ReLU, orthogonal within a memory, small heads, decays spread evenly."""
         from rematch.engine.nets.hierarchy import FASTEST, SLOWEST
 
         for i, (name, view) in enumerate(named(self.weights, self.layout).items()):
@@ -116,17 +117,17 @@ class QPolicy(Policy):
         return q, after
 
 
-def choose(q: Floats, mask: Bytes | None, epsilon: Floats | float, luck: NDArray[np.float64]) -> Ints:
+def choose(q: Floats, mask: Bytes | None, epsilon: Luck | float, luck: Luck) -> Ints:
     """The best legal action, or with chance epsilon any legal one; one number of luck [n] decides both."""
     legal = np.ones(q.shape, bool) if mask is None else mask != 0
     best = np.where(legal, q, -np.inf).argmax(1)
     chance = np.broadcast_to(np.asarray(epsilon, np.float64), luck.shape)
     at = np.floor(luck / np.maximum(chance, 1e-12) * legal.sum(1))
     any_legal = (np.cumsum(legal, 1) <= at[:, None]).sum(1)
-    return np.where(luck < chance, any_legal, best).astype(np.int32)
+    return np.asarray(np.where(luck < chance, any_legal, best), np.int32)
 
 
-def lucky(seat: Seat, noise: Noise) -> NDArray[np.float64]:
+def lucky(seat: Seat, noise: Noise) -> Luck:
     games = (seat.world.first + np.asarray(seat.rows)).astype(np.int64)
     own = keys.key(noise.seed, noise.stream, seat.seat)
     return keys.units(own, noise.stream, int(games.max(initial=-1)) + 1, noise.step)[games]
@@ -155,15 +156,15 @@ class Explorer:
     It notes the memory before every step that is a multiple of `stride`: there sequences begin.
     """
 
-    def __init__(self, policy: QPolicy, games: int, steps: int, stride: int, ladder: Sequence[float]) -> None:
+    def __init__(self, policy: QPolicy, games: int, steps: int, stride: int, ladder: Luck) -> None:
         self.policy, self.name, self.stride = policy, policy.name, stride
         self.memory: Floats = np.zeros((games, policy.carried), np.float32)
         self.noted: Floats = np.zeros((steps // stride + 2, games, policy.hidden), np.float32)
-        self.ladder = np.asarray(ladder)  # [games] exponents
+        self.ladder = ladder  # [games] exponents
         self.epsilon = 1.0
 
     @property
-    def chances(self) -> NDArray[np.float64]:
+    def chances(self) -> Luck:
         """[games] how often each tries something (Horgan et al. 2018, section 4.1)."""
         return np.asarray(self.epsilon**self.ladder)
 

@@ -1,9 +1,10 @@
 """Replay: the last steps of all games, packed, with the memory that stood before each sequence.
 
 A ring of `rows` steps of N games; step s of the run lies in row s % rows. Sequences begin at multiples of
-`stride`, and only there memory is kept: the one before the step. Reward components are kept apart, as they came,
-once: r_env belongs to the step; a bonus belongs to the sight it was paid for, and `paid` gives it to the step
-that led there. On disk whole chunks of steps are written once (engine/chunks.py); the rest travels with a save.
+`stride`, and only there memory is kept: the one before the step. Reward components are kept apart, as they
+came, once: r_env belongs to the step; a bonus belongs to the sight it was paid for, and `td.paid` gives it to
+the step that led there. On disk whole chunks of steps are written once (engine/chunks.py); the rest travels
+with a save.
 """
 
 from __future__ import annotations
@@ -52,6 +53,12 @@ class Batch:
     reward: Floats  # [B, S, components]
     legal: NDArray[np.bool_]  # [B, S, A]
     memory: Floats  # [B, M]
+
+
+def row_bytes(plan: Plan, senses: Senses) -> int:
+    """Bytes of one step of one game, its share of a stored memory included."""
+    own = sum(size * kind.itemsize for size, kind in senses.packed.values())
+    return own + 2 + 4 * len(COMPONENTS) + -(-plan.actions // 8) + -(-4 * plan.memory // plan.stride)
 
 
 class Replay:
@@ -118,7 +125,7 @@ class Replay:
         packed = {name: self.arrays[name][at, game[:, None]] for name in self.senses.packed}
         frames = self.senses.unpack(packed).frames
         assert frames is not None
-        apart = (self.arrays["ended"][at, game[:, None]] != RUNNING) | (back < 0)  # an end between it and start
+        apart = (self.arrays["ended"][at, game[:, None]] != RUNNING) | (back < 0)  # an end lies between
         same = ~np.logical_or.accumulate(apart[:, ::-1], axis=1)[:, ::-1]
         return np.asarray(frames * same[:, :, None, None], np.uint8)
 

@@ -32,11 +32,13 @@ def paid(reward: Floats, ended: Bytes, weights: Floats) -> Floats:
     return np.asarray(reward[:, :-1, 0] + ((reward[:, 1:, 1:] * on) @ weights[1:]), np.float32)
 
 
-def returns(reward: Floats, ended: Bytes, n: int, gamma: float) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+def returns(
+    reward: Floats, ended: Bytes, n: int, gamma: float
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """Of steps 0 .. S - n - 1: the sum of n rewards, the weight of what follows, whether it may be learnt.
 
-    reward [B, S - 1], ended [B, S]. A decided end is worth nothing more. What a cut-off episode would have led
-    to is not on the tape, so that a sum that meets a cut is not learnt from.
+    reward [B, S - 1], ended [B, S]. A decided end is worth nothing more. What a cut-off episode would have
+    led to is not on the tape: a sum that meets a cut is not learnt from.
     """
     steps = ended.shape[1] - n
     total = np.zeros((len(ended), steps), np.float32)
@@ -60,14 +62,15 @@ class Lesson:
 
     def part(self, cut: slice) -> Lesson:
         b = self.batch
-        seen = Seen(*(None if a is None else a[cut] for a in (b.seen.frames, b.seen.visited)), b.seen.numbers[cut])
+        frames, visited = (None if a is None else a[cut] for a in (b.seen.frames, b.seen.visited))
+        seen = Seen(frames, visited, b.seen.numbers[cut])
         own = Batch(seen, None if b.past is None else b.past[cut], b.action[cut], b.ended[cut], b.reward[cut],
                     b.legal[cut], b.memory[cut])
         return Lesson(own, self.total[cut], self.weight[cut], self.counts[cut])
 
 
 def unroll(policy: QPolicy, batch: Batch, burn_in: int) -> Tensor:
-    """Q [B, S - burn_in, A] along sequences, from the stored memory, which first burns in without gradient."""
+    """Q [B, S - burn_in, A] along sequences from the stored memory, which first burns in, no gradient."""
     frames, (numbers, visited) = policy.tensors(batch.seen)
     begins = np.concatenate([np.zeros_like(batch.ended[:, :1]), batch.ended[:, :-1] != RUNNING], 1)
     done = torch.from_numpy(begins.astype(np.float32)).to(policy.device)
@@ -88,7 +91,9 @@ def unroll(policy: QPolicy, batch: Batch, burn_in: int) -> Tensor:
     return q
 
 
-def difference(online: QPolicy, target: QPolicy, lesson: Lesson, burn_in: int, double: bool) -> tuple[Tensor, Tensor]:
+def difference(
+    online: QPolicy, target: QPolicy, lesson: Lesson, burn_in: int, double: bool
+) -> tuple[Tensor, Tensor]:
     """What steps are worth less what they should be [B, L], and Q of what was done.
 
     Double Q (van Hasselt et al. 2016): the online network names the best next action, the target's says what
@@ -123,9 +128,10 @@ def gradient(
         counts = torch.from_numpy(part.counts).to(delta.device)
         loss = (functional.huber_loss(delta, torch.zeros_like(delta), reduction="none") * counts).sum()
         found = torch.autograd.grad(loss, parameters)
-        told = torch.stack([loss.detach(), (delta.detach().abs() * counts).sum(), (q.detach() * counts).sum()])
+        error, q = delta.detach().abs(), q.detach()
+        told = torch.stack([loss.detach(), (error * counts).sum(), (q * counts).sum()])
         flat = torch.cat([g.flatten() for g in found])
-        return flat.cpu().numpy(), delta.detach().abs().cpu().numpy(), told.cpu().numpy()
+        return flat.cpu().numpy(), error.cpu().numpy(), told.cpu().numpy()
 
     size = CHUNK if online.device.type == "cpu" else len(lesson.total)
     cuts = [slice(at, at + size) for at in range(0, len(lesson.total), size)]

@@ -1,8 +1,8 @@
 """The network of a long game: CNN -> GRU (short) -> LSTM (mid) -> SSM (long) -> dueling Q head, in series.
 
-The head reads the SSM's output with those of GRU and LSTM beside it; LayerNorm follows every layer. Each memory
-layer can be left out. The state that is carried on is one row of numbers per game, [B, M]: the layers' memories,
-then the last two pictures, for the eye looks at three at once. All zero is the beginning of an episode.
+The head reads the SSM's output with those of GRU and LSTM beside it; LayerNorm follows every layer. Each
+memory layer can be left out. The state that is carried on is one row of numbers per game, [B, M]: the layers'
+memories, then the last two pictures, for the eye looks at three at once. All zero is an episode's beginning.
 
 Weights are those of one flat vector (engine/policy.py): `Hierarchy.bind` makes the parameters views of it.
 """
@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 STACK = 3  # pictures that the eye sees at once
-SIZES = {"slim": ((16, 32, 64), 128), "large": ((32, 64, 128), 256)}  # channels; width of each memory
 SLOWEST, FASTEST = 0.9999, 0.9  # decays of the SSM
 
 
@@ -25,7 +24,9 @@ class Shape(Protocol):
     """What of the learner's settings the network is built by."""
 
     @property
-    def size(self) -> str: ...
+    def channels(self) -> tuple[int, int, int]: ...
+    @property
+    def width(self) -> int: ...
     @property
     def gru(self) -> bool: ...
     @property
@@ -48,15 +49,15 @@ def scan(decay: Tensor, drive: Tensor) -> Tensor:
 
 
 class Eye(nn.Module):
-    """[n, STACK, H, W] -> [n, features]. At 72 x 80 the first layer steps by one tile of the game (4 pixels)."""
+    """[n, STACK, H, W] -> [n, features]. At 72 x 80 the first layer steps by one tile of 4 pixels."""
 
     def __init__(self, shape: Sequence[int], channels: Sequence[int]) -> None:
         super().__init__()
         first, second, third = channels
         wide = [(STACK, first, 8, 4), (first, second, 4, 2), (second, third, 3, 1)]
         small = [(STACK, first, 3, 1), (first, second, 3, 2), (second, third, 3, 1)]
-        layers = wide if min(shape) >= 36 else small
-        self.convs = nn.ModuleList(nn.Conv2d(*layer, padding=layer[2] // 2 if layers is small else 0) for layer in layers)
+        layers, edge = (wide, 0) if min(shape) >= 36 else (small, 1)
+        self.convs = nn.ModuleList(nn.Conv2d(*layer, padding=edge) for layer in layers)
         self.norms = nn.ModuleList(nn.GroupNorm(1, layer[1]) for layer in layers)  # LayerNorm of a picture
         with torch.no_grad():
             self.features = self(torch.zeros(1, STACK, *shape)).shape[1]
@@ -152,9 +153,11 @@ class Ssm(nn.Module):
 class Hierarchy(nn.Module):
     """See the head of this file. `shape` [H, W] of the picture or (), `side` of the visited mask or 0."""
 
-    def __init__(self, shape: Sequence[int], side: int, choices: Sequence[int], actions: int, config: Shape) -> None:
+    def __init__(
+        self, shape: Sequence[int], side: int, choices: Sequence[int], actions: int, config: Shape
+    ) -> None:
         super().__init__()
-        channels, width = SIZES[config.size]
+        channels, width = config.channels, config.width
         self.shape, self.side, self.actions = tuple(shape), side, actions
         self.pixels = int(torch.Size(shape).numel()) if shape else 0
         self.eye = Eye(shape, channels) if shape else None
@@ -199,13 +202,14 @@ class Hierarchy(nn.Module):
         older, last = past.unbind(1)
         one = torch.cat([last[:, None], frames[:, :-1]], 1) * keep[..., None]
         two = torch.cat([older[:, None], one[:, :-1]], 1) * keep[..., None]
-        stack = torch.stack([frames, one, two], -1).permute(0, 1, 4, 2, 3)  # channels last, as convolutions like
+        stack = torch.stack([frames, one, two], -1).permute(0, 1, 4, 2, 3)  # channels last in memory
         return stack, torch.stack([one[:, -1], frames[:, -1]], 1)
 
     def forward(
-        self, frames: Tensor | None, structured: tuple[Tensor, Tensor | None], state: Tensor, done_mask: Tensor
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """frames [B, T, H, W] in [0, 1]; structured: numbers [B, T, S] and visited [B, T, K, K]; state [B, M].
+        self, frames: Tensor | None, structured: tuple[Tensor, Tensor | None], state: Tensor,
+        done_mask: Tensor,
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:  # fmt: skip
+        """frames [B, T, H, W] in [0, 1]; structured: numbers [B, T, S], visited [B, T, K, K]; state [B, M].
 
         done_mask [B, T] is 1 where an episode begins: nothing is carried into that step. Returns q [B, T, A],
         the state after the last step, and what the layers said.
@@ -229,7 +233,7 @@ class Hierarchy(nn.Module):
             x = x + self.table(where).sum(1)
         x = functional.relu(self.mixed(x)).view(b, t, -1)
         said, carried = {}, []
-        memories = state[:, : self.memory].split(self.memories, 1) if self.memories else ()
+        memories = torch.split(state[:, : self.memory], self.memories, 1) if self.memories else ()
         for (name, layer), memory in zip(self.layers.items(), memories):
             x, memory = layer(x, memory, keep)
             x = said[name] = self.norms[name](x)

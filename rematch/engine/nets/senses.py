@@ -1,8 +1,8 @@
 """What a network with eyes makes of a sight: a picture, the mask of places visited, and the other numbers.
 
 The picture is the first field with a shape of two numbers; `visited` is a mask by its name (a field of any
-square size); the rest is structured. All three are kept packed: two bits a pixel (four grey levels), one bit a
-place, numbers in half precision where their bounds allow it. A network only ever sees what the packed form
+square size); the rest is structured. All three are kept packed: two bits a pixel (four grey levels), one bit
+a place, numbers in half precision where their bounds allow it. A network only ever sees what the packed form
 says, while it acts as while it learns, so that a stored memory is the one that learning would have had.
 """
 
@@ -57,11 +57,12 @@ class Senses:
         for f in role.fields:
             here = slice(at, at + f.size)
             square = round(f.size**0.5)
-            if self.picture is None and len(f.shape) == 2 and not f.choices and f.name not in ("history", "visited"):
+            image = len(f.shape) == 2 and not f.choices and f.name not in ("history", "visited")
+            if self.picture is None and image:
                 self.picture, self._frame = f, here
             elif f.name == "visited" and not f.choices and not self.side:
                 if square * square != f.size:
-                    raise ConfigError(f"{role.name}: the field visited has {f.size} numbers; expected a square")
+                    raise ConfigError(f"{role.name}: visited has {f.size} numbers; expected a square")
                 self.side, self._mask, self._middle = square, here, (f.low + f.high) / 2
             else:
                 rest += range(here.start, here.stop)
@@ -99,7 +100,8 @@ class Senses:
         frames = visited = None
         lead = packed["numbers"].shape[:-1]
         if self.picture:
-            frames = unpack_levels(np.asarray(packed["frame"], np.uint8), self.pixels).reshape(*lead, *self.shape)
+            levels = unpack_levels(np.asarray(packed["frame"], np.uint8), self.pixels)
+            frames = levels.reshape(*lead, *self.shape)
         if self.side:
             bits = np.unpackbits(np.asarray(packed["visited"], np.uint8), axis=-1, count=self.side**2)
             visited = bits.reshape(*lead, self.side, self.side)

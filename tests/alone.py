@@ -1,23 +1,33 @@
 """Worlds for one seat: `errand` (a sign to remember) and `stroll` (a picture, a map, places to find).
 
-    python tests/alone.py train FOLDER | resume FOLDER       a short run of stroll by dqn, for kill tests
+    python tests/alone.py FOLDER KILLS SEED       kills runs of stroll by dqn there and compares what they end as
 """
 
 from __future__ import annotations
 
+import os
+import random
+import signal
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+import torch
 from numpy.typing import NDArray
 from toys import _any_legal, module
 
 from rematch import api, worlds
 from rematch import config as settings
 from rematch.config import knob
+from rematch.engine.learners import dqn
+from rematch.engine.miniature import Witness, differences, play
+from rematch.engine.run import Run
+from rematch.engine.train import Session, train
 from rematch.spec import CUT_OFF, DECIDED, RUNNING, Actions, Field, Role, Spec
 from rematch.worlds.plain import Luck, PlainWorld, Rows, States
 
@@ -156,9 +166,19 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
+SIZES = {"slim": ((4, 4, 8), 16), "large": ((4, 8, 8), 24)}  # networks for tests
+
+
 def known(find: Any) -> Any:
     """worlds.find that knows these toys too."""
     return lambda name: TOYS[name] if name in TOYS else find(name)
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Toys can be found, networks are little."""
+    monkeypatch.setattr(worlds, "find", known(worlds.find))
+    monkeypatch.setattr(dqn, "SIZES", SIZES)
 
 
 def small(**changes: Any) -> Any:
@@ -167,10 +187,72 @@ def small(**changes: Any) -> Any:
     return settings.replace(api.default("stroll"), SMALL | more)
 
 
+def errands(**changes: Any) -> Any:
+    """A run of errand that learns in seconds."""
+    more = {key.replace("__", "."): value for key, value in changes.items()}
+    base: dict[str, Any] = {
+        "learner": "dqn", "threads": 1, "games": 16, "steps": 12, "total_steps": 16 * 12 * 60, "save_every": 100,
+        "dqn.sequence": 12, "dqn.burn_in": 2, "dqn.batch": 16, "dqn.replay": 16 * 200, "dqn.warmup": 200,
+        "dqn.target_every": 20, "dqn.lr": 3e-3, "dqn.lr_final": 1e-3, "dqn.replay_ratio": 2.0,
+        "dqn.gamma": 0.95, "dqn.epsilon_share": 0.5, "evaluation.games": 200, "evaluation.every": 1000,
+    }  # fmt: skip
+    return settings.replace(api.default("errand"), base | more)
+
+
+# --- a run that can be killed ---------------------------------------------------------------------------
+
+KILLED = {"total_steps": 4 * 8 * 20, "evaluation.every": 10}
+
+
+def go_on(folder: Path) -> None:
+    """Start the run in `folder`, or resume it; without pictures."""
+    torch.set_num_threads(1)
+    if (folder / "config.yaml").exists():
+        with Run.open(folder, write=True) as run:
+            session, checkpoint = Session(api.stored(run)), run.load()
+            if checkpoint:
+                session.restore(checkpoint.parts)
+            run.rewind(checkpoint)
+            train(session, run, Witness(session), lambda: False)
+        return
+    play(settings.replace(small(), KILLED), folder)
+
+
+def kill(folder: Path, draw: random.Random) -> bool:
+    """Let a child go on in `folder` and SIGKILL it at an instant of `draw`; False if it had ended.
+
+    Half of the instants are by the clock, the others inside a save.
+    """
+    child = os.fork()  # torch is imported once, by whoever asks: each child starts in a blink
+    if not child:
+        go_on(folder)
+        os._exit(0)
+    by_clock, until = draw.random() < 0.5, time.monotonic() + draw.uniform(0.02, 0.6)
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        saving = any(folder.glob("ch*/.tmp-*"))
+        if time.monotonic() > until and (by_clock or saving):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return True
+        time.sleep(0.0005)
+    return False
+
+
+def main(place: Path, kills: int, seed: int) -> None:
+    """Kill runs so many times in all, let each come to its end, and compare it with an undisturbed one."""
+    worlds.find, dqn.SIZES = known(worlds.find), SIZES
+    draw, done, number = random.Random(seed), 0, 0
+    go_on(place / "twin")
+    while done < kills:
+        number += 1
+        folder = place / f"run-{number}"
+        for _ in range(8):
+            done += kill(folder, draw)
+        go_on(folder)
+        unlike = differences(place / "twin", folder)
+        assert not unlike, f"run {number}: {', '.join(unlike)}"
+    print(f"{done} kills")
+
+
 if __name__ == "__main__":
-    worlds.find = known(worlds.find)
-    verb, folder = sys.argv[1], Path(sys.argv[2])
-    if verb == "train":
-        api.train(small(), folder=folder)
-    else:
-        api.resume(folder)
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -43,6 +43,7 @@ class Chunk:
 
     @property
     def number(self) -> int:
+        """Which of its kind it is; also the check that its name is one, and leads nowhere else."""
         found = NAME.fullmatch(self.name)
         if not found:
             raise Damaged(f"{self.name[:60]!r} is not the name of a chunk")
@@ -70,7 +71,7 @@ def store(run: Path, chunks: Iterable[Chunk]) -> None:
         return
     folder = files.subfolder(run, FOLDER)
     for chunk in new:
-        assert chunk.data is not None
+        assert chunk.data is not None and chunk.number >= 0
         data, path = chunk.data, folder / chunk.name
         files.replace_file(path, data)
         chunk.data, chunk.path = None, path

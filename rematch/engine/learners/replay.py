@@ -140,13 +140,12 @@ class Replay:
 
     def state(self) -> Tree:
         """Chunks end at multiples of `chunk` steps, whenever a run is saved: equal runs, equal files."""
-        p = self.plan
+        p, oldest = self.plan, max(0, self.head - self.plan.rows)
         while p.chunk and self.head - self.sealed >= p.chunk:
-            if self.sealed >= self.head - p.rows:  # else some of it was overwritten before anything was saved
-                name = f"replay-{self.sealed // p.chunk:08d}"
-                self.chunks.append(Chunk.of(name, self._cut(self.sealed, self.sealed + p.chunk)))
-            self.sealed += p.chunk
-        oldest = max(0, self.head - p.rows)
+            name, end = f"replay-{self.sealed // p.chunk:08d}", self.sealed + p.chunk
+            if end > oldest:
+                self.chunks.append(Chunk.of(name, self._cut(max(self.sealed, oldest), end)))
+            self.sealed = end
         self.chunks = [chunk for chunk in self.chunks if (chunk.number + 1) * p.chunk > oldest]
         rest = self._cut(max(self.sealed, oldest), self.head)
         return {"head": self.head, "sealed": self.sealed, "chunks": list(self.chunks), "rest": rest}
@@ -155,7 +154,8 @@ class Replay:
         self.head, self.sealed, self.chunks = tree["head"], tree["sealed"], list(tree["chunks"])
         oldest = max(0, self.head - self.plan.rows)
         for chunk in self.chunks:
-            self._put(chunk.arrays(), chunk.number * self.plan.chunk, oldest)
+            found = chunk.arrays()
+            self._put(found, (chunk.number + 1) * self.plan.chunk - len(found["action"]), oldest)
         self._put(tree["rest"], max(self.sealed, oldest), oldest)
 
     def _put(self, found: dict[str, NDArray[Any]], first: int, oldest: int) -> None:

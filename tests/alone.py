@@ -1,6 +1,6 @@
 """Worlds for one seat: `errand` (a sign to remember) and `stroll` (a picture, a map, places to find).
 
-    python tests/alone.py FOLDER KILLS SEED       kills runs of stroll by dqn there and compares what they end as
+    python tests/alone.py FOLDER KILLS SEED      kills runs of stroll by dqn there, compares what they end as
 """
 
 from __future__ import annotations
@@ -191,7 +191,8 @@ def errands(**changes: Any) -> Any:
     """A run of errand that learns in seconds."""
     more = {key.replace("__", "."): value for key, value in changes.items()}
     base: dict[str, Any] = {
-        "learner": "dqn", "threads": 1, "games": 16, "steps": 12, "total_steps": 16 * 12 * 60, "save_every": 100,
+        "learner": "dqn", "threads": 1, "games": 16, "steps": 12, "total_steps": 16 * 12 * 60,
+        "save_every": 100,
         "dqn.sequence": 12, "dqn.burn_in": 2, "dqn.batch": 16, "dqn.replay": 16 * 200, "dqn.warmup": 200,
         "dqn.target_every": 20, "dqn.lr": 3e-3, "dqn.lr_final": 1e-3, "dqn.replay_ratio": 2.0,
         "dqn.gamma": 0.95, "dqn.epsilon_share": 0.5, "evaluation.games": 200, "evaluation.every": 1000,

@@ -20,7 +20,8 @@ __all__ = ["memory"]
 
 
 def chunk(number: int) -> Chunk:
-    return Chunk.of(f"replay-{number:08d}", {"a": np.full((3, 2), number, np.int16), "empty": np.zeros((0, 4))})
+    arrays = {"a": np.full((3, 2), number, np.int16), "empty": np.zeros((0, 4))}
+    return Chunk.of(f"replay-{number:08d}", arrays)
 
 
 def parts(*chunks: Chunk) -> dict[str, Any]:
@@ -80,7 +81,7 @@ def test_a_run_whose_only_chunk_is_gone_refuses_to_start(run: Run) -> None:
     only = chunk(1)
     run.save(1, parts(only), {})
     (run.folder / FOLDER / only.name).unlink()
-    with pytest.raises(ConfigError, match="none of its 1 checkpoints verifies .*missing.*nothing was changed"):
+    with pytest.raises(ConfigError, match=r"none of its 1 checkpoints verifies .*missing"):
         run.load()
 
 

@@ -76,7 +76,9 @@ def test_targets_are_the_slow_ones(learner: Dqn, double: bool) -> None:
     c, some = learner.config, lesson(learner, 6)
     delta, done = td.difference(learner.online, learner.target, some, c.burn_in, double)
     with torch.no_grad():
-        ours, other = (td.unroll(net, some.batch, 0).numpy() for net in (learner.online, learner.target))
+        shown = td.show(learner.online, some.batch, 0)
+        nets = (learner.online, learner.target)
+        ours, other = (td.unroll(net, shown, some.batch.memory).numpy() for net in nets)
     checked = masked = 0
     for b in range(6):
         reward = td.paid(some.batch.reward[b : b + 1], some.batch.ended[b : b + 1], learner.weights)[0].tolist()
@@ -93,8 +95,19 @@ def test_targets_are_the_slow_ones(learner: Dqn, double: bool) -> None:
     assert checked > 5 and masked > 0
 
 
+def test_stacks_are_the_networks_own(learner: Dqn) -> None:
+    """From single pictures and what is past, as in acting, the network makes of them what the learner does."""
+    batch, net = lesson(learner, 20).batch, learner.online.net
+    assert batch.past is not None and batch.seen.frames is not None and (batch.ended[:, :-1] != 0).any()
+    (frames, _, done), = td.show(learner.online, batch, 0)
+    one, past = (torch.from_numpy(x).float() / 3 for x in (batch.seen.frames, batch.past))
+    stack, after = net.stacked(one, past, (1 - done)[..., None])
+    assert frames is not None and torch.equal(stack, frames)
+    assert torch.equal(after, frames[:, -1, :-1].flip(1)), "and carries the same on"
+
+
 def test_the_gradient_is_that_of_the_whole_and_does_not_depend_on_threads(learner: Dqn) -> None:
-    c, some = learner.config, lesson(learner, 9)
+    c, some = learner.config, lesson(learner, 19)
     one, error, told = td.gradient(learner.online, learner.target, some, c, 1)
     three, _, _ = td.gradient(learner.online, learner.target, some, c, 3)
     assert np.array_equal(one, three)

@@ -20,7 +20,7 @@ from rematch.spec import CUT_OFF, RUNNING, Bytes, Floats
 if TYPE_CHECKING:
     from rematch.engine.learners.dqn import DqnConfig
 
-CHUNK = 4  # sequences to a thread: results do not depend on how many threads there are
+CHUNK = 8  # sequences to a thread: results do not depend on how many threads there are
 
 
 def paid(reward: Floats, ended: Bytes, weights: Floats) -> Floats:
@@ -69,25 +69,53 @@ class Lesson:
         return Lesson(own, self.total[cut], self.weight[cut], self.counts[cut])
 
 
-def unroll(policy: QPolicy, batch: Batch, burn_in: int) -> Tensor:
-    """Q [B, S - burn_in, A] along sequences from the stored memory, which first burns in, no gradient."""
-    frames, (numbers, visited) = policy.tensors(batch.seen)
+def stacked(batch: Batch) -> Bytes | None:
+    """[B, S, H, W, STACK] each picture with the two before it in its episode, newest first.
+
+    In bytes and in the order that convolutions like, once for both networks: stacking floats took longer
+    than looking at them.
+    """
+    frames, past = batch.seen.frames, batch.past
+    if frames is None or past is None:
+        return None
+    out = np.empty((*frames.shape, 3), np.uint8)
+    out[..., 0] = frames
+    out[:, 1:, ..., 1], out[:, 0, ..., 1] = frames[:, :-1], past[:, 1]
+    out[:, 1:, ..., 2], out[:, 0, ..., 2] = out[:, :-1, ..., 1], past[:, 0]
+    for b, t in np.argwhere(batch.ended[:, :-1] != RUNNING):
+        out[b, t + 1, ..., 1:] = 0
+        out[b, t + 2 : t + 3, ..., 2] = 0
+    return out
+
+
+Shown = tuple[Tensor | None, tuple[Tensor, Tensor | None], Tensor]
+
+
+def show(policy: QPolicy, batch: Batch, burn_in: int) -> list[Shown]:
+    """What both networks look at, the burn-in first: stacked pictures, the rest, where episodes begin."""
+    stack, seen = stacked(batch), batch.seen
     begins = np.concatenate([np.zeros_like(batch.ended[:, :1]), batch.ended[:, :-1] != RUNNING], 1)
-    done = torch.from_numpy(begins.astype(np.float32)).to(policy.device)
-    state = torch.from_numpy(batch.memory).to(policy.device)
-    if batch.past is not None:
-        before = torch.from_numpy(batch.past).to(policy.device).float().div_(LEVELS)
-        state = torch.cat([state, before.flatten(1)], 1)
+    out: list[Shown] = []
+    for cut in (slice(0, burn_in), slice(burn_in, None)) if burn_in else (slice(0, None),):
+        frames = None
+        if stack is not None:  # cut while they are bytes: a cut of floats would be copied by each network
+            bytes_of = torch.from_numpy(np.ascontiguousarray(stack[:, cut])).to(policy.device)
+            frames = bytes_of.float().div_(LEVELS).permute(0, 1, 4, 2, 3)
+        visited = None if seen.visited is None else np.ascontiguousarray(seen.visited[:, cut])
+        _, rest = policy.tensors(Seen(None, visited, np.ascontiguousarray(seen.numbers[:, cut])))
+        done = torch.from_numpy(begins[:, cut].astype(np.float32)).to(policy.device)
+        out.append((frames, rest, done))
+    return out
 
-    def look(cut: slice, state: Tensor) -> tuple[Tensor, Tensor]:
-        shown = (None if x is None else x[:, cut] for x in (frames, visited))
-        q, state, _ = policy.net(next(shown), (numbers[:, cut], next(shown)), state, done[:, cut])
-        return q, state
 
-    if burn_in:
+def unroll(policy: QPolicy, shown: list[Shown], memory: Floats) -> Tensor:
+    """Q [B, S - burn_in, A] along sequences from the stored memory, which first burns in, no gradient."""
+    state = torch.from_numpy(memory).to(policy.device)
+    for frames, rest, done in shown[:-1]:
         with torch.no_grad():
-            _, state = look(slice(0, burn_in), state)
-    q, _ = look(slice(burn_in, None), state)
+            _, state, _ = policy.net(frames, rest, state, done)
+    frames, rest, done = shown[-1]
+    q: Tensor = policy.net(frames, rest, state, done)[0]
     return q
 
 
@@ -100,9 +128,10 @@ def difference(
     it is worth.
     """
     b, steps = lesson.batch, lesson.total.shape[1]
-    q = unroll(online, b, burn_in)
+    shown = show(online, b, burn_in)
+    q = unroll(online, shown, b.memory)
     with torch.no_grad():
-        other = unroll(target, b, burn_in)
+        other = unroll(target, shown, b.memory)
         ahead = slice(q.shape[1] - steps, None)  # n steps later
         judge = (q if double else other)[:, ahead]
         legal = torch.from_numpy(b.legal[:, burn_in:][:, ahead]).to(q.device)

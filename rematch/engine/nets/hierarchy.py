@@ -79,13 +79,13 @@ class Gru(nn.Module):
 
     def forward(self, x: Tensor, memory: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
         """x [B, T, inputs], memory [B, width], keep [B, T, 1] -> outputs [B, T, width], memory after."""
-        looked, out = self.look(x), []
-        for t in range(x.shape[1]):
-            memory = memory * keep[:, t]
-            seen, known = looked[:, t].chunk(3, 1), self.recall(memory).chunk(3, 1)
-            reset, update = torch.sigmoid(seen[0] + known[0]), torch.sigmoid(seen[1] + known[1])
-            new = torch.tanh(seen[2] + reset * known[2])
-            memory = new + update * (memory - new)
+        out, both = [], 2 * self.width  # the two gates come first
+        for seen, kept in zip(self.look(x).unbind(1), keep.unbind(1)):
+            memory = memory * kept
+            known = self.recall(memory)
+            reset, update = torch.sigmoid(seen[:, :both] + known[:, :both]).chunk(2, 1)
+            new = torch.tanh(torch.addcmul(seen[:, both:], reset, known[:, both:]))
+            memory = torch.lerp(new, memory, update)
             out.append(memory)
         return torch.stack(out, 1), memory
 
@@ -99,11 +99,11 @@ class Lstm(nn.Module):
         self.look, self.recall = nn.Linear(inputs, 4 * width), nn.Linear(width, 4 * width, bias=False)
 
     def forward(self, x: Tensor, memory: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-        looked, out = self.look(x), []
+        out = []
         said, cell = memory.chunk(2, 1)
-        for t in range(x.shape[1]):
-            said, cell = said * keep[:, t], cell * keep[:, t]
-            gates = looked[:, t] + self.recall(said)
+        for seen, kept in zip(self.look(x).unbind(1), keep.unbind(1)):
+            said, cell = said * kept, cell * kept
+            gates = seen + self.recall(said)
             take, forget, tell = torch.sigmoid(gates[:, : 3 * self.width]).chunk(3, 1)
             cell = forget * cell + take * torch.tanh(gates[:, 3 * self.width :])
             said = tell * torch.tanh(cell)
@@ -211,6 +211,7 @@ class Hierarchy(nn.Module):
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:  # fmt: skip
         """frames [B, T, H, W] in [0, 1]; structured: numbers [B, T, S], visited [B, T, K, K]; state [B, M].
 
+        A learner that has the pictures before may stack them: frames [B, T, STACK, H, W], newest first.
         done_mask [B, T] is 1 where an episode begins: nothing is carried into that step. Returns q [B, T, A],
         the state after the last step, and what the layers said.
         """
@@ -220,8 +221,11 @@ class Hierarchy(nn.Module):
         parts, kept = [numbers[..., self.plain].flatten(0, 1)], []
         if self.eye is not None:
             assert frames is not None, "a network with an eye needs pictures"
-            past = state[:, self.memory :].view(b, STACK - 1, *self.shape)
-            stack, past = self.stacked(frames, past, keep)
+            if frames.dim() == 5:
+                stack, past = frames, frames[:, -1, :-1].flip(1)
+            else:
+                past = state[:, self.memory :].view(b, STACK - 1, *self.shape)
+                stack, past = self.stacked(frames, past, keep)
             parts.append(self.eye(stack.flatten(0, 1)))
             kept = [past.flatten(1)]
         if self.map is not None:

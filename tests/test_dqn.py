@@ -169,7 +169,7 @@ def test_killed_runs_end_with_the_same_bytes(tmp_path: Path) -> None:
 
 def test_worlds_that_it_cannot_play_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds, "find", lambda name, find=worlds.find: toys.TOYS.get(name) or find(name))
-    refused = {"pursuit": "has 2 seats, expected 1", "drift": "has continuous actions, expected discrete ones"}
+    refused = {"pursuit": "has 2 seats, expected 1", "drift": "has continuous actions, expected discrete"}
     for game, why in refused.items():
         with pytest.raises(ConfigError, match=f"learner = dqn: {game} {why}"):
             settings.replace(api.default(game), {"learner": "dqn"})

@@ -32,7 +32,7 @@ def steps(first: int, count: int) -> dict[str, NDArray[Any]]:
     return SENSES.pack(sight) | {
         "action": (when + who) % 5, "ended": (when % 6 == who) * 1,
         "legal": np.full((count, N, 1), 0b11011000, np.uint8),
-        "reward": (when[..., None] * 10 + np.arange(len(COMPONENTS)) + 0.1 * who[..., None]).astype(np.float32),
+        "reward": (10 * when[..., None] + np.arange(len(COMPONENTS)) + 0.1 * who[..., None]).astype("f4"),
     }  # fmt: skip
 
 
@@ -60,7 +60,8 @@ def test_sequences_come_back_as_they_were_met(until: int) -> None:
     for start in expected:
         batch = replay.take(np.array([start] * N), np.arange(N))
         truth = steps(start, 7)
-        assert np.array_equal(batch.action, truth["action"].T) and np.array_equal(batch.ended, truth["ended"].T)
+        assert np.array_equal(batch.action, truth["action"].T)
+        assert np.array_equal(batch.ended, truth["ended"].T)
         assert np.array_equal(batch.reward, np.swapaxes(truth["reward"], 0, 1))
         frames = SENSES.unpack({name: truth[name] for name in SENSES.packed}).frames
         assert frames is not None and batch.seen.frames is not None and batch.past is not None
@@ -95,7 +96,7 @@ def test_a_restored_replay_is_the_same_and_writes_only_what_is_new(until: int) -
 
 @pytest.mark.parametrize("size", ["slim", "large"])
 def test_half_a_million_steps_take_less_than_a_gigabyte(size: str) -> None:
-    """With sixty numbers beside picture and map; counted, not allocated (pages that nobody wrote cost nothing)."""
+    """With sixty numbers beside picture and map; pages that nobody wrote to cost nothing here."""
     config = settings.replace(api.default("gym"), {
         "learner": "dqn", "games": 32, "steps": 32, "dqn.replay": 500_000, "dqn.size": size,
     })  # fmt: skip

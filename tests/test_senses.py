@@ -33,7 +33,8 @@ def test_a_whole_sight_comes_back() -> None:
     sight = np.concatenate([world.view["joypad"][f.name] for f in about.fields], axis=-1)[:, 0]
     senses = Senses(about)
     packed = senses.pack(sight)
-    assert {name: array.shape[1] for name, array in packed.items()} == {"frame": 1440, "visited": 288, "numbers": 4}
+    sizes = {name: array.shape[1] for name, array in packed.items()}
+    assert sizes == {"frame": 1440, "visited": 288, "numbers": 4}
     seen = senses.unpack(packed)
     assert seen.frames is not None and seen.visited is not None
     assert np.array_equal(seen.frames.reshape(5, -1) / np.float32(3), sight[:, :5760])
@@ -44,7 +45,8 @@ def test_a_whole_sight_comes_back() -> None:
 
 def test_numbers_beyond_half_precision_are_kept_whole() -> None:
     wide = Field(name="far", columns=("x",), low=0.0, high=1e6)
-    assert Senses(role(wide)).kind == np.float32 and Senses(role(Field(name="near", columns=("x",)))).kind == np.float16
+    assert Senses(role(wide)).kind == np.float32
+    assert Senses(role(Field(name="near", columns=("x",)))).kind == np.float16
     named = Field(name="who", columns=("id",), low=0.0, choices=(5000,))
     assert Senses(role(named)).kind == np.float32
 

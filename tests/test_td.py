@@ -6,7 +6,7 @@ import alone
 import numpy as np
 import pytest
 import torch
-from alone import little  # noqa: F401
+from alone import little
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +14,8 @@ from rematch.engine.learners import td
 from rematch.engine.learners.dqn import Dqn
 from rematch.engine.train import Session
 from rematch.spec import CUT_OFF, DECIDED, RUNNING
+
+__all__ = ["little"]
 
 
 def slow(reward: list[float], ended: list[int], t: int, n: int, gamma: float) -> tuple[float, float, bool]:
@@ -81,22 +83,24 @@ def test_targets_are_the_slow_ones(learner: Dqn, double: bool) -> None:
         ours, other = (td.unroll(net, shown, some.batch.memory).numpy() for net in nets)
     checked = masked = 0
     for b in range(6):
-        reward = td.paid(some.batch.reward[b : b + 1], some.batch.ended[b : b + 1], learner.weights)[0].tolist()
+        own = slice(b, b + 1)
+        reward = td.paid(some.batch.reward[own], some.batch.ended[own], learner.weights)[0].tolist()
         for t in range(c.burn_in, c.sequence - c.n_step):
             total, weight, known = slow(reward, some.batch.ended[b].tolist(), t, c.n_step, c.gamma)
-            judge = np.where(some.batch.legal[b, t + c.n_step], (ours if double else other)[b, t + c.n_step], -np.inf)
-            goal = total + weight * other[b, t + c.n_step, judge.argmax()]
+            then = t + c.n_step
+            judge = np.where(some.batch.legal[b, then], (ours if double else other)[b, then], -np.inf)
+            goal = total + weight * other[b, then, judge.argmax()]
             q = ours[b, t, some.batch.action[b, t]]
             assert done[b, t - c.burn_in].item() == pytest.approx(q, abs=1e-5)
             if known:
                 assert delta[b, t - c.burn_in].item() == pytest.approx(q - goal, abs=1e-4)
                 checked += 1
-            masked += not some.batch.legal[b, t + c.n_step].all()
+            masked += not some.batch.legal[b, then].all()
     assert checked > 5 and masked > 0
 
 
 def test_stacks_are_the_networks_own(learner: Dqn) -> None:
-    """From single pictures and what is past, as in acting, the network makes of them what the learner does."""
+    """From single pictures and what is past, as in acting, the network makes what the learner does."""
     batch, net = lesson(learner, 20).batch, learner.online.net
     assert batch.past is not None and batch.seen.frames is not None and (batch.ended[:, :-1] != 0).any()
     (frames, _, done), = td.show(learner.online, batch, 0)

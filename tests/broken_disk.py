@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pretended import advance
 
-from rematch.engine import checkpoint, files, lock, logs, policies, run, shelf
+from rematch.engine import checkpoint, chunks, files, lock, logs, policies, run, shelf
 from rematch.engine.run import Run
 
 
@@ -108,7 +108,7 @@ class Kernel:
 
 def under(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every module that touches a run's folder talk to this kernel."""
-    for module in (checkpoint, files, lock, logs, policies, run, shelf):
+    for module in (checkpoint, chunks, files, lock, logs, policies, run, shelf):
         monkeypatch.setattr(module, "os", kernel)
 
 

@@ -60,7 +60,7 @@ def same(a: Any, b: Any) -> bool:
 def round_trip(parts: dict[str, Any]) -> Any:
     files = disk.encode(parts)
     arrays = disk.read_arrays(files[disk.ARRAYS], "")
-    back = disk.unpack(disk.read_json(files[disk.REST], ""), arrays)
+    back = disk.unpack(disk.read_json(files[disk.REST], ""), arrays, {})
     assert not arrays
     return back
 

@@ -13,18 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import advancing
+import alone
 import pytest
 import toys
 
 from rematch import api, worlds
 from rematch import config as settings
 from rematch.config import ConfigError
+from rematch.engine.learners import dqn
 from rematch.engine.miniature import event_log, play, shrink
 from rematch.engine.rehearsal import idle_in
 from rematch.engine.train import Config
 
 COSMETIC = ("threads",)  # frozen: fields that must NOT change what happens; ten at most
-APART = ("game",)  # another game is another set of settings
+APART = ("game", "dqn.device")  # another game is another set of settings; another device, another machine
 
 # A run of less than a tenth of a second in which games end both ways, snapshots sit and are replaced.
 TINY: dict[str, Any] = {
@@ -46,6 +48,10 @@ OPEN = dict.fromkeys(("world.min_init_distance", "world.max_init_distance"))  # 
 # Those of encoders need a history, those of critics something aside: tests/toys.py has a world with both.
 MEMORY = ("network.critic", "network.encoder", "network.encoder_hidden", "network.belief_weight")
 ELSE |= dict.fromkeys(MEMORY, ("recall", {}))
+
+# Those of dqn need a seat alone, with a picture and a map.
+ALONE = alone.SMALL | {"total_steps": 4 * 8 * 6, "evaluation.every": 6}
+ELSE |= dict.fromkeys(("dqn", "novelty", "rnd_screen"), ("stroll", ALONE))
 
 # What a knob needs beyond its own `needs`, so that its value can show.
 LONG = {"total_steps": 24 * 8 * 8, "league.size": 6}  # rivals enough that their records differ
@@ -107,6 +113,8 @@ OTHER: dict[str, Any] = {
     "league.history": 0.2, "league.size": 1, "league.pfsp_power": 6.0, "league.pfsp_floor": 0.9,
     "league.scripted": ("lion",), "league.scripted_share": 0.9,
     "learner": "lookahead", "lookahead.replay": 200, "lookahead.max_grad_norm": 0.001,
+    "dqn.max_grad_norm": 0.01, "dqn.gamma": 0.9, "dqn.replay": 240, "dqn.warmup": 80, "dqn.priority": 0.6,
+    "dqn.epsilon": 0.5, "dqn.epsilon_share": 0.9, "dqn.epsilon_play": 0.9, "novelty.columns": ("x", "y"),
     "schedule.cold_start_steps": 24 * 8 * 2, "schedule.cold_start_rival": "pure_pursuit",
     "schedule.phase_steps": 24 * 8 * 2, "schedule.max_phases": 2, "schedule.micro_phase_steps": 24 * 8 * 2,
     "schedule.convergence_consecutive": 5, "schedule.eta": 0.999,
@@ -127,8 +135,9 @@ OTHER: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
-    find = worlds.find
-    monkeypatch.setattr(worlds, "find", lambda name: toys.TOYS[name] if name in toys.TOYS else find(name))
+    find, made = worlds.find, toys.TOYS | alone.TOYS
+    monkeypatch.setattr(worlds, "find", lambda name: made[name] if name in made else find(name))
+    monkeypatch.setattr(dqn, "SIZES", alone.SIZES)
 
 
 LEAVES = {key: field for key, field, _ in settings.leaves(api.default("pursuit"))}
@@ -295,7 +304,8 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
                  "schedule.phase_warmup", "curriculum.capture_rate", "curriculum.min_escape_rate",
                  "curriculum.gap_threshold", "curriculum.gap_consecutive",
                  "network.encoder_hidden", "network.belief_weight"}
-        off = ("lookahead.", "rollback.") if EVERYTHING[name] == "micro" else ("lookahead.",)
+        off = ("lookahead.", "dqn.", "novelty.", "rnd_screen.")
+        off += ("rollback.",) if EVERYTHING[name] == "micro" else ()
         assert {key for key in unread if not key.startswith(off)} <= other
 
 

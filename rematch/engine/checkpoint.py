@@ -4,8 +4,9 @@ A checkpoint is a folder `iter_00000123` that holds
 
     state.safetensors   every array of the state, under its path ("/learner/trunk.weight")
     state.json          the rest of the state; where an array belongs stands {"$array": its path}
-    manifest.json       schema, iteration, log offsets, and the size and SHA-256 of both files; its last
-                        key is a SHA-256 of the manifest itself, so that no single byte goes unwatched
+    manifest.json       schema, iteration, log offsets, and the size and SHA-256 of both files and of every
+                        chunk (engine/chunks.py) that the state names; its last key is a SHA-256 of the
+                        manifest itself, so that no single byte goes unwatched
 
 Nothing in these files depends on time, process or host: equal states give equal bytes. Reading trusts
 nothing: each reason to doubt a file ends in `Damaged` with that reason, never in another exception.
@@ -19,7 +20,7 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from rematch.engine import chunks
+from rematch.engine.chunks import Chunk
 from rematch.engine.files import (
     LARGEST_TEXT,
     Damaged,
@@ -70,6 +73,8 @@ def pack(value: Any, path: str, arrays: Arrays, depth: int = 0) -> Any:
             name += "'"
         arrays[name] = dense(np.asarray(value), path)
         return {"$array" if isinstance(value, np.ndarray) else "$scalar": name}
+    if kind is Chunk:
+        return {"$chunk": value.name}
     if depth >= DEEPEST:
         raise RunError(f"state{path[:60]}...: nested more than {DEEPEST} deep")
     if isinstance(value, dict):
@@ -101,27 +106,38 @@ def dense(array: NDArray[Any], path: str) -> NDArray[Any]:
     return np.asarray(array, order="C")
 
 
-def unpack(value: Any, arrays: Arrays) -> Any:
+def shared(value: Any) -> Iterator[Chunk]:
+    """The chunks in a tree."""
+    if isinstance(value, Chunk):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from shared(inner)
+
+
+def unpack(value: Any, arrays: Arrays, shelf: Mapping[str, Chunk]) -> Any:
     """The reverse of `pack`; takes each array out of `arrays`. Raises KeyError, TypeError, ValueError."""
     if isinstance(value, list):
-        return [unpack(inner, arrays) for inner in value]
+        return [unpack(inner, arrays, shelf) for inner in value]
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
         ((tag, inner),) = value.items()
         if tag == "$array":
             return arrays.pop(inner)
+        if tag == "$chunk":
+            return shelf[inner]
         if tag == "$scalar":
             return arrays.pop(inner).reshape(())[()]
         if tag == "$float":
             return _not_finite(bytes.fromhex(inner))
         if tag == "$tuple" and isinstance(inner, list):
-            return tuple(unpack(inner, arrays))
+            return tuple(unpack(inner, arrays, shelf))
     out = {}
     for key, inner in value.items():
         if key.startswith("$") and not key.startswith("$$"):
             raise ValueError(f"unknown tag {key}")
-        out[key[1:] if key.startswith("$") else key] = unpack(inner, arrays)
+        out[key[1:] if key.startswith("$") else key] = unpack(inner, arrays, shelf)
     return out
 
 
@@ -156,6 +172,7 @@ class Manifest:
     logs: dict[str, Mark]  # of train.log, metrics.jsonl and history.json when this was saved
     policies: list[str]  # names under policies/ when this was saved
     files: dict[str, Mark] = field(default_factory=dict)
+    chunks: dict[str, Mark] = field(default_factory=dict)  # names under chunks/
 
     def sealed(self) -> bytes:
         return seal({"schema": SCHEMA, **asdict(self)})
@@ -194,12 +211,14 @@ def read_manifest(folder: Path) -> Manifest:
         raise Damaged(f"{MANIFEST} is of another schema: expected {SCHEMA}")
     try:
         files, logs = _marks(body.pop("files")), _marks(body.pop("logs"))
-        manifest = Manifest(files=files, logs=logs, **body)
+        parts = _marks(body.pop("chunks", {}))
+        manifest = Manifest(files=files, logs=logs, chunks=parts, **body)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise Damaged(f"{MANIFEST} lacks fields, or has some that are unknown") from None
     texts = [*_listed(manifest.policies), manifest.config, manifest.keep, *_items(manifest.fingerprint)]
     if type(manifest.iteration) is not int or any(type(text) is not str for text in texts) \
-            or set(files) != {ARRAYS, REST} or set(logs) != {"train.log", "metrics.jsonl", "history.json"}:
+            or set(files) != {ARRAYS, REST} or not all(map(chunks.NAME.fullmatch, parts)) \
+            or set(logs) != {"train.log", "metrics.jsonl", "history.json"}:
         raise Damaged(f"{MANIFEST} has fields of a wrong type")
     if folder.name.removeprefix(".old-") != f"iter_{manifest.iteration:08d}":
         raise Damaged(f"{MANIFEST} is that of iteration {manifest.iteration}")
@@ -246,9 +265,13 @@ def verify(folder: Path) -> tuple[Manifest, dict[str, bytes]]:
 def read_checkpoint(folder: Path) -> Checkpoint:
     """The checkpoint in this folder, verified; else Damaged."""
     manifest, files = verify(folder)
+    run = folder.parent.parent
+    chunks.check(run, manifest.chunks)
+    place = run / chunks.FOLDER
+    shelf = {name: Chunk(name, mark, path=place / name) for name, mark in manifest.chunks.items()}
     arrays, rest = read_arrays(files[ARRAYS], ARRAYS), read_json(files[REST], REST)
     try:
-        parts = unpack(rest, arrays)
+        parts = unpack(rest, arrays, shelf)
     except (KeyError, TypeError, ValueError, RecursionError):
         raise Damaged(f"{REST} and {ARRAYS} do not belong together") from None
     if arrays or not isinstance(parts, dict):

@@ -6,11 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rematch.engine.bonuses.novelty import Novelty
+from rematch.engine.bonuses.rnd_screen import RndScreen
+from rematch.engine.learners.dqn import Bonus, Dqn
 from rematch.engine.learners.lookahead import Foresight, Lookahead, LookaheadPlayer
 from rematch.engine.learners.ppo import Guard, Ppo
+from rematch.engine.learners.qpolicy import QPlayer
 from rematch.engine.policy import Policy
 from rematch.engine.tape import Tape
-from rematch.spec import Player, Spec, Tree, World
+from rematch.spec import Ints, Player, Spec, Tree, World
 
 if TYPE_CHECKING:
     from rematch.engine.train import Config
@@ -40,6 +44,7 @@ class Minds:
     players: dict[str, Any]  # as deployed: Player, with `greedy`
     networks: dict[str, Policy]  # what a run leaves in policies/, by name
     seated: dict[str, Player] = field(default_factory=dict)  # who trains, where that is no policy in a slot
+    forget: Callable[[Ints], None] = lambda games: None  # these games began anew outside of a rollout
 
 
 def build(config: Config, spec: Spec, make: Callable[[int, int, int], World]) -> Minds:
@@ -56,6 +61,8 @@ def build(config: Config, spec: Spec, make: Callable[[int, int, int], World]) ->
             networks={"value": value},
             seated={role: LookaheadPlayer(foresight, role, explore) for role in spec.roles},
         )
+    if config.learner == "dqn":
+        return _remembering(config, spec)
     learners: dict[str, Learner] = {}
     for r, (role, about) in enumerate(spec.roles.items()):
         policy = Policy(about, config.network, f"{role} (learnt)")
@@ -63,3 +70,21 @@ def build(config: Config, spec: Spec, make: Callable[[int, int, int], World]) ->
         learners[role] = Ppo(policy, config.ppo, config.seed << 8 | r, config.threads)
     policies = {role: learner.policy for role, learner in learners.items()}
     return Minds(learners=learners, players=dict(policies), networks=policies)
+
+
+def _remembering(config: Config, spec: Spec) -> Minds:
+    """Alone with a memory: Q-learning. The run's bonuses are listed here."""
+    (role,) = spec.roles.values()
+    bonuses: list[Bonus] = []
+    if config.rnd_screen.weight:
+        bonuses.append(RndScreen(config.rnd_screen, role, config.seed << 8))
+    if config.novelty.weight:
+        bonuses.append(Novelty(config.novelty, role, config.games))
+    learner = Dqn(config, role, bonuses)
+    return Minds(
+        learners={role.name: learner},
+        players={role.name: QPlayer(learner.online, config.dqn.epsilon_play)},
+        networks={role.name: learner.online},
+        seated={role.name: learner.explorer},
+        forget=learner.explorer.forget,
+    )

@@ -22,6 +22,8 @@ def shrink(config: Config) -> Config:
     c = config
     short = getattr(worlds.find(c.game), "short", None)
     games, steps = 32, 16 if short else 256  # a world that cannot shorten its games needs time to end some
+    if c.learner == "dqn":
+        games, steps = 8, steps // (1 if short else 4)  # its network is large
     changes: dict[str, Any] = {
         "games": games, "steps": steps, "total_steps": ITERATIONS * games * steps,
         "stagger": min(c.stagger, steps), "save_every": 1,
@@ -49,7 +51,23 @@ def shrink(config: Config) -> Config:
             "curriculum.min_phases": 3 if c.schedule.last_first else 1,  # the others learn in between
             "curriculum.gap_threshold": 1.0, "curriculum.gap_consecutive": 1,
         }
+    changes |= shrink_replay(c, games, steps) if c.learner == "dqn" else {}
     return settings.replace(c, changes | shrink_schedule(c, games * steps) | shrink_guards(c, games * steps))
+
+
+def shrink_replay(config: Config, games: int, steps: int) -> dict[str, Any]:
+    """Short sequences, so that there are some soon, and a ring that is written over before the end."""
+    c = config.dqn
+    ahead = min(c.n_step, 3)
+    burn_in = min(c.burn_in, 2)
+    sequence = min(c.sequence, burn_in + ahead + 5)
+    return {
+        "dqn.n_step": ahead, "dqn.burn_in": burn_in, "dqn.sequence": sequence, "dqn.batch": min(c.batch, 8),
+        "dqn.warmup": min(c.warmup, games * steps), "dqn.target_every": min(c.target_every, 4),
+        "dqn.replay": games * max(ITERATIONS * steps // 2, steps + 40),
+        "dqn.replay_ratio": min(c.replay_ratio, 0.5),
+        "rnd_screen.update_every": min(config.rnd_screen.update_every, games * steps // 4),
+    }
 
 
 def shrink_schedule(config: Config, per: int) -> dict[str, Any]:

@@ -26,6 +26,8 @@ import numpy as np
 from rematch import config as settings
 from rematch import worlds
 from rematch.config import ConfigError
+from rematch.engine.learners.dqn import Dqn
+from rematch.engine.learners.replay import COMPONENTS
 from rematch.engine.miniature import ITERATIONS, Witness, compared, differences, event_log, play, shrink
 from rematch.engine.policies import names
 from rematch.engine.rivals.schedule import LEAST_RATE
@@ -57,9 +59,8 @@ def learning_features(config: Config, seen: Witness) -> Iterator[Feature]:
     c, rows = config.ppo, seen.rows
     played = f"{rows[-1]['step']:,} steps, {rows[-1]['games']} games ended"
     yield Feature(name="rollout", proof=lambda: played)
-    ahead = config.learner == "lookahead"
-    rates = config.lookahead if ahead else c
-    still = rates.lr == 0 and (rates.lr_final == 0 or (not ahead and c.anneal == "none"))
+    rates = getattr(config, config.learner)
+    still = rates.lr == 0 and (rates.lr_final == 0 or getattr(rates, "anneal", "") == "none")
     for role, first in _beginnings(config).items():
         def moved(role: str = role, first: Floats = first) -> str:
             updates = sum(row.get(f"{role}/updates", 0) for row in rows)
@@ -70,7 +71,9 @@ def learning_features(config: Config, seen: Witness) -> Iterator[Feature]:
 
         off = f"{config.learner}.lr is 0" if still else ""
         yield Feature(name=f"learning of {role}", proof=moved, off=off)
-    if ahead:
+    if config.learner == "dqn":
+        yield from memory_features(config, seen)
+    if config.learner != "ppo":
         return
     roles = list(seen.session.policies)
 
@@ -106,6 +109,35 @@ def learning_features(config: Config, seen: Witness) -> Iterator[Feature]:
     yield Feature(name="magnet", proof=pulled, off=lazy if c.magnet else "ppo.magnet is 0")
     yield Feature(name="value clipping", proof=clipped, off=lazy if c.value_clip else "ppo.value_clip is 0")
     yield Feature(name="target KL", proof=stopped, off=lazy if c.target_kl else "ppo.target_kl is 0")
+
+
+def memory_features(config: Config, seen: Witness) -> Iterator[Feature]:
+    """Replay, target network and bonuses of dqn."""
+    rows, (learner,) = seen.rows, seen.session.learners.values()
+    assert isinstance(learner, Dqn)
+    kept, plan, c = learner.replay, learner.replay.plan, config.dqn
+
+    def replayed() -> str:
+        over = ", the oldest written over" if kept.head > plan.rows else ""
+        told = f"{kept.size:,} steps in {kept.nbytes:,} bytes, {len(kept.chunks)} chunks on disk{over}"
+        return told if kept.size and learner.adam.updates else ""
+
+    def synced() -> str:
+        times = learner.adam.updates // c.target_every
+        return f"{times} times the online network" if times else ""
+
+    def scored(name: str) -> str:
+        role = learner.role.name
+        most = max(row[f"{role}/r_{name}"] for row in rows)
+        return f"{most:.3g} per step, weight {learner.weights[COMPONENTS.index(name)]:g}" if most > 0 else ""
+
+    off = f"{config.learner}.replay_ratio is 0" if not c.replay_ratio else ""
+    yield Feature(name="replay", proof=replayed, off=off)
+    yield Feature(name="target network", proof=synced, off=off)
+    off = "" if config.rnd_screen.weight else "rnd_screen.weight is 0"
+    yield Feature(name="RND of pictures", proof=lambda: scored("rnd"), off=off)
+    off = "" if config.novelty.weight else "novelty.weight is 0"
+    yield Feature(name="episodic novelty", proof=lambda: scored("novel"), off=off)
 
 
 def _beginnings(config: Config) -> dict[str, Floats]:

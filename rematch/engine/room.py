@@ -6,6 +6,7 @@ import numpy as np
 
 from rematch import worlds
 from rematch.config import ConfigError
+from rematch.engine.learners.dqn import replay_bytes
 from rematch.engine.policy import layout
 from rematch.engine.train import Config
 from rematch.memory import here
@@ -42,6 +43,9 @@ def networks(config: Config, world: World) -> int:
             copies += 2 * (config.league.slots + 1) + config.league.size
         copies += 4 * config.rollback.keep if config.rollback.back else 0
         total += 4 * size * copies
+    if config.learner == "dqn":
+        (role,) = world.spec.roles.values()
+        total += replay_bytes(config, role)
     if config.learner == "lookahead":
         total += 4 * config.lookahead.replay * (world.spec.role_of(0).size + 3)
     return total
@@ -50,7 +54,7 @@ def networks(config: Config, world: World) -> int:
 def process(config: Config) -> int:
     """Bytes that a whole process of this run takes at its height."""
     world: World = worlds.find(config.game).make(config.world, 1, 0, 0)
-    libraries = TORCH if config.ppo.gradient == "torch" else NATIVE
+    libraries = TORCH if config.ppo.gradient == "torch" or config.learner == "dqn" else NATIVE
     return libraries + tape(config, world) + networks(config, world)
 
 
@@ -65,5 +69,7 @@ def check(config: Config) -> None:
     if games >= network:
         what = f"games = {config.games}, steps = {config.steps}"
         raise ConfigError(f"{what}: {need}; expected fewer games or steps")
+    if config.learner == "dqn":
+        raise ConfigError(f"dqn.replay = {config.dqn.replay}: {need}; expected fewer steps")
     raise ConfigError(f"network.hidden = {list(config.network.hidden)}: {need}; expected narrower layers"
                       + (f", or league.size below {config.league.size}" if config.league.history else ""))

@@ -6,6 +6,7 @@
     history.json     evaluations, one per row
     timing.jsonl     the only file with clock times: speeds, stops, resumes; never cut, never compared
     checkpoints/     iter_00000123: the three newest, milestones, and after a stop the point it stopped at
+    chunks/          what grows and never changes (a replay), shared by the checkpoints that name it
     policies/        NAME.safetensors and NAME.json; never silently overwritten
     past/            what the players were at some evaluations (past.py)
     damaged/         checkpoints that did not verify, set aside by a resume; nothing reads them
@@ -33,6 +34,7 @@ from rematch.config import ConfigError, nearest
 from rematch.engine import checkpoint as disk
 from rematch.engine import files, policies
 from rematch.engine.checkpoint import Arrays, Checkpoint, Manifest
+from rematch.engine.chunks import FOLDER
 from rematch.engine.files import Damaged, Mark, RunError, row_text, told
 from rematch.engine.lock import LOCK, Lock, holder
 from rematch.engine.logs import Log, is_open_as, plain_line
@@ -46,7 +48,8 @@ FAILED = "failed"  # the event of timing.jsonl: what was learnt is not a number
 CONFIG, HISTORY, TIMING = "config.yaml", "history.json", "timing.jsonl"
 PAST = "past"
 LOGS = ("train.log", "metrics.jsonl")
-OWN_NAMES = frozenset({CONFIG, LOCK, HISTORY, TIMING, *LOGS, "checkpoints", "policies", PAST, "damaged"})
+OWN_FOLDERS = ("checkpoints", FOLDER, "policies", PAST, "damaged")
+OWN_NAMES = frozenset({CONFIG, LOCK, HISTORY, TIMING, *LOGS, *OWN_FOLDERS})
 
 
 def _rows(rows: list[dict[str, Any]]) -> bytes:
@@ -225,11 +228,12 @@ class Run:
         iteration = operator.index(iteration)
         if not 0 <= iteration < 10**15:
             raise RunError(f"iteration = {iteration}: expected 0 to 999999999999999")
-        contents = disk.encode(parts)
+        contents, shared = disk.encode(parts), list(disk.shared(dict(parts)))
         keep = "milestone" if milestone else "passing" if passing else "recent"
         with told(f"checkpoint iter_{iteration:08d} was not saved"):
             manifest = self._manifest(iteration, fingerprint, contents)
-        return self._shelf.commit(replace(manifest, keep=keep), contents)
+        marks = {chunk.name: chunk.mark for chunk in shared}
+        return self._shelf.commit(replace(manifest, keep=keep, chunks=marks), contents, shared)
 
     def _manifest(self, iteration: int, fingerprint: Mapping[str, str],
                   contents: dict[str, bytes]) -> Manifest:

@@ -95,6 +95,7 @@ def play(world: World, players: Sequence[Player], seed: int) -> Played:
     returns, points = np.zeros((n, spec.seats)), np.full((n, spec.seats), np.nan)
     points_after: Any = getattr(world, "points_after", None)
     left = np.ones(n, bool)
+    memory: dict[int, NDArray[Any]] = {}  # seat -> [N, M], of players who carry one; they begin without
     step = 0
     while left.any():
         actions: dict[str, NDArray[Any]] = {}
@@ -113,10 +114,15 @@ def play(world: World, players: Sequence[Player], seed: int) -> Played:
                 if len(rows):
                     legal = None if mask is None else mask[rows, j]
                     at = Seat(about, seat, world, rows, np.ascontiguousarray(sight[rows, j]), legal)
-                    move = players[seat].act(at, Noise(seed, keys.ACT, step))
+                    carried = memory[seat][rows] if seat in memory else None
+                    move = players[seat].act(at, Noise(seed, keys.ACT, step), carried)
                     act[rows, j] = move.action
                     if move.resigned is not None:
                         resigned[rows, seat] = move.resigned
+                    if move.memory is not None:
+                        if seat not in memory:
+                            memory[seat] = np.zeros((n, *move.memory.shape[1:]), move.memory.dtype)
+                        memory[seat][rows] = move.memory
             actions[role] = act
         quit = resigned.any(1)
         outcome[quit] = np.where(resigned[quit], 0.0, 1.0 if spec.seats == 2 else 0.5)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from rematch.config import ConfigError
 from rematch.engine import checkpoint as disk
-from rematch.engine import files
+from rematch.engine import chunks, files
 from rematch.engine.checkpoint import Checkpoint, Manifest
+from rematch.engine.chunks import Chunk
 from rematch.engine.files import Damaged, RunError, told
 
 KEPT = 3
@@ -29,14 +31,18 @@ class Shelf:
         self.run, self.folder, self.config = run, run / "checkpoints", config
         self.keeps: dict[str, str] = {}  # checkpoint -> recent | milestone | passing
 
-    def commit(self, manifest: Manifest, contents: dict[str, bytes]) -> Path:
-        """All files together or none. On RunError the checkpoints before it are as they were."""
+    def commit(self, manifest: Manifest, contents: dict[str, bytes], parts: Sequence[Chunk] = ()) -> Path:
+        """All files together or none; chunks that are not on the disk yet come first.
+
+        On RunError the checkpoints before it are as they were.
+        """
         final = self.folder / f"iter_{manifest.iteration:08d}"
         beside, old = final.with_name(f".tmp-{final.name}"), final.with_name(f".old-{final.name}")
         sealed, moved = manifest.sealed(), False
         try:
             files.subfolder(self.run, "checkpoints")
             self.sweep()
+            chunks.store(self.run, parts)
             if os.path.lexists(final):  # saved before; most likely the very same
                 with suppress(Damaged):
                     if disk.verify(final)[0].sealed() == sealed:
@@ -52,6 +58,7 @@ class Shelf:
             moved = True
             files.sync_folder(final.parent)
             disk.verify(final)
+            chunks.there(self.run, manifest.chunks)
         except (OSError, Damaged) as error:
             with suppress(OSError):
                 if moved:
@@ -128,6 +135,9 @@ class Shelf:
         for name in names[KEPT:]:
             if name not in self.keeps and os.path.lexists(self.folder / name):
                 self.set_aside(name)  # unreadable: it may have been a milestone
+        with suppress(Damaged):  # who cannot be read may name any of them
+            found = [disk.read_manifest(self.folder / name).chunks for name in self.candidates()]
+            chunks.thin(self.run, {chunk for named in found for chunk in named})
 
     def set_aside(self, name: str) -> None:
         """Move a checkpoint that does not verify to damaged/, under a name that is free there."""

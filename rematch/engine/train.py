@@ -16,12 +16,15 @@ import numpy as np
 from rematch import keys, worlds
 from rematch.config import ConfigError, knob, part
 from rematch.engine import past
+from rematch.engine.bonuses.novelty import NoveltyConfig
 from rematch.engine.bonuses.rnd import RndConfig, curious
+from rematch.engine.bonuses.rnd_screen import RndScreenConfig
 from rematch.engine.curricula.distance import Curriculum, CurriculumConfig, ladder
 from rematch.engine.evaluate import EvaluationConfig, best_scripted, check_rivals, evaluate, set_beside
 from rematch.engine.fingerprint import fingerprint
 from rematch.engine.guards.ewc import EwcConfig, anchors, check_ewc
 from rematch.engine.guards.rollback import Rollback, RollbackConfig, check_rollback
+from rematch.engine.learners.dqn import DqnConfig, check_dqn
 from rematch.engine.learners.lookahead import LookaheadConfig, check_network, check_spec
 from rematch.engine.learners.ppo import PpoConfig
 from rematch.engine.minds import build
@@ -61,12 +64,16 @@ class Config:
     )
     save_every: int = knob(20, "iterations between checkpoints", low=1)
     learner: str = knob(
-        "ppo", "model-free, or by looking ahead with the rules", choices=("ppo", "lookahead")
+        "ppo", "model-free, by looking ahead with the rules, or alone with a memory",
+        choices=("ppo", "lookahead", "dqn"),
     )
     world: Any = field(default=None)
-    network: NetworkConfig = part(NetworkConfig)
+    network: NetworkConfig = part(NetworkConfig, needs="learner=ppo|lookahead")
     ppo: PpoConfig = part(PpoConfig, needs="learner=ppo")
     lookahead: LookaheadConfig = part(LookaheadConfig, needs="learner=lookahead")
+    dqn: DqnConfig = part(DqnConfig, needs="learner=dqn")
+    novelty: NoveltyConfig = part(NoveltyConfig, needs="learner=dqn")
+    rnd_screen: RndScreenConfig = part(RndScreenConfig, needs="learner=dqn")
     league: LeagueConfig = part(LeagueConfig, needs="learner=ppo")
     schedule: ScheduleConfig = part(ScheduleConfig, needs="learner=ppo")
     curriculum: CurriculumConfig = part(CurriculumConfig, needs="learner=ppo")
@@ -102,6 +109,8 @@ class Config:
         if self.learner == "lookahead":
             check_network(self.network)
             check_spec(module.make(self.world, 1, 0, 0).spec)
+        if self.learner == "dqn":
+            check_dqn(self, module.make(self.world, 1, 0, 0).spec)
         if (self.network.encoder, self.network.critic) != ("mlp", "own"):
             for role in module.make(self.world, 1, 0, 0).spec.roles.values():
                 layout(role, self.network)  # refuses what the role cannot have
@@ -203,6 +212,7 @@ class Session:
             self.seat()
             begin = np.flatnonzero(group == g).astype(np.int32)
             world.load(begin, fresh[begin])
+            self.minds.forget(begin)
             self.rollout.collect((1 << 40) + g)  # far from the steps that training counts
 
     def learn(self, tape: Tape) -> dict[str, Any]:

@@ -1,0 +1,75 @@
+"""Episodic novelty: a place is worth 1 / sqrt(n) when it is met for the n-th time in its episode.
+
+A place is what some named columns say together: map, x and y of a walker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rematch.config import ConfigError, knob, nearest
+from rematch.engine.tape import Tape
+from rematch.spec import RUNNING, Floats, Role, Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoveltyConfig:
+    """The bonus for places that are new in an episode."""
+
+    weight: float = knob(0.0, "weight of r_novel; 0 is off", low=0)
+    columns: tuple[str, ...] = knob(("map", "x", "y"), "what makes a place: names of columns", needs="weight")
+
+
+def find_columns(role: Role, names: tuple[str, ...]) -> list[int]:
+    """Where these columns lie in a sight; a name is a column's own, or field.column."""
+    out = []
+    for name in names:
+        found = [i for i, full in enumerate(role.columns) if name in (full, full.partition(".")[2])]
+        if len(found) != 1:
+            near = nearest(name, list(role.columns))
+            known = f"; nearest: {near}" if near and not found else ""
+            many = f"{role.name} sees {len(found) or 'no'} columns of that name"
+            raise ConfigError(f"novelty.columns = {name!r}: {many}; expected field.column{known}")
+        out += found
+    return out
+
+
+class Novelty:
+    """One role's counts, by game; those of an episode go with it."""
+
+    name = "novel"
+
+    def __init__(self, config: NoveltyConfig, role: Role, games: int) -> None:
+        self.weight, self.role, self.columns = config.weight, role, find_columns(role, config.columns)
+        self.counts: list[dict[bytes, int]] = [{} for _ in range(games)]
+
+    def score(self, tape: Tape, iteration: int) -> Floats:
+        sight = np.ascontiguousarray(tape[self.role.name].sight[:, :, 0, self.columns])
+        out: Floats = np.zeros(sight.shape[:2], np.float32)
+        for game, counts in enumerate(self.counts):
+            for t in range(tape.steps):
+                place = sight[t, game].tobytes()
+                counts[place] = counts.get(place, 0) + 1
+                out[t, game] = counts[place] ** -0.5
+                if tape.ended[t, game] != RUNNING:
+                    counts.clear()
+        return out
+
+    def state(self) -> Tree:
+        places = [place for counts in self.counts for place in counts]
+        shape = (len(places), len(self.columns))
+        return {
+            "places": np.frombuffer(b"".join(places), np.float32).reshape(shape).copy(),
+            "counts": np.array([n for counts in self.counts for n in counts.values()], np.int64),
+            "sizes": np.array([len(counts) for counts in self.counts], np.int64),
+        }
+
+    def restore(self, tree: Tree) -> None:
+        rows = zip(tree["places"], tree["counts"].tolist())
+        for counts, size in zip(self.counts, tree["sizes"].tolist()):
+            counts.clear()
+            for _ in range(size):
+                place, n = next(rows)
+                counts[place.tobytes()] = n

@@ -1,0 +1,123 @@
+"""Temporal differences: returns and targets against slow ones that walk step by step; chunks add up."""
+
+from __future__ import annotations
+
+import alone
+import numpy as np
+import pytest
+import torch
+from alone import little
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rematch.engine.learners import td
+from rematch.engine.learners.dqn import Dqn
+from rematch.engine.train import Session
+from rematch.spec import CUT_OFF, DECIDED, RUNNING
+
+__all__ = ["little"]
+
+
+def slow(reward: list[float], ended: list[int], t: int, n: int, gamma: float) -> tuple[float, float, bool]:
+    """(sum, weight of what follows, known) of step t, by the words of the definition."""
+    total = 0.0
+    for k in range(n):
+        total += gamma**k * reward[t + k]
+        if ended[t + k] == DECIDED:
+            return total, 0.0, True
+        if ended[t + k] == CUT_OFF:
+            return total, 0.0, False
+    return total, gamma**n, True
+
+
+@given(st.integers(1, 4), st.lists(st.sampled_from([RUNNING, RUNNING, RUNNING, DECIDED, CUT_OFF]), min_size=6,
+                                   max_size=9))
+def test_returns_are_the_slow_ones(n: int, ends: list[int]) -> None:
+    reward = np.linspace(-1, 2, len(ends) - 1)
+    found = td.returns(reward[None].astype(np.float32), np.array([ends], np.uint8), n, 0.9)
+    for t in range(len(ends) - n):
+        total, weight, known = slow(reward.tolist(), ends, t, n, 0.9)
+        assert found[2][0, t] == known
+        if known:
+            assert found[0][0, t] == pytest.approx(total, abs=1e-5)
+            assert found[1][0, t] == pytest.approx(weight, abs=1e-6)
+
+
+def test_a_bonus_pays_the_step_that_led_to_it_within_its_episode() -> None:
+    reward = np.zeros((1, 4, 3), np.float32)
+    reward[0, :, 0], reward[0, :, 1], reward[0, :, 2] = (1, 2, 3, 4), (10, 20, 30, 40), (5, 6, 7, 8)
+    ended = np.array([[0, 1, 0, 0]], np.uint8)
+    weights = np.array([1, 0.1, 2], np.float32)
+    assert td.paid(reward, ended, weights).tolist() == [[1 + 2 + 12, 2, 3 + 4 + 16]]
+
+
+@pytest.fixture
+def learner(little: None) -> Dqn:
+    session = Session(alone.small(dqn__replay_ratio=0.0, dqn__n_step=2, dqn__epsilon_final=0.9))
+    session.begin()
+    for i in range(4):
+        session.seat()
+        session.learn(session.rollout.collect(i))
+    found = session.learners["joypad"]
+    assert isinstance(found, Dqn)
+    found.target.initialise(99)  # another network, so that double Q is not the same as single
+    return found
+
+
+def lesson(learner: Dqn, count: int) -> td.Lesson:
+    c, starts = learner.config, learner.replay.beginnings()
+    batch = learner.replay.take(np.resize(starts, count), np.arange(count) % 4)
+    reward = td.paid(batch.reward, batch.ended, learner.weights)[:, c.burn_in :]
+    total, follow, known = td.returns(reward, batch.ended[:, c.burn_in :], c.n_step, c.gamma)
+    return td.Lesson(batch, total, follow, (known / known.sum()).astype(np.float32))
+
+
+@pytest.mark.parametrize("double", [True, False])
+def test_targets_are_the_slow_ones(learner: Dqn, double: bool) -> None:
+    """Each Q by its own unrolling from the stored memory, each target by words."""
+    c, some = learner.config, lesson(learner, 6)
+    delta, done = td.difference(learner.online, learner.target, some, c.burn_in, double)
+    with torch.no_grad():
+        shown = td.show(learner.online, some.batch, 0)
+        nets = (learner.online, learner.target)
+        ours, other = (td.unroll(net, shown, some.batch.memory).numpy() for net in nets)
+    checked = masked = 0
+    for b in range(6):
+        own = slice(b, b + 1)
+        reward = td.paid(some.batch.reward[own], some.batch.ended[own], learner.weights)[0].tolist()
+        for t in range(c.burn_in, c.sequence - c.n_step):
+            total, weight, known = slow(reward, some.batch.ended[b].tolist(), t, c.n_step, c.gamma)
+            then = t + c.n_step
+            judge = np.where(some.batch.legal[b, then], (ours if double else other)[b, then], -np.inf)
+            goal = total + weight * other[b, then, judge.argmax()]
+            q = ours[b, t, some.batch.action[b, t]]
+            assert done[b, t - c.burn_in].item() == pytest.approx(q, abs=1e-5)
+            if known:
+                assert delta[b, t - c.burn_in].item() == pytest.approx(q - goal, abs=1e-4)
+                checked += 1
+            masked += not some.batch.legal[b, then].all()
+    assert checked > 5 and masked > 0
+
+
+def test_stacks_are_the_networks_own(learner: Dqn) -> None:
+    """From single pictures and what is past, as in acting, the network makes what the learner does."""
+    batch, net = lesson(learner, 20).batch, learner.online.net
+    assert batch.past is not None and batch.seen.frames is not None and (batch.ended[:, :-1] != 0).any()
+    (frames, _, done), = td.show(learner.online, batch, 0)
+    one, past = (torch.from_numpy(x).float() / 3 for x in (batch.seen.frames, batch.past))
+    stack, after = net.stacked(one, past, (1 - done)[..., None])
+    assert frames is not None and torch.equal(stack, frames)
+    assert torch.equal(after, frames[:, -1, :-1].flip(1)), "and carries the same on"
+
+
+def test_the_gradient_is_that_of_the_whole_and_does_not_depend_on_threads(learner: Dqn) -> None:
+    c, some = learner.config, lesson(learner, 19)
+    one, error, told = td.gradient(learner.online, learner.target, some, c, 1)
+    three, _, _ = td.gradient(learner.online, learner.target, some, c, 3)
+    assert np.array_equal(one, three)
+    delta, _ = td.difference(learner.online, learner.target, some, c.burn_in, c.double)
+    size, counts = delta.abs(), torch.from_numpy(some.counts)
+    loss = (torch.where(size < 1, 0.5 * size**2, size - 0.5) * counts).sum()  # Huber 1964
+    whole = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(learner.online.net.parameters()))])
+    assert np.allclose(one, whole.numpy(), atol=1e-5) and told["loss"] == pytest.approx(loss.item(), rel=1e-4)
+    assert np.allclose(error, size.detach().numpy(), atol=1e-5)

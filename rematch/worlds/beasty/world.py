@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rematch import keys
 from rematch.config import validate
-from rematch.spec import Actions, Bytes, Field, Ints, Noise, Role, Sight, Spec, View
+from rematch.spec import Actions, Bytes, Field, Ints, Noise, Role, Spec, View
 from rematch.worlds.compiled import NativeWorld, Shown, WorldError, blank_view, first_next
 
 from . import core
@@ -75,8 +75,9 @@ def _spec(config: Config) -> Spec:
     act = Actions(kind="discrete", names=ACTIONS)
     hidden = ("other players' hands", "the order of the decks")
     role = Role(
-        name=ROLE, fields=_fields(config), actions=act, seats=tuple(range(config.players)), hidden=hidden
-    )
+        name=ROLE, fields=_fields(config), actions=act, seats=tuple(range(config.players)), hidden=hidden,
+        aside=_aside(config),
+    )  # fmt: skip
     return Spec(world=NAME, roles={ROLE: role})
 
 
@@ -98,7 +99,7 @@ def _fields(config: Config) -> tuple[Field, ...]:
     )  # fmt: skip
 
 
-def aside_fields(config: Config) -> tuple[Field, ...]:
+def _aside(config: Config) -> tuple[Field, ...]:
     """What a critic may see while training, and no actor ever: others' hands, everybody's next card."""
     players = range(config.players)
     hands = tuple(f"hand_{player}_{name}" for player in players[1:] for name in SPECIES)
@@ -170,17 +171,9 @@ class BeastyWorld(NativeWorld):
         """Put positions into these games; impossible ones are refused with what is wrong."""
         self.load(rows, pack(states, self.config))
 
-    def aside(self, rows: Ints) -> Sight:
-        """What `aside_fields` names, for a critic: role -> field -> [n, k, F]."""
-        hands, next = self.shared.rules.hidden(self.save(rows))
-        return {ROLE: {"hands": hands, "next": next}}
-
     def _look(self, states: Bytes) -> Shown:
         view = blank_view(self.spec, len(states), masked=True)
-        fields = view.fields[ROLE]
-        self.shared.rules.observe(
-            states, fields["line"], fields["cards"], fields["counts"], view.mask[ROLE], view.acting
-        )
+        self.shared.rules.observe(states, view.fields[ROLE], view.mask[ROLE], view.acting)
         return Shown(view.fields, view.acting, view.mask)
 
     # --- players --------------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ def shrink(config: Config) -> Config:
         "ppo.value_clip": min(c.ppo.value_clip, 1e-3), "ppo.target_kl": min(c.ppo.target_kl, 1e-7),
         "league.size": min(c.league.size, 2), "league.slots": min(c.league.slots, 2),
         "league.snapshot_every": 1, "league.rotate": 1,
+        "league.exploit_every": min(c.league.exploit_every, 2),
+        "league.exploit_steps": min(c.league.exploit_steps, games * steps), "league.exploit_keep": 0.0,
         "evaluation.every": 2, "evaluation.games": min(c.evaluation.games, 4),
         "evaluation.past": min(c.evaluation.past, 3),  # so that they are thinned out
     }

@@ -203,6 +203,13 @@ def league_features(config: Config, seen: Witness) -> Iterator[Feature]:
     made = f"{', '.join(sorted(names))} made {seen.scripted:,} decisions"
     yield Feature(name="scripted rivals", proof=lambda: made if seen.scripted else "", off=off or none)
 
+    def hunted() -> str:
+        found = [name for name in seen.seats if "exploiter" in name]
+        return f"{len(found)} trained, joined and seated" if found else ""
+
+    none = "" if c.exploit_every else "league.exploit_every is 0"
+    yield Feature(name="exploiters", proof=hunted, off=off or none or full)
+
     def measured() -> str:
         rows = seen.evaluations
         what = f"{len(rows[-1]['table'])} pairings" if rows and rows[-1]["table"] else "returns"

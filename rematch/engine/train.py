@@ -33,6 +33,7 @@ from rematch.engine.notes import (
     note_sight,
 )
 from rematch.engine.policy import NetworkConfig, layout
+from rematch.engine.rivals.exploiters import check_exploiters, hunt
 from rematch.engine.rivals.league import League, LeagueConfig, Roster
 from rematch.engine.rivals.schedule import Schedule, ScheduleConfig, check_schedule
 from rematch.engine.rollout import Rollout, Table
@@ -90,6 +91,7 @@ class Config:
         check_schedule(self.schedule, module, roles)
         check_rollback(self.rollback, self.schedule.kind, roles)
         check_ewc(self.ewc, climbs)
+        check_exploiters(self)
         if climbs:
             ladder(self.curriculum, module, self.world, module.make(self.world, 1, 0, 0).spec)
         elif self.schedule.last_first or self.schedule.warm_start_steps:
@@ -224,6 +226,7 @@ class Session:
             for name, value in job.result().items():
                 metrics[f"{role}/{name}"] = value
             self.learner_steps += int(metrics[f"{role}/decisions"])
+        metrics |= self.league.metrics()
         metrics |= {f"rollout/{name}": count for name, count in self.world.counters.items()}
         ended = tape.ended != RUNNING
         self.finished += int(ended.sum())
@@ -295,6 +298,7 @@ class Session:
         row |= evaluate(self.scoreboard, self.module, self.spec, self.policies, ask)
         for role, name in getattr(self.module, "RATE_NAMES", {}).items():
             row[name] = row["rates"][role]["rate"]
+        self.league.judged(row["table"])
         row["rollbacks"] = self.rollback.told()  # since the row before
         if self.curriculum:
             row |= {"level": self.curriculum.level, "level_name": self.curriculum.name}
@@ -381,6 +385,7 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
         note_lines(run, show, session.guard(tape, metrics))
         for name in session.snapshot():
             run.log_line(f"Pool: {name} joined")
+        note_lines(run, show, hunt(session))
         if session.iteration == 1:
             note_sight(run, show, tape)
         seconds = time.perf_counter() - started

@@ -16,6 +16,7 @@ from . import core
 from .bots_reference import BOTS as NUMBERS
 
 BOTS = {"player": (*NUMBERS, "search")}
+SLOW = ("search",)  # plays where it is asked to by name
 COMPLETIONS = 100  # of `search`
 AT_ONCE = 10  # completions between two looks at the clock
 

@@ -21,7 +21,7 @@ from rematch.spec import Actions, Bytes, Field, Ints, Noise, Role, Spec, View
 from rematch.worlds.compiled import NativeWorld, Shown, WorldError, blank_view, first_next
 
 from . import core
-from .bots import BOTS, SearchPlayer, bot
+from .bots import BOTS, SLOW, SearchPlayer, bot
 from .rules import ACTIONS, SPECIES, Config
 from .state import PLACES, State, StateError, pack, unpack
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BOTS",
     "BUILD",
+    "SLOW",
     "BeastyWorld",
     "Config",
     "SearchPlayer",

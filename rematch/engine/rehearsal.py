@@ -57,8 +57,8 @@ def learning_features(config: Config, seen: Witness) -> Iterator[Feature]:
     c, rows = config.ppo, seen.rows
     played = f"{rows[-1]['step']:,} steps, {rows[-1]['games']} games ended"
     yield Feature(name="rollout", proof=lambda: played)
-    ahead = config.learner == "lookahead"
-    rates = config.lookahead if ahead else c
+    ahead = config.learner != "ppo"
+    rates = getattr(config, config.learner)
     still = rates.lr == 0 and (rates.lr_final == 0 or (not ahead and c.anneal == "none"))
     for role, first in _beginnings(config).items():
         def moved(role: str = role, first: Floats = first) -> str:

@@ -44,6 +44,10 @@ def networks(config: Config, world: World) -> int:
         total += 4 * size * copies
     if config.learner == "lookahead":
         total += 4 * config.lookahead.replay * (world.spec.role_of(0).size + 3)
+    if config.learner == "expert":
+        state = int(world.save(np.zeros(1, np.int32)).shape[1])
+        total += config.expert.replay * (state + 4 * world.spec.role_of(0).actions.size + 4)
+        total += config.games * config.steps * state
     return total
 
 

@@ -21,6 +21,7 @@ from rematch.engine.evaluate import EvaluationConfig, best_scripted, check_rival
 from rematch.engine.fingerprint import fingerprint
 from rematch.engine.guards.ewc import EwcConfig, anchors, check_ewc
 from rematch.engine.guards.rollback import Rollback, RollbackConfig, check_rollback
+from rematch.engine.learners.expert import ExpertConfig, check_search
 from rematch.engine.learners.lookahead import LookaheadConfig, check_network, check_spec
 from rematch.engine.learners.ppo import PpoConfig
 from rematch.engine.minds import build
@@ -61,13 +62,15 @@ class Config:
     )
     save_every: int = knob(20, "iterations between checkpoints", low=1)
     learner: str = knob(
-        "ppo", "model-free, or by looking ahead with the rules", choices=("ppo", "lookahead")
-    )
+        "ppo", "model-free, by looking ahead with the rules, or from a search of the world's",
+        choices=("ppo", "lookahead", "expert"),
+    )  # fmt: skip
     world: Any = field(default=None)
     network: NetworkConfig = part(NetworkConfig)
     ppo: PpoConfig = part(PpoConfig, needs="learner=ppo")
     lookahead: LookaheadConfig = part(LookaheadConfig, needs="learner=lookahead")
-    league: LeagueConfig = part(LeagueConfig, needs="learner=ppo")
+    expert: ExpertConfig = part(ExpertConfig, needs="learner=expert")
+    league: LeagueConfig = part(LeagueConfig, needs="learner=ppo|expert")
     schedule: ScheduleConfig = part(ScheduleConfig, needs="learner=ppo")
     curriculum: CurriculumConfig = part(CurriculumConfig, needs="learner=ppo")
     rollback: RollbackConfig = part(RollbackConfig, needs="learner=ppo")
@@ -103,6 +106,8 @@ class Config:
         if self.learner == "lookahead":
             check_network(self.network)
             check_spec(module.make(self.world, 1, 0, 0).spec)
+        if self.learner == "expert":
+            check_search(module.make(self.world, 1, 0, 0))
         if (self.network.encoder, self.network.critic) != ("mlp", "own"):
             for role in module.make(self.world, 1, 0, 0).spec.roles.values():
                 layout(role, self.network)  # refuses what the role cannot have
@@ -152,6 +157,9 @@ class Session:
         self.anchors = anchors(config.ewc, self.learners, config.seed)
         self.bonuses = curious(config.rnd, list(self.spec.roles.values()), config.seed)
         self.rollout = Rollout(self.world, self.tables, config.steps, config.threads, config.seed)
+        if any(getattr(learner, "reads_states", False) for learner in self.learners.values()):
+            size = self.world.save(np.zeros(1, np.int32)).shape[1]
+            self.rollout.tape.states = np.zeros((config.steps, config.games, size), np.uint8)
         self.scoreboard = Scoreboard(self.make_level, config.seed, config.threads)
         self.iteration = self.learner_steps = self.finished = 0
         self.best: dict[str, dict[str, Result]] = {}  # by level: what the best scripted players reach
@@ -173,6 +181,11 @@ class Session:
     @property
     def step(self) -> int:
         return self.iteration * self.config.games * self.config.steps
+
+    @property
+    def progress(self) -> float:
+        """Through the run, from 0 to 1: what schedules go by."""
+        return min(1.0, self.iteration / self.config.iterations)
 
     @property
     def done(self) -> bool:
@@ -208,7 +221,6 @@ class Session:
 
     def learn(self, tape: Tape) -> dict[str, Any]:
         """Each learning role's update; the numbers of this iteration."""
-        progress = min(1.0, self.iteration / self.config.iterations)
         metrics: dict[str, Any] = {}
         roles = [role for role in self.schedule.phase.roles if role in self.learners]
         self.schedule.note(roles)
@@ -221,7 +233,7 @@ class Session:
             learner.rate = self.schedule.rate
             if learner.native:
                 learner.threads = max(1, self.config.threads // len(roles))
-            jobs[role] = self.pool.submit(learner.learn, tape, progress, self.iteration)
+            jobs[role] = self.pool.submit(learner.learn, tape, self.progress, self.iteration)
         for role, job in jobs.items():
             for name, value in job.result().items():
                 metrics[f"{role}/{name}"] = value
@@ -264,7 +276,7 @@ class Session:
     def seat(self) -> None:
         for role, table in self.tables.items():
             if len(table.packed):
-                table.place(0, self.learners[role].policy.weights)
+                table.place(0, self.learners[role].acting(self.progress))
         phase = self.schedule.phase
         if self.curriculum:
             self.world.next.stage[:] = self.curriculum.stage(self.config.games)

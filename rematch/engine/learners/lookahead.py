@@ -227,6 +227,9 @@ class Lookahead:
         self.sight[:kept], self.target[:kept] = tree["sight"], tree["target"]
         self.foresight.forget()
 
+    def acting(self, progress: float) -> Floats:
+        return self.policy.weights
+
     def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]:
         """Keep the positions met with what they were worth, then draw minibatches from all that is kept."""
         c = self.config

@@ -153,12 +153,10 @@ class Ppo:
                 if self.guard is not None:  # before the clip: it bounds the whole step
                     means[f"{self.guard.name}_penalty"], slope = self.guard.penalty(self.policy)
                     grad = grad + slope
-                before = float(np.sqrt(np.dot(grad, grad)))
-                if not np.isfinite(before):
+                norms = self.step(grad, lr)
+                if not norms:
                     raise LearnError(self._blame(batch, index))
-                scale = c.max_grad_norm / before if before > c.max_grad_norm > 0 else 1.0
-                means |= {"grad_norm_pre_clip": before, "grad_norm_post_clip": before * scale}
-                self.adam.step(self.policy, grad, lr, scale)
+                means |= norms
                 steps += 1
                 for name, value in means.items():
                     sums[name] = sums.get(name, 0.0) + value
@@ -177,6 +175,22 @@ class Ppo:
         out["explained_variance"] = 1.0 - residual / max(float(np.var(target)), 1e-12)
         out |= {"lr": lr, "entropy_weight": entropy_weight}
         return out | {"updates": float(steps), "decisions": float(len(index))}
+
+    def step(self, grad: Floats, lr: float) -> dict[str, float]:
+        """Adam along a gradient that is shortened where it is too long; its length before and after.
+
+        Nothing where it is not finite.
+        """
+        before, most = float(np.sqrt(np.dot(grad, grad))), self.config.max_grad_norm
+        if not np.isfinite(before):
+            return {}
+        scale = most / before if before > most > 0 else 1.0
+        self.adam.step(self.policy, grad, lr, scale)
+        return {"grad_norm_pre_clip": before, "grad_norm_post_clip": before * scale}
+
+    def acting(self, progress: float) -> Floats:
+        """The weights to act with while training."""
+        return self.policy.weights
 
     def batch(self, tape: Tape) -> tuple[Batch, NDArray[np.int64]]:
         """The role's track as flat rows [M, ...], and which of them are the learner's own decisions."""

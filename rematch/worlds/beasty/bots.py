@@ -18,6 +18,7 @@ from .bots_reference import BOTS as NUMBERS
 BOTS = {"player": (*NUMBERS, "search")}
 SLOW = ("search",)  # plays where it is asked to by name
 COMPLETIONS = 100  # of `search`
+PLAYOUT = NUMBERS.index("outcome_heuristic")  # who plays the rest of a game in a search
 AT_ONCE = 10  # completions between two looks at the clock
 
 if len(NUMBERS) != core.BOTS:

@@ -21,12 +21,14 @@ from rematch.spec import Actions, Bytes, Field, Ints, Noise, Role, Spec, View
 from rematch.worlds.compiled import NativeWorld, Shown, WorldError, blank_view, first_next
 
 from . import core
-from .bots import BOTS, SLOW, SearchPlayer, bot
+from .bots import BOTS, PLAYOUT, SLOW, SearchPlayer, bot
 from .rules import ACTIONS, SPECIES, Config
 from .state import PLACES, State, StateError, pack, unpack
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+Bits = NDArray[np.uint64]
 
 __all__ = [
     "BOTS",
@@ -192,6 +194,20 @@ class BeastyWorld(NativeWorld):
         return self.shared.rules.search(
             self.save(rows), numbers, how, (noise.seed, noise.stream, noise.step), threads
         )
+
+    def action_values(
+        self, rows: Ints, completions: int, noise: Noise, threads: int = 1, among: Bits | None = None
+    ) -> NDArray[np.float64]:
+        """[n, 33] what each action may be expected to bring whoever is to play, by `search`'s playouts.
+
+        The reward, and a hundredth of the difference of scores; not a number where an action is not legal, or
+        not among these bits [n].
+        """
+        numbers = (self.first + self._rows(rows)).astype(np.int32)
+        return self.shared.rules.values(
+            self.save(rows), numbers, (PLAYOUT, 0, completions), (noise.seed, noise.stream, noise.step),
+            threads, among,
+        )[0]  # fmt: skip
 
     def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
         """[n, S] the same games with what this seat cannot see dealt anew: hands and decks."""

@@ -9,9 +9,12 @@ from typing import Any
 from rematch import api, worlds
 from rematch import config as settings
 from rematch.config import ConfigError, nearest
+from rematch.engine import shipped
 from rematch.engine.evaluate import alone, best_scripted, check_rivals, evaluate, set_beside
 from rematch.engine.exploit import Ask, Frozen, check_ask, exploit, question
 from rematch.engine.kept import Kept
+from rematch.engine.past import card
+from rematch.engine.policy import Policy
 from rematch.engine.run import Run
 from rematch.engine.scoreboard import Scoreboard
 from rematch.engine.verdict import verdict
@@ -72,7 +75,7 @@ def exploit_run(
 
 
 def eval_world(name: str, players: list[str], games: int, seed: int) -> dict[str, Any]:
-    """A match between scripted players or runs, one name per seat.
+    """A match between scripted players, runs or policies' files (+search[:N]), one name per seat.
 
     The rules are those that the runs learnt under, which must be the same; the world's defaults without any.
     """
@@ -84,22 +87,10 @@ def eval_world(name: str, players: list[str], games: int, seed: int) -> dict[str
         raise ConfigError(f"--players = {','.join(players)}: expected {spec.seats} names, for {seats}")
     seated: list[Player] = []
     for seat, player in enumerate(players):
-        role = spec.role_of(seat).name
-        if player in module.BOTS[role]:
-            seated.append(module.bot(player, role))
-        elif (api_folder := Path(player)).is_dir() or (api_folder := Path("runs") / player).is_dir():
-            trained = api.load(api_folder)
-            if trained.config.game != name:
-                raise ConfigError(f"--players: {player} is a run of {trained.config.game}, not of {name}")
-            seated.append(trained.policies[role])
-            learnt_under[player] = trained.config.world
-        else:
-            near = nearest(player, module.BOTS[role])
-            known = ", ".join(module.BOTS[role])
-            raise ConfigError(
-                f"--players: no {role} called {player!r}: expected one of {known}, or a run"
-                + (f"; nearest: {near}" if near else "")
-            )
+        found, rules = seated_player(name, player, spec.role_of(seat).name)
+        seated.append(found)
+        if rules is not None:
+            learnt_under[player] = rules
     config = common_rules(learnt_under) if learnt_under else module.Config()
 
     def make(count: int, first: int, key: int) -> World:
@@ -113,6 +104,49 @@ def eval_world(name: str, players: list[str], games: int, seed: int) -> dict[str
         return about | {"returns": whole, "table": []}
     rows = board.results(seated, games, 0)
     return about | {"table": [row.row() for row in rows]}
+
+
+def export_run(folder: Path, out: Path, with_onnx: bool) -> list[Path]:
+    """A run's newest policies as files of their own; the paths that were written."""
+    out = out.with_suffix(shipped.SUFFIX) if not out.suffix else out
+    if out.suffix != shipped.SUFFIX or not out.parent.is_dir():
+        raise ConfigError(f"--out = {str(out)!r}: expected a name that ends in {shipped.SUFFIX}, in a folder "
+                          "that is there")
+    trained = api.load(folder)
+    networks = {role: player for role, player in trained.policies.items() if isinstance(player, Policy)}
+    if not networks:
+        raise ConfigError(f"{folder}: its players look ahead with the rules; no network plays alone")
+    about = {role: card(trained.config, policy, trained.iteration) for role, policy in networks.items()}
+    made = shipped.export(networks, about, out)
+    if with_onnx:
+        made += [shipped.onnx(policy, path.with_suffix(".onnx"))
+                 for policy, path in zip(networks.values(), list(made))]
+    return made
+
+
+def seated_player(game: str, name: str, role: str) -> tuple[Player, Any]:
+    """A player by name, and the rules that it learnt under, where it did: see `eval_world`."""
+    module = worlds.find(game)
+    if name in module.BOTS[role]:
+        return module.bot(name, role), None
+    stem, plus, budget = name.partition("+search")
+    path = Path(stem)
+    if not (path.is_dir() or path.suffix == shipped.SUFFIX):
+        path = Path("runs") / stem
+    if path.is_dir() or path.is_file():
+        trained = api.load(path)
+        if trained.config.game != game:
+            raise ConfigError(f"--players: {stem} is of {trained.config.game}, not of {game}")
+        player = trained.policies[role]
+        if not plus:
+            return player, trained.config.world
+        if not hasattr(module, "guided"):
+            raise ConfigError(f"--players: {name}: {game} has no search for a policy to guide")
+        return module.guided(player, budget.removeprefix(":")), trained.config.world
+    near = nearest(name, module.BOTS[role])
+    known = ", ".join(module.BOTS[role])
+    raise ConfigError(f"--players: no {role} called {name!r}: expected one of {known}, a run or a policy file"
+                      + (f"; nearest: {near}" if near else ""))
 
 
 def common_rules(learnt_under: dict[str, Any]) -> Any:

@@ -24,7 +24,7 @@ def shrink(config: Config) -> Config:
     games, steps = 32, 16 if short else 256  # a world that cannot shorten its games needs time to end some
     changes: dict[str, Any] = {
         "games": games, "steps": steps, "total_steps": ITERATIONS * games * steps,
-        "stagger": min(c.stagger, steps), "save_every": 1,
+        "stagger": min(c.stagger, steps), "save_every": 1, "start_iteration": min(c.start_iteration, 1),
         "network.hidden": tuple(min(width, 256) for width in c.network.hidden),
         "ppo.epochs": min(c.ppo.epochs, 2), "ppo.minibatch": max(1, min(c.ppo.minibatch, games * steps // 4)),
         "lookahead.replay": min(c.lookahead.replay, 4096),

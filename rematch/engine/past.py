@@ -36,7 +36,7 @@ def card(config: Config, policy: Policy, iteration: int) -> dict[str, Any]:
     """What a policy's file says about it."""
     return {"game": config.game, "role": policy.role.name, "iteration": iteration,
             "columns": list(policy.role.columns), "network": settings.tree(policy.config),
-            "learner": config.learner}
+            "learner": config.learner, "world": settings.tree(config.world)}
 
 
 def keep(session: Session, run: Run) -> None:

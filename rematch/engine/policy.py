@@ -181,6 +181,7 @@ def named(weights: Floats, where: Layout) -> dict[str, Floats]:
     return {name: weights[at : at + int(np.prod(shape))].reshape(shape) for name, shape, at in where}
 
 
+HEAD = ("policy.head.weight", "policy.head.bias")
 MOST_WEIGHTS = 1 << 26  # fused.h counts them, padded, in 32 bits
 
 
@@ -223,6 +224,13 @@ class Policy:
         if weights is not self.weights:
             self.weights[:] = weights
         self.network.pack(self.weights[None], self.packed)
+
+    def tempered(self, temperature: float) -> Floats:
+        """Weights [P] of the policy whose logits are this one's divided by `temperature`."""
+        weights = self.weights.copy()
+        for name in HEAD:
+            named(weights, self.layout)[name] /= np.float32(temperature)
+        return weights
 
     def initialise(self, seed: int) -> None:
         """Orthogonal weights (Saxe et al. 2014); a small policy head, so that play starts near uniform."""

@@ -56,6 +56,8 @@ class Result:
     def row(self) -> dict[str, Any]:
         low, high = self.interval
         row = asdict(self) | {"score": self.score, "low": low, "high": high}
+        won = wilson(self.wins, self.games)  # draws counted as not won
+        row |= {"win": self.wins / max(self.games, 1), "win_low": won[0], "win_high": won[1]}
         return {name: value for name, value in row.items() if name != "returned" or value is not None}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -33,7 +33,7 @@ from rematch.engine.notes import (
     note_phase,
     note_sight,
 )
-from rematch.engine.policy import NetworkConfig, layout
+from rematch.engine.policy import NetworkConfig, Policy, layout
 from rematch.engine.rivals.exploiters import check_exploiters, hunt
 from rematch.engine.rivals.league import League, LeagueConfig, Roster
 from rematch.engine.rivals.schedule import Schedule, ScheduleConfig, check_schedule
@@ -60,6 +60,10 @@ class Config:
     anywhere: float = knob(
         0.0, "share of training games that begin anywhere, where the world can start anywhere", low=0, high=1
     )
+    start_iteration: int = knob(
+        0, "iteration to begin with, where a policy (--from) has those before it behind it: schedules run "
+        "over what remains", low=0,
+    )  # fmt: skip
     save_every: int = knob(20, "iterations between checkpoints", low=1)
     learner: str = knob(
         "ppo", "model-free, by looking ahead with the rules, or from a search of the world's",
@@ -95,6 +99,14 @@ class Config:
         check_rollback(self.rollback, self.schedule.kind, roles)
         check_ewc(self.ewc, climbs)
         check_exploiters(self)
+        if self.start_iteration >= self.iterations:
+            raise ConfigError(f"start_iteration = {self.start_iteration}: expected less than the run's "
+                              f"{self.iterations} iterations (total_steps / (games x steps))")
+        if (self.ppo.temperature, self.ppo.temperature_final) != (1.0, 1.0):
+            for role in module.make(self.world, 1, 0, 0).spec.roles.values():
+                if role.actions.kind != "discrete":
+                    raise ConfigError(f"ppo.temperature = {self.ppo.temperature:g}: the actions of "
+                                      f"{role.name} are continuous; expected 1")
         if climbs:
             ladder(self.curriculum, module, self.world, module.make(self.world, 1, 0, 0).spec)
         elif self.schedule.last_first or self.schedule.warm_start_steps:
@@ -161,7 +173,7 @@ class Session:
             size = self.world.save(np.zeros(1, np.int32)).shape[1]
             self.rollout.tape.states = np.zeros((config.steps, config.games, size), np.uint8)
         self.scoreboard = Scoreboard(self.make_level, config.seed, config.threads)
-        self.iteration = self.learner_steps = self.finished = 0
+        self.iteration, self.learner_steps, self.finished = config.start_iteration, 0, 0
         self.best: dict[str, dict[str, Result]] = {}  # by level: what the best scripted players reach
         self.ended = ""  # why it ended before its last iteration, where it did
         self.milestones: list[str] = []  # what this iteration was: worth keeping where collapses are undone
@@ -185,7 +197,8 @@ class Session:
     @property
     def progress(self) -> float:
         """Through the run, from 0 to 1: what schedules go by."""
-        return min(1.0, self.iteration / self.config.iterations)
+        first, last = self.config.start_iteration, self.config.iterations
+        return min(1.0, (self.iteration - first) / (last - first))
 
     @property
     def done(self) -> bool:
@@ -199,6 +212,14 @@ class Session:
             others.append(self.module.bot(self.config.schedule.cold_start_rival, role))
             slots[role] = len(self.tables[role].packed) + len(others) - 1
         return slots
+
+    def start_from(self, policies: Mapping[str, Policy]) -> None:
+        """Begin with the weights of these policies, by role; all else is as new."""
+        for role, policy in policies.items():
+            if role not in self.learners:
+                raise ConfigError(f"--from: a policy for {role}; learners are {', '.join(self.learners)}")
+            weights = {"weights": policy.weights, "magnet": policy.weights}
+            self.learners[role].restore(self.learners[role].state() | weights)
 
     def begin(self) -> None:
         """Before the first iteration: who plays the first games, and when each of them begins."""
@@ -238,6 +259,10 @@ class Session:
             for name, value in job.result().items():
                 metrics[f"{role}/{name}"] = value
             self.learner_steps += int(metrics[f"{role}/decisions"])
+        for name in ("grad_norm_pre_clip", "grad_norm_post_clip"):  # the documents' names: of all roles
+            norms = [metrics[f"{role}/{name}"] for role in roles if f"{role}/{name}" in metrics]
+            if norms:
+                metrics[f"train/{name}"] = max(norms)
         metrics |= self.league.metrics()
         metrics |= {f"rollout/{name}": count for name, count in self.world.counters.items()}
         ended = tape.ended != RUNNING
@@ -380,7 +405,7 @@ def begin_on(world: World, start: Floats) -> None:
 def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> bool:
     """Train until the config's end, or until `stop` says so; True when the run is complete."""
     config = session.config
-    if session.iteration == 0:
+    if session.iteration == config.start_iteration:
         session.begin()
     while not session.done:
         started = time.perf_counter()

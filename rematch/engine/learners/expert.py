@@ -7,7 +7,8 @@ network then minimises, over a replay of such positions,
 
 whose first term is -E_pi[Q] / tau less the entropy of pi. It is linear in Q, and so is the value's target:
 the noise of few playouts per position averages out over many positions, which a cross-entropy with the
-search's distribution would not let it do. The gradient is PPO's, of which the magnet's and the value's terms stay.
+search's distribution would not let it do. The gradient is PPO's, of which the magnet's and the value's
+terms stay.
 """
 
 from __future__ import annotations

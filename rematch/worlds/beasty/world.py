@@ -9,7 +9,7 @@ order of every deck.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from rematch import keys
 from rematch.config import validate
-from rematch.spec import Actions, Bytes, Field, Ints, Noise, Role, Spec, View
+from rematch.spec import Actions, Bytes, Field, Floats, Ints, Noise, Role, Spec, View
 from rematch.worlds.compiled import NativeWorld, Shown, WorldError, blank_view, first_next
 
 from . import core
-from .bots import BOTS, PLAYOUT, SLOW, SearchPlayer, bot
+from .bots import BOTS, PLAYOUT, SLOW, SearchPlayer, bot, guided
 from .rules import ACTIONS, SPECIES, Config
 from .state import PLACES, State, StateError, pack, unpack
 
@@ -41,6 +41,7 @@ __all__ = [
     "WorldError",
     "bot",
     "draw",
+    "guided",
     "make",
     "short",
 ]
@@ -208,6 +209,39 @@ class BeastyWorld(NativeWorld):
             self.save(rows), numbers, (PLAYOUT, 0, completions), (noise.seed, noise.stream, noise.step),
             threads, among,
         )[0]  # fmt: skip
+
+    def leaf_values(
+        self, rows: Ints, how: tuple[int, int], noise: Noise, among: Bits, judge: Callable[[Floats], Floats]
+    ) -> NDArray[np.float64]:
+        """As `action_values` of two players; how[1] turns after each action `judge` values what a seat sees.
+
+        how[0]: completions. Endings that can be solved are.
+        """
+        rules, states = self.shared.rules, self.save(rows)
+        numbers = (self.first + self._rows(rows)).astype(np.int32)
+        key = (noise.seed, noise.stream, noise.step)
+        values = np.full((len(states), len(ACTIONS)), np.nan)
+        ending = (states.view(self.kind)[:, 0]["deck"] == 0).all(1)
+        if ending.any():
+            exact = (states[ending], numbers[ending], (PLAYOUT, 0, 1), key, 1, among[ending])
+            values[ending] = rules.values(*exact)[0]
+        open = ~ending
+        states, numbers, among = states[open], numbers[open], among[open] & rules.legal(states[open])
+        counts = np.array([int(bits).bit_count() for bits in among], np.int64)
+        at = np.concatenate([[0], np.cumsum(counts * how[0])]).astype(np.int64)
+        leaf, over, worth = rules.leaves(states, numbers, (PLAYOUT, 0, *how), key, among, at)
+        view = blank_view(self.spec, len(leaf), masked=True)
+        rules.observe(leaf, view.fields[ROLE], view.mask[ROLE], view.acting)
+        mover = leaf.view(self.kind)[:, 0]["turn"]
+        shown = [view.fields[ROLE][f.name] for f in self.spec.roles[ROLE].fields]
+        sight = np.concatenate(shown, -1)[np.arange(len(leaf)), mover]
+        searcher = np.repeat(states.view(self.kind)[:, 0]["turn"], counts * how[0])
+        said = judge(np.ascontiguousarray(sight)) * np.where(mover == searcher, 1, -1)
+        worth = np.where(over != 0, worth, said)
+        for row, place in enumerate(np.flatnonzero(open)):
+            actions = [a for a in range(len(ACTIONS)) if int(among[row]) >> a & 1]
+            values[place, actions] = worth[at[row] : at[row + 1]].reshape(how[0], -1).mean(0)
+        return values
 
     def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
         """[n, S] the same games with what this seat cannot see dealt anew: hands and decks."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 RESET, BOT, ACT, SENSOR = 1, 2, 3, 4  # also in random.h
 GAME, SHUFFLE, INIT, SEATING, EVALUATE, RESERVOIR, STAGGER, ANYWHERE = 16, 17, 18, 19, 20, 21, 22, 23
 FISHER, NOVELTY = 32, 33  # guards and bonuses
-EXPLOIT, TEACH = 34, 35  # exploiters, expert iteration
+EXPLOIT, TEACH, DROPOUT = 34, 35, 36  # exploiters, expert iteration, transformers
 BOOTSTRAP = 40  # resampling what was measured
 LAYOUT = 41  # of a cartridge's world
 

@@ -26,6 +26,8 @@ def shrink(config: Config) -> Config:
         "games": games, "steps": steps, "total_steps": ITERATIONS * games * steps,
         "stagger": min(c.stagger, steps), "save_every": 1, "start_iteration": min(c.start_iteration, 1),
         "network.hidden": tuple(min(width, 256) for width in c.network.hidden),
+        "network.width": min(c.network.width, 4 * c.network.heads),
+        "network.layers": min(c.network.layers, 2),
         "ppo.epochs": min(c.ppo.epochs, 2), "ppo.minibatch": max(1, min(c.ppo.minibatch, games * steps // 4)),
         "lookahead.replay": min(c.lookahead.replay, 4096),
         "lookahead.minibatch": min(c.lookahead.minibatch, 256),

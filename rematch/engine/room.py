@@ -54,7 +54,7 @@ def networks(config: Config, world: World) -> int:
 def process(config: Config) -> int:
     """Bytes that a whole process of this run takes at its height."""
     world: World = worlds.find(config.game).make(config.world, 1, 0, 0)
-    libraries = TORCH if config.ppo.gradient == "torch" else NATIVE
+    libraries = TORCH if config.ppo.gradient == "torch" or config.network.in_torch else NATIVE
     return libraries + tape(config, world) + networks(config, world)
 
 

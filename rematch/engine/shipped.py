@@ -66,6 +66,8 @@ def refuse_other(source: Path, shipped: Shipped, config: Config) -> None:
     for what, theirs, ours in (("world", shipped.world, config.world),
                                ("network", shipped.policy.config, config.network)):
         for key, _, value in settings.leaves(ours):
+            if key == "device":
+                continue  # where weights are multiplied is no part of them
             if (found := settings.get(theirs, key)) != value:
                 raise ConfigError(f"{source}: {what}.{key} is {found} there and {value} in the run; "
                                   "expected the same")

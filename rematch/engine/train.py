@@ -123,9 +123,9 @@ class Config:
         if (self.network.encoder, self.network.critic) != ("mlp", "own"):
             for role in module.make(self.world, 1, 0, 0).spec.roles.values():
                 layout(role, self.network)  # refuses what the role cannot have
-        if self.network.encoder != "mlp" and self.ppo.gradient != "native":
-            raise ConfigError(f"ppo.gradient = {self.ppo.gradient}: has no effect with network.encoder "
-                              f"{self.network.encoder}, whose gradient is always torch's; leave it out")
+        if self.network.in_torch and self.ppo.gradient != "native":
+            raise ConfigError(f"ppo.gradient = {self.ppo.gradient}: has no effect with this network, whose "
+                              "gradient is always torch's; leave it out")
         need = self.games * self.steps * 4 * 64
         if need > 64 * 2**30:
             raise ConfigError(

@@ -90,8 +90,9 @@ def loss(
 
     from rematch.engine.nets import mlp
 
-    b = {name: torch.from_numpy(array) for name, array in rows.items()}
-    said = mlp.answer(flat, policy.role, policy.config, b["sight"], b.get("mask"), b.get("aside"))
+    b = {name: torch.from_numpy(array).to(flat.device) for name, array in rows.items()}
+    told = b.get("dropout" if policy.config.kind == "transformer" else "aside")
+    said = mlp.answer(flat, policy.role, policy.config, b["sight"], b.get("mask"), told)
     play, value = said.play, said.value
     assert value is not None
     if temperature != 1.0:  # the policy that acted, so that the ratio is that of two such policies
@@ -109,7 +110,7 @@ def loss(
     value_loss = error.mean()
     entropy = play.entropy().mean()
     total = policy_loss + config.value * value_loss - entropy_weight * entropy
-    magnet_kl = torch.zeros(())
+    magnet_kl = torch.zeros((), device=flat.device)
     if "magnet" in b:
         centre = mlp.Distribution(mlp.masked(b["magnet"], b.get("mask")), b.get("magnet_log_std"))
         magnet_kl = play.kl(centre).mean()
@@ -261,18 +262,24 @@ class Ppo:
         """`gradient` by torch: chunks of rows, each on one thread, added in order, as in nets/fused.h."""
         import torch
 
+        device = self.policy.config.device
+
         def slope(chunk: NDArray[np.int64]) -> tuple[Floats, dict[str, float]]:
             torch.set_num_threads(1)  # of the calling thread
-            flat = torch.from_numpy(self.policy.weights.copy()).requires_grad_()
+            flat = torch.from_numpy(self.policy.weights.copy()).to(device).requires_grad_()
             part = {name: a if name == "magnet_log_std" else a[chunk] for name, a in batch.items()}
+            if self.policy.config.kind == "transformer":
+                key = keys.key(self.seed, keys.DROPOUT, int(chunk[0]), self.adam.updates)
+                part["dropout"] = np.array(key >> 1, np.int64)
             total, tensors = loss(
                 self.policy, self.config, flat, part, entropy_weight, self.temperature
             )
             share = len(chunk) / len(rows)  # every term of the loss is a mean over rows
             (out,) = torch.autograd.grad(total * share, flat)
-            return out.numpy(), {name: float(value.detach()) * share for name, value in tensors.items()}
+            return out.cpu().numpy(), {name: float(value.detach()) * share for name, value in tensors.items()}
 
-        chunks = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
+        size = CHUNK if device == "cpu" else len(rows)
+        chunks = [rows[at : at + size] for at in range(0, len(rows), size)]
         if len(chunks) == 1:
             return slope(rows)
         with ThreadPoolExecutor(min(self.threads, len(chunks))) as pool:

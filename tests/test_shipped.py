@@ -160,8 +160,9 @@ def test_the_commands(
     assert "mine.safetensors" in capsys.readouterr().out
     flags = [word for key, value in TINY.items() for word in (
         f"--{key}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value))]
-    assert cli.main(["train", "beasty", *flags, "--from", "mine.safetensors", "--name", "new"]) == 0
-    assert cli.main(["train", "beasty", *flags, "--from", str(run), "--name", "newer"]) == 0
+    Path("tiny.yaml").write_text("game: beasty\n")  # the world's own defaults
+    assert cli.main(["train", "tiny.yaml", *flags, "--from", "mine.safetensors", "--name", "new"]) == 0
+    assert cli.main(["train", "tiny.yaml", *flags, "--from", str(run), "--name", "newer"]) == 0
     assert np.array_equal(api.load("runs/new").policies["player"].weights,
                           api.load("runs/newer").policies["player"].weights)
     assert cli.main(["export", str(run)]) == 2 and "needs --out" in capsys.readouterr().err

@@ -113,7 +113,7 @@ def test_every_knob_of_it_changes_the_gradient(changes: dict[str, Any]) -> None:
 ])
 def test_what_it_cannot_do_is_refused(flags: list[str], line: str) -> None:
     with pytest.raises(ConfigError, match=line):
-        api.configure("beasty", flags=["--network.kind", "transformer", *flags])
+        api.configure("iter600_to_1000", flags=flags)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

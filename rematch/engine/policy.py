@@ -322,7 +322,7 @@ class Policy:
                 more = aside(self.role, self.config) if name == "value.0.table" else ()
                 names = sum(n > 0 for n in self.role.choices + more)
                 draw = keys.generator(seed, keys.INIT, i).standard_normal(view.shape)
-                view[:] = draw / names**0.5
+                view[:] = draw / max(1, names) ** 0.5
             elif name == "encoder.belief.bias":  # Gaussians that begin alike would stay alike
                 view[:] = 0.5 * keys.generator(seed, keys.INIT, i).standard_normal(view.shape)
             elif name.endswith(".weight") and view.size:

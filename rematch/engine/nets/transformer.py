@@ -39,10 +39,11 @@ class Dropout:
 
 def tokens(w: Mapping[str, Tensor], role: Role, sight: Tensor) -> Tensor:
     """[n, tokens, width] of a sight [n, F]: what is named, fields of quantities, the one that reads out."""
-    named = [i for i, n in enumerate(role.choices) if n]
-    first = torch.tensor([0, *(n for n in role.choices if n)]).cumsum(0)[:-1].to(sight.device)
-    rows = w["embed.table"][sight[:, named].long() + first]
-    out = [linear(rows, w["embed.weight"], w["embed.bias"])] if named else []
+    named, out = [i for i, n in enumerate(role.choices) if n], []
+    if named:
+        first = torch.tensor([0, *(role.choices[i] for i in named)]).cumsum(0)[:-1].to(sight.device)
+        rows = w["embed.table"][sight[:, named].long() + first]
+        out.append(linear(rows, w["embed.weight"], w["embed.bias"]))
     for name, columns in quantities(role):
         out.append(linear(sight[:, columns], w[f"field.{name}.weight"], w[f"field.{name}.bias"])[:, None])
     blank = torch.zeros_like(w["place.table"][-1:]).expand(len(sight), 1, -1)

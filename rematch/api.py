@@ -11,11 +11,12 @@ from typing import Any
 from rematch import config as settings
 from rematch import products, worlds
 from rematch.config import ConfigError
-from rematch.engine import room
+from rematch.engine import room, shipped
 from rematch.engine.curricula.distance import Curriculum
 from rematch.engine.fingerprint import fingerprint
 from rematch.engine.learners.ppo import LearnError
 from rematch.engine.minds import build
+from rematch.engine.policy import Policy, digest
 from rematch.engine.run import FAILED, Run
 from rematch.engine.train import Config, Session, begin_on, climbed
 from rematch.engine.train import train as loop
@@ -151,18 +152,44 @@ def train(
     `notes` are said first, on the console and in train.log.
     """
     config = configure(recipe, changes=changes) if isinstance(recipe, str) else recipe
-    settings.validate(config)
     if folder is None:
         folder = free_folder(Path("runs"), recipe if isinstance(recipe, str) else config.game)
-    Run.refuse_used(Path(folder))  # before the costly part; `create` looks again, under its lock
+    return _start(config, {}, Path(folder), console, minutes, notes)
+
+
+def train_from(
+    source: Path | str,
+    config: Config,
+    folder: Path | str,
+    console: Console | None = None,
+    minutes: float | None = None,
+    notes: Sequence[str] = (),
+) -> Trained:
+    """As `train`, beginning with the weights of a policy's file or of another run's policies."""
+    settings.validate(config)
+    policies = shipped.starts(Path(source), config)
+    names = ", ".join(f"{role} {digest(policy.weights)[:12]}" for role, policy in policies.items())
+    begins = f"Begins with the weights of {Path(source).name}: {names}"
+    return _start(config, policies, Path(folder), console, minutes, [*notes, begins])
+
+
+def _start(
+    config: Config, policies: Mapping[str, Policy], folder: Path, console: Console | None,
+    minutes: float | None, notes: Sequence[str],
+) -> Trained:  # fmt: skip
+    settings.validate(config)
+    Run.refuse_used(folder)  # before the costly part; `create` looks again, under its lock
     room.check(config)
     session = Session(config)
-    with Run.create(Path(folder), settings.to_yaml(config)) as run:
+    session.start_from(policies)
+    with Run.create(folder, settings.to_yaml(config)) as run:
         for note in notes:
             run.log_line(note)
             if console is not None and not run.stdout_is_log:
                 console.line(note)
         _announce(session, run)
+        if policies:  # they are in no setting: a run that is killed at once must find them again
+            run.save(session.iteration, session.state(), fingerprint(config), passing=True)
         return _go(session, run, console, minutes)
 
 
@@ -300,7 +327,13 @@ def builder(config: Config, level: Curriculum | None = None) -> Callable[[int, i
 
 
 def load(folder: Path | str) -> Trained:
-    """A run's settings, newest policies and evaluations; changes nothing."""
+    """A run's settings, newest policies and evaluations, or those of an exported policy; changes nothing."""
+    if Path(folder).suffix == shipped.SUFFIX:
+        made = shipped.read(Path(folder))
+        basis = settings.replace(default(made.game), {"world": made.world, "network": made.policy.config})
+        trained = Trained(Path(folder), basis, {made.policy.role.name: made.policy}, [])
+        trained.iteration = made.iteration
+        return trained
     with Run.open(Path(folder), write=False) as run:
         config = stored(run)
         checkpoint = run.load()

@@ -20,9 +20,10 @@ from rematch.stopping import ATTENTION
 
 USAGE = """rematch: trains game agents by self-play and tells the truth about how strong they are
 
-  rematch train RECIPE [--KEY VALUE ...] [--config FILE] [--name NAME] [--max-minutes M]
+  rematch train RECIPE [--KEY VALUE ...] [--config FILE] [--name NAME] [--max-minutes M] [--from POLICY]
                                  start a run in runs/NAME, or in NAME where that is a path (with a "/");
-                                 `rematch train RECIPE --help` lists every KEY
+                                 `rematch train RECIPE --help` lists every KEY; --from: with the weights of a
+                                 policy's file or of another run, at --start-iteration N where that is given
   rematch resume RUN [--max-minutes M] [--other-machine]
                                  go on exactly where it stopped
   rematch sweep RECIPE --seeds 0-9 [--grid KEY=A,B ...] [--jobs J] [--name NAME] [--config FILE]
@@ -45,6 +46,9 @@ USAGE = """rematch: trains game agents by self-play and tells the truth about ho
   rematch report RUN... [--out FILE] [--games N] [--json]
                                  one page about a run or several seeds, offline: verdict, curves, gap beside
                                  exploitability, payoff matrix of past selves, forgetting, alarms and causes
+  rematch export RUN --out FILE [--onnx]
+                                 the policy alone: FILE.safetensors and FILE.json, for eval, play and --from;
+                                 as FILE.onnx too
   rematch solve WORLD [--KEY VALUE ...] [--threads T] [--json] [--picture FILE]
                                  the exact value of a game that is small enough; KEYs are the world's settings
   rematch play WORLD [--KEY VALUE ...]
@@ -94,13 +98,18 @@ def train(words: Sequence[str]) -> int:
     from rematch import api
     from rematch.show.console import Console
 
-    recipe, options = recipe_words(words, "train", ("--name", "--max-minutes"))
+    recipe, options = recipe_words(words, "train", ("--name", "--max-minutes", "--from"))
     config = configured(recipe, options)
     if "--help" in options.given or "-h" in options.given:
         return list_settings(config)
     minutes, name = options.minutes(), options.given.get("--name")
     folder = api.free_folder(Path("runs"), recipe) if name is None else new_folder(name)
-    api.train(config, folder=folder, console=Console(), minutes=minutes)
+    if "--from" in options.given:
+        source = options.given["--from"]
+        start = Path(source) if source.endswith(".safetensors") else folder_of(source)
+        api.train_from(start, config, folder, Console(), minutes)
+    else:
+        api.train(config, folder=folder, console=Console(), minutes=minutes)
     return 0
 
 
@@ -255,6 +264,18 @@ def exploit(words: Sequence[str]) -> int:
     return 0
 
 
+def export(words: Sequence[str]) -> int:
+    from rematch.matches import export_run
+
+    options = Options(words, values=("--out",), switches=("--onnx",))
+    (run,) = options.only(1, "rematch export RUN --out FILE [--onnx]")
+    if "--out" not in options.given:
+        raise ConfigError("rematch export RUN needs --out FILE, a name that ends in .safetensors")
+    for path in export_run(folder_of(run), Path(options.given["--out"]), "--onnx" in options.given):
+        print(f"{path}  {path.stat().st_size:,} bytes")
+    return 0
+
+
 def report(words: Sequence[str]) -> int:
     from rematch import reports
 
@@ -355,8 +376,8 @@ def list_recipes(words: Sequence[str]) -> int:
 
 COMMANDS = {
     "train": train, "resume": resume, "sweep": sweep, "status": status, "check": check, "eval": evaluate,
-    "exploit": exploit, "report": report, "solve": solve, "play": play, "bench": bench, "worlds": list_worlds,
-    "recipes": list_recipes,
+    "exploit": exploit, "export": export, "report": report, "solve": solve, "play": play, "bench": bench,
+    "worlds": list_worlds, "recipes": list_recipes,
 }
 
 

@@ -1,6 +1,7 @@
 """Who plays, by name: scripted players, runs, policy files, bots of one's own. What is no player is refused.
 
 heuristic  search:200  search:5ms       a world's own
+mine+search:100                         a learnt one that guides the world's search
 runs/mine  mine  agent.safetensors      learnt, under the rules that it learnt
 mymodule:MyBot                          yours, where the world takes them (`guest`)
 """
@@ -19,7 +20,7 @@ from rematch.engine import policies
 from rematch.engine.policy import NetworkConfig, Policy
 from rematch.spec import Player
 
-SUFFIX = ".safetensors"
+SUFFIX, GUIDES = ".safetensors", "+search"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,7 @@ class Learnt:
 
 def learnt(name: str, world: str) -> Learnt | None:
     """The run or policy file of this name; None where there is none."""
+    name = name.partition(GUIDES)[0]
     path = Path(name)
     if name.endswith(SUFFIX):
         return from_file(path, world)
@@ -116,6 +118,11 @@ def entrant(name: str, world: str, rules: Any, role: str, seconds: float = 0.0) 
         if role not in found.players:
             raise ConfigError(f"--players: {name} plays {', '.join(found.players)}; expected {role}")
         player: Player = found.players[role]
+        _, guides, budget = name.partition(GUIDES)
+        if guides and not hasattr(module, "guided"):
+            raise ConfigError(f"--players: {name}: {world} has no search for a policy to guide")
+        if guides:
+            player = module.guided(player, budget.removeprefix(":"))
         player.name = name
         return player
     if ":" in name and all(part.isidentifier() for part in name.replace(":", ".").split(".")):

@@ -15,6 +15,7 @@ RESET, BOT, ACT, SENSOR = 1, 2, 3, 4  # also in random.h
 GAME, SHUFFLE, INIT, SEATING, EVALUATE, RESERVOIR, STAGGER, ANYWHERE = 16, 17, 18, 19, 20, 21, 22, 23
 REPLAY = 24  # which sequences are learnt from
 FISHER, NOVELTY = 32, 33  # guards and bonuses
+EXPLOIT, TEACH, DROPOUT = 34, 35, 36  # exploiters, expert iteration, transformers
 BOOTSTRAP = 40  # resampling what was measured
 LAYOUT = 41  # of a cartridge's world
 

@@ -12,9 +12,12 @@ from typing import Any
 from rematch import api, worlds
 from rematch import config as settings
 from rematch.config import ConfigError
+from rematch.engine import shipped
 from rematch.engine.evaluate import alone, best_scripted, check_rivals, evaluate, set_beside
 from rematch.engine.exploit import Ask, Frozen, check_ask, exploit, question
 from rematch.engine.kept import Kept
+from rematch.engine.past import card
+from rematch.engine.policy import Policy
 from rematch.engine.run import Run
 from rematch.engine.scoreboard import Scoreboard
 from rematch.engine.verdict import verdict
@@ -187,3 +190,21 @@ def forfeits(players: Iterable[Player]) -> list[dict[str, Any]]:
             first = troubles[min(troubles, key=lambda at: (at[1:], at[0]))]
             out.append({"player": player.name, "games": len(troubles), "first": first})
     return out
+
+
+def export_run(folder: Path, out: Path, with_onnx: bool) -> list[Path]:
+    """A run's newest policies as files of their own; the paths that were written."""
+    out = out.with_suffix(shipped.SUFFIX) if not out.suffix else out
+    if out.suffix != shipped.SUFFIX or not out.parent.is_dir():
+        raise ConfigError(f"--out = {str(out)!r}: expected a name that ends in {shipped.SUFFIX}, in a folder "
+                          "that is there")
+    trained = api.load(folder)
+    networks = {role: player for role, player in trained.policies.items() if isinstance(player, Policy)}
+    if not networks:
+        raise ConfigError(f"{folder}: its players look ahead with the rules; no network plays alone")
+    about = {role: card(trained.config, policy, trained.iteration) for role, policy in networks.items()}
+    made = shipped.export(networks, about, out)
+    if with_onnx:
+        made += [shipped.onnx(policy, path.with_suffix(".onnx"))
+                 for policy, path in zip(networks.values(), list(made))]
+    return made

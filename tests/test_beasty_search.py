@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from rematch import keys
 from rematch.config import ConfigError
 from rematch.spec import Noise
 from rematch.worlds.beasty import core, search_reference
-from rematch.worlds.beasty.bots import SearchPlayer
+from rematch.worlds.beasty.bots import PLAYOUT, GuidedSearch, SearchPlayer, guided
 from rematch.worlds.beasty.compare import compare_search, dealt, match, playouts, positions
 from rematch.worlds.beasty.reference import unseen
 from rematch.worlds.beasty.rules import POINTS, STRENGTH, Config
@@ -161,3 +162,91 @@ def test_it_beats_the_heuristic_and_the_outcome_player() -> None:
 def test_bad_budgets_are_one_line(wrong: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         SearchPlayer(**wrong)  # type: ignore[arg-type]
+
+
+# --- what actions are worth, and a policy inside the search -----------------------------------------------
+
+
+@pytest.mark.parametrize("config", RULES, ids=["two", "document", "three", "four"])
+def test_values_are_the_means_of_what_search_adds_up(config: Config) -> None:
+    states = positions(config, 60, seed=3)
+    rules, numbers = core.Core(config.values()), np.arange(len(states), dtype=np.int32)
+    how, noise = (PLAYOUT, 0, 7), (5, keys.BOT, 2)
+    sums, best = rules.search(states, numbers, how, noise)
+    values, too = rules.values(states, numbers, how, noise, threads=2)
+    legal = rules.legal(states)
+    ending = (states.view(core.GAME_TYPE)[:, 0]["deck"][:, : config.players] == 0).all(1)
+    choice = np.array([int(bits).bit_count() > 1 for bits in legal])
+    for row in range(len(states)):
+        allowed = [a for a in range(core.ACTIONS) if int(legal[row]) >> a & 1]
+        assert np.isfinite(values[row]).nonzero()[0].tolist() == allowed
+        if choice[row] and not (ending[row] and config.players == 2):
+            assert np.allclose(values[row, allowed], sums[row, allowed] / 7)
+        elif choice[row]:  # solved: the sign is who wins
+            d = sums[row, allowed] / core.EXACT
+            assert np.allclose(values[row, allowed], np.sign(d) + 0.01 * d)
+    assert (best == too)[choice].all()
+    assert ending.any() or config.players > 2
+
+
+def test_a_search_among_some_actions_leaves_the_others_out() -> None:
+    states = positions(PLAIN, 60, seed=4)
+    rules, numbers = core.Core(PLAIN.values()), np.arange(len(states), dtype=np.int32)
+    legal, how, noise = rules.legal(states), (PLAYOUT, 0, 5), (5, keys.BOT, 2)
+    among = legal & ~(legal & (~legal + np.uint64(1)))  # all but the lowest
+    among = np.where(among == 0, legal, among)
+    whole, some = (rules.values(states, numbers, how, noise, among=bits)[0] for bits in (None, among))
+    inside = np.array([[int(bits) >> a & 1 for a in range(core.ACTIONS)] for bits in among]) != 0
+    assert np.array_equal(whole[inside], some[inside]) and np.isnan(some[~inside]).all()
+    with pytest.raises(ValueError, match="no legal action"):
+        rules.values(states, numbers, how, noise, among=~legal)
+
+
+class Liker:
+    """A policy's face: it likes some actions, and says how points stand."""
+
+    name, role, config = "liker", make(PLAIN, 1).spec.roles["player"], SimpleNamespace(critic="own")
+
+    def __init__(self, likes: int | None = None) -> None:
+        self.likes = likes
+
+    def forward(self, sight: np.ndarray, mask: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        logits = np.zeros((len(sight), core.ACTIONS), np.float32)
+        if self.likes is not None:
+            logits[:, self.likes] = 100.0
+        columns = self.role.columns
+        mine, theirs = (sight[:, columns.index(f"counts.points_{p}")] for p in (0, 1))
+        return logits, (mine - theirs).astype(np.float32)
+
+
+def test_playouts_to_the_end_are_leaves_without_a_judge() -> None:
+    world = make(PLAIN, 40, seed=3)
+    rows = np.arange(40, dtype=np.int32)
+    world.load(rows, positions(PLAIN, 40, seed=9))
+    among = world.shared.rules.legal(world.save(rows))
+    noise = Noise(4, keys.BOT, 1)
+    whole = world.action_values(rows, 6, noise)
+    far = world.leaf_values(rows, (6, 99), noise, among, lambda sight: sight[:, 0] * np.float32(np.nan))
+    assert np.allclose(whole, far, equal_nan=True)
+    near = world.leaf_values(rows, (6, 0), noise, among, lambda sight: Liker().forward(sight)[1])
+    legal = np.isfinite(whole)
+    assert (np.isfinite(near) == legal).all()
+    assert np.corrcoef(near[legal], whole[legal])[0, 1] > 0.3  # points now tell something of the end
+
+
+def test_a_guided_search_minds_its_policy() -> None:
+    world = make(PLAIN, 30, seed=5)
+    rows = np.arange(30, dtype=np.int32)
+    seat, noise = seat_at(world, 0, rows), Noise(1, keys.BOT, 0)
+    plain = GuidedSearch(Liker(), 20).act(seat, noise).action
+    values = world.action_values(rows, 20, Noise(keys.key(1, keys.BOT, 0), keys.BOT, 0))
+    assert (plain == np.nanargmax(values, 1)).all()
+    assert seat.mask is not None
+    liked = int(seat.mask[0].nonzero()[0][-1])  # a policy that is sure is not asked again
+    here = seat.mask[:, liked] != 0
+    assert (GuidedSearch(Liker(liked), 20).act(seat, noise).action[here] == liked).all()
+    assert guided(Liker(), "").completions == 100 and guided(Liker(), "7:2").plies == 2
+    assert guided(Liker(), "7:2").act(seat, noise).action.shape == (30,)
+    for wrong in ("x", "0", "5:-1", "1:2:3"):
+        with pytest.raises(ConfigError, match="expected search:COMPLETIONS"):
+            guided(Liker(), wrong)

@@ -17,7 +17,7 @@ from rematch.worlds.beasty import core, reference, rules, speed
 from rematch.worlds.beasty.compare import positions
 from rematch.worlds.beasty.rules import ACTIONS, SPECIES, STRENGTH, Config
 from rematch.worlds.beasty.state import State, pack, unpack
-from rematch.worlds.beasty.world import ROLE, BeastyWorld, aside_fields, draw, make, short
+from rematch.worlds.beasty.world import ROLE, BeastyWorld, draw, make, short
 from rematch.worlds.contract import Subject, Trial
 
 RULES = [PLAIN, DOCUMENT, Config(players=3, first=-1, scoring="count"), Config(players=4, first=3)]
@@ -156,9 +156,9 @@ def test_what_a_critic_may_see_besides(config: Config) -> None:
     world = make(config, 50)
     rows = np.arange(50, dtype=np.int32)
     world.load(rows, states)
-    seen = world.aside(rows)[ROLE]
-    for f in aside_fields(config):
-        assert seen[f.name].shape == (50, config.players, f.size)
+    seen = world.view[ROLE]
+    for f in world.spec.roles[ROLE].aside:
+        assert f.name not in world.observe(rows)[ROLE] and seen[f.name].shape == (50, config.players, f.size)
     for row, state in enumerate(world.read(rows)):
         for seat in range(config.players):
             players = [(seat + k) % config.players for k in range(config.players)]

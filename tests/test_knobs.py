@@ -48,6 +48,10 @@ OPEN = dict.fromkeys(("world.min_init_distance", "world.max_init_distance"))  # 
 # Those of encoders need a history, those of critics something aside: tests/toys.py has a world with both.
 MEMORY = ("network.critic", "network.encoder", "network.encoder_hidden", "network.belief_weight")
 ELSE |= dict.fromkeys(MEMORY, ("recall", {}))
+ELSE |= dict.fromkeys(("ppo.temperature", "ppo.temperature_final"), ("lattice", SMALL_BOARD))  # choices
+# Those of transformers in tests/test_transformer.py, those of expert iteration in tests/test_expert.py.
+TOKENS = ("network.width", "network.heads", "network.layers", "network.dropout", "network.embedding")
+ELSEWHERE_TESTED = (*TOKENS, "network.device")
 
 # Those of dqn need a seat alone, with a picture and a map.
 ALONE = alone.SMALL | {"total_steps": 4 * 8 * 6, "evaluation.every": 6}
@@ -69,6 +73,10 @@ EVEN = {"evaluation.alarm_gap": 1.0, "evaluation.alarm_steps": 0, "evaluation.al
 FIRING = {"rollback.every": 24 * 8, "rollback.episodes": 1, "rollback.low": 0.4999, "rollback.high": 0.5,
           "rollback.cooldown": 0, "total_steps": 24 * 8 * 6}
 KEEPING = {"rollback.every": 24 * 8}
+# Of two scripted pursuers one is met in evaluations, and each loses and wins.
+FEW = {"network.width": 4, "network.heads": 1, "network.layers": 1, "network.embedding": 2}
+HUNT = {"league.exploit_every": 2, "league.exploit_steps": 24 * 8, "league.exploit_keep": 0.0}
+MET = {"league.scripted": ("lion", "random"), "evaluation.rivals": ("lion", "random"), "evaluation.games": 20}
 ALSO: dict[str, dict[str, Any]] = {
     "rollback.back": FIRING, "rollback.episodes": FIRING, "rollback.low": FIRING, "rollback.high": FIRING,
     "rollback.cooldown": FIRING, "rollback.bilateral": FIRING | {"rollback.low": 0.0},
@@ -80,7 +88,9 @@ ALSO: dict[str, dict[str, Any]] = {
     "ppo.magnet_decay": {"ppo.magnet": 1.0},
     "ppo.target_kl": {"ppo.lr": 0.05},
     "league.keep": {"total_steps": 24 * 8 * 6},
-    "league.pick": LONG, "league.pfsp_power": LONG, "league.pfsp_floor": LONG,
+    "league.exploit_steps": HUNT, "league.exploit_keep": HUNT, "league.exploit_every": HUNT,
+    "league.adaptive_floor": MET, "league.pick": LONG | MET, "network.kind": FEW,
+    "league.pfsp_power": LONG, "league.pfsp_floor": LONG,
     "schedule.cold_start_steps": WARM, "schedule.cold_start_rival": WARM, "schedule.phase_steps": TURNS,
     "schedule.max_phases": TURNS, "schedule.micro_phase_steps": COLD | {"schedule.kind": "micro"},
     "schedule.eta": CALM, "evaluation.past": {"total_steps": 24 * 8 * 6},  # three evaluations
@@ -110,6 +120,9 @@ OTHER: dict[str, Any] = {
     "network.log_std_high": 0.495,
     "ppo.gamma": 0.9, "ppo.lam": 0.5, "ppo.minibatch": 32, "ppo.clip": 0.01, "ppo.magnet": 0.5,
     "ppo.magnet_decay": 0.5, "ppo.value_clip": 0.001, "ppo.target_kl": 1e-6, "ppo.max_grad_norm": 0.01,
+    "league.exploit_steps": 24 * 8 * 2, "league.exploit_keep": 1.0, "league.exploit_every": 3,
+    "league.adaptive_floor": 0.5, "start_iteration": 1, "ppo.temperature": 0.5, "ppo.temperature_final": 2.0,
+    "network.kind": "transformer",
     "league.history": 0.2, "league.size": 1, "league.pfsp_power": 6.0, "league.pfsp_floor": 0.9,
     "league.scripted": ("lion",), "league.scripted_share": 0.9,
     "learner": "lookahead", "lookahead.replay": 200, "lookahead.max_grad_norm": 0.001,
@@ -199,7 +212,9 @@ def digest(config: Config) -> str:
     return _digest(settings.to_yaml(config))
 
 
-@pytest.mark.parametrize("key", [key for key in LEAVES if key not in APART])
+@pytest.mark.parametrize("key", [
+    key for key in LEAVES if key not in (*APART, *ELSEWHERE_TESTED) and not key.startswith("expert.")
+])
 def test_every_knob_changes_what_happens(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if key.startswith("ewc."):
         advancing.stand_in(monkeypatch)
@@ -303,8 +318,9 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
         other = {"schedule.phase_steps", "schedule.max_phases", "schedule.micro_phase_steps",
                  "schedule.phase_warmup", "curriculum.capture_rate", "curriculum.min_escape_rate",
                  "curriculum.gap_threshold", "curriculum.gap_consecutive",
-                 "network.encoder_hidden", "network.belief_weight"}
-        off = ("lookahead.", "dqn.", "novelty.", "rnd_screen.")
+                 "network.encoder_hidden", "network.belief_weight", *ELSEWHERE_TESTED,
+                 "league.adaptive_floor", "league.exploit_steps", "league.exploit_keep"}
+        off = ("lookahead.", "expert.", "dqn.", "novelty.", "rnd_screen.")
         off += ("rollback.",) if EVERYTHING[name] == "micro" else ()
         assert {key for key in unread if not key.startswith(off)} <= other
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rematch.config import ConfigError, validate
 from rematch.engine.policy import NetworkConfig, Policy, digest
-from rematch.engine.rivals.league import FORGET, League, LeagueConfig, Rival, Roster
+from rematch.engine.rivals.league import FORGET, League, LeagueConfig, Rival, Roster, floored
 from rematch.engine.rollout import Table
 from rematch.engine.tape import Tape
 
@@ -344,6 +344,7 @@ def test_records_are_the_learners_and_fade() -> None:
     tape.ended[0] = (1, 1, 1, 2)
     track = tape["hider"]
     track.slot[0, :, 0], track.outcome[0, :, 0] = (1, 2, 3, 0), (1.0, 0.0, 0.5, 1.0)  # the rival's outcomes
+    tape["matcher"].outcome[0, :, 0] = 1 - track.outcome[0, :, 0]
     track.slot[1, :, 0], track.outcome[1, :, 0] = 1, 1.0  # running games say nothing
     hall.league.report(tape)
     assert [(r.games, r.score) for r in roster.rivals] == [(1, 0), (0, 0), (1, 1)]
@@ -352,6 +353,61 @@ def test_records_are_the_learners_and_fade() -> None:
     hall.league.report(tape)
     assert roster.rivals[2].games == roster.rivals[2].score == FORGET
     assert Rival("new", "").win_rate() == 0.5
+
+
+def test_of_three_seats_each_rival_is_credited_by_who_beat_whom() -> None:
+    """Who loses to a third has not lost to the second: 1 - the rival's outcome would call that a win."""
+    hall = Hall("sticks", slots=2, snapshot_every=1, history=1.0, scripted=("random",))
+    roster = hall.league.rosters["player"]
+    fill(roster, 2)
+    roster.who = ["", "r0", "r1"]
+    tape = Tape(hall.spec, 1, 4)
+    tape.ended[0] = (1, 1, 1, 1)
+    track = tape["player"]
+    track.slot[0] = [[0, 1, 2], [1, 0, 3], [2, 3, 1], [0, 1, 1]]
+    track.outcome[0] = [[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]]  # game 2: the learner is not there
+    hall.league.report(tape)
+    # r0: lost to us, draw (the third won), then two seats: won and drew
+    assert (roster.rivals[0].games, roster.rivals[0].score) == (4, 1 + 0.5 + 0 + 0.5)
+    assert (roster.rivals[1].games, roster.rivals[1].score) == (1, 1)
+    assert (roster.scripted[0].games, roster.scripted[0].score) == (1, 0)
+
+
+# --- adaptive weights ------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0, 1))
+@settings(max_examples=200, deadline=None)
+def test_the_floor_holds_after_normalising(weights: list[float], part: float) -> None:
+    floor = part / len(weights)
+    share = floored(np.array(weights), floor)
+    assert abs(share.sum() - 1) < 1e-9 and (share >= floor - 1e-12).all()
+    free = share > floor + 1e-9
+    ratio = share[free] / np.array(weights)[free] if sum(weights) else np.ones(1)
+    assert np.allclose(ratio, ratio[:1], rtol=1e-6)  # those above it stand as their weights do
+    assert (np.diff(share[np.argsort(weights, kind="stable")]) >= -1e-9).all()
+
+
+def test_scripted_rivals_weigh_what_they_win_in_evaluations() -> None:
+    roster = roster_of(toy="sticks", scripted=("random",), pick="adaptive")
+    roster.scripted = [Rival(name, "") for name in ("weak", "even", "strong", "unmet")]
+    league = League(roster.config, {"player": roster}, 0)
+    assert np.allclose(roster.odds(roster.scripted), 0.25)
+    rows = [("weak", 1000, 0), ("even", 500, 0), ("strong", 100, 400)]  # draws are not won
+    league.judged([{"rival": n, "games": 1000, "wins": w, "draws": d} for n, w, d in rows])
+    odds = roster.odds(roster.scripted)
+    assert odds[0] == 0.05 and np.allclose(odds[1:], 0.95 * np.array([0.5, 0.9, 0.5]) / 1.9)
+    fill(roster, 3)
+    assert np.allclose(roster.odds(roster.rivals), 1 / 3)  # past selves alike
+    assert league.metrics()["league/weight_strong"] == odds[2]
+    again = roster_of(toy="sticks", scripted=("random",), pick="adaptive")
+    again.restore(roster.state())
+    assert (again.odds(again.scripted) == odds).all()
+
+
+def test_a_floor_that_leaves_no_room_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"adaptive_floor = 0.6: 2 scripted .* at most 0.5"):
+        LeagueConfig(pick="adaptive", scripted=("a", "b"), adaptive_floor=0.6).check()
 
 
 def test_state_and_restore_continue_identically() -> None:

@@ -85,6 +85,45 @@ def test_the_gradient_is_the_slope_of_the_loss(discrete: bool, shared: bool, gra
     assert np.abs(found - wanted).max() < 3e-6 * np.abs(wanted).max()
 
 
+@pytest.mark.parametrize("gradient", ["native", "torch"])
+def test_a_temperature_divides_logits_in_the_update_too(gradient: str) -> None:
+    """The slope at a temperature is that of a network whose head is divided, by the chain rule."""
+    made = policy(role(sight=3, actions=3), hidden=(4, 3))
+    batch = minibatch(made, 14, seed=3, masked=True, magnet=True)
+    config = PpoConfig(clip=0.15, value_clip=0.2, value=0.4, magnet=0.3, gradient=gradient)
+    learner = Ppo(made, config, 0, 1)
+    learner.temperature = 0.4
+    found = learner.gradient(batch, np.arange(14), 0.05)[0].copy()
+    weights = made.weights.astype(np.float64)
+
+    def at(flat: Any) -> float:
+        cooled = flat.copy()
+        for name in ("policy.head.weight", "policy.head.bias"):
+            named(cooled, made.layout)[name] /= 0.4
+        return slow_loss(made, cooled, batch, config, 0.05)
+
+    wanted = np.zeros_like(weights)
+    for i in range(len(weights)):
+        step = np.zeros_like(weights)
+        step[i] = 1e-5
+        wanted[i] = (at(weights + step) - at(weights - step)) / 2e-5
+    assert np.abs(wanted).max() > 0.05
+    assert np.abs(found - wanted).max() < 3e-6 * np.abs(wanted).max()
+
+
+def test_who_acts_at_a_temperature_has_ratio_one() -> None:
+    """Before the first step nothing has moved: a ratio of policies at other temperatures would not be 1."""
+    learner = fresh(temperature=0.5, temperature_final=2.0, epochs=1, minibatch=1000, actions=3)
+    for progress, temperature in ((0.0, 0.5), (0.5, 1.25), (1.0, 2.0)):
+        acts = Policy(learner.policy.role, learner.policy.config, "acts", learner.acting(progress))
+        sight = np.random.default_rng(0).uniform(-1, 1, (9, 2)).astype(np.float32)
+        wanted = learner.policy.forward(sight)[0] / temperature
+        assert np.allclose(acts.forward(sight)[0], wanted, atol=1e-6)
+        told = learner.learn(one_step_games(acts, 500, hit), progress, 0)
+        assert told["kl"] < 1e-9 and told["temperature"] == temperature
+        assert learner.learn(one_step_games(learner.policy, 500, hit), progress, 1)["kl"] > 1e-9
+
+
 # --- tapes to learn from -------------------------------------------------------------------------------
 
 

@@ -166,7 +166,7 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
         with pytest.raises(ConfigError, match="`history` with a shape"):
             settings.replace(api.default("pursuit"), {"network.encoder": encoder})
         torch_too = {"network.encoder": encoder, "ppo.gradient": "torch"}
-        with pytest.raises(ConfigError, match=r"ppo.gradient = torch: has no effect with network.encoder"):
+        with pytest.raises(ConfigError, match=r"ppo.gradient = torch: has no effect with this network"):
             settings.replace(api.default("recall"), torch_too)
         ahead = {"network.encoder": encoder, "learner": "lookahead"}
         with pytest.raises(ConfigError, match=f"network.encoder = {encoder}: not with learner lookahead"):

@@ -15,6 +15,7 @@ from rematch.show.words import (
     evaluation_lines,
     human,
     number,
+    roles_in,
     scoreboard_lines,
     standing,
 )
@@ -69,3 +70,9 @@ def test_clean_text_is_one_printable_line(text: str) -> None:
 
 def test_aligned_copes_with_nothing() -> None:
     assert aligned([]) == []
+
+
+def test_what_all_roles_share_is_no_role() -> None:
+    metrics = {"iteration": 1, "player/kl": 0.1, "rollout/length": 3, "league/weight_random": 0.1,
+               "train/grad_norm_pre_clip": 0.5, "other/kl": 0.2}
+    assert roles_in(metrics) == ["player", "other"]

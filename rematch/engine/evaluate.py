@@ -25,7 +25,7 @@ class EvaluationConfig:
     games: int = knob(
         1000, "games per pairing: 1000 give an interval of about 0.06", low=1, high=100_000
     )
-    rivals: tuple[str, ...] = knob((), "scripted rivals to play; empty: all of them")
+    rivals: tuple[str, ...] = knob((), "scripted rivals to play; empty: all but slow ones")
     past: int = knob(
         40, "past selves kept for the report: so many to half as many, evenly spread; 0 is off", low=0,
         high=1000,
@@ -38,9 +38,10 @@ class EvaluationConfig:
 
 
 def bots_for(module: ModuleType, role: str, wanted: Sequence[str]) -> list[Player]:
-    """The scripted players of a role, all or those named."""
+    """The scripted players of a role: those named, or all but those that a world calls SLOW."""
     names: Sequence[str] = module.BOTS.get(role, ())
-    return [module.bot(name, role) for name in names if not wanted or name in wanted]
+    slow: Sequence[str] = getattr(module, "SLOW", ())
+    return [module.bot(name, role) for name in names if name in wanted or not (wanted or name in slow)]
 
 
 def check_rivals(module: ModuleType, wanted: Sequence[str], key: str) -> None:

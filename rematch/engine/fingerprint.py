@@ -18,7 +18,7 @@ def fingerprint(config: Config) -> dict[str, str]:
     out = {"numpy": np.__version__, "core": fused.BUILD, "processor": stale.processor()}
     if build := getattr(worlds.find(config.game), "BUILD", ""):  # a world whose rules are compiled
         out["world"] = build
-    if config.learner == "dqn" or config.ppo.gradient == "torch" or config.network.encoder != "mlp":
+    if config.learner == "dqn" or config.ppo.gradient == "torch" or config.network.in_torch:
         import torch
 
         out["torch"] = torch.__version__

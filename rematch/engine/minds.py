@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rematch.engine.bonuses.novelty import Novelty
 from rematch.engine.bonuses.rnd_screen import RndScreen
 from rematch.engine.learners.dqn import Bonus, Dqn
+from rematch.engine.learners.expert import Expert
 from rematch.engine.learners.lookahead import Foresight, Lookahead, LookaheadPlayer
 from rematch.engine.learners.ppo import Guard, Ppo
 from rematch.engine.learners.qpolicy import QPlayer
 from rematch.engine.policy import Policy
 from rematch.engine.tape import Tape
-from rematch.spec import Ints, Player, Spec, Tree, World
+from rematch.spec import Floats, Ints, Player, Spec, Tree, World
 
 if TYPE_CHECKING:
     from rematch.engine.train import Config
@@ -30,6 +31,9 @@ class Learner(Protocol):
     guard: Guard | None  # what else its gradient minds
 
     def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]: ...
+
+    def acting(self, progress: float) -> Floats:
+        """The weights that its policy acts with while training."""
 
     def state(self) -> Tree: ...
 
@@ -67,7 +71,10 @@ def build(config: Config, spec: Spec, make: Callable[[int, int, int], World]) ->
     for r, (role, about) in enumerate(spec.roles.items()):
         policy = Policy(about, config.network, f"{role} (learnt)")
         policy.initialise(config.seed << 8 | r)
-        learners[role] = Ppo(policy, config.ppo, config.seed << 8 | r, config.threads)
+        if config.learner == "expert":
+            learners[role] = Expert(policy, config.expert, config.seed << 8 | r, config.threads, make)
+        else:
+            learners[role] = Ppo(policy, config.ppo, config.seed << 8 | r, config.threads)
     policies = {role: learner.policy for role, learner in learners.items()}
     return Minds(learners=learners, players=dict(policies), networks=policies)
 

@@ -26,14 +26,21 @@ def shrink(config: Config) -> Config:
         games, steps = 8, steps // (1 if short else 4)  # its network is large
     changes: dict[str, Any] = {
         "games": games, "steps": steps, "total_steps": ITERATIONS * games * steps,
-        "stagger": min(c.stagger, steps), "save_every": 1,
+        "stagger": min(c.stagger, steps), "save_every": 1, "start_iteration": min(c.start_iteration, 1),
         "network.hidden": tuple(min(width, 64) for width in c.network.hidden),
+        "network.width": min(c.network.width, 4 * c.network.heads),
+        "network.layers": min(c.network.layers, 2),
         "ppo.epochs": min(c.ppo.epochs, 2), "ppo.minibatch": max(1, min(c.ppo.minibatch, games * steps // 4)),
         "lookahead.replay": min(c.lookahead.replay, 4096),
         "lookahead.minibatch": min(c.lookahead.minibatch, 256),
+        "expert.completions": min(c.expert.completions, 2),
+        "expert.positions": min(c.expert.positions, 64), "expert.replay": min(c.expert.replay, 256),
+        "expert.minibatch": min(c.expert.minibatch, 64),
         "ppo.value_clip": min(c.ppo.value_clip, 1e-3), "ppo.target_kl": min(c.ppo.target_kl, 1e-7),
         "league.size": min(c.league.size, 2), "league.slots": min(c.league.slots, 2),
         "league.snapshot_every": 1, "league.rotate": 1,
+        "league.exploit_every": min(c.league.exploit_every, 2),
+        "league.exploit_steps": min(c.league.exploit_steps, games * steps), "league.exploit_keep": 0.0,
         "evaluation.every": 2, "evaluation.games": min(c.evaluation.games, 4),
         "evaluation.past": min(c.evaluation.past, 3),  # so that they are thinned out
     }

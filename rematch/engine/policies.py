@@ -29,16 +29,23 @@ def names(run: Path, shelf: str = "policies") -> set[str]:
 def write(
     run: Path, name: str, arrays: Arrays, about: Mapping[str, Any], replace: bool, shelf: str = "policies"
 ) -> Path:
-    """The weights first, then the card. Without `replace`, one that exists may only be written as it is."""
+    """Into a folder of the run's, as `write_file`."""
     if not FILE_NAME.fullmatch(name):
         raise RunError(f"{run}: {name!r:.60} cannot be the name of a policy")
+    with told(f"policy {name} was not written"):
+        folder = files.subfolder(run, shelf)
+    return write_file(folder / f"{name}.safetensors", arrays, about, replace)
+
+
+def write_file(path: Path, arrays: Arrays, about: Mapping[str, Any], replace: bool) -> Path:
+    """The weights first, then the card. Without `replace`, one that exists may only be written as it is."""
+    name = path.stem
     raw: bytes = safetensors.numpy.save({key: dense(array, key) for key, array in arrays.items()})
     weights = {"size": len(raw), "sha256": files.digest(raw)}
     body = {"schema": SCHEMA, "about": json.loads(files.row_text(about, f"{name}.json")), "weights": weights}
     card = files.seal(body)
     with told(f"policy {name} was not written"):
-        path = files.subfolder(run, shelf) / f"{name}.safetensors"
-        if name in names(run, shelf) and not replace:
+        if path.with_name(f"{name}.json").exists() and not replace:
             with suppress(Damaged):
                 if files.read_plain(path.with_name(f"{name}.json"), files.LARGEST_TEXT) == card \
                         and files.read_plain(path, len(raw)) == raw:

@@ -33,18 +33,39 @@ refuse_stale("rematch.engine.nets.fused", fused.BUILD, Path(__file__).parent / "
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
-    """The network of every role: a multi-layer perceptron with a policy head and a value head."""
+    """The network of every role, with a policy head and a value head."""
 
-    hidden: tuple[int, ...] = knob((64, 64), "widths of the hidden layers", low=1, high=4096)
-    activation: str = knob("tanh", "between layers", choices=("tanh", "relu"))
+    kind: str = knob(
+        "mlp", "layers that look at everything at once, or tokens that look at each other (in torch, slow)",
+        choices=("mlp", "transformer"),
+    )  # fmt: skip
+    width: int = knob(256, "numbers of a token", low=1, high=4096, needs="kind=transformer")
+    heads: int = knob(8, "heads of attention, which share the width", low=1, needs="kind=transformer")
+    layers: int = knob(4, "layers of attention", low=1, high=64, needs="kind=transformer")
+    dropout: float = knob(
+        0.1, "share of numbers left out in a gradient step", low=0, high=0.9, needs="kind=transformer"
+    )
+    embedding: int = knob(
+        64, "numbers of a thing that a column names, before they are widened", low=1, high=4096,
+        needs="kind=transformer",
+    )  # fmt: skip
+    device: str = knob(
+        "cpu", "where it is computed", choices=("cpu", "cuda"), needs="kind=transformer"
+    )
+    hidden: tuple[int, ...] = knob(
+        (64, 64), "widths of the hidden layers", low=1, high=4096, needs="kind=mlp"
+    )
+    activation: str = knob("tanh", "between layers", choices=("tanh", "relu"), needs="kind=mlp")
     critic: str = knob(
         "own", "what a value is judged by: the seat's own sight, or in training what is aside too",
-        choices=("own", "all"),
+        choices=("own", "all"), needs="kind=mlp",
     )  # fmt: skip
     shared: bool = knob(
         True, "policy and value share the hidden layers (else each has its own)", needs="critic=own"
     )
-    fourier: int = knob(0, "octaves of sine and cosine added to each number seen", low=0, high=8)
+    fourier: int = knob(
+        0, "octaves of sine and cosine added to each number seen", low=0, high=8, needs="kind=mlp"
+    )
     log_std: float = knob(-0.5, "log standard deviation of continuous actions at the start", low=-5, high=2)
     log_std_low: float = knob(
         -2.0, "floor of log standard deviation: exploration never dies below it", low=-5, high=2
@@ -52,7 +73,7 @@ class NetworkConfig:
     log_std_high: float = knob(0.5, "ceiling of log standard deviation", low=-5, high=2)
     encoder: str = knob(
         "mlp", "how a field `history` is read: as numbers like any other, step by step, or as a belief",
-        choices=("mlp", "lstm", "bimdn"),
+        choices=("mlp", "lstm", "bimdn"), needs="kind=mlp",
     )  # fmt: skip
     encoder_hidden: int = knob(
         64, "width of the encoder's LSTM, each way", low=1, high=1024, needs="encoder=lstm|bimdn"
@@ -67,7 +88,18 @@ class NetworkConfig:
         """Whether it learns from fields aside."""
         return self.critic == "all" or self.encoder == "bimdn"
 
+    @property
+    def in_torch(self) -> bool:
+        """Whether torch computes it, and not nets/fused.h."""
+        return self.encoder != "mlp" or self.kind == "transformer"
+
     def check(self) -> None:
+        if self.kind == "transformer":
+            if self.width % self.heads:
+                raise ConfigError(f"heads = {self.heads}: expected a divisor of width = {self.width}")
+            for name, value, usual in (("critic", self.critic, "own"), ("encoder", self.encoder, "mlp")):
+                if value != usual:
+                    raise ConfigError(f"{name} = {value}: not with kind transformer; expected {usual}")
         if not 1 <= len(self.hidden) <= 8:
             raise ConfigError(f"hidden = {list(self.hidden)}: expected one to eight layers")
         if not self.log_std_low <= self.log_std <= self.log_std_high:
@@ -121,6 +153,8 @@ def layout(role: Role, config: NetworkConfig) -> Layout:
     What a role cannot have is refused: an encoder without a history, a critic of things aside without any.
     """
     entries: list[tuple[str, tuple[int, ...]]] = []
+    if config.kind == "transformer":
+        return offsets(transformer(role, config))
 
     def dense(name: str, inputs: int, outputs: int) -> None:
         entries.append((f"{name}.weight", (outputs, inputs)))
@@ -155,12 +189,57 @@ def layout(role: Role, config: NetworkConfig) -> Layout:
     dense("value.head", config.hidden[-1], 1)
     if role.actions.kind == "continuous":
         entries.append(("policy.log_std", (role.actions.size,)))
+    return offsets(entries)
+
+
+def offsets(entries: list[tuple[str, tuple[int, ...]]]) -> Layout:
     out: Layout = []
     offset = 0
     for name, shape in entries:
         out.append((name, shape, offset))
         offset += int(np.prod(shape))
     return out
+
+
+def quantities(role: Role) -> list[tuple[str, list[int]]]:
+    """(field, columns of a sight) for every field that measures something."""
+    out, at = [], 0
+    for f in role.fields:
+        columns = [at + i for i in range(f.size) if not (f.choices and f.choices[i])]
+        if columns:
+            out.append((f.name, columns))
+        at += f.size
+    return out
+
+
+def transformer(role: Role, config: NetworkConfig) -> list[tuple[str, tuple[int, ...]]]:
+    """Names and shapes of the weights of nets/transformer.py."""
+    wide, names = config.width, [n for n in role.choices if n]
+    entries: list[tuple[str, tuple[int, ...]]] = []
+
+    def dense(name: str, inputs: int, outputs: int) -> None:
+        entries.extend([(f"{name}.weight", (outputs, inputs)), (f"{name}.bias", (outputs,))])
+
+    if names:
+        entries.append(("embed.table", (sum(names), config.embedding)))
+        dense("embed", config.embedding, wide)
+    for name, columns in quantities(role):
+        dense(f"field.{name}", len(columns), wide)
+    entries.append(("place.table", (len(names) + len(quantities(role)) + 1, wide)))
+    for layer in range(config.layers):
+        at = f"layer.{layer}"
+        entries += [(f"{at}.first.scale", (wide,)), (f"{at}.first.bias", (wide,))]
+        dense(f"{at}.ask", wide, 3 * wide)
+        dense(f"{at}.told", wide, wide)
+        entries += [(f"{at}.second.scale", (wide,)), (f"{at}.second.bias", (wide,))]
+        dense(f"{at}.up", wide, 4 * wide)
+        dense(f"{at}.down", 4 * wide, wide)
+    entries += [("last.scale", (wide,)), ("last.bias", (wide,))]
+    dense("policy.head", wide, role.actions.size)
+    dense("value.head", wide, 1)
+    if role.actions.kind == "continuous":
+        entries.append(("policy.log_std", (role.actions.size,)))
+    return entries
 
 
 def one_tower(config: NetworkConfig) -> bool:
@@ -181,15 +260,17 @@ def named(weights: Floats, where: Layout) -> dict[str, Floats]:
     return {name: weights[at : at + int(np.prod(shape))].reshape(shape) for name, shape, at in where}
 
 
+HEAD = ("policy.head.weight", "policy.head.bias")
 MOST_WEIGHTS = 1 << 26  # fused.h counts them, padded, in 32 bits
 
 
 def network(role: Role, config: NetworkConfig) -> fused.Network | Recurrent:
     size = sum(int(np.prod(shape)) for _, shape, _ in layout(role, config))
     if size > MOST_WEIGHTS:
-        wide = ",".join(map(str, config.hidden))
-        raise ConfigError(f"network.hidden = {wide}: {size:,} weights; expected at most {MOST_WEIGHTS:,}")
-    if config.encoder != "mlp":
+        wide = str(config.width) if config.kind == "transformer" else ",".join(map(str, config.hidden))
+        key = "width" if config.kind == "transformer" else "hidden"
+        raise ConfigError(f"network.{key} = {wide}: {size:,} weights; expected at most {MOST_WEIGHTS:,}")
+    if config.in_torch:
         from rematch.engine.nets.recurrent import Recurrent
 
         return Recurrent(role, config)
@@ -224,6 +305,13 @@ class Policy:
             self.weights[:] = weights
         self.network.pack(self.weights[None], self.packed)
 
+    def tempered(self, temperature: float) -> Floats:
+        """Weights [P] of the policy whose logits are this one's divided by `temperature`."""
+        weights = self.weights.copy()
+        for name in HEAD:
+            named(weights, self.layout)[name] /= np.float32(temperature)
+        return weights
+
     def initialise(self, seed: int) -> None:
         """Orthogonal weights (Saxe et al. 2014); a small policy head, so that play starts near uniform."""
         gain = 2.0**0.5
@@ -234,7 +322,7 @@ class Policy:
                 more = aside(self.role, self.config) if name == "value.0.table" else ()
                 names = sum(n > 0 for n in self.role.choices + more)
                 draw = keys.generator(seed, keys.INIT, i).standard_normal(view.shape)
-                view[:] = draw / names**0.5
+                view[:] = draw / max(1, names) ** 0.5
             elif name == "encoder.belief.bias":  # Gaussians that begin alike would stay alike
                 view[:] = 0.5 * keys.generator(seed, keys.INIT, i).standard_normal(view.shape)
             elif name.endswith(".weight") and view.size:
@@ -245,7 +333,7 @@ class Policy:
                 q, r = np.linalg.qr(draw)
                 q = q * np.sign(np.diag(r))
                 scale = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, gain)
-                scale = 1.0 if name.startswith("encoder.") else scale
+                scale = 1.0 if name.startswith(("encoder.", "layer.", "embed.", "field.")) else scale
                 view[:] = scale * (q if rows >= columns else q.T)
             else:
                 view[:] = 0.0

@@ -71,11 +71,19 @@ def learning_features(config: Config, seen: Witness) -> Iterator[Feature]:
 
         off = f"{config.learner}.lr is 0" if still else ""
         yield Feature(name=f"learning of {role}", proof=moved, off=off)
+    roles = list(seen.session.policies)
+
+    def searched() -> str:
+        found = [row for row in rows if row.get(f"{roles[0]}/replay")]
+        counts = (sum(row[f"{roles[0]}/decisions"] for row in found), max(row["step"] for row in rows))
+        return f"{counts[0]:,.0f} positions of {counts[1]:,} steps" if found else ""
+
+    if config.learner == "expert":
+        yield Feature(name="search", proof=searched)
     if config.learner == "dqn":
         yield from memory_features(config, seen)
     if config.learner != "ppo":
         return
-    roles = list(seen.session.policies)
 
     def stopped() -> str:
         early = [row for row in rows for role in roles if row.get(f"{role}/decisions") and
@@ -100,6 +108,12 @@ def learning_features(config: Config, seen: Witness) -> Iterator[Feature]:
         sizes = [f"{role} {a.shape[-1]} numbers" for role, a in shown.items() if a is not None and a.any()]
         return f"learnt from and not seen: {', '.join(sizes)}" if sizes else ""
 
+    def cooled() -> str:
+        told = [row[f"{role}/temperature"] for row in rows for role in roles if f"{role}/temperature" in row]
+        return f"from {told[0]:.2f} to {told[-1]:.2f}" if told and set(told) != {1.0} else ""
+
+    off = "" if {c.temperature, c.temperature_final} != {1.0} else "ppo.temperature is 1"
+    yield Feature(name="temperature", proof=cooled, off=off)
     net = config.network
     off = "" if net.encoder == "bimdn" else f"network.encoder is {net.encoder}"
     yield Feature(name="belief", proof=believed, off=off)
@@ -234,6 +248,13 @@ def league_features(config: Config, seen: Witness) -> Iterator[Feature]:
     none = none or ("league.scripted_share is 0" if c.scripted_share == 0 else "")
     made = f"{', '.join(sorted(names))} made {seen.scripted:,} decisions"
     yield Feature(name="scripted rivals", proof=lambda: made if seen.scripted else "", off=off or none)
+
+    def hunted() -> str:
+        found = [name for name in seen.seats if "exploiter" in name]
+        return f"{len(found)} trained, joined and seated" if found else ""
+
+    none = "" if c.exploit_every else "league.exploit_every is 0"
+    yield Feature(name="exploiters", proof=hunted, off=off or none or full)
 
     def measured() -> str:
         rows = seen.evaluations

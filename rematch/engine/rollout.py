@@ -80,6 +80,8 @@ class Rollout:
         for t in range(tape.steps):
             step = iteration * tape.steps + t
             actions: dict[str, NDArray[Any]] = {}
+            if tape.states is not None:
+                tape.states[t, rows] = part.save(np.arange(part.games, dtype=np.int32))
             for role in spec.roles:
                 actions[role] = self._decide(part, role, t, rows, step)
             view = part.step(actions)

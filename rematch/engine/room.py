@@ -48,13 +48,18 @@ def networks(config: Config, world: World) -> int:
         total += replay_bytes(config, role)
     if config.learner == "lookahead":
         total += 4 * config.lookahead.replay * (world.spec.role_of(0).size + 3)
+    if config.learner == "expert":
+        state = int(world.save(np.zeros(1, np.int32)).shape[1])
+        total += config.expert.replay * (state + 4 * world.spec.role_of(0).actions.size + 4)
+        total += config.games * config.steps * state
     return total
 
 
 def process(config: Config) -> int:
     """Bytes that a whole process of this run takes at its height."""
     world: World = worlds.find(config.game).make(config.world, 1, 0, 0)
-    libraries = TORCH if config.ppo.gradient == "torch" or config.learner == "dqn" else NATIVE
+    in_torch = config.ppo.gradient == "torch" or config.learner == "dqn" or config.network.in_torch
+    libraries = TORCH if in_torch else NATIVE
     return libraries + tape(config, world) + networks(config, world)
 
 

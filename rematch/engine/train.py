@@ -25,6 +25,7 @@ from rematch.engine.fingerprint import fingerprint
 from rematch.engine.guards.ewc import EwcConfig, anchors, check_ewc
 from rematch.engine.guards.rollback import Rollback, RollbackConfig, check_rollback
 from rematch.engine.learners.dqn import DqnConfig, check_dqn
+from rematch.engine.learners.expert import ExpertConfig, check_search
 from rematch.engine.learners.lookahead import LookaheadConfig, check_network, check_spec
 from rematch.engine.learners.ppo import PpoConfig
 from rematch.engine.minds import build
@@ -36,7 +37,8 @@ from rematch.engine.notes import (
     note_phase,
     note_sight,
 )
-from rematch.engine.policy import NetworkConfig, layout
+from rematch.engine.policy import NetworkConfig, Policy, layout
+from rematch.engine.rivals.exploiters import check_exploiters, hunt
 from rematch.engine.rivals.league import League, LeagueConfig, Roster
 from rematch.engine.rivals.schedule import Schedule, ScheduleConfig, check_schedule
 from rematch.engine.rollout import Rollout, Table
@@ -62,19 +64,24 @@ class Config:
     anywhere: float = knob(
         0.0, "share of training games that begin anywhere, where the world can start anywhere", low=0, high=1
     )
+    start_iteration: int = knob(
+        0, "iteration to begin with, where a policy (--from) has those before it behind it: schedules run "
+        "over what remains", low=0,
+    )  # fmt: skip
     save_every: int = knob(20, "iterations between checkpoints", low=1)
     learner: str = knob(
-        "ppo", "model-free, by looking ahead with the rules, or alone with a memory",
-        choices=("ppo", "lookahead", "dqn"),
-    )
+        "ppo", "model-free, by looking ahead with the rules, from a search of the world's, or with a memory",
+        choices=("ppo", "lookahead", "expert", "dqn"),
+    )  # fmt: skip
     world: Any = field(default=None)
-    network: NetworkConfig = part(NetworkConfig, needs="learner=ppo|lookahead")
+    network: NetworkConfig = part(NetworkConfig, needs="learner=ppo|lookahead|expert")
     ppo: PpoConfig = part(PpoConfig, needs="learner=ppo")
     lookahead: LookaheadConfig = part(LookaheadConfig, needs="learner=lookahead")
+    expert: ExpertConfig = part(ExpertConfig, needs="learner=expert")
     dqn: DqnConfig = part(DqnConfig, needs="learner=dqn")
     novelty: NoveltyConfig = part(NoveltyConfig, needs="learner=dqn")
     rnd_screen: RndScreenConfig = part(RndScreenConfig, needs="learner=dqn")
-    league: LeagueConfig = part(LeagueConfig, needs="learner=ppo")
+    league: LeagueConfig = part(LeagueConfig, needs="learner=ppo|expert")
     schedule: ScheduleConfig = part(ScheduleConfig, needs="learner=ppo")
     curriculum: CurriculumConfig = part(CurriculumConfig, needs="learner=ppo")
     rollback: RollbackConfig = part(RollbackConfig, needs="learner=ppo")
@@ -98,6 +105,15 @@ class Config:
         check_schedule(self.schedule, module, roles)
         check_rollback(self.rollback, self.schedule.kind, roles)
         check_ewc(self.ewc, climbs)
+        check_exploiters(self)
+        if self.start_iteration >= self.iterations:
+            raise ConfigError(f"start_iteration = {self.start_iteration}: expected less than the run's "
+                              f"{self.iterations} iterations (total_steps / (games x steps))")
+        if (self.ppo.temperature, self.ppo.temperature_final) != (1.0, 1.0):
+            for role in module.make(self.world, 1, 0, 0).spec.roles.values():
+                if role.actions.kind != "discrete":
+                    raise ConfigError(f"ppo.temperature = {self.ppo.temperature:g}: the actions of "
+                                      f"{role.name} are continuous; expected 1")
         if climbs:
             ladder(self.curriculum, module, self.world, module.make(self.world, 1, 0, 0).spec)
         elif self.schedule.last_first or self.schedule.warm_start_steps:
@@ -111,12 +127,14 @@ class Config:
             check_spec(module.make(self.world, 1, 0, 0).spec)
         if self.learner == "dqn":
             check_dqn(self, module.make(self.world, 1, 0, 0).spec)
+        if self.learner == "expert":
+            check_search(module.make(self.world, 1, 0, 0))
         if (self.network.encoder, self.network.critic) != ("mlp", "own"):
             for role in module.make(self.world, 1, 0, 0).spec.roles.values():
                 layout(role, self.network)  # refuses what the role cannot have
-        if self.network.encoder != "mlp" and self.ppo.gradient != "native":
-            raise ConfigError(f"ppo.gradient = {self.ppo.gradient}: has no effect with network.encoder "
-                              f"{self.network.encoder}, whose gradient is always torch's; leave it out")
+        if self.network.in_torch and self.ppo.gradient != "native":
+            raise ConfigError(f"ppo.gradient = {self.ppo.gradient}: has no effect with this network, whose "
+                              "gradient is always torch's; leave it out")
         need = self.games * self.steps * 4 * 64
         if need > 64 * 2**30:
             raise ConfigError(
@@ -160,8 +178,11 @@ class Session:
         self.anchors = anchors(config.ewc, self.learners, config.seed)
         self.bonuses = curious(config.rnd, list(self.spec.roles.values()), config.seed)
         self.rollout = Rollout(self.world, self.tables, config.steps, config.threads, config.seed)
+        if any(getattr(learner, "reads_states", False) for learner in self.learners.values()):
+            size = self.world.save(np.zeros(1, np.int32)).shape[1]
+            self.rollout.tape.states = np.zeros((config.steps, config.games, size), np.uint8)
         self.scoreboard = Scoreboard(self.make_level, config.seed, config.threads)
-        self.iteration = self.learner_steps = self.finished = 0
+        self.iteration, self.learner_steps, self.finished = config.start_iteration, 0, 0
         self.best: dict[str, dict[str, Result]] = {}  # by level: what the best scripted players reach
         self.ended = ""  # why it ended before its last iteration, where it did
         self.milestones: list[str] = []  # what this iteration was: worth keeping where collapses are undone
@@ -183,6 +204,12 @@ class Session:
         return self.iteration * self.config.games * self.config.steps
 
     @property
+    def progress(self) -> float:
+        """Through the run, from 0 to 1: what schedules go by."""
+        first, last = self.config.start_iteration, self.config.iterations
+        return min(1.0, (self.iteration - first) / (last - first))
+
+    @property
     def done(self) -> bool:
         return bool(self.ended) or self.iteration >= self.config.iterations
 
@@ -194,6 +221,14 @@ class Session:
             others.append(self.module.bot(self.config.schedule.cold_start_rival, role))
             slots[role] = len(self.tables[role].packed) + len(others) - 1
         return slots
+
+    def start_from(self, policies: Mapping[str, Policy]) -> None:
+        """Begin with the weights of these policies, by role; all else is as new."""
+        for role, policy in policies.items():
+            if role not in self.learners:
+                raise ConfigError(f"--from: a policy for {role}; learners are {', '.join(self.learners)}")
+            weights = {"weights": policy.weights, "magnet": policy.weights}
+            self.learners[role].restore(self.learners[role].state() | weights)
 
     def begin(self) -> None:
         """Before the first iteration: who plays the first games, and when each of them begins."""
@@ -217,7 +252,6 @@ class Session:
 
     def learn(self, tape: Tape) -> dict[str, Any]:
         """Each learning role's update; the numbers of this iteration."""
-        progress = min(1.0, self.iteration / self.config.iterations)
         metrics: dict[str, Any] = {}
         roles = [role for role in self.schedule.phase.roles if role in self.learners]
         self.schedule.note(roles)
@@ -230,11 +264,16 @@ class Session:
             learner.rate = self.schedule.rate
             if learner.native:
                 learner.threads = max(1, self.config.threads // len(roles))
-            jobs[role] = self.pool.submit(learner.learn, tape, progress, self.iteration)
+            jobs[role] = self.pool.submit(learner.learn, tape, self.progress, self.iteration)
         for role, job in jobs.items():
             for name, value in job.result().items():
                 metrics[f"{role}/{name}"] = value
             self.learner_steps += int(metrics[f"{role}/decisions"])
+        for name in ("grad_norm_pre_clip", "grad_norm_post_clip"):  # the documents' names: of all roles
+            norms = [metrics[f"{role}/{name}"] for role in roles if f"{role}/{name}" in metrics]
+            if norms:
+                metrics[f"train/{name}"] = max(norms)
+        metrics |= self.league.metrics()
         metrics |= {f"rollout/{name}": count for name, count in self.world.counters.items()}
         ended = tape.ended != RUNNING
         self.finished += int(ended.sum())
@@ -273,7 +312,7 @@ class Session:
     def seat(self) -> None:
         for role, table in self.tables.items():
             if len(table.packed):
-                table.place(0, self.learners[role].policy.weights)
+                table.place(0, self.learners[role].acting(self.progress))
         phase = self.schedule.phase
         if self.curriculum:
             self.world.next.stage[:] = self.curriculum.stage(self.config.games)
@@ -307,6 +346,7 @@ class Session:
         row |= evaluate(self.scoreboard, self.module, self.spec, self.policies, ask)
         for role, name in getattr(self.module, "RATE_NAMES", {}).items():
             row[name] = row["rates"][role]["rate"]
+        self.league.judged(row["table"])
         row["rollbacks"] = self.rollback.told()  # since the row before
         if self.curriculum:
             row |= {"level": self.curriculum.level, "level_name": self.curriculum.name}
@@ -402,7 +442,7 @@ def begin_on(world: World, start: Floats) -> None:
 def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> bool:
     """Train until the config's end, or until `stop` says so; True when the run is complete."""
     config = session.config
-    if session.iteration == 0:
+    if session.iteration == config.start_iteration:
         session.begin()
     while not session.done:
         started = time.perf_counter()
@@ -419,6 +459,7 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
         note_lines(run, show, session.guard(tape, metrics))
         for name in session.snapshot():
             run.log_line(f"Pool: {name} joined")
+        note_lines(run, show, hunt(session))
         if session.iteration == 1:
             note_sight(run, show, tape)
         seconds = time.perf_counter() - started

@@ -15,6 +15,7 @@ Row = Mapping[str, Any]
 BALANCE = "The NE gap is a balance score: a small gap means an even match, not strong players."
 LEVELS = ("above, below: the learnt player's interval lies clear of the best scripted player's; "
           "level: the two overlap.")
+NO_ROLES = ("rollout", "league", "train")  # what metrics of all roles together begin with
 
 
 # --- numbers and names as text ----------------------------------------------------------------------
@@ -72,7 +73,7 @@ def standing(entry: Row) -> str:
 def roles_in(metrics: Row) -> list[str]:
     """Roles that report learning numbers, in the order they are written."""
     heads = (key.rpartition("/") for key in metrics)
-    return list(dict.fromkeys(head for head, _, leaf in heads if head and head != "rollout"))
+    return list(dict.fromkeys(head for head, _, leaf in heads if head not in ("", *NO_ROLES)))
 
 
 # --- lines --------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ class WorldError(ConfigError):
 
 @dataclass
 class Shown:
-    """What saved games show: as the members of a View, copies."""
+    """What saved games show, those aside too: as the members of a View, copies."""
 
     fields: Sight
     acting: Bytes
@@ -124,7 +124,11 @@ class NativeWorld:
 
     def observe(self, rows: Ints) -> Sight:
         """role -> field -> [n, k, F], a copy."""
-        return self._look(self._states[self._rows(rows)]).fields
+        shown = self._look(self._states[self._rows(rows)]).fields
+        return {
+            role.name: {f.name: shown[role.name][f.name] for f in role.fields}
+            for role in self.spec.roles.values()
+        }
 
     def save(self, rows: Ints) -> Bytes:
         """[n, S] the running games, `next` not included."""

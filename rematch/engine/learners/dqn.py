@@ -197,6 +197,10 @@ class Dqn:
         for bonus in self.bonuses:
             bonus.restore(tree["bonuses"][bonus.name])
 
+    def acting(self, progress: float) -> Floats:
+        """Its explorer plays the weights as they are."""
+        return self.online.weights
+
     def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]:
         """Keep the tape, each bonus scored once; then as many updates as its steps are owed."""
         c, new = self.config, tape.steps * tape.games

@@ -48,7 +48,8 @@ class LookaheadConfig:
 
 def check_network(config: NetworkConfig) -> None:
     """Refuse networks that are no value of a position alone."""
-    for key, value, expected in (("encoder", config.encoder, "mlp"), ("critic", config.critic, "own")):
+    usual = {"kind": "mlp", "encoder": "mlp", "critic": "own"}
+    for key, value, expected in ((key, getattr(config, key), usual[key]) for key in usual):
         if value != expected:
             raise ConfigError(f"network.{key} = {value}: not with learner lookahead; expected {expected}")
 
@@ -226,6 +227,9 @@ class Lookahead:
         kept = min(self.seen, self.config.replay)
         self.sight[:kept], self.target[:kept] = tree["sight"], tree["target"]
         self.foresight.forget()
+
+    def acting(self, progress: float) -> Floats:
+        return self.policy.weights
 
     def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]:
         """Keep the positions met with what they were worth, then draw minibatches from all that is kept."""

@@ -18,7 +18,7 @@ from rematch.config import ConfigError, knob
 from rematch.engine.anneal import SHAPES, anneal
 from rematch.engine.learners.adam import Adam
 from rematch.engine.nets import fused
-from rematch.engine.policy import Policy, named, opponent
+from rematch.engine.policy import HEAD, Policy, named, opponent
 from rematch.engine.tape import Tape
 from rematch.spec import Floats, Tree
 
@@ -39,7 +39,16 @@ class PpoConfig:
     entropy_final: float = knob(
         0.001, "weight of the entropy bonus at the end", low=0, needs="anneal=linear|cosine"
     )
-    anneal: str = knob("linear", "how rate and entropy go from start to end", choices=SHAPES)
+    temperature: float = knob(
+        1.0, "logits are divided by it, in acting while training and in the update, at the start", low=0.01,
+        high=100,
+    )  # fmt: skip
+    temperature_final: float = knob(
+        1.0, "the same at the end", low=0.01, high=100, needs="anneal=linear|cosine"
+    )
+    anneal: str = knob(
+        "linear", "how rate, entropy and temperature go from start to end", choices=SHAPES
+    )
     magnet: float = knob(0.0, "weight of KL(policy || its own slow average); 0 is off", low=0)
     magnet_decay: float = knob(
         0.99, "how much of that average stays per iteration", low=0, high=1, needs="magnet"
@@ -73,17 +82,21 @@ class LearnError(ConfigError):
 
 
 def loss(
-    policy: Policy, config: PpoConfig, flat: Tensor, rows: Batch, entropy_weight: float
-) -> tuple[Tensor, dict[str, Tensor]]:
+    policy: Policy, config: PpoConfig, flat: Tensor, rows: Batch, entropy_weight: float,
+    temperature: float = 1.0,
+) -> tuple[Tensor, dict[str, Tensor]]:  # fmt: skip
     """The objective of one minibatch under weights `flat`, and the means that are logged."""
     import torch
 
     from rematch.engine.nets import mlp
 
-    b = {name: torch.from_numpy(array) for name, array in rows.items()}
-    said = mlp.answer(flat, policy.role, policy.config, b["sight"], b.get("mask"), b.get("aside"))
+    b = {name: torch.from_numpy(array).to(flat.device) for name, array in rows.items()}
+    told = b.get("dropout" if policy.config.kind == "transformer" else "aside")
+    said = mlp.answer(flat, policy.role, policy.config, b["sight"], b.get("mask"), told)
     play, value = said.play, said.value
     assert value is not None
+    if temperature != 1.0:  # the policy that acted, so that the ratio is that of two such policies
+        play = mlp.Distribution(play.heads / temperature, play.log_std)
     log_ratio = play.log_prob(b["action"]) - b["logp"]
     ratio = log_ratio.exp()
     # eq. 7: the smaller of the plain and the clipped surrogate
@@ -97,7 +110,7 @@ def loss(
     value_loss = error.mean()
     entropy = play.entropy().mean()
     total = policy_loss + config.value * value_loss - entropy_weight * entropy
-    magnet_kl = torch.zeros(())
+    magnet_kl = torch.zeros((), device=flat.device)
     if "magnet" in b:
         centre = mlp.Distribution(mlp.masked(b["magnet"], b.get("mask")), b.get("magnet_log_std"))
         magnet_kl = play.kl(centre).mean()
@@ -119,7 +132,7 @@ class Ppo:
     def __init__(self, policy: Policy, config: PpoConfig, seed: int, threads: int) -> None:
         self.policy, self.config, self.seed, self.threads = policy, config, seed, threads
         self.native = config.gradient == "native" and isinstance(policy.network, fused.Network)
-        self.rate = 1.0
+        self.rate = self.temperature = 1.0
         self.adam = Adam(policy.weights.size)
         self.grad: Floats = np.empty_like(policy.weights)
         self.magnet: Floats = policy.weights.copy()
@@ -138,6 +151,7 @@ class Ppo:
         c = self.config
         lr = anneal(c.anneal, c.lr, c.lr_final, progress) * self.rate
         entropy_weight = anneal(c.anneal, c.entropy, c.entropy_final, progress)
+        self.temperature = anneal(c.anneal, c.temperature, c.temperature_final, progress)
         batch, index = self.batch(tape)
         if len(index) == 0:
             return {"decisions": 0.0}
@@ -153,12 +167,10 @@ class Ppo:
                 if self.guard is not None:  # before the clip: it bounds the whole step
                     means[f"{self.guard.name}_penalty"], slope = self.guard.penalty(self.policy)
                     grad = grad + slope
-                before = float(np.sqrt(np.dot(grad, grad)))
-                if not np.isfinite(before):
+                norms = self.step(grad, lr)
+                if not norms:
                     raise LearnError(self._blame(batch, index))
-                scale = c.max_grad_norm / before if before > c.max_grad_norm > 0 else 1.0
-                means |= {"grad_norm_pre_clip": before, "grad_norm_post_clip": before * scale}
-                self.adam.step(self.policy, grad, lr, scale)
+                means |= norms
                 steps += 1
                 for name, value in means.items():
                     sums[name] = sums.get(name, 0.0) + value
@@ -175,8 +187,26 @@ class Ppo:
         target = batch["target"][index]
         residual = float(np.var(target - batch["value"][index]))
         out["explained_variance"] = 1.0 - residual / max(float(np.var(target)), 1e-12)
-        out |= {"lr": lr, "entropy_weight": entropy_weight}
+        out |= {"lr": lr, "entropy_weight": entropy_weight, "temperature": self.temperature}
         return out | {"updates": float(steps), "decisions": float(len(index))}
+
+    def step(self, grad: Floats, lr: float) -> dict[str, float]:
+        """Adam along a gradient that is shortened where it is too long; its length before and after.
+
+        Nothing where it is not finite.
+        """
+        before, most = float(np.sqrt(np.dot(grad, grad))), self.config.max_grad_norm
+        if not np.isfinite(before):
+            return {}
+        scale = most / before if before > most > 0 else 1.0
+        self.adam.step(self.policy, grad, lr, scale)
+        return {"grad_norm_pre_clip": before, "grad_norm_post_clip": before * scale}
+
+    def acting(self, progress: float) -> Floats:
+        """The weights to act with while training."""
+        c = self.config
+        temperature = anneal(c.anneal, c.temperature, c.temperature_final, progress)
+        return self.policy.weights if temperature == 1.0 else self.policy.tempered(temperature)
 
     def batch(self, tape: Tape) -> tuple[Batch, NDArray[np.int64]]:
         """The role's track as flat rows [M, ...], and which of them are the learner's own decisions."""
@@ -201,6 +231,8 @@ class Ppo:
         if c.magnet > 0:
             centre = Policy(self.policy.role, self.policy.config, "magnet", self.magnet)
             batch["magnet"] = centre.forward(batch["sight"])[0]
+            if self.temperature != 1.0:
+                batch["magnet"] /= np.float32(self.temperature)
             if "policy.log_std" in (views := named(centre.weights, centre.layout)):
                 batch["magnet_log_std"] = views["policy.log_std"]
         return batch, index
@@ -214,7 +246,14 @@ class Ppo:
         if self.native and isinstance(net, fused.Network):
             grad = self.grad
             weights = (c.clip, c.value_clip, c.value, entropy_weight, c.magnet)
-            return grad, net.gradient(self.policy.packed[0], rows, batch, weights, self.threads, grad)
+            if self.temperature == 1.0:
+                return grad, net.gradient(self.policy.packed[0], rows, batch, weights, self.threads, grad)
+            packed = np.empty_like(self.policy.packed)  # the head divided: so is the slope of what it was
+            net.pack(self.policy.tempered(self.temperature)[None], packed)
+            means = net.gradient(packed[0], rows, batch, weights, self.threads, grad)
+            for name in HEAD:
+                named(grad, self.policy.layout)[name] /= np.float32(self.temperature)
+            return grad, means
         return self._autograd(batch, rows, entropy_weight)
 
     def _autograd(
@@ -223,16 +262,24 @@ class Ppo:
         """`gradient` by torch: chunks of rows, each on one thread, added in order, as in nets/fused.h."""
         import torch
 
+        device = self.policy.config.device
+
         def slope(chunk: NDArray[np.int64]) -> tuple[Floats, dict[str, float]]:
             torch.set_num_threads(1)  # of the calling thread
-            flat = torch.from_numpy(self.policy.weights.copy()).requires_grad_()
+            flat = torch.from_numpy(self.policy.weights.copy()).to(device).requires_grad_()
             part = {name: a if name == "magnet_log_std" else a[chunk] for name, a in batch.items()}
-            total, tensors = loss(self.policy, self.config, flat, part, entropy_weight)
+            if self.policy.config.kind == "transformer":
+                key = keys.key(self.seed, keys.DROPOUT, int(chunk[0]), self.adam.updates)
+                part["dropout"] = np.array(key >> 1, np.int64)
+            total, tensors = loss(
+                self.policy, self.config, flat, part, entropy_weight, self.temperature
+            )
             share = len(chunk) / len(rows)  # every term of the loss is a mean over rows
             (out,) = torch.autograd.grad(total * share, flat)
-            return out.numpy(), {name: float(value.detach()) * share for name, value in tensors.items()}
+            return out.cpu().numpy(), {name: float(value.detach()) * share for name, value in tensors.items()}
 
-        chunks = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
+        size = CHUNK if device == "cpu" else len(rows)
+        chunks = [rows[at : at + size] for at in range(0, len(rows), size)]
         if len(chunks) == 1:
             return slope(rows)
         with ThreadPoolExecutor(min(self.threads, len(chunks))) as pool:

@@ -71,7 +71,14 @@ def answer(
     mask: Tensor | None = None,
     told: Tensor | None = None,
 ) -> Answer:
-    """What weights `flat` [P] say to a sight [n, F], the critic perhaps told what is aside [n, aside]."""
+    """What weights `flat` [P] say to a sight [n, F], the critic perhaps told what is aside [n, aside].
+
+    Of a transformer `told` is the key of its dropout, one whole number, where it learns.
+    """
+    if config.kind == "transformer":
+        from rematch.engine.nets import transformer
+
+        return transformer.answer(flat, role, config, sight, mask, None if told is None else int(told))
     where = layout(role, config)
     w = {name: flat[at : at + torch.Size(shape).numel()].view(shape) for name, shape, at in where}
     squash = torch.tanh if config.activation == "tanh" else torch.relu

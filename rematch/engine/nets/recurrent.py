@@ -1,4 +1,4 @@
-"""A network with an encoder: what policies and rollouts ask of fused.Network, answered by torch.
+"""A network in torch, with an encoder or of tokens: what policies and rollouts ask of fused.Network.
 
 Rows go through in blocks of one size, on one thread, so that a row's answer depends on that row alone: not on
 who is asked with it, nor on the number of threads. Draws are those of nets/fused_act.h, by the same keys. The
@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rematch.config import ConfigError
 from rematch.engine.nets import fused, mlp
 from rematch.engine.policy import NetworkConfig, layout, named
 from rematch.spec import Floats, Role
 
-BLOCK = 64  # rows
+BLOCK, GPU_BLOCK = 64, 4096  # rows
 
 
 class Recurrent:
@@ -27,6 +28,9 @@ class Recurrent:
         self.role, self.config, self.layout = role, config, layout(role, config)
         self.inputs, self.actions = role.size, role.actions.size
         self.discrete = role.actions.kind == "discrete"
+        self.device = torch.device(config.device)
+        if config.device == "cuda" and not torch.cuda.is_available():
+            raise ConfigError("network.device = cuda: there is no GPU here; expected --network.device cpu")
         self.size = self.packed_size = sum(int(np.prod(shape)) for _, shape, _ in self.layout)
 
     def pack(self, flat: Floats, out: Floats) -> None:
@@ -71,22 +75,23 @@ class Recurrent:
     def _look(self, weights: Floats, sight: Floats, aside: Floats | None) -> tuple[Floats, Floats | None]:
         """Means or logits [n, A], and values [n] where the critic has what it looks at."""
         said = self._blocks(weights, sight, aside)
-        heads = torch.cat([block.play.heads for block in said])[: len(sight)].numpy()
+        heads = torch.cat([block.play.heads for block in said])[: len(sight)].cpu().numpy()
         values = [block.value for block in said if block.value is not None]
-        return heads, torch.cat(values)[: len(sight)].numpy() if values else None
+        return heads, torch.cat(values)[: len(sight)].cpu().numpy() if values else None
 
     def _blocks(self, weights: Floats, sight: Floats, aside: Floats | None) -> list[mlp.Answer]:
         """What the network says, BLOCK rows at a time; the last block is filled up with zeros."""
         torch.set_num_threads(1)  # of the calling thread: rollouts have threads of their own
-        full = -(-len(sight) // BLOCK) * BLOCK
+        rows_at_once = BLOCK if self.config.device == "cpu" else GPU_BLOCK
+        full = -(-len(sight) // rows_at_once) * rows_at_once
 
         def blocks(rows: Floats) -> list[torch.Tensor]:
             padded = np.zeros((full, rows.shape[1]), np.float32)
             padded[: len(rows)] = rows
-            return list(torch.from_numpy(padded).chunk(full // BLOCK))
+            return list(torch.from_numpy(padded).to(self.device).chunk(full // rows_at_once))
 
-        told: list[Any] = [None] * (full // BLOCK) if aside is None else blocks(aside)
+        told: list[Any] = [None] * (full // rows_at_once) if aside is None else blocks(aside)
         with torch.no_grad():
-            flat = torch.from_numpy(weights)
+            flat = torch.from_numpy(weights).to(self.device)
             pairs = zip(blocks(sight), told)
             return [mlp.answer(flat, self.role, self.config, seen, None, more) for seen, more in pairs]

@@ -8,7 +8,8 @@ the middle of a game.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from rematch.config import ConfigError, knob
 from rematch.engine.policy import Policy, digest
 from rematch.engine.rollout import Table
 from rematch.engine.tape import Tape
-from rematch.spec import Floats, Player, Tree, World
+from rematch.spec import RUNNING, Floats, Player, Tree, World
 
 FORGET = 0.95  # how much of a rival's record stays per iteration: win rates follow the learner
 
@@ -34,10 +35,15 @@ class LeagueConfig:
     keep: str = knob("reservoir", "which snapshots stay", choices=("reservoir", "fifo"), needs="history")
     pick: str = knob(
         "uniform",
-        "who is seated: all alike, or those that beat us",
-        choices=("uniform", "pfsp"),
+        "who is seated: all alike, those that beat us in training, or scripted ones by 1 - our share of wins "
+        "in the newest evaluation (past selves alike)",
+        choices=("uniform", "pfsp", "adaptive"),
         needs="history",
     )
+    adaptive_floor: float = knob(
+        0.05, "least share of any scripted rival among them, after normalising", low=0, high=1,
+        needs="pick=adaptive",
+    )  # fmt: skip
     pfsp_power: float = knob(2.0, "weight (1 - our win rate) to this power", low=0, needs="pick=pfsp")
     pfsp_floor: float = knob(0.05, "least weight of any rival", low=0, high=1, needs="pick=pfsp")
     snapshot_every: int = knob(10, "iterations between snapshots", low=1, needs="history")
@@ -47,8 +53,23 @@ class LeagueConfig:
     scripted_share: float = knob(
         0.5, "their share of rivals' seats, once there are snapshots", low=0, high=1, needs="scripted"
     )
+    exploit_every: int = knob(
+        0, "iterations between exploiters: trained against the agent as it stands; 0: none", low=0,
+        needs="history",
+    )  # fmt: skip
+    exploit_steps: int = knob(
+        1_000_000, "steps of all games that an exploiter learns", low=1, needs="exploit_every"
+    )
+    exploit_keep: float = knob(
+        0.55, "it joins the rivals where it wins at least this share", low=0, high=1, needs="exploit_every"
+    )
 
     def check(self) -> None:
+        if self.pick == "adaptive" and self.adaptive_floor * len(self.scripted) > 1:
+            raise ConfigError(
+                f"adaptive_floor = {self.adaptive_floor:g}: {len(self.scripted)} scripted rivals cannot all "
+                f"have that share; expected at most {1 / len(self.scripted):g}"
+            )
         if self.history and not self.size:
             raise ConfigError(
                 f"size = 0: nobody from the past is kept, and history = {self.history:g} of the games are to "
@@ -58,16 +79,35 @@ class LeagueConfig:
 
 @dataclass
 class Rival:
-    """A snapshot on the roster. `games` and `score` are the learner's, fading by FORGET."""
+    """One on the roster. `games` and `score` are the learner's, fading by FORGET; `won` its share of wins in
+    the newest evaluation, or -1."""
 
     name: str
     digest: str
     games: float = 0.0
     score: float = 0.0
+    won: float = -1.0
 
     def win_rate(self) -> float:
         """The learner's score, drawn towards one half while games are few."""
         return (self.score + 1.0) / (self.games + 2.0)
+
+
+def floored(weight: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
+    """Shares [n] in proportion to `weight`, none below `floor`; equal ones where all weights are 0.
+
+    Those that would lie below have the floor, the others share what is left: again, until none does.
+    """
+    low = np.zeros(len(weight), bool)
+    while True:
+        left, total = 1.0 - floor * low.sum(), float(weight[~low].sum())
+        share = weight * (left / total) if total > 0 else np.full(len(weight), left / max(1, (~low).sum()))
+        below = ~low & (share < floor)
+        if not below.any():
+            return np.where(low, floor, share)
+        low |= below
+        if low.all():  # as many as the floor leaves room for
+            return np.full(len(weight), 1.0 / len(weight))
 
 
 class Roster:
@@ -107,8 +147,11 @@ class Roster:
 
     def odds(self, among: list[Rival]) -> NDArray[np.float64]:
         """How likely each rival is seated next, [n]."""
-        if self.config.pick == "uniform":
+        if self.config.pick == "uniform" or (self.config.pick == "adaptive" and among is self.rivals):
             return np.full(len(among), 1.0 / len(among))
+        if self.config.pick == "adaptive":  # until they were met in an evaluation, by what training tells
+            won = [rival.win_rate() if rival.won < 0 else rival.won for rival in among]
+            return floored(1.0 - np.array(won), self.config.adaptive_floor)
         hard = np.array([(1.0 - rival.win_rate()) ** self.config.pfsp_power for rival in among])
         weight = np.maximum(hard, max(self.config.pfsp_floor, 1e-9))  # never all zero
         return np.asarray(weight / weight.sum())
@@ -152,8 +195,8 @@ class Roster:
             out = np.where(scripted, out, fresh).astype(np.int32)
         return out
 
-    def report(self, slot: NDArray[np.int32], outcome: Floats) -> None:
-        """Results of this role's seats, as the rival saw them, both [m]."""
+    def report(self, slot: NDArray[np.int32], lost: Floats) -> None:
+        """How this role's seats fared beside the learner: 1 where they beat it, 0 where it beat them, [m]."""
         names = self.who + [rival.name for rival in self.scripted]
         for rival in [*self.rivals, *self.scripted]:
             rival.games *= FORGET
@@ -162,11 +205,11 @@ class Roster:
                 if s and name == rival.name:
                     here = slot == s
                     rival.games += float(here.sum())
-                    rival.score += float((1.0 - outcome[here]).sum())
+                    rival.score += float((1.0 - lost[here]).sum())
 
     def state(self) -> Tree:
         def record(rival: Rival) -> Tree:
-            return {"name": rival.name, "digest": rival.digest, "games": rival.games, "score": rival.score}
+            return asdict(rival)
 
         return {
             "rivals": [record(r) for r in self.rivals],
@@ -252,8 +295,39 @@ class League:
         return names
 
     def report(self, tape: Tape) -> None:
+        """Credit every rival with how it fared beside the learner in the same games.
+
+        Of two seats one wins what the other loses; of more both may lose to a third, which is a draw between
+        the two: (1 + rival's outcome - learner's) / 2.
+        """
+        tracks = [tape[role] for role in self.rosters]
+        seats = sum((track.slot == 0).sum(2) for track in tracks)
+        mine = sum((track.outcome * (track.slot == 0)).sum(2) for track in tracks) / np.maximum(seats, 1)
+        there = (tape.ended != RUNNING) & (seats > 0)
         for role, roster in self.rosters.items():
-            roster.report(*tape.results(role))
+            track = tape[role]
+            lost = (1 + track.outcome - mine[:, :, None].astype(np.float32)) / 2
+            roster.report(track.slot[there].reshape(-1), lost[there].reshape(-1))
+
+    def judged(self, table: Sequence[Mapping[str, Any]]) -> None:
+        """An evaluation's rows: each scripted rival that was met gets its own share of wins."""
+        for roster in self.rosters.values():
+            for rival in roster.scripted:
+                rows = [row for row in table if row["rival"] == rival.name and row["games"]]
+                if rows:
+                    rival.won = sum(row["wins"] for row in rows) / sum(row["games"] for row in rows)
+
+    def metrics(self) -> dict[str, float]:
+        """Where scripted rivals are weighed: the weight of each, and the learner's score in training."""
+        out: dict[str, float] = {}
+        if self.config.history == 0 or self.config.pick == "uniform":
+            return out
+        for roster in self.rosters.values():
+            odds = roster.odds(roster.scripted) if roster.scripted else ()
+            for rival, weight in zip(roster.scripted, odds):
+                out[f"league/weight_{rival.name}"] = float(weight)
+                out[f"league/score_{rival.name}"] = rival.win_rate()
+        return out
 
     def state(self) -> Tree:
         return {role: roster.state() for role, roster in self.rosters.items()}

@@ -10,6 +10,7 @@ typedef struct {
     Game *games;
     const int32_t *action;        /* [N, k] only that of who is to play is read */
     float *line, *cards, *counts; /* [N, k, ...] */
+    float *hands, *next;          /* [N, k, 12 (k - 1)], [N, k, k] aside */
     uint8_t *mask, *acting;       /* [N, k, ACTIONS], [N, k] */
     float *reward, *outcome;      /* [N, k] */
     uint8_t *ended;               /* [N] */
@@ -33,6 +34,7 @@ static void see(const Rules *rules, const Batch *batch, int row) {
         see_line(rules, table, seat, batch->line + at * PLACES);
         see_cards(rules, lie, seat, batch->cards + at * cards);
         see_counts(rules, table, lie, seat, batch->counts + at * counts);
+        see_hidden(rules, table, seat, batch->hands + at * (SPECIES * (k - 1)), batch->next + at * k);
     }
 }
 
@@ -120,9 +122,15 @@ typedef struct {
     const Game *games;
     const int32_t *number; /* [n] the games' numbers in the whole batch: random streams go by them */
     int bot[2], range[2]; /* who plays; who plays the others in a search */
+    const uint64_t *among; /* [n] the actions to search, or NULL: all that are legal */
     Chance chance;   /* all but the game */
     double *score;   /* [n, ACTIONS] */
     int32_t *action; /* [n] */
+    int plies;       /* of a leaf's playout */
+    const int64_t *at; /* [n] where a row's leaves begin */
+    Game *leaf;      /* [leaves] */
+    float *leaf_worth; /* [leaves] of those that are over, for who searches */
+    uint8_t *leaf_over; /* [leaves] */
 } Asked;
 
 static Answer decide_rows(const void *world, int from, int to) {
@@ -148,18 +156,74 @@ static Answer score_rows(const void *world, int from, int to) {
     return fine;
 }
 
+static Deals deals_of(const Asked *asked, int row) {
+    Chance chance = asked->chance;
+    chance.game = (uint32_t)asked->number[row];
+    const rm_quad random = chance_words(&chance, 0);
+    const Deals deals = {(uint64_t)random.w[0] << 32 | random.w[1], asked->range[0], asked->range[1]};
+    return deals;
+}
+
+static uint64_t among_of(const Asked *asked, int row) {
+    const uint64_t all = legal(asked->rules, &asked->games[row].table);
+    return asked->among ? all & asked->among[row] : all;
+}
+
+/* Sums over completions, and the best action; where there is no choice, nothing is searched. */
 static Answer search_rows(const void *world, int from, int to) {
     const Asked *asked = (const Asked *)world;
     const Answer fine = {0, 0};
     for (int row = from; row < to; row++) {
-        const Table *table = &asked->games[row].table;
-        Chance chance = asked->chance;
-        chance.game = (uint32_t)asked->number[row];
-        const rm_quad random = chance_words(&chance, 0);
-        const uint64_t key = (uint64_t)random.w[0] << 32 | random.w[1];
+        const Deals deals = deals_of(asked, row);
+        const uint64_t among = among_of(asked, row);
         double *sum = asked->score + (long)row * ACTIONS;
-        search(asked->rules, table, asked->bot, key, asked->range, sum);
-        asked->action[row] = best_of(legal(asked->rules, table), sum);
+        if (among & (among - 1)) search(asked->rules, &asked->games[row].table, among, asked->bot, &deals, sum);
+        asked->action[row] = best_of(among, sum);
+    }
+    return fine;
+}
+
+/* What each action may be expected to bring, also where there is no choice. */
+static Answer value_rows(const void *world, int from, int to) {
+    const Asked *asked = (const Asked *)world;
+    const Answer fine = {0, 0};
+    for (int row = from; row < to; row++) {
+        const Deals deals = deals_of(asked, row);
+        const uint64_t among = among_of(asked, row);
+        const Table *table = &asked->games[row].table;
+        double *value = asked->score + (long)row * ACTIONS;
+        for (uint64_t left = among; left; left &= left - 1) value[lowest_bit(left)] = 0.0;
+        search(asked->rules, table, among, asked->bot, &deals, value);
+        search_values(asked->rules, table, among, &deals, value);
+        asked->action[row] = best_of(among, value);
+    }
+    return fine;
+}
+
+/* The positions `plies` turns after each action of each completion, for somebody else to value. */
+static Answer leaf_rows(const void *world, int from, int to) {
+    const Asked *asked = (const Asked *)world;
+    const Rules *rules = asked->rules;
+    const Answer fine = {0, 0};
+    for (int row = from; row < to; row++) {
+        const Deals deals = deals_of(asked, row);
+        const uint64_t among = among_of(asked, row);
+        int64_t at = asked->at[row];
+        for (int c = deals.from; c < deals.to; c++) {
+            Game sample = asked->games[row];
+            const Luck start = dealt(rules, &deals, c, &sample.table);
+            for (uint64_t left = among; left; left &= left - 1, at++) {
+                Game *leaf = asked->leaf + at;
+                Luck luck = start;
+                *leaf = sample;
+                turn(rules, &leaf->table, lowest_bit(left));
+                for (int ply = 0; ply < asked->plies && !is_over(rules, &leaf->table); ply++)
+                    turn(rules, &leaf->table, hopeful(rules, &leaf->table, asked->bot[0], &luck));
+                asked->leaf_over[at] = (uint8_t)is_over(rules, &leaf->table);
+                if (asked->leaf_over[at])
+                    asked->leaf_worth[at] = (float)worth(rules, &leaf->table, sample.table.turn[0]);
+            }
+        }
     }
     return fine;
 }

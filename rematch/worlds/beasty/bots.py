@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 
 from rematch import keys
 from rematch.config import ConfigError, nearest
-from rematch.spec import Ints, Move, Noise, Seat
+from rematch.spec import Floats, Ints, Move, Noise, Seat
 
 from . import core
 from .bots_reference import BOTS as NUMBERS
 
 BOTS = {"player": (*NUMBERS, "search")}
+SLOW = ("search",)  # plays where it is asked to by name
 COMPLETIONS, MOST = 100, 10**6  # of `search`
+PLAYOUT = NUMBERS.index("outcome_heuristic")  # who plays the rest of a game in a search
+THOUGHT = 0.02  # a guided search leaves out what its policy plays more seldom
+PRIOR = 0.02  # what a guided search adds for an action's log-probability
 AT_ONCE = 10  # completions between two looks at the clock
 
 if len(NUMBERS) != core.BOTS:
@@ -118,6 +122,57 @@ def search_of(name: str) -> SearchPlayer:
         player = SearchPlayer(int(value), model=model)
     player.name = name
     return player
+
+
+class GuidedSearch:
+    """`search` among the actions that a policy would play now and then, its own odds beside what is found.
+
+    Actions that it plays with less than THOUGHT are not searched, which saves their playouts. With `plies` a
+    playout ends after so many turns and the policy's value says how the game goes on (two players, and a
+    policy whose value needs nothing that is aside).
+    """
+
+    def __init__(
+        self, policy: Any, completions: int = COMPLETIONS, plies: int = -1, threads: int = 1
+    ) -> None:
+        self.policy, self.completions, self.plies, self.threads = policy, completions, plies, threads
+        self.name = f"{policy.name}+search:{completions}" + (f":{plies}" if plies >= 0 else "")
+        if plies >= 0 and (policy.config.critic != "own" or len(policy.role.seats) != 2):
+            raise ConfigError(
+                f"{self.name}: its value cannot end a playout; expected two players, network.critic own"
+            )
+
+    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+        world: Any = seat.world
+        assert seat.mask is not None
+        logits = self.policy.forward(np.ascontiguousarray(seat.sight), seat.mask)[0].astype(np.float64)
+        logits[seat.mask == 0] = -np.inf
+        odds = logits - logits.max(1, keepdims=True)
+        odds -= np.log(np.exp(odds).sum(1, keepdims=True))
+        thought = (odds >= np.log(THOUGHT)) | (odds == odds.max(1, keepdims=True))
+        bits = np.uint64(1) << np.arange(odds.shape[1], dtype=np.uint64)
+        among = (thought * bits).sum(1, dtype=np.uint64)
+        own = _own(seat, noise)
+        if self.plies < 0:
+            values = world.action_values(seat.rows, self.completions, own, self.threads, among)
+        else:
+            how = (self.completions, self.plies)
+            values = world.leaf_values(seat.rows, how, own, among, self._judge)
+        return Move(np.where(thought, values + PRIOR * odds, -np.inf).argmax(1).astype(np.int32))
+
+    def _judge(self, sight: Floats) -> Floats:
+        return np.asarray(self.policy.forward(sight)[1], np.float32)
+
+
+def guided(policy: Any, budget: str) -> GuidedSearch:
+    """`policy` with a search: budget "", "COMPLETIONS" or "COMPLETIONS:PLIES"."""
+    try:
+        numbers = [int(word) for word in budget.split(":")] if budget else [COMPLETIONS]
+    except ValueError:
+        numbers = []
+    if not 1 <= len(numbers) <= 2 or not 1 <= numbers[0] <= 10**6 or not numbers[-1] >= 0:
+        raise ConfigError(f"search:{budget}: expected search:COMPLETIONS or search:COMPLETIONS:PLIES")
+    return GuidedSearch(policy, *numbers)
 
 
 def bot(name: str, role: str) -> ScriptedPlayer | SearchPlayer:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 cdef extern from *:
@@ -45,6 +45,8 @@ cdef extern from *:
         float *line
         float *cards
         float *counts
+        float *hands
+        float *next
         uint8_t *mask
         uint8_t *acting
         float *reward
@@ -71,9 +73,15 @@ cdef extern from *:
         const int32_t *number
         int bot[2]
         int range[2]
+        const uint64_t *among
         Chance chance
         double *score
         int32_t *action
+        int plies
+        const int64_t *at
+        Game *leaf
+        float *leaf_worth
+        uint8_t *leaf_over
     ctypedef Answer (*StepRange)(const void *, int, int) noexcept nogil
 
     int cards_seen(const Rules *) nogil
@@ -84,7 +92,6 @@ cdef extern from *:
     void judge(const Rules *, const Table *, float *outcome, float *reward) nogil
     void see(const Rules *, const Batch *, int row) nogil
     void offer(const Rules *, const Batch *, int row) nogil
-    void see_hidden(const Rules *, const Table *, int seat, float *hands, float *next) nogil
     void completed(const Rules *, Table *, int seat, Luck *) nogil
     rm_quad chance_words(const Chance *, uint32_t purpose) nogil
     int is_sound(const Rules *, const Game *) nogil
@@ -99,6 +106,8 @@ cdef extern from *:
     Answer decide_rows(const void *, int, int) noexcept nogil
     Answer score_rows(const void *, int, int) noexcept nogil
     Answer search_rows(const void *, int, int) noexcept nogil
+    Answer value_rows(const void *, int, int) noexcept nogil
+    Answer leaf_rows(const void *, int, int) noexcept nogil
 
 BUILD = REMATCH_BUILD.decode()
 MARK = GAME_MARK
@@ -198,33 +207,17 @@ cdef class Core:
             judge(&self.rules, &game[row].table, &outcome[row, 0], &reward[row, 0])
         return np.asarray(outcome), np.asarray(reward)
 
-    def observe(self, const uint8_t[:, ::1] games, float[:, :, ::1] line, float[:, :, ::1] cards,
-                float[:, :, ::1] counts, uint8_t[:, :, ::1] mask, uint8_t[:, ::1] acting):
-        """Write what every seat sees, what is legal and whose turn it is."""
+    def observe(self, uint8_t[:, ::1] games, fields, uint8_t[:, :, ::1] mask, uint8_t[:, ::1] acting):
+        """Write what every seat sees, what is aside, what is legal and whose turn it is."""
         cdef Batch batch
         cdef int n = games.shape[0], row
-        batch.games = <Game *>_games(games)
         if n == 0:
             return
-        _fit(self, n, line, cards, counts, mask, acting)
-        batch.line, batch.cards, batch.counts = &line[0, 0, 0], &cards[0, 0, 0], &counts[0, 0, 0]
-        batch.mask, batch.acting = &mask[0, 0, 0], &acting[0, 0]
+        arrays = _attach(self, &batch, games, fields, mask, acting)
         with nogil:
             for row in range(n):
                 see(&self.rules, &batch, row)
                 offer(&self.rules, &batch, row)
-
-    def hidden(self, const uint8_t[:, ::1] games):
-        """What a critic may see besides: the others' hands [n, k, 12 (k - 1)], next cards [n, k, k]."""
-        cdef const Game *game = _games(games)
-        cdef int n = games.shape[0], k = self.players, row, seat
-        hands, next = np.zeros((n, k, SPECIES * (k - 1)), np.float32), np.zeros((n, k, k), np.float32)
-        cdef float[:, :, ::1] to_hands = hands
-        cdef float[:, :, ::1] to_next = next
-        for row in range(n):
-            for seat in range(k):
-                see_hidden(&self.rules, &game[row].table, seat, &to_hands[row, seat, 0], &to_next[row, seat, 0])
-        return hands, next
 
     def complete(self, uint8_t[:, ::1] games, const int32_t[::1] numbers, int seat, uint64_t key, uint32_t stream):
         """Deal what this seat cannot see anew, in place."""
@@ -252,34 +245,83 @@ cdef class Core:
         """[n, 33] a bot's scores, not a number where an action is not legal."""
         return self._ask(1, games, numbers, (bot, 0, 0, 0), noise, 1)[0]
 
-    def search(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, noise, int threads=1):
-        """[n, 33] sums over completions and [n] the best actions; how: (bot of playouts, from, to, the others' bot)."""
-        return self._ask(2, games, numbers, how, noise, threads)
+    def search(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, noise, int threads=1, among=None):
+        """[n, 33] sums over completions and [n] the best actions; how: (bot of playouts, from, to, the others' bot).
 
-    def _ask(self, int kind, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, noise, int threads):
+        among: [n] bits, the actions to choose from.
+        """
+        return self._ask(2, games, numbers, how, noise, threads, among)
+
+    def values(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, noise, int threads=1, among=None):
+        """As `search`, but [n, 33] means: what each action may be expected to bring, else not a number."""
+        return self._ask(3, games, numbers, how, noise, threads, among)
+
+    def leaves(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, noise, const uint64_t[::1] among,
+               const int64_t[::1] at, int threads=1):
+        """Positions some plies after each action in `among` of each completion, [m, S], whether each is over, and
+        what it then is worth to who searches. how: (bot, from, to, plies); at: [n + 1] where rows begin."""
+        cdef Asked asked
+        cdef int n = games.shape[0]
+        cdef int64_t count = at[n]
+        leaf, over = np.zeros((count, sizeof(Game)), np.uint8), np.zeros(count, np.uint8)
+        value = np.zeros(count, np.float32)
+        cdef uint8_t[:, ::1] to_leaf = leaf
+        cdef uint8_t[::1] to_over = over
+        cdef float[::1] to_value = value
+        cdef uint64_t[::1] allowed = self.legal(games)
+        cdef int row
+        if numbers.shape[0] != n or among.shape[0] != n or at.shape[0] != n + 1 or at[0] != 0:
+            raise ValueError("leaves: arrays do not fit")
+        asked.bot[0], asked.range[0], asked.range[1], asked.plies = how
+        asked.bot[1] = asked.bot[0]
+        for row in range(n):
+            if at[row + 1] - at[row] != int(allowed[row] & among[row]).bit_count() * (asked.range[1] - asked.range[0]):
+                raise ValueError("leaves: rows begin elsewhere")
+        if not 0 < asked.bot[0] < BOT_COUNT:
+            raise ValueError(f"leaves: there is no bot {asked.bot[0]} for this")
+        if count == 0:
+            return leaf, over, value
+        asked.rules, asked.games, asked.number, asked.among = &self.rules, _games(games), &numbers[0], &among[0]
+        asked.chance.key, asked.chance.stream, asked.chance.step = noise
+        asked.at, asked.leaf, asked.leaf_over, asked.leaf_worth = &at[0], <Game *>&to_leaf[0, 0], &to_over[0], &to_value[0]
+        with nogil:
+            in_shares(leaf_rows, &asked, n, threads)
+        return leaf, over, value
+
+    def _ask(self, int kind, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, noise, int threads,
+             among=None):
         cdef Asked asked
         cdef int n = games.shape[0]
         score = np.full((n, ACTION_COUNT), 0.0 if kind == 2 else np.nan)
         action = np.zeros(n, np.int32)
         cdef double[:, ::1] to_score = score
         cdef int32_t[::1] to_action = action
-        asked.rules, asked.games = &self.rules, _games(games)
+        cdef const uint64_t[::1] bits
+        asked.rules, asked.games, asked.among = &self.rules, _games(games), NULL
         if numbers.shape[0] != n:
             raise ValueError("decide: arrays do not fit")
         asked.bot[0], asked.range[0], asked.range[1], asked.bot[1] = how
-        if not (0 <= asked.bot[0] < BOT_COUNT and 0 <= asked.bot[1] < BOT_COUNT):
-            raise ValueError(f"decide: there is no bot {asked.bot[0]} or {asked.bot[1]}")
+        for bot in (asked.bot[0], asked.bot[1]):
+            if not 0 <= bot < BOT_COUNT or (kind >= 2 and asked.bot[0] == 0):
+                raise ValueError(f"decide: there is no bot {bot} for this")
         asked.chance.key, asked.chance.stream, asked.chance.step = noise
         if n == 0:
             return score, action
+        if among is not None:
+            bits = among
+            if bits.shape[0] != n or not np.all(self.legal(games) & among):
+                raise ValueError("search: no legal action is among those to search")
+            asked.among = &bits[0]
         asked.number, asked.score, asked.action = &numbers[0], &to_score[0, 0], &to_action[0]
         with nogil:
             if kind == 0:
                 in_shares(decide_rows, &asked, n, threads)
             elif kind == 1:
                 in_shares(score_rows, &asked, n, threads)
-            else:
+            elif kind == 2:
                 in_shares(search_rows, &asked, n, threads)
+            else:
+                in_shares(value_rows, &asked, n, threads)
         return score, action
 
     def solve(self, const uint8_t[:, ::1] games):
@@ -302,14 +344,22 @@ cdef class Core:
         return turns
 
 
-cdef int _fit(Core core, int n, float[:, :, ::1] line, float[:, :, ::1] cards, float[:, :, ::1] counts,
-              uint8_t[:, :, ::1] mask, uint8_t[:, ::1] acting) except -1:
-    k = core.players
-    found = [tuple(a.shape) for a in (np.asarray(line), np.asarray(cards), np.asarray(counts), np.asarray(mask),
-                                      np.asarray(acting))]
-    if found != [(n, k, PLACES), (n, k, core.cards), (n, k, core.counts), (n, k, ACTION_COUNT), (n, k)]:
+cdef object _attach(Core core, Batch *batch, uint8_t[:, ::1] games, fields, uint8_t[:, :, ::1] mask,
+                    uint8_t[:, ::1] acting):
+    """Point a batch at arrays that fit; what must stay alive while it does."""
+    cdef float[:, :, ::1] line = fields["line"], cards = fields["cards"], counts = fields["counts"]
+    cdef float[:, :, ::1] hands = fields["hands"], next = fields["next"]
+    n, k = games.shape[0], core.players
+    arrays = [*(fields[name] for name in ("line", "cards", "counts", "hands", "next")), np.asarray(mask), np.asarray(acting)]
+    found = [a.shape for a in arrays]
+    if found != [(n, k, PLACES), (n, k, core.cards), (n, k, core.counts), (n, k, SPECIES * (k - 1)), (n, k, k),
+                 (n, k, ACTION_COUNT), (n, k)]:
         raise ValueError(f"core: arrays do not fit: {found}")
-    return 0
+    batch.games = <Game *>_games(games)
+    batch.line, batch.cards, batch.counts = &line[0, 0, 0], &cards[0, 0, 0], &counts[0, 0, 0]
+    batch.hands, batch.next = &hands[0, 0, 0], &next[0, 0, 0]
+    batch.mask, batch.acting = &mask[0, 0, 0], &acting[0, 0]
+    return [np.asarray(games), *arrays]
 
 
 cdef class Games:
@@ -321,10 +371,6 @@ cdef class Games:
     cdef object arrays
 
     def __init__(self, Core core, uint8_t[:, ::1] games, view, next):
-        fields = view.fields["player"]
-        cdef float[:, :, ::1] line = fields["line"], cards = fields["cards"], counts = fields["counts"]
-        cdef uint8_t[:, :, ::1] mask = view.mask["player"]
-        cdef uint8_t[:, ::1] acting = view.acting
         cdef float[:, ::1] reward = view.reward, outcome = view.outcome
         cdef uint8_t[::1] ended = view.ended
         cdef int32_t[::1] length = view.length
@@ -335,12 +381,9 @@ cdef class Games:
         seats = (reward.shape[1], outcome.shape[1], slot.shape[1])
         if n == 0 or set(rows) != {n} or set(seats) != {core.players}:
             raise ValueError("games: arrays do not fit")
-        _fit(core, n, line, cards, counts, mask, acting)
         self.core, self.games = core, n
-        self.arrays = (games, line, cards, counts, mask, acting, reward, outcome, ended, length, seed, slot)
-        self.batch.games = <Game *>_games(games)
-        self.batch.line, self.batch.cards, self.batch.counts = &line[0, 0, 0], &cards[0, 0, 0], &counts[0, 0, 0]
-        self.batch.mask, self.batch.acting = &mask[0, 0, 0], &acting[0, 0]
+        shown = _attach(core, &self.batch, games, view.fields["player"], view.mask["player"], view.acting)
+        self.arrays = [shown, view.reward, view.outcome, view.ended, view.length, next.seed, next.slot]
         self.batch.reward, self.batch.outcome = &reward[0, 0], &outcome[0, 0]
         self.batch.ended, self.batch.length = &ended[0], &length[0]
         self.batch.next_seed, self.batch.next_slot = &seed[0], &slot[0, 0]

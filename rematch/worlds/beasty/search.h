@@ -44,42 +44,74 @@ static int hopeful(const Rules *rules, const Table *table, int bot, Luck *luck) 
     return weighted(rules, line_of(table), among, (uint32_t)(luck_word(luck) >> 32));
 }
 
-/* How a game ends for a seat that plays on like bots[0] among others like bots[1]: the reward, a little for the
- * difference of scores. */
-static double played_out(const Rules *rules, Table *table, int seat, const int *bots, Luck *luck) {
+/* What a game that is over is worth to a seat: the reward, and a little for the difference of scores. */
+static double worth(const Rules *rules, const Table *table, int seat) {
     float outcome[MOST_PLAYERS] = {0}, reward[MOST_PLAYERS] = {0};
     int best = -1;
-    while (!is_over(rules, table)) turn(rules, table, hopeful(rules, table, bots[table->turn[0] != seat], luck));
     judge(rules, table, outcome, reward);
     for (int p = 0; p < rules->players; p++)
         if (p != seat && score_of(rules, table, p) > best) best = score_of(rules, table, p);
     return (double)reward[seat] + 0.01 * (double)(score_of(rules, table, seat) - best);
 }
 
-/* Add the worth of every legal action over completions from .. to - 1 to sum [ACTIONS]. All actions meet the same
- * deals and the same luck, so that they differ by themselves alone. Solved positions need no completions. */
-static void search(const Rules *rules, const Table *table, const int *bots, uint64_t key, const int *range, double *sum) {
+/* How a game ends for a seat that plays on like bots[0] among others like bots[1]. */
+static double played_out(const Rules *rules, Table *table, int seat, const int *bots, Luck *luck) {
+    while (!is_over(rules, table)) turn(rules, table, hopeful(rules, table, bots[table->turn[0] != seat], luck));
+    return worth(rules, table, seat);
+}
+
+RM_FN int is_solvable(const Rules *rules, const Table *table) {
+    return rules->players == 2 && decks_empty(rules, table);
+}
+
+/* What a search goes through: completions from .. to - 1 of what a seat cannot see, dealt by a key. */
+typedef struct { uint64_t key; int from, to; } Deals;
+
+/* Completion number c, and the luck of the playouts that follow it. */
+static Luck dealt(const Rules *rules, const Deals *deals, int c, Table *table) {
+    const rm_quad random = rm_philox(deals->key, (uint32_t)c, 0, RM_STREAM_BOT, 0);
+    Luck cards = {(uint64_t)random.w[0] << 32 | random.w[1]};
+    const Luck luck = {(uint64_t)random.w[2] << 32 | random.w[3]};
+    completed(rules, table, table->turn[0], &cards);
+    return luck;
+}
+
+/* Add the worth of every action in `among` over the deals to sum [ACTIONS]. All actions meet the same deals and
+ * the same luck, so that they differ by themselves alone. Solved positions need no completions. */
+static void search(const Rules *rules, const Table *table, uint64_t among, const int *bots, const Deals *deals,
+                   double *sum) {
     const int seat = table->turn[0];
-    const uint64_t all = legal(rules, table);
-    if (!(all & (all - 1))) return;
-    if (rules->players == 2 && decks_empty(rules, table)) {
-        for (uint64_t left = all; left; left &= left - 1) {
+    if (is_solvable(rules, table)) {
+        for (uint64_t left = among; left; left &= left - 1) {
             Table then = *table;
             turn(rules, &then, lowest_bit(left));
             sum[lowest_bit(left)] = -(double)EXACT * solve(rules, &then, -EXACT, EXACT);
         }
         return;
     }
-    for (int c = range[0]; c < range[1]; c++) {
-        const rm_quad random = rm_philox(key, (uint32_t)c, 0, RM_STREAM_BOT, 0);
-        Luck deals = {(uint64_t)random.w[0] << 32 | random.w[1]};
+    for (int c = deals->from; c < deals->to; c++) {
         Table sample = *table;
-        completed(rules, &sample, seat, &deals);
-        for (uint64_t left = all; left; left &= left - 1) {
+        const Luck start = dealt(rules, deals, c, &sample);
+        for (uint64_t left = among; left; left &= left - 1) {
             Table then = sample;
-            Luck luck = {(uint64_t)random.w[2] << 32 | random.w[3]};
+            Luck luck = start;
             turn(rules, &then, lowest_bit(left));
             sum[lowest_bit(left)] += played_out(rules, &then, seat, bots, &luck);
+        }
+    }
+}
+
+/* The mean of those sums, as what a player may expect: a solved difference d of scores is sign(d) + d / 100, as
+ * `worth` has it. */
+static void search_values(const Rules *rules, const Table *table, uint64_t among, const Deals *deals, double *sum) {
+    const int solved = is_solvable(rules, table), count = deals->to - deals->from;
+    for (; among; among &= among - 1) {
+        double *value = sum + lowest_bit(among);
+        if (solved) {
+            const double d = *value / EXACT;
+            *value = (double)((d > 0) - (d < 0)) + 0.01 * d;
+        } else {
+            *value /= count;
         }
     }
 }

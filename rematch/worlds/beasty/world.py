@@ -18,20 +18,23 @@ from numpy.typing import NDArray
 
 from rematch import keys
 from rematch.config import validate
-from rematch.spec import Actions, Bytes, Field, Ints, Noise, Player, Role, Sight, Spec, View
+from rematch.spec import Actions, Bytes, Field, Floats, Ints, Noise, Player, Role, Spec, View
 from rematch.worlds.compiled import NativeWorld, Shown, WorldError, blank_view, first_next
 
 from . import core
-from .bots import BOTS, SearchPlayer, bot
+from .bots import BOTS, PLAYOUT, SLOW, SearchPlayer, bot, guided
 from .rules import ACTIONS, POINTS, SPECIES, STRENGTH, Config
 from .state import PLACES, State, StateError, pack, unpack
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+Bits = NDArray[np.uint64]
+
 __all__ = [
     "BOTS",
     "BUILD",
+    "SLOW",
     "BeastyWorld",
     "Config",
     "SearchPlayer",
@@ -41,6 +44,7 @@ __all__ = [
     "bot",
     "draw",
     "guest",
+    "guided",
     "make",
     "play",
     "short",
@@ -109,8 +113,9 @@ def _spec(config: Config) -> Spec:
     act = Actions(kind="discrete", names=ACTIONS)
     hidden = ("other players' hands", "the order of the decks")
     role = Role(
-        name=ROLE, fields=_fields(config), actions=act, seats=tuple(range(config.players)), hidden=hidden
-    )
+        name=ROLE, fields=_fields(config), actions=act, seats=tuple(range(config.players)), hidden=hidden,
+        aside=_aside(config),
+    )  # fmt: skip
     return Spec(world=NAME, roles={ROLE: role})
 
 
@@ -132,7 +137,7 @@ def _fields(config: Config) -> tuple[Field, ...]:
     )  # fmt: skip
 
 
-def aside_fields(config: Config) -> tuple[Field, ...]:
+def _aside(config: Config) -> tuple[Field, ...]:
     """What a critic may see while training, and no actor ever: others' hands, everybody's next card."""
     players = range(config.players)
     hands = tuple(f"hand_{player}_{name}" for player in players[1:] for name in SPECIES)
@@ -214,17 +219,9 @@ class BeastyWorld(NativeWorld):
         """Put positions into these games; impossible ones are refused with what is wrong."""
         self.load(rows, pack(states, self.config))
 
-    def aside(self, rows: Ints) -> Sight:
-        """What `aside_fields` names, for a critic: role -> field -> [n, k, F]."""
-        hands, next = self.shared.rules.hidden(self.save(rows))
-        return {ROLE: {"hands": hands, "next": next}}
-
     def _look(self, states: Bytes) -> Shown:
         view = blank_view(self.spec, len(states), masked=True)
-        fields = view.fields[ROLE]
-        self.shared.rules.observe(
-            states, fields["line"], fields["cards"], fields["counts"], view.mask[ROLE], view.acting
-        )
+        self.shared.rules.observe(states, view.fields[ROLE], view.mask[ROLE], view.acting)
         return Shown(view.fields, view.acting, view.mask)
 
     # --- players --------------------------------------------------------------------------------------
@@ -243,6 +240,51 @@ class BeastyWorld(NativeWorld):
         return self.shared.rules.search(
             self.save(rows), numbers, how, (noise.seed, noise.stream, noise.step), threads
         )
+
+    def action_values(
+        self, rows: Ints, completions: int, noise: Noise, threads: int = 1, among: Bits | None = None
+    ) -> NDArray[np.float64]:
+        """[n, 33] what each action may be expected to bring whoever is to play, by `search`'s playouts.
+
+        The reward, and a hundredth of the difference of scores; not a number where an action is not legal, or
+        not among these bits [n].
+        """
+        numbers = (self.first + self._rows(rows)).astype(np.int32)
+        how, key = (PLAYOUT, 0, completions, PLAYOUT), (noise.seed, noise.stream, noise.step)
+        return self.shared.rules.values(self.save(rows), numbers, how, key, threads, among)[0]
+
+    def leaf_values(
+        self, rows: Ints, how: tuple[int, int], noise: Noise, among: Bits, judge: Callable[[Floats], Floats]
+    ) -> NDArray[np.float64]:
+        """As `action_values` of two players; how[1] turns after each action `judge` values what a seat sees.
+
+        how[0]: completions. Endings that can be solved are.
+        """
+        rules, states = self.shared.rules, self.save(rows)
+        numbers = (self.first + self._rows(rows)).astype(np.int32)
+        key = (noise.seed, noise.stream, noise.step)
+        values = np.full((len(states), len(ACTIONS)), np.nan)
+        ending = (states.view(self.kind)[:, 0]["deck"] == 0).all(1)
+        if ending.any():
+            exact = (states[ending], numbers[ending], (PLAYOUT, 0, 1, PLAYOUT), key, 1, among[ending])
+            values[ending] = rules.values(*exact)[0]
+        open = ~ending
+        states, numbers, among = states[open], numbers[open], among[open] & rules.legal(states[open])
+        counts = np.array([int(bits).bit_count() for bits in among], np.int64)
+        at = np.concatenate([[0], np.cumsum(counts * how[0])]).astype(np.int64)
+        leaf, over, worth = rules.leaves(states, numbers, (PLAYOUT, 0, *how), key, among, at)
+        view = blank_view(self.spec, len(leaf), masked=True)
+        rules.observe(leaf, view.fields[ROLE], view.mask[ROLE], view.acting)
+        mover = leaf.view(self.kind)[:, 0]["turn"]
+        shown = [view.fields[ROLE][f.name] for f in self.spec.roles[ROLE].fields]
+        sight = np.concatenate(shown, -1)[np.arange(len(leaf)), mover]
+        searcher = np.repeat(states.view(self.kind)[:, 0]["turn"], counts * how[0])
+        said = judge(np.ascontiguousarray(sight)) * np.where(mover == searcher, 1, -1)
+        worth = np.where(over != 0, worth, said)
+        for row, place in enumerate(np.flatnonzero(open)):
+            actions = [a for a in range(len(ACTIONS)) if int(among[row]) >> a & 1]
+            values[place, actions] = worth[at[row] : at[row + 1]].reshape(how[0], -1).mean(0)
+        return values
 
     def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
         """[n, S] the same games with what this seat cannot see dealt anew: hands and decks."""

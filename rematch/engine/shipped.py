@@ -1,0 +1,124 @@
+"""Policies as files of their own: weights, and a card that says of which game, rules, role and network.
+
+`rematch export` writes one, `rematch eval`, `play` and `train --from` read it. Whoever reads it is told the
+rules it learnt under, so that nobody plays it under others without noticing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rematch import config as settings
+from rematch import worlds
+from rematch.config import ConfigError
+from rematch.engine import policies
+from rematch.engine.policy import NetworkConfig, Policy
+
+if TYPE_CHECKING:
+    from rematch.engine.train import Config
+
+SUFFIX = ".safetensors"
+LARGEST = 5_000_000  # bytes of an exported policy's weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shipped:
+    """A policy from a file, with the game and the rules that it learnt."""
+
+    game: str
+    world: Any
+    policy: Policy
+    iteration: int
+
+
+def read(path: Path) -> Shipped:
+    """Verified, and built as its card says; what does not fit the game as it is now is refused."""
+    arrays, about = policies.read(path)
+    try:
+        game, name = about["game"], about["role"]
+        rules, shape = about["world"], about["network"]
+        iteration, columns = int(about["iteration"]), list(about["columns"])
+    except (KeyError, TypeError, ValueError):
+        raise ConfigError(f"{path}: its card does not say game, role, world and network: not a policy of "
+                          "`rematch export`") from None
+    module = worlds.find(str(game))
+    world = settings.apply(module.Config(), settings.flatten(rules, str(path)), str(path))
+    network = settings.apply(NetworkConfig(), settings.flatten(shape, str(path)), str(path))
+    roles = module.make(world, 1, 0, 0).spec.roles
+    if name not in roles:
+        raise ConfigError(f"{path}: a policy for {name!r}, and {game} has {', '.join(roles)}")
+    if list(roles[name].columns) != columns:
+        raise ConfigError(f"{path}: it sees {len(columns)} columns, {game} shows {name} "
+                          f"{roles[name].size} under these rules; the world has changed since")
+    policy = Policy(roles[name], network, f"{name} ({path.stem})")
+    policy.load_arrays(arrays)
+    return Shipped(game=game, world=world, policy=policy, iteration=iteration)
+
+
+def refuse_other(source: Path, shipped: Shipped, config: Config) -> None:
+    """A policy of another game, network or rules than a run's is refused, naming both."""
+    if shipped.game != config.game:
+        raise ConfigError(f"{source}: a policy of {shipped.game}, and the run is of {config.game}")
+    for what, theirs, ours in (("world", shipped.world, config.world),
+                               ("network", shipped.policy.config, config.network)):
+        for key, _, value in settings.leaves(ours):
+            if key == "device":
+                continue  # where weights are multiplied is no part of them
+            if (found := settings.get(theirs, key)) != value:
+                raise ConfigError(f"{source}: {what}.{key} is {found} there and {value} in the run; "
+                                  "expected the same")
+
+
+def starts(source: Path, config: Config) -> dict[str, Policy]:
+    """role -> the policy that a run begins from: of one file, or of a run's folder for all its roles."""
+    if source.suffix == SUFFIX:
+        found = [source]
+    else:
+        found = sorted((source / "policies").glob(f"*{SUFFIX}"))
+        found = [path for path in found if "@" not in path.stem]  # milestones are not what it ended as
+        if not found:
+            raise ConfigError(f"--from = {str(source)!r}: expected a policy (*{SUFFIX}) or a finished run")
+    out = {}
+    for path in found:
+        shipped = read(path)
+        refuse_other(path, shipped, config)
+        out[shipped.policy.role.name] = shipped.policy
+    return out
+
+
+def export(networks: Mapping[str, Policy], about: Mapping[str, Mapping[str, Any]], out: Path) -> list[Path]:
+    """Write each network to OUT, or OUT-NAME where there are several."""
+    made = []
+    for name, policy in networks.items():
+        size = 4 * policy.weights.size
+        if size > LARGEST:
+            raise ConfigError(f"export: {name} has {size / 1e6:.1f} MB of weights; expected at most "
+                              f"{LARGEST / 1e6:.0f} MB, of a narrower network")
+        path = out if len(networks) == 1 else out.with_name(f"{out.stem}-{name}{SUFFIX}")
+        made.append(policies.write_file(path, policy.arrays(), about[name], replace=False))
+    return made
+
+
+def onnx(policy: Policy, path: Path) -> Path:
+    """The policy as an ONNX file: sight [n, F] in, means or logits [n, A] out, masks left to the caller."""
+    import torch
+
+    from rematch.engine.nets import mlp
+
+    weights, role, config = torch.from_numpy(policy.weights.copy()), policy.role, policy.config
+
+    class Heads(torch.nn.Module):
+        def forward(self, sight: torch.Tensor) -> torch.Tensor:
+            return mlp.answer(weights, role, config, sight).play.heads
+
+    if importlib.util.find_spec("onnx") is None:
+        raise ConfigError("--onnx needs the package onnx, which is not installed: pip install onnx")
+    torch.onnx.export(
+        Heads(), (torch.zeros(1, role.size),), str(path), dynamo=False, input_names=["sight"],
+        output_names=["heads"], dynamic_axes={"sight": {0: "n"}, "heads": {0: "n"}},
+    )  # fmt: skip
+    return path

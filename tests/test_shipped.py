@@ -1,0 +1,168 @@
+"""Policies as files: exported, judged, begun from, and refused where they are of something else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rematch import api, cli
+from rematch import config as settings
+from rematch.config import ConfigError
+from rematch.engine import shipped
+from rematch.engine.miniature import differences
+from rematch.engine.train import Session
+from rematch.matches import eval_run, eval_world, export_run
+
+TINY: dict[str, Any] = {
+    "threads": 1, "games": 16, "steps": 24, "total_steps": 16 * 24 * 3, "network.hidden": (8,),
+    "league.history": 0.0, "ppo.minibatch": 64, "evaluation.games": 4, "evaluation.rivals": ("random",),
+    "evaluation.past": 0, "save_every": 1,
+}
+
+
+def config(**changes: Any) -> Any:
+    return settings.replace(api.default("beasty"),
+                            TINY | {key.replace("__", "."): value for key, value in changes.items()})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "run"
+    api.train(config(), folder=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def file(run: Path) -> Path:
+    (made,) = export_run(run, run.parent / "agent", with_onnx=False)
+    return made
+
+
+def test_an_exported_policy_plays_as_the_run_does(run: Path, file: Path) -> None:
+    assert file.name == "agent.safetensors" and file.stat().st_size < 5_000_000
+    card = json.loads(file.with_suffix(".json").read_text())["about"]
+    assert card["world"]["players"] == 2 and card["network"]["hidden"] == [8] and len(card["columns"]) == 100
+    ours, theirs = api.load(run).policies["player"], api.load(file).policies["player"]
+    assert ours.weights.tobytes() == theirs.weights.tobytes()
+    one, two = (eval_run(path, ["random", "heuristic"], 30, 0, True)["table"] for path in (run, file))
+    keys = ("rival", "wins", "draws", "games", "win_low")
+    assert [[row[key] for key in keys] for row in one] == [[row[key] for key in keys] for row in two]
+
+
+def test_files_and_their_search_are_players(file: Path) -> None:
+    rows = eval_world("beasty", [f"{file}+search:3", str(file)], 20, 0)["table"]
+    assert rows[0]["player"].endswith("+search:3") and rows[0]["score"] > 0.5
+    for name, line in (("agent.safetensors", "no player called"), (f"{file}+search:x", "expected search:")):
+        with pytest.raises(ConfigError, match=line):
+            eval_world("beasty", [name, "random"], 2, 0)
+
+
+def test_export_never_overwrites_another_policy(run: Path, file: Path, tmp_path: Path) -> None:
+    assert export_run(run, file, with_onnx=False) == [file]  # the same bytes
+    with pytest.raises(ConfigError, match="never silently overwritten"):
+        api.train(config(seed=1), folder=tmp_path / "other")
+        export_run(tmp_path / "other", file, with_onnx=False)
+    with pytest.raises(ConfigError, match=r"--out = .*expected a name that ends in .safetensors"):
+        export_run(run, tmp_path / "agent.bin", with_onnx=False)
+
+
+def test_a_file_that_was_changed_is_found(file: Path, tmp_path: Path) -> None:
+    for name in (file.name, file.with_suffix(".json").name):
+        (tmp_path / name).write_bytes((file.parent / name).read_bytes())
+    raw = bytearray(file.read_bytes())
+    raw[-1] ^= 1
+    (tmp_path / file.name).write_bytes(raw)
+    with pytest.raises(ConfigError, match="does not match its SHA-256"):
+        api.load(tmp_path / file.name)
+
+
+def test_onnx_says_what_is_missing_or_is_written(run: Path, tmp_path: Path) -> None:
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        with pytest.raises(ConfigError, match="--onnx needs the package onnx"):
+            export_run(run, tmp_path / "agent.safetensors", with_onnx=True)
+        return
+    made = export_run(run, tmp_path / "agent.safetensors", with_onnx=True)
+    assert made[-1].suffix == ".onnx" and made[-1].stat().st_size > 1000
+
+
+# --- beginning from a policy ------------------------------------------------------------------------------
+
+
+def test_a_run_begins_with_these_weights_where_it_is_told_to(file: Path, tmp_path: Path) -> None:
+    late = config(start_iteration=2, total_steps=16 * 24 * 4, ppo__lr=0.0, ppo__anneal="none")
+    trained = api.train_from(file, late, tmp_path / "run")
+    weights = api.load(file).policies["player"].weights
+    assert trained.policies["player"].weights.tobytes() == weights.tobytes()  # lr 0
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["iteration"] for row in rows] == [3, 4]
+    assert "Begins with the weights of agent.safetensors" in (tmp_path / "run" / "train.log").read_text()
+
+
+def test_schedules_run_over_what_remains() -> None:
+    session = Session(config(start_iteration=1))
+    assert session.progress == 0.0
+    session.iteration = 2
+    assert session.progress == 0.5
+    with pytest.raises(ConfigError, match="start_iteration = 3: expected less than the run's 3"):
+        config(start_iteration=3)
+
+
+def test_killed_at_once_it_goes_on_to_the_same_bits(file: Path, tmp_path: Path,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it began with stands in no setting: it must be in the folder before anything happens."""
+    api.train_from(file, config(), tmp_path / "one")
+
+    def stop(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(api, "loop", stop)
+        with pytest.raises(KeyboardInterrupt):
+            api.train_from(file, config(), tmp_path / "two")
+    api.resume(tmp_path / "two")
+    assert differences(tmp_path / "one", tmp_path / "two") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"network.hidden": (9,)}, r"network.hidden is \(8,\) there and \(9,\) in the run"),
+        ({"world.first": 1}, "world.first is 0 there and 1 in the run"),
+        ({"world.document_variant": True}, "world.document_variant is False there and True in the run"),
+    ],
+)
+def test_another_network_or_other_rules_are_refused(
+    changes: dict[str, Any], line: str, file: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=line) as caught:
+        api.train_from(file, settings.replace(config(), changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists() and "\n" not in str(caught.value)
+
+
+def test_another_game_is_refused(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a policy of beasty, and the run is of lattice"):
+        api.train_from(file, api.configure("lattice"), tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"expected a policy .* or a finished run"):
+        shipped.starts(tmp_path, config())
+
+
+def test_the_commands(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["export", str(run), "--out", "mine.safetensors"]) == 0
+    assert "mine.safetensors" in capsys.readouterr().out
+    flags = [word for key, value in TINY.items() for word in (
+        f"--{key}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value))]
+    Path("tiny.yaml").write_text("game: beasty\n")  # the world's own defaults
+    assert cli.main(["train", "tiny.yaml", *flags, "--from", "mine.safetensors", "--name", "new"]) == 0
+    assert cli.main(["train", "tiny.yaml", *flags, "--from", str(run), "--name", "newer"]) == 0
+    assert np.array_equal(api.load("runs/new").policies["player"].weights,
+                          api.load("runs/newer").policies["player"].weights)
+    assert cli.main(["export", str(run)]) == 2 and "needs --out" in capsys.readouterr().err

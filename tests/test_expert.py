@@ -15,6 +15,7 @@ from rematch.config import ConfigError
 from rematch.engine.learners.expert import Expert
 from rematch.engine.miniature import event_log, play
 from rematch.engine.train import Config, Session
+from rematch.spec import Noise
 
 TINY: dict[str, Any] = {
     "learner": "expert", "threads": 1, "games": 32, "steps": 24, "total_steps": 32 * 24 * 3,
@@ -106,12 +107,30 @@ def test_state_and_restore_continue_identically() -> None:
     assert made.policy.weights.tobytes() == learner(second).policy.weights.tobytes()
 
 
-def test_results_do_not_depend_on_threads() -> None:
-    assert event_log(config(threads=1)) == event_log(config(threads=3))
+@pytest.mark.parametrize("plies", [-1, 2])
+def test_results_do_not_depend_on_threads(plies: int) -> None:
+    some = {"expert__plies": plies, "expert__positions": 300}
+    assert event_log(config(threads=1, **some)) == event_log(config(threads=3, **some))
 
 
-KNOBS = {"lr": 0.01, "lr_final": 0.01, "completions": 3, "positions": 64, "replay": 100, "passes": 8.0,
-         "minibatch": 32, "tau": 0.5, "value": 0.1, "max_grad_norm": 0.01}
+def test_the_network_judges_where_a_playout_stops() -> None:
+    """With playouts longer than any game nothing is left to judge: the same values to the end."""
+    found = [learner_values(plies) for plies in (-1, 99, 1)]
+    assert np.allclose(found[0], found[1], equal_nan=True)
+    assert not np.allclose(found[0], found[2], equal_nan=True)
+    for changes in ({"network__critic": "all"}, {"world__players": 3}):
+        with pytest.raises(ConfigError, match=r"expert.plies = 3: .*expected -1"):
+            config(expert__plies=3, **changes)
+
+
+def learner_values(plies: int) -> Any:
+    session = Session(config(expert__plies=plies))
+    made, rows = learner(session), np.arange(20, dtype=np.int32)
+    return made.values(rows, Noise(1, 2, 3))
+
+
+KNOBS = {"lr": 0.01, "lr_final": 0.01, "completions": 3, "plies": 2, "positions": 64, "replay": 100,
+         "passes": 8.0, "minibatch": 32, "tau": 0.5, "value": 0.1, "max_grad_norm": 0.01}
 
 
 def test_every_knob_of_it_changes_what_happens() -> None:

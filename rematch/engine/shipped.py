@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rematch.engine.train import Config
 
 SUFFIX = ".safetensors"
-LARGEST = 5_000_000  # bytes of an exported policy's weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,10 +93,6 @@ def export(networks: Mapping[str, Policy], about: Mapping[str, Mapping[str, Any]
     """Write each network to OUT, or OUT-NAME where there are several."""
     made = []
     for name, policy in networks.items():
-        size = 4 * policy.weights.size
-        if size > LARGEST:
-            raise ConfigError(f"export: {name} has {size / 1e6:.1f} MB of weights; expected at most "
-                              f"{LARGEST / 1e6:.0f} MB, of a narrower network")
         path = out if len(networks) == 1 else out.with_name(f"{out.stem}-{name}{SUFFIX}")
         made.append(policies.write_file(path, policy.arrays(), about[name], replace=False))
     return made

@@ -25,7 +25,7 @@ from rematch.engine.fingerprint import fingerprint
 from rematch.engine.guards.ewc import EwcConfig, anchors, check_ewc
 from rematch.engine.guards.rollback import Rollback, RollbackConfig, check_rollback
 from rematch.engine.learners.dqn import DqnConfig, check_dqn
-from rematch.engine.learners.expert import ExpertConfig, check_search
+from rematch.engine.learners.expert import ExpertConfig, check_plies, check_search
 from rematch.engine.learners.lookahead import LookaheadConfig, check_network, check_spec
 from rematch.engine.learners.ppo import PpoConfig
 from rematch.engine.minds import build
@@ -129,6 +129,7 @@ class Config:
             check_dqn(self, module.make(self.world, 1, 0, 0).spec)
         if self.learner == "expert":
             check_search(module.make(self.world, 1, 0, 0))
+            check_plies(self.expert, module.make(self.world, 1, 0, 0), self.network.critic)
         if (self.network.encoder, self.network.critic) != ("mlp", "own"):
             for role in module.make(self.world, 1, 0, 0).spec.roles.values():
                 layout(role, self.network)  # refuses what the role cannot have

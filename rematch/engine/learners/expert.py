@@ -14,7 +14,9 @@ terms stay.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,8 @@ from rematch.engine.rollout import side_by_side
 from rematch.engine.tape import Tape
 from rematch.spec import Floats, Noise, Tree, World
 
+CHUNK = 128  # positions whose leaves a thread holds at once
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertConfig:
@@ -37,6 +41,9 @@ class ExpertConfig:
     lr: float = knob(1e-3, "learning rate at the start", low=0)
     lr_final: float = knob(1e-4, "learning rate at the end, reached in a straight line", low=0)
     completions: int = knob(8, "playouts of each action in a position", low=1, high=10_000)
+    plies: int = knob(
+        -1, "turns of a playout, after which the network's value judges; -1: to the end", low=-1, high=1000
+    )
     positions: int = knob(4096, "decisions of a tape that are searched", low=1)
     replay: int = knob(1 << 17, "positions kept to be learnt from again", low=1, high=1 << 26)
     passes: float = knob(4.0, "how often a position is learnt from, on average", low=0.01, high=100)
@@ -51,6 +58,14 @@ def check_search(world: World) -> None:
     if not hasattr(world, "action_values"):
         raise ConfigError(f"learner = expert: {world.spec.world} cannot say what an action is worth (it has "
                           "no `action_values`); expected ppo")
+
+
+def check_plies(config: ExpertConfig, world: World, critic: str) -> None:
+    """Refuse a network that cannot judge where a playout stops."""
+    if config.plies >= 0 and (critic != "own" or world.spec.seats != 2 or not hasattr(world, "leaf_values")):
+        raise ConfigError(f"expert.plies = {config.plies}: a network can judge a playout where two play, its "
+                          "value needs nothing aside (network.critic own) and the world has `leaf_values`; "
+                          "expected -1")
 
 
 class Expert:
@@ -70,6 +85,7 @@ class Expert:
         self.native = self.student.native
         self.scratch: Any = make(max(config.positions, config.minibatch), 0, 0)
         check_search(self.scratch)
+        check_plies(config, self.scratch, policy.config.critic)
         size = self.scratch.save(np.zeros(1, np.int32)).shape[1]
         self.states = np.zeros((config.replay, size), np.uint8)
         self.found: Floats = np.zeros((config.replay, policy.role.actions.size), np.float32)  # Q / tau
@@ -127,7 +143,7 @@ class Expert:
         states = tape.states[mine[:, 0], mine[:, 1]]
         self.scratch.load(rows, states)
         noise = Noise(keys.key(self.seed, keys.TEACH, 1), keys.BOT, iteration)
-        values = self.scratch.action_values(rows, c.completions, noise, self.threads)
+        values = self.values(rows, noise)
         legal = np.isfinite(values)
         values[~legal] = 0.0
         logits = self.policy.forward(*self._seen(rows)[:2])[0].astype(np.float64)
@@ -142,6 +158,21 @@ class Expert:
         best = np.where(legal, values, -np.inf).max(1)
         means = {"search_value": expected.mean(), "search_gain": (best - expected).mean()}
         return {name: float(mean) for name, mean in means.items()} | {"decisions": float(len(rows))}
+
+    def values(self, rows: NDArray[np.int32], noise: Noise) -> NDArray[np.float64]:
+        """[n, A] what the search says of these games of the scratch world."""
+        c = self.config
+        if c.plies < 0:
+            found: NDArray[np.float64] = self.scratch.action_values(rows, c.completions, noise, self.threads)
+            return found
+        how = (c.completions, c.plies)
+        parts = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
+        judge = partial(self.scratch.leaf_values, how=how, noise=noise, among=None, judge=self._judge)
+        with ThreadPoolExecutor(self.threads) as pool:
+            return np.concatenate(list(pool.map(judge, parts)))
+
+    def _judge(self, sight: Floats) -> Floats:
+        return self.policy.forward(sight)[1]
 
     def batch(self, rows: NDArray[np.int64]) -> Batch:
         """Positions of the replay as PPO's terms want them: no advantage, the search as magnet."""

@@ -254,13 +254,15 @@ class BeastyWorld(NativeWorld):
         return self.shared.rules.values(self.save(rows), numbers, how, key, threads, among)[0]
 
     def leaf_values(
-        self, rows: Ints, how: tuple[int, int], noise: Noise, among: Bits, judge: Callable[[Floats], Floats]
-    ) -> NDArray[np.float64]:
+        self, rows: Ints, how: tuple[int, int], noise: Noise, among: Bits | None,
+        judge: Callable[[Floats], Floats],
+    ) -> NDArray[np.float64]:  # fmt: skip
         """As `action_values` of two players; how[1] turns after each action `judge` values what a seat sees.
 
         how[0]: completions. Endings that can be solved are.
         """
         rules, states = self.shared.rules, self.save(rows)
+        among = rules.legal(states) if among is None else among
         numbers = (self.first + self._rows(rows)).astype(np.int32)
         key = (noise.seed, noise.stream, noise.step)
         values = np.full((len(states), len(ACTIONS)), np.nan)

@@ -346,32 +346,15 @@ def bench(words: Sequence[str]) -> int:
 
 
 def list_worlds(words: Sequence[str]) -> int:
-    from rematch import worlds
+    from rematch.listing import list_worlds as tell
 
-    Options(words).only(0, "rematch worlds")
-    for name in worlds.names():
-        module = worlds.find(name)
-        print(f"{name}: {(module.__doc__ or '').strip().splitlines()[0]}")
-        try:
-            spec = module.make(module.Config(), 1, 0, 0).spec
-        except ConfigError as error:  # it needs a library that is not there
-            print(f"  {error}")
-            continue
-        for role, about in spec.roles.items():
-            actions = f"{about.actions.kind} actions {', '.join(about.actions.names)}"
-            scripted = ", ".join(module.BOTS.get(role, ())) or "none"
-            print(f"  {role}: sees {about.size} numbers, {actions}; scripted: {scripted}")
-    return 0
+    return tell(words)
 
 
 def list_recipes(words: Sequence[str]) -> int:
-    from rematch.api import recipes
+    from rematch.listing import list_recipes as tell
 
-    Options(words).only(0, "rematch recipes")
-    for name, text in recipes().items():
-        head = [line.lstrip("# ") for line in text.splitlines() if line.startswith("#")]
-        print(f"{name}: {head[0].removeprefix(name + ': ') if head else ''}")
-    return 0
+    return tell(words)
 
 
 COMMANDS = {
@@ -424,12 +407,12 @@ def hush() -> None:
         os.close(null)
 
 
-def main(argv: Sequence[str] | None = None, act: Callable[[Sequence[str]], int] = obey) -> int:
+def main(argv: Sequence[str] | None = None, act: Callable[[Sequence[str]], int] | None = None) -> int:
     """The command line, or `act` on its words: another face of the same house (compat/)."""
     words = list(sys.argv[1:] if argv is None else argv)
     with ATTENTION:
         try:
-            return answer(words, act)
+            return answer(words, act or obey)
         except KeyboardInterrupt:
             pass
         except Exception:
@@ -438,7 +421,7 @@ def main(argv: Sequence[str] | None = None, act: Callable[[Sequence[str]], int] 
         return complain("interrupted; what was saved stands", 130)
 
 
-def answer(words: Sequence[str], act: Callable[[Sequence[str]], int] = obey) -> int:
+def answer(words: Sequence[str], act: Callable[[Sequence[str]], int]) -> int:
     """Obey; what goes wrong is one line."""
     code = 0
     try:

@@ -171,7 +171,7 @@ def test_bad_budgets_are_one_line(wrong: dict[str, object], words: str) -> None:
 def test_values_are_the_means_of_what_search_adds_up(config: Config) -> None:
     states = positions(config, 60, seed=3)
     rules, numbers = core.Core(config.values()), np.arange(len(states), dtype=np.int32)
-    how, noise = (PLAYOUT, 0, 7), (5, keys.BOT, 2)
+    how, noise = (PLAYOUT, 0, 7, PLAYOUT), (5, keys.BOT, 2)
     sums, best = rules.search(states, numbers, how, noise)
     values, too = rules.values(states, numbers, how, noise, threads=2)
     legal = rules.legal(states)
@@ -192,7 +192,7 @@ def test_values_are_the_means_of_what_search_adds_up(config: Config) -> None:
 def test_a_search_among_some_actions_leaves_the_others_out() -> None:
     states = positions(PLAIN, 60, seed=4)
     rules, numbers = core.Core(PLAIN.values()), np.arange(len(states), dtype=np.int32)
-    legal, how, noise = rules.legal(states), (PLAYOUT, 0, 5), (5, keys.BOT, 2)
+    legal, how, noise = rules.legal(states), (PLAYOUT, 0, 5, PLAYOUT), (5, keys.BOT, 2)
     among = legal & ~(legal & (~legal + np.uint64(1)))  # all but the lowest
     among = np.where(among == 0, legal, among)
     whole, some = (rules.values(states, numbers, how, noise, among=bits)[0] for bits in (None, among))

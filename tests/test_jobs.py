@@ -29,7 +29,7 @@ def test_what_a_child_said_last_is_why_it_failed(tmp_path: Path) -> None:
     Children(tasks, 2, 1, said.append).run(never)
     assert [task.state for task in tasks] == ["failed", "failed"]
     assert tasks[0].why.startswith("unknown recipe 'nonsense': expected one of ")
-    assert tasks[1].why.startswith("it ended before the run was complete: quick: ")
+    assert tasks[1].why.startswith("it ended before the run was complete: z2: ")
     assert said[-1].startswith("[0/2, 2 failed] ") and tasks[0].output.read_text().startswith("an old line\n")
 
 

@@ -23,13 +23,15 @@ ALL_ON = ["--ppo.magnet", "0.1", "--ppo.value-clip", "0.2", "--ppo.target_kl", "
           "--schedule.warm_start_steps", "50000", "--curriculum.kind", "smooth", "--curriculum.mixed_ratio",
           "0.2", "--world.min_init_distance", "3", "--world.max_init_distance", "15",
           "--rollback.back", "3", "--rollback.bilateral", "true", "--rnd.coef", "0.1", "--ewc.weight", "10"]
-FEATURES = ["rollout", "learning of pursuer", "learning of evader", "belief", "critic of all",
+FEATURES = ["rollout", "learning of pursuer", "learning of evader", "temperature",
+            "belief", "critic of all",
             "magnet", "value clipping", "target KL",
             "begin anywhere", "cold start", "phases", "phase limit", "convergence", "damping",
             "curriculum", "mixed levels", "warm start",
-            "snapshots", "rivals seated", "scripted rivals", "evaluation", "rollback", "EWC", "RND",
+            "snapshots", "rivals seated", "scripted rivals", "exploiters", "evaluation",
+            "rollback", "EWC", "RND",
             "checkpoint", "policies", "past selves", "picture", "film", "report", "kill and resume"]
-ABSENT = {"begin anywhere", "belief", "critic of all"}  # not in this world
+ABSENT = {"begin anywhere", "temperature", "belief", "critic of all", "exploiters"}  # not in this world
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from rematch.config import ConfigError
 from rematch.engine import shipped
 from rematch.engine.miniature import differences
 from rematch.engine.train import Session
-from rematch.matches import eval_run, eval_world, export_run
+from rematch.matches import Match, eval_run, eval_world, export_run
 
 TINY: dict[str, Any] = {
     "threads": 1, "games": 16, "steps": 24, "total_steps": 16 * 24 * 3, "network.hidden": (8,),
@@ -54,11 +54,11 @@ def test_an_exported_policy_plays_as_the_run_does(run: Path, file: Path) -> None
 
 
 def test_files_and_their_search_are_players(file: Path) -> None:
-    rows = eval_world("beasty", [f"{file}+search:3", str(file)], 20, 0)["table"]
+    rows = eval_world("beasty", Match(players=[f"{file}+search:3", str(file)], games=20))["table"]
     assert rows[0]["player"].endswith("+search:3") and rows[0]["score"] > 0.5
-    for name, line in (("agent.safetensors", "no player called"), (f"{file}+search:x", "expected search:")):
+    for name, line in (("agent.safetensors", "no such file"), (f"{file}+search:x", "expected search:")):
         with pytest.raises(ConfigError, match=line):
-            eval_world("beasty", [name, "random"], 2, 0)
+            eval_world("beasty", Match(players=[name, "random"], games=2))
 
 
 def test_export_never_overwrites_another_policy(run: Path, file: Path, tmp_path: Path) -> None:

@@ -1,0 +1,120 @@
+"""All settings of a run in one dataclass: each part beside the code that reads it, joined and judged here."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+from rematch import worlds
+from rematch.config import ConfigError, knob, part
+from rematch.engine.bonuses.novelty import NoveltyConfig
+from rematch.engine.bonuses.rnd import RndConfig
+from rematch.engine.bonuses.rnd_screen import RndScreenConfig
+from rematch.engine.curricula.distance import CurriculumConfig, ladder
+from rematch.engine.evaluate import EvaluationConfig, check_rivals
+from rematch.engine.guards.ewc import EwcConfig, check_ewc
+from rematch.engine.guards.rollback import RollbackConfig, check_rollback
+from rematch.engine.learners.dqn import DqnConfig, check_dqn
+from rematch.engine.learners.expert import ExpertConfig, check_plies, check_search
+from rematch.engine.learners.lookahead import LookaheadConfig, check_network, check_spec
+from rematch.engine.learners.ppo import PpoConfig
+from rematch.engine.policy import NetworkConfig, layout
+from rematch.engine.rivals.exploiters import check_exploiters
+from rematch.engine.rivals.league import LeagueConfig
+from rematch.engine.rivals.schedule import ScheduleConfig, check_schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A whole run. `world` is the chosen world's own config."""
+
+    game: str = knob("pursuit", "which world; `rematch worlds` lists them")
+    seed: int = knob(0, "everything random in the run follows from it", low=0, high=2**32 - 1)
+    threads: int = knob(2, "threads; results do not depend on it", low=1, high=64)
+    games: int = knob(2048, "games that step together", low=1, high=2**22)
+    steps: int = knob(32, "steps of each game per iteration", low=1, high=2**20)
+    total_steps: int = knob(10_000_000, "steps of all games together; the run ends there", low=1)
+    stagger: int = knob(
+        0, "steps over which the first games begin, so that they do not all end together", low=0
+    )
+    anywhere: float = knob(
+        0.0, "share of training games that begin anywhere, where the world can start anywhere", low=0, high=1
+    )
+    start_iteration: int = knob(
+        0, "iteration to begin with, where a policy (--from) has those before it behind it: schedules run "
+        "over what remains", low=0,
+    )  # fmt: skip
+    save_every: int = knob(20, "iterations between checkpoints", low=1)
+    learner: str = knob(
+        "ppo", "model-free, by looking ahead with the rules, from a search of the world's, or with a memory",
+        choices=("ppo", "lookahead", "expert", "dqn"),
+    )  # fmt: skip
+    world: Any = field(default=None)
+    network: NetworkConfig = part(NetworkConfig, needs="learner=ppo|lookahead|expert")
+    ppo: PpoConfig = part(PpoConfig, needs="learner=ppo")
+    lookahead: LookaheadConfig = part(LookaheadConfig, needs="learner=lookahead")
+    expert: ExpertConfig = part(ExpertConfig, needs="learner=expert")
+    dqn: DqnConfig = part(DqnConfig, needs="learner=dqn")
+    novelty: NoveltyConfig = part(NoveltyConfig, needs="learner=dqn")
+    rnd_screen: RndScreenConfig = part(RndScreenConfig, needs="learner=dqn")
+    league: LeagueConfig = part(LeagueConfig, needs="learner=ppo|expert")
+    schedule: ScheduleConfig = part(ScheduleConfig, needs="learner=ppo")
+    curriculum: CurriculumConfig = part(CurriculumConfig, needs="learner=ppo")
+    rollback: RollbackConfig = part(RollbackConfig, needs="learner=ppo")
+    ewc: EwcConfig = part(EwcConfig, needs="learner=ppo")
+    rnd: RndConfig = part(RndConfig, needs="learner=ppo")
+    evaluation: EvaluationConfig = part(EvaluationConfig)
+
+    @property
+    def iterations(self) -> int:
+        """The most there can be; phases and levels may end a run before."""
+        per, roles = self.games * self.steps, max(1, len(worlds.find(self.game).BOTS))
+        return min(-(-self.total_steps // per), self.schedule.iterations(roles, per) or sys.maxsize)
+
+    def check(self) -> None:
+        module = worlds.find(self.game)
+        check_rivals(module, self.league.scripted, "league.scripted")
+        check_rivals(module, self.evaluation.rivals, "evaluation.rivals")
+        if self.anywhere and "anywhere" not in module.make(self.world, 1, 0, 0).spec.stage:
+            raise ConfigError(f"anywhere = {self.anywhere:g}: {self.game} cannot begin anywhere; expected 0")
+        roles, climbs = list(module.BOTS), self.curriculum.kind != "none"
+        check_schedule(self.schedule, module, roles)
+        check_rollback(self.rollback, self.schedule.kind, roles)
+        check_ewc(self.ewc, climbs)
+        check_exploiters(self)
+        if self.start_iteration >= self.iterations:
+            raise ConfigError(f"start_iteration = {self.start_iteration}: expected less than the run's "
+                              f"{self.iterations} iterations (total_steps / (games x steps))")
+        if (self.ppo.temperature, self.ppo.temperature_final) != (1.0, 1.0):
+            for role in module.make(self.world, 1, 0, 0).spec.roles.values():
+                if role.actions.kind != "discrete":
+                    raise ConfigError(f"ppo.temperature = {self.ppo.temperature:g}: the actions of "
+                                      f"{role.name} are continuous; expected 1")
+        if climbs:
+            ladder(self.curriculum, module, self.world, module.make(self.world, 1, 0, 0).spec)
+        elif self.schedule.last_first or self.schedule.warm_start_steps:
+            name = "last_first" if self.schedule.last_first else "warm_start_steps"
+            raise ConfigError(
+                f"schedule.{name} = {getattr(self.schedule, name)}: there is no new level without a "
+                "curriculum; expected curriculum.kind discrete or smooth"
+            )
+        if self.learner == "lookahead":
+            check_network(self.network)
+            check_spec(module.make(self.world, 1, 0, 0).spec)
+        if self.learner == "dqn":
+            check_dqn(self, module.make(self.world, 1, 0, 0).spec)
+        if self.learner == "expert":
+            check_search(module.make(self.world, 1, 0, 0))
+            check_plies(self.expert, module.make(self.world, 1, 0, 0), self.network.critic)
+        if (self.network.encoder, self.network.critic) != ("mlp", "own"):
+            for role in module.make(self.world, 1, 0, 0).spec.roles.values():
+                layout(role, self.network)  # refuses what the role cannot have
+        if self.network.in_torch and self.ppo.gradient != "native":
+            raise ConfigError(f"ppo.gradient = {self.ppo.gradient}: has no effect with this network, whose "
+                              "gradient is always torch's; leave it out")
+        need = self.games * self.steps * 4 * 64
+        if need > 64 * 2**30:
+            raise ConfigError(
+                f"games = {self.games}: a tape of {need / 2**30:.0f} GiB; expected fewer games or steps"
+            )

@@ -1,0 +1,37 @@
+"""`rematch worlds` and `rematch recipes`: what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rematch.config import ConfigError
+from rematch.options import Options
+
+
+def list_worlds(words: Sequence[str]) -> int:
+    from rematch import worlds
+
+    Options(words).only(0, "rematch worlds")
+    for name in worlds.names():
+        module = worlds.find(name)
+        print(f"{name}: {(module.__doc__ or '').strip().splitlines()[0]}")
+        try:
+            spec = module.make(module.Config(), 1, 0, 0).spec
+        except ConfigError as error:  # it needs a library that is not there
+            print(f"  {error}")
+            continue
+        for role, about in spec.roles.items():
+            actions = f"{about.actions.kind} actions {', '.join(about.actions.names)}"
+            scripted = ", ".join(module.BOTS.get(role, ())) or "none"
+            print(f"  {role}: sees {about.size} numbers, {actions}; scripted: {scripted}")
+    return 0
+
+
+def list_recipes(words: Sequence[str]) -> int:
+    from rematch.api import recipes
+
+    Options(words).only(0, "rematch recipes")
+    for name, text in recipes().items():
+        head = [line.lstrip("# ") for line in text.splitlines() if line.startswith("#")]
+        print(f"{name}: {head[0].removeprefix(name + ': ') if head else ''}")
+    return 0

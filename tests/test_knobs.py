@@ -90,7 +90,7 @@ ALSO: dict[str, dict[str, Any]] = {
     "league.keep": {"total_steps": 24 * 8 * 6},
     "league.exploit_steps": HUNT, "league.exploit_keep": HUNT, "league.exploit_every": HUNT,
     "league.adaptive_floor": MET, "league.pick": LONG | MET, "network.kind": FEW,
-    "league.pfsp_power": LONG, "league.pfsp_floor": LONG,
+    "league.pfsp_power": LONG | {"league.pick": "pfsp"}, "league.pfsp_floor": LONG | {"league.pick": "pfsp"},
     "schedule.cold_start_steps": WARM, "schedule.cold_start_rival": WARM, "schedule.phase_steps": TURNS,
     "schedule.max_phases": TURNS, "schedule.micro_phase_steps": COLD | {"schedule.kind": "micro"},
     "schedule.eta": CALM, "evaluation.past": {"total_steps": 24 * 8 * 6},  # three evaluations

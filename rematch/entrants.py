@@ -16,11 +16,10 @@ from typing import Any
 from rematch import api, worlds
 from rematch import config as settings
 from rematch.config import ConfigError, nearest
-from rematch.engine import policies
-from rematch.engine.policy import NetworkConfig, Policy
+from rematch.engine import shipped
 from rematch.spec import Player
 
-SUFFIX, GUIDES = ".safetensors", "+search"
+SUFFIX, GUIDES = shipped.SUFFIX, "+search"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,30 +60,12 @@ def from_file(path: Path, world: str) -> Learnt:
     """A policy as a run or an export leaves it: weights, and beside them NAME.json that vouches for them."""
     if not path.is_file():
         raise ConfigError(f"--players: {path}: there is no such file")
-    arrays, about = policies.read(path)
-    module, card, role = worlds.find(world), f"{path.stem}.json", about.get("role")
-    if about.get("game") != world or about.get("learner", "ppo") != "ppo":
-        raise ConfigError(
-            f"--players: {path} is a policy of {about.get('game')}, {about.get('learner', 'ppo')}; "
-            f"expected one of {world} that plays by itself"
-        )
-    network = settings.apply(NetworkConfig(), _flat(about.get("network", {})), card)
-    rules = settings.apply(module.Config(), _flat(about.get("world", {})), card)
-    settings.validate(rules)
-    spec = module.make(rules, 1, 0, 0).spec
-    if role not in spec.roles or about.get("columns") != list(spec.roles[role].columns):
-        raise ConfigError(f"--players: {path} learnt to see other things than {world} shows now")
-    policy = Policy(spec.roles[role], network, path.stem)
-    policy.load_arrays(arrays)
-    free = getattr(module, "INDIFFERENT", ())
-    return Learnt(name=str(path), rules=rules, players={str(role): policy}, indifferent=free)
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for key, value in tree.items():
-        out |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return out
+    found = shipped.read(path)
+    if found.game != world:
+        raise ConfigError(f"--players: {path} is a policy of {found.game}; expected one of {world}")
+    free = getattr(worlds.find(world), "INDIFFERENT", ())
+    players = {found.policy.role.name: found.policy}
+    return Learnt(name=str(path), rules=found.world, players=players, indifferent=free)
 
 
 def rules_of(names: Sequence[str], world: str, given: Mapping[str, Any]) -> Any:

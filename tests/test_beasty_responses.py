@@ -12,10 +12,12 @@ import pytest
 
 import rematch
 from rematch import cli
+from rematch.matches import Match, eval_world
 from rematch.worlds.beasty.bots import bot
 from rematch.worlds.beasty.bots_reference import BOTS
 from rematch.worlds.beasty.responses import FILE, best_known
 from rematch.worlds.beasty.rules import Config
+from rematch.worlds.beasty.terminal import AGENT
 
 TOOL = Path(rematch.__file__).parents[1] / "tools" / "beasty_responses.py"
 
@@ -77,3 +79,12 @@ def test_the_table_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["eval", "beasty", "--players", "queue,random", "--games", "3", "--world.players", "3"]) == 0
     )
     assert "best known" not in capsys.readouterr().out
+
+
+def test_the_agent_in_the_repository_plays_as_the_readme_says() -> None:
+    """A small match: the README's table has 10 000 games against each."""
+    assert AGENT.stat().st_size < 5_000_000
+    for rival, bar in (("heuristic", 0.80), ("distilled_outcome", 0.71)):
+        match = Match(players=[str(AGENT)], against=[rival], games=400, greedy=True)
+        (row,) = eval_world("beasty", match)["table"]
+        assert row["win_low"] > bar, (rival, row["win"], row["win_low"])

@@ -140,7 +140,7 @@ def test_nobody(name: str, message: str) -> None:
 def test_other_worlds(folder: Path) -> None:
     with pytest.raises(ConfigError, match="plain is a run of beasty, not of lattice"):
         learnt("plain", "lattice")
-    with pytest.raises(ConfigError, match="is a policy of beasty, ppo; expected one of lattice"):
+    with pytest.raises(ConfigError, match="is a policy of beasty; expected one of lattice"):
         learnt("runs/plain/policies/player.safetensors", "lattice")
     with pytest.raises(ConfigError, match="mine:Bot: lattice does not take bots of one's own"):
         from rematch.worlds.lattice.rules import Config as Board

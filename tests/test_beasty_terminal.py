@@ -156,8 +156,10 @@ def test_the_shipped_agent_is_the_usual_opponent(
 ) -> None:
     policy = Policy(make(Config(), 1).spec.roles["player"], NetworkConfig(hidden=(8,)), "agent")
     policy.initialise(1)
-    about = {"game": "beasty", "role": "player", "columns": list(policy.role.columns), "iteration": 0,
-             "learner": "ppo", "network": settings.tree(policy.config), "world": settings.tree(Config())}  # fmt: skip
+    about = {
+        "game": "beasty", "role": "player", "columns": list(policy.role.columns), "iteration": 0,
+        "learner": "ppo", "network": settings.tree(policy.config), "world": settings.tree(Config()),
+    }  # fmt: skip
     monkeypatch.setattr(terminal, "AGENT", tmp_path / "none")
     assert "against search." in sit("q\n")
     monkeypatch.setattr(terminal, "AGENT", policies.write(tmp_path, "agent", policy.arrays(), about, False))

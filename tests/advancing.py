@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rematch.engine import train
+from rematch.engine import settings
 from rematch.engine.train import Session
 
 
@@ -16,5 +16,5 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     def and_advance(session: Session, tape: Any, metrics: dict[str, Any]) -> list[str]:
         return [*guard(session, tape, metrics), *session.mark(f"level {session.iteration}")]
 
-    monkeypatch.setattr(train, "check_ewc", lambda config, climbs: None)
+    monkeypatch.setattr(settings, "check_ewc", lambda config, climbs: None)
     monkeypatch.setattr(Session, "guard", and_advance)

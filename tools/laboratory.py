@@ -216,7 +216,8 @@ def course(of: list[Line]) -> list[str]:
     chosen += [steps[-1]] if steps[-1] not in chosen else []
     every, games = max(1, len(steps) // 10), named(of[0])[-1]["games"]
     off = max(high - low for low, high in (wilson(k, games) for k in range(games + 1))) / 2
-    out = [f"SR_P, of {len(steps)} evaluations every {every}th, n = {games} (95 % within ±{off:.3f}):", "",
+    told = f"{len(steps)} evaluations, a row every {every}" if every > 1 else f"{len(steps)} evaluations"
+    out = [f"SR_P, {told}, n = {games} (95 % within ±{off:.3f}):", "",
            f"| steps | {' | '.join('seed ' + str(line['seed']) for line in of)} |",
            "| --- |" + " --- |" * len(of)]
     for step in chosen:

@@ -336,6 +336,9 @@ def report(
     from rematch.show import report as show
 
     paths = [Path(folder) for folder in folders]
+    for index, path in enumerate(paths):  # twice in a band over seeds it would count as two
+        if path.resolve() in [other.resolve() for other in paths[:index]]:
+            raise ConfigError(f"{path} is given twice; expected each run once")
     target = Path(out) if out is not None else (paths[0] if len(paths) == 1 else Path()) / PAGE
     if out is not None or len(paths) > 1:  # in a run's folder it is the run's own
         check_target(target)
@@ -350,8 +353,9 @@ def check_target(target: Path) -> None:
     """Refuse a file that cannot be written, or that somebody else's work would be lost in."""
     from rematch.show.report import MARK
 
-    if target.is_dir() or not target.parent.is_dir():
-        raise ConfigError(f"--out = {str(target)!r}: expected the name of a file, in a folder that is there")
+    if target.suffix != ".html" or target.is_dir() or not target.parent.is_dir():
+        raise ConfigError(f"--out = {str(target)!r}: expected a name that ends in .html, in a folder that is "
+                          "there")
     if target.is_symlink() or target.exists():
         with files.told(f"--out = {str(target)!r} cannot be read"):
             plain = target.is_file() and not target.is_symlink()

@@ -77,7 +77,9 @@ def test_worlds_and_recipes(right: Say) -> None:
     assert re.search(r"^pursuit: \w.*", said, re.M)
     evader = r"^  evader: sees \d+ numbers, continuous actions speed, turn; scripted: random, .*flee_straight"
     assert re.search(evader, said, re.M)
-    names = [line.partition(":")[0] for line in right("recipes").splitlines()]
+    told = right("recipes").splitlines()
+    assert [line for line in told if not line.endswith(".")] == []  # whole sentences
+    names = [line.partition(":")[0] for line in told]
     assert {"quick", "pursuit"} <= set(names)
 
 

@@ -63,6 +63,11 @@ def configure(
         raise ConfigError(
             "command line: --game cannot change a recipe's world; name the world instead of the recipe"
         )
+    named = [layer["game"] for _, layer, own in layers if "game" in layer and not own]
+    for source, layer, own in layers:
+        if own and named and layer.get("game", named[-1]) != named[-1]:
+            raise ConfigError(f"{source}: game = {layer['game']!r} cannot change the world of {recipe}; name "
+                              "the world instead of the recipe")
     config = default(game)
     for source, layer, _ in layers:
         config = settings.apply(config, layer, source)

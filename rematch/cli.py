@@ -30,7 +30,8 @@ USAGE = """rematch: trains game agents by self-play and tells the truth about ho
                                  [--KEY VALUE ...] [--max-minutes M] [--json]
                                  many runs, one table: every seed of every choice of the grids' values, J at a
                                  time, in runs/NAME; the same command again goes on; exit code 1: a run failed
-  rematch status RUN [--json]    where a run stands; exit code 0 fine, 1 alarm, 3 stopped before its end
+  rematch status RUN [--json]    where a run or a sweep stands; exit code 0 fine, 1 alarm, 3 stopped before
+                                 its end
   rematch check RECIPE [--KEY VALUE ...] [--config FILE]
                                  rehearsal: every feature once, with kill and resume; names unread settings
   rematch eval RUN [--against NAMES] [--games N] [--seed S] [--greedy] [--json] [--picture FILE]
@@ -40,7 +41,7 @@ USAGE = """rematch: trains game agents by self-play and tells the truth about ho
                                  exact NashConv where a world can be solved, and there a picture of where
                                  the policies lose
   rematch play WORLD [--against NAME] [--KEY VALUE ...]
-                                 play against them yourself, in the terminal
+                                 play it yourself, in the terminal; against them where there are others
   rematch exploit RUN [--budget STEPS] [--seeds K] [--games N] [--role ROLE] [--json]
                                  trains best responses against the frozen agents: "at least" so exploitable
   rematch report RUN... [--out FILE] [--games N] [--json]
@@ -51,8 +52,6 @@ USAGE = """rematch: trains game agents by self-play and tells the truth about ho
                                  as FILE.onnx too
   rematch solve WORLD [--KEY VALUE ...] [--threads T] [--json] [--picture FILE]
                                  the exact value of a game that is small enough; KEYs are the world's settings
-  rematch play WORLD [--KEY VALUE ...]
-                                 play it yourself, where a world can be played
   rematch bench [WORLD] [--json] [--seconds S]
                                  speed, beside its peers, in one run
   rematch worlds                 the worlds there are, with their roles and scripted players
@@ -157,11 +156,12 @@ def list_settings(config: Any) -> int:
 
 
 def status(words: Sequence[str]) -> int:
+    from rematch import swept
     from rematch.show.status import status as look
 
     options = Options(words, switches=("--json",))
-    (run,) = options.only(1, "rematch status RUN [--json]")
-    about = look(folder_of(run))
+    folder = folder_of(options.only(1, "rematch status RUN [--json]")[0])
+    about = swept.status(folder) if swept.is_sweep(folder) else look(folder)
     if "--json" in options.given:
         print(json.dumps(about, indent=1))
     else:
@@ -277,11 +277,12 @@ def export(words: Sequence[str]) -> int:
 
 
 def report(words: Sequence[str]) -> int:
-    from rematch import reports
+    from rematch import reports, swept
 
     options = Options(words, values=("--out", "--games"), switches=("--json",))
     usage = "rematch report RUN... [--out FILE] [--games N] [--json]"
-    folders = [folder_of(run) for run in options.only(max(1, len(options.rest)), usage)]
+    named = [folder_of(run) for run in options.only(max(1, len(options.rest)), usage)]
+    folders = [run for each in named for run in (swept.begun(each) if swept.is_sweep(each) else [each])]
     games = options.whole("--games", 0, 1, MOST_GAMES) if "--games" in options.given else None
     quiet = "--json" in options.given
     ATTENTION.check()

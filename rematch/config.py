@@ -392,8 +392,9 @@ def has_effect(config: Any, key: str) -> str:
     value = getattr(owner, name)
     fine = str(value) in wanted.split("|") if equals else bool(value)
     prefix = head + "." if head else ""
-    if fine:
-        return has_effect(config, prefix + name)
+    root = has_effect(config, prefix + name)  # what it needs may need something itself: that comes first
+    if fine or root:
+        return root
     want = " or ".join(wanted.split("|")) if equals else "to be set"
     return f"{prefix}{name} is {_shown(value)} (it would need {want})"
 

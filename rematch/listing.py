@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Sequence
 
 from rematch.config import ConfigError
@@ -32,6 +34,7 @@ def list_recipes(words: Sequence[str]) -> int:
 
     Options(words).only(0, "rematch recipes")
     for name, text in recipes().items():
-        head = [line.lstrip("# ") for line in text.splitlines() if line.startswith("#")]
-        print(f"{name}: {head[0].removeprefix(name + ': ') if head else ''}")
+        head = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
+        about = " ".join(line.lstrip("# ") for line in head).removeprefix(f"{name}: ")
+        print(f"{name}: {re.split(r'(?<=[.]) ', about)[0]}")  # its first sentence
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -194,10 +195,12 @@ def forfeits(players: Iterable[Player]) -> list[dict[str, Any]]:
 
 def export_run(folder: Path, out: Path, with_onnx: bool) -> list[Path]:
     """A run's newest policies as files of their own; the paths that were written."""
-    out = out.with_suffix(shipped.SUFFIX) if not out.suffix else out
+    out = out.with_suffix(shipped.SUFFIX) if out.name and not out.suffix and not out.is_dir() else out
     if out.suffix != shipped.SUFFIX or not out.parent.is_dir():
         raise ConfigError(f"--out = {str(out)!r}: expected a name that ends in {shipped.SUFFIX}, in a folder "
                           "that is there")
+    if with_onnx and importlib.util.find_spec("onnx") is None:
+        raise ConfigError("--onnx needs the package onnx, which is not installed: pip install onnx")
     trained = api.load(folder)
     networks = {role: player for role, player in trained.policies.items() if isinstance(player, Policy)}
     if not networks:

@@ -31,6 +31,8 @@ class Options:
                     if not todo:
                         raise ConfigError(f"{name} needs a value")
                     value = todo.pop(0)
+                if not value and name != "--name":  # whose own complaint says more
+                    raise ConfigError(f"{name} needs a value")
                 if name in several:
                     self.many[name].append(value)
                     continue
@@ -81,8 +83,8 @@ class Options:
 
 def folder_of(run: str) -> Path:
     """A run by its folder, or by its name in runs/."""
-    path = Path(run)
-    return path if "/" in run or path.is_dir() else Path("runs") / run
+    path, ours = Path(run), Path("runs") / run
+    return path if path.is_dir() or ("/" in run and not ours.is_dir()) else ours
 
 
 def new_folder(name: str) -> Path:

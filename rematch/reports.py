@@ -19,7 +19,7 @@ from rematch.config import ConfigError
 from rematch.engine import files, payoff
 from rematch.engine.causes import Evidence, likely
 from rematch.engine.exploit import BUDGET
-from rematch.engine.past import selves
+from rematch.engine.past import chosen, selves
 from rematch.engine.payoff import Payoff
 from rematch.engine.policies import names
 from rematch.engine.rehearsal import idle_in
@@ -264,11 +264,14 @@ def _provenance(run: Folder, named: bool) -> Row:
 # --- the payoff matrix of a run -----------------------------------------------------------------------------
 
 
-def stored_matrix(path: Path) -> Payoff | None:
-    """The matrix that an earlier report left in the folder, if it is of these settings."""
+def stored_matrix(path: Path, level: str | None = None) -> Payoff | None:
+    """The matrix that an earlier report left in the folder, if it is of these settings, and of this level of
+    a curriculum where one is named."""
     try:
         found = stranger.read_json(path, MATRIX)
         if found["config"] != files.digest(stranger.read(path, "config.yaml")):
+            return None
+        if level is not None and found["level"] != level:
             return None
         return payoff.from_tree(found["payoff"])
     except (stranger.Unreadable, ConfigError, KeyError, TypeError):
@@ -282,7 +285,8 @@ def matrix_of(path: Path, games: int | None, tell: Callable[[str], None]) -> Pay
         checkpoint = run.load()
     if checkpoint is None:
         return None
-    make = api.builder(config, climbed(config, checkpoint.parts))
+    curriculum = climbed(config, checkpoint.parts)
+    make, level = api.builder(config, curriculum), curriculum.name if curriculum else ""
     if make(1, 0, 0).spec.seats == 1:
         return None
     found, problems = selves(path, config, make, checkpoint.iteration, payoff.SELVES)
@@ -290,15 +294,18 @@ def matrix_of(path: Path, games: int | None, tell: Callable[[str], None]) -> Pay
         tell(clean(problem))
     if len(found) < 2:
         return None
-    known, wanted = stored_matrix(path), tuple(self.iteration for self in found)
-    if known is not None and known.iterations == wanted and games in (None, known.games):
-        return known
+    known, wanted = stored_matrix(path, level), [self.iteration for self in found]
+    if known is not None and games in (None, known.games):
+        fewer = len(wanted) if games else max(2, len(known.iterations))  # perhaps it was slow
+        if list(known.iterations) == chosen(wanted, fewer):
+            return known
     tell(f"{path}: payoff matrix of {len(found)} past selves ...")
     board = Scoreboard(make, payoff.SEED_OFFSET + config.seed, config.threads)
     played = payoff.play(board, found, games, tell)
     try:
         with Run.open(path, write=True) as run:
-            about = {"config": files.digest(run.config_text.encode()), "payoff": played.tree()}
+            about = {"config": files.digest(run.config_text.encode()), "level": level,
+                     "payoff": played.tree()}
             run.write_file(MATRIX, json.dumps(about).encode())
     except ConfigError as why:  # somebody trains there, or nothing may be written: then it is played again
         tell(f"the matrix was not kept: {clean(why)}")
@@ -312,10 +319,11 @@ def gather(
     folders: Sequence[Path], games: int | None = None, tell: Callable[[str], None] = lambda line: None
 ) -> Row:
     """The facts of some runs and what they show together. ConfigError where a folder is no run."""
-    runs = []
-    for path in folders:
+    for path in folders:  # all of them, before the first matrix is played
         with Run.open(path, write=False):
             pass
+    runs = []
+    for path in folders:
         try:
             matrix = matrix_of(path, games, tell)
         except ConfigError as why:
@@ -336,6 +344,9 @@ def report(
     from rematch.show import report as show
 
     paths = [Path(folder) for folder in folders]
+    for index, path in enumerate(paths):  # twice in a band over seeds it would count as two
+        if path.resolve() in [other.resolve() for other in paths[:index]]:
+            raise ConfigError(f"{path} is given twice; expected each run once")
     target = Path(out) if out is not None else (paths[0] if len(paths) == 1 else Path()) / PAGE
     if out is not None or len(paths) > 1:  # in a run's folder it is the run's own
         check_target(target)
@@ -350,8 +361,9 @@ def check_target(target: Path) -> None:
     """Refuse a file that cannot be written, or that somebody else's work would be lost in."""
     from rematch.show.report import MARK
 
-    if target.is_dir() or not target.parent.is_dir():
-        raise ConfigError(f"--out = {str(target)!r}: expected the name of a file, in a folder that is there")
+    if target.suffix != ".html" or target.is_dir() or not target.parent.is_dir():
+        raise ConfigError(f"--out = {str(target)!r}: expected a name that ends in .html, in a folder that is "
+                          "there")
     if target.is_symlink() or target.exists():
         with files.told(f"--out = {str(target)!r} cannot be read"):
             plain = target.is_file() and not target.is_symlink()

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,9 @@ def test_worlds_and_recipes(right: Say) -> None:
     assert re.search(r"^pursuit: \w.*", said, re.M)
     evader = r"^  evader: sees \d+ numbers, continuous actions speed, turn; scripted: random, .*flee_straight"
     assert re.search(evader, said, re.M)
-    names = [line.partition(":")[0] for line in right("recipes").splitlines()]
+    told = right("recipes").splitlines()
+    assert [line for line in told if not line.endswith(".")] == []  # whole sentences
+    names = [line.partition(":")[0] for line in told]
     assert {"quick", "pursuit"} <= set(names)
 
 
@@ -201,7 +204,16 @@ def test_status_of_a_run(place: Path, capsys: pytest.CaptureFixture[str]) -> Non
     ("resume a b", "expected rematch resume RUN, found 'a' 'b'"),
     ("resume done --max-minute 3", "unknown option '--max-minute'; nearest: --max-minutes"),
     ("resume dome", "runs/dome: no such run; nearest: runs/done"),
-    ("resume runs", "runs is not a run: it holds no config.yaml"),
+    ("resume runs", "runs is not a run: it holds no config.yaml; runs/done is one"),
+    ("train quick --config=", "--config needs a value"),
+    ("eval done --picture=", "--picture needs a value"),
+    ("export done --out=", "--out needs a value"),
+    ("export done --out .", "--out = '.': expected a name that ends in .safetensors"),
+    ("export done --out ..", "--out = '..': expected a name that ends in .safetensors"),
+    ("export done --out runs", "--out = 'runs': expected a name that ends in .safetensors"),
+    ("report done --out x.pdf", "--out = 'x.pdf': expected a name that ends in .html"),
+    ("report done runs/done", "runs/done is given twice; expected each run once"),
+    ("status done/checkpoints", "runs/done/checkpoints is not a run"),
     ("status dome", "runs/dome: no such run; nearest: runs/done"),
     ("eval dome", "runs/dome: no such run; nearest: runs/done"),
     ("eval pursuit", "eval pursuit: a world needs --players"),
@@ -256,7 +268,7 @@ def test_a_run_larger_than_the_machine_is_refused_before_it_is_begun(
     ("ppo:\n  clip: high", "x.yaml: ppo.clip = 'high': expected a number"),
     ("- a\n- b", "expected settings as 'key: value' lines"),
     ("a: [", "x.yaml: line 1 not plain YAML"),
-    ("game: chess", "unknown world 'chess'"),
+    ("game: chess", "x.yaml: game = 'chess' cannot change the world of quick"),
     ("games: 8\ngames: 9", "x.yaml.*games.*twice|x.yaml.*repeated"),
     ("a: !!python/object/apply:os.system [ls]", "x.yaml: line 1 not plain YAML"),
     ("a: 2001-99-99", "x.yaml"),
@@ -281,6 +293,20 @@ def test_a_settings_file_that_is_none(place: Path, wrong: Say, text: str, expect
 def test_a_setting_without_effect_in_a_file(place: Path, wrong: Say) -> None:
     Path("x.yaml").write_text("league:\n  pick: uniform\n  pfsp_power: 3\n")
     assert "x.yaml: league.pfsp_power = 3.0 has no effect: " in wrong("train", "quick", "--config", "x.yaml")
+
+
+def test_a_file_that_would_change_the_recipes_world(place: Path, wrong: Say) -> None:
+    Path("other.yaml").write_text("game: lattice\n")
+    assert "other.yaml: game = 'lattice' cannot change the world of quick; name the world instead" in wrong(
+        "train", "quick", "--config", "other.yaml")
+
+
+def test_onnx_without_its_package_leaves_nothing_behind(
+        place: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    before = files(place)
+    assert "--onnx needs the package onnx" in wrong("export", "done", "--out", "a.safetensors", "--onnx")
+    assert files(place) == before
 
 
 def test_settings_that_are_no_file(place: Path, wrong: Say) -> None:

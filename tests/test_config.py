@@ -301,12 +301,12 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_yaml_is_one_line(text: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(ConfigError) as caught:
         config.apply(Train(), config.read_yaml(text, "file"), "file")
     assert len(str(caught.value).splitlines()) == 1 and len(str(caught.value)) < 300
     assert str(caught.value).startswith("file:")
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 @given(st.text(max_size=60))

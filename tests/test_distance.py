@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cut import stop_and_go_on
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -291,15 +292,7 @@ def test_a_stopped_climb_goes_on_to_the_same_bytes(kind: str, tmp_path: Path) ->
     play(config, tmp_path / "whole")
     for at in (1, 4, 7):
         cut = tmp_path / f"cut{at}"
-        session, asked = Session(config), iter([False] * (at - 1) + [True])
-        with Run.create(cut, settings.to_yaml(config)) as run:
-            assert not train(session, run, Witness(session), lambda asked=asked: next(asked))  # type: ignore[misc]
-        with Run.open(cut, write=True) as run:
-            again, checkpoint = Session(api.stored(run)), run.load()
-            assert checkpoint is not None
-            again.restore(checkpoint.parts)
-            run.rewind(checkpoint)
-            assert train(again, run, Witness(again), lambda: False)
+        stop_and_go_on(config, cut, at)
         assert differences(tmp_path / "whole", cut) == []
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import advancing
 import pytest
 import toys
+from cut import stop_and_go_on
 
 from rematch import api, worlds
 from rematch import config as settings
-from rematch.engine.miniature import Witness, differences, event_log, play
-from rematch.engine.run import Run
-from rematch.engine.train import Config, Session, train
+from rematch.engine.miniature import differences, event_log, play
+from rematch.engine.train import Config
 
 
 @pytest.fixture(autouse=True)
@@ -45,11 +45,6 @@ def everything(game: str, gradient: str = "native", **changes: Any) -> Config:
     return settings.replace(api.default(game), tiny | changes)
 
 
-def stopping(after: int) -> Any:
-    calls = iter(range(1, 1000))
-    return lambda: next(calls) >= after
-
-
 @pytest.mark.parametrize(("game", "gradient", "at"), [
     ("matching", "native", 1), ("matching", "torch", 5), ("pursuit", "native", 6), ("pursuit", "native", 7),
 ])  # fmt: skip
@@ -60,15 +55,7 @@ def test_a_stopped_run_with_all_guards_goes_on_to_the_same_bytes(
     whole = play(config, tmp_path / "whole")
     assert whole.session.rollback.count >= 2
     assert len(list((tmp_path / "whole" / "policies").glob("*@level-*.safetensors"))) >= 10
-    session = Session(config)
-    with Run.create(tmp_path / "cut", settings.to_yaml(config)) as run:
-        assert not train(session, run, Witness(session), stopping(at))
-    with Run.open(tmp_path / "cut", write=True) as run:
-        again, checkpoint = Session(api.stored(run)), run.load()
-        assert checkpoint is not None and checkpoint.iteration == at
-        again.restore(checkpoint.parts)
-        run.rewind(checkpoint)
-        assert train(again, run, Witness(again), lambda: False)
+    stop_and_go_on(config, tmp_path / "cut", at)
     assert differences(tmp_path / "whole", tmp_path / "cut") == []
 
 

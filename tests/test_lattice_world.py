@@ -16,7 +16,8 @@ from lattices import BOARDS, ROLES, actions, everything, positions
 from rematch.config import ConfigError, validate
 from rematch.spec import Noise
 from rematch.worlds import contract, find
-from rematch.worlds.lattice import core, rules
+from rematch.worlds.compiled import compare_with_struct
+from rematch.worlds.lattice import core
 from rematch.worlds.lattice.draw import draw, frame_point
 from rematch.worlds.lattice.world import BOTS, Config, LatticeWorld, bot, make
 from rematch.worlds.trial import seat_at
@@ -77,11 +78,11 @@ def test_every_setting_is_live() -> None:
 
 
 def test_struct_and_dataclass_are_compared() -> None:
-    rules.compare_with_struct(core.RULES)
+    compare_with_struct(Config, core.RULES, "rules.h")
     for other in (core.RULES | {"gravity": "float"}, core.RULES | {"n": "float"},
                   {name: kind for name, kind in core.RULES.items() if name != "n"}):
         with pytest.raises(ImportError, match=r"gravity|setting n"):
-            rules.compare_with_struct(other)
+            compare_with_struct(Config, other, "rules.h")
 
 
 # --- parts, threads, saved games, bad input -----------------------------------------------------------

@@ -14,6 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 from rematch import api, worlds
 from rematch.config import ConfigError, replace
+from rematch.engine import payoff as payoff_module
 from rematch.engine.past import Self
 from rematch.engine.payoff import (
     Array,
@@ -165,6 +166,33 @@ def test_every_self_meets_every_self() -> None:
     assert (found.wins[2, 1], found.draws[2, 1]) == (again.wins, again.draws)
     with pytest.raises(ConfigError, match="payoff matrix: 1 past selves"):
         play(board, past[:1], 20, lambda line: None)
+
+
+@pytest.mark.parametrize(("fixed", "each", "selves", "games"), [
+    (0.0, 0.001, 9, 100),  # fast
+    (0.0, 0.02, 9, 30),  # games are dear: fewer of them
+    (4.0, 0.0, 6, 16),  # a match is dear however few its games, as with recurrent networks: fewer selves
+])
+def test_a_slow_matrix_takes_fewer_games_and_then_fewer_selves(
+        monkeypatch: pytest.MonkeyPatch, fixed: float, each: float, selves: int, games: int) -> None:
+    """By a pretended clock: a match takes so long, and so long for each of its games."""
+    board = Scoreboard(api.builder(replace(api.default("lattice"), {"world.n": 5, "world.horizon": 4})), 5, 1)
+    module, now = worlds.find("lattice"), [0.0]
+    players = {role: module.bot(names[0], role) for role, names in module.BOTS.items()}
+    past = [Self(iteration=i, step=i, players=players) for i in range(1, 10)]
+    results = board.results
+
+    def slowly(seats: Any, count: int, number: int) -> Any:
+        now[0] += fixed + each * count
+        return results(seats, count, number)
+
+    monkeypatch.setattr(board, "results", slowly)
+    monkeypatch.setattr(payoff_module.time, "monotonic", lambda: now[0])
+    said: list[str] = []
+    found = play(board, past, None, said.append)
+    assert (len(found.iterations), found.games) == (selves, games), said
+    assert found.iterations[-1] == 9 and found.wins.shape == (selves, selves)
+    assert bool(said) == ((selves, games) != (9, 100))
 
 
 def test_a_matrix_comes_back_from_its_json_and_rubbish_does_not() -> None:

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from rematch.config import ConfigError, has_effect, validate
 from rematch.spec import Noise, Seat
 from rematch.worlds import contract, find
+from rematch.worlds.compiled import compare_with_struct
 from rematch.worlds.pursuit import core
 from rematch.worlds.pursuit.draw import draw, frame_point
-from rematch.worlds.pursuit.rules import STAGE, compare_with_struct
+from rematch.worlds.pursuit.rules import STAGE
 from rematch.worlds.pursuit.world import BOTS, Config, PursuitWorld, bot, make
 
 ROLES = ("pursuer", "evader")
@@ -136,11 +137,11 @@ def test_settings_of_another_mode_have_no_effect(changes: dict[str, Any], idle: 
 
 
 def test_struct_and_dataclass_are_compared() -> None:
-    compare_with_struct(core.RULES)
+    compare_with_struct(Config, core.RULES, "state.h")
     for other in (core.RULES | {"gravity": "float"}, core.RULES | {"dt": "int32_t"},
                   {name: kind for name, kind in core.RULES.items() if name != "dt"}):
         with pytest.raises(ImportError, match=r"gravity|dt"):
-            compare_with_struct(other)
+            compare_with_struct(Config, other, "state.h")
 
 
 def test_general_sum_is_said() -> None:

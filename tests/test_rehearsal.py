@@ -101,7 +101,16 @@ def test_unread_settings_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     config = api.configure("quick")
     every = {key for key, _, _ in settings.leaves(config)}
     assert not rehearsal._tell_unread(config, every - {"ppo.magnet_decay"})
-    assert "ppo.magnet_decay: has no effect here: ppo.magnet is 0" in capsys.readouterr().out
+    assert "  ppo: ppo.magnet is 0.0 (it would need to be set); no effect: magnet_decay\n" in \
+        capsys.readouterr().out
+    off = {key for key in every if key.startswith(("dqn.", "schedule.phase_", "schedule.micro"))}
+    assert not rehearsal._tell_unread(config, every - off)
+    count = sum(key.startswith("dqn.") for key in every)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        f"  dqn: learner is 'ppo' (it would need dqn); no effect: all {count}",
+        "  schedule: schedule.kind is 'together' (it would need alternate); no effect: phase_steps, "
+        "phase_warmup",
+        "  schedule: schedule.kind is 'together' (it would need micro); no effect: micro_phase_steps"]
     assert rehearsal._tell_unread(config, every - {"ppo.gamma"})
     assert "ppo.gamma: NOTHING READ IT" in capsys.readouterr().out
 

@@ -124,6 +124,21 @@ def test_bad_words_are_one_line(runs: list[Path], wrong: Say) -> None:
     assert "no such run" in wrong("report", run, run + "x")
 
 
+def test_a_matrix_of_another_level_is_not_taken(tmp_path: Path) -> None:
+    """A run that climbed since plays another game; the matrix of before would speak of the wrong one."""
+    assert cli.main(["train", "h", *flags(total_steps=160), "--name", str(tmp_path / "run")]) == 0
+    report([tmp_path / "run"], games=2)
+    kept = tmp_path / "run" / MATRIX
+    tree, stamp = json.loads(kept.read_text()), kept.stat().st_mtime_ns
+    assert isinstance(tree["level"], str) and tree["level"]
+    report([tmp_path / "run"])
+    assert kept.stat().st_mtime_ns == stamp  # the same level: taken as it is
+    kept.write_text(json.dumps(tree | {"level": "another"}))
+    assert stored_matrix(tmp_path / "run", tree["level"]) is None
+    report([tmp_path / "run"], games=2)
+    assert json.loads(kept.read_text()) == tree
+
+
 def test_from_python(runs: list[Path], tmp_path: Path) -> None:
     path, whole = rematch.report([runs[0]], tmp_path / "page.html", games=4)
     assert path.is_file() and whole["rematch"] == rematch.__version__

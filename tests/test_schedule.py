@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import toys
+from cut import stop_and_go_on
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -286,12 +286,6 @@ def test_without_a_cold_start_the_first_role_begins(tmp_path: Path) -> None:
     assert [phase.roles[0] for phase in watch.played[:3]] == ["matcher", "hider", "matcher"]
 
 
-def stopping(count: int) -> Callable[[], bool]:
-    """Asks to stop after so many iterations."""
-    asked = iter([False] * (count - 1) + [True])
-    return lambda: next(asked)
-
-
 ALL = {"ppo__magnet": 0.1, "ppo__entropy": 0.1, "league__pick": "pfsp", "league__scripted": ("heads",)}
 
 
@@ -300,15 +294,7 @@ ALL = {"ppo__magnet": 0.1, "ppo__entropy": 0.1, "league__pick": "pfsp", "league_
 def test_a_stopped_run_goes_on_to_the_same_bytes(kind: str, at: int, tmp_path: Path) -> None:
     config = small(kind, **ALL, schedule__convergence_consecutive=99, schedule__eta=1.0)
     play(config, tmp_path / "whole")
-    session = Session(config)
-    with Run.create(tmp_path / "cut", settings.to_yaml(config)) as run:
-        assert not train(session, run, Witness(session), stopping(at))
-    with Run.open(tmp_path / "cut", write=True) as run:
-        again, checkpoint = Session(api.stored(run)), run.load()
-        assert checkpoint is not None and checkpoint.iteration == at
-        again.restore(checkpoint.parts)
-        run.rewind(checkpoint)
-        assert train(again, run, Witness(again), lambda: False)
+    stop_and_go_on(config, tmp_path / "cut", at)
     assert differences(tmp_path / "whole", tmp_path / "cut") == []
 
 

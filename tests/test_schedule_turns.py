@@ -7,19 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_schedule import ROLES, run_through
 
-from rematch.engine.rivals.schedule import Phase, Schedule, ScheduleConfig
-
-ROLES = ("pursuer", "evader")
-
-
-def run_through(schedule: Schedule, count: int) -> list[Phase]:
-    """The phase of each of the first `count` iterations."""
-    out = []
-    for iteration in range(count):
-        schedule.turn(iteration)
-        out.append(schedule.phase)
-    return out
+from rematch.engine.rivals.schedule import Schedule, ScheduleConfig
 
 
 def judged(gap: float, loser: str = "evader") -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import subprocess
@@ -37,8 +38,13 @@ def name_of(path: Path) -> str:
 
 def code_only(path: Path) -> str:
     """A file's Python without its comments and texts."""
+    return code_of(path.read_text())
+
+
+@functools.cache  # every search goes over every file
+def code_of(text: str) -> str:
     words: list[str] = []
-    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER):
             words.append(token.string)
         elif token.type == tokenize.STRING and token.string.lower().startswith(("f", "rf", "fr")):

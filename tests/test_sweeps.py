@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -258,6 +259,44 @@ def test_the_same_command_on_a_finished_sweep_runs_nothing(
         assert (run["step"], run["pairings"], run["games"]) == (1920, 2, 4)
     mean = sum(run["measures"]["score"]["value"] for run in cell["runs"]) / 3
     assert cell["iqm"]["score"]["value"] == pytest.approx(mean) and cell["iqm"]["score"]["n"] == 3
+
+
+def test_status_and_report_of_a_sweep(
+        undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Say,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    """A sweep is looked at like a run; commands that need one run name one of its own."""
+    shutil.copytree(undisturbed, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    before = files(tmp_path)
+    table = json.loads(Path("runs/three/sweep.json").read_text())
+    assert cli.main(["status", "three", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert {key: said[key] for key in table} == table and said["exit"] == 0
+    assert cli.main(["status", "runs/three"]) == 0
+    assert "3 of 3 runs finished" in capsys.readouterr().out
+    assert cli.main(["status", "three/seed-1"]) == 0  # by its name within runs/
+    assert capsys.readouterr().out.startswith("runs/three/seed-1: pursuit, seed 1\n")
+    for command in ("resume", "eval", "exploit"):
+        assert wrong(command, "three") == ("runs/three is not a run: it holds no config.yaml; "
+                                           "runs/three/seed-0 is one")
+    assert files(tmp_path) == before
+
+    (tmp_path / "runs/three/seed-1/report.html").unlink()
+    shutil.rmtree(tmp_path / "runs/three/seed-2")
+    assert cli.main(["status", "three"]) == 3
+    said = capsys.readouterr().out
+    assert "1 of 3 runs finished, 1 unfinished, 1 not begun" in said
+    assert "next: the same sweep command again goes on" in said
+    table["cells"][0]["runs"][1] |= {"state": "failed", "why": "the disk was full"}
+    (tmp_path / "runs/three/sweep.json").write_text(json.dumps(table))
+    assert cli.main(["status", "three"]) == 1
+    assert "FAILED seed-1: the disk was full" in capsys.readouterr().out
+    assert cli.main(["report", "three", "--games", "1"]) == 0
+    assert "seed-0: " in (said := capsys.readouterr().out) and "seed-1: " in said and "seed-2: " not in said
+
+    for name in ("sweep.json", "sweep.yaml"):
+        (tmp_path / "runs/three" / name).write_text("[")
+    assert wrong("status", "three") == "runs/three/sweep.yaml does not hold what it should"
 
 
 def test_from_python_a_grid_and_a_seed_that_came_later(tmp_path: Path) -> None:

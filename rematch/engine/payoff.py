@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from rematch import keys
 from rematch.config import ConfigError
 from rematch.engine.evaluate import versus
-from rematch.engine.past import Self
-from rematch.engine.scoreboard import Scoreboard, wilson
+from rematch.engine.past import Self, chosen
+from rematch.engine.scoreboard import Result, Scoreboard, wilson
 from rematch.spec import Player, Spec
 
 Row = dict[str, Any]
@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 SEED_OFFSET = 1 << 42  # streams of these matches: training, its evaluations, responses never use them
 SELVES, GAMES = 20, 100  # of a matrix; of a cell
 PATIENCE = 50.0  # seconds that a matrix may take where nobody named a number of games
-LEAST = 16  # games of a cell, however slow they are
+LEAST, FEWEST = 16, 6  # games of a cell, selves of a matrix, however slow they are
 RESAMPLES = 2000
 LOST = 0.10  # a skill counts as lost where surely more than this of a score is gone
 
@@ -91,28 +91,38 @@ def from_tree(tree: Mapping[str, Any]) -> Payoff:
 def play(
     board: Scoreboard, selves: Sequence[Self], games: int | None, tell: Callable[[str], None]
 ) -> Payoff:
-    """Every self against every self. Without a number of `games`: GAMES, or fewer if that takes too long."""
+    """Every self against every self.
+
+    Without a number of `games`: GAMES, or fewer if that takes too long, and then fewer selves, because a step
+    of a recurrent network costs about the same however many games it is for.
+    """
     spec, k = board.make(1, 0, 0).spec, len(selves)
     if spec.seats < 2 or len(spec.roles) > 2 or k < 2:
         raise ConfigError(f"payoff matrix: {k} past selves, {spec.seats} seats, {len(spec.roles)} roles: "
                           "expected two selves or more, two seats or more, one role or two")
-    wins, draws = np.zeros((k, k), np.int64), np.zeros((k, k), np.int64)
     count = games or GAMES
     mine = spec.roles[next(iter(spec.roles))].seats[0]
 
-    def meet(i: int, j: int, number: int) -> None:
-        result = board.results(seated(spec, selves[i], selves[j]), count, number)[mine]
-        wins[i, j], draws[i, j] = result.wins, result.draws
+    def meet(i: int, j: int, number: int) -> Result:
+        return board.results(seated(spec, selves[i], selves[j]), count, number)[mine]
 
-    began = time.monotonic()
+    def all_seconds() -> float:
+        """One cell tells how long all of them take."""
+        began = time.monotonic()
+        meet(0, 0, 0)
+        return (time.monotonic() - began) * k * k
+
+    if games is None and (seconds := all_seconds()) > PATIENCE:
+        count = max(LEAST, int(count * PATIENCE / seconds))
+        if (seconds := all_seconds()) > 2 * PATIENCE:
+            k = min(k, max(FEWEST, int(k * sqrt(PATIENCE / seconds))))
+            tell(f"payoff matrix: {k} of {len(selves)} past selves")
+            selves = [selves[i] for i in chosen(range(len(selves)), k)]
+        tell(f"payoff matrix: {count} games a cell, so that it takes about a minute")
+    wins, draws = np.zeros((k, k), np.int64), np.zeros((k, k), np.int64)
     for number, (i, j) in enumerate(product(range(k), range(k))):
-        if games is None and number == 1:  # one cell tells how long all of them take
-            seconds = (time.monotonic() - began) * k * k
-            if seconds > PATIENCE:
-                count = max(LEAST, int(count * PATIENCE / seconds))
-                tell(f"payoff matrix: {count} games a cell, so that it takes about a minute")
-                meet(0, 0, 0)
-        meet(i, j, number)
+        result = meet(i, j, number)
+        wins[i, j], draws[i, j] = result.wins, result.draws
     return Payoff(roles=tuple(spec.roles), iterations=tuple(s.iteration for s in selves),
                   steps=tuple(s.step for s in selves), games=count, wins=wins, draws=draws)
 

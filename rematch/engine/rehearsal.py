@@ -392,13 +392,21 @@ def idle_in(spec: Spec, key: str) -> str:
 
 
 def _tell_unread(config: Config, read: set[str], spec: Spec | None = None) -> bool:
-    """Name the settings that nothing read, each with its reason; True if one has none."""
-    unread = [key for key, _, _ in settings.leaves(config) if key not in read]
-    total = sum(1 for _ in settings.leaves(config))
-    print(f"{'settings':<20} {total - len(unread)} of {total} were read", flush=True)
-    reasons = {
-        key: settings.has_effect(config, key) or (idle_in(spec, key) if spec else "") for key in unread
-    }
-    for key, why in reasons.items():
-        print(f"  {key}: " + (f"has no effect here: {why}" if why else "NOTHING READ IT"), flush=True)
-    return not all(reasons.values())
+    """Name the settings that nothing read: a line for all of a part that idle for one reason, and one for
+    each that has none. True if there is such a one."""
+    every = [key for key, _, _ in settings.leaves(config)]
+    unread = [key for key in every if key not in read]
+    print(f"{'settings':<20} {len(every) - len(unread)} of {len(every)} were read", flush=True)
+    idle: dict[tuple[str, str], list[str]] = {}
+    for key in unread:
+        part, _, name = key.rpartition(".")
+        why = settings.has_effect(config, key) or (idle_in(spec, key) if spec else "")
+        idle.setdefault((part, why) if why else (key, ""), []).append(name)
+    for (part, why), leaves in idle.items():
+        if not why:
+            print(f"  {part}: NOTHING READ IT", flush=True)
+            continue
+        whole = len(leaves) == sum(key.startswith(f"{part}.") for key in every)
+        which = f"all {len(leaves)}" if whole else ", ".join(leaves)
+        print(f"  {part or 'run'}: {why}; no effect: {which}", flush=True)
+    return not all(why for _, why in idle)

@@ -121,7 +121,10 @@ class Run:
             hint = f"; nearest: {folder.parent / near}" if near else ""
             raise ConfigError(f"{folder}: no such run{hint}")
         if not os.path.lexists(folder / CONFIG):
-            raise ConfigError(f"{folder} is not a run: it holds no {CONFIG}")
+            below = min((path.parent for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{CONFIG}")),
+                        default=None)
+            hint = f"; {below} is one" if below else ""
+            raise ConfigError(f"{folder} is not a run: it holds no {CONFIG}{hint}")
         with told(f"{folder} cannot be opened"):
             lock = Lock(folder) if write else None
         try:

@@ -6,7 +6,6 @@ rules it learnt under, so that nobody plays it under others without noticing.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,8 +109,6 @@ def onnx(policy: Policy, path: Path) -> Path:
         def forward(self, sight: torch.Tensor) -> torch.Tensor:
             return mlp.answer(weights, role, config, sight).play.heads
 
-    if importlib.util.find_spec("onnx") is None:
-        raise ConfigError("--onnx needs the package onnx, which is not installed: pip install onnx")
     torch.onnx.export(
         Heads(), (torch.zeros(1, role.size),), str(path), dynamo=False, input_names=["sight"],
         output_names=["heads"], dynamic_axes={"sight": {0: "n"}, "heads": {0: "n"}},

@@ -7,6 +7,7 @@ can be games (`_refuse`) and how games move (`step`).
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,16 @@ from rematch.spec import RUNNING, Bytes, Floats, Ints, Next, Sight, Spec, View
 
 class WorldError(ConfigError):
     """A world that was handed something it cannot play: one line naming the game."""
+
+
+def compare_with_struct(config: type, struct: Mapping[str, str], header: str) -> None:
+    """The C struct and the dataclass must be the same, name by name and type by type; else ImportError."""
+    words = {"float": "float", "int": "int32_t", "bool": "rm_flag", "str": "rm_choice"}
+    ours = {field.name: words[str(field.type)] for field in dataclasses.fields(config)}
+    for name in sorted(ours.keys() | struct.keys()):
+        if ours.get(name) != struct.get(name):
+            raise ImportError(f"setting {name} is {ours.get(name, 'absent')} in {config.__module__} and "
+                              f"{struct.get(name, 'absent')} in {header}")
 
 
 @dataclass

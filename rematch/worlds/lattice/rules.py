@@ -5,9 +5,7 @@ A robot's state is (y * n + x) * 8 + heading, heading k pointing k * 45 degrees 
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from numpy.typing import NDArray
 from rematch.config import ConfigError, knob
 from rematch.spec import Floats, Ints
 from rematch.stale import refuse_stale
+from rematch.worlds.compiled import compare_with_struct
 
 from . import core
 
@@ -135,16 +134,5 @@ def moves(config: Config, stays: bool = False) -> Ints:
     return out
 
 
-def compare_with_struct(struct: Mapping[str, str]) -> None:
-    """The C struct and the dataclass must be the same, name by name and type by type."""
-    words = {"float": "float", "int": "int32_t", "bool": "rm_flag"}
-    ours = {field.name: words[str(field.type)] for field in dataclasses.fields(Config)}
-    for name in sorted(ours.keys() | struct.keys()):
-        if ours.get(name) != struct.get(name):
-            raise ImportError(
-                f"lattice: setting {name} is {ours.get(name, 'absent')} in rules.py and "
-                f"{struct.get(name, 'absent')} in rules.h")
-
-
 refuse_stale(core.__name__, core.BUILD, Path(__file__).with_name("core.pyx"))
-compare_with_struct(core.RULES)
+compare_with_struct(Config, core.RULES, "rules.h")

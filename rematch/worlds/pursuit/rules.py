@@ -14,6 +14,7 @@ import numpy as np
 from rematch.config import ConfigError, knob
 from rematch.spec import Floats
 from rematch.stale import refuse_stale
+from rematch.worlds.compiled import compare_with_struct
 
 from . import core
 
@@ -194,16 +195,5 @@ def numbers_of(config: Config) -> dict[str, Any]:
     return values | {"visibility": VISIBILITY.index(config.visibility)}
 
 
-def compare_with_struct(struct: Mapping[str, str]) -> None:
-    """The C struct and the dataclass must be the same, name by name and type by type."""
-    words = {"float": "float", "int": "int32_t", "bool": "rm_flag", "str": "rm_choice"}
-    ours: dict[str, Any] = {field.name: words[str(field.type)] for field in dataclasses.fields(Config)}
-    for name in sorted(ours.keys() | struct.keys()):
-        if ours.get(name) != struct.get(name):
-            raise ImportError(
-                f"pursuit: setting {name} is {ours.get(name, 'absent')} in rules.py and "
-                f"{struct.get(name, 'absent')} in state.h")
-
-
 refuse_stale(core.__name__, core.BUILD, Path(__file__).with_name("core.pyx"))
-compare_with_struct(core.RULES)
+compare_with_struct(Config, core.RULES, "state.h")

@@ -29,9 +29,9 @@ from rematch.spec import Move, Noise, Seat
 
 BASE: dict[str, Any] = {
     "learner": "dqn", "threads": 1, "games": 4, "steps": 20, "total_steps": 4 * 20 * 14, "save_every": 3,
-    "swarm": "bands", "world.cartridge": "tiny", "world.max_steps": 90, "dqn.sequence": 8, "dqn.burn_in": 2,
+    "swarm": "bands", "world.cartridge": "tiny", "world.max_steps": 60, "dqn.sequence": 8, "dqn.burn_in": 2,
     "dqn.batch": 4, "dqn.replay": 4 * 80, "dqn.warmup": 80, "dqn.replay_ratio": 0.2, "milestones.weight": 0.5,
-    "milestones.budget": 60, "evaluation.games": 2, "evaluation.every": 100,
+    "milestones.budget": 60, "evaluation.games": 1, "evaluation.every": 100,
 }  # fmt: skip
 
 

@@ -65,6 +65,7 @@ class Rollout:
 
     def collect(self, iteration: int) -> Tape:
         """One tape of the games going on where they stood."""
+        self.tape.told.clear()
         if self.pool is None:
             self._play(self.parts[0], 0, iteration)
         else:
@@ -72,6 +73,7 @@ class Rollout:
             jobs = [self.pool.submit(self._play, part, at, iteration) for part, at in zip(self.parts, starts)]
             for job in jobs:
                 job.result()
+        self.tape.told.sort(key=lambda told: told[:2])  # whichever thread was quicker
         return self.tape
 
     def _play(self, part: World, at: int, iteration: int) -> None:
@@ -85,6 +87,8 @@ class Rollout:
             for role in spec.roles:
                 actions[role] = self._decide(part, role, t, rows, step)
             view = part.step(actions)
+            for row, what in getattr(part, "told", ()):
+                tape.told.append((t, at + row, what))
             tape.ended[t, rows] = view.ended
             tape.length[t, rows] = view.length
             for role, about in spec.roles.items():

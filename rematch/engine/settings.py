@@ -12,6 +12,7 @@ from rematch.engine.bonuses.novelty import NoveltyConfig
 from rematch.engine.bonuses.rnd import RndConfig
 from rematch.engine.bonuses.rnd_screen import RndScreenConfig
 from rematch.engine.curricula.distance import CurriculumConfig, ladder
+from rematch.engine.diary import WatchConfig, check_watch
 from rematch.engine.evaluate import EvaluationConfig, check_rivals
 from rematch.engine.guards.ewc import EwcConfig, check_ewc
 from rematch.engine.guards.rollback import RollbackConfig, check_rollback
@@ -58,6 +59,7 @@ class Config:
     dqn: DqnConfig = part(DqnConfig, needs="learner=dqn")
     novelty: NoveltyConfig = part(NoveltyConfig, needs="learner=dqn")
     rnd_screen: RndScreenConfig = part(RndScreenConfig, needs="learner=dqn")
+    watch: WatchConfig = part(WatchConfig, needs="learner=dqn")
     league: LeagueConfig = part(LeagueConfig, needs="learner=ppo|expert")
     schedule: ScheduleConfig = part(ScheduleConfig, needs="learner=ppo")
     curriculum: CurriculumConfig = part(CurriculumConfig, needs="learner=ppo")
@@ -104,6 +106,7 @@ class Config:
             check_spec(module.make(self.world, 1, 0, 0).spec)
         if self.learner == "dqn":
             check_dqn(self, module.make(self.world, 1, 0, 0).spec)
+            check_watch(self.watch, module)
         if self.learner == "expert":
             check_search(module.make(self.world, 1, 0, 0))
             check_plies(self.expert, module.make(self.world, 1, 0, 0), self.network.critic)

@@ -18,6 +18,7 @@ Ints = NDArray[np.int32]
 Sight = dict[str, dict[str, Floats]]  # role -> field -> [N, k, *shape]
 
 RUNNING, DECIDED, CUT_OFF = 0, 1, 2  # values of View.ended
+MILESTONE = "milestone_"  # what columns begin with that show one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,12 @@ class Role:
     @property
     def columns(self) -> tuple[str, ...]:
         return tuple(f"{f.name}.{c}" for f in self.fields for c in f.columns)
+
+    @property
+    def milestones(self) -> tuple[str, ...]:
+        """Names of what a world's `events` may tell: each has a column milestone_NAME, 1 once it is set."""
+        columns = (column for f in self.fields for column in f.columns)
+        return tuple(c.removeprefix(MILESTONE) for c in columns if c.startswith(MILESTONE))
 
     @property
     def size(self) -> int:
@@ -208,8 +215,8 @@ class TellingWorld(World, Protocol):
     """A world with a story: what happens in its games has names. What it tells changes nothing."""
 
     told: Sequence[tuple[int, dict[str, Any]]]
-    """(row, what) of the step just made. `what["event"]` is "milestone", with its name in `milestone`; or
-    "end", with the `milestones` reached since the episode began, and whatever else is worth a word."""
+    """(row, what) of the episodes that ended with the step just made: the `milestones` reached since they
+    began, the `savestate` they began from ("": none), and whatever else is worth a word in their line."""
     headlines: tuple[str, ...]  # the milestones that people ask for first, in the order of the story
 
     def milestones(self, row: int) -> tuple[str, ...]:

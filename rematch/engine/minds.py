@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rematch.engine.bonuses.milestones import Milestones
 from rematch.engine.bonuses.novelty import Novelty
 from rematch.engine.bonuses.rnd_screen import RndScreen
 from rematch.engine.learners.dqn import Bonus, Dqn
@@ -49,6 +50,7 @@ class Minds:
     networks: dict[str, Policy]  # what a run leaves in policies/, by name
     seated: dict[str, Player] = field(default_factory=dict)  # who trains, where that is no policy in a slot
     forget: Callable[[Ints], None] = lambda games: None  # these games began anew outside of a rollout
+    milestones: Milestones | None = None  # what is believed of them, where the world tells any
 
 
 def build(config: Config, spec: Spec, make: Callable[[int, int, int], World]) -> Minds:
@@ -86,6 +88,8 @@ def bonuses(config: Config, role: Role, games: int) -> list[Bonus]:
         found.append(RndScreen(config.rnd_screen, role, config.seed << 8))
     if config.novelty.weight:
         found.append(Novelty(config.novelty, role, games))
+    if role.milestones:
+        found.append(Milestones(config.milestones, role, games))
     return found
 
 
@@ -99,4 +103,5 @@ def _remembering(config: Config, spec: Spec) -> Minds:
         networks={role.name: learner.online},
         seated={role.name: learner.explorer},
         forget=learner.explorer.forget,
+        milestones=next((bonus for bonus in learner.bonuses if isinstance(bonus, Milestones)), None),
     )

@@ -60,11 +60,15 @@ class Rollout:
         self.keys = {
             role: keys.key(seed, keys.ACT, about.seats[0]) for role, about in world.spec.roles.items()
         }
+        self.eventful = hasattr(world, "captured")  # a SavestateWorld
         self.parts: Sequence[World] = world.parts(max(1, min(threads, world.games)))
         self.pool = ThreadPoolExecutor(len(self.parts)) if len(self.parts) > 1 else None
 
     def collect(self, iteration: int) -> Tape:
         """One tape of the games going on where they stood."""
+        events, captured = self.tape.events, self.tape.captured
+        events.clear()
+        captured.clear()
         self.tape.told.clear()
         if self.pool is None:
             self._play(self.parts[0], 0, iteration)
@@ -73,6 +77,8 @@ class Rollout:
             jobs = [self.pool.submit(self._play, part, at, iteration) for part, at in zip(self.parts, starts)]
             for job in jobs:
                 job.result()
+        events.sort(key=lambda event: event[:2])  # as one thread would have met them
+        captured.sort(key=lambda found: found[:2])
         self.tape.told.sort(key=lambda told: told[:2])  # whichever thread was quicker
         return self.tape
 
@@ -87,6 +93,10 @@ class Rollout:
             for role in spec.roles:
                 actions[role] = self._decide(part, role, t, rows, step)
             view = part.step(actions)
+            if self.eventful:
+                told: Any = part
+                tape.events.extend([(t, at + row, name) for row, name in told.events])
+                tape.captured.extend([(t, at + row, bundle) for row, bundle in told.captured.items()])
             for row, what in getattr(part, "told", ()):
                 tape.told.append((t, at + row, what))
             tape.ended[t, rows] = view.ended

@@ -67,8 +67,13 @@ FLAGS = {
 
 def command(*words: str) -> subprocess.Popen[str]:
     env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, "-m", "rematch.cli", *words], env=env, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return subprocess.Popen(
+        [sys.executable, "-m", "rematch.cli", *words],
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def episodes(folder: Path) -> list[int]:

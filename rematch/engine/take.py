@@ -116,4 +116,3 @@ class Camera:
         believed = self.diary.believed()
         names = dict.fromkeys([*self.diary.headlines(), *reached[::-1], *believed])
         return tuple((name, believed.get(name), name in reached) for name in [*names][:MOST_BARS])
-

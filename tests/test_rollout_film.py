@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,12 @@ def test_the_picture_stays_whole_and_the_panel_has_room() -> None:
         pixels = np.asarray(sheet)
         assert (pixels[-2:, -rollout.PANEL :] == rollout.PAPER).all(), "nothing is cut off below"
         assert (pixels[:, -2:] == rollout.PAPER).all() and (pixels == rollout.GOLD).all(-1).any()
+
+
+def test_all_pictures_of_a_film_are_of_one_size() -> None:
+    few, many = take(bars=0), take(bars=9)
+    made = replace(few, shots=[*few.shots, *many.shots])
+    assert len({rollout.composed(shot, made).size for shot in made.shots}) == 1
 
 
 def test_without_an_encoder_there_is_one_line_and_a_gif(no_encoder: None) -> None:

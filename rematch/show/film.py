@@ -88,7 +88,7 @@ def film(
             break
     caption = outcome(world, view, players)
     pictures = reel.end()
-    return gif(pictures, captioned(pictures[-1], caption)), caption
+    return gif(pictures, captioned(pictures[-1], caption), MOST_BYTES), caption
 
 
 def _ask(
@@ -168,7 +168,7 @@ def captioned(picture: Image, caption: str) -> Image:
     return picture
 
 
-def gif(pictures: list[Image], last: Image, most: int = MOST_BYTES) -> bytes:
+def gif(pictures: list[Image], last: Image, most: int) -> bytes:
     """A GIF of at most `most` bytes: as many pictures go, evenly, as it takes; the time it runs stays."""
     delay = 1000 // FPS
     while True:

@@ -203,6 +203,10 @@ class Milestones:
         return {f"theta_{self.names[m]}": float(self.beliefs.mean[m]) for m in tried} | {
             "mastered": float(self.mastered.sum()), "alarm_triggered": float(self.alarmed.sum())}
 
+    def take_over(self, other: Milestones) -> None:
+        for name in ("alpha", "beta"):
+            getattr(self.beliefs, name)[:] = getattr(other.beliefs, name)
+
     def state(self) -> Tree:
         return {"alpha": self.beliefs.alpha, "beta": self.beliefs.beta, "trials": self.trials,
                 "mastered": self.mastered, "alarmed": self.alarmed, "open": self.open,

@@ -336,7 +336,7 @@ def load(folder: Path | str) -> Trained:
         return trained
     with Run.open(Path(folder), write=False) as run:
         config = stored(run)
-        checkpoint = run.load()
+        checkpoint = run.load(whole=False)  # the weights, not the replay
         if checkpoint is None:
             raise ConfigError(f"{folder}: no checkpoint yet")
         make = builder(config)

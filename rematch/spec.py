@@ -211,6 +211,21 @@ class StagedWorld(World, Protocol):
     def restart(self) -> None: ...
 
 
+class TellingWorld(World, Protocol):
+    """A world with a story: what happens in its games has names. What it tells changes nothing."""
+
+    told: Sequence[tuple[int, dict[str, Any]]]
+    """(row, what) of the step just made. `what["event"]` is "milestone", with its name in `milestone`; or
+    "end", with the `milestones` reached since the episode began, and whatever else is worth a word."""
+    headlines: tuple[str, ...]  # the milestones that people ask for first, in the order of the story
+
+    def milestones(self, row: int) -> tuple[str, ...]:
+        """Those that are set in the running game."""
+
+    def bands(self) -> list[str]:
+        """[N] where the running games began: early, mid or late."""
+
+
 @dataclass(frozen=True)
 class Noise:
     """The key of a player's random numbers: with the game's number it names every draw."""
@@ -244,6 +259,7 @@ class Move:
     value: Floats | None = None
     memory: NDArray[Any] | None = None
     resigned: NDArray[np.bool_] | None = None
+    scores: Floats | None = None  # [n, A] what each action is thought to be worth, where that is known
 
 
 @runtime_checkable
@@ -253,6 +269,28 @@ class Player(Protocol):
     name: str
 
     def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shot:
+    """One picture of a filmed episode, and what was thought and paid when it was taken."""
+
+    picture: Any  # PIL.Image.Image, as the world draws it
+    action: int
+    scores: Floats  # [A] what each action was thought to be worth
+    paid: Mapping[str, tuple[float, float]]  # by component of the reward: for the step before; so far
+    bars: tuple[tuple[str, float | None, bool], ...]  # milestone, its posterior mean, whether it is set
+
+
+@dataclass(frozen=True, kw_only=True)
+class Take:
+    """A filmed episode: every `pace`-th step of it."""
+
+    name: str
+    actions: tuple[str, ...]
+    shots: list[Shot]
+    pace: int
+    caption: str  # how it ended
 
 
 Tree = dict[str, Any]  # nested dicts with arrays, numbers, strings and lists at the leaves

@@ -46,6 +46,7 @@ from rematch.spec import Tree
 
 SCHEMA = 1
 ARRAYS, REST, MANIFEST = "state.safetensors", "state.json", "manifest.json"
+TABLES = frozenset({"episodes.csv", "progress.csv", "events.jsonl"})  # logs that only some runs have
 DEEPEST = 100  # levels of nesting; far below what Python's own readers can take
 NAME = re.compile(r"iter_(\d{8,15})")
 DTYPES = frozenset(np.dtype(name) for name in (
@@ -169,7 +170,7 @@ class Manifest:
     keep: str  # recent | milestone | passing (goes as soon as another is saved)
     config: str  # SHA-256 of config.yaml: a checkpoint belongs to one run
     fingerprint: dict[str, str]
-    logs: dict[str, Mark]  # of train.log, metrics.jsonl and history.json when this was saved
+    logs: dict[str, Mark]  # of train.log, metrics.jsonl, history.json and any tables when this was saved
     policies: list[str]  # names under policies/ when this was saved
     files: dict[str, Mark] = field(default_factory=dict)
     chunks: dict[str, Mark] = field(default_factory=dict)  # names under chunks/
@@ -218,7 +219,7 @@ def read_manifest(folder: Path) -> Manifest:
     texts = [*_listed(manifest.policies), manifest.config, manifest.keep, *_items(manifest.fingerprint)]
     if type(manifest.iteration) is not int or any(type(text) is not str for text in texts) \
             or set(files) != {ARRAYS, REST} or not all(map(chunks.NAME.fullmatch, parts)) \
-            or set(logs) != {"train.log", "metrics.jsonl", "history.json"}:
+            or set(logs) - TABLES != {"train.log", "metrics.jsonl", "history.json"}:
         raise Damaged(f"{MANIFEST} has fields of a wrong type")
     if folder.name.removeprefix(".old-") != f"iter_{manifest.iteration:08d}":
         raise Damaged(f"{MANIFEST} is that of iteration {manifest.iteration}")

@@ -1,11 +1,13 @@
-"""Append-only files: train.log, metrics.jsonl, timing.jsonl. One write per line, never half a line."""
+"""Append-only files: train.log, metrics.jsonl, timing.jsonl, tables. One write a line, never half a line."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import queue
 import re
 import stat
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -69,6 +71,47 @@ class Log:
 
     def close(self) -> None:
         os.close(self.fd)
+
+
+class Pen:
+    """A thread that writes lines into logs: who hands it a line never waits for a disk.
+
+    What goes wrong is raised to whoever hands it the next line, or waits for it; lines after that are lost,
+    and the run that stops for it goes on from its checkpoint, as with any other log.
+    """
+
+    def __init__(self) -> None:
+        self.lines: queue.SimpleQueue[tuple[Log, str] | threading.Event | None] = queue.SimpleQueue()
+        self.error: RunError | None = None
+        self.thread = threading.Thread(target=self._write, name="pen", daemon=True)
+        self.thread.start()
+
+    def put(self, log: Log, line: str) -> None:
+        if self.error:
+            raise self.error
+        self.lines.put((log, line))
+
+    def drain(self) -> None:
+        """Wait until all is written."""
+        done = threading.Event()
+        self.lines.put(done)
+        done.wait()
+        if self.error:
+            raise self.error
+
+    def stop(self) -> None:
+        self.lines.put(None)
+        self.thread.join()
+
+    def _write(self) -> None:
+        while (item := self.lines.get()) is not None:
+            if isinstance(item, threading.Event):
+                item.set()
+            elif not self.error:
+                try:
+                    item[0].append(item[1])
+                except RunError as error:
+                    self.error = error
 
 
 def is_open_as(path: Path, fd: int) -> bool:

@@ -16,7 +16,7 @@ from rematch.engine.learners.ppo import Guard, Ppo
 from rematch.engine.learners.qpolicy import QPlayer
 from rematch.engine.policy import Policy
 from rematch.engine.tape import Tape
-from rematch.spec import Floats, Ints, Player, Spec, Tree, World
+from rematch.spec import Floats, Ints, Player, Role, Spec, Tree, World
 
 if TYPE_CHECKING:
     from rematch.engine.train import Config
@@ -81,18 +81,23 @@ def build(config: Config, spec: Spec, make: Callable[[int, int, int], World]) ->
     return Minds(learners=learners, players=dict(policies), networks=policies)
 
 
-def _remembering(config: Config, spec: Spec) -> Minds:
-    """Alone with a memory: Q-learning. The run's bonuses are listed here."""
-    (role,) = spec.roles.values()
-    bonuses: list[Bonus] = []
+def bonuses(config: Config, role: Role, games: int) -> list[Bonus]:
+    """Those that a run of dqn has, for so many games."""
+    found: list[Bonus] = []
     if config.rnd_screen.weight:
-        bonuses.append(RndScreen(config.rnd_screen, role, config.seed << 8))
+        found.append(RndScreen(config.rnd_screen, role, config.seed << 8))
     if config.novelty.weight:
-        bonuses.append(Novelty(config.novelty, role, config.games))
-    milestones = Milestones(config.milestones, role, config.games) if role.milestones else None
-    if milestones:
-        bonuses.append(milestones)
-    learner = Dqn(config, role, bonuses)
+        found.append(Novelty(config.novelty, role, games))
+    if role.milestones:
+        found.append(Milestones(config.milestones, role, games))
+    return found
+
+
+def _remembering(config: Config, spec: Spec) -> Minds:
+    """Alone with a memory: Q-learning."""
+    (role,) = spec.roles.values()
+    learner = Dqn(config, role, bonuses(config, role, config.games))
+    milestones = next((bonus for bonus in learner.bonuses if isinstance(bonus, Milestones)), None)
     return Minds(
         learners={role.name: learner},
         players={role.name: QPlayer(learner.online, config.dqn.epsilon_play)},

@@ -13,6 +13,7 @@ from rematch import worlds
 from rematch.engine.checkpoint import MANIFEST
 from rematch.engine.run import CONFIG, TIMING, Run
 from rematch.engine.train import Config, Session, train
+from rematch.spec import Take
 
 ITERATIONS = 8
 
@@ -74,6 +75,9 @@ def shrink_replay(config: Config, games: int, steps: int) -> dict[str, Any]:
         "dqn.replay": games * max(ITERATIONS * steps // 2, steps + 40),
         "dqn.replay_ratio": min(c.replay_ratio, 0.5),
         "rnd_screen.update_every": min(config.rnd_screen.update_every, games * steps // 4),
+        "watch.log_interval": min(config.watch.log_interval, 2 * games * steps),
+        "watch.video_interval": min(config.watch.video_interval, ITERATIONS * games * steps // 2),
+        "watch.video_steps": min(config.watch.video_steps, 32),
     }
 
 
@@ -133,6 +137,7 @@ class Witness:
     phases: dict[str, str] = field(default_factory=dict)  # name of a phase -> the role that learnt
     cold: int = 0  # decisions that the cold start's rival made
     anywhere: int = 0  # games that were to begin anywhere
+    takes: list[int] = field(default_factory=list)  # pictures of each film
     rates: set[float] = field(default_factory=set)  # by which the schedule multiplied the learning rate
 
     def line(self, text: str) -> None:
@@ -160,6 +165,11 @@ class Witness:
 
     def evaluation(self, row: dict[str, Any]) -> None:
         self.evaluations.append(row)
+
+    def film(self, take: Take) -> dict[str, bytes]:
+        """Encoding is the console's business too."""
+        self.takes.append(len(take.shots))
+        return {}
 
 
 def play(config: Config, folder: Path) -> Witness:

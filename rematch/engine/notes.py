@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from rematch.engine.files import RunError
 from rematch.engine.past import card
 from rematch.engine.run import Run
+from rematch.engine.take import Camera
 from rematch.engine.tape import Tape
 from rematch.engine.verdict import alarms, balanced, behind, verdict
 from rematch.show.words import evaluation_lines
+from rematch.spec import Take
 
 if TYPE_CHECKING:
     from rematch.engine.train import Session
@@ -28,6 +31,45 @@ class Show(Protocol):
     def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None: ...
 
     def evaluation(self, row: dict[str, Any]) -> None: ...
+
+    def film(self, take: Take) -> dict[str, bytes]:
+        """The films that can be made of it here: name -> bytes."""
+
+
+def note_diary(session: Session, run: Run, show: Show) -> None:
+    """After an iteration: its episodes; and now and then a line about all of it."""
+    diary, c = session.diary, session.config
+    if diary is None:
+        return
+    diary.write(run)
+    note_lines(run, show, [diary.episode_line(episode) for episode in diary.ended])
+    if passed(session.step, c.games * c.steps, c.watch.log_interval):
+        total = c.iterations * c.games * c.steps
+        run.log_line(diary.log_line(session.step, total, None))
+        show.line(diary.log_line(session.step, total, diary.pace(session.step)))
+        diary.write_progress(run, session.step)
+
+
+def note_film(session: Session, run: Run, show: Show) -> None:
+    """Now and then an episode from the start, as pictures. Where they cannot be kept the run goes on."""
+    diary, c = session.diary, session.config
+    if diary is None or not passed(session.step, c.games * c.steps, c.watch.video_interval):
+        return
+    take, noted = Camera(session, diary).record()
+    run.event(noted)
+    text = f"Film at step {session.step:,}: {take.caption}"
+    run.log_line(text)
+    show.line(text)
+    try:
+        for name, data in show.film(take).items():
+            run.write_file(f"films/{name}", data)
+    except RunError as error:
+        show.line(f"{error}; training goes on")
+
+
+def passed(step: int, per: int, interval: int) -> bool:
+    """Whether the last `per` steps led to a multiple of the interval, or over it; 0 is never."""
+    return interval > 0 and step // interval > (step - per) // interval
 
 
 def note_phase(session: Session, run: Run, show: Show) -> None:

@@ -69,6 +69,7 @@ class Rollout:
         events, captured = self.tape.events, self.tape.captured
         events.clear()
         captured.clear()
+        self.tape.told.clear()
         if self.pool is None:
             self._play(self.parts[0], 0, iteration)
         else:
@@ -78,6 +79,7 @@ class Rollout:
                 job.result()
         events.sort(key=lambda event: event[:2])  # as one thread would have met them
         captured.sort(key=lambda found: found[:2])
+        self.tape.told.sort(key=lambda told: told[:2])  # whichever thread was quicker
         return self.tape
 
     def _play(self, part: World, at: int, iteration: int) -> None:
@@ -95,6 +97,8 @@ class Rollout:
                 told: Any = part
                 tape.events.extend([(t, at + row, name) for row, name in told.events])
                 tape.captured.extend([(t, at + row, bundle) for row, bundle in told.captured.items()])
+            for row, what in getattr(part, "told", ()):
+                tape.told.append((t, at + row, what))
             tape.ended[t, rows] = view.ended
             tape.length[t, rows] = view.length
             for role, about in spec.roles.items():

@@ -33,11 +33,11 @@ from typing import Any
 from rematch.config import ConfigError, nearest
 from rematch.engine import checkpoint as disk
 from rematch.engine import files, policies
-from rematch.engine.checkpoint import Arrays, Checkpoint, Manifest
+from rematch.engine.checkpoint import TABLES, Arrays, Checkpoint, Manifest
 from rematch.engine.chunks import FOLDER
 from rematch.engine.files import Damaged, Mark, RunError, row_text, told
 from rematch.engine.lock import LOCK, Lock, holder
-from rematch.engine.logs import Log, is_open_as, plain_line
+from rematch.engine.logs import Log, Pen, is_open_as, plain_line
 from rematch.engine.policies import FILE_NAME
 from rematch.engine.shelf import Shelf
 from rematch.spec import Tree
@@ -47,9 +47,10 @@ __all__ = ["Checkpoint", "Run", "RunError", "holder"]
 FAILED = "failed"  # the event of timing.jsonl: what was learnt is not a number
 CONFIG, HISTORY, TIMING = "config.yaml", "history.json", "timing.jsonl"
 PAST = "past"
+EVENTS = "events.jsonl"
 LOGS = ("train.log", "metrics.jsonl")
 OWN_FOLDERS = ("checkpoints", FOLDER, "policies", PAST, "damaged")
-OWN_NAMES = frozenset({CONFIG, LOCK, HISTORY, TIMING, *LOGS, *OWN_FOLDERS})
+OWN_NAMES = frozenset({CONFIG, LOCK, HISTORY, TIMING, *LOGS, *TABLES, *OWN_FOLDERS})
 
 
 def _rows(rows: list[dict[str, Any]]) -> bytes:
@@ -63,6 +64,8 @@ class Run:
         self.folder, self.config_text = folder, config_text
         self._lock = lock
         self._logs: dict[str, Log] = {}  # train.log and metrics.jsonl once it is known where they go on
+        self._tables: dict[str, Log] = {}  # those of TABLES that this run has, and who writes them
+        self._pen: Pen | None = None
         self._timing: Log | None = None
         self._history: list[dict[str, Any]] | None = None
         self._history_mark = Mark(0, "")
@@ -133,9 +136,11 @@ class Run:
             raise ConfigError(f"{folder} is not a run: {why}") from None
 
     def close(self) -> None:
-        for log in [*self._logs.values(), *([self._timing] if self._timing else [])]:
+        if self._pen:
+            self._pen.stop()
+        for log in [*self._logs.values(), *self._tables.values(), *([self._timing] if self._timing else [])]:
             log.close()
-        self._logs, self._timing = {}, None
+        self._logs, self._tables, self._pen, self._timing = {}, {}, None, None
         if self._lock:
             self._lock.release()
         self._lock = None
@@ -179,6 +184,21 @@ class Run:
     def log(self, row: Mapping[str, Any]) -> None:
         """A row of metrics.jsonl; NaN and infinity are refused by name. No clock times: see `timing`."""
         self._log(LOGS[1]).append(row_text(row, LOGS[1]))
+
+    def table(self, name: str, line: str, head: str) -> None:
+        """A line of one of TABLES, which begins with `head`. A thread writes it: nobody waits for a disk."""
+        self._log(LOGS[0])
+        self._pen = self._pen or Pen()
+        if name not in self._tables:
+            with told(f"{self.folder}"):
+                self._tables[name] = Log(self.folder / name)
+            if head:
+                self._pen.put(self._tables[name], head)
+        self._pen.put(self._tables[name], line)
+
+    def event(self, row: Mapping[str, Any]) -> None:
+        """A row of events.jsonl: something that happened at a step. No clock times."""
+        self.table(EVENTS, row_text(row, EVENTS), "")
 
     def timing(self, row: Mapping[str, Any]) -> None:
         """A row of timing.jsonl: anything that depends on the clock or the machine; stops and resumes."""
@@ -237,7 +257,9 @@ class Run:
 
     def _manifest(self, iteration: int, fingerprint: Mapping[str, str],
                   contents: dict[str, bytes]) -> Manifest:
-        logs = {name: log.mark() for name, log in self._logs.items()}
+        if self._pen:
+            self._pen.drain()
+        logs = {name: log.mark() for name, log in [*self._logs.items(), *sorted(self._tables.items())]}
         logs[HISTORY] = self._history_mark
         return Manifest(
             iteration=iteration, keep="recent", config=files.digest(self.config_text.encode()),
@@ -271,6 +293,8 @@ class Run:
             for name in LOGS:
                 if checkpoint and name in here and self._logs[name].prefix(marks[name].size) != marks[name]:
                     raise self._altered(name)
+            for name in sorted(TABLES):
+                self._open_table(name, marks.get(name, Mark(0, "")))
             for name, _ in checkpoint.skipped if checkpoint else []:
                 self._shelf.set_aside(name)
             self._shelf.sweep()
@@ -280,10 +304,22 @@ class Run:
                     files.remove(path)
             for name in LOGS:
                 self._logs[name].cut(min(marks[name].size, os.fstat(self._logs[name].fd).st_size))
+            for name, log in self._tables.items():
+                log.cut(marks[name].size)
             self._put_history(rows)
         self._redone = policies.names(self.folder) - set(checkpoint.manifest.policies if checkpoint else ())
         return [f"{self.folder / name} was missing: it begins anew" for name in marks
                 if marks[name].size and name not in here]
+
+    def _open_table(self, name: str, mark: Mark) -> None:
+        """A table as far as its checkpoint vouches for it; one from after that is removed."""
+        path = self.folder / name
+        if not mark.size:
+            files.remove(path)
+        elif os.path.lexists(path):
+            log = self._tables[name] = Log(path)
+            if log.prefix(mark.size) != mark:
+                raise self._altered(name)
 
     def _vouched_history(self, mark: Mark) -> list[dict[str, Any]]:
         try:

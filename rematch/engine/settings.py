@@ -14,6 +14,7 @@ from rematch.engine.bonuses.rnd import RndConfig
 from rematch.engine.bonuses.rnd_screen import RndScreenConfig
 from rematch.engine.curricula.distance import CurriculumConfig, ladder
 from rematch.engine.curricula.savestates import SwarmConfig, check_swarm
+from rematch.engine.diary import WatchConfig, check_watch
 from rematch.engine.evaluate import EvaluationConfig, check_rivals
 from rematch.engine.guards.ewc import EwcConfig, check_ewc
 from rematch.engine.guards.rollback import RollbackConfig, check_rollback
@@ -66,6 +67,7 @@ class Config:
     rnd_screen: RndScreenConfig = part(RndScreenConfig, needs="learner=dqn")
     milestones: MilestonesConfig = part(MilestonesConfig, needs="learner=dqn")
     bands: SwarmConfig = part(SwarmConfig, needs="swarm=bands")
+    watch: WatchConfig = part(WatchConfig, needs="learner=dqn")
     league: LeagueConfig = part(LeagueConfig, needs="learner=ppo|expert")
     schedule: ScheduleConfig = part(ScheduleConfig, needs="learner=ppo")
     curriculum: CurriculumConfig = part(CurriculumConfig, needs="learner=ppo")
@@ -116,6 +118,7 @@ class Config:
             spec = module.make(self.world, 1, 0, 0).spec
             check_dqn(self, spec)
             check_milestones(self.milestones, spec.role_of(0), spec.world)
+            check_watch(self.watch, module)
         if self.learner == "expert":
             check_search(module.make(self.world, 1, 0, 0))
             check_plies(self.expert, module.make(self.world, 1, 0, 0), self.network.critic)

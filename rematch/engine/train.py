@@ -18,14 +18,18 @@ from rematch.engine.bonuses.rnd import curious
 from rematch.engine.curricula import findings
 from rematch.engine.curricula.distance import Curriculum, ladder
 from rematch.engine.curricula.savestates import START, Swarm
+from rematch.engine.diary import Diary
 from rematch.engine.evaluate import best_scripted, evaluate, set_beside
 from rematch.engine.fingerprint import fingerprint
 from rematch.engine.guards.ewc import anchors
 from rematch.engine.guards.rollback import Rollback
+from rematch.engine.learners.dqn import Dqn
 from rematch.engine.minds import build
 from rematch.engine.notes import (
     Show,
+    note_diary,
     note_evaluation,
+    note_film,
     note_lines,
     note_milestones,
     note_phase,
@@ -86,6 +90,8 @@ class Session:
         if any(getattr(learner, "reads_states", False) for learner in self.learners.values()):
             size = self.world.save(np.zeros(1, np.int32)).shape[1]
             self.rollout.tape.states = np.zeros((config.steps, config.games, size), np.uint8)
+        found = [learner for learner in self.learners.values() if isinstance(learner, Dqn)]
+        self.diary = Diary(found[0], self.world, config.games) if found else None
         self.scoreboard = Scoreboard(self.make_level, config.seed, config.threads)
         self.iteration, self.learner_steps, self.finished = config.start_iteration, 0, 0
         self.best: dict[str, dict[str, Result]] = {}  # by level: what the best scripted players reach
@@ -193,6 +199,8 @@ class Session:
                 if self.spec.seats == 1:  # per step; a task for one has no winner, or not only
                     paid = float(tape[role].reward.mean()) / self.spec.reward_scale
                     metrics[f"rollout/reward_{role}"] = paid
+        if self.diary:
+            metrics |= self.diary.follow(tape, self.step)
         return metrics
 
     def witness(self, tape: Tape, run: Run) -> tuple[dict[str, float], list[str]]:
@@ -326,6 +334,8 @@ class Session:
             parts["curriculum"] = self.curriculum.state()
         if self.swarm:
             parts["swarm"] = self.swarm.state()
+        if self.diary:
+            parts["diary"] = self.diary.state()
         parts |= {f"ewc.{role}": anchor.state() for role, anchor in self.anchors.items()}
         parts |= {f"rnd.{role}": bonus.state() for role, bonus in self.bonuses.items()}
         return parts | {f"learner.{role}": learner.state() for role, learner in self.learners.items()}
@@ -345,6 +355,8 @@ class Session:
         self.schedule.restore(parts["schedule"])
         if self.curriculum:
             self.curriculum.restore(parts["curriculum"])
+        if self.diary:
+            self.diary.restore(parts["diary"])
         self.rollback.restore(parts["rollback"])
         for role, anchor in self.anchors.items():
             anchor.restore(parts[f"ewc.{role}"])
@@ -401,6 +413,8 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
         rate = (session.learner_steps - before) / seconds
         run.timing({"iteration": session.iteration, "seconds": seconds, "learner_steps_per_second": rate})
         show.progress(session.step, config.games * config.steps / seconds, row)
+        note_diary(session, run, show)
+        note_film(session, run, show)
         last = session.iteration == config.iterations or session.schedule.over(session.iteration)
         if last or session.evaluation_due:
             note_evaluation(session, run, show, last)

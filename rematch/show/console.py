@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TextIO
 from rematch.show.words import (
     aligned,
     clean,
+    dashboard,
     duration,
     evaluation_lines,
     human,
@@ -35,10 +36,13 @@ if TYPE_CHECKING:
     import rich.console
     import rich.live
 
+    from rematch.spec import Take
+
 P = ParamSpec("P")
 
 METERS = (("entropy", "entropy"), ("kl", "KL"), ("clip_fraction", "clipped"), ("value_loss", "value loss"),
           ("explained_variance", "expl. var"), ("grad_norm_pre_clip", "grad norm"))
+EPISODES = "recent/episodes"  # a run that has it tells its progress itself, in lines
 STANDINGS = {"above": "green", "below": "red", "level": "yellow"}
 REFRESH = 0.1  # seconds between two drawings of the live panel
 LOG_LINES = 5  # of the newest lines stay in the panel
@@ -75,6 +79,7 @@ class Console:
         self.metrics: dict[str, Any] = {}
         self.row: dict[str, Any] = {}
         self.lines: deque[str] = deque(maxlen=LOG_LINES)
+        self.lacking = ""  # why there is no MP4, as it was said
         self._live: rich.live.Live | None = None
         self._drawn = self._said = -math.inf
 
@@ -129,7 +134,7 @@ class Console:
             self.rate = rate if self.rate is None else 0.7 * self.rate + 0.3 * rate
         if self._live is not None:
             self._draw()
-        elif time.monotonic() - self._said >= self.every:
+        elif EPISODES not in metrics and time.monotonic() - self._said >= self.every:
             self._said = time.monotonic()
             self._write(progress_line(step, self.total, metrics, self.rate))
 
@@ -141,6 +146,19 @@ class Console:
         else:
             for text in evaluation_lines(row):
                 self._write(text)
+
+    def film(self, take: Take) -> dict[str, bytes]:
+        """The take as GIF and, where it can be encoded, MP4. What fails is said, and the run goes on."""
+        from rematch.show import rollout
+
+        try:
+            films, why = rollout.films(take)
+        except Exception as error:
+            films, why = {}, f"no film of {take.name}: {type(error).__name__}: {error}"
+        if why and why != self.lacking:
+            self.lacking = why
+            self.line(why)
+        return films
 
     @_unharmed
     def stop(self) -> None:
@@ -217,6 +235,9 @@ class Console:
                          f"left {duration(left)}", "bold", no_wrap=True))
         parts: list[rich.console.RenderableType] = [bar]
         roles = roles_in(self.metrics)
+        if EPISODES in self.metrics:
+            roles = []
+            parts.append(Text(dashboard(self.metrics), no_wrap=True, overflow="ellipsis"))
         if roles:
             parts.append(table([("role", "wins", *(title for _, title in METERS))] + [
                 (role, number(self.metrics.get(f"rollout/win_{role}")),

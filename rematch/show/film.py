@@ -88,7 +88,7 @@ def film(
             break
     caption = outcome(world, view, players)
     pictures = reel.end()
-    return _gif(pictures, _captioned(pictures[-1], caption)), caption
+    return gif(pictures, captioned(pictures[-1], caption)), caption
 
 
 def _ask(
@@ -146,7 +146,7 @@ def _fitted(picture: Image) -> Image:
     return picture
 
 
-def _captioned(picture: Image, caption: str) -> Image:
+def captioned(picture: Image, caption: str) -> Image:
     """The picture with a dark strip at its foot and the caption in it, broken where it must be."""
     from PIL import ImageDraw, ImageFont
 
@@ -168,7 +168,7 @@ def _captioned(picture: Image, caption: str) -> Image:
     return picture
 
 
-def _gif(pictures: list[Image], last: Image) -> bytes:
+def gif(pictures: list[Image], last: Image) -> bytes:
     """A GIF of at most MOST_BYTES: as many pictures go, evenly, as it takes; the time it runs stays."""
     delay = 1000 // FPS
     while True:

@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 BALANCE = "The NE gap is a balance score: a small gap means an even match, not strong players."
 LEVELS = ("above, below: the learnt player's interval lies clear of the best scripted player's; "
           "level: the two overlap.")
-NO_ROLES = ("rollout", "league", "train")  # what metrics of all roles together begin with
+NO_ROLES = ("rollout", "league", "train", "recent", "spawn", "theta")  # metrics of all roles together
 
 
 # --- numbers and names as text ----------------------------------------------------------------------
@@ -92,6 +92,22 @@ def progress_line(step: int, total: int, metrics: Row, rate: float | None = None
                      + (f" reward {number(paid)}" if paid is not None else "")
                      + f" entropy {number(metrics.get(f'{role}/entropy'))}"
                      + f" kl {number(metrics.get(f'{role}/kl'), 4)}")
+    return clean("  ".join(words))
+
+
+def dashboard(metrics: Row) -> str:
+    """Where a long run of episodes stands, in a line: returns, epsilon, posteriors, where games began."""
+    means = {key.removeprefix("recent/"): value for key, value in metrics.items()}
+    epsilon = next((value for key, value in metrics.items() if key.endswith("/epsilon")), None)
+    words = [f"R_env {number(means.get('return_env'), 1)}", f"R_total {number(means.get('return_total'), 1)}",
+             f"length {number(means.get('length'), 0)}", f"episodes {human(means.get('episodes'))}",
+             f"ε {number(epsilon, 2)}"]
+    thetas = [f"{key.removeprefix('theta/').removeprefix('badge_')} {number(value, 2)}"
+              for key, value in metrics.items() if key.startswith("theta/")]
+    shares = [f"{key.removeprefix('spawn/')} {100 * value:.0f}%"
+              for key, value in metrics.items() if key.startswith("spawn/")]
+    words += [", ".join(thetas)] if thetas else []
+    words += [f"spawn: {' | '.join(shares)}"] if shares else []
     return clean("  ".join(words))
 
 

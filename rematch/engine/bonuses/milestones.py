@@ -203,6 +203,10 @@ class Milestones:
         return {f"theta_{self.names[m]}": float(self.beliefs.mean[m]) for m in tried} | {
             "mastered": float(self.mastered.sum()), "alarm_triggered": float(self.alarmed.sum())}
 
+    def take_over(self, other: Milestones) -> None:
+        """What is believed; how its trials stand is its own business."""
+        self.restore(other.state() | {"open": self.open, "begins": self.begins, "owed": self.owed})
+
     def state(self) -> Tree:
         return {"alpha": self.beliefs.alpha, "beta": self.beliefs.beta, "trials": self.trials,
                 "mastered": self.mastered, "alarmed": self.alarmed, "open": self.open,

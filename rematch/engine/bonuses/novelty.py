@@ -57,6 +57,9 @@ class Novelty:
                     counts.clear()
         return out
 
+    def take_over(self, other: Novelty) -> None:
+        """What is new is so in its own episode: there is nothing to know beforehand."""
+
     def state(self) -> Tree:
         places = [place for counts in self.counts for place in counts]
         shape = (len(places), len(self.columns))

@@ -6,6 +6,7 @@ errors so far, is the bonus. The same idea for sights without pictures is bonuse
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -122,6 +123,9 @@ class RndScreen:
             found = torch.autograd.grad((apart**2).mean(), parameters)
             grad = np.ascontiguousarray(torch.cat([g.flatten() for g in found]).numpy())
             self.adam.step(self.predictor, grad, self.config.lr)
+
+    def take_over(self, other: RndScreen) -> None:
+        self.restore(copy.deepcopy(other.state()))
 
     def state(self) -> Tree:
         """The target follows from the seed."""

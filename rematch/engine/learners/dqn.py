@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +141,9 @@ class Bonus(Protocol):
 
     def restore(self, tree: Tree) -> None: ...
 
+    def take_over(self, other: Any) -> None:
+        """Know what `other` of the same kind has learnt; how its games stand is its own business."""
+
 
 def plan(config: Config, role: Role) -> Plan:
     """Chunks on disk end where regular checkpoints do, so that those have nothing else to write."""
@@ -170,6 +173,7 @@ class Dqn:
         self.explorer = Explorer(self.online, config.games, config.steps, c.stride, 1 + c.ladder * rungs)
         self.explorer.epsilon = c.epsilon
         self.bonuses = list(bonuses)
+        self.reward: Floats = np.zeros((0, config.games, len(COMPONENTS)), np.float32)  # of the last tape
         self.weights: Floats = np.zeros(len(COMPONENTS), np.float32)
         self.weights[0] = 1.0
         for bonus in self.bonuses:
@@ -204,7 +208,7 @@ class Dqn:
     def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]:
         """Keep the tape, each bonus scored once; then as many updates as its steps are owed."""
         c, new = self.config, tape.steps * tape.games
-        reward = self._keep(tape, iteration)
+        reward = self.reward = self._keep(tape, iteration)
         lr = self.rate * anneal("linear", c.lr, c.lr_final, progress)
         sums, updates = dict.fromkeys(("loss", "td_error", "q_mean", "grad_norm_pre_clip"), 0.0), 0
         starts = self.replay.beginnings()

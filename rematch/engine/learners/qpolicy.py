@@ -147,7 +147,7 @@ class QPlayer:
         before = np.zeros((len(seat.rows), self.policy.carried), np.float32) if memory is None else memory
         q, after = self.policy.look(seat.sight, before)
         action = choose(q, seat.mask, 0.0 if self.greedy else self.epsilon, lucky(seat, noise))
-        return Move(action, value=q.max(1), memory=after)
+        return Move(action, value=q.max(1), memory=after, scores=q)
 
 
 class Explorer:

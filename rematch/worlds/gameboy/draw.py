@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def picture(world: GameboyWorld, row: int, trail: list[Any]) -> Image.Image:
     place = f"{world.title.map_name(int(facts.map[0]))}  {int(facts.x[0])}, {int(facts.y[0])}"
     action = ACTIONS[int(state["inputs"][time - 1])] if time else "-"
     pen = ImageDraw.Draw(sheet)
-    large, small = ImageFont.load_default(17), ImageFont.load_default(13)
+    large, small = _font(17), _font(13)
     pen.text((EDGE, 14), place, INK, large, anchor="lm")
     pen.text((EDGE, 35), f"step {time}   {action}", FAINT, small, anchor="lm")
     pen.text((sheet.width - EDGE, 14), f"reward {trail[-1]:.2f}", INK, large, anchor="rm")
@@ -45,6 +46,11 @@ def picture(world: GameboyWorld, row: int, trail: list[Any]) -> Image.Image:
         pen.ellipse(spot, fill=colour if owned[number] else None, outline=colour, width=2)
     pen.text((sheet.width / 2, 14), "badges", FAINT, small, anchor="mm")
     return sheet
+
+
+@lru_cache
+def _font(size: int) -> Any:
+    return ImageFont.load_default(size)
 
 
 def _badges(world: GameboyWorld) -> int:

@@ -21,7 +21,7 @@ from rematch.config import ConfigError, knob, nearest
 from rematch.spec import CUT_OFF, DECIDED, RUNNING, Actions, Bytes, Ints, Role, Spec, View
 from rematch.worlds.plain import MAGIC, Rows, ScriptedPlayer
 
-from . import machine, titles
+from . import machine, telling, titles
 from .cartridge.rules import ACTIONS
 from .keeping import FROM_POWER_ON, KeptGames, furnish
 from .seeing import AROUND, RECENT, Facts
@@ -63,6 +63,7 @@ class GameboyWorld(KeptGames):
 
     config: Config
     pages: Bytes  # [N, 304, 304] places visited on the map `page_of`
+    told: Sequence[tuple[int, dict[str, Any]]] = ()  # of the step just made
     windows: NDArray[Any]  # [N, 257, 257, 48, 48] the same by the place in the middle, a view
 
     def __init__(self, config: Config, games: int, first: int = 0, seed: int = 0) -> None:
@@ -106,6 +107,7 @@ class GameboyWorld(KeptGames):
             self._finish(broken)  # its last sight is the one before the fault
             self.show(facts)
             self._finish(cut & ~broken)
+        self.told = telling.of_step(self, facts)
         ended = np.flatnonzero(view.ended)
         self._restart(ended)
         self.show(None if ended.size else facts)
@@ -221,6 +223,13 @@ class GameboyWorld(KeptGames):
     def events(self) -> list[tuple[int, str]]:
         """(row, milestone) reached for the first time by the step just made; see also `view.ended`."""
         return [(int(row), self.hall.reader.names[mark]) for row, mark in np.argwhere(self.fresh)]
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        return telling.headlines(self.hall.title)
+
+    def bands(self) -> list[str]:
+        return telling.bands(self)
 
     # --- parts ----------------------------------------------------------------------------------------
 

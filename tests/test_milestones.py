@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import comb
 from typing import Any
 
@@ -74,7 +75,7 @@ def test_the_bonus_is_larger_while_uncertain_and_fades_as_it_is_mastered() -> No
     for _ in range(100):
         made.beliefs.judge(0, True)
         seen.append(made.worth[0])
-    assert all(later < earlier for earlier, later in zip(seen, seen[1:])) and seen[-1] < 0.06
+    assert all(later < earlier for earlier, later in pairwise(seen)) and seen[-1] < 0.06
     made.beliefs.alpha[:], made.beliefs.beta[:] = [2, 20, 0.5], [2, 20, 30.0]
     sure, surer, hopeless = made.worth
     assert sure > surer and hopeless > 0.95, "the same mean, more trials; and what nobody reaches"

@@ -29,6 +29,7 @@ from .seeing import AROUND, RECENT, Facts
 NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
 ROLE = "joypad"
 BOTS = {ROLE: ("random",)}
+EPISODES = 100  # of an evaluation, where no other number is asked for: they are long
 BUILD = machine.installed()
 HIDDEN = ("memory of the cartridge beyond these fields", "the screen's other pixels")
 PAGE = 256 + AROUND  # a map of visited places with a margin around it

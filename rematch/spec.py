@@ -215,8 +215,8 @@ class TellingWorld(World, Protocol):
     """A world with a story: what happens in its games has names. What it tells changes nothing."""
 
     told: Sequence[tuple[int, dict[str, Any]]]
-    """(row, what) of the step just made. `what["event"]` is "milestone", with its name in `milestone`; or
-    "end", with the `milestones` reached since the episode began, and whatever else is worth a word."""
+    """(row, what) of the episodes that ended with the step just made: the `milestones` reached since they
+    began, the `savestate` they began from ("": none), and whatever else is worth a word in their line."""
     headlines: tuple[str, ...]  # the milestones that people ask for first, in the order of the story
 
     def milestones(self, row: int) -> tuple[str, ...]:

@@ -215,5 +215,5 @@ def test_help_names_every_flag(script: ModuleType, capsys: pytest.CaptureFixture
 
 
 def test_unknown_names_are_no_run(script: ModuleType) -> None:
-    with pytest.raises(ConfigError, match="unknown flag '--wrld.rom'; nearest: --world.rom"):
+    with pytest.raises(ConfigError, match=r"unknown flag '--wrld\.rom'; nearest: --world\.rom"):
         configured(script, ["--wrld.rom", "x"])

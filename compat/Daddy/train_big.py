@@ -3,9 +3,9 @@
     python -m Daddy.train_big --num-envs 32 --total-steps 5000000 --model-size large --run-name big_run_01 \\
         --log-interval 5000 --save-interval 100000 --video-interval 250000
 
-The run lies in runs/RUN_NAME; savestates/RUN_NAME and checkpoints/RUN_NAME/step_N lead there. The same command
-again goes on with it. --max-minutes M stops in time, --other-machine resumes on another kind of processor, and
-any setting of Rematch may follow: --world.rom FILE, --world.cartridge tiny, --swarm all, --dqn.device cuda.
+The run lies in runs/RUN_NAME; savestates/RUN_NAME and checkpoints/RUN_NAME/step_N lead there. The same
+command again goes on with it. --max-minutes M stops in time, --other-machine resumes on another kind of
+processor, and any setting of Rematch may follow: --world.rom FILE, --swarm all, --dqn.device cuda.
 docs/gameboy.md says where this differs from the document, and why.
 """
 
@@ -75,7 +75,8 @@ def translate(given: Mapping[str, str], more: Sequence[str]) -> tuple[Any, list[
         every = max(1, round(wanted / per))
         later.append(f"--save_every={every}")
         if every * per != wanted:
-            notes.append(f"note: --save-interval {wanted}: every {every * per} steps, whole iterations of {per}")
+            notes.append(f"note: --save-interval {wanted}: every {every * per} steps, "
+                         f"whole iterations of {per}")
     if config.total_steps % per:
         notes.append(f"note: --total-steps {config.total_steps}: {config.iterations * per} steps, "
                      f"whole iterations of {per}")
@@ -129,7 +130,8 @@ class Links:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.states.parent.mkdir(exist_ok=True)
         lead(self.states, Path("..") / self.folder / "savestates")
-        there = {f"step_{int(path.name[5:]) * self.per}": path for path in self.folder.glob("checkpoints/iter_*")}
+        kept = self.folder.glob("checkpoints/iter_*")
+        there = {f"step_{int(path.name[5:]) * self.per}": path for path in kept}
         for name, path in there.items():
             lead(self.checkpoints / name, Path("../..") / path)
         for path in self.checkpoints.iterdir():
@@ -180,7 +182,8 @@ def train(words: Sequence[str]) -> int:
     if name is not None and not NAME.fullmatch(name):
         raise ConfigError(f"--run-name = {name!r}: expected a folder's name: letters, digits, _ . -")
     folder = api.free_folder(Path("runs"), RECIPE) if name is None else Path("runs") / name
-    console, elsewhere = Linking(Links(folder, config.games * config.steps)), "--other-machine" in options.given
+    console = Linking(Links(folder, config.games * config.steps))
+    elsewhere = "--other-machine" in options.given
     try:
         if (folder / "config.yaml").exists():
             refuse_other(folder, config)

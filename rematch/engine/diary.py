@@ -14,12 +14,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rematch.config import ConfigError, knob
+from rematch.engine.bonuses.milestones import Milestones
+from rematch.engine.curricula.savestates import Swarm
 from rematch.engine.learners.dqn import Dqn
 from rematch.engine.learners.replay import COMPONENTS
 from rematch.engine.run import Run
@@ -30,7 +31,8 @@ EPISODES, PROGRESS = "episodes.csv", "progress.csv"
 RECENT = 100  # episodes that means are taken over
 BANDS = ("early", "mid", "late")
 FIGURES = ("alpha", "beta", "mean", "low95", "high95")  # of a posterior
-OWN = ("event", "milestones")  # of what a world tells at an end: not for the episode's line
+SAVESTATE = "savestate"
+OWN = ("milestones", SAVESTATE)  # of what a world tells at an end: not for the episode's line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,24 +52,6 @@ def check_watch(config: WatchConfig, module: ModuleType) -> None:
         raise ConfigError(f"watch.video_interval = {config.video_interval}: {why}")
 
 
-class Beliefs(Protocol):
-    """Beta(alpha, beta) of M chances of success."""
-
-    alpha: NDArray[np.float64]  # [M]
-    beta: NDArray[np.float64]
-
-    def interval(self, which: int) -> tuple[float, float]:
-        """The middle 95 % of one of them."""
-
-
-class Believer(Protocol):
-    """A bonus that holds beliefs about milestones (bonuses/milestones.py); a run may have none."""
-
-    names: Sequence[str]
-    beliefs: Beliefs
-    alarmed: NDArray[np.bool_]  # [M] mastered once, and not any more
-
-
 @dataclass(frozen=True)
 class Episode:
     """One that ended."""
@@ -84,11 +68,10 @@ class Episode:
 class Diary:
     """Follows the games of a run from tape to tape. Everything here is a function of the tapes."""
 
-    def __init__(self, learner: Dqn, world: World, games: int) -> None:
-        self.learner, self.games = learner, games
+    def __init__(self, learner: Dqn, world: World, believer: Milestones | None, swarm: Swarm | None) -> None:
+        self.learner, self.believer, self.swarm = learner, believer, swarm
+        self.games = games = world.games
         self.world = cast(TellingWorld, world) if hasattr(world, "told") else None
-        bonuses: list[Any] = [bonus for bonus in learner.bonuses if hasattr(bonus, "beliefs")]
-        self.believer: Believer | None = bonuses[0] if bonuses else None
         self.returns = np.zeros((games, len(COMPONENTS)))
         self.length = np.zeros(games, np.int64)  # steps that the run counts: games may have begun before it
         self.count = self.step = 0
@@ -103,7 +86,7 @@ class Diary:
     def follow(self, tape: Tape, step: int) -> dict[str, float]:
         """After a tape was learnt from; `step` is the run's before it. Means over the latest episodes."""
         reward, games = self.learner.reward, tape.games
-        told = {(t, game): what for t, game, what in tape.told if what["event"] == "end"}
+        told = {(t, game): what for t, game, what in tape.told}
         self.ended, self.step = [], step + tape.steps * games
         for t in range(tape.steps):
             # A bonus belongs to the sight it was paid for (td.paid): an episode's first was nobody's doing.
@@ -113,15 +96,23 @@ class Diary:
             self.returns[going, 1:] += reward[t, going, 1:]
             for game in np.flatnonzero(tape.ended[t] != RUNNING).tolist():
                 end = step + (t + 1) * games
-                self._close(game, end, told.get((t, game), {}))
+                self._close(game, end, self._tagged(told.get((t, game), {})))
         self.milestones = [
-            what | {"step": step + (t + 1) * games, "env": game}
-            for t, game, what in tape.told
-            if what["event"] == "milestone"
+            {"event": "milestone", "step": step + (t + 1) * games, "env": game, "milestone": name}
+            for t, game, name in tape.events
         ]
         self.paid += reward.reshape(-1, len(COMPONENTS)).sum(0, dtype=np.float64)
         self.paid_steps += tape.steps * games
         return self.metrics()
+
+    def _tagged(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """With the savestate that the episode began from by the name that the swarm gave it."""
+        if SAVESTATE not in told:
+            return dict(told)
+        sha256 = told[SAVESTATE]
+        starts = self.swarm.starts if self.swarm else []
+        known = {start.sha256: start.milestone for start in starts} | {"": "power_on"}
+        return {**told, "savestate_tag": known.get(sha256, sha256[:8])}
 
     def _close(self, game: int, end: int, told: Mapping[str, Any]) -> None:
         self.count += 1
@@ -141,8 +132,7 @@ class Diary:
             means = np.mean(np.array(self.recent), axis=0).tolist()
             out |= {f"recent/{name}": mean for name, mean in zip(names, means)}
         out |= {f"spawn/{band}": share for band, share in self.spawned().items()}
-        believed = self.believed()
-        return out | {f"theta/{name}": believed[name] for name in self.headlines() if name in believed}
+        return out | {f"theta/{name}": mean for name, mean in self.foremost(3).items()}
 
     def spawned(self) -> dict[str, float]:
         """The shares of running games by where they began, if the world tells."""
@@ -170,6 +160,15 @@ class Diary:
         found = [] if self.believer is None else np.flatnonzero(self.believer.alarmed).tolist()
         return [self.believer.names[m] for m in found] if self.believer else []
 
+    def foremost(self, most: int) -> dict[str, float]:
+        """Posterior means where the story stands: the last headline that is reached more often than not, and
+        what comes next."""
+        means = self.believed()
+        names = [name for name in self.headlines() if name in means]
+        known = [place for place, name in enumerate(names) if means[name] >= 0.5]
+        first = known[-1] if known else 0
+        return {name: means[name] for name in names[first : first + most]}
+
     def headlines(self) -> tuple[str, ...]:
         return self.world.headlines if self.world is not None else ()
 
@@ -186,8 +185,8 @@ class Diary:
         words = [f"[EP {episode.number} env={episode.game}] len={episode.length}"]
         words += [f"R_env={episode.returns[0]:.1f}", f"R_total={episode.total:.1f}"]
         words += [f"{name}={value}" for name, value in episode.told.items() if name not in OWN]
-        thetas = foremost({name: mean for name, mean in self.believed().items() if name in self.headlines()})
-        return "  ".join(words + [f"theta_{short(name)}={mean:.2f}" for name, mean in thetas.items()])
+        thetas = [f"theta_{short(name)}={mean:.2f}" for name, mean in self.foremost(2).items()]
+        return "  ".join(words + thetas)
 
     def log_line(self, step: int, total: int, rate: float | None) -> str:
         """`rate` in steps per second, where the line is for a console and not for a file."""
@@ -252,14 +251,6 @@ class Diary:
         self.asked = (self.step, time.perf_counter())
         self.recent.clear()
         self.recent.extend(tree["recent"].tolist())
-
-
-def foremost(means: Mapping[str, float], most: int = 2) -> dict[str, float]:
-    """Where the story stands: the last milestone that is reached more often than not, and what comes next."""
-    names = list(means)
-    known = [place for place, name in enumerate(names) if means[name] >= 0.5]
-    first = known[-1] if known else 0
-    return {name: means[name] for name in names[first : first + most]}
 
 
 def short(name: str) -> str:

@@ -97,12 +97,11 @@ def _remembering(config: Config, spec: Spec) -> Minds:
     """Alone with a memory: Q-learning."""
     (role,) = spec.roles.values()
     learner = Dqn(config, role, bonuses(config, role, config.games))
-    milestones = next((bonus for bonus in learner.bonuses if isinstance(bonus, Milestones)), None)
     return Minds(
         learners={role.name: learner},
         players={role.name: QPlayer(learner.online, config.dqn.epsilon_play)},
         networks={role.name: learner.online},
         seated={role.name: learner.explorer},
         forget=learner.explorer.forget,
-        milestones=milestones,
+        milestones=next((bonus for bonus in learner.bonuses if isinstance(bonus, Milestones)), None),
     )

@@ -66,8 +66,8 @@ class Camera:
             tape[self.role.name].sight[step % PIECE, 0, 0] = sight[0]
             view = world.step({self.role.name: np.array([[action]], np.int32)})
             ended = int(view.ended[0])
-            tape.ended[step % PIECE, 0], tape.length[step % PIECE, 0] = ended, step + 1
-            tape.told += [(step % PIECE, 0, what) for _, what in getattr(world, "told", ())]
+            tape.ended[step % PIECE, 0] = ended
+            tape.length[step % PIECE, 0] = view.length[0]
             tape.events += [(step % PIECE, 0, name) for _, name in getattr(world, "events", ())]
             self.paid[step + 1, 0] = view.reward[0, 0]
             step += 1
@@ -83,14 +83,11 @@ class Camera:
         first, name = (step - 1) // PIECE * PIECE, self.role.name
         part = Tape(self.session.spec, step - first, 1)
         part[name].sight[:], part.ended[:] = tape[name].sight[: part.steps], tape.ended[: part.steps]
-        part.length[:] = tape.length[: part.steps]
-        part.told.extend(tape.told)
-        part.events.extend(tape.events)
+        part.length[:], part.events[:] = tape.length[: part.steps], tape.events
         for bonus in self.bonuses:
             self.paid[first:step, COMPONENTS.index(bonus.name)] = bonus.score(part, 0)[:, 0]
         self.paid[0, 1:] = 0
         tape.ended[:] = RUNNING
-        tape.told.clear()
         tape.events.clear()
 
     def _cut(

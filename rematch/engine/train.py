@@ -91,7 +91,7 @@ class Session:
             size = self.world.save(np.zeros(1, np.int32)).shape[1]
             self.rollout.tape.states = np.zeros((config.steps, config.games, size), np.uint8)
         found = [learner for learner in self.learners.values() if isinstance(learner, Dqn)]
-        self.diary = Diary(found[0], self.world, config.games) if found else None
+        self.diary = Diary(found[0], self.world, self.minds.milestones, self.swarm) if found else None
         self.scoreboard = Scoreboard(self.make_level, config.seed, config.threads)
         self.iteration, self.learner_steps, self.finished = config.start_iteration, 0, 0
         self.best: dict[str, dict[str, Result]] = {}  # by level: what the best scripted players reach
@@ -332,10 +332,10 @@ class Session:
         }
         if self.curriculum:
             parts["curriculum"] = self.curriculum.state()
-        if self.swarm:
-            parts["swarm"] = self.swarm.state()
         if self.diary:
             parts["diary"] = self.diary.state()
+        if self.swarm:
+            parts["swarm"] = self.swarm.state()
         parts |= {f"ewc.{role}": anchor.state() for role, anchor in self.anchors.items()}
         parts |= {f"rnd.{role}": bonus.state() for role, bonus in self.bonuses.items()}
         return parts | {f"learner.{role}": learner.state() for role, learner in self.learners.items()}

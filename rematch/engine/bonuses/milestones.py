@@ -204,8 +204,8 @@ class Milestones:
             "mastered": float(self.mastered.sum()), "alarm_triggered": float(self.alarmed.sum())}
 
     def take_over(self, other: Milestones) -> None:
-        """What is believed; how its trials stand is its own business."""
-        self.restore(other.state() | {"open": self.open, "begins": self.begins, "owed": self.owed})
+        for name in ("alpha", "beta"):
+            getattr(self.beliefs, name)[:] = getattr(other.beliefs, name)
 
     def state(self) -> Tree:
         return {"alpha": self.beliefs.alpha, "beta": self.beliefs.beta, "trials": self.trials,

@@ -1,4 +1,4 @@
-"""What a game has to tell (rematch.spec.TellingWorld): milestones, how an episode ended, where it began."""
+"""What a game has to tell (rematch.spec.TellingWorld): how an episode ended, where it began."""
 
 from __future__ import annotations
 
@@ -12,26 +12,15 @@ from .titles import BANDS, Title
 if TYPE_CHECKING:
     from .keeping import KeptGames
 
-POWER_ON = "power_on"  # the tag of a game that began there
-
-
 def of_step(world: KeptGames, facts: Facts) -> list[tuple[int, dict[str, Any]]]:
-    """(row, what) of the step just made, before ended games begin anew."""
+    """(row, what) of the episodes that the step just made ended, before they begin anew."""
     told: list[tuple[int, dict[str, Any]]] = []
-    if world.fresh.any():
-        for row, mark in np.argwhere(world.fresh).tolist():
-            told.append((row, {"event": "milestone", "milestone": world.hall.reader.names[mark]}))
     for row in np.flatnonzero(world.view.ended).tolist():
         badges, name = int(facts.badges[row].sum()), world.title.map_name(int(facts.map[row]))
-        end = {"event": "end", "badges": badges, "map": name, "savestate_tag": tag(world, row)}
+        bundle = world._origin(row)
+        end = {"badges": badges, "map": name, "savestate": "" if bundle is None else bundle.sha256}
         told.append((row, end | {"milestones": world.milestones(row, since=True)}))
     return told
-
-
-def tag(world: KeptGames, row: int) -> str:
-    """The savestate that the running game began from, in a word."""
-    bundle = world._origin(row)
-    return POWER_ON if bundle is None else getattr(bundle, "tag", "") or bundle.map
 
 
 def bands(world: KeptGames) -> list[str]:

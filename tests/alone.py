@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from killed import kill_often
 from numpy.typing import NDArray
+from PIL import Image
 from toys import _any_legal, module
 
 from rematch import api, worlds
@@ -147,6 +148,15 @@ class Stroll(PlainWorld):
 
 errand = module(Errand, ErrandConfig, {"random": _any_legal}, ("walker",))
 stroll = module(Stroll, StrollConfig, {"random": _any_legal}, ("joypad",))
+
+
+def draw(world: Any, row: int, trail: list[Any]) -> Image.Image:
+    trail.append(row)
+    grey = np.rint(255 * world.view.fields["joypad"]["screen"][row, 0]).astype(np.uint8)
+    return Image.fromarray(grey.reshape(world.config.height, world.config.width)).convert("RGB")
+
+
+stroll.draw = draw
 TOYS = {"errand": errand, "stroll": stroll}
 
 # A run of a second in which games end both ways, the ring is overwritten, chunks come and go.
@@ -156,6 +166,7 @@ SMALL: dict[str, Any] = {
     "dqn.sequence": 8, "dqn.burn_in": 2, "dqn.batch": 5, "dqn.replay": 4 * 40, "dqn.warmup": 40,
     "dqn.target_every": 3, "dqn.replay_ratio": 2.0, "novelty.weight": 0.1, "rnd_screen.weight": 0.1,
     "rnd_screen.update_every": 16, "evaluation.games": 2, "evaluation.every": 6,
+    "watch.log_interval": 48, "watch.video_interval": 96, "watch.video_steps": 6,
 }  # fmt: skip
 
 

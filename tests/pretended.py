@@ -26,7 +26,9 @@ def advance(run: Run, iteration: int, **keep: bool) -> None:
     """One iteration of a pretended training: everything it writes depends on `iteration` alone."""
     run.log_line(f"Eval iteration {iteration} SR_P {iteration / 7:.3f}")
     run.log({"iteration": iteration, "loss": 1 / (1 + iteration), "sr": np.float32(0.5)})
+    run.table("episodes.csv", f"{iteration},{iteration / 7:.3f}", "episode_id,return_env")
     if iteration % 2:
+        run.event({"event": "milestone", "step": iteration})
         run.append_history({"iteration": iteration, "gap": iteration / 3})
         run.write_policy(f"p{iteration}", {"w": np.arange(iteration)}, {"iteration": iteration})
     run.save(iteration, parts(iteration), CPU, **keep)

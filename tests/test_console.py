@@ -223,3 +223,29 @@ def test_rich_is_loaded_only_for_the_live_view() -> None:
             "c.start('a', 1); c.progress(1, 1.0, {}); c.evaluation({}); c.scoreboard({})\n"
             "print(sorted(m for m in ('rich', 'matplotlib', 'PIL', 'torch') if m in sys.modules))")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+EPISODES = {"recent/episodes": 1342.0, "recent/length": 642.0, "recent/return_env": 23.5,
+            "recent/return_total": 31.8, "joypad/epsilon": 0.4, "theta/badge_Boulder": 0.81,
+            "theta/badge_Cascade": 0.42, "spawn/early": 0.45, "spawn/mid": 0.35, "spawn/late": 0.2}
+DASHBOARD = ("R_env 23.5  R_total 31.8  length 642  episodes 1.34 K  ε 0.40  Boulder 0.81, Cascade 0.42  "
+             "spawn: early 45% | mid 35% | late 20%")
+
+
+def test_a_run_of_episodes_has_a_dashboard_of_one_line() -> None:
+    from rich.console import Console as Screen
+
+    console = Console(io.StringIO(), live=True)
+    console.total, console.step, console.metrics = 5_000_000, 2_500_000, EPISODES
+    for width in (200, 80):
+        screen = Screen(width=width, height=24, record=True, file=io.StringIO())
+        screen.print(console.panel())
+        lines = [line for line in screen.export_text().splitlines() if "R_env" in line]
+        assert len(lines) == 1 and (width == 80 or DASHBOARD in lines[0])
+
+
+def test_a_run_of_episodes_tells_its_own_progress_when_piped() -> None:
+    out = io.StringIO()
+    console = Console(out, every=0.0)
+    console.progress(2_500_000, 1012.0, EPISODES)
+    assert out.getvalue() == ""

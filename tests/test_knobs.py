@@ -56,7 +56,7 @@ SWARM = ("swarm", "bands.", "milestones.")  # in tests/test_savestates.py: they 
 
 # Those of dqn need a seat alone, with a picture and a map.
 ALONE = alone.SMALL | {"total_steps": 4 * 8 * 6, "evaluation.every": 6}
-ELSE |= dict.fromkeys(("dqn", "novelty", "rnd_screen"), ("stroll", ALONE))
+ELSE |= dict.fromkeys(("dqn", "novelty", "rnd_screen", "watch"), ("stroll", ALONE))
 
 # What a knob needs beyond its own `needs`, so that its value can show.
 LONG = {"total_steps": 24 * 8 * 8, "league.size": 6}  # rivals enough that their records differ
@@ -127,7 +127,7 @@ OTHER: dict[str, Any] = {
     "league.history": 0.2, "league.size": 1, "league.pfsp_power": 6.0, "league.pfsp_floor": 0.9,
     "league.scripted": ("lion",), "league.scripted_share": 0.9,
     "learner": "lookahead", "lookahead.replay": 200, "lookahead.max_grad_norm": 0.001,
-    "dqn.max_grad_norm": 0.01, "dqn.gamma": 0.9, "dqn.replay": 240, "dqn.warmup": 80, "dqn.priority": 0.6,
+    "watch.log_interval": 120, "watch.video_interval": 64, "dqn.max_grad_norm": 0.01, "dqn.gamma": 0.9, "dqn.replay": 240, "dqn.warmup": 80, "dqn.priority": 0.6,
     "dqn.epsilon": 0.5, "dqn.epsilon_share": 0.9, "dqn.epsilon_play": 0.9, "novelty.columns": ("x", "y"),
     "schedule.cold_start_steps": 24 * 8 * 2, "schedule.cold_start_rival": "pure_pursuit",
     "schedule.phase_steps": 24 * 8 * 2, "schedule.max_phases": 2, "schedule.micro_phase_steps": 24 * 8 * 2,
@@ -322,7 +322,7 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
                  "curriculum.gap_threshold", "curriculum.gap_consecutive",
                  "network.encoder_hidden", "network.belief_weight", *ELSEWHERE_TESTED,
                  "league.adaptive_floor", "league.exploit_steps", "league.exploit_keep"}
-        off = ("lookahead.", "expert.", "dqn.", "novelty.", "rnd_screen.")
+        off = ("lookahead.", "expert.", "dqn.", "novelty.", "rnd_screen.", "watch.")
         off += ("rollback.",) if EVERYTHING[name] == "micro" else ()
         assert {key for key in unread if not key.startswith(off)} <= other
 

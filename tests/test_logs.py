@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 from pretended import CPU, one_line
 
+from rematch.engine import logs
 from rematch.engine.run import Run, RunError
 
 
@@ -63,3 +66,55 @@ def test_logging_and_saving_are_cheap(tmp_path: Path) -> None:
             logs.append((middle - begin) / 200)
             saves.append(time.perf_counter() - middle)
     assert min(logs) < 50e-6 and min(saves) < 0.2
+
+
+def test_nobody_waits_for_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that takes a fiftieth of a second a line holds up the checkpoint, and nothing else."""
+    slow = logs.write_all
+    monkeypatch.setattr(logs, "write_all", lambda fd, data: (time.sleep(0.02), slow(fd, data))[1])
+    with Run.create(tmp_path / "x", "") as run:
+        begin = time.perf_counter()
+        for i in range(20):
+            run.table("episodes.csv", str(i), "episode_id")
+        assert time.perf_counter() - begin < 0.2
+        run.save(1, {}, CPU)
+        written = (tmp_path / "x" / "episodes.csv").read_text()
+    assert written.split() == ["episode_id", *map(str, range(20))]
+
+
+def test_a_full_disk_is_one_line_and_never_half_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Run.create(tmp_path / "x", "") as run:
+        run.event({"step": 1})
+        run.save(1, {}, CPU)
+
+        def full(fd: int, data: bytes) -> int:
+            os.write(fd, data[:3])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(logs, "write_all", full)
+        run.event({"step": 2})
+        with pytest.raises(RunError, match=r"events.jsonl: No space left on device") as caught:
+            run.save(2, {}, CPU)
+        one_line(caught)
+        with pytest.raises(RunError, match="No space left"):
+            run.event({"step": 3})
+    assert (tmp_path / "x" / "events.jsonl").read_text() == '{"step": 1}\n'
+    monkeypatch.undo()
+    with Run.open(tmp_path / "x", write=True) as run:
+        run.rewind(run.load())
+        run.event({"step": 2})
+    assert (tmp_path / "x" / "events.jsonl").read_text() == '{"step": 1}\n{"step": 2}\n'
+
+
+def test_tables_from_after_the_checkpoint_did_not_happen(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "x", "") as run:
+        run.save(1, {}, CPU)
+        run.table("progress.csv", "1", "step")
+    with Run.open(tmp_path / "x", write=True) as run:
+        run.rewind(run.load())
+        assert not (tmp_path / "x" / "progress.csv").exists()
+        run.table("progress.csv", "2", "step")
+        run.save(2, {}, CPU)
+    (tmp_path / "x" / "progress.csv").write_text("step\n3\n")
+    with Run.open(tmp_path / "x", write=True) as run, pytest.raises(RunError, match="progress.csv was altered"):
+        run.rewind(run.load())

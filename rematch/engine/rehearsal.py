@@ -148,6 +148,15 @@ def memory_features(config: Config, seen: Witness) -> Iterator[Feature]:
     off = "" if config.novelty.weight else "novelty.weight is 0"
     yield Feature(name="episodic novelty", proof=lambda: scored("novel"), off=off)
 
+    def told() -> str:
+        diary = seen.session.diary
+        return f"{diary.count} episodes" if diary and diary.count else ""
+
+    yield Feature(name="episodes told", proof=told)
+    off = "" if config.watch.video_interval else "watch.video_interval is 0"
+    filmed = f"{len(seen.takes)} takes of {', '.join(map(str, seen.takes))} pictures"
+    yield Feature(name="films", proof=lambda: filmed if seen.takes else "", off=off)
+
 
 def _beginnings(config: Config) -> dict[str, Floats]:
     learners = Session(settings.untracked(config)).learners

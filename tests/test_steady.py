@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
-import steady  # noqa: E402  (tools/ is no package)
+import steady
 
 del sys.path[0]
 

@@ -58,8 +58,9 @@ def test_headlines_are_the_badges_in_order() -> None:
 
 
 FLAGS = {
-    "learner": "dqn", "threads": "1", "games": "2", "steps": "8", "total-steps": "100000", "save-every": "1000",
-    "world.cartridge": "tiny", "world.max-steps": "12", "dqn.sequence": "6", "dqn.burn-in": "1", "dqn.batch": "2",
+    "learner": "dqn", "threads": "1", "games": "2", "steps": "8", "total-steps": "100000",
+    "save-every": "1000", "world.cartridge": "tiny", "world.max-steps": "12",
+    "dqn.sequence": "6", "dqn.burn-in": "1", "dqn.batch": "2",
     "dqn.replay": "400", "dqn.warmup": "0", "watch.log-interval": "32", "watch.video-interval": "32",
     "watch.video-steps": "5", "evaluation.every": "100000", "evaluation.games": "1",
 }  # fmt: skip
@@ -67,8 +68,13 @@ FLAGS = {
 
 def command(*words: str) -> subprocess.Popen[str]:
     env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, "-m", "rematch.cli", *words], env=env, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return subprocess.Popen(
+        [sys.executable, "-m", "rematch.cli", *words],
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def episodes(folder: Path) -> list[int]:

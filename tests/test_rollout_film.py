@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,15 @@ from rematch.spec import Shot, Take
 def take(count: int = 5, actions: int = 7, bars: int = 3) -> Take:
     shots = []
     for number in range(count):
-        shots.append(Shot(
-            picture=Image.new("RGB", (161, 99), (10 * number, 90, 120)), action=number % actions,
-            scores=np.linspace(-1, 1, actions, dtype=np.float32),
-            paid={name: (0.1, number * 0.1) for name in ("env", "rnd", "novel", "bayes", "total")},
-            bars=tuple((f"badge-{i}", None if i else 0.5, i == 1) for i in range(bars))))
+        shots.append(
+            Shot(
+                picture=Image.new("RGB", (161, 99), (10 * number, 90, 120)),
+                action=number % actions,
+                scores=np.linspace(-1, 1, actions, dtype=np.float32),
+                paid=dict.fromkeys(("env", "rnd", "novel", "bayes", "total"), (0.1, number * 0.1)),
+                bars=tuple((f"badge-{i}", None if i else 0.5, i == 1) for i in range(bars)),
+            )
+        )
     names = tuple(f"action-{i}" for i in range(actions))
     return Take(name="rollout_250000", actions=names, shots=shots, pace=1, caption="cut off after 5 steps")
 
@@ -54,6 +59,12 @@ def test_the_picture_stays_whole_and_the_panel_has_room() -> None:
         assert (pixels[:, -2:] == rollout.PAPER).all() and (pixels == rollout.GOLD).all(-1).any()
 
 
+def test_all_pictures_of_a_film_are_of_one_size() -> None:
+    few, many = take(bars=0), take(bars=9)
+    made = replace(few, shots=[*few.shots, *many.shots])
+    assert len({rollout.composed(shot, made).size for shot in made.shots}) == 1
+
+
 def test_without_an_encoder_there_is_one_line_and_a_gif(no_encoder: None) -> None:
     out = io.StringIO()
     console = Console(out)
@@ -65,10 +76,16 @@ def test_without_an_encoder_there_is_one_line_and_a_gif(no_encoder: None) -> Non
     assert out.getvalue().splitlines() == [mp4.NONE]
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("echo 'Unknown encoder' >&2; exit 1", "Unknown encoder"), ("cat >/dev/null", "it wrote nothing"),
-])
-def test_an_encoder_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("echo 'Unknown encoder' >&2; exit 1", "Unknown encoder"),
+        ("cat >/dev/null", "it wrote nothing"),
+    ],
+)
+def test_an_encoder_that_fails_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
     program(tmp_path, text)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     films, said = rollout.films(take())

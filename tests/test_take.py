@@ -29,8 +29,16 @@ def state_of(session: Session) -> bytes:
     (learner,) = session.learners.values()
     assert isinstance(learner, Dqn)
     rnd, novelty = learner.bonuses
-    arrays = [learner.online.weights, rnd.state()["predictor"], rnd.state()["second"], novelty.state()["counts"]]
-    return b"".join(array.tobytes() for array in arrays) + session.world.save(np.arange(4, dtype=np.int32)).tobytes()
+    arrays = [
+        learner.online.weights,
+        rnd.state()["predictor"],
+        rnd.state()["second"],
+        novelty.state()["counts"],
+    ]
+    return (
+        b"".join(array.tobytes() for array in arrays)
+        + session.world.save(np.arange(4, dtype=np.int32)).tobytes()
+    )
 
 
 def test_filming_leaves_no_trace(little: None, tmp_path: Path) -> None:
@@ -38,15 +46,16 @@ def test_filming_leaves_no_trace(little: None, tmp_path: Path) -> None:
     without = play(alone.small(watch__video_interval=0), tmp_path / "none")
     assert with_films.takes == [6] * 4 and without.takes == []
     assert state_of(with_films.session) == state_of(without.session)
-    lines = [[line for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-             for name in ("films", "none")]
-    assert lines[0] == lines[1]
+    one, two = ((tmp_path / name / "metrics.jsonl").read_bytes() for name in ("films", "none"))
+    assert one == two
     events = [json.loads(line) for line in (tmp_path / "films" / "events.jsonl").read_text().splitlines()]
     assert [event["step"] for event in events if event["event"] == "film"] == [96, 192, 288, 384]
 
 
 @pytest.mark.parametrize("steps", [5, 40])
-def test_what_a_take_says_was_paid(little: None, tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_take_says_was_paid(
+    little: None, tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(take, "PIECE", 4)  # bonuses are asked piece by piece
     config = alone.small(watch__video_steps=steps, world__limit=11, watch__video_interval=10**6)
     session = play(config, tmp_path / "run").session
@@ -85,4 +94,6 @@ def test_long_takes_keep_few_pictures(little: None, monkeypatch: pytest.MonkeyPa
 def test_equal_sessions_make_equal_takes(little: None) -> None:
     one, two = (filmed(Session(alone.small())).record() for _ in range(2))
     assert one[1] == two[1]
-    assert [shot.picture.tobytes() for shot in one[0].shots] == [shot.picture.tobytes() for shot in two[0].shots]
+    assert [shot.picture.tobytes() for shot in one[0].shots] == [
+        shot.picture.tobytes() for shot in two[0].shots
+    ]

@@ -153,8 +153,10 @@ class Diary:
         if self.believer is None:
             return {}
         held, means = self.believer.beliefs, self.believed()
-        return {name: (float(held.alpha[m]), float(held.beta[m]), means[name], *held.interval(m))
-                for m, name in enumerate(self.believer.names)}
+        return {
+            name: (float(held.alpha[m]), float(held.beta[m]), means[name], *held.interval(m))
+            for m, name in enumerate(self.believer.names)
+        }
 
     def alarms(self) -> list[str]:
         found = [] if self.believer is None else np.flatnonzero(self.believer.alarmed).tolist()
@@ -223,8 +225,19 @@ class Diary:
         returns = ("return_env", "return_total", *(f"return_{name}" for name in COMPONENTS[1:]))
         names = self.believer.names if self.believer else ()
         beliefs = [f"{kind}_{name}" for name in names for kind in FIGURES]
-        return line(("episode_id", "env_id", "length_steps", *returns, "milestones_reached", *beliefs,
-                     "alarm_triggered", "start_step", "end_step"))
+        return line(
+            (
+                "episode_id",
+                "env_id",
+                "length_steps",
+                *returns,
+                "milestones_reached",
+                *beliefs,
+                "alarm_triggered",
+                "start_step",
+                "end_step",
+            )
+        )
 
     def write_progress(self, run: Run, step: int) -> None:
         """With a log line: the posteriors as they stand, and new alarms."""
@@ -241,8 +254,16 @@ class Diary:
 
     def state(self) -> Tree:
         recent = np.array(self.recent).reshape(-1, 2 + len(COMPONENTS))
-        return {"returns": self.returns, "length": self.length, "count": self.count, "recent": recent,
-                "paid": self.paid, "paid_steps": self.paid_steps, "alarmed": self.alarmed, "step": self.step}
+        return {
+            "returns": self.returns,
+            "length": self.length,
+            "count": self.count,
+            "recent": recent,
+            "paid": self.paid,
+            "paid_steps": self.paid_steps,
+            "alarmed": self.alarmed,
+            "step": self.step,
+        }
 
     def restore(self, tree: Tree) -> None:
         self.returns[:], self.length[:], self.paid[:] = tree["returns"], tree["length"], tree["paid"]

@@ -151,14 +151,6 @@ def memory_features(config: Config, seen: Witness) -> Iterator[Feature]:
     off = "" if learner.role.milestones else "the world tells no milestones"
     yield Feature(name="milestones", proof=lambda: tried(seen), off=off)
 
-
-def tried(seen: Witness) -> str:
-    """Trials of milestones, and what was believed of them."""
-    about = seen.session.minds.milestones
-    if about is None or not about.trials.any():
-        return ""
-    return f"{about.trials.sum()} trials of {len(about.names)} milestones, weight {about.weight:g}"
-
     def told() -> str:
         diary = seen.session.diary
         return f"{diary.count} episodes" if diary and diary.count else ""
@@ -167,6 +159,14 @@ def tried(seen: Witness) -> str:
     off = "" if config.watch.video_interval else "watch.video_interval is 0"
     filmed = f"{len(seen.takes)} takes of {', '.join(map(str, seen.takes))} pictures"
     yield Feature(name="films", proof=lambda: filmed if seen.takes else "", off=off)
+
+
+def tried(seen: Witness) -> str:
+    """Trials of milestones, and what was believed of them."""
+    about = seen.session.minds.milestones
+    if about is None or not about.trials.any():
+        return ""
+    return f"{about.trials.sum()} trials of {len(about.names)} milestones, weight {about.weight:g}"
 
 
 def _beginnings(config: Config) -> dict[str, Floats]:

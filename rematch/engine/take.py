@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rematch.engine.train import Session
 
 MOST_SHOTS = 600  # pictures of one take
-MOST_BARS = 12  # milestones that are shown
+MOST_BARS = 10  # milestones that are shown
 PIECE = 64  # steps that bonuses are asked about together
 ENDS = {RUNNING: "breaks off", DECIDED: "to the end", CUT_OFF: "cut off"}
 
@@ -116,4 +116,3 @@ class Camera:
         believed = self.diary.believed()
         names = dict.fromkeys([*self.diary.headlines(), *reached[::-1], *believed])
         return tuple((name, believed.get(name), name in reached) for name in [*names][:MOST_BARS])
-

@@ -88,7 +88,7 @@ def film(
             break
     caption = outcome(world, view, players)
     pictures = reel.end()
-    return gif(pictures, captioned(pictures[-1], caption)), caption
+    return gif(pictures, captioned(pictures[-1], caption), MOST_BYTES), caption
 
 
 def _ask(
@@ -168,14 +168,14 @@ def captioned(picture: Image, caption: str) -> Image:
     return picture
 
 
-def gif(pictures: list[Image], last: Image) -> bytes:
-    """A GIF of at most MOST_BYTES: as many pictures go, evenly, as it takes; the time it runs stays."""
+def gif(pictures: list[Image], last: Image, most: int) -> bytes:
+    """A GIF of at most `most` bytes: as many pictures go, evenly, as it takes; the time it runs stays."""
     delay = 1000 // FPS
     while True:
         data = _encoded([*pictures, last], [delay] * len(pictures) + [round(1000 * HOLD)])
-        if len(data) <= MOST_BYTES or len(pictures) <= 2:
+        if len(data) <= most or len(pictures) <= 2:
             return data
-        fewer = min(max(2, math.ceil(len(data) / MOST_BYTES)), len(pictures) - 1)
+        fewer = min(max(2, math.ceil(len(data) / most)), len(pictures) - 1)
         pictures, delay = pictures[::fewer], fewer * delay
 
 

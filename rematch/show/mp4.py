@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-NONE = ("no MP4 encoder was found: films are GIF only; install ffmpeg, or pip install imageio-ffmpeg")
+NONE = "no MP4 encoder was found: films are GIF only; install ffmpeg, or pip install imageio-ffmpeg"
 CODECS = (("libx264", "-preset", "veryfast", "-crf", "23"), ("mpeg4", "-q:v", "5"))
 PATIENCE = 120  # seconds that an encoder may take
 
@@ -39,10 +39,36 @@ def mp4(pictures: Sequence[Image], fps: int) -> tuple[bytes, str]:
     with tempfile.TemporaryDirectory(prefix="rematch-") as place:
         for codec in CODECS:
             out = Path(place) / f"{codec[0]}.mp4"
-            words = [program, "-loglevel", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24",
-                     "-s", f"{width}x{height}", "-r", str(fps), "-i", "-", "-an", "-c:v", *codec,
-                     "-pix_fmt", "yuv420p", "-threads", "1", "-fflags", "+bitexact", "-flags", "+bitexact",
-                     "-movflags", "+faststart", str(out)]
+            words = [
+                program,
+                "-loglevel",
+                "error",
+                "-y",
+                "-f",
+                "rawvideo",
+                "-pix_fmt",
+                "rgb24",
+                "-s",
+                f"{width}x{height}",
+                "-r",
+                str(fps),
+                "-i",
+                "-",
+                "-an",
+                "-c:v",
+                *codec,
+                "-pix_fmt",
+                "yuv420p",
+                "-threads",
+                "1",
+                "-fflags",
+                "+bitexact",
+                "-flags",
+                "+bitexact",
+                "-movflags",
+                "+faststart",
+                str(out),
+            ]
             try:
                 done = subprocess.run(words, input=raw, capture_output=True, timeout=PATIENCE, check=False)
             except (OSError, subprocess.TimeoutExpired) as error:

@@ -18,7 +18,7 @@ Colour = tuple[int, int, int]
 PANEL, EDGE, LINE = 240, 12, 17  # pixels
 PAPER, INK, FAINT, TRACK = (24, 28, 38), (240, 243, 248), (140, 150, 168), (52, 60, 76)
 GOLD, BLUE, GREEN = (250, 196, 60), (96, 156, 236), (104, 190, 120)
-MOST_PICTURES = 200  # of the GIF
+MOST_PICTURES, MOST_BYTES = 200, 4_000_000  # of the GIF
 
 
 def films(take: Take) -> tuple[dict[str, bytes], str]:
@@ -26,7 +26,7 @@ def films(take: Take) -> tuple[dict[str, bytes], str]:
     pictures = [composed(shot, take) for shot in take.shots]
     last = film.captioned(pictures[-1], take.caption)
     fewer = pictures[:: -(-len(pictures) // MOST_PICTURES)]
-    made = {f"{take.name}.gif": film.gif(fewer, last)}
+    made = {f"{take.name}.gif": film.gif(fewer, last, MOST_BYTES)}
     data, why = mp4.mp4([*pictures, *[last] * int(film.FPS * film.HOLD)], film.FPS)
     return made | ({f"{take.name}.mp4": data} if data else {}), why
 
@@ -36,7 +36,8 @@ def composed(shot: Shot, take: Take) -> Image:
     from PIL import Image, ImageDraw
 
     picture = shot.picture
-    needed = EDGE * 4 + LINE * (6 + len(take.actions) + len(shot.paid) + len(shot.bars))
+    bars = max(len(each.bars) for each in take.shots)  # all pictures of a film are of one size
+    needed = EDGE * 4 + LINE * (3 + len(take.actions) + len(shot.paid) + bars)
     height = max(picture.height, needed)
     sheet = Image.new("RGB", (picture.width + PANEL + picture.width % 2, height + height % 2), PAPER)
     sheet.paste(picture, (0, 0))

@@ -12,6 +12,7 @@ from .titles import BANDS, Title
 if TYPE_CHECKING:
     from .keeping import KeptGames
 
+
 def of_step(world: KeptGames, facts: Facts) -> list[tuple[int, dict[str, Any]]]:
     """(row, what) of the episodes that the step just made ended, before they begin anew."""
     told: list[tuple[int, dict[str, Any]]] = []

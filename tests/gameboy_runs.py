@@ -18,11 +18,11 @@ from rematch.engine.learners import dqn
 
 # Games end, are cut off and saved in mid-episode; the ring is overwritten, chunks come and go.
 LITTLE: dict[str, Any] = {
-    "learner": "dqn", "threads": 1, "games": 3, "steps": 8, "total_steps": 3 * 8 * 20, "save_every": 2,
+    "learner": "dqn", "threads": 1, "games": 3, "steps": 8, "total_steps": 3 * 8 * 14, "save_every": 2,
     "world.cartridge": "tiny", "world.max_steps": 22,
     "dqn.sequence": 8, "dqn.burn_in": 2, "dqn.batch": 5, "dqn.replay": 3 * 60, "dqn.warmup": 40,
     "dqn.target_every": 3, "dqn.replay_ratio": 1.0, "novelty.weight": 0.1, "rnd_screen.weight": 0.1,
-    "rnd_screen.update_every": 16, "evaluation.games": 1, "evaluation.every": 10, "milestones.weight": 0.1,
+    "rnd_screen.update_every": 16, "evaluation.games": 1, "evaluation.every": 7, "milestones.weight": 0.1,
     "swarm": "bands", "watch.log_interval": 100,
 }  # fmt: skip
 

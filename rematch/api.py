@@ -253,7 +253,8 @@ def _notes(session: Session) -> list[str]:
     """What is worth knowing about a run before it starts."""
     spec, lonely = session.spec, session.spec.seats == 1
     said = {GENERAL_SUM: not spec.zero_sum and not lonely, EPISODE: spec.resume == "episode",
-            LONELY: lonely and session.config.league.history > 0}
+            LONELY: lonely and session.config.league.history > 0
+            and not settings.has_effect(session.config, "league.history")}
     return [note for note, holds in said.items() if holds]
 
 
@@ -344,7 +345,7 @@ def load(folder: Path | str) -> Trained:
         return trained
     with Run.open(Path(folder), write=False) as run:
         config = stored(run)
-        checkpoint = run.load()
+        checkpoint = run.load(whole=False)  # the weights, not the replay
         if checkpoint is None:
             raise ConfigError(f"{folder}: no checkpoint yet")
         make = builder(config)

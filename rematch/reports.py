@@ -282,7 +282,7 @@ def matrix_of(path: Path, games: int | None, tell: Callable[[str], None]) -> Pay
     """The payoff matrix of a run's past selves: from its folder, or played now and put there."""
     with Run.open(path, write=False) as run:
         config = api.stored(run)
-        checkpoint = run.load()
+        checkpoint = run.load(whole=False)
     if checkpoint is None:
         return None
     curriculum = climbed(config, checkpoint.parts)

@@ -5,11 +5,7 @@
 
 from __future__ import annotations
 
-import os
-import random
-import signal
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from killed import kill_often
 from numpy.typing import NDArray
 from PIL import Image
 from toys import _any_legal, module
@@ -26,9 +22,6 @@ from rematch import api, worlds
 from rematch import config as settings
 from rematch.config import knob
 from rematch.engine.learners import dqn
-from rematch.engine.miniature import Witness, differences, play
-from rematch.engine.run import Run
-from rematch.engine.train import Session, train
 from rematch.spec import CUT_OFF, DECIDED, RUNNING, Actions, Field, Role, Spec
 from rematch.worlds.plain import Luck, PlainWorld, Rows, States
 
@@ -216,54 +209,10 @@ def errands(**changes: Any) -> Any:
 KILLED = {"total_steps": 4 * 8 * 20, "evaluation.every": 10}
 
 
-def go_on(folder: Path) -> None:
-    """Start the run in `folder`, or resume it; without pictures."""
-    torch.set_num_threads(1)
-    if (folder / "config.yaml").exists():
-        with Run.open(folder, write=True) as run:
-            session, checkpoint = Session(api.stored(run)), run.load()
-            if checkpoint:
-                session.restore(checkpoint.parts)
-            run.rewind(checkpoint)
-            train(session, run, Witness(session), lambda: False)
-        return
-    play(settings.replace(small(), KILLED), folder)
-
-
-def kill(folder: Path, draw: random.Random) -> bool:
-    """Let a child go on in `folder` and SIGKILL it at an instant of `draw`; False if it had ended.
-
-    Half of the instants are by the clock, the others inside a save.
-    """
-    child = os.fork()  # torch is imported once, by whoever asks: each child starts in a blink
-    if not child:
-        go_on(folder)
-        os._exit(0)
-    by_clock, until = draw.random() < 0.5, time.monotonic() + draw.uniform(0.02, 0.6)
-    while os.waitpid(child, os.WNOHANG) == (0, 0):
-        saving = any(folder.glob("ch*/.tmp-*"))
-        if time.monotonic() > until and (by_clock or saving):
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return True
-        time.sleep(0.0005)
-    return False
-
-
 def main(place: Path, kills: int, seed: int) -> None:
-    """Kill runs so many times in all, let each come to its end, and compare it with an undisturbed one."""
+    """Kill runs so many times in all (killed.py)."""
     worlds.find, dqn.SIZES = known(worlds.find), SIZES
-    draw, done, number = random.Random(seed), 0, 0
-    go_on(place / "twin")
-    while done < kills:
-        number += 1
-        folder = place / f"run-{number}"
-        for _ in range(8):
-            done += kill(folder, draw)
-        go_on(folder)
-        unlike = differences(place / "twin", folder)
-        assert not unlike, f"run {number}: {', '.join(unlike)}"
-    print(f"{done} kills")
+    kill_often(settings.replace(small(), KILLED), place, kills, seed)
 
 
 if __name__ == "__main__":

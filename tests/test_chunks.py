@@ -14,6 +14,7 @@ from broken_disk import Crash, Kernel, memory, under
 
 from rematch.config import ConfigError
 from rematch.engine.chunks import FOLDER, Chunk
+from rematch.engine.files import Damaged
 from rematch.engine.run import Run
 
 __all__ = ["memory"]
@@ -75,6 +76,26 @@ def test_a_damaged_one_is_found_and_the_checkpoint_before_it_taken(run: Run, how
     assert found is not None and found.iteration == 1
     (name, why), = found.skipped
     assert name == "iter_00000002" and second.name in why
+
+
+def test_who_wants_the_rest_alone_reads_no_chunk_and_is_told_of_damage_when_he_does(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only = chunk(1)
+    run.save(1, parts(only), {})
+    path = run.folder / FOLDER / only.name
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+    with monkeypatch.context() as patch:
+        patch.setattr(Chunk, "read", lambda self: pytest.fail("it was read"))
+        found = run.load(whole=False)
+    assert found is not None and found.parts["learner"]["x"] == 1
+    with pytest.raises(Damaged, match="does not match its SHA-256"):
+        found.parts["learner"]["replay"]["chunks"][0].arrays()
+    path.unlink()
+    with pytest.raises(ConfigError, match="none of its 1 checkpoints verifies"):
+        run.load(whole=False)
 
 
 def test_a_run_whose_only_chunk_is_gone_refuses_to_start(run: Run) -> None:

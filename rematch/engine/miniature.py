@@ -24,7 +24,7 @@ def shrink(config: Config) -> Config:
     short = getattr(worlds.find(c.game), "short", None)
     games, steps = 32, 16 if short else 256  # a world that cannot shorten its games needs time to end some
     if c.learner == "dqn":
-        games, steps = 8, steps // (1 if short else 4)  # its network is large
+        games, steps = 4 if short else 8, steps // (1 if short else 4)  # its network is large
     changes: dict[str, Any] = {
         "games": games, "steps": steps, "total_steps": ITERATIONS * games * steps,
         "stagger": min(c.stagger, steps), "save_every": 1, "start_iteration": min(c.start_iteration, 1),
@@ -42,7 +42,7 @@ def shrink(config: Config) -> Config:
         "league.snapshot_every": 1, "league.rotate": 1,
         "league.exploit_every": min(c.league.exploit_every, 2),
         "league.exploit_steps": min(c.league.exploit_steps, games * steps), "league.exploit_keep": 0.0,
-        "evaluation.every": 2, "evaluation.games": min(c.evaluation.games, 4),
+        "evaluation.every": 4 if c.learner == "dqn" else 2, "evaluation.games": min(c.evaluation.games, 4),
         "evaluation.past": min(c.evaluation.past, 3),  # so that they are thinned out
     }
     if short:

@@ -181,4 +181,6 @@ def note_sight(run: Run, show: Show, tape: Tape) -> None:
             run.log_line(f"Sight {role}: aside, for learning alone: {told}")
         if track.role.hidden:
             run.log_line(f"Sight {role}: hidden: {', '.join(track.role.hidden)}")
-    run.write_file("sight.json", json.dumps(seen, indent=1).encode())
+    lines = {role: ",\n".join(map(json.dumps, entries)) for role, entries in seen.items()}  # a column each
+    text = ",\n".join(f"{json.dumps(role)}: [\n{rows}\n]" for role, rows in lines.items())
+    run.write_file("sight.json", f"{{\n{text}\n}}\n".encode())

@@ -270,12 +270,13 @@ class Run:
             policies=sorted(policies.names(self.folder) - self._redone),
             files={name: Mark(len(data), files.digest(data)) for name, data in contents.items()})
 
-    def load(self) -> Checkpoint | None:
+    def load(self, whole: bool = True) -> Checkpoint | None:
         """The newest checkpoint that verifies, and why newer ones did not; None if none was ever saved.
 
-        Changes nothing. Where there are checkpoints and none verifies, it refuses.
+        Changes nothing. Where there are checkpoints and none verifies, it refuses. Who reads no replay asks
+        for less than the `whole`: then chunks are looked for, and hashed when they are read.
         """
-        return self._shelf.load()
+        return self._shelf.load(whole)
 
     def rewind(self, checkpoint: Checkpoint | None) -> list[str]:
         """Bring the folder back to the moment of `checkpoint` (None: the beginning). Returns notes to print.

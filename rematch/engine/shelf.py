@@ -71,10 +71,11 @@ class Shelf:
             self.prune()
         return final
 
-    def load(self) -> Checkpoint | None:
+    def load(self, whole: bool = True) -> Checkpoint | None:
         """The newest checkpoint that verifies, and why newer ones did not; None if none was ever saved.
 
-        Changes nothing. Where there are checkpoints and none verifies, it refuses.
+        Changes nothing. Where there are checkpoints and none verifies, it refuses. Chunks are hashed only for
+        the `whole`: a replay is a gigabyte, and who wants the weights alone need not wait for it.
         """
         names: list[str] | None = None
         skipped: list[tuple[str, str]] = []
@@ -82,7 +83,7 @@ class Shelf:
             names, skipped = found, []
             for name in names:
                 try:
-                    checkpoint = disk.read_checkpoint(self.folder / name)
+                    checkpoint = disk.read_checkpoint(self.folder / name, whole)
                     if checkpoint.manifest.config != self.config:
                         raise Damaged("it was saved under another config.yaml than this run has now")
                     return replace(checkpoint, skipped=skipped)

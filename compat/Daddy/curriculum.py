@@ -1,0 +1,20 @@
+"""Savestates and which of them episodes begin from (rematch/engine/curricula/savestates.py)."""
+
+from pathlib import Path
+
+from rematch.engine.curricula.savestates import Start, Swarm, SwarmConfig
+
+
+class CurriculumManager(Swarm):
+    """The swarm by the document's names: a registry, sampling at a reset, chances that follow progress."""
+
+    sample = Swarm.stage
+    probabilities = Swarm.weights
+    update = Swarm.report
+
+    def registry(self, savestates: Path) -> dict[str, Path]:
+        """Name -> file of every savestate so far, where `savestates` is the run's folder of them."""
+        return {start.file.removesuffix(".state"): savestates / start.file for start in self.starts}
+
+
+__all__ = ["CurriculumManager", "Start", "Swarm", "SwarmConfig"]

@@ -198,6 +198,8 @@ def export_run(folder: Path, out: Path, with_onnx: bool) -> list[Path]:
     if out.suffix != shipped.SUFFIX or not out.parent.is_dir():
         raise ConfigError(f"--out = {str(out)!r}: expected a name that ends in {shipped.SUFFIX}, in a folder "
                           "that is there")
+    if with_onnx:
+        shipped.check_onnx()
     trained = api.load(folder)
     networks = {role: player for role, player in trained.policies.items() if isinstance(player, Policy)}
     if not networks:

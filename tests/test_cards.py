@@ -82,13 +82,13 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert text.count("games/s") >= 7 and "RLCard is not installed" in text and "wanted 500 K" in text
 
 
-def test_targets_are_judged_by_medians() -> None:
+def test_targets_are_judged_by_medians_of_a_core_and_of_the_clock() -> None:
     def measured(key: str, threads: int, rates: list[float]) -> Measurement:
         subject: Any = SimpleNamespace(key=key, name=key, threads=threads, unit="games", settings={})
-        return Measurement(subject, rates)
+        return Measurement(subject, rates, cpu_rates=[2 * rate for rate in rates])  # half a processor each
 
-    speed: Any = SimpleNamespace(TARGETS={"random": 100.0}, TWO_THREADS=1.7)
+    speed: Any = SimpleNamespace(TARGETS={"random": 200.0}, TWO_THREADS=1.7)
     found = cards.targets(
         speed, [measured("random", 1, [99, 100, 900]), measured("random", 2, [168, 168, 900])]
     )
-    assert [(t["value"], t["met"]) for t in found] == [(100, True), (1.68, False)]
+    assert [(t["value"], t["met"]) for t in found] == [(200, True), (1.68, False)]

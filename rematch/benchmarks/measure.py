@@ -44,6 +44,11 @@ class Measurement:
         """The median per second of CPU: what a core does, also where it does other people's work besides."""
         return statistics.median(self.cpu_rates)
 
+    @property
+    def processors(self) -> float:
+        """How many it got on average."""
+        return self.cpu / max(self.wall, 1e-9)
+
     def row(self) -> dict[str, Any]:
         s = self.subject
         return {

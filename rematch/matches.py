@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -209,8 +208,8 @@ def export_run(folder: Path, out: Path, with_onnx: bool) -> list[Path]:
     if out.suffix != shipped.SUFFIX or not out.parent.is_dir():
         raise ConfigError(f"--out = {str(out)!r}: expected a name that ends in {shipped.SUFFIX}, in a folder "
                           "that is there")
-    if with_onnx and importlib.util.find_spec("onnx") is None:
-        raise ConfigError("--onnx needs the package onnx, which is not installed: pip install onnx")
+    if with_onnx:
+        shipped.check_onnx()
     trained = api.load(folder)
     networks = {role: player for role, player in trained.policies.items() if isinstance(player, Policy)}
     if not networks:

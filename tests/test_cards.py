@@ -77,18 +77,18 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert 20 < random["decisions_per_second"] / random["median"] < 24  # decisions of a game of two
     assert len(about["targets"]) == 7
     for target in about["targets"]:
-        assert target["met"] is (target["value"] >= target["wanted"])
+        assert target["met"] is (target["value"] >= target["wanted"]) or "ratio" in target
     text = "\n".join(cards.lines(about, short))
     assert text.count("games/s") >= 7 and "RLCard is not installed" in text and "wanted 500 K" in text
 
 
-def test_targets_are_judged_by_medians() -> None:
-    def measured(key: str, threads: int, rates: list[float]) -> Measurement:
-        subject: Any = SimpleNamespace(key=key, name=key, threads=threads, unit="games", settings={})
-        return Measurement(subject, rates)
+def test_targets_are_judged_by_medians_of_a_core_and_of_the_clock() -> None:
+    def measured(threads: int, rates: list[float], cpu: float) -> Measurement:
+        subject: Any = SimpleNamespace(key="random", name="random", threads=threads, unit="", settings={})
+        return Measurement(subject, rates, wall=1.0, cpu=cpu, cpu_rates=[2 * rate for rate in rates])
 
-    speed: Any = SimpleNamespace(TARGETS={"random": 100.0}, TWO_THREADS=1.7)
-    found = cards.targets(
-        speed, [measured("random", 1, [99, 100, 900]), measured("random", 2, [168, 168, 900])]
-    )
-    assert [(t["value"], t["met"]) for t in found] == [(100, True), (1.68, False)]
+    speed: Any = SimpleNamespace(TARGETS={"random": 200.0}, TWO_THREADS=1.7)
+    rates = ([99, 100, 900], [168, 168, 900])
+    for got, met in ((1.0, False), (0.5, None)):  # on a busy machine nobody can tell what two threads gain
+        found = cards.targets(speed, [measured(1, rates[0], got), measured(2, rates[1], 2 * got)])
+        assert [(t["value"], t["met"]) for t in found] == [(200, True), (1.68, met)]

@@ -14,7 +14,7 @@ from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine import rehearsal
 from rematch.engine.learners.ppo import Ppo
-from rematch.engine.miniature import ITERATIONS, differences, play, shrink
+from rematch.engine.miniature import ITERATIONS, RIVALS, differences, play, shrink
 
 ALL_ON = ["--ppo.magnet", "0.1", "--ppo.value-clip", "0.2", "--ppo.target_kl", "0.02",
           "--league.pick", "pfsp", "--league.scripted", "lion,flee_straight", "--stagger", "64",
@@ -146,6 +146,10 @@ def test_the_small_copy_keeps_what_is_on_and_off(name: str, on: bool) -> None:
     else:
         assert small.iterations == ITERATIONS and small.total_steps <= most
     assert small.network.hidden == tuple(min(w, 64) for w in config.network.hidden)
+    module = worlds.find(config.game)
+    for names in module.BOTS.values():  # ten opponents at every evaluation took most of a rehearsal's time
+        met = set(names) & set(small.evaluation.rivals)
+        assert met and (config.evaluation.rivals or len(met) <= RIVALS)
 
 
 def test_a_control_that_must_not_learn_is_no_failure(

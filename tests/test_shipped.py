@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rematch import api, cli
+from rematch import api, cli, worlds
 from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine import shipped
 from rematch.engine.miniature import differences
+from rematch.engine.policy import NetworkConfig, Policy
 from rematch.engine.train import Session
 from rematch.matches import Match, eval_run, eval_world, export_run
 
@@ -80,15 +81,46 @@ def test_a_file_that_was_changed_is_found(file: Path, tmp_path: Path) -> None:
         api.load(tmp_path / file.name)
 
 
-def test_onnx_says_what_is_missing_or_is_written(run: Path, tmp_path: Path) -> None:
-    try:
-        import onnx  # noqa: F401
-    except ImportError:
-        with pytest.raises(ConfigError, match="--onnx needs the package onnx"):
-            export_run(run, tmp_path / "agent.safetensors", with_onnx=True)
-        return
+def test_without_onnx_nothing_is_written(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="--onnx needs the package onnx, which is not installed: pip"):
+        export_run(run, tmp_path / "agent.safetensors", with_onnx=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_writes_onnx_too(run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnx", reason='pip install "rematch[onnx]"')
     made = export_run(run, tmp_path / "agent.safetensors", with_onnx=True)
-    assert made[-1].suffix == ".onnx" and made[-1].stat().st_size > 1000
+    assert [path.name for path in made] == ["agent.safetensors", "agent.onnx"]
+
+
+@pytest.mark.parametrize("network", [
+    NetworkConfig(hidden=(16, 8)), NetworkConfig(hidden=(16,), critic="all", fourier=1, activation="relu"),
+    NetworkConfig(kind="transformer", width=16, heads=2, layers=2, embedding=4),
+])  # fmt: skip
+def test_onnx_says_what_the_policy_says(network: NetworkConfig, tmp_path: Path) -> None:
+    """By the reference evaluator of ONNX itself, for one row and for many."""
+    reference = pytest.importorskip("onnx.reference", reason='pip install "rematch[onnx]"')
+    role = worlds.find("beasty").make(worlds.find("beasty").Config(), 1).spec.roles["player"]
+    policy = Policy(role, network, "player")
+    policy.initialise(3)
+    policy.set(policy.weights * np.float32(1.5))  # the policy's head begins near zero
+    file = reference.ReferenceEvaluator(str(shipped.onnx(policy, tmp_path / "agent.onnx")))
+    draw = np.random.default_rng(0)
+    for n in (1, 70):
+        columns = [draw.integers(0, choices, n) if choices else draw.random(n) for choices in role.choices]
+        sight = np.ascontiguousarray(np.stack(columns, 1).astype(np.float32))
+        (said,) = file.run(None, {"sight": sight})
+        assert said.shape == (n, 33)
+        np.testing.assert_allclose(said, policy.forward(sight)[0], rtol=0, atol=1e-5)
+
+
+def test_the_agent_in_the_repository_is_small() -> None:
+    agent = Path(worlds.__file__).parent / "beasty" / "agent.safetensors"
+    assert agent.stat().st_size <= 5_000_000
+    assert shipped.read(agent).game == "beasty"
 
 
 # --- beginning from a policy ------------------------------------------------------------------------------

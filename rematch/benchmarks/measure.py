@@ -33,10 +33,21 @@ class Measurement:
     load: list[float] = field(default_factory=list)  # the machine's load average before each repetition
     wall: float = 0.0
     cpu: float = 0.0  # seconds of all threads of this process
+    cpu_rates: list[float] = field(default_factory=list)  # the same, per second of CPU
 
     @property
     def median(self) -> float:
         return statistics.median(self.rates)
+
+    @property
+    def per_core(self) -> float:
+        """The median per second of CPU: what a core does, also where it does other people's work besides."""
+        return statistics.median(self.cpu_rates)
+
+    @property
+    def processors(self) -> float:
+        """How many it got on average."""
+        return self.cpu / max(self.wall, 1e-9)
 
     def row(self) -> dict[str, Any]:
         s = self.subject
@@ -44,7 +55,7 @@ class Measurement:
             "name": s.name, "unit": f"{s.unit}/s", "threads": s.threads, "settings": s.settings,
             "n": len(self.rates), "median": self.median, "min": min(self.rates), "max": max(self.rates),
             "rates": self.rates, "wall_seconds": self.wall, "cpu_seconds": self.cpu, "load": self.load,
-            "median_per_cpu_second": self.median * self.wall / max(self.cpu, 1e-9),
+            "median_per_cpu_second": self.per_core,
         }  # fmt: skip
 
 
@@ -68,6 +79,7 @@ def in_turns(subjects: Sequence[Subject], seconds: float) -> list[Measurement]:
             done = measured.subject.run(seconds)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             measured.rates.append(done / wall)
+            measured.cpu_rates.append(done / max(cpu, 1e-9))
             measured.wall += wall
             measured.cpu += cpu
     return out

@@ -16,6 +16,7 @@ from rematch.engine.train import Config, Session, train
 from rematch.spec import Take
 
 ITERATIONS = 8
+RIVALS = 3  # scripted ones of each role that a rehearsal's evaluations meet
 
 
 def shrink(config: Config) -> Config:
@@ -43,6 +44,7 @@ def shrink(config: Config) -> Config:
         "league.exploit_every": min(c.league.exploit_every, 2),
         "league.exploit_steps": min(c.league.exploit_steps, games * steps), "league.exploit_keep": 0.0,
         "evaluation.every": 4 if c.learner == "dqn" else 2, "evaluation.games": min(c.evaluation.games, 4),
+        "evaluation.rivals": few_rivals(c),
         "evaluation.past": min(c.evaluation.past, 3),  # so that they are thinned out
     }
     if short:
@@ -61,6 +63,14 @@ def shrink(config: Config) -> Config:
         }
     changes |= shrink_replay(c, games, steps) if c.learner == "dqn" else {}
     return settings.replace(c, changes | shrink_schedule(c, games * steps) | shrink_guards(c, games * steps))
+
+
+def few_rivals(config: Config) -> tuple[str, ...]:
+    """Those that evaluations name, or some that are not slow: ten in a row took most of a rehearsal."""
+    module = worlds.find(config.game)
+    slow = getattr(module, "SLOW", ())
+    some = [name for names in module.BOTS.values() for name in [n for n in names if n not in slow][:RIVALS]]
+    return config.evaluation.rivals or tuple(dict.fromkeys(some))
 
 
 def shrink_replay(config: Config, games: int, steps: int) -> dict[str, Any]:
@@ -129,6 +139,7 @@ class Witness:
     """Watches a rehearsal from where the console stands, and keeps what proves that a feature fired."""
 
     session: Session
+    folder: Path = Path()  # where the run lies that `play` made
     rows: list[dict[str, Any]] = field(default_factory=list)
     evaluations: list[dict[str, Any]] = field(default_factory=list)
     snapshots: int = 0  # decisions that snapshots of the league made
@@ -175,25 +186,28 @@ class Witness:
 def play(config: Config, folder: Path) -> Witness:
     """Train `config` to its end in `folder`, in this process, without pictures."""
     session = Session(config)
-    witness = Witness(session)
+    witness = Witness(session, folder)
     with Run.create(folder, settings.to_yaml(config)) as run:
         train(session, run, witness, lambda: False)
     return witness
 
 
 def event_log(config: Config) -> str:
-    """SHA-256 of all that a run of `config` did: logs, evaluations, and every checkpoint's whole state.
+    """SHA-256 of all that a run of `config` did."""
+    with tempfile.TemporaryDirectory(prefix="rematch-") as place:
+        return events(play(config, Path(place) / "run").folder)
+
+
+def events(folder: Path) -> str:
+    """SHA-256 of all that a run did: logs, evaluations, and every checkpoint's whole state.
 
     The settings themselves are left out: a knob must show in what happens, not in its own name.
     """
-    with tempfile.TemporaryDirectory(prefix="rematch-") as place:
-        folder = Path(place) / "run"
-        play(config, folder)
-        events = hashlib.sha256()
-        for name, path in compared(folder).items():
-            if path.name not in (CONFIG, MANIFEST):
-                events.update(f"{name}\n{path.stat().st_size}\n".encode() + path.read_bytes())
-        return events.hexdigest()
+    out = hashlib.sha256()
+    for name, path in compared(folder).items():
+        if path.name not in (CONFIG, MANIFEST):
+            out.update(f"{name}\n{path.stat().st_size}\n".encode() + path.read_bytes())
+    return out.hexdigest()
 
 
 def compared(folder: Path) -> dict[str, Path]:

@@ -24,7 +24,7 @@ from rematch.config import ConfigError
 from rematch.engine.curricula.savestates import START
 from rematch.engine.learners.dqn import Dqn
 from rematch.engine.learners.replay import COMPONENTS
-from rematch.engine.miniature import Witness, compared, differences, event_log, play, shrink
+from rematch.engine.miniature import Witness, compared, differences, event_log, events, play, shrink
 from rematch.engine.policies import names
 from rematch.engine.rivals.schedule import LEAST_RATE
 from rematch.engine.run import PAST, Run
@@ -92,7 +92,7 @@ def learning_features(config: Config, seen: Witness) -> Iterator[Feature]:
 
     def clipped() -> str:
         without = settings.replace(settings.untracked(config), {"ppo.value_clip": 0.0})
-        changed = event_log(without) != event_log(settings.untracked(config))
+        changed = event_log(without) != events(seen.folder)
         return "without it the run is another" if changed else ""
 
     def believed() -> str:

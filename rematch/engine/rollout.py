@@ -154,18 +154,20 @@ class Rollout:
                     (part.slot[:, seat] == len(table.packed) + i) & (part.view.acting[:, seat] != 0)
                 ).astype(np.int32)
                 if len(here):
-                    move = self._ask(player, part, about, j, here, step)
+                    move = self._ask(player, part, track.sight[t, rows], (about, j, here), step)
                     track.action[t, rows][here, j] = move.action
                     if move.value is not None:
                         track.value[t, rows][here, j] = move.value
         return track.action[t, rows]
 
     def _ask(
-        self, player: Player, part: World, about: Role, j: int, here: NDArray[np.int32], step: int
+        self, player: Player, part: World, sight: Floats, who: tuple[Role, int, NDArray[np.int32]], step: int
     ) -> Move:
-        sight = side_by_side(about, part.view[about.name])[here, j]
+        """What a player does in these rows of a role's j-th seat; `sight` [N, k, F] is the whole role's."""
+        about, j, here = who
         mask = part.view.mask.get(about.name)
-        seat = Seat(about, about.seats[j], part, here, sight, None if mask is None else mask[here, j])
+        legal = None if mask is None else mask[here, j]
+        seat = Seat(about, about.seats[j], part, here, sight[here, j], legal)
         return player.act(seat, Noise(self.seed, keys.BOT, step))
 
     def _value(self, role: str, sight: Sight) -> Floats:

@@ -6,6 +6,8 @@ rules it learnt under, so that nobody plays it under others without noticing.
 
 from __future__ import annotations
 
+import importlib.util
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,20 +99,30 @@ def export(networks: Mapping[str, Policy], about: Mapping[str, Mapping[str, Any]
     return made
 
 
+def check_onnx() -> None:
+    """Refuse where the package is missing, before anything is written."""
+    if importlib.util.find_spec("onnx") is None:
+        raise ConfigError("--onnx needs the package onnx, which is not installed: "
+                          'pip install "rematch[onnx]"')
+
+
 def onnx(policy: Policy, path: Path) -> Path:
     """The policy as an ONNX file: sight [n, F] in, means or logits [n, A] out, masks left to the caller."""
     import torch
 
     from rematch.engine.nets import mlp
 
+    check_onnx()
     weights, role, config = torch.from_numpy(policy.weights.copy()), policy.role, policy.config
 
     class Heads(torch.nn.Module):
         def forward(self, sight: torch.Tensor) -> torch.Tensor:
             return mlp.answer(weights, role, config, sight).play.heads
 
-    torch.onnx.export(
-        Heads(), (torch.zeros(1, role.size),), str(path), dynamo=False, input_names=["sight"],
-        output_names=["heads"], dynamic_axes={"sight": {0: "n"}, "heads": {0: "n"}},
-    )  # fmt: skip
+    with warnings.catch_warnings():  # of constants that become constants
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            Heads(), (torch.zeros(2, role.size),), str(path), dynamo=False, input_names=["sight"],
+            output_names=["heads"], dynamic_axes={"sight": {0: "n"}, "heads": {0: "n"}},
+        )  # fmt: skip
     return path

@@ -46,20 +46,20 @@ def tokens(w: Mapping[str, Tensor], role: Role, sight: Tensor) -> Tensor:
         out.append(linear(rows, w["embed.weight"], w["embed.bias"]))
     for name, columns in quantities(role):
         out.append(linear(sight[:, columns], w[f"field.{name}.weight"], w[f"field.{name}.bias"])[:, None])
-    blank = torch.zeros_like(w["place.table"][-1:]).expand(len(sight), 1, -1)
+    blank = torch.zeros_like(w["place.table"][-1:]).expand(sight.shape[0], 1, -1)
     return torch.cat([*out, blank], 1) + w["place.table"]
 
 
 def block(w: Mapping[str, Tensor], at: str, heads: int, x: Tensor, dropout: Dropout) -> Tensor:
     """One layer: attention of all tokens to all, then each by itself; both added to what came in."""
-    n, count, width = x.shape
+    count, width = len(w["place.table"]), len(w["last.bias"])  # of weights: an ONNX file then knows them
 
     def norm(which: str, x: Tensor) -> Tensor:
         return layer_norm(x, (width,), 1 + w[f"{at}.{which}.scale"], w[f"{at}.{which}.bias"])
 
     parts = linear(norm("first", x), w[f"{at}.ask.weight"], w[f"{at}.ask.bias"])
-    query, key, value = parts.view(n, count, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
-    seen = scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(n, count, width)
+    query, key, value = parts.view(-1, count, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+    seen = scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(-1, count, width)
     x = x + dropout(linear(seen, w[f"{at}.told.weight"], w[f"{at}.told.bias"]))
     inner = dropout(gelu(linear(norm("second", x), w[f"{at}.up.weight"], w[f"{at}.up.bias"])))
     return x + dropout(linear(inner, w[f"{at}.down.weight"], w[f"{at}.down.bias"]))

@@ -170,6 +170,13 @@ def test_states_of_others_come_in_through_a_process_of_their_own() -> None:
         assert "\n" not in str(caught.value)
 
 
+def test_no_rows_are_no_trouble() -> None:
+    """Staggered beginnings may have nobody in one of their groups."""
+    gameboys.need_pyboy()
+    world, none = gameboys.world(), np.zeros(0, np.int32)
+    world.load(none, world.save(none))
+
+
 def test_saved_games_need_their_cartridge_and_their_beginning() -> None:
     world, other = gameboys.world(), gameboys.world(cartridge_seed=1)
     follow(world, 10)

@@ -253,7 +253,8 @@ class KeptGames(PlainWorld):
         for name in ("highest", "health", "healed"):
             fine &= np.isfinite(states[name])
         # A game that began in a savestate needs it: without, nobody could say how it got where it is.
-        return np.asarray(fine & [one.tobytes() in known for one in states["origin"]])
+        begun = np.array([one.tobytes() in known for one in states["origin"]], bool)  # of no states: none
+        return np.asarray(fine & begun)
 
     def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
         """The true states: what is hidden is the cartridge's own and cannot be redrawn."""

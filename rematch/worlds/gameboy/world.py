@@ -31,6 +31,7 @@ ROLE = "joypad"
 BOTS = {ROLE: ("random",)}
 BUILD = machine.installed()
 HIDDEN = ("memory of the cartridge beyond these fields", "the screen's other pixels")
+BESIDE = (np.array([1, 0, 0, -1]) + AROUND // 2, np.array([0, -1, 1, 0]) + AROUND // 2)  # y, x of ACTIONS
 PAGE = 256 + AROUND  # a map of visited places with a margin around it
 
 
@@ -45,6 +46,7 @@ class Config:
         0, "another world of the same size", low=0, high=(1 << 32) - 1, needs="rom="
     )
     rom: str = knob("", "a cartridge file of your own instead, for example of Pokémon Red")
+    screen: bool = knob(True, "players see the screen; off: only what work RAM says, which is faster")
     max_steps: int = knob(4096, "actions after which an episode is cut off", low=1, high=200_000)
     workers: int = knob(
         0, "processes for the emulators; 0: they run in the run's own threads", low=0, high=256
@@ -72,7 +74,8 @@ class GameboyWorld(KeptGames):
 
     def promise(self, config: Config) -> Spec:
         moves = Actions(kind="discrete", names=ACTIONS)
-        role = Role(name=ROLE, fields=self.hall.reader.fields(), actions=moves, seats=(0,), hidden=HIDDEN)
+        fields = self.hall.reader.fields(config.screen)
+        role = Role(name=ROLE, fields=fields, actions=moves, seats=(0,), hidden=HIDDEN)
         return Spec(world=NAME, roles={ROLE: role}, stage=("start",), cutoffs=True, zero_sum=False)
 
     def layout(self) -> list[Any]:
@@ -198,13 +201,17 @@ class GameboyWorld(KeptGames):
     def show(self, facts: Facts | None = None) -> None:
         facts = self._facts() if facts is None else facts
         state, seen, every = self.state, self.view.fields[ROLE], np.arange(self.games)
-        shown = self.frames.reshape(self.games, -1)
-        np.multiply(shown, np.float32(1 / 3), out=seen["screen"][:, 0], dtype=np.float32)
+        if self.config.screen:
+            shown = self.frames.reshape(self.games, -1)
+            np.multiply(shown, np.float32(1 / 3), out=seen["screen"][:, 0], dtype=np.float32)
         ago = state["time"][:, None] - 1 - np.arange(RECENT)
         recent = np.where(ago >= 0, state["inputs"][every[:, None], np.maximum(ago, 0)], 255)
-        self.hall.reader.structured(facts, state["reached"], recent, seen["structured"][:, 0])
         self._walk_where_unknown(facts)
-        seen["visited"][:, 0] = self.windows[every, facts.y, facts.x].reshape(self.games, -1)
+        around = self.windows[every, facts.y, facts.x]
+        seen["visited"][:, 0] = around.reshape(self.games, -1)
+        fresh = 1 - around[:, BESIDE[0], BESIDE[1]]
+        self.hall.reader.structured(facts, state["reached"], recent, fresh, seen["structured"][:, 0])
+        self.hall.reader.named(facts, seen["named"][:, 0])
 
     def _walk_where_unknown(self, facts: Facts) -> None:
         if (self.page_of != facts.map).any():

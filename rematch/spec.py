@@ -18,6 +18,7 @@ Ints = NDArray[np.int32]
 Sight = dict[str, dict[str, Floats]]  # role -> field -> [N, k, *shape]
 
 RUNNING, DECIDED, CUT_OFF = 0, 1, 2  # values of View.ended
+MILESTONE = "milestone_"  # what columns begin with that show one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,12 @@ class Role:
     @property
     def columns(self) -> tuple[str, ...]:
         return tuple(f"{f.name}.{c}" for f in self.fields for c in f.columns)
+
+    @property
+    def milestones(self) -> tuple[str, ...]:
+        """Names of what a world's `events` may tell: each has a column milestone_NAME, 1 once it is set."""
+        columns = (column for f in self.fields for column in f.columns)
+        return tuple(c.removeprefix(MILESTONE) for c in columns if c.startswith(MILESTONE))
 
     @property
     def size(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rematch.engine.bonuses.milestones import Milestones
 from rematch.engine.bonuses.novelty import Novelty
 from rematch.engine.bonuses.rnd_screen import RndScreen
 from rematch.engine.learners.dqn import Bonus, Dqn
@@ -49,6 +50,7 @@ class Minds:
     networks: dict[str, Policy]  # what a run leaves in policies/, by name
     seated: dict[str, Player] = field(default_factory=dict)  # who trains, where that is no policy in a slot
     forget: Callable[[Ints], None] = lambda games: None  # these games began anew outside of a rollout
+    milestones: Milestones | None = None  # what is believed of them, where the world tells any
 
 
 def build(config: Config, spec: Spec, make: Callable[[int, int, int], World]) -> Minds:
@@ -87,6 +89,9 @@ def _remembering(config: Config, spec: Spec) -> Minds:
         bonuses.append(RndScreen(config.rnd_screen, role, config.seed << 8))
     if config.novelty.weight:
         bonuses.append(Novelty(config.novelty, role, config.games))
+    milestones = Milestones(config.milestones, role, config.games) if role.milestones else None
+    if milestones:
+        bonuses.append(milestones)
     learner = Dqn(config, role, bonuses)
     return Minds(
         learners={role.name: learner},
@@ -94,4 +99,5 @@ def _remembering(config: Config, spec: Spec) -> Minds:
         networks={role.name: learner.online},
         seated={role.name: learner.explorer},
         forget=learner.explorer.forget,
+        milestones=milestones,
     )

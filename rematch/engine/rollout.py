@@ -60,11 +60,15 @@ class Rollout:
         self.keys = {
             role: keys.key(seed, keys.ACT, about.seats[0]) for role, about in world.spec.roles.items()
         }
+        self.eventful = hasattr(world, "captured")  # a SavestateWorld
         self.parts: Sequence[World] = world.parts(max(1, min(threads, world.games)))
         self.pool = ThreadPoolExecutor(len(self.parts)) if len(self.parts) > 1 else None
 
     def collect(self, iteration: int) -> Tape:
         """One tape of the games going on where they stood."""
+        events, captured = self.tape.events, self.tape.captured
+        events.clear()
+        captured.clear()
         if self.pool is None:
             self._play(self.parts[0], 0, iteration)
         else:
@@ -72,6 +76,8 @@ class Rollout:
             jobs = [self.pool.submit(self._play, part, at, iteration) for part, at in zip(self.parts, starts)]
             for job in jobs:
                 job.result()
+        events.sort(key=lambda event: event[:2])  # as one thread would have met them
+        captured.sort(key=lambda found: found[:2])
         return self.tape
 
     def _play(self, part: World, at: int, iteration: int) -> None:
@@ -85,6 +91,10 @@ class Rollout:
             for role in spec.roles:
                 actions[role] = self._decide(part, role, t, rows, step)
             view = part.step(actions)
+            if self.eventful:
+                told: Any = part
+                tape.events.extend([(t, at + row, name) for row, name in told.events])
+                tape.captured.extend([(t, at + row, bundle) for row, bundle in told.captured.items()])
             tape.ended[t, rows] = view.ended
             tape.length[t, rows] = view.length
             for role, about in spec.roles.items():

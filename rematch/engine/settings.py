@@ -8,10 +8,12 @@ from typing import Any
 
 from rematch import worlds
 from rematch.config import ConfigError, knob, part
+from rematch.engine.bonuses.milestones import MilestonesConfig, check_milestones
 from rematch.engine.bonuses.novelty import NoveltyConfig
 from rematch.engine.bonuses.rnd import RndConfig
 from rematch.engine.bonuses.rnd_screen import RndScreenConfig
 from rematch.engine.curricula.distance import CurriculumConfig, ladder
+from rematch.engine.curricula.savestates import SwarmConfig, check_swarm
 from rematch.engine.evaluate import EvaluationConfig, check_rivals
 from rematch.engine.guards.ewc import EwcConfig, check_ewc
 from rematch.engine.guards.rollback import RollbackConfig, check_rollback
@@ -50,6 +52,10 @@ class Config:
         "ppo", "model-free, by looking ahead with the rules, from a search of the world's, or with a memory",
         choices=("ppo", "lookahead", "expert", "dqn"),
     )  # fmt: skip
+    swarm: str = knob(
+        "off", "where episodes begin: at power-on; spread over the savestates found so far by their band; or "
+        "all at the newest record", choices=("off", "bands", "all"),
+    )  # fmt: skip
     world: Any = field(default=None)
     network: NetworkConfig = part(NetworkConfig, needs="learner=ppo|lookahead|expert")
     ppo: PpoConfig = part(PpoConfig, needs="learner=ppo")
@@ -58,6 +64,8 @@ class Config:
     dqn: DqnConfig = part(DqnConfig, needs="learner=dqn")
     novelty: NoveltyConfig = part(NoveltyConfig, needs="learner=dqn")
     rnd_screen: RndScreenConfig = part(RndScreenConfig, needs="learner=dqn")
+    milestones: MilestonesConfig = part(MilestonesConfig, needs="learner=dqn")
+    bands: SwarmConfig = part(SwarmConfig, needs="swarm=bands")
     league: LeagueConfig = part(LeagueConfig, needs="learner=ppo|expert")
     schedule: ScheduleConfig = part(ScheduleConfig, needs="learner=ppo")
     curriculum: CurriculumConfig = part(CurriculumConfig, needs="learner=ppo")
@@ -102,8 +110,12 @@ class Config:
         if self.learner == "lookahead":
             check_network(self.network)
             check_spec(module.make(self.world, 1, 0, 0).spec)
+        if self.swarm != "off":
+            check_swarm(self.swarm, module.make(self.world, 1, 0, 0))
         if self.learner == "dqn":
-            check_dqn(self, module.make(self.world, 1, 0, 0).spec)
+            spec = module.make(self.world, 1, 0, 0).spec
+            check_dqn(self, spec)
+            check_milestones(self.milestones, spec.role_of(0), spec.world)
         if self.learner == "expert":
             check_search(module.make(self.world, 1, 0, 0))
             check_plies(self.expert, module.make(self.world, 1, 0, 0), self.network.critic)

@@ -45,6 +45,10 @@ class Tape:
         self.tracks = {role: Track(spec, role, steps, games) for role in spec.roles}
         self.ended: Bytes = np.zeros((steps, games), np.uint8)
         self.length: Ints = np.zeros((steps, games), np.int32)
+        # Of worlds that tell milestones, in the order of (step, game): (step, game, name), and the savestates
+        # that were asked for.
+        self.events: list[tuple[int, int, str]] = []
+        self.captured: list[tuple[int, int, Any]] = []
         self.states: Bytes | None = None  # [T, N, S] before each step, made where a learner searches them
 
     def __getitem__(self, role: str) -> Track:

@@ -15,7 +15,9 @@ from rematch import keys, worlds
 from rematch.config import ConfigError
 from rematch.engine import past
 from rematch.engine.bonuses.rnd import curious
+from rematch.engine.curricula import findings
 from rematch.engine.curricula.distance import Curriculum, ladder
+from rematch.engine.curricula.savestates import START, Swarm
 from rematch.engine.evaluate import best_scripted, evaluate, set_beside
 from rematch.engine.fingerprint import fingerprint
 from rematch.engine.guards.ewc import anchors
@@ -53,6 +55,10 @@ class Session:
         if config.curriculum.kind != "none":
             levels = ladder(config.curriculum, self.module, config.world, self.spec)
             self.curriculum = Curriculum(config.curriculum, levels, self.spec, self.world.next.stage[0])
+        self.swarm: Swarm | None = None
+        if hasattr(self.world, "captured"):
+            forgetting = config.milestones.forgetting
+            self.swarm = Swarm(config.swarm, config.bands, self.world, config.seed, forgetting)
         self.minds = build(config, self.spec, self.make)
         rivals = LeagueConfig(history=0.0) if self.minds.seated else config.league
         self.learners, self.policies = self.minds.learners, self.minds.players
@@ -172,6 +178,8 @@ class Session:
             norms = [metrics[f"{role}/{name}"] for role in roles if f"{role}/{name}" in metrics]
             if norms:
                 metrics[f"train/{name}"] = max(norms)
+        if beliefs := self.minds.milestones:
+            metrics |= {f"{beliefs.role.name}/{name}": value for name, value in beliefs.told().items()}
         metrics |= self.league.metrics()
         metrics |= {f"rollout/{name}": count for name, count in self.world.counters.items()}
         ended = tape.ended != RUNNING
@@ -187,11 +195,29 @@ class Session:
                     metrics[f"rollout/reward_{role}"] = paid
         return metrics
 
+    def witness(self, tape: Tape, run: Run) -> tuple[dict[str, float], list[str]]:
+        """What games reached in a rollout, into the run's folder at once; numbers for the log, and lines."""
+        if not self.swarm:
+            return {}, []
+        since = len(self.swarm.starts)
+        told, lines = self.swarm.report(tape, self.iteration)
+        if lines or len(self.swarm.starts) > since:
+            findings.write(self.swarm, run, self.step + tape.steps * tape.games, since)
+        return {f"rollout/{name}": value for name, value in told.items()}, lines
+
+    def keep_findings(self, run: Run) -> None:
+        """Before a checkpoint: the files beside it, up to date."""
+        if self.swarm:
+            findings.write(self.swarm, run, self.step, len(self.swarm.starts))
+
     def guard(self, tape: Tape, metrics: dict[str, Any]) -> list[str]:
         """After an iteration: a collapse is undone; what happened, in lines. A phase's end is a milestone."""
         played = self.schedule.phase
         cold = played.number == 0
         lines = self.rollback.judge(tape, metrics, self.step, played.roles, cold)
+        if beliefs := self.minds.milestones:
+            lines += beliefs.lines
+            beliefs.lines = []
         if self.iteration >= played.last:
             # Levels, and warm starts on them, can come again; phases never do.
             self.milestones.append(f"{played.name} step {self.step}" if played.warm else played.name)
@@ -217,6 +243,8 @@ class Session:
             self.world.next.stage[:] = self.curriculum.stage(self.config.games)
         self.league.seat(self.world, self.iteration, phase.roles, {} if phase.number else self.facing)
         share, stage = self.config.anywhere, self.spec.stage
+        if self.swarm:
+            self.world.next.stage[:, stage.index(START)] = self.swarm.stage(self.iteration)
         if "anywhere" in stage:
             draws = keys.units(self.config.seed, keys.ANYWHERE, self.config.games, self.iteration)
             self.world.next.stage[:, stage.index("anywhere")] = draws < share
@@ -296,6 +324,8 @@ class Session:
         }
         if self.curriculum:
             parts["curriculum"] = self.curriculum.state()
+        if self.swarm:
+            parts["swarm"] = self.swarm.state()
         parts |= {f"ewc.{role}": anchor.state() for role, anchor in self.anchors.items()}
         parts |= {f"rnd.{role}": bonus.state() for role, bonus in self.bonuses.items()}
         return parts | {f"learner.{role}": learner.state() for role, learner in self.learners.items()}
@@ -303,6 +333,8 @@ class Session:
     def restore(self, parts: dict[str, Tree]) -> None:
         for name, value in parts["session"].items():
             setattr(self, name, value)
+        if self.swarm:
+            self.swarm.restore(parts["swarm"])
         world = parts["world"]
         self.world.next.seed[:], self.world.next.slot[:] = world["seed"], world["slot"]
         self.world.next.stage[:] = world["stage"]
@@ -341,6 +373,9 @@ def begin_on(world: World, start: Floats) -> None:
 def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> bool:
     """Train until the config's end, or until `stop` says so; True when the run is complete."""
     config = session.config
+    if session.swarm:
+        for line in findings.settle(session.swarm, run, session.step):
+            show.line(line)
     if session.iteration == config.start_iteration:
         session.begin()
     while not session.done:
@@ -350,12 +385,13 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
         session.seat()
         tape = session.rollout.collect(session.iteration)
         before = session.learner_steps
-        metrics = session.learn(tape)
+        found, lines = session.witness(tape, run)
+        metrics = session.learn(tape) | found
         session.league.report(tape)
         session.iteration += 1
         row = {"iteration": session.iteration, "step": session.step, "games": session.finished} | metrics
         run.log(row)
-        note_lines(run, show, session.guard(tape, metrics))
+        note_lines(run, show, [*lines, *session.guard(tape, metrics)])
         for name in session.snapshot():
             run.log_line(f"Pool: {name} joined")
         note_lines(run, show, hunt(session))
@@ -372,6 +408,7 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
         note_milestones(session, run)
         halt, due = stop(), session.done or session.iteration % config.save_every == 0
         if due or halt:
+            session.keep_findings(run)
             run.save(session.iteration, session.state(), fingerprint(config), passing=not due)
         if halt:
             break

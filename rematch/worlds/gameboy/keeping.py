@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -41,6 +42,7 @@ class Hall:
     rom: bytes
     counters: dict[str, int]
     shown: set[str] = field(default_factory=set)  # faults that were told
+    wants: Callable[[int, tuple[str, ...], bool], bool] | None = None  # see KeptGames.watch
 
 
 def furnish(config: Any, games: int) -> Hall:
@@ -62,6 +64,7 @@ class KeptGames(PlainWorld):
     row: int
     fresh: NDArray[np.bool_]  # [N, milestones] reached by the step just made
     page_of: Ints  # [N] the map whose places are laid out; -1: none
+    captured: dict[int, Bundle]  # by row: what `watch` asked for, of the step just made
 
     @property
     def library(self) -> Library:
@@ -88,6 +91,22 @@ class KeptGames(PlainWorld):
         marks = state["reached"] & ~state["spawned"] if since else state["reached"]
         return tuple(name for name, there in zip(self.hall.reader.names, marks.tolist()) if there)
 
+    def watch(self, wants: Callable[[int, tuple[str, ...], bool], bool]) -> None:
+        """From now on `captured` holds games that reach a milestone, before an ended one begins anew.
+
+        wants(first game of the part, milestones, whether the game is decided) -> capture it? Each part asks
+        in its own thread.
+        """
+        self.hall.wants = wants
+
+    def _capture_wanted(self, over: NDArray[np.bool_]) -> None:
+        self.captured.clear()
+        if self.hall.wants is None or not self.fresh.any():
+            return
+        for row in np.flatnonzero(self.fresh.any(1)).tolist():
+            if self.hall.wants(self.first, self.milestones(row), bool(over[row])):
+                self.captured[row] = self.capture(row)
+
     # --- beginnings and faults ------------------------------------------------------------------------
 
     def _begin(self, row: int) -> None:
@@ -109,6 +128,12 @@ class KeptGames(PlainWorld):
         fault = hall.bank.load(self.row + row, hall.power_on)
         if fault is not None:
             raise ConfigError(f"{self.spec.world}: a fresh emulator does not start: {fault.line}")
+
+    def _behind(self, row: int) -> NDArray[np.bool_]:
+        """[milestones] of the savestate that the game began from. A map that was entered is no bit of RAM."""
+        bundle = self._origin(row)
+        behind = frozenset(() if bundle is None else bundle.milestones)
+        return np.array([name in behind for name in self.hall.reader.names], bool)
 
     def _beginning(self, row: int) -> bytes:
         """The emulator's bytes at the start of the running episode."""

@@ -61,7 +61,7 @@ class Config:
 
 
 class GameboyWorld(KeptGames):
-    """See rematch.spec.World; and `library`, `events`, `capture`, `adopt`, `packed`."""
+    """See rematch.spec.World; and `library`, `events`, `watch`, `capture`, `adopt`, `packed`."""
 
     config: Config
     pages: Bytes  # [N, 304, 304] places visited on the map `page_of`
@@ -104,6 +104,7 @@ class GameboyWorld(KeptGames):
         view.ended[:] = np.where(over, DECIDED, np.where(cut, CUT_OFF, RUNNING))
         view.outcome[:, 0] = over
         view.length[:] = state["time"]
+        self._capture_wanted(over)
         if cut.any():
             self._finish(broken)  # its last sight is the one before the fault
             self.show(facts)
@@ -166,6 +167,7 @@ class GameboyWorld(KeptGames):
         """Begin new episodes where `next.stage` says."""
         if not hasattr(self, "fresh"):
             self.next.stage[:] = FROM_POWER_ON
+            self.captured = {}
             self.fresh = np.zeros((self.games, len(self.hall.title.marks)), bool)
             self.pages = np.zeros((self.games, PAGE, PAGE), np.uint8)
             self.windows = sliding_window_view(self.pages, (AROUND, AROUND), (1, 2))
@@ -182,7 +184,8 @@ class GameboyWorld(KeptGames):
             self._begin(row)
         self.page_of[rows] = -1
         facts = self._facts(rows)
-        self.state["reached"][rows] = self.state["spawned"][rows] = facts.reached
+        set_before = facts.reached | np.array([self._behind(row) for row in rows.tolist()])
+        self.state["reached"][rows] = self.state["spawned"][rows] = set_before
         self.state["highest"][rows], self.state["health"][rows] = facts.level.sum(1), facts.health
         self.state["places"][rows, 0], self.state["stood"][rows] = facts.place, 1
 
@@ -237,7 +240,7 @@ class GameboyWorld(KeptGames):
         part = super()._part(cut)
         part.hall, part.row, part.counters = self.hall, self.row + cut.start, self.hall.counters
         part.fresh, part.pages, part.page_of = self.fresh[cut], self.pages[cut], self.page_of[cut]
-        part.windows = self.windows[cut]
+        part.windows, part.captured = self.windows[cut], {}
         return part
 
 

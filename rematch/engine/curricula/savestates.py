@@ -1,0 +1,293 @@
+"""The swarm: savestates that are found on the way, and which of them each new episode begins from.
+
+A game that reaches a set of milestones that nobody had before is captured on the spot, joins the library and
+is a file of the run; later episodes may begin there. Which do:
+
+    bands   a share of the games always begins at power-on; the others are split into early, mid and late by
+            quotas. A game keeps its band, and neighbours on the ladder of epsilons have different ones.
+            Within a band, a start's chance is 1 / sqrt(visits + 1) times the deviation of what is believed
+            (milestones.Beliefs) of its success: an episode from there that reaches something new.
+    all     every game begins from the newest record: the state with the most milestones.
+    off     every game begins at power-on. What was reached, and when, is kept all the same.
+
+An episode begins without memory, wherever it begins: as the learner's sequences and a cold start do.
+Where files lie and how they come back after a kill: findings.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch import keys
+from rematch.config import ConfigError, knob
+from rematch.engine.bonuses.milestones import Beliefs
+from rematch.engine.chunks import Chunk
+from rematch.engine.tape import Tape
+from rematch.spec import DECIDED, RUNNING, Floats, Spec, Tree, World
+
+BANDS = ("early", "mid", "late")
+START, POWER_ON = "start", -1  # the stage number that names a savestate, and its value for none
+GOLDEN = (5**0.5 - 1) / 2
+PRIOR = (1.0, 1.0)  # of an episode's success
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwarmConfig:
+    """How `--swarm bands` spreads the games."""
+
+    power_on: float = knob(0.25, "share of the games that always begin at power-on", low=0, high=1)
+    early: float = knob(0.4, "quota of the other games that begin early; power-on is early", low=0, high=1)
+    mid: float = knob(0.3, "their quota that begins in mid-game", low=0, high=1)
+    late: float = knob(0.3, "their quota that begins late", low=0, high=1)
+
+    def check(self) -> None:
+        total = self.early + self.mid + self.late
+        if abs(total - 1) > 1e-6:
+            raise ConfigError(f"early + mid + late = {total:g}: quotas that do not add up; expected 1")
+
+
+class SavestateWorld(World, Protocol):
+    """A world that tells milestones, and whose games can be kept and begun from again."""
+
+    library: Any  # add(bundle) -> its number; state, restore; quarantine
+    captured: dict[int, Any]  # by row, of the step just made
+
+    def watch(self, wants: Callable[[int, tuple[str, ...], bool], bool]) -> None: ...
+
+
+def check_swarm(kind: str, world: World) -> None:
+    if kind != "off" and not hasattr(world, "captured"):
+        raise ConfigError(f"swarm = {kind}: {world.spec.world} has no savestates; expected off")
+
+
+@dataclass
+class Start:
+    """Where episodes may begin, and what became of them."""
+
+    file: str  # in savestates/; "" for power-on
+    milestone: str
+    step: int  # of all games together, when it was reached
+    game: int
+    band: str
+    map: str
+    milestones: tuple[str, ...]
+    parent: int  # the start that its episode began from, POWER_ON or a number
+    sha256: str
+    visits: int = 0
+    successes: int = 0
+
+
+@dataclass
+class Frontier:
+    """The furthest that any chain of savestates came: inputs from power-on, and the state they lead to."""
+
+    step: int
+    finished: bool
+    milestones: tuple[str, ...]
+    map: str
+    rom: str
+    pyboy: str
+    sha256: str
+    actions: list[int]
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        return self.finished, len(self.milestones)
+
+
+def allot(shares: Sequence[float], games: int) -> list[int]:
+    """Whole games by their shares (largest remainders); nobody with a share goes without, if that can be."""
+    exact = [share / sum(shares) * games for share in shares]
+    out = [int(part) for part in exact]
+    for which in sorted(range(len(out)), key=lambda i: out[i] - exact[i])[: games - sum(out)]:
+        out[which] += 1
+    for which, share in enumerate(shares):
+        most = max(range(len(out)), key=lambda i: out[i])
+        if share and not out[which] and out[most] > 1:
+            out[which], out[most] = 1, out[most] - 1
+    return out
+
+
+class Swarm:
+    """The starts of one run, who began where, and how far anybody came."""
+
+    def __init__(self, kind: str, config: SwarmConfig, world: Any, seed: int, forgetting: float) -> None:
+        self.kind, self.config, self.seed = kind, config, seed
+        self.world: SavestateWorld = world
+        spec: Spec = world.spec
+        (role,) = spec.roles.values()
+        self.names, self.actions, games = role.milestones, role.actions.names, world.games
+        self.power_on = Start("", "power-on", 0, 0, "early", "", (), POWER_ON, "", visits=games)
+        self.starts: list[Start] = []  # by number in the library
+        self.sets: set[frozenset[str]] = set()
+        self.chunks: list[Chunk] = []  # the bundles, on disk for checkpoints
+        self.beliefs = Beliefs(1, PRIOR, forgetting)  # of power-on, then of the starts
+        self.at = np.full(games, POWER_ON, np.int32)  # [N] where the running episodes began
+        self.new = np.zeros(games, bool)  # [N] whether they reached anything new
+        self.frontier: Frontier | None = None
+        self.reached: dict[str, dict[str, int]] = {}  # milestone -> "frontier", "cold": the first time
+        self.locally: dict[int, set[frozenset[str]]] = {}  # captured in this rollout, by part
+        self.turn = np.argsort(np.argsort(np.arange(games) * GOLDEN % 1.0))  # neighbours lie far apart
+        world.watch(self.wants)
+
+    # --- capturing ---
+
+    def wants(self, part: int, milestones: tuple[str, ...], over: bool) -> bool:
+        """Whether a game that has just reached these is worth 14 ms. Asked by threads, one a part.
+
+        A part never looks at what others capture in the same rollout, so what is captured first does not
+        depend on their number; `report` drops what came second.
+        """
+        mine, found = self.locally.setdefault(part, set()), frozenset(milestones)
+        if found in mine or found in self.sets:
+            return False
+        if over or self.kind == "off":  # nobody begins there: only a new record counts
+            held = [len(one) for one in mine] if not over else []
+            best = max([*held, len(self.frontier.milestones) if self.frontier else 0])
+            if (self.frontier and self.frontier.finished) or (not over and len(found) <= best):
+                return False
+        mine.add(found)
+        return True
+
+    # --- beginning ---
+
+    def stage(self, iteration: int) -> Floats:
+        """[N] the number of the savestate that each game's next episode begins from, or POWER_ON."""
+        self.locally.clear()
+        out: Floats = np.full(len(self.at), POWER_ON, np.float32)
+        usable = [number for number, start in enumerate(self.starts)
+                  if start.sha256 not in self.world.library.quarantine]
+        if self.kind == "all" and usable:
+            out[:] = max(usable, key=lambda number: (len(self.starts[number].milestones), -number))
+        if self.kind != "bands" or not usable:
+            return out
+        c, weights = self.config, self.weights()
+        choices = {band: [k for k in usable if self.starts[k].band == band] for band in BANDS}
+        choices["early"].insert(0, POWER_ON)
+        quotas = {band: getattr(c, band) for band in BANDS if choices[band] and getattr(c, band) > 0}
+        rest = 1 - c.power_on if quotas else 0.0
+        total = sum(quotas.values())
+        shares = [c.power_on if rest else 1.0, *(rest * quota / total for quota in quotas.values())]
+        groups = [[POWER_ON], *(choices[band] for band in quotas)]
+        last = np.cumsum(allot(shares, len(out)))
+        luck = keys.units(self.seed, keys.SWARM, len(out), iteration)
+        for game, place in enumerate(np.searchsorted(last, self.turn, side="right").tolist()):
+            odds = np.cumsum([weights[number + 1] for number in groups[place]])
+            which = min(int(np.searchsorted(odds, luck[game] * odds[-1], side="right")), len(odds) - 1)
+            out[game] = groups[place][which]
+        return out
+
+    def weights(self) -> NDArray[np.float64]:
+        """[1 + starts] how much each is wanted within its band; power-on first."""
+        visits = np.array([start.visits for start in (self.power_on, *self.starts)])
+        return np.asarray(self.beliefs.deviation / np.sqrt(visits + 1))
+
+    def start(self, number: int) -> Start:
+        return self.power_on if number < 0 else self.starts[number]
+
+    # --- what happened ---
+
+    def report(self, tape: Tape, iteration: int) -> tuple[dict[str, float], list[str]]:
+        """Of a rollout: who reached what and who began where; numbers for the log, lines worth telling."""
+        first = iteration * tape.steps * tape.games
+        lines: list[str] = []
+        born = {(t, game): int(self.at[game]) for t, game, _ in tape.captured}
+        events = [(t, 0, game, name) for t, game, name in tape.events]
+        events += [(t, 1, game, "") for t, game in np.argwhere(tape.ended != RUNNING).tolist()]
+        for t, ended, game, name in sorted(events, key=lambda event: event[:3]):
+            step = first + t * tape.games + game + 1
+            number = int(self.at[game])
+            if (t, game) in born:
+                born[t, game] = number
+            if not ended:
+                lines += self._reach(name, step, number)
+                if not self.new[game]:
+                    self.start(number).successes += 1
+                    self.beliefs.judge(number + 1, True)
+                self.new[game] = True
+                continue
+            if not self.new[game]:
+                self.beliefs.judge(number + 1, False)
+            self.at[game], self.new[game] = self._began(game), False
+            self.start(int(self.at[game])).visits += 1
+        newest = {(t, game): name for t, game, name in tape.events}
+        for t, game, bundle in tape.captured:
+            about = {"milestone": newest[t, game], "step": first + t * tape.games + game + 1, "game": game,
+                     "parent": born[t, game]}
+            self._keep(bundle, bool(tape.ended[t, game] == DECIDED), about)
+        return self.told(), lines
+
+    def _began(self, game: int) -> int:
+        """Where the game begins that has replaced an ended one; power-on if its savestate was not fit."""
+        number = int(self.world.next.stage[game, self.world.spec.stage.index(START)])
+        unfit = number >= 0 and self.starts[number].sha256 in self.world.library.quarantine
+        return POWER_ON if unfit else number
+
+    def _reach(self, name: str, step: int, number: int) -> list[str]:
+        """A line for a milestone that nobody had reached before, by any chain or from power-on."""
+        known = self.reached.setdefault(name, {})
+        kinds = [kind for kind in ("frontier", "cold")
+                 if kind not in known and (kind == "frontier" or number == POWER_ON)]
+        known |= dict.fromkeys(kinds, step)
+        how = " from power-on" if "cold" in kinds else f" from {self.start(number).file}"
+        return [f"Milestone {name}: first reached at step {step:,}{how}"] if kinds else []
+
+    def _keep(self, bundle: Any, over: bool, about: dict[str, Any]) -> None:
+        """A captured game becomes a start, unless one with its milestones came first, and the frontier."""
+        found = frozenset(bundle.milestones)
+        if found in self.sets:
+            return
+        came = Frontier(step=about["step"], finished=over, milestones=bundle.milestones, map=bundle.map,
+                        rom=bundle.rom, pyboy=bundle.pyboy, sha256=bundle.sha256, actions=bundle.actions)
+        if not bundle.root and (self.frontier is None or came.rank > self.frontier.rank):
+            self.frontier = came
+        if over or self.kind == "off" or self.world.library.add(bundle) < len(self.starts):
+            return
+        self.sets.add(found)
+        plain = "".join(c if c.isalnum() and c.isascii() else "-" for c in about["milestone"])
+        self.starts.append(Start(file=f"{plain[:60]}_{about['step']}.state", band=bundle.band, map=bundle.map,
+                                 milestones=bundle.milestones, sha256=bundle.sha256, **about))
+        self.beliefs.grow()
+
+    def told(self) -> dict[str, float]:
+        """Numbers for the log: where the running episodes began, savestates, and how far anybody came."""
+        bands = [self.start(number).band for number in self.at.tolist()]
+        shares = {f"spawn_{band}": bands.count(band) / len(bands) for band in BANDS}
+        cold = sum("cold" in times for times in self.reached.values())
+        return shares | {
+            "spawn_power_on": float((self.at == POWER_ON).mean()), "savestates": float(len(self.starts)),
+            "frontier_milestones": float(len(self.reached)), "cold_milestones": float(cold),
+        }  # fmt: skip
+
+    # --- keeping ---
+
+    def state(self) -> Tree:
+        library = self.world.library
+        for number in range(len(self.chunks), len(self.starts)):
+            data = np.frombuffer(library[number].pack(), np.uint8)
+            self.chunks.append(Chunk.of(f"savestate-{number:08d}", {"bundle": data}))
+        return {
+            "power_on": asdict(self.power_on), "starts": [asdict(start) for start in self.starts],
+            "chunks": list(self.chunks), "quarantine": dict(library.quarantine),
+            "alpha": self.beliefs.alpha, "beta": self.beliefs.beta, "at": self.at, "new": self.new,
+            "frontier": asdict(self.frontier) if self.frontier else None,
+            "reached": {name: dict(times) for name, times in self.reached.items()},
+        }
+
+    def restore(self, tree: Tree) -> None:
+        """Before the world's own states: a game that began in a savestate needs it."""
+        self.power_on = Start(**tree["power_on"])
+        self.starts = [Start(**start) for start in tree["starts"]]
+        self.sets = {frozenset(start.milestones) for start in self.starts}
+        self.chunks = list(tree["chunks"])
+        bundles = {f"{number:06d}": chunk.arrays()["bundle"] for number, chunk in enumerate(self.chunks)}
+        self.world.library.restore({"bundles": bundles, "quarantine": tree["quarantine"]})
+        self.beliefs.alpha, self.beliefs.beta = tree["alpha"].copy(), tree["beta"].copy()
+        self.at[:], self.new[:] = tree["at"], tree["new"]
+        self.frontier = Frontier(**tree["frontier"]) if tree["frontier"] else None
+        self.reached = {name: dict(times) for name, times in tree["reached"].items()}

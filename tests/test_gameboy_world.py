@@ -60,12 +60,12 @@ def test_the_solution_is_rewarded_as_the_table_says() -> None:
     for moment, action in enumerate(tiny().solution):
         game.press(action)
         memory = dict.fromkeys(world.hall.reader.at, 0) | game.wram()
-        expected = 0.0
         place = wram.place(memory)
-        expected += pay.coordinate * (place not in stood)
-        stood.add(place)
         new = {name for name, mark in marks.items() if name not in reached and _is_set(mark, memory)}
         reached |= new
+        stood = set() if new else stood  # beyond a milestone all places are new
+        expected = pay.coordinate * (place not in stood)
+        stood.add(place)
         kinds = {"badge": pay.badge, "end": pay.end}
         expected += sum(kinds.get(marks[name].kind, pay.event) for name in new)
         members = wram.party(memory)
@@ -89,21 +89,24 @@ def _is_set(mark: Any, memory: Any) -> bool:
     return bool(found == value if equal else found & value)
 
 
-def test_the_mask_shows_where_it_was_and_forgets_with_the_episode() -> None:
-    world = gameboys.world(max_steps=60)
+def test_the_mask_shows_where_it_was_and_forgets_with_a_milestone_and_the_episode() -> None:
+    world, beside = gameboys.world(max_steps=60), ((1, 0), (0, -1), (0, 1), (-1, 0))
+    fresh = world.hall.reader.columns().index("fresh_down")
     stood: set[tuple[int, int, int]] = {(0, 0, 0)}
     maps: set[int] = set()
     for action in tiny().solution[:60]:
         view = press(world, action)
         memory = {address: int(world.hall.bank.ram[0, at]) for address, at in world.hall.reader.at.items()}
         here = wram.place(memory)
-        stood, maps = stood | {here}, maps | {here[0]}
+        stood, maps = (set() if world.events else stood) | {here}, maps | {here[0]}
         seen = view.final if view.ended[0] else view.fields
         if not view.ended[0]:
             window = seen["joypad"]["visited"][0, 0].reshape(48, 48)
             marked = (np.argwhere(window == 1) + here[1:] - 24).tolist()
             near = [[y, x] for number, y, x in stood if number == here[0]]  # its maps are small enough
             assert sorted(marked) == sorted(near)
+            told = seen["joypad"]["structured"][0, 0, fresh:][:4].tolist()
+            assert told == [float([here[1] + y, here[2] + x] not in near) for y, x in beside]
     assert len(maps) == 2 and view.ended[0] == CUT_OFF and view.outcome[0, 0] == 0
     assert view.final["joypad"]["visited"].sum() > 5 and view["joypad"]["visited"].sum() == 1
 

@@ -61,6 +61,9 @@ class DqnConfig:
         0.0, "lambda: how far returns follow a sequence beyond one step; needs n_step 1", low=0, high=1
     )
     trace_cut: bool = knob(True, "they stop where a move was not the best one known", needs="trace")
+    gap: float = knob(
+        0.0, "advantage learning: gaps between actions are 1 / (1 - gap) as wide; 0 is off", low=0, high=0.99
+    )
     double: bool = knob(True, "the online network names the next action, the target's says its worth")
     target_every: int = knob(400, "updates after which the target network is the online one again", low=1)
     replay: int = knob(500_000, "steps kept, of all games together", low=1)

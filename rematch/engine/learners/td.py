@@ -140,7 +140,8 @@ def difference(
     """What steps are worth less what they should be [B, L], and Q of what was done.
 
     Double Q (van Hasselt et al. 2016): the online network names the best next action, the target's says what
-    it is worth.
+    it is worth. Advantage learning (Bellemare et al. 2016, eq. 6): what is not the best is worth less by `gap`
+    times what it already lacks, so that gaps grow to 1 / (1 - gap) of what they are; the best stays the best.
     """
     b, steps, burn_in = lesson.batch, lesson.total.shape[1], config.burn_in
     shown = show(online, b, burn_in)
@@ -155,8 +156,13 @@ def difference(
         best = other[:, ahead].gather(2, named)[..., 0]
         later = torch.from_numpy(b.action[:, burn_in:][:, ahead]).to(q.device)
         goal = followed(lesson, best, (later == named[..., 0]) | (not config.trace_cut), config.trace)
-    action = torch.from_numpy(b.action[:, burn_in : burn_in + steps]).to(q.device)
-    done = q[:, :steps].gather(2, action[..., None])[..., 0]
+        action = torch.from_numpy(b.action[:, burn_in : burn_in + steps, None]).to(q.device)
+        if config.gap:
+            allowed = torch.from_numpy(b.legal[:, burn_in : burn_in + steps]).to(q.device)
+            before = other[:, :steps]
+            most = before.masked_fill(~allowed, -torch.inf).amax(2)
+            goal -= config.gap * (most - before.gather(2, action)[..., 0])
+    done = q[:, :steps].gather(2, action)[..., 0]
     return done - goal, done
 
 

@@ -34,7 +34,7 @@ class Rewards:
     badge: float
     end: float  # the hall of fame
     level: float  # each level that the party's sum exceeds its highest so far
-    coordinate: float  # each (map, y, x) not yet stood on
+    coordinate: float  # each (map, y, x) not stood on since the last milestone
     heal: float  # times the share of health regained, but for who fell and was carried home
     most_heal: float  # of an episode: getting hurt in order to heal must not pay
 

@@ -134,6 +134,8 @@ class GameboyWorld(KeptGames):
         new = self.fresh
         new[:] = facts.reached & ~state["reached"] & alive[:, None]
         state["reached"] |= new
+        further = new.any(1)  # there every place is new again: the way back pays, and savestates begin alike
+        state["stood"][further], self.page_of[further] = 0, -1
         reward: NDArray[Any] = new @ self.hall.reader.worth
         level = facts.level.sum(1)
         gained = np.where(state["highest"] > 0, np.maximum(level - state["highest"], 0), 0)

@@ -56,7 +56,7 @@ def test_the_solution_is_rewarded_as_the_table_says() -> None:
     pay, marks = title.rewards, {mark.name: mark for mark in title.marks}
     stood: set[tuple[int, int, int]] = {(0, 0, 0)}
     reached: set[str] = set()
-    highest, health = 0, 0.0
+    highest, health, foe, most, blows = 0, 0.0, 0, 1, 0
     for moment, action in enumerate(tiny().solution):
         game.press(action)
         memory = dict.fromkeys(world.hall.reader.at, 0) | game.wram()
@@ -74,9 +74,14 @@ def test_the_solution_is_rewarded_as_the_table_says() -> None:
         gain = max(0, level - highest) if highest else 0
         expected += pay.level * gain + pay.heal * (max(0.0, share - health) if health and not gain else 0.0)
         highest, health = max(level, highest), share
+        now = wram.big_endian(memory, wram.ENEMY_HP) if memory[wram.IN_BATTLE] else 0
+        most = now if now > foe else most
+        expected += pay.blow * max(0, foe - now) / most if memory[wram.IN_BATTLE] else 0.0
+        foe, blows = now, blows + (now < foe)
         view = press(world, action)
         assert view.reward[0, 0] == pytest.approx(expected, abs=1e-5), moment
         assert {name for _, name in world.events} == new, moment
+    assert blows > 8
     assert reached == set(marks) and view.ended[0] == DECIDED and view.outcome[0, 0] == 1
     assert view.length[0] == len(tiny().solution) and world.state["time"][0] == 0
     press(world, 0)
@@ -275,3 +280,16 @@ def test_the_page_shows_what_happens(capsys: pytest.CaptureFixture[str]) -> None
     exec(compile(example, page.name, "exec"), names)
     assert capsys.readouterr().out.startswith("0 DAWN DAWN early ")
     assert names["world"].milestones(1) == ("DAWN",) and names["number"] == 0
+
+
+def test_who_gets_nowhere_is_cut_off() -> None:
+    """Ten idle actions end an episode; a milestone begins the count anew."""
+    world = gameboys.world(max_steps=60, idle_steps=10)
+    counted, ends = 0, []
+    for action in (*tiny().solution[:30], *[5] * 12):
+        view = press(world, action)
+        counted = 0 if world.events else counted + 1
+        assert (view.ended[0] == CUT_OFF) == (counted == 10)
+        if view.ended[0]:
+            ends, counted = [*ends, int(view.length[0])], 0
+    assert ends and max(ends) > 10, "the first town counts"

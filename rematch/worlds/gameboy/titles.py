@@ -37,6 +37,8 @@ class Rewards:
     coordinate: float  # each (map, y, x) not stood on since the last milestone
     heal: float  # times the share of health regained, but for who fell and was carried home
     most_heal: float  # of an episode: getting hurt in order to heal must not pay
+    blow: float  # times the share of its HP that an enemy loses
+    most_blow: float  # of an episode: matches are won for what they lead to
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,8 @@ def ours(made: compiler.Cartridge) -> Title:
               if number not in towns]  # fmt: skip
     highest = max(mark.number for mark in marks if mark.place[0] >= wram.EVENTS)
     rewards = Rewards(
-        event=1.0, badge=2.0, end=5.0, level=0.5, coordinate=0.02, heal=0.1, most_heal=1.0
+        event=1.0, badge=2.0, end=5.0, level=0.5, coordinate=0.02, heal=0.1, most_heal=1.0,
+        blow=0.2, most_blow=4.0,
     )  # fmt: skip
     return Title(
         name=made.name, maps=made.maps, marks=tuple(marks), rewards=rewards, party=1, flags=highest // 8 + 1,
@@ -232,7 +235,8 @@ def red() -> Title:
         marks.append(Mark(name, kind, int(bit, 16), band))
     marks.append(Mark("hall_of_fame", "end", 1, "late"))
     rewards = Rewards(
-        event=0.5, badge=2.0, end=5.0, level=0.1, coordinate=0.005, heal=0.2, most_heal=2.0
+        event=0.5, badge=2.0, end=5.0, level=0.1, coordinate=0.005, heal=0.2, most_heal=2.0,
+        blow=0.05, most_blow=4.0,
     )  # fmt: skip
     return Title(
         name="Pokemon Red", maps=maps, marks=tuple(marks), rewards=rewards, party=wram.PARTY_MOST,

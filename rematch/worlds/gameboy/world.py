@@ -48,6 +48,9 @@ class Config:
     rom: str = knob("", "a cartridge file of your own instead, for example of Pokémon Red")
     screen: bool = knob(True, "players see the screen; off: only what work RAM says, which is faster")
     max_steps: int = knob(4096, "actions after which an episode is cut off", low=1, high=200_000)
+    idle_steps: int = knob(
+        0, "actions without a new milestone after which it is cut off as well; 0: never", low=0, high=200_000
+    )
     workers: int = knob(
         0, "processes for the emulators; 0: they run in the run's own threads", low=0, high=256
     )
@@ -83,7 +86,8 @@ class GameboyWorld(KeptGames):
         return [
             ("tag", "u8"), ("inputs", "u1", (steps,)), ("places", "u4", (steps + 1,)), ("stood", "i4"),
             ("reached", "?", (marks,)), ("spawned", "?", (marks,)), ("highest", "f4"), ("health", "f4"),
-            ("healed", "f4"), ("origin", "u1", (32,)), ("digest", "u1", (32,)),
+            ("healed", "f4"), ("last", "i4"),
+            ("foe", "f4"), ("foe_most", "f4"), ("struck", "f4"), ("origin", "u1", (32,)), ("digest", "u1", (32,)),
         ]  # fmt: skip
 
     # --- moving ---------------------------------------------------------------------------------------
@@ -100,7 +104,9 @@ class GameboyWorld(KeptGames):
         facts = self._facts()
         view.reward[:, 0] = self._score(facts, ~broken)
         over = facts.over & ~broken
-        cut = broken | (~over & (state["time"] >= self.config.max_steps))
+        most, idle = self.config.max_steps, self.config.idle_steps
+        tired = (state["time"] - state["last"] >= idle) if idle else np.zeros(self.games, bool)
+        cut = broken | (~over & ((state["time"] >= most) | tired))
         view.ended[:] = np.where(over, DECIDED, np.where(cut, CUT_OFF, RUNNING))
         view.outcome[:, 0] = over
         view.length[:] = state["time"]
@@ -135,7 +141,7 @@ class GameboyWorld(KeptGames):
         new[:] = facts.reached & ~state["reached"] & alive[:, None]
         state["reached"] |= new
         further = new.any(1)  # there every place is new again: the way back pays, and savestates begin alike
-        state["stood"][further], self.page_of[further] = 0, -1
+        state["stood"][further], state["last"][further], self.page_of[further] = 0, state["time"][further], -1
         reward: NDArray[Any] = new @ self.hall.reader.worth
         level = facts.level.sum(1)
         gained = np.where(state["highest"] > 0, np.maximum(level - state["highest"], 0), 0)
@@ -145,8 +151,22 @@ class GameboyWorld(KeptGames):
         healed = np.where(gained > 0, 0, np.minimum(healed, pay.most_heal - state["healed"]))
         state["healed"] += healed
         state["health"] = facts.health
+        reward += self._blow(facts)
         reward += healed + pay.coordinate * self._walk(facts)
         return np.where(alive, reward, 0)
+
+    def _blow(self, facts: Facts) -> NDArray[Any]:
+        """What the enemy lost is worth, [N]: a share of what it had when it was met."""
+        state, pay = self.state, self.hall.title.rewards
+        now = np.where(facts.battle != 0, facts.enemy[:, 0], 0)
+        met = now > state["foe"]  # another one
+        state["foe_most"] = np.where(met, now, state["foe_most"])
+        lost = np.where(facts.battle != 0, state["foe"] - now, 0)
+        struck = pay.blow * np.maximum(lost, 0) / np.maximum(state["foe_most"], 1)
+        struck = np.minimum(struck, pay.most_blow - state["struck"])
+        state["struck"] += struck
+        state["foe"] = now
+        return np.asarray(struck)
 
     def _walk(self, facts: Facts) -> NDArray[np.bool_]:
         """Note where everybody stands; who stands there for the first time in this episode, [N]."""

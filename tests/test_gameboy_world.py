@@ -74,9 +74,9 @@ def test_the_solution_is_rewarded_as_the_table_says() -> None:
         gain = max(0, level - highest) if highest else 0
         expected += pay.level * gain + pay.heal * (max(0.0, share - health) if health and not gain else 0.0)
         highest, health = max(level, highest), share
-        now = wram.big_endian(memory, wram.ENEMY_HP) if memory[wram.IN_BATTLE] else 0
+        now = wram.big_endian(memory, wram.ENEMY_HP) if memory[wram.IN_BATTLE] == 2 else 0
         most = now if now > foe else most
-        expected += pay.blow * max(0, foe - now) / most if memory[wram.IN_BATTLE] else 0.0
+        expected += pay.blow * max(0, foe - now) / most if memory[wram.IN_BATTLE] == 2 else 0.0
         foe, blows = now, blows + (now < foe)
         view = press(world, action)
         assert view.reward[0, 0] == pytest.approx(expected, abs=1e-5), moment

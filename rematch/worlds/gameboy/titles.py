@@ -37,7 +37,7 @@ class Rewards:
     coordinate: float  # each (map, y, x) not stood on since the last milestone
     heal: float  # times the share of health regained, but for who fell and was carried home
     most_heal: float  # of an episode: getting hurt in order to heal must not pay
-    blow: float  # times the share of its HP that an enemy loses
+    blow: float  # times the share of its HP that a rival's creature loses
     most_blow: float  # of an episode: matches are won for what they lead to
 
 

@@ -156,12 +156,13 @@ class GameboyWorld(KeptGames):
         return np.where(alive, reward, 0)
 
     def _blow(self, facts: Facts) -> NDArray[Any]:
-        """What the enemy lost is worth, [N]: a share of what it had when it was met."""
+        """What a rival's creature lost is worth, [N]: a share of what it had when it was met."""
         state, pay = self.state, self.hall.title.rewards
-        now = np.where(facts.battle != 0, facts.enemy[:, 0], 0)
+        rival = facts.battle == 2  # a wild creature's would keep one in the grass
+        now = np.where(rival, facts.enemy[:, 0], 0)
         met = now > state["foe"]  # another one
         state["foe_most"] = np.where(met, now, state["foe_most"])
-        lost = np.where(facts.battle != 0, state["foe"] - now, 0)
+        lost = np.where(rival, state["foe"] - now, 0)
         struck = pay.blow * np.maximum(lost, 0) / np.maximum(state["foe_most"], 1)
         struck = np.minimum(struck, pay.most_blow - state["struck"])
         state["struck"] += struck

@@ -12,6 +12,7 @@ from rematch import config as settings
 from rematch import products, worlds
 from rematch.config import ConfigError
 from rematch.engine import room, shipped
+from rematch.engine.curricula import findings
 from rematch.engine.curricula.distance import Curriculum
 from rematch.engine.fingerprint import fingerprint
 from rematch.engine.learners.ppo import LearnError
@@ -295,6 +296,8 @@ def finish(session: Session, run: Run, show: Console, missing: bool) -> None:
     where = products.make(session, run, missing)
     if run.history:
         show.scoreboard(run.history[-1])
+    for line in findings.told(run.folder):
+        show.line(line)
     show.where(where)
 
 

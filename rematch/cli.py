@@ -206,9 +206,9 @@ def run_row(options: Options) -> dict[str, Any]:
     return row
 
 
-def match_size(options: Options) -> tuple[int, int, list[str]]:
-    """--games, --seed, --against."""
-    games = options.whole("--games", 1000, 1, MOST_GAMES)
+def match_size(options: Options) -> tuple[int | None, int, list[str]]:
+    """--games (None: as the world has it), --seed, --against."""
+    games = options.whole("--games", 1, 1, MOST_GAMES) if "--games" in options.given else None
     seed = options.whole("--seed", 0, 0, 2**32 - 1)
     named = [name.strip() for name in options.given.get("--against", "").split(",") if name.strip()]
     if "--against" in options.given and not named:

@@ -28,10 +28,19 @@ from rematch.spec import Player, World
 SEED_OFFSET = 1 << 40
 
 
-def eval_run(folder: Path, against: list[str], games: int, seed: int, greedy: bool) -> dict[str, Any]:
+def usual_games(module: ModuleType) -> int:
+    """Of an evaluation that names no number: a world may have fewer, long ones."""
+    games: int = getattr(module, "EPISODES", 1000)
+    return games
+
+
+def eval_run(
+    folder: Path, against: list[str], games: int | None, seed: int, greedy: bool
+) -> dict[str, Any]:
     """A scoreboard row of a run's newest policies, as deployed: sampled, or greedy where asked."""
     trained = api.load(folder)
     module = worlds.find(trained.config.game)
+    games = games or usual_games(module)
     check_rivals(module, against, "--against")
     make = api.builder(trained.config, trained.curriculum)  # strength is told where it was learnt
     spec = make(1, 0, 0).spec
@@ -83,7 +92,7 @@ class Match:
 
     players: Sequence[str]
     against: Sequence[str] = ()  # empty: each other
-    games: int = 1000  # of every pairing
+    games: int | None = None  # of every pairing; None: as the world has it
     seed: int = 0
     greedy: bool = False  # policies take their likeliest move
     flags: Sequence[str] = ()  # settings of the world as on a command line: --world.KEY VALUE
@@ -98,7 +107,8 @@ def eval_world(name: str, match: Match) -> dict[str, Any]:
     where there are as many names as seats, otherwise everybody meets everybody, or those of `against`.
     """
     module = worlds.find(name)
-    match = replace(match, players=[who.strip() for who in match.players])
+    games = match.games or usual_games(module)
+    match = replace(match, players=[who.strip() for who in match.players], games=games)
     if not all(match.players):
         raise ConfigError(f"--players = {','.join(match.players)!r}: expected names, split by commas")
     flags = [f"--{flag[8:]}" if flag.startswith("--world.") else flag for flag in match.flags]
@@ -136,12 +146,12 @@ def eval_world(name: str, match: Match) -> dict[str, Any]:
             about["play"] = "greedy" if match.greedy else "sampled"
         if spec.seats == 1:  # nobody to play against: returns instead
             (only,) = seated.values()
-            whole = alone(board, {spec.role_of(0).name: only}, (match.games, (), 0))
+            whole = alone(board, {spec.role_of(0).name: only}, (games, (), 0))
             return about | {"returns": whole, "table": []}
         if together:
             about["table"] = tournament(board, module, rules, seated, match)
         else:
-            about["table"] = [row.row() for row in board.results(list(seated.values()), match.games, 0)]
+            about["table"] = [row.row() for row in board.results(list(seated.values()), games, 0)]
         return about | {"forfeits": forfeits(seated.values())}
     finally:
         for player in seated.values():
@@ -169,7 +179,7 @@ def tournament(
         tables = [(me, *[rival] * (seats - 1)) for me, rival in pairs]
     rows = []
     for index, table in enumerate(tables):
-        found = board.results([seated[who] for who in table], match.games, index)
+        found = board.results([seated[who] for who in table], match.games or usual_games(module), index)
         each = found if not rivals and (seats == 2 or len(names) == seats) else found[:1]
         for result in each:
             if len(set(table[1:])) == 1 and seats > 2:

@@ -52,6 +52,7 @@ ELSE |= dict.fromkeys(("ppo.temperature", "ppo.temperature_final"), ("lattice", 
 # Those of transformers in tests/test_transformer.py, those of expert iteration in tests/test_expert.py.
 TOKENS = ("network.width", "network.heads", "network.layers", "network.dropout", "network.embedding")
 ELSEWHERE_TESTED = (*TOKENS, "network.device")
+SWARM = ("swarm", "bands.", "milestones.")  # in tests/test_savestates.py: they need savestates
 
 # Those of dqn need a seat alone, with a picture and a map.
 ALONE = alone.SMALL | {"total_steps": 4 * 8 * 6, "evaluation.every": 6}
@@ -213,7 +214,8 @@ def digest(config: Config) -> str:
 
 
 @pytest.mark.parametrize("key", [
-    key for key in LEAVES if key not in (*APART, *ELSEWHERE_TESTED) and not key.startswith("expert.")
+    key for key in LEAVES
+    if key not in (*APART, *ELSEWHERE_TESTED) and not key.startswith(("expert.", *SWARM))
 ])
 def test_every_knob_changes_what_happens(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if key.startswith("ewc."):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from itertools import pairwise
 from math import comb
 from typing import Any
 
@@ -74,7 +76,7 @@ def test_the_bonus_is_larger_while_uncertain_and_fades_as_it_is_mastered() -> No
     for _ in range(100):
         made.beliefs.judge(0, True)
         seen.append(made.worth[0])
-    assert all(later < earlier for earlier, later in zip(seen, seen[1:])) and seen[-1] < 0.06
+    assert all(later < earlier for earlier, later in pairwise(seen)) and seen[-1] < 0.06
     made.beliefs.alpha[:], made.beliefs.beta[:] = [2, 20, 0.5], [2, 20, 30.0]
     sure, surer, hopeless = made.worth
     assert sure > surer and hopeless > 0.95, "the same mean, more trials; and what nobody reaches"
@@ -171,3 +173,27 @@ def test_worlds_without_milestones_refuse_settings_of_them() -> None:
     check_milestones(MilestonesConfig(), plain, "toy")
     with pytest.raises(ConfigError, match="toy tells no milestones"):
         check_milestones(MilestonesConfig(weight=0.5), plain, "toy")
+
+
+KNOBS: dict[str, Any] = {
+    "weight": 0.25, "budget": 2, "budgets": ("town=3",), "alpha": 2.0, "beta": 2.0, "forgetting": 0.5,
+    "target": 0.3, "alarm": 0.99,
+}  # fmt: skip
+
+
+def test_every_setting_changes_something() -> None:
+    """Thirty episodes that reach the town late, twenty that do not, and all that can be seen of it."""
+
+    def seen(config: MilestonesConfig) -> list[Any]:
+        made = Milestones(config, ROLE, 1)
+        out: list[Any] = [made.weight]
+        for episode in range(50):
+            tape = tape_of(12)
+            tape.events[:] = [(5, 0, "town")] if episode < 30 else []
+            tape.ended[11, 0] = CUT_OFF
+            out += [made.score(tape, episode).tolist(), made.told(), [*made.lines]]
+        return out
+
+    assert set(KNOBS) == {field.name for field in dataclasses.fields(MilestonesConfig)}
+    for key, value in KNOBS.items():
+        assert seen(dataclasses.replace(LATER, **{key: value})) != seen(LATER), key

@@ -145,6 +145,7 @@ BEYOND = {
     # What an evaluation says is one text, in train.log as on the terminal: the loop writes the former.
     ("rematch/engine/notes.py", "rematch.show.words"),
     # `status` reads a run as a resume would (lock, checksums, settings) and judges by the same alarms.
+    ("rematch/show/status.py", "rematch.engine.curricula.findings"),
     ("rematch/show/status.py", "rematch.engine.run"),
     ("rematch/show/status.py", "rematch.engine.train"),
     ("rematch/show/status.py", "rematch.engine.verdict"),

@@ -75,6 +75,11 @@ def alone(
     if result.draws < result.games:  # 0.5 in every game: the world does not tell success from failure
         low, high = result.interval
         entry |= {"success": result.score, "success_low": low, "success_high": high}
+    if result.reached is not None:  # from the world's own beginning, whatever a curriculum's starts are
+        bounds = {name: wilson(count, result.games) for name, count in result.reached.items()}
+        entry["milestones"] = {name: {"rate": count / result.games, "low": bounds[name][0],
+                                      "high": bounds[name][1], "games": result.games}
+                               for name, count in result.reached.items()}
     return {role: entry}
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from rematch import config as settings
 from rematch import worlds
 from rematch.config import ConfigError
+from rematch.engine.curricula.savestates import START
 from rematch.engine.learners.dqn import Dqn
 from rematch.engine.learners.replay import COMPONENTS
 from rematch.engine.miniature import Witness, compared, differences, event_log, play, shrink
@@ -147,6 +148,16 @@ def memory_features(config: Config, seen: Witness) -> Iterator[Feature]:
     yield Feature(name="RND of pictures", proof=lambda: scored("rnd"), off=off)
     off = "" if config.novelty.weight else "novelty.weight is 0"
     yield Feature(name="episodic novelty", proof=lambda: scored("novel"), off=off)
+    off = "" if learner.role.milestones else "the world tells no milestones"
+    yield Feature(name="milestones", proof=lambda: tried(seen), off=off)
+
+
+def tried(seen: Witness) -> str:
+    """Trials of milestones, and what was believed of them."""
+    about = seen.session.minds.milestones
+    if about is None or not about.trials.any():
+        return ""
+    return f"{about.trials.sum()} trials of {len(about.names)} milestones, weight {about.weight:g}"
 
 
 def _beginnings(config: Config) -> dict[str, Floats]:
@@ -202,6 +213,12 @@ def curriculum_features(config: Config, seen: Witness) -> Iterator[Feature]:
     """Levels are climbed, games begin on them, and what the schedule does at a new level is done."""
     c, curriculum = config.curriculum, seen.session.curriculum
     off = "" if curriculum else "curriculum.kind is none"
+    swarm = seen.session.swarm
+
+    def swarmed() -> str:
+        visits = sum(start.visits for start in swarm.starts) if swarm else 0
+        told = f"{len(swarm.starts)} savestates, {visits} episodes began in one" if swarm else ""
+        return told if visits else ""
 
     def climbed() -> str:
         up = [row for row in seen.evaluations if row.get("moved", 0) > 0]
@@ -215,6 +232,7 @@ def curriculum_features(config: Config, seen: Witness) -> Iterator[Feature]:
         names = [name for name in seen.phases if name.endswith("w")]
         return f"{', '.join(names)}" if names else ""
 
+    yield Feature(name="swarm", proof=swarmed, off="swarm is off" if config.swarm == "off" else "")
     yield Feature(name="curriculum", proof=climbed, off=off)
     yield Feature(name="mixed levels", proof=stayed, off=off or ("" if c.mixed_ratio else "mixed_ratio is 0"))
     none = "" if config.schedule.warm_start_steps else "schedule.warm_start_steps is 0"
@@ -387,6 +405,10 @@ def idle_in(spec: Spec, key: str) -> str:
         return "all actions are discrete"
     if key.startswith("evaluation.alarm") and len(spec.roles) != 2:
         return "there is no gap but between two roles"
+    if key.startswith("milestones.") and not spec.role_of(0).milestones:
+        return "the world tells no milestones"
+    if key == "swarm" and START not in spec.stage:
+        return "the world has no savestates"
     alone = key.startswith("league.") or key == "evaluation.past"
     return "the world has one seat" if alone and spec.seats == 1 else ""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from math import sqrt
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,7 @@ class Result:
     effective: float = 0.0  # independent games that would tell the score as well; 0: as many as there are
     effective_wins: float = 0.0  # the same for the share of games won
     margin: Mean | None = None  # own points less the best other's at the end, where the world tells points
+    reached: dict[str, int] | None = None  # games in which each milestone was reached, where it tells any
 
     @property
     def score(self) -> float:
@@ -68,19 +69,21 @@ class Result:
         row = asdict(self) | {"score": self.score, "low": low, "high": high}
         row |= dict(zip(("win", "win_low", "win_high"), self.won))
         return {name: value for name, value in row.items()
-                if value is not None or name not in ("returned", "margin")}
+                if value is not None or name not in ("returned", "margin", "reached")}
 
 
 class Played(NamedTuple):
     """Whole games: outcomes [N, seats], steps [N], and the points each seat collected [N, seats].
 
     `points` [N, seats] are a world's own, as they stood at the end; not a number where it tells none.
+    `reached` [N, M]: which milestones, where it tells any (Role.milestones of the first seat).
     """
 
     outcome: Floats
     length: Ints
     returns: NDArray[np.float64]
     points: NDArray[np.float64]
+    reached: NDArray[np.bool_]
 
 
 def play(world: World, players: Sequence[Player], seed: int) -> Played:
@@ -94,6 +97,8 @@ def play(world: World, players: Sequence[Player], seed: int) -> Played:
     length: Ints = np.zeros(n, np.int32)
     returns, points = np.zeros((n, spec.seats)), np.full((n, spec.seats), np.nan)
     points_after: Any = getattr(world, "points_after", None)
+    names, telling = spec.role_of(0).milestones, cast(Any, world)
+    reached = np.zeros((n, len(names)), bool)
     left = np.ones(n, bool)
     memory: dict[int, NDArray[Any]] = {}  # seat -> [N, M], of players who carry one; they begin without
     step = 0
@@ -131,13 +136,15 @@ def play(world: World, players: Sequence[Player], seed: int) -> Played:
         told = points_after(actions) if points_after else points
         view = world.step(actions)
         returns += view.reward * left[:, None]
+        for row, name in telling.events if names else ():
+            reached[row, names.index(name)] |= left[row]
         over = left & (view.ended != RUNNING)
         outcome[over] = view.outcome[over]
         length[over] = view.length[over]
         points[over] = told[over]
         left &= ~over
         step += 1
-    return Played(outcome, length, returns / spec.reward_scale, points)
+    return Played(outcome, length, returns / spec.reward_scale, points, reached)
 
 
 def _ahead(points: NDArray[np.float64], seat: int) -> NDArray[np.float64]:
@@ -198,5 +205,8 @@ class Scoreboard:
             known = (deals, effective(mine, deal), effective(mine > 0.75, deal)) if deals else (0, 0.0, 0.0)
             ahead = np.concatenate([_ahead(match.points, order.index(me)) for order, match in rotations])
             told = (*known, mean_by_deal(ahead, deal))
-            rows.append(Result(player.name, role, "+".join(others), *counted, returned, *told))
+            names = spec.role_of(0).milestones
+            reached = np.concatenate([match.reached for _, match in rotations]).sum(0).tolist()
+            rows.append(Result(player.name, role, "+".join(others), *counted, returned, *told,
+                               dict(zip(names, reached)) if names else None))
         return rows

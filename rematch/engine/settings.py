@@ -110,12 +110,12 @@ class Config:
         if self.learner == "lookahead":
             check_network(self.network)
             check_spec(module.make(self.world, 1, 0, 0).spec)
-        if self.swarm != "off":
-            check_swarm(self.swarm, module.make(self.world, 1, 0, 0))
-        if self.learner == "dqn":
-            spec = module.make(self.world, 1, 0, 0).spec
-            check_dqn(self, spec)
-            check_milestones(self.milestones, spec.role_of(0), spec.world)
+        if self.learner == "dqn" or self.swarm != "off":
+            world = module.make(self.world, 1, 0, 0)
+            check_swarm(self.swarm, world)
+            if self.learner == "dqn":
+                check_dqn(self, world.spec)
+                check_milestones(self.milestones, world.spec.role_of(0), world.spec.world)
         if self.learner == "expert":
             check_search(module.make(self.world, 1, 0, 0))
             check_plies(self.expert, module.make(self.world, 1, 0, 0), self.network.critic)

@@ -16,10 +16,11 @@ from typing import Any
 
 from rematch import worlds
 from rematch.config import ConfigError
+from rematch.engine.curricula import findings
 from rematch.engine.run import FAILED, Checkpoint, Run, holder
 from rematch.engine.train import Config
 from rematch.engine.verdict import alarms
-from rematch.show.words import aligned, clean, duration, human, interval, number, standing
+from rematch.show.words import aligned, clean, duration, human, interval, milestone_lines, number, standing
 
 FINE, ALARM, STOPPED = 0, 1, 3  # exit codes
 TAIL = 1 << 18  # bytes at the end of a log that are looked at
@@ -40,6 +41,7 @@ def status(folder: Path) -> dict[str, Any]:
     facts |= _place(folder, config, checkpoint, problems)
     facts |= _strength(history, config, problems)
     facts |= _speed(folder, facts)
+    facts["frontier"] = findings.told(folder)
     facts["next"] = _next(folder, facts)
     alarmed = bool(facts["alarms"]) or bool(facts["broken"]) or facts["verdict"].startswith("collapsed")
     facts["exit"] = ALARM if alarmed else STOPPED if facts["state"] == "stopped" else FINE
@@ -100,7 +102,7 @@ def _strength(history: list[dict[str, Any]], config: Config | None, problems: li
     """The evaluations so far, alarms and the newest verdict."""
     facts: dict[str, Any] = {"evaluations": len(history), "alarms": [], "verdict": "", "recent": []}
     names = getattr(worlds.find(config.game), "RATE_NAMES", {}) if config else {}
-    facts |= {"standings": {}, "rate_names": names}
+    facts |= {"standings": {}, "rate_names": names, "cold_start": ""}
     try:
         if config is not None:
             facts["alarms"] = alarms(history, config.evaluation)
@@ -115,6 +117,7 @@ def _strength(history: list[dict[str, Any]], config: Config | None, problems: li
             facts["recent"].append(entry | {"rates": rates, "returns": returns})
         if history:
             facts["verdict"] = clean(history[-1].get("verdict", ""))
+            facts["cold_start"] = next(iter(milestone_lines(history[-1])[1:]), "")
             levels = [standing(entry) for entry in history[-1]["table"]]
             facts["standings"] = {level: levels.count(level) for level in ("above", "level", "below")}
     except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
@@ -205,6 +208,9 @@ def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"PROBLEM: {problem}"
     yield ""
     yield from _table(facts)
+    yield from facts["frontier"]
+    if facts["cold_start"]:
+        yield facts["cold_start"]
     for alarm in facts["alarms"]:
         yield f"ALARM: {alarm}"
     if facts["verdict"]:

@@ -158,6 +158,21 @@ def return_cells(row: Row) -> list[tuple[str, ...]]:
     return cells
 
 
+def milestone_lines(row: Row) -> list[str]:
+    """The cold start: how often games from the very beginning are finished, and reach each milestone."""
+    lines = []
+    for role, entry in (row.get("returns") or {}).items():
+        found: Mapping[str, Row] = entry.get("milestones") or {}
+        if not found:
+            continue
+        done = f"{number(entry.get('success'))} {interval(entry, 'success_')}"
+        said = f"Cold start of {role}, from power-on, no savestates, n {entry.get('games', '-')}: "
+        lines += ["", clean(f"{said}finished {done}")]
+        order = sorted(found.items(), key=lambda item: -item[1]["rate"])
+        lines += aligned([(clean(name), number(e["rate"]), interval(e)) for name, e in order], right=(1,))
+    return lines
+
+
 def evaluation_lines(row: Row) -> list[str]:
     """One line for the pair head to head, one per scripted rival. Greppable: Eval, SR_P, SR_E, NE-GAP."""
     head = [f"Eval  step {human(row.get('step'))}  Phase {row.get('phase', '-')}"]
@@ -210,6 +225,7 @@ def scoreboard_lines(row: Row) -> list[str]:
         beside = any("best_bot" in entry for entry in row["returns"].values())
         lines += aligned([cell if beside else cell[:4] for cell in cells], right=(1, 2))
         lines += ["", LEVELS] if beside else []
+        lines += milestone_lines(row)
     if row.get("rates"):
         lines += ["Head to head: " + ", ".join(pair_words(row)) + ".", BALANCE]
     lines += [f"{words}." for words in exact_words(row)]

@@ -4,7 +4,8 @@ A game that reaches a set of milestones that nobody had before is captured on th
 is a file of the run; later episodes may begin there. Which do:
 
     bands   a share of the games always begins at power-on; the others are split into early, mid and late by
-            quotas. A game keeps its band, and neighbours on the ladder of epsilons have different ones.
+            quotas; while a band has no state, the one before it has its games too. A game keeps its band,
+            and neighbours on the ladder of epsilons have different ones.
             Within a band, a start's chance is 1 / sqrt(visits + 1) times the deviation of what is believed
             (milestones.Beliefs) of its success: an episode from there that reaches something new.
     all     every game begins from the newest record: the state with the most milestones.
@@ -169,11 +170,12 @@ class Swarm:
         c, weights = self.config, self.weights()
         choices = {band: [k for k in usable if self.starts[k].band == band] for band in BANDS}
         choices["early"].insert(0, POWER_ON)
-        quotas = {band: getattr(c, band) for band in BANDS if choices[band] and getattr(c, band) > 0}
-        rest = 1 - c.power_on if quotas else 0.0
-        total = sum(quotas.values())
-        shares = [c.power_on if rest else 1.0, *(rest * quota / total for quota in quotas.values())]
-        groups = [[POWER_ON], *(choices[band] for band in quotas)]
+        shares, groups = [c.power_on], [[POWER_ON]]
+        for band in BANDS:  # while a band has no state, the one before it has its quota too
+            if choices[band]:
+                shares.append(0.0)
+                groups.append(choices[band])
+            shares[-1] += (1 - c.power_on) * getattr(c, band)
         last = np.cumsum(allot(shares, len(out)))
         luck = keys.units(self.seed, keys.SWARM, len(out), iteration)
         for game, place in enumerate(np.searchsorted(last, self.turn, side="right").tolist()):

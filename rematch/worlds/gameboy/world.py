@@ -29,6 +29,7 @@ from .seeing import AROUND, RECENT, Facts
 NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
 ROLE = "joypad"
 BOTS = {ROLE: ("random",)}
+EPISODES = 100  # of an evaluation, where no other number is asked for: they are long
 BUILD = machine.installed()
 HIDDEN = ("memory of the cartridge beyond these fields", "the screen's other pixels")
 BESIDE = (np.array([1, 0, 0, -1]) + AROUND // 2, np.array([0, -1, 1, 0]) + AROUND // 2)  # y, x of ACTIONS

@@ -1,0 +1,125 @@
+"""For the tests of the swarm: runs on the tiny cartridge whose games know the way, or most of it.
+
+    python tests/swarms.py FOLDER KILLS SEED     kills such runs there, compares what they end as
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import alone
+import gameboys
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rematch import api, keys
+from rematch import config as settings
+from rematch.engine.learners import dqn
+from rematch.engine.miniature import Witness, differences
+from rematch.engine.run import Run
+from rematch.engine.train import Session, train
+from rematch.spec import Move, Noise, Seat
+
+BASE: dict[str, Any] = {
+    "learner": "dqn", "threads": 1, "games": 4, "steps": 20, "total_steps": 4 * 20 * 14, "save_every": 3,
+    "swarm": "bands", "world.cartridge": "tiny", "world.max_steps": 60, "dqn.sequence": 8, "dqn.burn_in": 2,
+    "dqn.batch": 4, "dqn.replay": 4 * 80, "dqn.warmup": 80, "dqn.replay_ratio": 0.2, "milestones.weight": 0.5,
+    "milestones.budget": 60, "evaluation.games": 1, "evaluation.every": 100,
+}  # fmt: skip
+
+
+def config(**changes: Any) -> Any:
+    """BASE; `changes` with `__` for the dot."""
+    more = {key.replace("__", "."): value for key, value in changes.items()}
+    return settings.replace(api.default("gameboy"), BASE | more)
+
+
+class Guide:
+    """Follows the solution from wherever a game began, but for a share of moves that makes games differ."""
+
+    name = "guide"
+
+    def __init__(self, astray: float = 0.0) -> None:
+        self.astray, self.way = astray, gameboys.tiny().solution
+
+    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+        world: Any = seat.world
+        luck = keys.units(noise.seed, keys.BOT, 1000, noise.step)
+        out = []
+        for row in seat.rows.tolist():
+            origin, game = world._origin(row), world.first + row
+            gone = (len(origin.actions) if origin else 0) + int(world.state["time"][row])
+            on = gone < len(self.way) and luck[game] >= self.astray * (game % 2)
+            out.append(self.way[gone] if on else int(luck[game] * 1e6) % 7)
+        return Move(np.array(out, np.int32))
+
+
+def session(made: Any, astray: float = 0.0) -> Session:
+    out = Session(made)
+    for table in out.tables.values():
+        table.others[:] = [Guide(astray)]
+    return out
+
+
+def go_on(folder: Path, made: Any = None, stop: int = 10**9, astray: float = 0.0) -> Witness:
+    """Start the run in `folder`, or resume it; until iteration `stop`."""
+    torch.set_num_threads(1)
+    with Run.open(folder, write=True) if made is None else Run.create(folder, settings.to_yaml(made)) as run:
+        here = session(api.stored(run) if made is None else made, astray)
+        if made is None:
+            checkpoint = run.load()
+            if checkpoint:
+                here.restore(checkpoint.parts)
+            run.rewind(checkpoint)
+        seen = Lines(here)
+        train(here, run, seen, lambda: here.iteration >= stop)
+        return seen
+
+
+class Lines(Witness):
+    """And what the console was told."""
+
+    def line(self, text: str) -> None:
+        self.__dict__.setdefault("said", []).append(text)
+
+
+def kill(folder: Path, draw: random.Random) -> bool:
+    """Let a child go on in `folder` and SIGKILL it at an instant of `draw`; False if it had ended."""
+    child = os.fork()
+    if not child:
+        go_on(folder, None if (folder / "config.yaml").exists() else config(), astray=0.1)
+        os._exit(0)
+    until = time.monotonic() + draw.uniform(0.1, 1.5)
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > until:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return True
+        time.sleep(0.0005)
+    return False
+
+
+def main(place: Path, kills: int, seed: int) -> None:
+    dqn.SIZES = alone.SIZES
+    draw, done, number = random.Random(seed), 0, 0
+    go_on(place / "twin", config(), astray=0.1)
+    while done < kills:
+        number += 1
+        folder = place / f"run-{number}"
+        for _ in range(5):
+            done += kill(folder, draw)
+        go_on(folder, None if (folder / "config.yaml").exists() else config(), astray=0.1)
+        unlike = differences(place / "twin", folder)
+        assert not unlike, f"run {number}: {', '.join(unlike)}"
+    print(f"{done} kills")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

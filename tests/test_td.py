@@ -75,11 +75,11 @@ def lesson(learner: Dqn, count: int) -> td.Lesson:
     return td.Lesson(batch, total, follow, (known / known.sum()).astype(np.float32))
 
 
-@pytest.mark.parametrize("double", [True, False])
-def test_targets_are_the_slow_ones(learner: Dqn, double: bool) -> None:
+@pytest.mark.parametrize(("double", "gap"), [(True, 0.0), (False, 0.0), (False, 0.6)])
+def test_targets_are_the_slow_ones(learner: Dqn, double: bool, gap: float) -> None:
     """Each Q by its own unrolling from the stored memory, each target by words."""
     c, some = learner.config, lesson(learner, 6)
-    delta, done = td.difference(learner.online, learner.target, some, replace(c, double=double))
+    delta, done = td.difference(learner.online, learner.target, some, replace(c, double=double, gap=gap))
     with torch.no_grad():
         shown = td.show(learner.online, some.batch, 0)
         nets = (learner.online, learner.target)
@@ -93,6 +93,8 @@ def test_targets_are_the_slow_ones(learner: Dqn, double: bool) -> None:
             then = t + c.n_step
             judge = np.where(some.batch.legal[b, then], (ours if double else other)[b, then], -np.inf)
             goal = total + weight * other[b, then, judge.argmax()]
+            before = np.where(some.batch.legal[b, t], other[b, t], -np.inf)
+            goal -= gap * (before.max() - other[b, t, some.batch.action[b, t]])
             q = ours[b, t, some.batch.action[b, t]]
             assert done[b, t - c.burn_in].item() == pytest.approx(q, abs=1e-5)
             if known:
@@ -154,3 +156,19 @@ def test_the_gradient_is_that_of_the_whole_and_does_not_depend_on_threads(learne
     whole = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(learner.online.net.parameters()))])
     assert np.allclose(one, whole.numpy(), atol=1e-5) and told["loss"] == pytest.approx(loss.item(), rel=1e-4)
     assert np.allclose(error, size.detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.5, 0.9])
+def test_advantage_learning_widens_gaps_and_keeps_the_best(gap: float) -> None:
+    """A corridor of five places with an end to the right, solved by sweeps of the same rule over a table."""
+    gamma, places = 0.9, 5
+    q, plain = np.zeros((places, 2)), np.zeros((places, 2))
+    for table, widen in ((plain, 0.0), (q, gap)):
+        for _ in range(2000):
+            best = np.append(table.max(1), 0.0)
+            for s in range(places):
+                for a, to in enumerate((max(0, s - 1), s + 1)):
+                    goal = float(to == places) + gamma * best[to]
+                    table[s, a] = goal - widen * (table[s].max() - table[s, a])
+    assert np.allclose(q.max(1), plain.max(1)) and (q.argmax(1) == plain.argmax(1)).all()
+    assert np.allclose((q.max(1) - q.min(1)) * (1 - gap), plain.max(1) - plain.min(1), rtol=0.02)

@@ -140,8 +140,8 @@ def difference(
     """What steps are worth less what they should be [B, L], and Q of what was done.
 
     Double Q (van Hasselt et al. 2016): the online network names the best next action, the target's says what
-    it is worth. Advantage learning (Bellemare et al. 2016, eq. 6): what is not the best is worth less by `gap`
-    times what it already lacks, so that gaps grow to 1 / (1 - gap) of what they are; the best stays the best.
+    it is worth. Advantage learning (Bellemare et al. 2016, eq. 6): what is not the best loses `gap` times
+    what it already lacks, so that gaps grow to 1 / (1 - gap) of what they are; the best stays the best.
     """
     b, steps, burn_in = lesson.batch, lesson.total.shape[1], config.burn_in
     shown = show(online, b, burn_in)

@@ -87,8 +87,8 @@ class GameboyWorld(KeptGames):
         return [
             ("tag", "u8"), ("inputs", "u1", (steps,)), ("places", "u4", (steps + 1,)), ("stood", "i4"),
             ("reached", "?", (marks,)), ("spawned", "?", (marks,)), ("highest", "f4"), ("health", "f4"),
-            ("healed", "f4"), ("last", "i4"),
-            ("foe", "f4"), ("foe_most", "f4"), ("struck", "f4"), ("origin", "u1", (32,)), ("digest", "u1", (32,)),
+            ("healed", "f4"), ("last", "i4"), ("foe", "f4"), ("foe_most", "f4"), ("struck", "f4"),
+            ("origin", "u1", (32,)), ("digest", "u1", (32,)),
         ]  # fmt: skip
 
     # --- moving ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from rematch import keys
 from rematch.worlds.gameboy import titles
 from rematch.worlds.gameboy.cartridge import wram
-from rematch.worlds.gameboy.seeing import RECENT, Reader
+from rematch.worlds.gameboy.seeing import NAMED, RECENT, SPOTS, Reader
 
 TITLES = {"ours": titles.ours(titles.cartridge("small", 0)), "red": titles.red()}
 
@@ -53,21 +53,61 @@ def test_columns_are_what_they_say(name: str) -> None:
     assert len(columns) == len(reader.columns()) == reader.fields()[1].size
     ram = np.zeros((1, len(reader.at)), np.uint8)
     none = np.full((1, RECENT), 255, np.uint8)
-    reached = np.zeros((1, len(title.marks)), bool)
+    reached, fresh = np.zeros((1, len(title.marks)), bool), np.zeros((1, 4), np.uint8)
 
     def seen() -> dict[str, float]:
         out = np.zeros((1, len(columns)), np.float32)
-        reader.structured(reader.facts(ram), reached, none, out)
+        reader.structured(reader.facts(ram), reached, none, fresh, out)
         return {column: round(float(out[0, at]), 4) for column, at in columns.items() if out[0, at]}
 
     assert seen() == {}
     for address, value in {wram.MAP: 51, wram.X: 255, wram.BADGES: 4, wram.PARTY_COUNT: 1, wram.IN_BATTLE: 2,
                            wram.PARTY + wram.LEVEL: 50, wram.PARTY + wram.HP + 1: 10, wram.ENEMY_LEVEL: 25,
-                           wram.PARTY + wram.MAX_HP + 1: 40, wram.MONEY + 2: 0x99}.items():  # fmt: skip
+                           wram.PARTY + wram.MAX_HP + 1: 40, wram.MONEY + 2: 0x99, wram.Y: 17,
+                           wram.MAP_HEIGHT: 34}.items():  # fmt: skip
         ram[0, reader.at[address]] = value
-    none[0, 0], reached[0, 1] = 4, True
+    none[0, 0], reached[0, 1], fresh[0, 2] = 4, True, 1
     assert seen() == {
-        "map": 0.2, "x": 1.0, "badge_Thunder": 1.0, "level_1": 0.5, "hp_1": 0.25, "in_battle": 1.0,
+        "map": 0.2, "x": 1.0, "y": round(17 / 255, 4), "y_share": 0.5 / title.block, "x_share": 1.0,
+        "fresh_right": 1.0, "badge_Thunder": 1.0, "level_1": 0.5, "hp_1": 0.25, "in_battle": 1.0,
         "against_trainer": 1.0, "enemy_level": 0.25, "money": round(2 / 6, 4),
         f"milestone_{title.marks[1].name}": 1.0, "action_1_ago_a": 1.0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TITLES)
+def test_names_are_what_they_say(name: str) -> None:
+    title = TITLES[name]
+    reader = Reader(title)
+    ram, out = np.zeros((1, len(reader.at)), np.uint8), np.zeros((1, len(NAMED)), np.float32)
+
+    def seen(**bytes_of: int) -> dict[str, float]:
+        for address, value in bytes_of.items():
+            ram[0, reader.at[getattr(wram, address)]] = value
+        reader.named(reader.facts(ram), out)
+        return {column: value for column, value in zip(NAMED, out[0].tolist()) if value}
+
+    assert seen() == {}
+    assert seen(ENEMY_SPECIES=5, MENU_ITEM=2, FACING=12, TEXT_BOX=1) == {"facing": 3, "box": 1}, "no match"
+    assert seen(IN_BATTLE=2, TEXT_BOX=2) == {
+        "facing": 3, "box": 2, "match": 2, "menu_item": 2, "enemy_species": 5,
+    }  # fmt: skip
+    assert seen(IN_BATTLE=0xFF, TEXT_BOX=77, MENU_ITEM=200)["match"] == 3, "lost"
+    assert (out[0] < list(NAMED.values())).all(), "what is beyond stays within"
+    ram[0, reader.at[wram.PARTY_COUNT]] = 1
+    ram[0, reader.at[wram.PARTY + wram.LEVEL]] = 9
+    assert seen(MAP=3)["level"] == 9
+
+
+def test_places_are_told_apart() -> None:
+    """All walkable places of a large cartridge: nearly every one has a pair of rows of its own."""
+    made = titles.cartridge("kanto-ish", 0)
+    reader = Reader(titles.ours(made))
+    ram = np.zeros((len(made.walkable), len(reader.at)), np.uint8)
+    for row, (where, y, x) in zip(ram, made.walkable):
+        row[[reader.at[wram.MAP], reader.at[wram.Y], reader.at[wram.X]]] = where, y, x
+    out = np.zeros((len(ram), len(NAMED)), np.float32)
+    reader.named(reader.facts(ram), out)
+    pairs = {tuple(row) for row in out[:, -2:].tolist()}
+    assert len(pairs) > 0.99 * len(ram), f"{len(pairs)} of {len(ram)}"
+    assert (out[:, -2:] < SPOTS).all() and len(set(out[:, -1].tolist())) > 0.5 * SPOTS

@@ -56,16 +56,16 @@ def test_the_solution_is_rewarded_as_the_table_says() -> None:
     pay, marks = title.rewards, {mark.name: mark for mark in title.marks}
     stood: set[tuple[int, int, int]] = {(0, 0, 0)}
     reached: set[str] = set()
-    highest, health = 0, 0.0
+    highest, health, foe, most, blows = 0, 0.0, 0, 1, 0
     for moment, action in enumerate(tiny().solution):
         game.press(action)
         memory = dict.fromkeys(world.hall.reader.at, 0) | game.wram()
-        expected = 0.0
         place = wram.place(memory)
-        expected += pay.coordinate * (place not in stood)
-        stood.add(place)
         new = {name for name, mark in marks.items() if name not in reached and _is_set(mark, memory)}
         reached |= new
+        stood = set() if new else stood  # beyond a milestone all places are new
+        expected = pay.coordinate * (place not in stood)
+        stood.add(place)
         kinds = {"badge": pay.badge, "end": pay.end}
         expected += sum(kinds.get(marks[name].kind, pay.event) for name in new)
         members = wram.party(memory)
@@ -74,9 +74,14 @@ def test_the_solution_is_rewarded_as_the_table_says() -> None:
         gain = max(0, level - highest) if highest else 0
         expected += pay.level * gain + pay.heal * (max(0.0, share - health) if health and not gain else 0.0)
         highest, health = max(level, highest), share
+        now = wram.big_endian(memory, wram.ENEMY_HP) if memory[wram.IN_BATTLE] == 2 else 0
+        most = now if now > foe else most
+        expected += pay.blow * max(0, foe - now) / most if memory[wram.IN_BATTLE] == 2 else 0.0
+        foe, blows = now, blows + (now < foe)
         view = press(world, action)
         assert view.reward[0, 0] == pytest.approx(expected, abs=1e-5), moment
         assert {name for _, name in world.events} == new, moment
+    assert blows > 8
     assert reached == set(marks) and view.ended[0] == DECIDED and view.outcome[0, 0] == 1
     assert view.length[0] == len(tiny().solution) and world.state["time"][0] == 0
     press(world, 0)
@@ -89,21 +94,24 @@ def _is_set(mark: Any, memory: Any) -> bool:
     return bool(found == value if equal else found & value)
 
 
-def test_the_mask_shows_where_it_was_and_forgets_with_the_episode() -> None:
-    world = gameboys.world(max_steps=60)
+def test_the_mask_shows_where_it_was_and_forgets_with_a_milestone_and_the_episode() -> None:
+    world, beside = gameboys.world(max_steps=60), ((1, 0), (0, -1), (0, 1), (-1, 0))
+    fresh = world.hall.reader.columns().index("fresh_down")
     stood: set[tuple[int, int, int]] = {(0, 0, 0)}
     maps: set[int] = set()
     for action in tiny().solution[:60]:
         view = press(world, action)
         memory = {address: int(world.hall.bank.ram[0, at]) for address, at in world.hall.reader.at.items()}
         here = wram.place(memory)
-        stood, maps = stood | {here}, maps | {here[0]}
+        stood, maps = (set() if world.events else stood) | {here}, maps | {here[0]}
         seen = view.final if view.ended[0] else view.fields
         if not view.ended[0]:
             window = seen["joypad"]["visited"][0, 0].reshape(48, 48)
             marked = (np.argwhere(window == 1) + here[1:] - 24).tolist()
             near = [[y, x] for number, y, x in stood if number == here[0]]  # its maps are small enough
             assert sorted(marked) == sorted(near)
+            told = seen["joypad"]["structured"][0, 0, fresh:][:4].tolist()
+            assert told == [float([here[1] + y, here[2] + x] not in near) for y, x in beside]
     assert len(maps) == 2 and view.ended[0] == CUT_OFF and view.outcome[0, 0] == 0
     assert view.final["joypad"]["visited"].sum() > 5 and view["joypad"]["visited"].sum() == 1
 
@@ -168,6 +176,13 @@ def test_states_of_others_come_in_through_a_process_of_their_own() -> None:
         with pytest.raises(ConfigError, match=r"friend.state: no state of this cartridge") as caught:
             world.adopt(bad, "friend.state")
         assert "\n" not in str(caught.value)
+
+
+def test_no_rows_are_no_trouble() -> None:
+    """Staggered beginnings may have nobody in one of their groups."""
+    gameboys.need_pyboy()
+    world, none = gameboys.world(), np.zeros(0, np.int32)
+    world.load(none, world.save(none))
 
 
 def test_saved_games_need_their_cartridge_and_their_beginning() -> None:
@@ -265,3 +280,16 @@ def test_the_page_shows_what_happens(capsys: pytest.CaptureFixture[str]) -> None
     exec(compile(example, page.name, "exec"), names)
     assert capsys.readouterr().out.startswith("0 DAWN DAWN early ")
     assert names["world"].milestones(1) == ("DAWN",) and names["number"] == 0
+
+
+def test_who_gets_nowhere_is_cut_off() -> None:
+    """Ten idle actions end an episode; a milestone begins the count anew."""
+    world = gameboys.world(max_steps=60, idle_steps=10)
+    counted, ends = 0, []
+    for action in (*tiny().solution[:30], *[5] * 12):
+        view = press(world, action)
+        counted = 0 if world.events else counted + 1
+        assert (view.ended[0] == CUT_OFF) == (counted == 10)
+        if view.ended[0]:
+            ends, counted = [*ends, int(view.length[0])], 0
+    assert ends and max(ends) > 10, "the first town counts"

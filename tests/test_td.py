@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import alone
 import numpy as np
 import pytest
@@ -72,11 +75,11 @@ def lesson(learner: Dqn, count: int) -> td.Lesson:
     return td.Lesson(batch, total, follow, (known / known.sum()).astype(np.float32))
 
 
-@pytest.mark.parametrize("double", [True, False])
-def test_targets_are_the_slow_ones(learner: Dqn, double: bool) -> None:
+@pytest.mark.parametrize(("double", "gap"), [(True, 0.0), (False, 0.0), (False, 0.6)])
+def test_targets_are_the_slow_ones(learner: Dqn, double: bool, gap: float) -> None:
     """Each Q by its own unrolling from the stored memory, each target by words."""
     c, some = learner.config, lesson(learner, 6)
-    delta, done = td.difference(learner.online, learner.target, some, c.burn_in, double)
+    delta, done = td.difference(learner.online, learner.target, some, replace(c, double=double, gap=gap))
     with torch.no_grad():
         shown = td.show(learner.online, some.batch, 0)
         nets = (learner.online, learner.target)
@@ -90,6 +93,8 @@ def test_targets_are_the_slow_ones(learner: Dqn, double: bool) -> None:
             then = t + c.n_step
             judge = np.where(some.batch.legal[b, then], (ours if double else other)[b, then], -np.inf)
             goal = total + weight * other[b, then, judge.argmax()]
+            before = np.where(some.batch.legal[b, t], other[b, t], -np.inf)
+            goal -= gap * (before.max() - other[b, t, some.batch.action[b, t]])
             q = ours[b, t, some.batch.action[b, t]]
             assert done[b, t - c.burn_in].item() == pytest.approx(q, abs=1e-5)
             if known:
@@ -97,6 +102,36 @@ def test_targets_are_the_slow_ones(learner: Dqn, double: bool) -> None:
                 checked += 1
             masked += not some.batch.legal[b, then].all()
     assert checked > 5 and masked > 0
+
+
+@pytest.mark.parametrize(("trace", "cut"), [(0.7, True), (1.0, False), (0.0, True)])
+@given(data=st.data())
+def test_traces_follow_the_slow_recursion(trace: float, cut: bool, data: st.DataObject) -> None:
+    """Every step by its own walk ahead: on while moves are the best known, none over an end or a cut."""
+    steps = data.draw(st.integers(1, 8))
+    ends = data.draw(st.lists(st.sampled_from((RUNNING,) * 4 + (DECIDED, CUT_OFF)), min_size=steps + 1,
+                              max_size=steps + 1))  # fmt: skip
+    draw = np.random.default_rng(data.draw(st.integers(0, 99)))
+    reward = draw.normal(size=(1, steps)).astype(np.float32)
+    best, greedy = draw.normal(size=steps), draw.random(steps) < 0.7
+    ended = np.array([ends], np.uint8)
+    total, weight, known = td.returns(reward, ended, 1, 0.9)
+    batch: Any = None
+    told = td.Lesson(batch, total, weight, known.astype(np.float32))
+    on = torch.from_numpy(greedy[None] | (not cut))
+    found = td.followed(told, torch.from_numpy(best[None]).float(), on, trace)[0].tolist()
+
+    def worth(t: int) -> float:
+        if ends[t] == DECIDED:
+            return float(reward[0, t])
+        then, last = float(best[t]), t + 1 == steps or ends[t + 1] == CUT_OFF
+        if not last and (greedy[t] or not cut):
+            then = (1 - trace) * then + trace * worth(t + 1)
+        return float(reward[0, t]) + 0.9 * then
+
+    for t in range(steps):
+        if ends[t] != CUT_OFF:
+            assert found[t] == pytest.approx(worth(t), abs=1e-4)
 
 
 def test_stacks_are_the_networks_own(learner: Dqn) -> None:
@@ -115,9 +150,25 @@ def test_the_gradient_is_that_of_the_whole_and_does_not_depend_on_threads(learne
     one, error, told = td.gradient(learner.online, learner.target, some, c, 1)
     three, _, _ = td.gradient(learner.online, learner.target, some, c, 3)
     assert np.array_equal(one, three)
-    delta, _ = td.difference(learner.online, learner.target, some, c.burn_in, c.double)
+    delta, _ = td.difference(learner.online, learner.target, some, c)
     size, counts = delta.abs(), torch.from_numpy(some.counts)
     loss = (torch.where(size < 1, 0.5 * size**2, size - 0.5) * counts).sum()  # Huber 1964
     whole = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(learner.online.net.parameters()))])
     assert np.allclose(one, whole.numpy(), atol=1e-5) and told["loss"] == pytest.approx(loss.item(), rel=1e-4)
     assert np.allclose(error, size.detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.5, 0.9])
+def test_advantage_learning_widens_gaps_and_keeps_the_best(gap: float) -> None:
+    """A corridor of five places with an end to the right, solved by sweeps of the same rule over a table."""
+    gamma, places = 0.9, 5
+    q, plain = np.zeros((places, 2)), np.zeros((places, 2))
+    for table, widen in ((plain, 0.0), (q, gap)):
+        for _ in range(2000):
+            best = np.append(table.max(1), 0.0)
+            for s in range(places):
+                for a, to in enumerate((max(0, s - 1), s + 1)):
+                    goal = float(to == places) + gamma * best[to]
+                    table[s, a] = goal - widen * (table[s].max() - table[s, a])
+    assert np.allclose(q.max(1), plain.max(1)) and (q.argmax(1) == plain.argmax(1)).all()
+    assert np.allclose((q.max(1) - q.min(1)) * (1 - gap), plain.max(1) - plain.min(1), rtol=0.02)

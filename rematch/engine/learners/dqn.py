@@ -57,6 +57,13 @@ class DqnConfig:
     max_grad_norm: float = knob(10.0, "longer gradients are scaled down to this length; 0 is off", low=0)
     gamma: float = knob(0.997, "discount of a step", low=0, high=1)
     n_step: int = knob(1, "rewards summed before Q says the rest", low=1, high=100)
+    trace: float = knob(
+        0.0, "lambda: how far returns follow a sequence beyond one step; needs n_step 1", low=0, high=1
+    )
+    trace_cut: bool = knob(True, "they stop where a move was not the best one known", needs="trace")
+    gap: float = knob(
+        0.0, "advantage learning: gaps between actions are 1 / (1 - gap) as wide; 0 is off", low=0, high=0.99
+    )
     double: bool = knob(True, "the online network names the next action, the target's says its worth")
     target_every: int = knob(400, "updates after which the target network is the online one again", low=1)
     replay: int = knob(500_000, "steps kept, of all games together", low=1)
@@ -97,6 +104,8 @@ class DqnConfig:
         return self.sequence - self.burn_in - self.n_step
 
     def check(self) -> None:
+        if self.trace and self.n_step != 1:
+            raise ConfigError(f"n_step = {self.n_step}: expected 1 where trace = {self.trace:g}")
         if self.stride < 1:
             raise ConfigError(
                 f"sequence = {self.sequence}: expected more than burn_in {self.burn_in} and n_step "

@@ -83,7 +83,8 @@ class QPolicy(Policy):
                     gate[:] = np.linalg.qr(draw.standard_normal((width, width)))[0]
             else:
                 inputs = 1 if name == "table.weight" else view[0].size
-                gain = 0.1 if name in ("value.weight", "advantage.weight") else 2.0**0.5
+                small = ("value.weight", "advantage.weight", "table.weight")  # names mean nothing as yet
+                gain = 0.1 if name in small else 2.0**0.5
                 view[:] = draw.standard_normal(view.shape) * gain / max(1, inputs) ** 0.5
         self.set(self.weights)
 

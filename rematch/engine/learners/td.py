@@ -119,28 +119,50 @@ def unroll(policy: QPolicy, shown: list[Shown], memory: Floats) -> Tensor:
     return q
 
 
+def followed(lesson: Lesson, best: Tensor, greedy: Tensor, trace: float) -> Tensor:
+    """Q(lambda) along a sequence, n being 1: [B, L] what steps are worth, each looking as far as it may.
+
+    G[t] = r[t] + gamma ((1 - c) best[t] + c G[t + 1]), best[t] being Q of what step t led to, and c = `trace`
+    where the step after was the best one known (Watkins 1989: others say nothing of the best), else 0.
+    """
+    total, weight = (torch.from_numpy(x).to(best.device) for x in (lesson.total, lesson.weight))
+    known = torch.from_numpy(lesson.counts > 0).to(best.device)
+    goal = total + weight * best
+    for t in range(goal.shape[1] - 2, -1, -1) if trace else ():
+        c = trace * (greedy[:, t] & known[:, t + 1])
+        goal[:, t] += weight[:, t] * c * (goal[:, t + 1] - best[:, t])
+    return goal
+
+
 def difference(
-    online: QPolicy, target: QPolicy, lesson: Lesson, burn_in: int, double: bool
+    online: QPolicy, target: QPolicy, lesson: Lesson, config: DqnConfig
 ) -> tuple[Tensor, Tensor]:
     """What steps are worth less what they should be [B, L], and Q of what was done.
 
     Double Q (van Hasselt et al. 2016): the online network names the best next action, the target's says what
-    it is worth.
+    it is worth. Advantage learning (Bellemare et al. 2016, eq. 6): what is not the best loses `gap` times
+    what it already lacks, so that gaps grow to 1 / (1 - gap) of what they are; the best stays the best.
     """
-    b, steps = lesson.batch, lesson.total.shape[1]
+    b, steps, burn_in = lesson.batch, lesson.total.shape[1], config.burn_in
     shown = show(online, b, burn_in)
     q = unroll(online, shown, b.memory)
     with torch.no_grad():
         other = unroll(target, shown, b.memory)
         ahead = slice(q.shape[1] - steps, None)  # n steps later
-        judge = (q if double else other)[:, ahead]
+        judge = (q if config.double else other)[:, ahead]
         legal = torch.from_numpy(b.legal[:, burn_in:][:, ahead]).to(q.device)
         judge = judge.masked_fill(~legal, -torch.inf)
-        best = other[:, ahead].gather(2, judge.argmax(2, keepdim=True))[..., 0]
-        total, weight = (torch.from_numpy(x).to(q.device) for x in (lesson.total, lesson.weight))
-        goal = total + weight * best
-    action = torch.from_numpy(b.action[:, burn_in : burn_in + steps]).to(q.device)
-    done = q[:, :steps].gather(2, action[..., None])[..., 0]
+        named = judge.argmax(2, keepdim=True)
+        best = other[:, ahead].gather(2, named)[..., 0]
+        later = torch.from_numpy(b.action[:, burn_in:][:, ahead]).to(q.device)
+        goal = followed(lesson, best, (later == named[..., 0]) | (not config.trace_cut), config.trace)
+        action = torch.from_numpy(b.action[:, burn_in : burn_in + steps, None]).to(q.device)
+        if config.gap:
+            allowed = torch.from_numpy(b.legal[:, burn_in : burn_in + steps]).to(q.device)
+            before = other[:, :steps]
+            most = before.masked_fill(~allowed, -torch.inf).amax(2)
+            goal -= config.gap * (most - before.gather(2, action)[..., 0])
+    done = q[:, :steps].gather(2, action)[..., 0]
     return done - goal, done
 
 
@@ -153,7 +175,7 @@ def gradient(
     def slope(cut: slice) -> tuple[Floats, Floats, Floats]:
         torch.set_num_threads(1)  # of the calling thread
         part = lesson.part(cut)
-        delta, q = difference(online, target, part, config.burn_in, config.double)
+        delta, q = difference(online, target, part, config)
         counts = torch.from_numpy(part.counts).to(delta.device)
         loss = (functional.huber_loss(delta, torch.zeros_like(delta), reduction="none") * counts).sum()
         found = torch.autograd.grad(loss, parameters)

@@ -172,7 +172,10 @@ class Hierarchy(nn.Module):
             total += n
         self.starts = [starts[i] for i in self.named]
         self.table = nn.Embedding(total, width) if total else None
-        self.mix = nn.Linear((self.eye.features if self.eye else 0) + spots + len(self.plain), width)
+        # Each sense has weights of its own size: a few numbers would drown among a thousand spots of a map.
+        seen = (self.eye.features if self.eye else 0) + spots
+        self.mix = nn.Linear(seen, width, bias=False) if seen else None
+        self.count = nn.Linear(len(self.plain), width)
         self.mixed = nn.LayerNorm(width)
         layers: dict[str, nn.Module] = {}
         if config.gru:
@@ -218,7 +221,8 @@ class Hierarchy(nn.Module):
         numbers, visited = structured
         b, t = done_mask.shape
         keep = (1 - done_mask)[..., None]
-        parts, kept = [numbers[..., self.plain].flatten(0, 1)], []
+        parts: list[Tensor] = []
+        kept: list[Tensor] = []
         if self.eye is not None:
             assert frames is not None, "a network with an eye needs pictures"
             if frames.dim() == 5:
@@ -231,7 +235,9 @@ class Hierarchy(nn.Module):
         if self.map is not None:
             assert visited is not None, "a network with a map needs it"
             parts.append(functional.relu(self.map(visited.flatten(0, 1)[:, None])).flatten(1))
-        x = self.mix(torch.cat(parts, 1))
+        x = self.count(numbers[..., self.plain].flatten(0, 1))
+        if self.mix is not None:
+            x = x + self.mix(torch.cat(parts, 1))
         if self.table is not None:
             where = numbers[..., self.named].flatten(0, 1).long() + torch.tensor(self.starts, device=x.device)
             x = x + self.table(where).sum(1)

@@ -274,11 +274,13 @@ class KeptGames(PlainWorld):
         known = {bytes(32), *(bytes.fromhex(bundle.sha256) for bundle in self.library)}
         fine = (states["tag"] == self.tag) & (states["time"] >= 0) & (states["time"] < self.config.max_steps)
         fine &= (states["stood"] >= 1) & (states["stood"] <= states["time"] + 1) & (states["slot"][:, 0] >= 0)
+        fine &= (states["last"] >= 0) & (states["last"] <= states["time"])
         fine &= (states["inputs"] < len(ACTIONS)).all(1) & np.isfinite(states["stage"]).all(1)
-        for name in ("highest", "health", "healed"):
+        for name in ("highest", "health", "healed", "foe", "foe_most", "struck"):
             fine &= np.isfinite(states[name])
         # A game that began in a savestate needs it: without, nobody could say how it got where it is.
-        return np.asarray(fine & [one.tobytes() in known for one in states["origin"]])
+        begun = np.array([one.tobytes() in known for one in states["origin"]], bool)  # of no states: none
+        return np.asarray(fine & begun)
 
     def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
         """The true states: what is hidden is the cartridge's own and cannot be redrawn."""

@@ -17,6 +17,12 @@ from .titles import Title
 
 AROUND = 48  # side of the mask of places visited; the player stands at [24, 24]
 RECENT = 3  # actions that are remembered
+SPOTS = 2048  # rows of each of two tables of places: two places seldom share both
+NAMED = {  # column -> how many things it tells apart; the last one stands for all beyond
+    "map_name": 256, "facing": 4, "box": 4, "match": 4, "menu_item": 8, "enemy_species": 256, "level": 128,
+    "spot_1": SPOTS, "spot_2": SPOTS,
+}  # fmt: skip
+ODD = (0x9E3779B1, 0x85EBCA77)  # multipliers: 32 bits in, the highest 11 are the row
 MOST_LEVEL, MOST_BYTE, MOST_MONEY = 100.0, 255.0, 6.0  # money as a decimal logarithm
 
 
@@ -35,6 +41,10 @@ class Facts:
     enemy: Floats  # [n, 2] HP, level
     text: Bytes  # [n]
     money: Floats  # [n]
+    size: Floats  # [n, 2] height and width of the map, in steps
+    facing: Bytes  # [n] 0 down, 1 up, 2 left, 3 right
+    menu: Bytes  # [n] where a menu's cursor stands
+    species: Bytes  # [n] of the enemy
     over: NDArray[np.bool_]  # [n] in the hall of fame
     reached: NDArray[np.bool_]  # [n, milestones]
 
@@ -101,48 +111,72 @@ class Reader:
             enemy=enemy,
             text=ram[:, at[wram.TEXT_BOX]],
             money=money,
+            size=ram[:, [at[wram.MAP_HEIGHT], at[wram.MAP_WIDTH]]].astype(np.float32) * self.title.block,
+            facing=ram[:, at[wram.FACING]] // 4,
+            menu=ram[:, at[wram.MENU_ITEM]],
+            species=ram[:, at[wram.ENEMY_SPECIES]],
             over=ram[:, at[wram.HALL_OF_FAME]] != 0,
             reached=np.where(self.mark_equal, bytes_of == self.mark_value, shared),
         )
 
-    def fields(self) -> tuple[Field, ...]:
-        """screen, structured, visited."""
-        screen = tuple(f"y{y}_x{x}" for y in range(HEIGHT) for x in range(WIDTH))
+    def fields(self, screen: bool = True) -> tuple[Field, ...]:
+        """screen, structured, named, visited."""
+        pixels = tuple(f"y{y}_x{x}" for y in range(HEIGHT) for x in range(WIDTH))
         half = AROUND // 2
         around = tuple(f"y{y:+d}_x{x:+d}" for y in range(-half, half) for x in range(-half, half))
-        return (
-            Field(name="screen", columns=screen, low=0.0, high=1.0, shape=(HEIGHT, WIDTH)),
+        shown = (Field(name="screen", columns=pixels, low=0.0, high=1.0, shape=(HEIGHT, WIDTH)),)
+        return (shown if screen else ()) + (
             Field(name="structured", columns=self.columns(), low=0.0, high=1.0),
+            Field(name="named", columns=tuple(NAMED), low=0.0, high=max(NAMED.values()) - 1.0,
+                  choices=tuple(NAMED.values())),
             Field(name="visited", columns=around, low=0.0, high=1.0, shape=(AROUND, AROUND)),
         )
 
     def columns(self) -> tuple[str, ...]:
         party = range(1, self.title.party + 1)
         return (
-            "map", "y", "x", *(f"badge_{name}" for name in wram.BADGE_NAMES),
+            "map", "y", "x", "y_share", "x_share", *(f"badge_{name}" for name in wram.BADGE_NAMES),
             *(f"level_{member}" for member in party), *(f"hp_{member}" for member in party),
             "in_battle", "against_trainer", "enemy_hp", "enemy_level", "text", "money",
+            *(f"fresh_{name}" for name in ACTIONS[:4]),
             *(f"milestone_{name}" for name in self.names),
             *(f"action_{ago}_ago_{name}" for ago in range(1, RECENT + 1) for name in ACTIONS),
         )  # fmt: skip
 
-    def structured(self, facts: Facts, reached: NDArray[Any], recent: NDArray[Any], out: Floats) -> None:
-        """out [n, columns]; reached [n, milestones]; recent [n, RECENT], the newest first, 255 for none."""
+    def structured(
+        self, facts: Facts, reached: NDArray[Any], recent: NDArray[Any], fresh: NDArray[Any], out: Floats
+    ) -> None:
+        """out [n, columns]; reached [n, milestones]; recent [n, RECENT], the newest first, 255 for none.
+
+        fresh [n, 4]: where one step down, left, right, up leads, if it leads anywhere, nobody stood yet.
+        """
         share = np.divide(facts.hp, facts.most_hp, out=np.zeros_like(facts.hp), where=facts.most_hp > 0)
         fighting = facts.battle != 0
         last = recent[:, :, None] == np.arange(len(ACTIONS))
         parts: list[NDArray[Any]] = [
             np.stack([facts.map, facts.y, facts.x], 1) / MOST_BYTE,
+            np.stack([facts.y, facts.x], 1) / np.maximum(facts.size, 1),
             facts.badges,
             facts.level / MOST_LEVEL,
             share,
             np.stack([fighting, facts.battle == 2], 1),
             facts.enemy / (MOST_BYTE, MOST_LEVEL) * fighting[:, None],
             np.stack([facts.text != 0, np.log10(1 + facts.money) / MOST_MONEY], 1),
+            fresh,
             reached,
             last.reshape(len(last), -1),
         ]
         np.clip(np.concatenate(parts, 1, dtype=np.float32), 0.0, 1.0, out=out)
+
+    def named(self, facts: Facts, out: Floats) -> None:
+        """out [n, NAMED]: what is told apart by name. A place is two numbers, by two hashes."""
+        fighting, place = facts.battle != 0, facts.place.astype(np.uint64)
+        match = np.where(facts.battle == 0xFF, 3, facts.battle)
+        spots = [(place * np.uint64(odd) & np.uint64(0xFFFFFFFF)) >> np.uint64(21) for odd in ODD]
+        columns = (facts.map, facts.facing, facts.text, match, facts.menu * (facts.text > 1),
+                   facts.species * fighting, facts.level.max(1), *spots)
+        for column, (values, most) in enumerate(zip(columns, NAMED.values())):
+            out[:, column] = np.minimum(values, most - 1)
 
 
 def _two(ram: Bytes, at: NDArray[np.int64]) -> Floats:

@@ -34,9 +34,11 @@ class Rewards:
     badge: float
     end: float  # the hall of fame
     level: float  # each level that the party's sum exceeds its highest so far
-    coordinate: float  # each (map, y, x) not yet stood on
+    coordinate: float  # each (map, y, x) not stood on since the last milestone
     heal: float  # times the share of health regained, but for who fell and was carried home
     most_heal: float  # of an episode: getting hurt in order to heal must not pay
+    blow: float  # times the share of its HP that a rival's creature loses
+    most_blow: float  # of an episode: matches are won for what they lead to
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Title:
     rewards: Rewards
     party: int  # members that are read
     flags: int  # bytes of event flags that are read
+    block: int  # steps to a block, in which the height and width of maps are given
 
     def map_name(self, number: int) -> str:
         return self.maps.get(number, f"map-{number}")
@@ -77,7 +80,9 @@ class Title:
     def regions(self) -> tuple[Region, ...]:
         """The parts of memory that a step reads: the fewer the faster."""
         return (
-            (wram.ENEMY_HP, wram.ENEMY_HP + 2),
+            (wram.FACING, wram.FACING + 1),
+            (wram.MENU_ITEM, wram.MENU_ITEM + 1),
+            (wram.ENEMY_SPECIES, wram.ENEMY_HP + 2),
             (wram.ENEMY_LEVEL, wram.ENEMY_LEVEL + 1),
             (wram.IN_BATTLE, wram.IN_BATTLE + 1),
             (wram.TEXT_BOX, wram.TEXT_BOX + 1),
@@ -86,6 +91,7 @@ class Title:
             (wram.MONEY, wram.MONEY + 3),
             (wram.BADGES, wram.BADGES + 1),
             (wram.MAP, wram.X + 1),
+            (wram.MAP_HEIGHT, wram.MAP_WIDTH + 1),
             (wram.HALL_OF_FAME, wram.HALL_OF_FAME + 1),
             (wram.TOWNS_VISITED, wram.TOWNS_VISITED + 2),
             (wram.EVENTS, wram.EVENTS + self.flags),
@@ -119,10 +125,12 @@ def ours(made: compiler.Cartridge) -> Title:
               if number not in towns]  # fmt: skip
     highest = max(mark.number for mark in marks if mark.place[0] >= wram.EVENTS)
     rewards = Rewards(
-        event=0.5, badge=2.0, end=5.0, level=0.2, coordinate=0.005, heal=0.1, most_heal=1.0
+        event=1.0, badge=2.0, end=5.0, level=0.5, coordinate=0.005, heal=0.1, most_heal=1.0,
+        blow=0.2, most_blow=4.0,
     )  # fmt: skip
     return Title(
-        name=made.name, maps=made.maps, marks=tuple(marks), rewards=rewards, party=1, flags=highest // 8 + 1
+        name=made.name, maps=made.maps, marks=tuple(marks), rewards=rewards, party=1, flags=highest // 8 + 1,
+        block=1,
     )
 
 
@@ -227,11 +235,13 @@ def red() -> Title:
         marks.append(Mark(name, kind, int(bit, 16), band))
     marks.append(Mark("hall_of_fame", "end", 1, "late"))
     rewards = Rewards(
-        event=0.5, badge=2.0, end=5.0, level=0.1, coordinate=0.005, heal=0.2, most_heal=2.0
+        event=0.5, badge=2.0, end=5.0, level=0.1, coordinate=0.005, heal=0.2, most_heal=2.0,
+        blow=0.05, most_blow=4.0,
     )  # fmt: skip
     return Title(
         name="Pokemon Red", maps=maps, marks=tuple(marks), rewards=rewards, party=wram.PARTY_MOST,
         flags=wram.EVENTS_BYTES,
+        block=2,
     )  # fmt: skip
 
 
@@ -239,7 +249,8 @@ def unknown(name: str) -> Title:
     """Of a game that keeps the addresses, and of which no more is known."""
     kept = [mark for mark in red().marks if mark.kind in ("badge", "end")]
     return Title(
-        name=name, maps={}, marks=tuple(kept), rewards=red().rewards, party=wram.PARTY_MOST, flags=1
+        name=name, maps={}, marks=tuple(kept), rewards=red().rewards, party=wram.PARTY_MOST, flags=1,
+        block=2,
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ BOTS = {ROLE: ("random",)}
 EPISODES = 100  # of an evaluation, where no other number is asked for: they are long
 BUILD = machine.installed()
 HIDDEN = ("memory of the cartridge beyond these fields", "the screen's other pixels")
+BESIDE = (np.array([1, 0, 0, -1]) + AROUND // 2, np.array([0, -1, 1, 0]) + AROUND // 2)  # y, x of ACTIONS
 PAGE = 256 + AROUND  # a map of visited places with a margin around it
 
 
@@ -46,7 +47,11 @@ class Config:
         0, "another world of the same size", low=0, high=(1 << 32) - 1, needs="rom="
     )
     rom: str = knob("", "a cartridge file of your own instead, for example of Pokémon Red")
+    screen: bool = knob(True, "players see the screen; off: only what work RAM says, which is faster")
     max_steps: int = knob(4096, "actions after which an episode is cut off", low=1, high=200_000)
+    idle_steps: int = knob(
+        0, "actions without a new milestone after which it is cut off as well; 0: never", low=0, high=200_000
+    )
     workers: int = knob(
         0, "processes for the emulators; 0: they run in the run's own threads", low=0, high=256
     )
@@ -74,7 +79,8 @@ class GameboyWorld(KeptGames):
 
     def promise(self, config: Config) -> Spec:
         moves = Actions(kind="discrete", names=ACTIONS)
-        role = Role(name=ROLE, fields=self.hall.reader.fields(), actions=moves, seats=(0,), hidden=HIDDEN)
+        fields = self.hall.reader.fields(config.screen)
+        role = Role(name=ROLE, fields=fields, actions=moves, seats=(0,), hidden=HIDDEN)
         return Spec(world=NAME, roles={ROLE: role}, stage=("start",), cutoffs=True, zero_sum=False)
 
     def layout(self) -> list[Any]:
@@ -82,7 +88,8 @@ class GameboyWorld(KeptGames):
         return [
             ("tag", "u8"), ("inputs", "u1", (steps,)), ("places", "u4", (steps + 1,)), ("stood", "i4"),
             ("reached", "?", (marks,)), ("spawned", "?", (marks,)), ("highest", "f4"), ("health", "f4"),
-            ("healed", "f4"), ("origin", "u1", (32,)), ("digest", "u1", (32,)),
+            ("healed", "f4"), ("last", "i4"), ("foe", "f4"), ("foe_most", "f4"), ("struck", "f4"),
+            ("origin", "u1", (32,)), ("digest", "u1", (32,)),
         ]  # fmt: skip
 
     # --- moving ---------------------------------------------------------------------------------------
@@ -99,7 +106,9 @@ class GameboyWorld(KeptGames):
         facts = self._facts()
         view.reward[:, 0] = self._score(facts, ~broken)
         over = facts.over & ~broken
-        cut = broken | (~over & (state["time"] >= self.config.max_steps))
+        most, idle = self.config.max_steps, self.config.idle_steps
+        tired = (state["time"] - state["last"] >= idle) if idle else np.zeros(self.games, bool)
+        cut = broken | (~over & ((state["time"] >= most) | tired))
         view.ended[:] = np.where(over, DECIDED, np.where(cut, CUT_OFF, RUNNING))
         view.outcome[:, 0] = over
         view.length[:] = state["time"]
@@ -134,6 +143,8 @@ class GameboyWorld(KeptGames):
         new = self.fresh
         new[:] = facts.reached & ~state["reached"] & alive[:, None]
         state["reached"] |= new
+        further = new.any(1)  # there every place is new again: the way back pays, and savestates begin alike
+        state["stood"][further], state["last"][further], self.page_of[further] = 0, state["time"][further], -1
         reward: NDArray[Any] = new @ self.hall.reader.worth
         level = facts.level.sum(1)
         gained = np.where(state["highest"] > 0, np.maximum(level - state["highest"], 0), 0)
@@ -143,8 +154,23 @@ class GameboyWorld(KeptGames):
         healed = np.where(gained > 0, 0, np.minimum(healed, pay.most_heal - state["healed"]))
         state["healed"] += healed
         state["health"] = facts.health
+        reward += self._blow(facts)
         reward += healed + pay.coordinate * self._walk(facts)
         return np.where(alive, reward, 0)
+
+    def _blow(self, facts: Facts) -> NDArray[Any]:
+        """What a rival's creature lost is worth, [N]: a share of what it had when it was met."""
+        state, pay = self.state, self.hall.title.rewards
+        rival = facts.battle == 2  # a wild creature's would keep one in the grass
+        now = np.where(rival, facts.enemy[:, 0], 0)
+        met = now > state["foe"]  # another one
+        state["foe_most"] = np.where(met, now, state["foe_most"])
+        lost = np.where(rival, state["foe"] - now, 0)
+        struck = pay.blow * np.maximum(lost, 0) / np.maximum(state["foe_most"], 1)
+        struck = np.minimum(struck, pay.most_blow - state["struck"])
+        state["struck"] += struck
+        state["foe"] = now
+        return np.asarray(struck)
 
     def _walk(self, facts: Facts) -> NDArray[np.bool_]:
         """Note where everybody stands; who stands there for the first time in this episode, [N]."""
@@ -204,13 +230,17 @@ class GameboyWorld(KeptGames):
     def show(self, facts: Facts | None = None) -> None:
         facts = self._facts() if facts is None else facts
         state, seen, every = self.state, self.view.fields[ROLE], np.arange(self.games)
-        shown = self.frames.reshape(self.games, -1)
-        np.multiply(shown, np.float32(1 / 3), out=seen["screen"][:, 0], dtype=np.float32)
+        if self.config.screen:
+            shown = self.frames.reshape(self.games, -1)
+            np.multiply(shown, np.float32(1 / 3), out=seen["screen"][:, 0], dtype=np.float32)
         ago = state["time"][:, None] - 1 - np.arange(RECENT)
         recent = np.where(ago >= 0, state["inputs"][every[:, None], np.maximum(ago, 0)], 255)
-        self.hall.reader.structured(facts, state["reached"], recent, seen["structured"][:, 0])
         self._walk_where_unknown(facts)
-        seen["visited"][:, 0] = self.windows[every, facts.y, facts.x].reshape(self.games, -1)
+        around = self.windows[every, facts.y, facts.x]
+        seen["visited"][:, 0] = around.reshape(self.games, -1)
+        fresh = 1 - around[:, BESIDE[0], BESIDE[1]]
+        self.hall.reader.structured(facts, state["reached"], recent, fresh, seen["structured"][:, 0])
+        self.hall.reader.named(facts, seen["named"][:, 0])
 
     def _walk_where_unknown(self, facts: Facts) -> None:
         if (self.page_of != facts.map).any():

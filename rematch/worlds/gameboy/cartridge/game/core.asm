@@ -42,10 +42,8 @@ wOriginX   equ $C520       ; tile of the background map in the screen's corner
 wOriginY   equ $C521
 wAfter     equ $C522       ; what follows a text
 wTextPtr   equ $C523
-wCursor    equ $C525
 wTeam      equ $C526       ; which of a leader's creatures
 wEvent     equ $C527       ; the event that was spoken to
-wSpecies   equ $C529       ; of the enemy
 wRng       equ $C52A
 wStride    equ $C52B       ; width of the map buffer
 wMapPtr    equ $C52C       ; the player's block in the map buffer
@@ -64,7 +62,9 @@ wScrollAt  equ $C53C       ; low byte of wScx or wScy
 wScrollBy  equ $C53D
 wLineKind  equ $C53E       ; 1 rows, 2 columns
 wSprites   equ $C53F       ; set: wOam changed
-wBuffer    equ $C600       ; the map with a border of MARGIN blocks
+wBuffer    equ $C540       ; the map with a border of MARGIN blocks, up to wCursor
+wCursor    equ $CC26       ; where readers look for it, like the enemy's species (wram.py)
+wSpecies   equ $CFE5
 
 MODE_TITLE equ 0
 MODE_WORLD equ 1

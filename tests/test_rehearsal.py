@@ -27,11 +27,11 @@ FEATURES = ["rollout", "learning of pursuer", "learning of evader", "temperature
             "belief", "critic of all",
             "magnet", "value clipping", "target KL",
             "begin anywhere", "cold start", "phases", "phase limit", "convergence", "damping",
-            "curriculum", "mixed levels", "warm start",
+            "swarm", "curriculum", "mixed levels", "warm start",
             "snapshots", "rivals seated", "scripted rivals", "exploiters", "evaluation",
             "rollback", "EWC", "RND",
             "checkpoint", "policies", "past selves", "picture", "film", "report", "kill and resume"]
-ABSENT = {"begin anywhere", "temperature", "belief", "critic of all", "exploiters"}  # not in this world
+ABSENT = {"begin anywhere", "swarm", "temperature", "belief", "critic of all", "exploiters"}  # not in this world
 
 
 @pytest.fixture

@@ -31,7 +31,8 @@ FEATURES = ["rollout", "learning of pursuer", "learning of evader", "temperature
             "snapshots", "rivals seated", "scripted rivals", "exploiters", "evaluation",
             "rollback", "EWC", "RND",
             "checkpoint", "policies", "past selves", "picture", "film", "report", "kill and resume"]
-ABSENT = {"begin anywhere", "swarm", "temperature", "belief", "critic of all", "exploiters"}  # not in this world
+# Not in this world, or not switched on:
+ABSENT = {"begin anywhere", "swarm", "temperature", "belief", "critic of all", "exploiters"}
 
 
 @pytest.fixture

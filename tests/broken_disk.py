@@ -119,4 +119,6 @@ def about_to_save(folder: Path, iteration: int) -> Run:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "save", lambda *args: None)
         advance(run, iteration)
+    if run._pen:
+        run._pen.drain()  # its lines are written, if not synced: what is tried next is the save
     return run

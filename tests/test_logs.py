@@ -120,3 +120,21 @@ def test_tables_from_after_the_checkpoint_did_not_happen(tmp_path: Path) -> None
     (tmp_path / "x" / "progress.csv").write_text("step\n3\n")
     with Run.open(tmp_path / "x", write=True) as run, pytest.raises(RunError, match=r"progress.csv was"):
         run.rewind(run.load())
+
+
+def test_whatever_stops_the_pen_is_told_and_nobody_waits_for_ever(tmp_path: Path) -> None:
+    log, pen = logs.Log(tmp_path / "a.csv"), logs.Pen()
+    for error in (MemoryError("no memory"), KeyboardInterrupt()):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(logs.Log, "append", lambda *_, error=error: (_ for _ in ()).throw(error))
+            pen.put(log, "x")
+            with pytest.raises(type(error)):
+                pen.drain()
+        with pytest.raises(type(error)):
+            pen.put(log, "y")
+        pen.stop()
+        pen = logs.Pen()
+    pen.put(log, "z")
+    pen.drain()
+    pen.stop()
+    assert (tmp_path / "a.csv").read_text() == "z\n"

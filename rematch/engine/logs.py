@@ -82,7 +82,7 @@ class Pen:
 
     def __init__(self) -> None:
         self.lines: queue.SimpleQueue[tuple[Log, str] | threading.Event | None] = queue.SimpleQueue()
-        self.error: RunError | None = None
+        self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._write, name="pen", daemon=True)
         self.thread.start()
 
@@ -110,7 +110,7 @@ class Pen:
             elif not self.error:
                 try:
                     item[0].append(item[1])
-                except RunError as error:
+                except BaseException as error:  # whatever it is: a dead thread would let drain wait for ever
                     self.error = error
 
 

@@ -111,7 +111,7 @@ class GameboyWorld(KeptGames):
         view.ended[:] = np.where(over, DECIDED, np.where(cut, CUT_OFF, RUNNING))
         view.outcome[:, 0] = over
         view.length[:] = state["time"]
-        self._capture_wanted(over)
+        self._capture_wanted(facts, over, ~broken)
         if cut.any():
             self._finish(broken)  # its last sight is the one before the fault
             self.show(facts)
@@ -153,7 +153,8 @@ class GameboyWorld(KeptGames):
         state["healed"] += healed
         state["health"] = facts.health
         reward += self._blow(facts)
-        reward += healed + pay.coordinate * self._walk(facts)
+        self.stepped = self._walk(facts)
+        reward += healed + pay.coordinate * self.stepped
         return np.where(alive, reward, 0)
 
     def _blow(self, facts: Facts) -> NDArray[Any]:

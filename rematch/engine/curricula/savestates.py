@@ -87,6 +87,7 @@ class Start:
     parent: int  # the start that its episode began from, POWER_ON or a number
     sha256: str
     place: str = ""  # of a waypoint
+    met: int = 0  # new places on its square that games with its milestones came to later
     visits: int = 0
     successes: int = 0
 
@@ -133,7 +134,8 @@ class Swarm:
         self.names, self.actions, games = role.milestones, role.actions.names, world.games
         self.power_on = Start("", "power-on", 0, 0, "early", "", (), POWER_ON, "", visits=games)
         self.starts: list[Start] = []  # by number in the library
-        self.sets: set[tuple[frozenset[str], str]] = set()  # milestones, and a waypoint's place
+        self.sets: dict[tuple[frozenset[str], str], int] = {}  # milestones and place -> number
+        self.passed: dict[int, Counter[int]] = {}  # waypoints that were met in this rollout, by part
         self.chunks: list[Chunk] = []  # the bundles, on disk for checkpoints
         self.beliefs = Beliefs(1, PRIOR, forgetting)  # of power-on, then of the starts
         self.at = np.full(games, POWER_ON, np.int32)  # [N] where the running episodes began
@@ -153,6 +155,8 @@ class Swarm:
         depend on their number; `report` drops what came second.
         """
         mine, found = self.locally.setdefault(part, set()), (frozenset(milestones), place)
+        if found in self.sets and place:
+            self.passed.setdefault(part, Counter())[self.sets[found]] += 1
         if found in mine or found in self.sets:
             return False
         if place and len(milestones) < max((len(s.milestones) for s in self.starts), default=0) - BEHIND:
@@ -170,6 +174,7 @@ class Swarm:
     def stage(self, iteration: int) -> Floats:
         """[N] the number of the savestate that each game's next episode begins from, or POWER_ON."""
         self.locally.clear()
+        self.passed.clear()
         out: Floats = np.full(len(self.at), POWER_ON, np.float32)
         usable = [number for number, start in enumerate(self.starts)
                   if start.sha256 not in self.world.library.quarantine]
@@ -196,15 +201,15 @@ class Swarm:
 
     def weights(self) -> NDArray[np.float64]:
         """[1 + starts] how much each is wanted within its band; power-on first."""
-        visits = np.array([start.visits for start in (self.power_on, *self.starts)])
+        visits, met = np.array([(s.visits, s.met) for s in (self.power_on, *self.starts)]).T
         alike = Counter(start.milestones for start in self.starts)  # waypoints share what a milestone has
         share = np.array([1.0, *(1 / alike[start.milestones] for start in self.starts)])
-        return np.asarray(self.beliefs.deviation / np.sqrt(visits + 1) * share)
+        return np.asarray(self.beliefs.deviation / np.sqrt((visits + 1) * (met + 1)) * share)
 
     def _lead(self, group: list[int], weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """[group] factors that give those with the most milestones half of a band; 1 without waypoints."""
         held = np.array([len(self.start(number).milestones) for number in group])
-        ahead, own = held >= held.max() - BEHIND, weights[np.array(group) + 1]
+        ahead, own = held == held.max(), weights[np.array(group) + 1]
         if not self.config.waypoints or ahead.all():
             return np.ones(len(group))
         return np.where(ahead, own[~ahead].sum() / own[ahead].sum(), 1.0)
@@ -243,6 +248,9 @@ class Swarm:
                      "step": first + t * tape.games + game + 1, "game": game,
                      "parent": born[t, game]}
             self._keep(bundle, bool(tape.ended[t, game] == DECIDED), about)
+        for met in self.passed.values():
+            for number, times in met.items():
+                self.starts[number].met += times
         return self.told(), lines
 
     def _began(self, game: int) -> int:
@@ -271,7 +279,7 @@ class Swarm:
             self.frontier = came
         if over or self.kind == "off" or self.world.library.add(bundle) < len(self.starts):
             return
-        self.sets.add(found)
+        self.sets[found] = len(self.starts)
         plain = "".join(c if c.isalnum() and c.isascii() else "-" for c in about["milestone"])
         self.starts.append(Start(file=f"{plain[:60]}_{about['step']}.state", band=bundle.band, map=bundle.map,
                                  milestones=bundle.milestones, sha256=bundle.sha256, **about))
@@ -306,7 +314,7 @@ class Swarm:
         """Before the world's own states: a game that began in a savestate needs it."""
         self.power_on = Start(**tree["power_on"])
         self.starts = [Start(**start) for start in tree["starts"]]
-        self.sets = {(frozenset(start.milestones), start.place) for start in self.starts}
+        self.sets = {(frozenset(s.milestones), s.place): number for number, s in enumerate(self.starts)}
         self.chunks = list(tree["chunks"])
         bundles = {f"{number:06d}": chunk.arrays()["bundle"] for number, chunk in enumerate(self.chunks)}
         self.world.library.restore({"bundles": bundles, "quarantine": tree["quarantine"]})

@@ -204,7 +204,7 @@ class Swarm:
         visits, met = np.array([(s.visits, s.met) for s in (self.power_on, *self.starts)]).T
         alike = Counter(start.milestones for start in self.starts)  # waypoints share what a milestone has
         share = np.array([1.0, *(1 / alike[start.milestones] for start in self.starts)])
-        return np.asarray(self.beliefs.deviation / np.sqrt((visits + 1) * (met + 1)) * share)
+        return np.asarray(self.beliefs.deviation / np.sqrt(visits + 1) / (met + 1) * share)
 
     def _lead(self, group: list[int], weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """[group] factors that give those with the most milestones half of a band; 1 without waypoints."""

@@ -65,6 +65,7 @@ class KeptGames(PlainWorld):
     row: int
     fresh: NDArray[np.bool_]  # [N, milestones] reached by the step just made
     stepped: NDArray[np.bool_]  # [N] who came to a new place by the step just made
+    faced: NDArray[np.bool_]  # [N] whom a rival sent another creature
     page_of: Ints  # [N] the map whose places are laid out; -1: none
     captured: dict[int, Bundle]  # by row: what `watch` asked for, of the step just made
 
@@ -98,7 +99,8 @@ class KeptGames(PlainWorld):
 
         wants(first game of the part, milestones, whether the game is decided, "") -> capture it? Each part
         asks in its own thread. With `waypoints` it is also asked where somebody comes to a new place outside
-        of a match, with the square of so many steps a side that it lies in as the last argument.
+        of a match, with the square of so many steps a side that it lies in as the last argument; and before
+        each creature of a rival, with its number.
         """
         self.hall.wants, self.hall.waypoints = wants, waypoints
 
@@ -107,12 +109,13 @@ class KeptGames(PlainWorld):
         if self.hall.wants is None:
             return
         side, reached = self.hall.waypoints, set(np.flatnonzero(self.fresh.any(1)).tolist())
-        calm = np.flatnonzero(self.stepped & (facts.battle == 0) & ~over & alive).tolist() if side else []
-        for row in sorted(reached.union(calm)):
+        there = np.where(facts.battle == 0, self.stepped, self.faced) & ~over & alive
+        for row in sorted(reached.union(np.flatnonzero(there).tolist() if side else ())):
             place = ""
             if row not in reached:
-                name = self.title.map_name(int(facts.map[row]))
-                place = f"{name} {int(facts.y[row]) // side} {int(facts.x[row]) // side}"
+                fight, name = bool(facts.battle[row]), self.title.map_name(int(facts.map[row]))
+                square = f"{int(facts.y[row]) // side} {int(facts.x[row]) // side}"
+                place = f"{name} against {int(facts.species[row])}" if fight else f"{name} {square}"
             if self.hall.wants(self.first, self.milestones(row), bool(over[row]), place):
                 self.captured[row] = replace(self.capture(row), place=place)
 

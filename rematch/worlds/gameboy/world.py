@@ -162,7 +162,7 @@ class GameboyWorld(KeptGames):
         state, pay = self.state, self.hall.title.rewards
         rival = facts.battle == 2  # a wild creature's would keep one in the grass
         now = np.where(rival, facts.enemy[:, 0], 0)
-        met = now > state["foe"]  # another one
+        self.faced = met = now > state["foe"]  # another one
         state["foe_most"] = np.where(met, now, state["foe_most"])
         lost = np.where(rival, state["foe"] - now, 0)
         struck = pay.blow * np.maximum(lost, 0) / np.maximum(state["foe_most"], 1)

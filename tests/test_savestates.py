@@ -426,3 +426,16 @@ def test_a_walk_leaves_waypoints_that_games_begin_from() -> None:
     world.next.stage[:] = world.library.add(last)
     world.restart()
     assert world.milestones(0) == last.milestones and not world.milestones(0, since=True)
+
+
+def test_waypoints_and_novelty_for_life_survive_a_stop_and_do_not_depend_on_threads(tmp_path: Path) -> None:
+    more = {"bands__waypoints": 3, "novelty__weight": 0.1, "novelty__lifelong": True}
+    made = swarms.config(total_steps=4 * 20 * 6, save_every=2, **more)
+    swarms.go_on(tmp_path / "twin", made, astray=0.3)
+    swarms.go_on(tmp_path / "run", made, stop=3, astray=0.3)
+    swarms.go_on(tmp_path / "run", astray=0.3)
+    assert differences(tmp_path / "twin", tmp_path / "run") == []
+    rows = index_of(tmp_path / "run")
+    assert sum(row["place"] != "" for row in rows) > 5 and any(row["met"] > 0 for row in rows)
+    swarms.go_on(tmp_path / "two", settings.replace(made, {"threads": 2}), astray=0.3)
+    assert index_of(tmp_path / "two") == rows

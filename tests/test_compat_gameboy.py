@@ -136,7 +136,7 @@ def test_contradictions_and_typing_errors_are_one_line(
 def test_a_short_run_learns_all_the_same(script: ModuleType) -> None:
     config, notes = configured(script, ["--total-steps", "4096"])
     assert config.dqn.warmup == 409
-    assert notes == ["note: --total-steps 4096: learning begins after 409 steps, not 10000"]
+    assert notes == ["note: --total-steps 4096: learning begins after 409 steps, not 5000"]
 
 
 def test_it_writes_every_file_that_the_document_names(

@@ -19,7 +19,7 @@ from rematch.engine.bonuses.milestones import Beliefs
 from rematch.engine.diary import Diary
 from rematch.engine.learners.dqn import Dqn
 from rematch.engine.learners.replay import COMPONENTS
-from rematch.engine.miniature import differences, play
+from rematch.engine.miniature import Witness, differences, play
 from rematch.engine.notes import passed
 from rematch.engine.run import Run
 from rematch.engine.train import Session, train
@@ -166,7 +166,7 @@ def test_a_run_that_was_cut_short_tells_each_episode_once(little: None, tmp_path
             return False
 
         with pytest.raises(Killed):
-            train(session, run, alone.Witness(session), stop)
+            train(session, run, Witness(session), stop)
     before = len(table(tmp_path / "cut" / "episodes.csv"))
     with Run.open(tmp_path / "cut", write=True) as run:
         again, checkpoint = Session(config), run.load()
@@ -174,7 +174,7 @@ def test_a_run_that_was_cut_short_tells_each_episode_once(little: None, tmp_path
         again.restore(checkpoint.parts)
         run.rewind(checkpoint)
         assert 0 < len(table(tmp_path / "cut" / "episodes.csv")) < before
-        train(again, run, alone.Witness(again), lambda: False)
+        train(again, run, Witness(again), lambda: False)
     assert differences(tmp_path / "straight", tmp_path / "cut") == []
     rows = table(tmp_path / "cut" / "episodes.csv")
     assert [int(row["episode_id"]) for row in rows] == list(range(1, len(rows) + 1))

@@ -324,7 +324,8 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
                  "curriculum.gap_threshold", "curriculum.gap_consecutive",
                  "network.encoder_hidden", "network.belief_weight", *ELSEWHERE_TESTED,
                  "league.adaptive_floor", "league.exploit_steps", "league.exploit_keep"}
-        off = ("lookahead.", "expert.", "dqn.", "novelty.", "rnd_screen.", "watch.")
+        off = ("lookahead.", "expert.", "dqn.", "novelty.", "rnd_screen.", "milestones.", "watch.", "swarm",
+               "bands.")
         off += ("rollback.",) if EVERYTHING[name] == "micro" else ()
         assert {key for key in unread if not key.startswith(off)} <= other
 

@@ -198,7 +198,7 @@ class Shelf:
         made = gameboys.world(1)
         self.spec, self.games, self.next, self.library = made.spec, games, made.next, made.library
 
-    def watch(self, wants: Any) -> None:
+    def watch(self, wants: Any, waypoints: int) -> None:
         pass
 
 
@@ -331,13 +331,13 @@ def test_a_game_that_is_cut_off_with_its_milestone_is_captured_before_it_begins_
     way = gameboys.tiny().solution
     world = gameboys.world(2)
     asked: list[tuple[int, tuple[str, ...], bool]] = []
-    world.watch(lambda part, names, over: asked.append((part, names, over)) or True)
+    world.watch(lambda part, names, over, place: asked.append((part, names, over)) or True)
     first = next(t for t, action in enumerate(way) if gameboys.press(world, action) and world.events)
     assert asked[-1] == (0, ("DAWN",), False) and set(world.captured) == {0, 1}
     gameboys.press(world, way[first + 1])
     assert not world.captured, "of the step just made"
     short = gameboys.world(1, max_steps=first + 1)
-    short.watch(lambda part, names, over: True)
+    short.watch(lambda part, names, over, place: True)
     for action in way[: first + 1]:
         view = gameboys.press(short, action)
     assert view.ended[0] == CUT_OFF and short.state["time"][0] == 0
@@ -374,6 +374,68 @@ def test_every_quota_changes_where_games_begin() -> None:
     base = shares_of(made_swarm(20, "eml"), 10)
     other = {"power_on": {"power_on": 0.6}, "early": {"early": 0.1, "mid": 0.6},
              "mid": {"mid": 0.0, "early": 0.7}, "late": {"late": 0.0, "mid": 0.6}}  # fmt: skip
-    assert set(other) == {field.name for field in dataclasses.fields(SwarmConfig)}
+    known = {field.name for field in dataclasses.fields(SwarmConfig)}
+    assert set(other) | {"waypoints"} == known, "waypoints have tests of their own"
     for key, changes in other.items():
         assert shares_of(made_swarm(20, "eml", **changes), 10) != base, key
+
+
+# --- waypoints ----------------------------------------------------------------------------------------
+
+
+def test_waypoints_are_first_arrivals_on_a_square_with_nearly_the_most_milestones() -> None:
+    swarm = made_swarm(4, "", waypoints=3)
+    assert swarm.wants(0, ("a",), False, "town 1 2") and not swarm.wants(0, ("a",), False, "town 1 2")
+    assert swarm.wants(2, ("a",), False, "town 1 2"), "a part does not look at what others capture"
+    for names in (("a",), ("a", "b"), ("a", "b", "c")):
+        swarm.starts.append(Start("-".join(names), "x", 0, 0, "mid", "map", names, POWER_ON, names[-1]))
+        swarm.beliefs.grow()
+    assert all(swarm.wants(0, names, False, "town 0 0") for names in (("a", "b"), ("a", "b", "c")))
+    assert not swarm.wants(0, ("a",), False, "town 0 0"), "the way there is known"
+
+
+def test_waypoints_share_what_their_milestones_have_and_the_furthest_have_half() -> None:
+    swarm = made_swarm(60, "", waypoints=3, power_on=0.0, early=0.0, mid=1.0, late=0.0)
+    sets = [("a",)] + [("b",)] * 9 + [("a", "b", "c")] * 2
+    for number, names in enumerate(sets):
+        swarm.starts.append(Start(str(number), "x", 0, 0, "mid", "map", names, POWER_ON, str(number)))
+        swarm.beliefs.grow()
+    drawn = shares_of(swarm, 100)
+    drawn = Counter({number: drawn[number] / 6000 for number in range(len(sets))})
+    assert abs(drawn[10] + drawn[11] - 0.5) < 0.04
+    assert abs(drawn[0] - 0.25) < 0.04 and abs(sum(drawn[k] for k in range(1, 10)) - 0.25) < 0.04
+
+
+def test_a_walk_leaves_waypoints_that_games_begin_from() -> None:
+    world = gameboys.world(2)
+    asked: list[str] = []
+    world.watch(lambda part, names, over, place: asked.append(place) or place != "", 3)
+    found: dict[str, Any] = {}
+    for action in gameboys.tiny().solution[:60]:
+        gameboys.press(world, action)
+        facts = world._facts()
+        for row, bundle in world.captured.items():
+            square = f"{bundle.map} {int(facts.y[row]) // 3} {int(facts.x[row]) // 3}"
+            if facts.battle[row]:
+                square = f"{bundle.map} against {int(facts.species[row])}"
+            assert bundle.place == square and not world.fresh[row].any()
+            found[bundle.place] = bundle
+    assert len(found) > 3 and "" in asked and any("against" in place for place in found)
+    last = unpack(bundle.pack())
+    assert last == bundle and last.place
+    world.next.stage[:] = world.library.add(last)
+    world.restart()
+    assert world.milestones(0) == last.milestones and not world.milestones(0, since=True)
+
+
+def test_waypoints_and_novelty_for_life_survive_a_stop_and_do_not_depend_on_threads(tmp_path: Path) -> None:
+    more = {"bands__waypoints": 3, "novelty__weight": 0.1, "novelty__lifelong": True}
+    made = swarms.config(total_steps=4 * 20 * 6, save_every=2, **more)
+    swarms.go_on(tmp_path / "twin", made, astray=0.3)
+    swarms.go_on(tmp_path / "run", made, stop=3, astray=0.3)
+    swarms.go_on(tmp_path / "run", astray=0.3)
+    assert differences(tmp_path / "twin", tmp_path / "run") == []
+    rows = index_of(tmp_path / "run")
+    assert sum(row["place"] != "" for row in rows) > 5 and any(row["met"] > 0 for row in rows)
+    swarms.go_on(tmp_path / "two", settings.replace(made, {"threads": 2}), astray=0.3)
+    assert index_of(tmp_path / "two") == rows

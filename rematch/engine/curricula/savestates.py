@@ -1,7 +1,9 @@
 """The swarm: savestates that are found on the way, and which of them each new episode begins from.
 
 A game that reaches a set of milestones that nobody had before is captured on the spot, joins the library and
-is a file of the run; later episodes may begin there. Which do:
+is a file of the run; later episodes may begin there. With `waypoints` the first game on a square of a map is
+captured as well, if it has the most milestones so far or nearly: who has to walk far for the next one
+finds it step by step (Ecoffet et al. 2021). Which do:
 
     bands   a share of the games always begins at power-on; the others are split into early, mid and late by
             quotas; while a band has no state, the one before it has its games too. A game keeps its band,
@@ -17,6 +19,7 @@ Where files lie and how they come back after a kill: findings.py.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -34,6 +37,7 @@ from rematch.spec import DECIDED, RUNNING, Floats, Spec, Tree, World
 BANDS = ("early", "mid", "late")
 START, POWER_ON = "start", -1  # the stage number that names a savestate, and its value for none
 GOLDEN = (5**0.5 - 1) / 2
+BEHIND = 1  # milestones that a waypoint may lack of the most known
 PRIOR = (1.0, 1.0)  # of an episode's success
 
 
@@ -45,6 +49,9 @@ class SwarmConfig:
     early: float = knob(0.4, "quota of the other games that begin early; power-on is early", low=0, high=1)
     mid: float = knob(0.3, "their quota that begins in mid-game", low=0, high=1)
     late: float = knob(0.3, "their quota that begins late", low=0, high=1)
+    waypoints: int = knob(
+        0, "steps a side of squares in which states between milestones are kept; 0: none", low=0, high=256
+    )
 
     def check(self) -> None:
         total = self.early + self.mid + self.late
@@ -58,7 +65,7 @@ class SavestateWorld(World, Protocol):
     library: Any  # add(bundle) -> its number; state, restore; quarantine
     captured: dict[int, Any]  # by row, of the step just made
 
-    def watch(self, wants: Callable[[int, tuple[str, ...], bool], bool]) -> None: ...
+    def watch(self, wants: Callable[[int, tuple[str, ...], bool, str], bool], waypoints: int) -> None: ...
 
 
 def check_swarm(kind: str, world: World) -> None:
@@ -79,6 +86,8 @@ class Start:
     milestones: tuple[str, ...]
     parent: int  # the start that its episode began from, POWER_ON or a number
     sha256: str
+    place: str = ""  # of a waypoint
+    met: int = 0  # new places on its square that games with its milestones came to later
     visits: int = 0
     successes: int = 0
 
@@ -125,32 +134,37 @@ class Swarm:
         self.names, self.actions, games = role.milestones, role.actions.names, world.games
         self.power_on = Start("", "power-on", 0, 0, "early", "", (), POWER_ON, "", visits=games)
         self.starts: list[Start] = []  # by number in the library
-        self.sets: set[frozenset[str]] = set()
+        self.sets: dict[tuple[frozenset[str], str], int] = {}  # milestones and place -> number
+        self.passed: dict[int, Counter[int]] = {}  # waypoints that were met in this rollout, by part
         self.chunks: list[Chunk] = []  # the bundles, on disk for checkpoints
         self.beliefs = Beliefs(1, PRIOR, forgetting)  # of power-on, then of the starts
         self.at = np.full(games, POWER_ON, np.int32)  # [N] where the running episodes began
         self.new = np.zeros(games, bool)  # [N] whether they reached anything new
         self.frontier: Frontier | None = None
         self.reached: dict[str, dict[str, int]] = {}  # milestone -> "frontier", "cold": the first time
-        self.locally: dict[int, set[frozenset[str]]] = {}  # captured in this rollout, by part
+        self.locally: dict[int, set[tuple[frozenset[str], str]]] = {}  # captured in this rollout, by part
         self.turn = np.argsort(np.argsort(np.arange(games) * GOLDEN % 1.0))  # neighbours lie far apart
-        world.watch(self.wants)
+        world.watch(self.wants, config.waypoints if kind == "bands" else 0)
 
     # --- capturing ---
 
-    def wants(self, part: int, milestones: tuple[str, ...], over: bool) -> bool:
+    def wants(self, part: int, milestones: tuple[str, ...], over: bool, place: str) -> bool:
         """Whether a game that has just reached these is worth 14 ms. Asked by threads, one a part.
 
         A part never looks at what others capture in the same rollout, so what is captured first does not
         depend on their number; `report` drops what came second.
         """
-        mine, found = self.locally.setdefault(part, set()), frozenset(milestones)
+        mine, found = self.locally.setdefault(part, set()), (frozenset(milestones), place)
+        if found in self.sets and place:
+            self.passed.setdefault(part, Counter())[self.sets[found]] += 1
         if found in mine or found in self.sets:
             return False
+        if place and len(milestones) < max((len(s.milestones) for s in self.starts), default=0) - BEHIND:
+            return False  # the way there is known
         if over or self.kind == "off":  # nobody begins there: only a new record counts
-            held = [len(one) for one in mine] if not over else []
+            held = [len(one) for one, _ in mine] if not over else []
             best = max([*held, len(self.frontier.milestones) if self.frontier else 0])
-            if (self.frontier and self.frontier.finished) or (not over and len(found) <= best):
+            if (self.frontier and self.frontier.finished) or (not over and len(milestones) <= best):
                 return False
         mine.add(found)
         return True
@@ -160,6 +174,7 @@ class Swarm:
     def stage(self, iteration: int) -> Floats:
         """[N] the number of the savestate that each game's next episode begins from, or POWER_ON."""
         self.locally.clear()
+        self.passed.clear()
         out: Floats = np.full(len(self.at), POWER_ON, np.float32)
         usable = [number for number, start in enumerate(self.starts)
                   if start.sha256 not in self.world.library.quarantine]
@@ -179,15 +194,25 @@ class Swarm:
         last = np.cumsum(allot(shares, len(out)))
         luck = keys.units(self.seed, keys.SWARM, len(out), iteration)
         for game, place in enumerate(np.searchsorted(last, self.turn, side="right").tolist()):
-            odds = np.cumsum([weights[number + 1] for number in groups[place]])
+            odds = np.cumsum(weights[np.array(groups[place]) + 1] * self._lead(groups[place], weights))
             which = min(int(np.searchsorted(odds, luck[game] * odds[-1], side="right")), len(odds) - 1)
             out[game] = groups[place][which]
         return out
 
     def weights(self) -> NDArray[np.float64]:
         """[1 + starts] how much each is wanted within its band; power-on first."""
-        visits = np.array([start.visits for start in (self.power_on, *self.starts)])
-        return np.asarray(self.beliefs.deviation / np.sqrt(visits + 1))
+        visits, met = np.array([(s.visits, s.met) for s in (self.power_on, *self.starts)]).T
+        alike = Counter(start.milestones for start in self.starts)  # waypoints share what a milestone has
+        share = np.array([1.0, *(1 / alike[start.milestones] for start in self.starts)])
+        return np.asarray(self.beliefs.deviation / np.sqrt(visits + 1) / (met + 1) * share)
+
+    def _lead(self, group: list[int], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[group] factors that give those with the most milestones half of a band; 1 without waypoints."""
+        held = np.array([len(self.start(number).milestones) for number in group])
+        ahead, own = held == held.max(), weights[np.array(group) + 1]
+        if not self.config.waypoints or ahead.all():
+            return np.ones(len(group))
+        return np.where(ahead, own[~ahead].sum() / own[ahead].sum(), 1.0)
 
     def start(self, number: int) -> Start:
         return self.power_on if number < 0 else self.starts[number]
@@ -219,9 +244,13 @@ class Swarm:
             self.start(int(self.at[game])).visits += 1
         newest = {(t, game): name for t, game, name in tape.events}
         for t, game, bundle in tape.captured:
-            about = {"milestone": newest[t, game], "step": first + t * tape.games + game + 1, "game": game,
+            about = {"milestone": bundle.place or newest[t, game], "place": bundle.place,
+                     "step": first + t * tape.games + game + 1, "game": game,
                      "parent": born[t, game]}
             self._keep(bundle, bool(tape.ended[t, game] == DECIDED), about)
+        for met in self.passed.values():
+            for number, times in met.items():
+                self.starts[number].met += times
         return self.told(), lines
 
     def _began(self, game: int) -> int:
@@ -241,7 +270,7 @@ class Swarm:
 
     def _keep(self, bundle: Any, over: bool, about: dict[str, Any]) -> None:
         """A captured game becomes a start, unless one with its milestones came first, and the frontier."""
-        found = frozenset(bundle.milestones)
+        found = frozenset(bundle.milestones), bundle.place
         if found in self.sets:
             return
         came = Frontier(step=about["step"], finished=over, milestones=bundle.milestones, map=bundle.map,
@@ -250,7 +279,7 @@ class Swarm:
             self.frontier = came
         if over or self.kind == "off" or self.world.library.add(bundle) < len(self.starts):
             return
-        self.sets.add(found)
+        self.sets[found] = len(self.starts)
         plain = "".join(c if c.isalnum() and c.isascii() else "-" for c in about["milestone"])
         self.starts.append(Start(file=f"{plain[:60]}_{about['step']}.state", band=bundle.band, map=bundle.map,
                                  milestones=bundle.milestones, sha256=bundle.sha256, **about))
@@ -285,7 +314,7 @@ class Swarm:
         """Before the world's own states: a game that began in a savestate needs it."""
         self.power_on = Start(**tree["power_on"])
         self.starts = [Start(**start) for start in tree["starts"]]
-        self.sets = {frozenset(start.milestones) for start in self.starts}
+        self.sets = {(frozenset(s.milestones), s.place): number for number, s in enumerate(self.starts)}
         self.chunks = list(tree["chunks"])
         bundles = {f"{number:06d}": chunk.arrays()["bundle"] for number, chunk in enumerate(self.chunks)}
         self.world.library.restore({"bundles": bundles, "quarantine": tree["quarantine"]})

@@ -47,6 +47,7 @@ class Bundle:
     root: str = POWER_ON  # POWER_ON: `inputs` lead here from power-on; FOREIGN: from a state of others
     inputs: bytes = b""  # runs(...)
     memory: bytes = b""  # of a recurrent policy, if any
+    place: str = ""  # where it was taken on the way; "": at a milestone
 
     @cached_property
     def actions(self) -> list[int]:
@@ -61,6 +62,7 @@ class Bundle:
         head = {
             "sha256": self.sha256, "rom": self.rom, "pyboy": self.pyboy, "milestones": list(self.milestones),
             "map": self.map, "band": self.band, "parent": self.parent, "root": self.root,
+            "place": self.place,
             "emulator": len(self.packed), "inputs": len(self.inputs), "memory": len(self.memory),
         }  # fmt: skip
         text = json.dumps(head).encode()
@@ -87,6 +89,7 @@ def unpack(data: bytes, name: str = "savestate") -> Bundle:
         head = json.loads(data[at : at + length])
         sizes = [int(head[key]) for key in ("emulator", "inputs", "memory")]
         words = {key: head[key] for key in ("sha256", "rom", "pyboy", "map", "band", "parent", "root")}
+        words["place"] = head.get("place", "")
         milestones = tuple(head["milestones"])
         if min(sizes) < 0 or not all(isinstance(word, str) for word in (*words.values(), *milestones)):
             raise ValueError

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -42,7 +42,8 @@ class Hall:
     rom: bytes
     counters: dict[str, int]
     shown: set[str] = field(default_factory=set)  # faults that were told
-    wants: Callable[[int, tuple[str, ...], bool], bool] | None = None  # see KeptGames.watch
+    wants: Callable[[int, tuple[str, ...], bool, str], bool] | None = None  # see KeptGames.watch
+    waypoints: int = 0  # the same
 
 
 def furnish(config: Any, games: int) -> Hall:
@@ -63,6 +64,8 @@ class KeptGames(PlainWorld):
     hall: Hall
     row: int
     fresh: NDArray[np.bool_]  # [N, milestones] reached by the step just made
+    stepped: NDArray[np.bool_]  # [N] who came to a new place by the step just made
+    faced: NDArray[np.bool_]  # [N] whom a rival sent another creature
     page_of: Ints  # [N] the map whose places are laid out; -1: none
     captured: dict[int, Bundle]  # by row: what `watch` asked for, of the step just made
 
@@ -91,21 +94,30 @@ class KeptGames(PlainWorld):
         marks = state["reached"] & ~state["spawned"] if since else state["reached"]
         return tuple(name for name, there in zip(self.hall.reader.names, marks.tolist()) if there)
 
-    def watch(self, wants: Callable[[int, tuple[str, ...], bool], bool]) -> None:
+    def watch(self, wants: Callable[[int, tuple[str, ...], bool, str], bool], waypoints: int = 0) -> None:
         """From now on `captured` holds games that reach a milestone, before an ended one begins anew.
 
-        wants(first game of the part, milestones, whether the game is decided) -> capture it? Each part asks
-        in its own thread.
+        wants(first game of the part, milestones, whether the game is decided, "") -> capture it? Each part
+        asks in its own thread. With `waypoints` it is also asked where somebody comes to a new place outside
+        of a match, with the square of so many steps a side that it lies in as the last argument; and before
+        each creature of a rival, with its number.
         """
-        self.hall.wants = wants
+        self.hall.wants, self.hall.waypoints = wants, waypoints
 
-    def _capture_wanted(self, over: NDArray[np.bool_]) -> None:
+    def _capture_wanted(self, facts: Facts, over: NDArray[np.bool_], alive: NDArray[np.bool_]) -> None:
         self.captured.clear()
-        if self.hall.wants is None or not self.fresh.any():
+        if self.hall.wants is None:
             return
-        for row in np.flatnonzero(self.fresh.any(1)).tolist():
-            if self.hall.wants(self.first, self.milestones(row), bool(over[row])):
-                self.captured[row] = self.capture(row)
+        side, reached = self.hall.waypoints, set(np.flatnonzero(self.fresh.any(1)).tolist())
+        there = np.where(facts.battle == 0, self.stepped, self.faced) & ~over & alive
+        for row in sorted(reached.union(np.flatnonzero(there).tolist() if side else ())):
+            place = ""
+            if row not in reached:
+                fight, name = bool(facts.battle[row]), self.title.map_name(int(facts.map[row]))
+                square = f"{int(facts.y[row]) // side} {int(facts.x[row]) // side}"
+                place = f"{name} against {int(facts.species[row])}" if fight else f"{name} {square}"
+            if self.hall.wants(self.first, self.milestones(row), bool(over[row]), place):
+                self.captured[row] = replace(self.capture(row), place=place)
 
     # --- beginnings and faults ------------------------------------------------------------------------
 

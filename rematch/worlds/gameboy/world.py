@@ -112,7 +112,7 @@ class GameboyWorld(KeptGames):
         view.ended[:] = np.where(over, DECIDED, np.where(cut, CUT_OFF, RUNNING))
         view.outcome[:, 0] = over
         view.length[:] = state["time"]
-        self._capture_wanted(over)
+        self._capture_wanted(facts, over, ~broken)
         if cut.any():
             self._finish(broken)  # its last sight is the one before the fault
             self.show(facts)
@@ -155,7 +155,8 @@ class GameboyWorld(KeptGames):
         state["healed"] += healed
         state["health"] = facts.health
         reward += self._blow(facts)
-        reward += healed + pay.coordinate * self._walk(facts)
+        self.stepped = self._walk(facts)
+        reward += healed + pay.coordinate * self.stepped
         return np.where(alive, reward, 0)
 
     def _blow(self, facts: Facts) -> NDArray[Any]:
@@ -163,7 +164,7 @@ class GameboyWorld(KeptGames):
         state, pay = self.state, self.hall.title.rewards
         rival = facts.battle == 2  # a wild creature's would keep one in the grass
         now = np.where(rival, facts.enemy[:, 0], 0)
-        met = now > state["foe"]  # another one
+        self.faced = met = now > state["foe"]  # another one
         state["foe_most"] = np.where(met, now, state["foe_most"])
         lost = np.where(rival, state["foe"] - now, 0)
         struck = pay.blow * np.maximum(lost, 0) / np.maximum(state["foe_most"], 1)

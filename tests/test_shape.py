@@ -235,6 +235,17 @@ def test_files_are_read_in_one_sitting() -> None:
         assert lines <= LONGEST, f"{name_of(path)} has {lines} lines"
 
 
+def test_nothing_large_lies_in_the_tree() -> None:
+    """What is committed is small: a package that pip left behind was committed once."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    names = [name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
+    assert "README.md" in names
+    large = {name: size for name in names if (size := (ROOT / name).stat().st_size) > 5_000_000}
+    assert not large and not [name for name in names if name.endswith((".whl", ".tar.gz", ".zip", ".gb"))]
+
+
 # Words that come from outside: a name in another library's interface; what apt and dnf are called.
 FOREIGN = {
     "rematch/benchmarks/peer.py": {"wrapper"},

@@ -59,7 +59,27 @@ class Deviation:
         return float(np.sqrt(self.squares / max(self.count, 1)))
 
 
-class Rnd:
+class Distilled:
+    """What a distillation keeps with a run, of decisions or of pictures."""
+
+    predictor: Policy
+    adam: Adam
+    deviation: Deviation
+
+    def state(self) -> Tree:
+        """The target follows from the seed."""
+        d = self.deviation
+        seen = {"count": d.count, "mean": d.mean, "squares": d.squares}
+        return {"predictor": self.predictor.weights, "deviation": seen} | self.adam.state()
+
+    def restore(self, tree: Tree) -> None:
+        self.predictor.set(tree["predictor"])
+        self.adam.restore(tree)
+        for name, value in tree["deviation"].items():
+            setattr(self.deviation, name, value)
+
+
+class Rnd(Distilled):
     """One role's bonus. Both networks see all fields side by side; columns that name things are looked up."""
 
     def __init__(self, config: RndConfig, role: Role, seed: int) -> None:
@@ -76,18 +96,6 @@ class Rnd:
         self.adam = Adam(self.predictor.weights.size)
         self.grad: Floats = np.empty_like(self.predictor.weights)
         self.deviation = Deviation()
-
-    def state(self) -> Tree:
-        """The target follows from the seed."""
-        d = self.deviation
-        seen = {"count": d.count, "mean": d.mean, "squares": d.squares}
-        return {"predictor": self.predictor.weights, "deviation": seen} | self.adam.state()
-
-    def restore(self, tree: Tree) -> None:
-        self.predictor.set(tree["predictor"])
-        self.adam.restore(tree)
-        for name, value in tree["deviation"].items():
-            setattr(self.deviation, name, value)
 
     def score(self, tape: Tape, iteration: int) -> dict[str, float]:
         """Put the bonus of the learner's decisions beside the rewards, then learn from their sights.

@@ -14,12 +14,12 @@ import numpy as np
 
 from rematch import keys
 from rematch.config import ConfigError, knob
-from rematch.engine.bonuses.rnd import Deviation
+from rematch.engine.bonuses.rnd import Deviation, Distilled
 from rematch.engine.learners.adam import Adam
 from rematch.engine.nets.senses import LEVELS, Senses
 from rematch.engine.policy import Policy, named
 from rematch.engine.tape import Tape
-from rematch.spec import Bytes, Floats, Role, Tree
+from rematch.spec import Bytes, Floats, Role
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,10 +72,11 @@ class Glance(Policy):
             view[:] = draw * (2.0 / view[0].size) ** 0.5 if view.ndim > 1 else 0.1 * draw
 
 
-class RndScreen:
+class RndScreen(Distilled):
     """One role's bonus."""
 
     name = "rnd"
+    predictor: Glance
 
     def __init__(self, config: RndScreenConfig, role: Role, seed: int) -> None:
         self.config, self.weight, self.role, self.seed = config, config.weight, role, seed
@@ -126,15 +127,3 @@ class RndScreen:
 
     def take_over(self, other: RndScreen) -> None:
         self.restore(copy.deepcopy(other.state()))
-
-    def state(self) -> Tree:
-        """The target follows from the seed."""
-        d = self.deviation
-        seen = {"count": d.count, "mean": d.mean, "squares": d.squares}
-        return {"predictor": self.predictor.weights, "deviation": seen} | self.adam.state()
-
-    def restore(self, tree: Tree) -> None:
-        self.predictor.set(tree["predictor"])
-        self.adam.restore(tree)
-        for name, value in tree["deviation"].items():
-            setattr(self.deviation, name, value)

@@ -18,7 +18,7 @@ FISHER, NOVELTY = 32, 33  # guards and bonuses
 EXPLOIT, TEACH, DROPOUT = 34, 35, 36  # exploiters, expert iteration, transformers
 BOOTSTRAP = 40  # resampling what was measured
 LAYOUT = 41  # of a cartridge's world
-SWARM = 42  # which savestate a game begins from
+SWARM, PRACTICE, SCOUT = 42, 43, 44  # which savestate a game begins from, how far it is led; scouts' own
 
 Words = NDArray[np.uint64]
 

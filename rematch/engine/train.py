@@ -17,7 +17,8 @@ from rematch.engine import past
 from rematch.engine.bonuses.rnd import curious
 from rematch.engine.curricula import findings
 from rematch.engine.curricula.distance import Curriculum, ladder
-from rematch.engine.curricula.savestates import START, Swarm
+from rematch.engine.curricula.savestates import STAGE, Swarm
+from rematch.engine.curricula.scouts import BOT, Scouts
 from rematch.engine.diary import Diary
 from rematch.engine.evaluate import best_scripted, evaluate, set_beside
 from rematch.engine.fingerprint import fingerprint
@@ -62,7 +63,7 @@ class Session:
         self.swarm: Swarm | None = None
         if hasattr(self.world, "captured"):
             forgetting = config.milestones.forgetting
-            self.swarm = Swarm(config.swarm, config.bands, self.world, config.seed, forgetting)
+            self.swarm = Swarm(config.swarm, config.bands, self.world, config.seed, forgetting, config.steps)
         self.minds = build(config, self.spec, self.make)
         rivals = LeagueConfig(history=0.0) if self.minds.seated else config.league
         self.learners, self.policies = self.minds.learners, self.minds.players
@@ -92,6 +93,9 @@ class Session:
             self.rollout.tape.states = np.zeros((config.steps, config.games, size), np.uint8)
         found = [learner for learner in self.learners.values() if isinstance(learner, Dqn)]
         self.diary = Diary(found[0], self.world, self.minds.milestones, self.swarm) if found else None
+        self.scouts = self.send_scouts() if config.swarm == "bands" and config.bands.scouts else None
+        if found and self.swarm:
+            found[0].explorer.practice = self.swarm.practice
         self.scoreboard = Scoreboard(self.make_level, config.seed, config.threads)
         self.iteration, self.learner_steps, self.finished = config.start_iteration, 0, 0
         self.best: dict[str, dict[str, Result]] = {}  # by level: what the best scripted players reach
@@ -109,6 +113,15 @@ class Session:
         if self.curriculum:
             begin_on(world, self.curriculum.here if level is None else self.curriculum.start(level))
         return world
+
+    def send_scouts(self) -> Scouts:
+        """Games of their own, played by the world's bot for it."""
+        c, (role,) = self.config, self.spec.roles
+        assert self.swarm is not None
+        table = Table(self.tables[role].policy, 0)
+        table.others.append(self.module.bot(BOT, role))
+        world = self.make(c.bands.scouts, 0, c.seed)
+        return Scouts(c.bands, self.swarm, world, table, c.seed, c.threads)
 
     @property
     def step(self) -> int:
@@ -209,6 +222,8 @@ class Session:
             return {}, []
         since = len(self.swarm.starts)
         told, lines = self.swarm.report(tape, self.iteration)
+        if self.scouts:
+            lines += self.scouts.search(self.iteration, self.step + tape.steps * tape.games)
         if lines or len(self.swarm.starts) > since:
             findings.write(self.swarm, run, self.step + tape.steps * tape.games, since)
         return {f"rollout/{name}": value for name, value in told.items()}, lines
@@ -252,7 +267,7 @@ class Session:
         self.league.seat(self.world, self.iteration, phase.roles, {} if phase.number else self.facing)
         share, stage = self.config.anywhere, self.spec.stage
         if self.swarm:
-            self.world.next.stage[:, stage.index(START)] = self.swarm.stage(self.iteration)
+            self.world.next.stage[:, [stage.index(name) for name in STAGE]] = self.swarm.stage(self.iteration)
         if "anywhere" in stage:
             draws = keys.units(self.config.seed, keys.ANYWHERE, self.config.games, self.iteration)
             self.world.next.stage[:, stage.index("anywhere")] = draws < share
@@ -336,6 +351,8 @@ class Session:
             parts["diary"] = self.diary.state()
         if self.swarm:
             parts["swarm"] = self.swarm.state()
+        if self.scouts:
+            parts["scouts"] = self.scouts.state()
         parts |= {f"ewc.{role}": anchor.state() for role, anchor in self.anchors.items()}
         parts |= {f"rnd.{role}": bonus.state() for role, bonus in self.bonuses.items()}
         return parts | {f"learner.{role}": learner.state() for role, learner in self.learners.items()}
@@ -345,6 +362,8 @@ class Session:
             setattr(self, name, value)
         if self.swarm:
             self.swarm.restore(parts["swarm"])
+        if self.scouts:
+            self.scouts.restore(parts["scouts"])
         world = parts["world"]
         self.world.next.seed[:], self.world.next.slot[:] = world["seed"], world["slot"]
         self.world.next.stage[:] = world["stage"]

@@ -168,6 +168,7 @@ class Milestones:
         for t in range(tape.steps):
             out[t], self.owed = self.owed, np.zeros_like(self.owed)
             self.open[self.begins] = ~bits[t, self.begins]
+            self.open &= ~bits[t]  # who was led to one has not tried (curricula/practice.py)
             over = tape.ended[t] != RUNNING
             late = self.open & (tape.length[t][:, None] > self.budget)
             for game, m in np.argwhere(late).tolist():

@@ -1,15 +1,15 @@
 """The swarm: savestates that are found on the way, and which of them each new episode begins from.
 
 A game that reaches a set of milestones that nobody had before is captured on the spot, joins the library and
-is a file of the run; later episodes may begin there. With `waypoints` the first game on a square of a map is
-captured as well, if it has the most milestones so far or nearly: who has to walk far for the next one
-finds it step by step (Ecoffet et al. 2021). Which do:
+is a file of the run; later episodes may begin there. Which do:
 
     bands   a share of the games always begins at power-on; the others are split into early, mid and late by
             quotas; while a band has no state, the one before it has its games too. A game keeps its band,
             and neighbours on the ladder of epsilons have different ones.
             Within a band, a start's chance is 1 / sqrt(visits + 1) times the deviation of what is believed
             (milestones.Beliefs) of its success: an episode from there that reaches something new.
+            With `practice` only starts on the way to the frontier count, and games are led along it for a
+            part (practice.py); with `scouts` others look for what comes next (scouts.py).
     all     every game begins from the newest record: the state with the most milestones.
     off     every game begins at power-on. What was reached, and when, is kept all the same.
 
@@ -19,7 +19,6 @@ Where files lie and how they come back after a kill: findings.py.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -31,13 +30,14 @@ from rematch import keys
 from rematch.config import ConfigError, knob
 from rematch.engine.bonuses.milestones import Beliefs
 from rematch.engine.chunks import Chunk
+from rematch.engine.curricula.practice import ALONE, Practice, Stretch, stretches
 from rematch.engine.tape import Tape
 from rematch.spec import DECIDED, RUNNING, Floats, Spec, Tree, World
 
 BANDS = ("early", "mid", "late")
-START, POWER_ON = "start", -1  # the stage number that names a savestate, and its value for none
+STAGE = START, _ = "start", "patience"  # the stage numbers: which savestate; steps without a milestone
+POWER_ON = -1  # no savestate
 GOLDEN = (5**0.5 - 1) / 2
-BEHIND = 1  # milestones that a waypoint may lack of the most known
 PRIOR = (1.0, 1.0)  # of an episode's success
 
 
@@ -49,8 +49,19 @@ class SwarmConfig:
     early: float = knob(0.4, "quota of the other games that begin early; power-on is early", low=0, high=1)
     mid: float = knob(0.3, "their quota that begins in mid-game", low=0, high=1)
     late: float = knob(0.3, "their quota that begins late", low=0, high=1)
-    waypoints: int = knob(
-        0, "steps a side of squares in which states between milestones are kept; 0: none", low=0, high=256
+    practice: bool = knob(
+        False, "games begin on the furthest way known, and are led along it for a part; not those at power-on"
+    )
+    scouts: int = knob(
+        0, "games beside those that learn, which look for the next milestone at random; 0: none",
+        low=0, high=1024,
+    )  # fmt: skip
+    scout_steps: int = knob(64, "steps of each scout in an iteration", low=1, high=10_000, needs="scouts")
+    scout_patience: int = knob(
+        32, "steps after which a scout who has found nothing begins anew", low=1, high=10_000, needs="scouts"
+    )
+    squares: int = knob(
+        2, "side of the squares of a map in which scouts keep one state each", low=1, high=256, needs="scouts"
     )
 
     def check(self) -> None:
@@ -59,13 +70,19 @@ class SwarmConfig:
             raise ConfigError(f"early + mid + late = {total:g}: quotas that do not add up; expected 1")
 
 
+# game, milestones, whether it is decided, place on the way or "", (levels, HP) -> whether to capture it
+Wants = Callable[[int, tuple[str, ...], bool, str, tuple[float, float]], bool]
+
+
 class SavestateWorld(World, Protocol):
     """A world that tells milestones, and whose games can be kept and begun from again."""
 
     library: Any  # add(bundle) -> its number; state, restore; quarantine
     captured: dict[int, Any]  # by row, of the step just made
 
-    def watch(self, wants: Callable[[int, tuple[str, ...], bool, str], bool], waypoints: int) -> None: ...
+    def watch(self, wants: Wants, waypoints: int = 0) -> None: ...
+
+    def shortened(self, since: Any, inputs: list[int]) -> Any: ...
 
 
 def check_swarm(kind: str, world: World) -> None:
@@ -86,8 +103,6 @@ class Start:
     milestones: tuple[str, ...]
     parent: int  # the start that its episode began from, POWER_ON or a number
     sha256: str
-    place: str = ""  # of a waypoint
-    met: int = 0  # new places on its square that games with its milestones came to later
     visits: int = 0
     successes: int = 0
 
@@ -126,7 +141,9 @@ def allot(shares: Sequence[float], games: int) -> list[int]:
 class Swarm:
     """The starts of one run, who began where, and how far anybody came."""
 
-    def __init__(self, kind: str, config: SwarmConfig, world: Any, seed: int, forgetting: float) -> None:
+    def __init__(
+        self, kind: str, config: SwarmConfig, world: Any, seed: int, forgetting: float, steps: int = 1
+    ) -> None:
         self.kind, self.config, self.seed = kind, config, seed
         self.world: SavestateWorld = world
         spec: Spec = world.spec
@@ -134,35 +151,34 @@ class Swarm:
         self.names, self.actions, games = role.milestones, role.actions.names, world.games
         self.power_on = Start("", "power-on", 0, 0, "early", "", (), POWER_ON, "", visits=games)
         self.starts: list[Start] = []  # by number in the library
-        self.sets: dict[tuple[frozenset[str], str], int] = {}  # milestones and place -> number
-        self.passed: dict[int, Counter[int]] = {}  # waypoints that were met in this rollout, by part
+        self.sets: dict[frozenset[str], int] = {}  # milestones -> the number of who came first
         self.chunks: list[Chunk] = []  # the bundles, on disk for checkpoints
         self.beliefs = Beliefs(1, PRIOR, forgetting)  # of power-on, then of the starts
         self.at = np.full(games, POWER_ON, np.int32)  # [N] where the running episodes began
         self.new = np.zeros(games, bool)  # [N] whether they reached anything new
         self.frontier: Frontier | None = None
         self.reached: dict[str, dict[str, int]] = {}  # milestone -> "frontier", "cold": the first time
-        self.locally: dict[int, set[tuple[frozenset[str], str]]] = {}  # captured in this rollout, by part
+        self.locally: dict[int, set[frozenset[str]]] = {}  # captured in this rollout, by game
+        self.practice = Practice(games, steps) if config.practice and kind == "bands" else None
+        self.scouted = 0  # steps that scouts have made
         self.turn = np.argsort(np.argsort(np.arange(games) * GOLDEN % 1.0))  # neighbours lie far apart
-        world.watch(self.wants, config.waypoints if kind == "bands" else 0)
+        world.watch(self.wants)
 
     # --- capturing ---
 
-    def wants(self, part: int, milestones: tuple[str, ...], over: bool, place: str) -> bool:
-        """Whether a game that has just reached these is worth 14 ms. Asked by threads, one a part.
+    def wants(
+        self, game: int, milestones: tuple[str, ...], over: bool, place: str, strength: tuple[float, float]
+    ) -> bool:
+        """Whether a game that has just reached these is worth 14 ms. Asked by threads.
 
-        A part never looks at what others capture in the same rollout, so what is captured first does not
+        A game never looks at what others capture in the same rollout, so what is captured first does not
         depend on their number; `report` drops what came second.
         """
-        mine, found = self.locally.setdefault(part, set()), (frozenset(milestones), place)
-        if found in self.sets and place:
-            self.passed.setdefault(part, Counter())[self.sets[found]] += 1
+        mine, found = self.locally.setdefault(game, set()), frozenset(milestones)
         if found in mine or found in self.sets:
             return False
-        if place and len(milestones) < max((len(s.milestones) for s in self.starts), default=0) - BEHIND:
-            return False  # the way there is known
         if over or self.kind == "off":  # nobody begins there: only a new record counts
-            held = [len(one) for one, _ in mine] if not over else []
+            held = [len(one) for one in mine] if not over else []
             best = max([*held, len(self.frontier.milestones) if self.frontier else 0])
             if (self.frontier and self.frontier.finished) or (not over and len(milestones) <= best):
                 return False
@@ -172,18 +188,20 @@ class Swarm:
     # --- beginning ---
 
     def stage(self, iteration: int) -> Floats:
-        """[N] the number of the savestate that each game's next episode begins from, or POWER_ON."""
+        """[N, 2] the savestate that each game's next episode begins from, or POWER_ON; and its patience."""
         self.locally.clear()
-        self.passed.clear()
-        out: Floats = np.full(len(self.at), POWER_ON, np.float32)
+        out: Floats = np.zeros((len(self.at), 2), np.float32)
+        out[:, 0] = POWER_ON
         usable = [number for number, start in enumerate(self.starts)
                   if start.sha256 not in self.world.library.quarantine]
         if self.kind == "all" and usable:
-            out[:] = max(usable, key=lambda number: (len(self.starts[number].milestones), -number))
+            out[:, 0] = max(usable, key=lambda number: (len(self.starts[number].milestones), -number))
         if self.kind != "bands" or not usable:
             return out
         c, weights = self.config, self.weights()
-        choices = {band: [k for k in usable if self.starts[k].band == band] for band in BANDS}
+        parts = {part.start: part for part in self.stretches()} if self.practice else {}
+        choices = {band: [k for k in usable if self.starts[k].band == band and (not parts or k in parts)]
+                   for band in BANDS}  # fmt: skip
         choices["early"].insert(0, POWER_ON)
         shares, groups = [c.power_on], [[POWER_ON]]
         for band in BANDS:  # while a band has no state, the one before it has its quota too
@@ -193,26 +211,33 @@ class Swarm:
             shares[-1] += (1 - c.power_on) * getattr(c, band)
         last = np.cumsum(allot(shares, len(out)))
         luck = keys.units(self.seed, keys.SWARM, len(out), iteration)
-        for game, place in enumerate(np.searchsorted(last, self.turn, side="right").tolist()):
-            odds = np.cumsum(weights[np.array(groups[place]) + 1] * self._lead(groups[place], weights))
-            which = min(int(np.searchsorted(odds, luck[game] * odds[-1], side="right")), len(odds) - 1)
-            out[game] = groups[place][which]
+        group = np.searchsorted(last, self.turn, side="right")
+        for game, which in enumerate(group.tolist()):
+            odds = np.cumsum(weights[np.array(groups[which]) + 1])
+            drawn = min(int(np.searchsorted(odds, luck[game] * odds[-1], side="right")), len(odds) - 1)
+            out[game, 0] = groups[which][drawn]
+        if self.practice:
+            far = keys.units(self.seed, keys.PRACTICE, len(out), iteration)
+            far[group == 0] = -1  # these always play alone
+            out[:, 1] = self.practice.plan(parts, out[:, 0].astype(np.int64), far)
         return out
+
+    def stretches(self) -> list[Stretch]:
+        """The way to the frontier, cut where a start lies on it."""
+        if self.frontier is None:
+            return []
+        library = self.world.library
+        known = [(number, library[number].actions) for number in range(len(self.starts))
+                 if not library[number].root]  # fmt: skip
+        return stretches(self.frontier.actions, [(POWER_ON, []), *known])
 
     def weights(self) -> NDArray[np.float64]:
         """[1 + starts] how much each is wanted within its band; power-on first."""
-        visits, met = np.array([(s.visits, s.met) for s in (self.power_on, *self.starts)]).T
-        alike = Counter(start.milestones for start in self.starts)  # waypoints share what a milestone has
-        share = np.array([1.0, *(1 / alike[start.milestones] for start in self.starts)])
-        return np.asarray(self.beliefs.deviation / np.sqrt(visits + 1) / (met + 1) * share)
-
-    def _lead(self, group: list[int], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """[group] factors that give those with the most milestones half of a band; 1 without waypoints."""
-        held = np.array([len(self.start(number).milestones) for number in group])
-        ahead, own = held == held.max(), weights[np.array(group) + 1]
-        if not self.config.waypoints or ahead.all():
-            return np.ones(len(group))
-        return np.where(ahead, own[~ahead].sum() / own[ahead].sum(), 1.0)
+        visits = np.array([start.visits for start in (self.power_on, *self.starts)])
+        wanted = self.beliefs.deviation
+        if self.practice:  # the way on is known from each of them: what fails is to be practised
+            wanted = np.minimum(1, 1 - self.beliefs.mean + wanted)
+        return np.asarray(wanted / np.sqrt(visits + 1))
 
     def start(self, number: int) -> Start:
         return self.power_on if number < 0 else self.starts[number]
@@ -223,6 +248,8 @@ class Swarm:
         """Of a rollout: who reached what and who began where; numbers for the log, lines worth telling."""
         first = iteration * tape.steps * tape.games
         lines: list[str] = []
+        if self.practice:
+            self.practice.judge(tape)
         born = {(t, game): int(self.at[game]) for t, game, _ in tape.captured}
         events = [(t, 0, game, name) for t, game, name in tape.events]
         events += [(t, 1, game, "") for t, game in np.argwhere(tape.ended != RUNNING).tolist()]
@@ -232,7 +259,8 @@ class Swarm:
             if (t, game) in born:
                 born[t, game] = number
             if not ended:
-                lines += self._reach(name, step, number)
+                alone = self.practice is None or self.practice.how[t, game] == ALONE
+                lines += self.reach(name, step, number, alone and number == POWER_ON)
                 if not self.new[game]:
                     self.start(number).successes += 1
                     self.beliefs.judge(number + 1, True)
@@ -244,13 +272,9 @@ class Swarm:
             self.start(int(self.at[game])).visits += 1
         newest = {(t, game): name for t, game, name in tape.events}
         for t, game, bundle in tape.captured:
-            about = {"milestone": bundle.place or newest[t, game], "place": bundle.place,
-                     "step": first + t * tape.games + game + 1, "game": game,
-                     "parent": born[t, game]}
-            self._keep(bundle, bool(tape.ended[t, game] == DECIDED), about)
-        for met in self.passed.values():
-            for number, times in met.items():
-                self.starts[number].met += times
+            about = {"milestone": newest.get((t, game), "record"), "step": first + t * tape.games + game + 1,
+                     "game": game, "parent": born[t, game]}
+            self.keep(bundle, bool(tape.ended[t, game] == DECIDED), about)
         return self.told(), lines
 
     def _began(self, game: int) -> int:
@@ -259,18 +283,19 @@ class Swarm:
         unfit = number >= 0 and self.starts[number].sha256 in self.world.library.quarantine
         return POWER_ON if unfit else number
 
-    def _reach(self, name: str, step: int, number: int) -> list[str]:
-        """A line for a milestone that nobody had reached before, by any chain or from power-on."""
+    def reach(self, name: str, step: int, number: int, cold: bool) -> list[str]:
+        """A line for a milestone that nobody had reached before, by any chain or from power-on alone."""
         known = self.reached.setdefault(name, {})
-        kinds = [kind for kind in ("frontier", "cold")
-                 if kind not in known and (kind == "frontier" or number == POWER_ON)]
+        kinds = [kind for kind in ("frontier", "cold") if kind not in known and (kind == "frontier" or cold)]
         known |= dict.fromkeys(kinds, step)
-        how = " from power-on" if "cold" in kinds else f" from {self.start(number).file}"
+        if "frontier" in kinds and self.scouted:
+            known["scouted"] = self.scouted
+        how = " from power-on" if cold else f" from {self.start(number).file or 'power-on'}"
         return [f"Milestone {name}: first reached at step {step:,}{how}"] if kinds else []
 
-    def _keep(self, bundle: Any, over: bool, about: dict[str, Any]) -> None:
+    def keep(self, bundle: Any, over: bool, about: dict[str, Any]) -> None:
         """A captured game becomes a start, unless one with its milestones came first, and the frontier."""
-        found = frozenset(bundle.milestones), bundle.place
+        found = frozenset(bundle.milestones)
         if found in self.sets:
             return
         came = Frontier(step=about["step"], finished=over, milestones=bundle.milestones, map=bundle.map,
@@ -293,6 +318,7 @@ class Swarm:
         return shares | {
             "spawn_power_on": float((self.at == POWER_ON).mean()), "savestates": float(len(self.starts)),
             "frontier_milestones": float(len(self.reached)), "cold_milestones": float(cold),
+            "scouted": float(self.scouted),
         }  # fmt: skip
 
     # --- keeping ---
@@ -307,14 +333,15 @@ class Swarm:
             "chunks": list(self.chunks), "quarantine": dict(library.quarantine),
             "alpha": self.beliefs.alpha, "beta": self.beliefs.beta, "at": self.at, "new": self.new,
             "frontier": asdict(self.frontier) if self.frontier else None,
-            "reached": {name: dict(times) for name, times in self.reached.items()},
-        }
+            "reached": {name: dict(times) for name, times in self.reached.items()}, "scouted": self.scouted,
+            "practice": self.practice.state() if self.practice else None,
+        }  # fmt: skip
 
     def restore(self, tree: Tree) -> None:
         """Before the world's own states: a game that began in a savestate needs it."""
         self.power_on = Start(**tree["power_on"])
         self.starts = [Start(**start) for start in tree["starts"]]
-        self.sets = {(frozenset(s.milestones), s.place): number for number, s in enumerate(self.starts)}
+        self.sets = {frozenset(start.milestones): number for number, start in enumerate(self.starts)}
         self.chunks = list(tree["chunks"])
         bundles = {f"{number:06d}": chunk.arrays()["bundle"] for number, chunk in enumerate(self.chunks)}
         self.world.library.restore({"bundles": bundles, "quarantine": tree["quarantine"]})
@@ -322,3 +349,6 @@ class Swarm:
         self.at[:], self.new[:] = tree["at"], tree["new"]
         self.frontier = Frontier(**tree["frontier"]) if tree["frontier"] else None
         self.reached = {name: dict(times) for name, times in tree["reached"].items()}
+        self.scouted = tree["scouted"]
+        if self.practice:
+            self.practice.restore(tree["practice"])

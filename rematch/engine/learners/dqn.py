@@ -60,7 +60,10 @@ class DqnConfig:
     trace: float = knob(
         0.0, "lambda: how far returns follow a sequence beyond one step; needs n_step 1", low=0, high=1
     )
-    trace_cut: bool = knob(True, "they stop where a move was not the best one known", needs="trace")
+    trace_while: str = knob(
+        "best", "they go on while moves were the best known; or turned out better, for games without chance",
+        choices=("best", "better", "always"), needs="trace",
+    )  # fmt: skip
     gap: float = knob(
         0.0, "advantage learning: gaps between actions are 1 / (1 - gap) as wide; 0 is off", low=0, high=0.99
     )

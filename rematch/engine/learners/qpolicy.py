@@ -16,6 +16,7 @@ from rematch.spec import Bytes, Floats, Ints, Move, Noise, Role, Seat
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from rematch.engine.curricula.practice import Practice
     from rematch.engine.learners.dqn import DqnConfig
 
 Luck = NDArray[np.float64]
@@ -162,6 +163,7 @@ class Explorer:
         self.memory: Floats = np.zeros((games, policy.carried), np.float32)
         self.noted: Floats = np.zeros((steps // stride + 2, games, policy.hidden), np.float32)
         self.ladder = ladder  # [games] exponents
+        self.practice: Practice | None = None  # who leads some of the games
         self.epsilon = 1.0
 
     @property
@@ -171,12 +173,17 @@ class Explorer:
 
     def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
         games = seat.world.first + np.asarray(seat.rows)
-        self.memory[games[seat.world.view.ended[seat.rows] != 0]] = 0  # the step before was an episode's last
+        began = seat.world.view.ended[seat.rows] != 0  # the step before was an episode's last
+        self.memory[games[began]] = 0
         before = self.memory[games]
         if noise.step % self.stride == 0:
             self.noted[noise.step // self.stride % len(self.noted), games] = before[:, : self.policy.hidden]
         q, self.memory[games] = self.policy.look(seat.sight, before)
-        return Move(choose(q, seat.mask, self.chances[games], lucky(seat, noise)), value=q.max(1))
+        action = choose(q, seat.mask, self.chances[games], lucky(seat, noise))
+        if self.practice:
+            led = self.practice.lead(games, began, noise.step)
+            action = np.where(led >= 0, led, action)
+        return Move(action, value=q.max(1))
 
     def notes(self, first: int, last: int) -> Floats:
         """[k, games, hidden] what was noted before steps first .. last - 1."""

@@ -119,18 +119,22 @@ def unroll(policy: QPolicy, shown: list[Shown], memory: Floats) -> Tensor:
     return q
 
 
-def followed(lesson: Lesson, best: Tensor, greedy: Tensor, trace: float) -> Tensor:
+def followed(lesson: Lesson, best: Tensor, greedy: Tensor, config: DqnConfig) -> Tensor:
     """Q(lambda) along a sequence, n being 1: [B, L] what steps are worth, each looking as far as it may.
 
     G[t] = r[t] + gamma ((1 - c) best[t] + c G[t + 1]), best[t] being Q of what step t led to, and c = `trace`
-    where the step after was the best one known (Watkins 1989: others say nothing of the best), else 0.
+    where the step after was the best one known (Watkins 1989: others say nothing of the best), else 0. With
+    `trace_while` better also where G[t + 1] > best[t]: where nothing is left to chance, what was once got
+    can be got again, so it bounds Q from below (He et al. 2017).
     """
+    trace, better = config.trace, config.trace_while == "better"
     total, weight = (torch.from_numpy(x).to(best.device) for x in (lesson.total, lesson.weight))
     known = torch.from_numpy(lesson.counts > 0).to(best.device)
     goal = total + weight * best
     for t in range(goal.shape[1] - 2, -1, -1) if trace else ():
-        c = trace * (greedy[:, t] & known[:, t + 1])
-        goal[:, t] += weight[:, t] * c * (goal[:, t + 1] - best[:, t])
+        gain = goal[:, t + 1] - best[:, t]
+        on = greedy[:, t] | (gain > 0) if better else greedy[:, t]
+        goal[:, t] += weight[:, t] * trace * gain * (on & known[:, t + 1])
     return goal
 
 
@@ -155,7 +159,8 @@ def difference(
         named = judge.argmax(2, keepdim=True)
         best = other[:, ahead].gather(2, named)[..., 0]
         later = torch.from_numpy(b.action[:, burn_in:][:, ahead]).to(q.device)
-        goal = followed(lesson, best, (later == named[..., 0]) | (not config.trace_cut), config.trace)
+        greedy = (later == named[..., 0]) | (config.trace_while == "always")
+        goal = followed(lesson, best, greedy, config)
         action = torch.from_numpy(b.action[:, burn_in : burn_in + steps, None]).to(q.device)
         if config.gap:
             allowed = torch.from_numpy(b.legal[:, burn_in : burn_in + steps]).to(q.device)

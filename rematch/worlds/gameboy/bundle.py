@@ -158,6 +158,7 @@ class Library:
     pyboy: str
     size: int  # bytes of a state of this cartridge
     bundles: list[Bundle] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)  # sha256 -> index
     quarantine: dict[str, str] = field(default_factory=dict)  # sha256 -> why
 
     def __len__(self) -> int:
@@ -171,15 +172,18 @@ class Library:
 
     def add(self, bundle: Bundle) -> int:
         """Its index; one that is here already keeps it."""
-        found = self.find(bundle.sha256)
-        if found is not None:
-            return self.bundles.index(found)
-        opened(bundle, self.rom, self.pyboy, self.size)
-        self.bundles.append(bundle)
-        return len(self.bundles) - 1
+        if bundle.sha256 not in self.numbers:
+            opened(bundle, self.rom, self.pyboy, self.size)
+            self.bundles.append(bundle)
+            self.numbers[bundle.sha256] = len(self.bundles) - 1
+        return self.numbers[bundle.sha256]
 
     def find(self, sha256: str) -> Bundle | None:
-        return next((bundle for bundle in self.bundles if bundle.sha256 == sha256), None)
+        return self.bundles[self.numbers[sha256]] if sha256 in self.numbers else None
+
+    def clear(self) -> None:
+        """Forget all of them; no game may be running that began in one."""
+        self.bundles, self.numbers = [], {}
 
     def emulator(self, bundle: Bundle) -> bytes:
         return opened(bundle, self.rom, self.pyboy, self.size)
@@ -193,7 +197,7 @@ class Library:
         return {"bundles": named, "quarantine": dict(self.quarantine)}
 
     def restore(self, tree: Tree) -> None:
-        self.bundles = []
+        self.clear()
         self.quarantine = dict(tree["quarantine"])
         for name in sorted(tree["bundles"]):
             self.add(unpack(np.asarray(tree["bundles"][name], np.uint8).tobytes(), f"savestate {name}"))

@@ -30,6 +30,9 @@ FROM_POWER_ON = -1.0  # the stage number `start`
 PROBE = (5, 5, 0)  # actions that a state of others has to survive: B, B, down
 
 
+Wants = Callable[[int, tuple[str, ...], bool, str, tuple[float, float]], bool]
+
+
 @dataclass
 class Hall:
     """What all parts of a world share."""
@@ -42,7 +45,7 @@ class Hall:
     rom: bytes
     counters: dict[str, int]
     shown: set[str] = field(default_factory=set)  # faults that were told
-    wants: Callable[[int, tuple[str, ...], bool, str], bool] | None = None  # see KeptGames.watch
+    wants: Wants | None = None  # see KeptGames.watch
     waypoints: int = 0  # the same
 
 
@@ -65,7 +68,8 @@ class KeptGames(PlainWorld):
     row: int
     fresh: NDArray[np.bool_]  # [N, milestones] reached by the step just made
     stepped: NDArray[np.bool_]  # [N] who came to a new place by the step just made
-    faced: NDArray[np.bool_]  # [N] whom a rival sent another creature
+    faced: NDArray[np.bool_]  # [N] whose rival sent another creature or lost a quarter of one's HP
+    quarters: NDArray[Any]  # [N] of its creature's HP that the rival has left
     page_of: Ints  # [N] the map whose places are laid out; -1: none
     captured: dict[int, Bundle]  # by row: what `watch` asked for, of the step just made
 
@@ -94,13 +98,14 @@ class KeptGames(PlainWorld):
         marks = state["reached"] & ~state["spawned"] if since else state["reached"]
         return tuple(name for name, there in zip(self.hall.reader.names, marks.tolist()) if there)
 
-    def watch(self, wants: Callable[[int, tuple[str, ...], bool, str], bool], waypoints: int = 0) -> None:
+    def watch(self, wants: Wants, waypoints: int = 0) -> None:
         """From now on `captured` holds games that reach a milestone, before an ended one begins anew.
 
-        wants(first game of the part, milestones, whether the game is decided, "") -> capture it? Each part
-        asks in its own thread. With `waypoints` it is also asked where somebody comes to a new place outside
-        of a match, with the square of so many steps a side that it lies in as the last argument; and before
-        each creature of a rival, with its number.
+        wants(game, milestones, whether the game is decided, "", strength) -> capture it? Strength is the
+        party's levels and HP. Each part asks in its own thread. With `waypoints` it is also asked where
+        somebody comes to a new place outside of a match, with the square of so many steps a side that it lies
+        in as the fourth argument; and in a match with a rival, with each quarter of its creatures' HP. Who is
+        captured there has come on: he is not idle.
         """
         self.hall.wants, self.hall.waypoints = wants, waypoints
 
@@ -113,11 +118,14 @@ class KeptGames(PlainWorld):
         for row in sorted(reached.union(np.flatnonzero(there).tolist() if side else ())):
             place = ""
             if row not in reached:
-                fight, name = bool(facts.battle[row]), self.title.map_name(int(facts.map[row]))
-                square = f"{int(facts.y[row]) // side} {int(facts.x[row]) // side}"
-                place = f"{name} against {int(facts.species[row])}" if fight else f"{name} {square}"
-            if self.hall.wants(self.first, self.milestones(row), bool(over[row]), place):
+                place = f"{self.title.map_name(int(facts.map[row]))} "
+                where = f"{int(facts.y[row]) // side} {int(facts.x[row]) // side}"
+                foe = f"against {int(facts.species[row])}, {int(self.quarters[row])} quarters"
+                place += foe if facts.battle[row] else where
+            strength = float(facts.level[row].sum()), float(facts.hp[row].sum())
+            if self.hall.wants(self.first + row, self.milestones(row), bool(over[row]), place, strength):
                 self.captured[row] = replace(self.capture(row), place=place)
+                self.state["last"][row] = self.state["time"][row]
 
     # --- beginnings and faults ------------------------------------------------------------------------
 

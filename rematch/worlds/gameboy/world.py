@@ -3,7 +3,8 @@
 N emulators behind rematch.spec.World, read through work RAM (cartridge/wram.py). A state is the emulator's
 bytes and the inputs that led there, so any game can be played again from power-on, to the same bytes. Nothing
 is left to chance: `next.seed` chooses nothing, `next.stage` chooses where a game begins (-1: power-on, k: the
-savestate `world.library[k]`). An episode is cut off after `max_steps`; only the hall of fame decides it.
+savestate `world.library[k]`), and an `idle_steps` of its own (0: that of the settings). An episode is cut off
+after `max_steps`; only the hall of fame decides it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from rematch.config import ConfigError, knob, nearest
-from rematch.spec import CUT_OFF, DECIDED, RUNNING, Actions, Bytes, Ints, Role, Spec, View
+from rematch.spec import CUT_OFF, DECIDED, RUNNING, Actions, Bytes, Ints, Role, Seat, Spec, View
 from rematch.worlds.plain import MAGIC, Rows, ScriptedPlayer
 
 from . import machine, telling, titles
@@ -28,11 +29,13 @@ from .seeing import AROUND, RECENT, Facts
 
 NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
 ROLE = "joypad"
-BOTS = {ROLE: ("random",)}
+BOTS = {ROLE: ("random", "wander")}
+SLOW = ("wander",)  # for scouts; plays against nobody unless it is asked to by name
 EPISODES = 100  # of an evaluation, where no other number is asked for: they are long
 BUILD = machine.installed()
 HIDDEN = ("memory of the cartridge beyond these fields", "the screen's other pixels")
 BESIDE = (np.array([1, 0, 0, -1]) + AROUND // 2, np.array([0, -1, 1, 0]) + AROUND // 2)  # y, x of ACTIONS
+AGAIN = 0.4  # how often `wander` presses a button again
 PAGE = 256 + AROUND  # a map of visited places with a margin around it
 
 
@@ -65,7 +68,7 @@ class Config:
 
 
 class GameboyWorld(KeptGames):
-    """See rematch.spec.World; and `library`, `events`, `watch`, `capture`, `adopt`, `packed`."""
+    """See rematch.spec.World; and `library`, `events`, `watch`, `capture`, `adopt`, `shortened`, `packed`."""
 
     config: Config
     pages: Bytes  # [N, 304, 304] places visited on the map `page_of`
@@ -81,7 +84,7 @@ class GameboyWorld(KeptGames):
         moves = Actions(kind="discrete", names=ACTIONS)
         fields = self.hall.reader.fields(config.screen)
         role = Role(name=ROLE, fields=fields, actions=moves, seats=(0,), hidden=HIDDEN)
-        return Spec(world=NAME, roles={ROLE: role}, stage=("start",), cutoffs=True, zero_sum=False)
+        return Spec(world=NAME, roles={ROLE: role}, stage=("start", "patience"), cutoffs=True, zero_sum=False)
 
     def layout(self) -> list[Any]:
         steps, marks = self.config.max_steps, len(self.hall.title.marks)
@@ -106,9 +109,10 @@ class GameboyWorld(KeptGames):
         facts = self._facts()
         view.reward[:, 0] = self._score(facts, ~broken)
         over = facts.over & ~broken
-        most, idle = self.config.max_steps, self.config.idle_steps
-        tired = (state["time"] - state["last"] >= idle) if idle else np.zeros(self.games, bool)
-        cut = broken | (~over & ((state["time"] >= most) | tired))
+        own = state["stage"][:, 1]
+        idle = np.where(own > 0, own, self.config.idle_steps)
+        tired = (state["time"] - state["last"] >= idle) & (idle > 0)
+        cut = broken | (~over & ((state["time"] >= self.config.max_steps) | tired))
         view.ended[:] = np.where(over, DECIDED, np.where(cut, CUT_OFF, RUNNING))
         view.outcome[:, 0] = over
         view.length[:] = state["time"]
@@ -164,8 +168,11 @@ class GameboyWorld(KeptGames):
         state, pay = self.state, self.hall.title.rewards
         rival = facts.battle == 2  # a wild creature's would keep one in the grass
         now = np.where(rival, facts.enemy[:, 0], 0)
-        self.faced = met = now > state["foe"]  # another one
+        met = now > state["foe"]  # another one
         state["foe_most"] = np.where(met, now, state["foe_most"])
+        four = 4 / np.maximum(state["foe_most"], 1)
+        before, self.quarters = np.ceil(state["foe"] * four), np.ceil(now * four)
+        self.faced = rival & (now > 0) & (met | (self.quarters < before))
         lost = np.where(rival, state["foe"] - now, 0)
         struck = pay.blow * np.maximum(lost, 0) / np.maximum(state["foe_most"], 1)
         struck = np.minimum(struck, pay.most_blow - state["struck"])
@@ -193,7 +200,7 @@ class GameboyWorld(KeptGames):
     def _restart(self, rows: Rows) -> None:
         """Begin new episodes where `next.stage` says."""
         if not hasattr(self, "fresh"):
-            self.next.stage[:] = FROM_POWER_ON
+            self.next.stage[:] = FROM_POWER_ON, 0.0
             self.captured = {}
             self.fresh = np.zeros((self.games, len(self.hall.title.marks)), bool)
             self.pages = np.zeros((self.games, PAGE, PAGE), np.uint8)
@@ -220,6 +227,12 @@ class GameboyWorld(KeptGames):
         """Begin every game anew from `next`."""
         self._restart(np.arange(self.games))
         self.show()
+
+    def shortened(self, since: Any, inputs: Sequence[int]) -> Any:
+        """See retrace.py."""
+        from .retrace import shortened
+
+        return shortened(self, since, inputs)
 
     # --- seeing ---------------------------------------------------------------------------------------
 
@@ -292,8 +305,20 @@ def bot(name: str, role: str) -> ScriptedPlayer:
     if role not in BOTS or name not in BOTS[role]:
         near = nearest(name, BOTS[ROLE])
         hint = f"; nearest: {near}" if near else ""
-        raise ConfigError(f"{role} = {name}: expected {ROLE} = random{hint}")
-    return ScriptedPlayer(name, lambda seat, luck: (luck * seat.role.actions.size).astype(np.int32))
+        raise ConfigError(f"{role} = {name}: expected {ROLE} = {' or '.join(BOTS[ROLE])}{hint}")
+    return ScriptedPlayer(name, wander if name == "wander" else any_button)
+
+
+def any_button(seat: Seat, luck: NDArray[np.float64]) -> Ints:
+    return (luck * seat.role.actions.size).astype(np.int32)
+
+
+def wander(seat: Seat, luck: NDArray[np.float64]) -> Ints:
+    """Often the button pressed last, else any: who walks on sees more than who turns at every step."""
+    first = seat.role.columns.index(f"structured.action_1_ago_{ACTIONS[0]}")
+    last = seat.sight[:, first : first + len(ACTIONS)]
+    again = (luck < AGAIN) & last.any(1)
+    return np.where(again, last.argmax(1), any_button(seat, np.maximum(luck - AGAIN, 0) / (1 - AGAIN)))
 
 
 def draw(world: GameboyWorld, row: int, trail: list[Any]) -> Any:

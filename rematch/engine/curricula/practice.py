@@ -21,7 +21,7 @@ from rematch.engine.tape import Tape
 from rematch.spec import RUNNING, Ints, Tree
 
 BEYOND = 1.25  # of a stretch, the most that a game is led
-LEAVE, SLOWER = 40, 2.0  # actions that it then has, and for each that the way takes
+LEAVE, SLOWER, MOST = 40, 2.0, 300  # actions that it then has; more for each that the way takes; at most
 FREE = -1  # no action: the policy plays
 ALONE, HELPED, LED = range(3)  # an episode that is, or was, led
 
@@ -32,15 +32,21 @@ class Stretch:
 
     start: int  # a savestate's number, or POWER_ON
     length: int  # to the next stretch
+    ahead: int  # to the next milestone
     inputs: bytes  # on to the end of the way, one an action
 
 
-def stretches(way: Sequence[int], known: Sequence[tuple[int, Sequence[int]]]) -> list[Stretch]:
-    """Of a way; known: (start, its inputs from power-on). Those that lie on the way cut it."""
+def stretches(way: Sequence[int], known: Sequence[tuple[int, Sequence[int], bool]]) -> list[Stretch]:
+    """Of a way; known: (start, its inputs from power-on, whether at a milestone). Those on it cut it."""
     whole = bytes(way)
-    on = sorted((len(inputs), start) for start, inputs in known if whole.startswith(bytes(inputs)))
-    ends = [at for at, _ in on[1:]] + [len(whole)]
-    return [Stretch(start, end - at, whole[at:]) for (at, start), end in zip(on, ends) if end > at]
+    on = sorted((len(inputs), start, marked) for start, inputs, marked in known
+                if whole.startswith(bytes(inputs)))  # fmt: skip
+    out, end, goal = [], len(whole), len(whole)
+    for at, start, marked in reversed(on):
+        if end > at:
+            out.append(Stretch(start, end - at, goal - at, whole[at:]))
+        end, goal = at, at if marked else goal
+    return out[::-1]
 
 
 class Practice:
@@ -65,7 +71,7 @@ class Practice:
                 continue
             far = min(int(luck[game] * (BEYOND * part.length + 1)), len(part.inputs) - 1)
             self.next[game] = part.inputs[:far]
-            patience[game] = far + LEAVE + int(SLOWER * max(0, part.length - far))
+            patience[game] = far + min(MOST, LEAVE + int(SLOWER * max(0, part.ahead - far)))
         return patience
 
     def lead(self, games: NDArray[np.integer], began: NDArray[np.bool_], step: int) -> Ints:

@@ -38,6 +38,7 @@ BANDS = ("early", "mid", "late")
 STAGE = START, _ = "start", "patience"  # the stage numbers: which savestate; steps without a milestone
 POWER_ON = -1  # no savestate
 GOLDEN = (5**0.5 - 1) / 2
+MASTERED = 0.05  # how much a start is still practised from that always succeeds
 PRIOR = (1.0, 1.0)  # of an episode's success
 
 
@@ -70,8 +71,9 @@ class SwarmConfig:
             raise ConfigError(f"early + mid + late = {total:g}: quotas that do not add up; expected 1")
 
 
-# game, milestones, whether it is decided, place on the way or "", (levels, HP) -> whether to capture it
-Wants = Callable[[int, tuple[str, ...], bool, str, tuple[float, float]], bool]
+Strength = tuple[float, float, float]  # levels, HP, and how soon: less than 0 by the inputs so far
+# game, milestones, whether it is decided, place on the way or "", strength -> whether to capture it
+Wants = Callable[[int, tuple[str, ...], bool, str, Strength], bool]
 
 
 class SavestateWorld(World, Protocol):
@@ -167,7 +169,7 @@ class Swarm:
     # --- capturing ---
 
     def wants(
-        self, game: int, milestones: tuple[str, ...], over: bool, place: str, strength: tuple[float, float]
+        self, game: int, milestones: tuple[str, ...], over: bool, place: str, strength: Strength
     ) -> bool:
         """Whether a game that has just reached these is worth 14 ms. Asked by threads.
 
@@ -227,16 +229,16 @@ class Swarm:
         if self.frontier is None:
             return []
         library = self.world.library
-        known = [(number, library[number].actions) for number in range(len(self.starts))
-                 if not library[number].root]  # fmt: skip
-        return stretches(self.frontier.actions, [(POWER_ON, []), *known])
+        known = [(number, library[number].actions, not library[number].place)
+                 for number in range(len(self.starts)) if not library[number].root]  # fmt: skip
+        return stretches(self.frontier.actions, [(POWER_ON, [], True), *known])
 
     def weights(self) -> NDArray[np.float64]:
         """[1 + starts] how much each is wanted within its band; power-on first."""
         visits = np.array([start.visits for start in (self.power_on, *self.starts)])
         wanted = self.beliefs.deviation
-        if self.practice:  # the way on is known from each of them: what fails is to be practised
-            wanted = np.minimum(1, 1 - self.beliefs.mean + wanted)
+        if self.practice:  # the way on is known from each of them: what is mastered can wait
+            wanted = wanted * (1 + MASTERED - self.beliefs.mean)
         return np.asarray(wanted / np.sqrt(visits + 1))
 
     def start(self, number: int) -> Start:
@@ -302,13 +304,19 @@ class Swarm:
                         rom=bundle.rom, pyboy=bundle.pyboy, sha256=bundle.sha256, actions=bundle.actions)
         if not bundle.root and (self.frontier is None or came.rank > self.frontier.rank):
             self.frontier = came
-        if over or self.kind == "off" or self.world.library.add(bundle) < len(self.starts):
-            return
-        self.sets[found] = len(self.starts)
+        if not over and self.kind != "off" and self.begin_from(bundle, about):
+            self.sets[found] = len(self.starts) - 1
+
+    def begin_from(self, bundle: Any, about: dict[str, Any]) -> bool:
+        """Whether a state is a new start, from now on."""
+        if self.world.library.add(bundle) < len(self.starts):
+            return False
         plain = "".join(c if c.isalnum() and c.isascii() else "-" for c in about["milestone"])
-        self.starts.append(Start(file=f"{plain[:60]}_{about['step']}.state", band=bundle.band, map=bundle.map,
-                                 milestones=bundle.milestones, sha256=bundle.sha256, **about))
+        name = f"{plain[:60]}_{about['step']}{bundle.place}.state"
+        self.starts.append(Start(file=name, band=bundle.band, map=bundle.map, milestones=bundle.milestones,
+                                 sha256=bundle.sha256, **about))
         self.beliefs.grow()
+        return True
 
     def told(self) -> dict[str, float]:
         """Numbers for the log: where the running episodes began, savestates, and how far anybody came."""
@@ -341,10 +349,12 @@ class Swarm:
         """Before the world's own states: a game that began in a savestate needs it."""
         self.power_on = Start(**tree["power_on"])
         self.starts = [Start(**start) for start in tree["starts"]]
-        self.sets = {frozenset(start.milestones): number for number, start in enumerate(self.starts)}
         self.chunks = list(tree["chunks"])
         bundles = {f"{number:06d}": chunk.arrays()["bundle"] for number, chunk in enumerate(self.chunks)}
-        self.world.library.restore({"bundles": bundles, "quarantine": tree["quarantine"]})
+        library = self.world.library
+        library.restore({"bundles": bundles, "quarantine": tree["quarantine"]})
+        self.sets = {frozenset(start.milestones): number for number, start in enumerate(self.starts)
+                     if not library[number].place}  # fmt: skip
         self.beliefs.alpha, self.beliefs.beta = tree["alpha"].copy(), tree["beta"].copy()
         self.at[:], self.new[:] = tree["at"], tree["new"]
         self.frontier = Frontier(**tree["frontier"]) if tree["frontier"] else None

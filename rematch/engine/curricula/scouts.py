@@ -18,13 +18,15 @@ from typing import Any
 import numpy as np
 
 from rematch import keys
-from rematch.engine.curricula.savestates import POWER_ON, Swarm, SwarmConfig
+from rematch.engine.curricula.savestates import POWER_ON, Strength, Swarm, SwarmConfig
 from rematch.engine.rollout import Rollout, Table
 from rematch.spec import DECIDED, Tree
 
 BOT = "wander"
+NOBODY = -1  # the game of a start that none of those that learn has reached
 DRAWS = 20  # places of which the least tried is begun from
 STRONGER = 8.0  # HP by which a newcomer must exceed who is kept in a place, at equal levels
+SOONER = 32.0  # inputs by which one must be sooner there than who is as strong
 PASSING = 0.1  # what it counts, beside beginning there, that others come by
 
 
@@ -33,12 +35,16 @@ class Place:
     """A state that scouts begin from."""
 
     number: int  # in the scouts' library, or POWER_ON
-    strength: tuple[float, float]  # levels, HP
+    strength: Strength
     tried: float = 0.0
 
 
-def stronger(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return one[0] > other[0] or (one[0] == other[0] and one[1] >= other[1] + STRONGER)
+def stronger(one: Strength, other: Strength) -> bool:
+    """Whether it is worth replacing: by a level, by HP, or as strong and much sooner there."""
+    (levels, hp, soon), (kept, kept_hp, kept_soon) = one, other
+    if levels != kept:
+        return levels > kept
+    return hp >= kept_hp + STRONGER or (hp >= kept_hp and soon >= kept_soon + SOONER)
 
 
 class Scouts:
@@ -51,13 +57,13 @@ class Scouts:
         (role,) = world.spec.roles
         self.rollout = Rollout(world, {role: table}, config.scout_steps, threads, self.seed)
         self.root = ""  # sha256 of the state that all places were come to from; "": power-on
-        self.places: dict[str, Place] = {"": Place(POWER_ON, (0.0, 0.0))}
-        self.mine: list[dict[str, tuple[float, float]]] = []  # by game: captured in this burst
+        self.places: dict[str, Place] = {"": Place(POWER_ON, (0.0, 0.0, 0.0))}
+        self.mine: list[dict[str, Strength]] = []  # by game: captured in this burst
         self.passed: list[list[str]] = []  # by game: places that it came by
         world.watch(self.wants, config.squares)
 
     def wants(
-        self, game: int, milestones: tuple[str, ...], over: bool, place: str, strength: tuple[float, float]
+        self, game: int, milestones: tuple[str, ...], over: bool, place: str, strength: Strength
     ) -> bool:
         """Whether a scout is worth keeping there. Asked by threads: none looks at what others just found."""
         mine = self.mine[game]
@@ -106,7 +112,10 @@ class Scouts:
         parent = POWER_ON if since is None else swarm.world.library.numbers[self.root]
         new = [name for name in end.milestones if name not in known]
         lines = [line for name in new for line in swarm.reach(name, step, parent, False)]
-        swarm.keep(end, over, {"milestone": new[-1], "step": step, "game": -1, "parent": parent})
+        about = {"milestone": new[-1], "step": step, "game": NOBODY, "parent": parent}
+        for mark in way.marks if way else []:
+            swarm.begin_from(mark, about)
+        swarm.keep(end, over, about)
         return lines
 
     def _follow(self) -> None:
@@ -117,7 +126,7 @@ class Scouts:
         bundle = self.swarm.world.library.find(frontier.sha256)
         self.world.library.clear()
         self.root = frontier.sha256
-        self.places = {"": Place(self.world.library.add(bundle), (0.0, 0.0))}
+        self.places = {"": Place(self.world.library.add(bundle), (0.0, 0.0, 0.0))}
 
     def state(self) -> Tree:
         names = sorted(self.places)
@@ -132,5 +141,5 @@ class Scouts:
         self.root = tree["root"]
         self.world.library.restore(tree["library"])
         rows = zip(tree["names"], tree["numbers"].tolist(), tree["strength"].tolist(), tree["tried"].tolist())
-        self.places = {name: Place(number, (strength[0], strength[1]), tried)
+        self.places = {name: Place(number, (strength[0], strength[1], strength[2]), tried)
                        for name, number, strength, tried in rows}  # fmt: skip

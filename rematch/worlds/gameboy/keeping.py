@@ -30,7 +30,8 @@ FROM_POWER_ON = -1.0  # the stage number `start`
 PROBE = (5, 5, 0)  # actions that a state of others has to survive: B, B, down
 
 
-Wants = Callable[[int, tuple[str, ...], bool, str, tuple[float, float]], bool]
+Strength = tuple[float, float, float]  # levels and HP of the party, and inputs since the root, less than 0
+Wants = Callable[[int, tuple[str, ...], bool, str, Strength], bool]
 
 
 @dataclass
@@ -101,8 +102,8 @@ class KeptGames(PlainWorld):
     def watch(self, wants: Wants, waypoints: int = 0) -> None:
         """From now on `captured` holds games that reach a milestone, before an ended one begins anew.
 
-        wants(game, milestones, whether the game is decided, "", strength) -> capture it? Strength is the
-        party's levels and HP. Each part asks in its own thread. With `waypoints` it is also asked where
+        wants(game, milestones, whether the game is decided, "", strength) -> capture it? Each part asks in
+        its own thread. With `waypoints` it is also asked where
         somebody comes to a new place outside of a match, with the square of so many steps a side that it lies
         in as the fourth argument; and in a match with a rival, with each quarter of its creatures' HP. Who is
         captured there has come on: he is not idle.
@@ -122,7 +123,9 @@ class KeptGames(PlainWorld):
                 where = f"{int(facts.y[row]) // side} {int(facts.x[row]) // side}"
                 foe = f"against {int(facts.species[row])}, {int(self.quarters[row])} quarters"
                 place += foe if facts.battle[row] else where
-            strength = float(facts.level[row].sum()), float(facts.hp[row].sum())
+            origin = self._origin(row)
+            age = int(self.state["time"][row]) + (len(origin.actions) if origin else 0)
+            strength = float(facts.level[row].sum()), float(facts.hp[row].sum()), -float(age)
             if self.hall.wants(self.first + row, self.milestones(row), bool(over[row]), place, strength):
                 self.captured[row] = replace(self.capture(row), place=place)
                 self.state["last"][row] = self.state["time"][row]

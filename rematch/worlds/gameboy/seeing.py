@@ -119,18 +119,18 @@ class Reader:
             reached=np.where(self.mark_equal, bytes_of == self.mark_value, shared),
         )
 
-    def fields(self, screen: bool = True) -> tuple[Field, ...]:
-        """screen, structured, named, visited."""
+    def fields(self, screen: bool = True, mask: bool = True) -> tuple[Field, ...]:
+        """screen, structured, named, visited; the first and the last can be left out."""
         pixels = tuple(f"y{y}_x{x}" for y in range(HEIGHT) for x in range(WIDTH))
         half = AROUND // 2
         around = tuple(f"y{y:+d}_x{x:+d}" for y in range(-half, half) for x in range(-half, half))
         shown = (Field(name="screen", columns=pixels, low=0.0, high=1.0, shape=(HEIGHT, WIDTH)),)
+        visited = (Field(name="visited", columns=around, low=0.0, high=1.0, shape=(AROUND, AROUND)),)
         return (shown if screen else ()) + (
             Field(name="structured", columns=self.columns(), low=0.0, high=1.0),
             Field(name="named", columns=tuple(NAMED), low=0.0, high=max(NAMED.values()) - 1.0,
                   choices=tuple(NAMED.values())),
-            Field(name="visited", columns=around, low=0.0, high=1.0, shape=(AROUND, AROUND)),
-        )
+        ) + (visited if mask else ())
 
     def columns(self) -> tuple[str, ...]:
         party = range(1, self.title.party + 1)

@@ -125,7 +125,7 @@ def ours(made: compiler.Cartridge) -> Title:
               if number not in towns]  # fmt: skip
     highest = max(mark.number for mark in marks if mark.place[0] >= wram.EVENTS)
     rewards = Rewards(
-        event=1.0, badge=2.0, end=5.0, level=0.5, coordinate=0.005, heal=0.1, most_heal=1.0,
+        event=1.0, badge=2.0, end=5.0, level=0.5, coordinate=0.001, heal=0.1, most_heal=1.0,
         blow=0.2, most_blow=4.0,
     )  # fmt: skip
     return Title(

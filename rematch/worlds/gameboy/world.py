@@ -51,6 +51,7 @@ class Config:
     )
     rom: str = knob("", "a cartridge file of your own instead, for example of Pokémon Red")
     screen: bool = knob(True, "players see the screen; off: only what work RAM says, which is faster")
+    mask: bool = knob(True, "players see which places around them they visited; off is faster")
     max_steps: int = knob(4096, "actions after which an episode is cut off", low=1, high=200_000)
     idle_steps: int = knob(
         0, "actions without a new milestone after which it is cut off as well; 0: never", low=0, high=200_000
@@ -82,7 +83,7 @@ class GameboyWorld(KeptGames):
 
     def promise(self, config: Config) -> Spec:
         moves = Actions(kind="discrete", names=ACTIONS)
-        fields = self.hall.reader.fields(config.screen)
+        fields = self.hall.reader.fields(config.screen, config.mask)
         role = Role(name=ROLE, fields=fields, actions=moves, seats=(0,), hidden=HIDDEN)
         return Spec(world=NAME, roles={ROLE: role}, stage=("start", "patience"), cutoffs=True, zero_sum=False)
 
@@ -251,7 +252,8 @@ class GameboyWorld(KeptGames):
         recent = np.where(ago >= 0, state["inputs"][every[:, None], np.maximum(ago, 0)], 255)
         self._walk_where_unknown(facts)
         around = self.windows[every, facts.y, facts.x]
-        seen["visited"][:, 0] = around.reshape(self.games, -1)
+        if self.config.mask:
+            seen["visited"][:, 0] = around.reshape(self.games, -1)
         fresh = 1 - around[:, BESIDE[0], BESIDE[1]]
         self.hall.reader.structured(facts, state["reached"], recent, fresh, seen["structured"][:, 0])
         self.hall.reader.named(facts, seen["named"][:, 0])

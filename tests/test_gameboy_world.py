@@ -42,7 +42,7 @@ def test_a_stage_is_a_savestate_to_begin_from() -> None:
         made.library.add(kept)
         return made
 
-    trial = contract.Trial(games=2, steps=4, bound=9, chance=False, kept=module.HIDDEN, stage=(0.0,))
+    trial = contract.Trial(games=2, steps=4, bound=9, chance=False, kept=module.HIDDEN, stage=(0.0, 0.0))
     held = contract.Inspection(make, module.Config(cartridge="tiny", max_steps=5), trial)
     held.values("values")
     held.restarting("restart")
@@ -135,7 +135,7 @@ def test_a_chain_of_savestates_replays_from_power_on_to_the_same_bytes() -> None
     follow(world, 35)
     first = unpack(world.capture(0).pack())
     assert first.milestones == ("DAWN", "ROUTE-1") and first.map == "ROUTE-1" and first.parent == ""
-    world.next.stage[:] = world.library.add(first)
+    world.next.stage[:, 0] = world.library.add(first)
     world.restart()
     assert world.milestones(0) == first.milestones and world.milestones(0, since=True) == ()
     assert world.state["time"].tolist() == [0, 0]
@@ -152,7 +152,7 @@ def test_a_chain_of_savestates_replays_from_power_on_to_the_same_bytes() -> None
 def test_a_milestone_that_was_set_at_spawn_never_counts() -> None:
     world = gameboys.world()
     follow(world, 41)
-    world.next.stage[:] = world.library.add(world.capture(0))
+    world.next.stage[:, 0] = world.library.add(world.capture(0))
     world.restart()
     assert press(world, 5).reward[0, 0] <= 0.01 and world.events == []
 
@@ -160,7 +160,7 @@ def test_a_milestone_that_was_set_at_spawn_never_counts() -> None:
 def test_a_stage_that_is_not_there_is_refused() -> None:
     world = gameboys.world()
     for wrong in (0.0, -2.0, 0.5, np.nan):
-        world.next.stage[:] = wrong
+        world.next.stage[:, 0] = wrong
         with pytest.raises(ConfigError, match=r"start = .*expected -1 or the number of a savestate, of 0"):
             world.restart()
 
@@ -191,7 +191,7 @@ def test_saved_games_need_their_cartridge_and_their_beginning() -> None:
     state = world.save(ALL[:1])
     with pytest.raises(ConfigError, match="another cartridge or PyBoy"):
         other.load(ALL[:1], state)
-    world.next.stage[:] = world.library.add(world.capture(0))
+    world.next.stage[:, 0] = world.library.add(world.capture(0))
     world.restart()
     state, fresh = world.save(ALL[:1]), gameboys.world()
     with pytest.raises(ConfigError, match="no state of this world"):
@@ -231,7 +231,7 @@ def test_a_savestate_that_crashes_the_emulator_goes_into_quarantine(
 ) -> None:
     world = gameboys.world(2)
     follow(world, 20)
-    world.next.stage[0] = world.library.add(world.capture(0))
+    world.next.stage[0, 0] = world.library.add(world.capture(0))
     world.restart()
     before = world.view["joypad"]["screen"][0].copy()
     broken, pressing = world.hall.bank.machines[0], machine.Machine.press

@@ -85,7 +85,10 @@ class SavestateWorld(World, Protocol):
     def shortened(self, since: Any, inputs: list[int]) -> Any: ...
 
 
-def check_swarm(kind: str, world: World) -> None:
+def check_swarm(kind: str, config: SwarmConfig, learner: str, world: World) -> None:
+    if config.practice and learner != "dqn":
+        raise ConfigError(f"bands.practice = True: {learner} cannot learn from moves that it did not choose; "
+                          "expected learner dqn, or False")
     if kind != "off" and not hasattr(world, "captured"):
         raise ConfigError(f"swarm = {kind}: {world.spec.world} has no savestates; expected off")
 
@@ -197,6 +200,8 @@ class Swarm:
         if self.kind == "all" and usable:
             out[:, 0] = max(usable, key=lambda number: (len(self.starts[number].milestones), -number))
         if self.kind != "bands" or not usable:
+            if self.practice:  # nothing to begin on: nobody is led
+                self.practice.plan({}, out[:, 0].astype(np.int64), np.zeros(len(out)))
             return out
         c, weights = self.config, self.weights()
         parts = {part.start: part for part in self.stretches()} if self.practice else {}

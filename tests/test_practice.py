@@ -154,7 +154,7 @@ def test_only_who_had_no_help_at_all_came_from_power_on_alone() -> None:
     practice.how[:] = np.array([[ALONE, HELPED, LED, ALONE], [ALONE, HELPED, LED, ALONE], [ALONE] * 4])
     tape = Tape(swarm.world.spec, 3, 4)
     tape.events[:] = [(1, game, names[game]) for game in range(4)]
-    _, lines = swarm.report(tape, 0)
+    lines = swarm.report(tape, 0)
     assert {name: set(times) for name, times in swarm.reached.items()} == {
         names[0]: {"frontier", "cold"}, names[1]: {"frontier"}, names[3]: {"frontier"}}
     assert [(start.successes, start.visits) for start in (swarm.power_on, *swarm.starts)] == [(2, 4), (1, 0)]

@@ -269,10 +269,11 @@ def test_a_state_in_quarantine_is_not_drawn() -> None:
 # --- resume -------------------------------------------------------------------------------------------
 
 
-def test_killed_runs_end_as_an_undisturbed_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["guided", "scouted"])
+def test_killed_runs_end_as_an_undisturbed_one(tmp_path: Path, kind: str) -> None:
     ours = os.pathsep.join([str(Path(api.__file__).parents[1]), str(Path(__file__).parent)])
     done = subprocess.run(
-        [sys.executable, swarms.__file__, str(tmp_path), "4", "7"], capture_output=True, text=True,
+        [sys.executable, swarms.__file__, str(tmp_path), "4", "7", kind], capture_output=True, text=True,
         env=os.environ | {"PYTHONPATH": ours, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
@@ -362,7 +363,8 @@ def world_at(count: int) -> str:
 # --- every setting does something ---------------------------------------------------------------------
 
 # Those of one part are handed on whole: that one of them arrives shows that all do.
-KNOBS = {"swarm": "all", "bands.power_on": 1.0, "milestones.weight": 0.1, "milestones.forgetting": 0.5}
+KNOBS = {"swarm": "all", "bands.power_on": 1.0, "bands.practice": True, "milestones.weight": 0.1,
+         "milestones.forgetting": 0.5}  # fmt: skip
 
 
 def outcome(folder: Path, changes: dict[str, Any]) -> bytes:

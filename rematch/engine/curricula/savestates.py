@@ -249,8 +249,8 @@ class Swarm:
 
     # --- what happened ---
 
-    def report(self, tape: Tape, iteration: int) -> tuple[dict[str, float], list[str]]:
-        """Of a rollout: who reached what and who began where; numbers for the log, lines worth telling."""
+    def report(self, tape: Tape, iteration: int) -> list[str]:
+        """Of a rollout: who reached what and who began where; lines worth telling."""
         first = iteration * tape.steps * tape.games
         lines: list[str] = []
         if self.practice:
@@ -280,7 +280,7 @@ class Swarm:
             about = {"milestone": newest.get((t, game), "record"), "step": first + t * tape.games + game + 1,
                      "game": game, "parent": born[t, game]}
             self.keep(bundle, bool(tape.ended[t, game] == DECIDED), about)
-        return self.told(), lines
+        return lines
 
     def _began(self, game: int) -> int:
         """Where the game begins that has replaced an ended one; power-on if its savestate was not fit."""

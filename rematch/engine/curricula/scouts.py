@@ -89,10 +89,11 @@ class Scouts:
                 return self._found(bundle, step, bool(tape.ended[t, game] == DECIDED))
         for name in (name for names in self.passed for name in names if name in self.places):
             self.places[name].tried += PASSING
-        for _, game, bundle in tape.captured:
-            kept, strength = self.places.get(bundle.place), self.mine[game][bundle.place]
+        last = {(game, bundle.place): bundle for _, game, bundle in tape.captured}  # each game's strongest
+        for (game, name), bundle in last.items():
+            kept, strength = self.places.get(name), self.mine[game][name]
             if kept is None or stronger(strength, kept.strength):  # else another of this burst came first
-                self.places[bundle.place] = Place(world.library.add(bundle), strength)
+                self.places[name] = Place(world.library.add(bundle), strength)
         return []
 
     def _found(self, bundle: Any, step: int, over: bool) -> list[str]:
@@ -105,6 +106,8 @@ class Scouts:
         known = set(since.milestones if since else ())
         parent = POWER_ON if since is None else swarm.world.library.numbers[self.root]
         new = [name for name in end.milestones if name not in known]
+        if not new:  # from power-on, since the frontier's own state is in quarantine
+            return []
         lines = [line for name in new for line in swarm.reach(name, step, parent, False)]
         swarm.keep(end, over, {"milestone": new[-1], "step": step, "game": -1, "parent": parent})
         return lines

@@ -293,3 +293,19 @@ def test_who_gets_nowhere_is_cut_off() -> None:
         if view.ended[0]:
             ends, counted = [*ends, int(view.length[0])], 0
     assert ends and max(ends) > 10, "the first town counts"
+
+
+def test_an_episode_may_have_a_patience_of_its_own() -> None:
+    """The second stage number; 0 is that of the settings. A saved game keeps it."""
+    world = gameboys.world(3, idle_steps=10)
+    world.next.stage[:, 1] = 0, 6, 14
+    world.restart()
+    kept = world.save(np.arange(3, dtype=np.int32))
+    world.next.stage[:, 1] = 3  # of the episodes after these
+    for again in range(2):
+        ends: dict[int, int] = {}
+        for step in range(1, 15):
+            for row in np.flatnonzero(press(world, 5).ended).tolist():
+                ends.setdefault(row, step)
+        assert ends == {0: 10, 1: 6, 2: 14}, again
+        world.load(np.arange(3, dtype=np.int32), kept)

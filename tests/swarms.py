@@ -37,7 +37,7 @@ BASE: dict[str, Any] = {
 # Scouts find the way, and games of the learner's own are led along it. No milestone is four steps away: a
 # rollout ends while games are being led.
 SCOUTED: dict[str, Any] = {
-    "steps": 4, "total_steps": 4 * 4 * 16, "bands__practice": True, "bands__scouts": 3,
+    "steps": 4, "total_steps": 4 * 4 * 13, "bands__practice": True, "bands__scouts": 3,
     "bands__scout_steps": 30, "bands__scout_patience": 20, "world__screen": False, "world__max_steps": 14,
     "seed": 1, "novelty__weight": 0.1, "novelty__lifelong": True,
 }  # fmt: skip

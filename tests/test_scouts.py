@@ -161,6 +161,21 @@ def test_a_restored_session_goes_on_alike_whatever_its_threads(found: Found) -> 
     assert told(again) == found[3]
 
 
+def test_a_save_writes_only_what_is_new() -> None:
+    _, scouts = scouting(bands__scouts=3, bands__scout_steps=30)
+    scouts.search(0, 0)
+    scouts.search(1, 100)
+    before = scouts.state()["chunks"]
+    scouts.search(2, 200)
+    after = scouts.state()["chunks"]
+    assert 0 < len(before) < len(after) == len(scouts.world.library)
+    assert all(old is new for old, new in zip(before, after)), "hashed and written once"
+    keep(scouts.swarm, bundles(2)[1])
+    scouts._follow()
+    (only,) = scouts.state()["chunks"]
+    assert only.name not in {chunk.name for chunk in after}
+
+
 # --- who is kept --------------------------------------------------------------------------------------
 
 STRENGTHS = st.tuples(st.integers(0, 3).map(float), st.integers(0, 40).map(float))
@@ -321,7 +336,7 @@ def test_a_run_with_scouts_and_practice_ends_alike_stopped_or_with_more_threads(
     unlike = [name for name in differences(tmp_path / "twin", tmp_path / "two") if "manifest" not in name]
     assert unlike == ["config.yaml"]
     swarm: Any = twin.session.swarm
-    assert twin.led > 10 and swarm.scouted == 16 * 3 * 30
+    assert twin.led > 10 and swarm.scouted == 13 * 3 * 30
     rows = json.loads((tmp_path / "twin" / "savestates" / "index.json").read_text())
     assert any(row["game"] == -1 for row in rows[1:]) and all((tmp_path / "twin" / "savestates" / row["file"])
                                                               .exists() for row in rows[1:])  # fmt: skip

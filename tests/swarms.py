@@ -1,6 +1,6 @@
 """For the tests of the swarm: runs on the tiny cartridge whose games know the way, or most of it.
 
-    python tests/swarms.py FOLDER KILLS SEED     kills such runs there, compares what they end as
+    python tests/swarms.py FOLDER KILLS SEED [scouted]     kills such runs there, compares what they end as
 """
 
 from __future__ import annotations
@@ -34,6 +34,14 @@ BASE: dict[str, Any] = {
     "milestones.budget": 60, "evaluation.games": 1, "evaluation.every": 100,
 }  # fmt: skip
 
+# Scouts find the way, and games of the learner's own are led along it. No milestone is four steps away: a
+# rollout ends while games are being led.
+SCOUTED: dict[str, Any] = {
+    "steps": 4, "total_steps": 4 * 4 * 13, "bands__practice": True, "bands__scouts": 3,
+    "bands__scout_steps": 30, "bands__scout_patience": 20, "world__screen": False, "world__max_steps": 14,
+    "seed": 1, "novelty__weight": 0.1, "novelty__lifelong": True,
+}  # fmt: skip
+
 
 def config(**changes: Any) -> Any:
     """BASE; `changes` with `__` for the dot."""
@@ -61,14 +69,15 @@ class Guide:
         return Move(np.array(out, np.int32))
 
 
-def session(made: Any, astray: float = 0.0) -> Session:
+def session(made: Any, astray: float | None = 0.0) -> Session:
+    """With a guide in every game; None: the learner's own player, which practises."""
     out = Session(made)
-    for table in out.tables.values():
-        table.others[:] = [Guide(astray)]
+    for table in out.tables.values() if astray is not None else ():
+        table.others[:] = [Guide(astray or 0.0)]
     return out
 
 
-def go_on(folder: Path, made: Any = None, stop: int = 10**9, astray: float = 0.0) -> Witness:
+def go_on(folder: Path, made: Any = None, stop: int = 10**9, astray: float | None = 0.0) -> Witness:
     """Start the run in `folder`, or resume it; until iteration `stop`."""
     torch.set_num_threads(1)
     with Run.open(folder, write=True) if made is None else Run.create(folder, settings.to_yaml(made)) as run:
@@ -90,11 +99,11 @@ class Lines(Witness):
         self.__dict__.setdefault("said", []).append(text)
 
 
-def kill(folder: Path, draw: random.Random) -> bool:
+def kill(folder: Path, draw: random.Random, kind: Kind) -> bool:
     """Let a child go on in `folder` and SIGKILL it at an instant of `draw`; False if it had ended."""
     child = os.fork()
     if not child:
-        go_on(folder, None if (folder / "config.yaml").exists() else config(), astray=0.1)
+        begin_or_go_on(folder, kind)
         os._exit(0)
     until = time.monotonic() + draw.uniform(0.1, 1.5)
     while os.waitpid(child, os.WNOHANG) == (0, 0):
@@ -106,20 +115,30 @@ def kill(folder: Path, draw: random.Random) -> bool:
     return False
 
 
-def main(place: Path, kills: int, seed: int) -> None:
+Kind = tuple[dict[str, Any], float | None]  # changes of the settings, and how far astray its guides go
+GUIDED: Kind = ({}, 0.1)
+ALONE: Kind = (SCOUTED, None)
+
+
+def begin_or_go_on(folder: Path, kind: Kind) -> None:
+    go_on(folder, None if (folder / "config.yaml").exists() else config(**kind[0]), astray=kind[1])
+
+
+def main(place: Path, kills: int, seed: int, kind: Kind) -> None:
     dqn.SIZES = alone.SIZES
     draw, done, number = random.Random(seed), 0, 0
-    go_on(place / "twin", config(), astray=0.1)
+    begin_or_go_on(place / "twin", kind)
     while done < kills:
         number += 1
         folder = place / f"run-{number}"
         for _ in range(5):
-            done += kill(folder, draw)
-        go_on(folder, None if (folder / "config.yaml").exists() else config(), astray=0.1)
+            done += kill(folder, draw, kind)
+        begin_or_go_on(folder, kind)
         unlike = differences(place / "twin", folder)
         assert not unlike, f"run {number}: {', '.join(unlike)}"
     print(f"{done} kills")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    chosen = ALONE if sys.argv[4:] == ["scouted"] else GUIDED
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), chosen)

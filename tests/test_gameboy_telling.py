@@ -34,7 +34,7 @@ def test_where_a_game_began_is_told() -> None:
     world = gameboys.world(2, max_steps=60)
     gameboys.follow(world, 50)
     bundle = world.capture(0)
-    world.next.stage[1] = world.library.add(bundle)
+    world.next.stage[1, 0] = world.library.add(bundle)
     world.restart()
     while not world.told:
         gameboys.press(world, 5)

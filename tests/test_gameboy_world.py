@@ -42,7 +42,7 @@ def test_a_stage_is_a_savestate_to_begin_from() -> None:
         made.library.add(kept)
         return made
 
-    trial = contract.Trial(games=2, steps=4, bound=9, chance=False, kept=module.HIDDEN, stage=(0.0,))
+    trial = contract.Trial(games=2, steps=4, bound=9, chance=False, kept=module.HIDDEN, stage=(0.0, 0.0))
     held = contract.Inspection(make, module.Config(cartridge="tiny", max_steps=5), trial)
     held.values("values")
     held.restarting("restart")
@@ -135,7 +135,7 @@ def test_a_chain_of_savestates_replays_from_power_on_to_the_same_bytes() -> None
     follow(world, 35)
     first = unpack(world.capture(0).pack())
     assert first.milestones == ("DAWN", "ROUTE-1") and first.map == "ROUTE-1" and first.parent == ""
-    world.next.stage[:] = world.library.add(first)
+    world.next.stage[:, 0] = world.library.add(first)
     world.restart()
     assert world.milestones(0) == first.milestones and world.milestones(0, since=True) == ()
     assert world.state["time"].tolist() == [0, 0]
@@ -152,7 +152,7 @@ def test_a_chain_of_savestates_replays_from_power_on_to_the_same_bytes() -> None
 def test_a_milestone_that_was_set_at_spawn_never_counts() -> None:
     world = gameboys.world()
     follow(world, 41)
-    world.next.stage[:] = world.library.add(world.capture(0))
+    world.next.stage[:, 0] = world.library.add(world.capture(0))
     world.restart()
     assert press(world, 5).reward[0, 0] <= 0.01 and world.events == []
 
@@ -160,7 +160,7 @@ def test_a_milestone_that_was_set_at_spawn_never_counts() -> None:
 def test_a_stage_that_is_not_there_is_refused() -> None:
     world = gameboys.world()
     for wrong in (0.0, -2.0, 0.5, np.nan):
-        world.next.stage[:] = wrong
+        world.next.stage[:, 0] = wrong
         with pytest.raises(ConfigError, match=r"start = .*expected -1 or the number of a savestate, of 0"):
             world.restart()
 
@@ -191,7 +191,7 @@ def test_saved_games_need_their_cartridge_and_their_beginning() -> None:
     state = world.save(ALL[:1])
     with pytest.raises(ConfigError, match="another cartridge or PyBoy"):
         other.load(ALL[:1], state)
-    world.next.stage[:] = world.library.add(world.capture(0))
+    world.next.stage[:, 0] = world.library.add(world.capture(0))
     world.restart()
     state, fresh = world.save(ALL[:1]), gameboys.world()
     with pytest.raises(ConfigError, match="no state of this world"):
@@ -231,7 +231,7 @@ def test_a_savestate_that_crashes_the_emulator_goes_into_quarantine(
 ) -> None:
     world = gameboys.world(2)
     follow(world, 20)
-    world.next.stage[0] = world.library.add(world.capture(0))
+    world.next.stage[0, 0] = world.library.add(world.capture(0))
     world.restart()
     before = world.view["joypad"]["screen"][0].copy()
     broken, pressing = world.hall.bank.machines[0], machine.Machine.press
@@ -293,3 +293,19 @@ def test_who_gets_nowhere_is_cut_off() -> None:
         if view.ended[0]:
             ends, counted = [*ends, int(view.length[0])], 0
     assert ends and max(ends) > 10, "the first town counts"
+
+
+def test_an_episode_may_have_a_patience_of_its_own() -> None:
+    """The second stage number; 0 is that of the settings. A saved game keeps it."""
+    world = gameboys.world(3, idle_steps=10)
+    world.next.stage[:, 1] = 0, 6, 14
+    world.restart()
+    kept = world.save(np.arange(3, dtype=np.int32))
+    world.next.stage[:, 1] = 3  # of the episodes after these
+    for again in range(2):
+        ends: dict[int, int] = {}
+        for step in range(1, 15):
+            for row in np.flatnonzero(press(world, 5).ended).tolist():
+                ends.setdefault(row, step)
+        assert ends == {0: 10, 1: 6, 2: 14}, again
+        world.load(np.arange(3, dtype=np.int32), kept)

@@ -27,12 +27,13 @@ FEATURES = ["rollout", "learning of pursuer", "learning of evader", "temperature
             "belief", "critic of all",
             "magnet", "value clipping", "target KL",
             "begin anywhere", "cold start", "phases", "phase limit", "convergence", "damping",
-            "swarm", "curriculum", "mixed levels", "warm start",
+            "swarm", "scouts", "practice", "curriculum", "mixed levels", "warm start",
             "snapshots", "rivals seated", "scripted rivals", "exploiters", "evaluation",
             "rollback", "EWC", "RND",
             "checkpoint", "policies", "past selves", "picture", "film", "report", "kill and resume"]
 # Not in this world, or not switched on:
-ABSENT = {"begin anywhere", "swarm", "temperature", "belief", "critic of all", "exploiters"}
+ABSENT = {"begin anywhere", "swarm", "scouts", "practice", "temperature", "belief", "critic of all",
+          "exploiters"}  # fmt: skip
 
 
 @pytest.fixture

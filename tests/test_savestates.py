@@ -131,7 +131,8 @@ def test_what_a_savestate_has_behind_it_is_set(finished: tuple[Path, Any]) -> No
     row = next(r for r in index_of(finished[0])[1:] if r["map"] == "GYM-1")
     assert "ROUTE-1" in row["milestones"]
     world = gameboys.world(1)
-    world.next.stage[:] = world.library.add(unpack((finished[0] / "savestates" / row["file"]).read_bytes()))
+    bundle = unpack((finished[0] / "savestates" / row["file"]).read_bytes())
+    world.next.stage[:, 0] = world.library.add(bundle)
     world.restart()
     assert set(world.milestones(0)) == set(row["milestones"]) and world.milestones(0, since=True) == ()
 
@@ -154,7 +155,7 @@ def test_all_begin_from_the_newest_record(tmp_path: Path) -> None:
     seen = swarms.go_on(tmp_path / "run", swarms.config(swarm="all", total_steps=4 * 20 * 6))
     swarm = seen.session.swarm
     best = max(range(len(swarm.starts)), key=lambda number: len(swarm.starts[number].milestones))
-    assert swarm.stage(99).tolist() == [best] * 4
+    assert swarm.stage(99).tolist() == [[best, 0]] * 4
     assert seen.rows[-1]["rollout/spawn_power_on"] == 0.0
 
 
@@ -198,7 +199,7 @@ class Shelf:
         made = gameboys.world(1)
         self.spec, self.games, self.next, self.library = made.spec, games, made.next, made.library
 
-    def watch(self, wants: Any, waypoints: int) -> None:
+    def watch(self, wants: Any) -> None:
         pass
 
 
@@ -213,30 +214,37 @@ def made_swarm(games: int, bands: str, **changes: float) -> Swarm:
     return swarm
 
 
+def starts_of(swarm: Swarm, iteration: int) -> list[int]:
+    stage = swarm.stage(iteration)
+    assert stage.shape == (len(swarm.at), 2)
+    return stage[:, 0].astype(int).tolist()
+
+
 def shares_of(swarm: Swarm, times: int) -> Counter[int]:
-    return Counter(n for i in range(times) for n in swarm.stage(i).astype(int).tolist())
+    return Counter(n for i in range(times) for n in starts_of(swarm, i))
 
 
 def test_quotas_hold_in_every_draw() -> None:
     swarm = made_swarm(40, "eemml", power_on=0.25, early=0.5, mid=0.3, late=0.2)
     for iteration in range(20):
-        out = swarm.stage(iteration).astype(int).tolist()
+        out = starts_of(swarm, iteration)
+        assert not swarm.stage(iteration)[:, 1].any(), "as patient as the settings say"
         bands = Counter(swarm.start(number).band for number in out)
         assert bands == {"early": 25, "mid": 9, "late": 6}
         assert out.count(POWER_ON) >= 10
-    fixed = [game for game in range(40) if all(swarm.stage(i)[game] == POWER_ON for i in range(20))]
+    fixed = [game for game in range(40) if all(starts_of(swarm, i)[game] == POWER_ON for i in range(20))]
     assert len(fixed) == 10 and max(np.diff(fixed)) <= 5, "spread over the ladder of epsilons"
 
 
 def test_bands_without_a_state_leave_their_quota_to_the_one_before() -> None:
-    assert set(made_swarm(8, "").stage(0)) == {POWER_ON}
+    assert set(starts_of(made_swarm(8, ""), 0)) == {POWER_ON}
     quotas = {"power_on": 0.2, "early": 0.25, "mid": 0.25, "late": 0.5}
     for letters, expected in {"e": (20, 0, 0), "m": (8, 12, 0), "l": (12, 0, 8), "ml": (8, 4, 8)}.items():
         swarm = made_swarm(20, letters, **quotas)
-        bands = Counter(swarm.start(int(n)).band for n in swarm.stage(0))
+        bands = Counter(swarm.start(n).band for n in starts_of(swarm, 0))
         assert tuple(bands[band] for band in BANDS) == expected, letters
     few = made_swarm(4, "eml")
-    assert {few.start(int(n)).band for n in few.stage(3)} == set(BANDS), "all three with four games"
+    assert {few.start(n).band for n in starts_of(few, 3)} == set(BANDS), "all three with four games"
 
 
 def test_within_a_band_visits_and_uncertainty_decide() -> None:
@@ -261,10 +269,11 @@ def test_a_state_in_quarantine_is_not_drawn() -> None:
 # --- resume -------------------------------------------------------------------------------------------
 
 
-def test_killed_runs_end_as_an_undisturbed_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["guided", "scouted"])
+def test_killed_runs_end_as_an_undisturbed_one(tmp_path: Path, kind: str) -> None:
     ours = os.pathsep.join([str(Path(api.__file__).parents[1]), str(Path(__file__).parent)])
     done = subprocess.run(
-        [sys.executable, swarms.__file__, str(tmp_path), "4", "7"], capture_output=True, text=True,
+        [sys.executable, swarms.__file__, str(tmp_path), "4", "7", kind], capture_output=True, text=True,
         env=os.environ | {"PYTHONPATH": ours, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
@@ -331,13 +340,13 @@ def test_a_game_that_is_cut_off_with_its_milestone_is_captured_before_it_begins_
     way = gameboys.tiny().solution
     world = gameboys.world(2)
     asked: list[tuple[int, tuple[str, ...], bool]] = []
-    world.watch(lambda part, names, over, place: asked.append((part, names, over)) or True)
+    world.watch(lambda game, names, over, place, strength: asked.append((game, names, over)) or True)
     first = next(t for t, action in enumerate(way) if gameboys.press(world, action) and world.events)
-    assert asked[-1] == (0, ("DAWN",), False) and set(world.captured) == {0, 1}
+    assert asked == [(0, ("DAWN",), False), (1, ("DAWN",), False)] and set(world.captured) == {0, 1}
     gameboys.press(world, way[first + 1])
     assert not world.captured, "of the step just made"
     short = gameboys.world(1, max_steps=first + 1)
-    short.watch(lambda part, names, over, place: True)
+    short.watch(lambda *asked: True)
     for action in way[: first + 1]:
         view = gameboys.press(short, action)
     assert view.ended[0] == CUT_OFF and short.state["time"][0] == 0
@@ -354,7 +363,8 @@ def world_at(count: int) -> str:
 # --- every setting does something ---------------------------------------------------------------------
 
 # Those of one part are handed on whole: that one of them arrives shows that all do.
-KNOBS = {"swarm": "all", "bands.power_on": 1.0, "milestones.weight": 0.1, "milestones.forgetting": 0.5}
+KNOBS = {"swarm": "all", "bands.power_on": 1.0, "bands.practice": True, "milestones.weight": 0.1,
+         "milestones.forgetting": 0.5}  # fmt: skip
 
 
 def outcome(folder: Path, changes: dict[str, Any]) -> bytes:
@@ -375,67 +385,7 @@ def test_every_quota_changes_where_games_begin() -> None:
     other = {"power_on": {"power_on": 0.6}, "early": {"early": 0.1, "mid": 0.6},
              "mid": {"mid": 0.0, "early": 0.7}, "late": {"late": 0.0, "mid": 0.6}}  # fmt: skip
     known = {field.name for field in dataclasses.fields(SwarmConfig)}
-    assert set(other) | {"waypoints"} == known, "waypoints have tests of their own"
+    beside = {"practice", "scouts", "scout_steps", "scout_patience", "squares"}
+    assert set(other) | beside == known, "these are shown in test_practice.py and test_scouts.py"
     for key, changes in other.items():
         assert shares_of(made_swarm(20, "eml", **changes), 10) != base, key
-
-
-# --- waypoints ----------------------------------------------------------------------------------------
-
-
-def test_waypoints_are_first_arrivals_on_a_square_with_nearly_the_most_milestones() -> None:
-    swarm = made_swarm(4, "", waypoints=3)
-    assert swarm.wants(0, ("a",), False, "town 1 2") and not swarm.wants(0, ("a",), False, "town 1 2")
-    assert swarm.wants(2, ("a",), False, "town 1 2"), "a part does not look at what others capture"
-    for names in (("a",), ("a", "b"), ("a", "b", "c")):
-        swarm.starts.append(Start("-".join(names), "x", 0, 0, "mid", "map", names, POWER_ON, names[-1]))
-        swarm.beliefs.grow()
-    assert all(swarm.wants(0, names, False, "town 0 0") for names in (("a", "b"), ("a", "b", "c")))
-    assert not swarm.wants(0, ("a",), False, "town 0 0"), "the way there is known"
-
-
-def test_waypoints_share_what_their_milestones_have_and_the_furthest_have_half() -> None:
-    swarm = made_swarm(60, "", waypoints=3, power_on=0.0, early=0.0, mid=1.0, late=0.0)
-    sets = [("a",)] + [("b",)] * 9 + [("a", "b", "c")] * 2
-    for number, names in enumerate(sets):
-        swarm.starts.append(Start(str(number), "x", 0, 0, "mid", "map", names, POWER_ON, str(number)))
-        swarm.beliefs.grow()
-    drawn = shares_of(swarm, 100)
-    drawn = Counter({number: drawn[number] / 6000 for number in range(len(sets))})
-    assert abs(drawn[10] + drawn[11] - 0.5) < 0.04
-    assert abs(drawn[0] - 0.25) < 0.04 and abs(sum(drawn[k] for k in range(1, 10)) - 0.25) < 0.04
-
-
-def test_a_walk_leaves_waypoints_that_games_begin_from() -> None:
-    world = gameboys.world(2)
-    asked: list[str] = []
-    world.watch(lambda part, names, over, place: asked.append(place) or place != "", 3)
-    found: dict[str, Any] = {}
-    for action in gameboys.tiny().solution[:60]:
-        gameboys.press(world, action)
-        facts = world._facts()
-        for row, bundle in world.captured.items():
-            square = f"{bundle.map} {int(facts.y[row]) // 3} {int(facts.x[row]) // 3}"
-            if facts.battle[row]:
-                square = f"{bundle.map} against {int(facts.species[row])}"
-            assert bundle.place == square and not world.fresh[row].any()
-            found[bundle.place] = bundle
-    assert len(found) > 3 and "" in asked and any("against" in place for place in found)
-    last = unpack(bundle.pack())
-    assert last == bundle and last.place
-    world.next.stage[:] = world.library.add(last)
-    world.restart()
-    assert world.milestones(0) == last.milestones and not world.milestones(0, since=True)
-
-
-def test_waypoints_and_novelty_for_life_survive_a_stop_and_do_not_depend_on_threads(tmp_path: Path) -> None:
-    more = {"bands__waypoints": 3, "novelty__weight": 0.1, "novelty__lifelong": True}
-    made = swarms.config(total_steps=4 * 20 * 6, save_every=2, **more)
-    swarms.go_on(tmp_path / "twin", made, astray=0.3)
-    swarms.go_on(tmp_path / "run", made, stop=3, astray=0.3)
-    swarms.go_on(tmp_path / "run", astray=0.3)
-    assert differences(tmp_path / "twin", tmp_path / "run") == []
-    rows = index_of(tmp_path / "run")
-    assert sum(row["place"] != "" for row in rows) > 5 and any(row["met"] > 0 for row in rows)
-    swarms.go_on(tmp_path / "two", settings.replace(made, {"threads": 2}), astray=0.3)
-    assert index_of(tmp_path / "two") == rows

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rematch.engine.learners import td
-from rematch.engine.learners.dqn import Dqn
+from rematch.engine.learners.dqn import Dqn, DqnConfig
 from rematch.engine.train import Session
 from rematch.spec import CUT_OFF, DECIDED, RUNNING
 
@@ -104,10 +104,15 @@ def test_targets_are_the_slow_ones(learner: Dqn, double: bool, gap: float) -> No
     assert checked > 5 and masked > 0
 
 
-@pytest.mark.parametrize(("trace", "cut"), [(0.7, True), (1.0, False), (0.0, True)])
+@pytest.mark.parametrize(
+    ("trace", "kind"), [(0.7, "best"), (1.0, "always"), (0.0, "best"), (0.7, "better"), (1.0, "better")]
+)
 @given(data=st.data())
-def test_traces_follow_the_slow_recursion(trace: float, cut: bool, data: st.DataObject) -> None:
-    """Every step by its own walk ahead: on while moves are the best known, none over an end or a cut."""
+def test_traces_follow_the_slow_recursion(trace: float, kind: str, data: st.DataObject) -> None:
+    """Every step by its own walk ahead: on while moves are the best known, none over an end or a cut.
+
+    With `better` also where the walk itself turned out better than what was known.
+    """
     steps = data.draw(st.integers(1, 8))
     ends = data.draw(st.lists(st.sampled_from((RUNNING,) * 4 + (DECIDED, CUT_OFF)), min_size=steps + 1,
                               max_size=steps + 1))  # fmt: skip
@@ -118,14 +123,15 @@ def test_traces_follow_the_slow_recursion(trace: float, cut: bool, data: st.Data
     total, weight, known = td.returns(reward, ended, 1, 0.9)
     batch: Any = None
     told = td.Lesson(batch, total, weight, known.astype(np.float32))
-    on = torch.from_numpy(greedy[None] | (not cut))
-    found = td.followed(told, torch.from_numpy(best[None]).float(), on, trace)[0].tolist()
+    on = torch.from_numpy(greedy[None] | (kind == "always"))
+    config = DqnConfig(trace=trace, trace_while=kind)
+    found = td.followed(told, torch.from_numpy(best[None]).float(), on, config)[0].tolist()
 
     def worth(t: int) -> float:
         if ends[t] == DECIDED:
             return float(reward[0, t])
         then, last = float(best[t]), t + 1 == steps or ends[t + 1] == CUT_OFF
-        if not last and (greedy[t] or not cut):
+        if not last and (greedy[t] or kind == "always" or (kind == "better" and worth(t + 1) > then)):
             then = (1 - trace) * then + trace * worth(t + 1)
         return float(reward[0, t]) + 0.9 * then
 

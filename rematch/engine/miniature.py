@@ -11,6 +11,7 @@ from typing import Any
 from rematch import config as settings
 from rematch import worlds
 from rematch.engine.checkpoint import MANIFEST
+from rematch.engine.curricula.practice import LED
 from rematch.engine.run import CONFIG, TIMING, Run
 from rematch.engine.train import Config, Session, train
 from rematch.spec import Take
@@ -46,6 +47,8 @@ def shrink(config: Config) -> Config:
         "evaluation.every": 4 if c.learner == "dqn" else 2, "evaluation.games": min(c.evaluation.games, 4),
         "evaluation.rivals": few_rivals(c),
         "evaluation.past": min(c.evaluation.past, 3),  # so that they are thinned out
+        "bands.scouts": min(c.bands.scouts, 2), "bands.scout_steps": min(c.bands.scout_steps, 32),
+        "bands.scout_patience": min(c.bands.scout_patience, 32),
     }
     if short:
         changes["world"] = short(c.world)
@@ -148,6 +151,7 @@ class Witness:
     phases: dict[str, str] = field(default_factory=dict)  # name of a phase -> the role that learnt
     cold: int = 0  # decisions that the cold start's rival made
     anywhere: int = 0  # games that were to begin anywhere
+    led: int = 0  # steps that games were led (curricula/practice.py)
     takes: list[int] = field(default_factory=list)  # pictures of each film
     rates: set[float] = field(default_factory=set)  # by which the schedule multiplied the learning rate
 
@@ -171,6 +175,8 @@ class Witness:
             for role in phase.roles:
                 if metrics.get(f"{role}/updates"):
                     self.phases[phase.name] = role
+        if session.swarm and session.swarm.practice:
+            self.led += int((session.swarm.practice.how == LED).sum())
         if "anywhere" in session.spec.stage:
             self.anywhere += int(session.world.next.stage[:, session.spec.stage.index("anywhere")].sum())
 

@@ -227,7 +227,7 @@ def curriculum_features(config: Config, seen: Witness) -> Iterator[Feature]:
     def swarmed() -> str:
         visits = sum(start.visits for start in swarm.starts) if swarm else 0
         told = f"{len(swarm.starts)} savestates, {visits} episodes began in one" if swarm else ""
-        return told if visits else ""
+        return told if visits or seen.led else ""  # who practises may have found one milestone only
 
     def climbed() -> str:
         up = [row for row in seen.evaluations if row.get("moved", 0) > 0]
@@ -242,6 +242,13 @@ def curriculum_features(config: Config, seen: Witness) -> Iterator[Feature]:
         return f"{', '.join(names)}" if names else ""
 
     yield Feature(name="swarm", proof=swarmed, off="swarm is off" if config.swarm == "off" else "")
+    none = f"swarm is {config.swarm}" if config.swarm != "bands" else ""
+    sought = f"{swarm.scouted:,} steps of {config.bands.scouts}" if swarm and swarm.scouted else ""
+    idle = none or ("" if config.bands.scouts else "bands.scouts is 0")
+    yield Feature(name="scouts", proof=lambda: sought, off=idle)
+    led = f"games were led {seen.led:,} steps" if seen.led else ""
+    idle = none or ("" if config.bands.practice else "bands.practice is off")
+    yield Feature(name="practice", proof=lambda: led, off=idle)
     yield Feature(name="curriculum", proof=climbed, off=off)
     yield Feature(name="mixed levels", proof=stayed, off=off or ("" if c.mixed_ratio else "mixed_ratio is 0"))
     none = "" if config.schedule.warm_start_steps else "schedule.warm_start_steps is 0"

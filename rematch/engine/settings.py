@@ -114,7 +114,7 @@ class Config:
             check_spec(module.make(self.world, 1, 0, 0).spec)
         if self.learner == "dqn" or self.swarm != "off":
             world = module.make(self.world, 1, 0, 0)
-            check_swarm(self.swarm, world)
+            check_swarm(self.swarm, self.bands, self.learner, world)
             if self.learner == "dqn":
                 check_dqn(self, world.spec)
                 check_milestones(self.milestones, world.spec.role_of(0), world.spec.world)

@@ -49,6 +49,7 @@ class Tape:
         # that were asked for.
         self.events: list[tuple[int, int, str]] = []
         self.captured: list[tuple[int, int, Any]] = []
+        self.led: list[tuple[int, int, str]] = []  # taken off `events`: nobody's own (curricula/practice.py)
         self.told: list[tuple[int, int, dict[str, Any]]] = []  # (step, game, what) at ends
         self.states: Bytes | None = None  # [T, N, S] before each step, made where a learner searches them
 

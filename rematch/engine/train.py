@@ -221,12 +221,12 @@ class Session:
         if not self.swarm:
             return {}, []
         since = len(self.swarm.starts)
-        told, lines = self.swarm.report(tape, self.iteration)
+        lines = self.swarm.report(tape, self.iteration)
         if self.scouts:
             lines += self.scouts.search(self.iteration, self.step + tape.steps * tape.games)
         if lines or len(self.swarm.starts) > since:
             findings.write(self.swarm, run, self.step + tape.steps * tape.games, since)
-        return {f"rollout/{name}": value for name, value in told.items()}, lines
+        return {f"rollout/{name}": value for name, value in self.swarm.told().items()}, lines
 
     def keep_findings(self, run: Run) -> None:
         """Before a checkpoint: the files beside it, up to date."""

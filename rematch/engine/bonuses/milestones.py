@@ -162,13 +162,16 @@ class Milestones:
         bits = tape[self.role.name].sight[:, :, 0, self.columns] > 0.5
         out: Floats = np.zeros((tape.steps, tape.games), np.float32)
         events: dict[int, list[tuple[int, int]]] = {}
-        for t, game, name in tape.events:
-            events.setdefault(t, []).append((game, self.number[name]))
+        led: dict[int, list[tuple[int, int]]] = {}
+        for into, found in ((events, tape.events), (led, tape.led)):
+            for t, game, name in found:
+                into.setdefault(t, []).append((game, self.number[name]))
         before = self.trials.copy()
         for t in range(tape.steps):
             out[t], self.owed = self.owed, np.zeros_like(self.owed)
             self.open[self.begins] = ~bits[t, self.begins]
-            self.open &= ~bits[t]  # who was led to one has not tried (curricula/practice.py)
+            for game, m in led.get(t, []):  # who was led to one has not tried (curricula/practice.py)
+                self.open[game, m] = False
             over = tape.ended[t] != RUNNING
             late = self.open & (tape.length[t][:, None] > self.budget)
             for game, m in np.argwhere(late).tolist():

@@ -5,6 +5,7 @@
     frontier.inputs              the furthest that any chain of savestates came, as inputs from power-on
     milestones.json              the step at which each milestone was first reached, by any chain ("frontier")
                                  and in an episode from power-on ("cold"); null: not within `steps` (censored)
+                                 "scouted": how many steps scouts had made by then, where there are any
 
 A line of the index is written before its file: whatever file the index does not name is not the run's own.
 Checkpoints hold all of it themselves, so what is damaged here is written again, and nothing here is trusted.
@@ -45,8 +46,7 @@ def frontier_of(swarm: Swarm) -> bytes | None:
 
 def milestones_of(swarm: Swarm, steps: int) -> bytes:
     """milestones.json; `steps` of all games together were made so far."""
-    times = {name: {kind: swarm.reached.get(name, {}).get(kind) for kind in ("frontier", "cold")}
-             for name in swarm.names}
+    times = {name: {"frontier": None, "cold": None} | swarm.reached.get(name, {}) for name in swarm.names}
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found)}" for name, found in times.items())
     swarmed = json.dumps(swarm.kind)
     return f'{{"swarm": {swarmed}, "steps": {steps}, "milestones": {{\n{lines}\n}}}}\n'.encode()

@@ -89,6 +89,7 @@ class Practice:
 
     def judge(self, tape: Tape) -> None:
         """After a rollout: take off the tape what nobody reached by himself."""
+        tape.led = [event for event in tape.events if self.how[event[0], event[1]] == LED]
         tape.events[:] = [event for event in tape.events if self.how[event[0], event[1]] != LED]
         for game in np.flatnonzero(tape.ended[-1] != RUNNING).tolist():
             self._begin(game)

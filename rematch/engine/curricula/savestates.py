@@ -87,7 +87,10 @@ class SavestateWorld(World, Protocol):
     def shortened(self, since: Any, inputs: list[int]) -> Any: ...
 
 
-def check_swarm(kind: str, world: World) -> None:
+def check_swarm(kind: str, config: SwarmConfig, learner: str, world: World) -> None:
+    if config.practice and learner != "dqn":
+        raise ConfigError(f"bands.practice = True: {learner} cannot learn from moves that it did not choose; "
+                          "expected learner dqn, or False")
     if kind != "off" and not hasattr(world, "captured"):
         raise ConfigError(f"swarm = {kind}: {world.spec.world} has no savestates; expected off")
 
@@ -199,6 +202,8 @@ class Swarm:
         if self.kind == "all" and usable:
             out[:, 0] = max(usable, key=lambda number: (len(self.starts[number].milestones), -number))
         if self.kind != "bands" or not usable:
+            if self.practice:  # nothing to begin on: nobody is led
+                self.practice.plan({}, out[:, 0].astype(np.int64), np.zeros(len(out)))
             return out
         c, weights = self.config, self.weights()
         parts = {part.start: part for part in self.stretches()} if self.practice else {}
@@ -246,8 +251,8 @@ class Swarm:
 
     # --- what happened ---
 
-    def report(self, tape: Tape, iteration: int) -> tuple[dict[str, float], list[str]]:
-        """Of a rollout: who reached what and who began where; numbers for the log, lines worth telling."""
+    def report(self, tape: Tape, iteration: int) -> list[str]:
+        """Of a rollout: who reached what and who began where; lines worth telling."""
         first = iteration * tape.steps * tape.games
         lines: list[str] = []
         if self.practice:
@@ -277,7 +282,7 @@ class Swarm:
             about = {"milestone": newest.get((t, game), "record"), "step": first + t * tape.games + game + 1,
                      "game": game, "parent": born[t, game]}
             self.keep(bundle, bool(tape.ended[t, game] == DECIDED), about)
-        return self.told(), lines
+        return lines
 
     def _began(self, game: int) -> int:
         """Where the game begins that has replaced an ended one; power-on if its savestate was not fit."""

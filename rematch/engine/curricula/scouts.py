@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from rematch import keys
+from rematch.engine.chunks import Chunk
 from rematch.engine.curricula.savestates import POWER_ON, Strength, Swarm, SwarmConfig
 from rematch.engine.rollout import Rollout, Table
 from rematch.spec import DECIDED, Tree
@@ -59,6 +60,7 @@ class Scouts:
         self.root = ""  # sha256 of the state that all places were come to from; "": power-on
         self.places: dict[str, Place] = {"": Place(POWER_ON, (0.0, 0.0, 0.0))}
         self.mine: list[dict[str, Strength]] = []  # by game: captured in this burst
+        self.chunks: list[Chunk] = []  # the library's bundles, on disk for checkpoints
         self.passed: list[list[str]] = []  # by game: places that it came by
         world.watch(self.wants, config.squares)
 
@@ -95,10 +97,11 @@ class Scouts:
                 return self._found(bundle, step, bool(tape.ended[t, game] == DECIDED))
         for name in (name for names in self.passed for name in names if name in self.places):
             self.places[name].tried += PASSING
-        for _, game, bundle in tape.captured:
-            kept, strength = self.places.get(bundle.place), self.mine[game][bundle.place]
+        last = {(game, bundle.place): bundle for _, game, bundle in tape.captured}  # each game's strongest
+        for (game, name), bundle in last.items():
+            kept, strength = self.places.get(name), self.mine[game][name]
             if kept is None or stronger(strength, kept.strength):  # else another of this burst came first
-                self.places[bundle.place] = Place(world.library.add(bundle), strength)
+                self.places[name] = Place(world.library.add(bundle), strength)
         return []
 
     def _found(self, bundle: Any, step: int, over: bool) -> list[str]:
@@ -111,6 +114,8 @@ class Scouts:
         known = set(since.milestones if since else ())
         parent = POWER_ON if since is None else swarm.world.library.numbers[self.root]
         new = [name for name in end.milestones if name not in known]
+        if not new:  # from power-on, since the frontier's own state is in quarantine
+            return []
         lines = [line for name in new for line in swarm.reach(name, step, parent, False)]
         about = {"milestone": new[-1], "step": step, "game": NOBODY, "parent": parent}
         for mark in way.marks if way else []:
@@ -125,21 +130,28 @@ class Scouts:
             return
         bundle = self.swarm.world.library.find(frontier.sha256)
         self.world.library.clear()
+        self.chunks = []
         self.root = frontier.sha256
         self.places = {"": Place(self.world.library.add(bundle), (0.0, 0.0, 0.0))}
 
     def state(self) -> Tree:
         names = sorted(self.places)
         kept = [self.places[name] for name in names]
-        library = self.world.library.state()
-        return {"root": self.root, "names": names, "library": library,
+        library = self.world.library
+        for number in range(len(self.chunks), len(library)):
+            data = np.frombuffer(library[number].pack(), np.uint8)
+            self.chunks.append(Chunk.of(f"scout-{number:08d}", {"bundle": data}))
+        return {"root": self.root, "names": names, "chunks": list(self.chunks),
+                "quarantine": dict(library.quarantine),
                 "numbers": np.array([place.number for place in kept], np.int64),
                 "strength": np.array([place.strength for place in kept], np.float64),
                 "tried": np.array([place.tried for place in kept], np.float64)}  # fmt: skip
 
     def restore(self, tree: Tree) -> None:
         self.root = tree["root"]
-        self.world.library.restore(tree["library"])
+        self.chunks = list(tree["chunks"])
+        bundles = {f"{number:06d}": chunk.arrays()["bundle"] for number, chunk in enumerate(self.chunks)}
+        self.world.library.restore({"bundles": bundles, "quarantine": tree["quarantine"]})
         rows = zip(tree["names"], tree["numbers"].tolist(), tree["strength"].tolist(), tree["tried"].tolist())
         self.places = {name: Place(number, (strength[0], strength[1], strength[2]), tried)
                        for name, number, strength, tried in rows}  # fmt: skip

@@ -1,0 +1,114 @@
+"""Ways walked again: detours go, the milestone and the strength stay, and the bundle replays to its bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import gameboys
+import numpy as np
+import pytest
+
+from rematch.worlds.gameboy import machine, retrace
+from rematch.worlds.gameboy.cartridge.rules import ACTIONS
+
+gameboys.need_pyboy()
+OPPOSITE = {"down": "up", "up": "down", "left": "right", "right": "left"}
+START, B = ACTIONS.index("start"), ACTIONS.index("b")
+
+
+def arrivals() -> dict[str, tuple[int, Any]]:
+    """By the newest milestone of the solution: how many inputs lead there, and the savestate."""
+    world, out = gameboys.world(1), {}
+    world.watch(lambda *asked: True)
+    for count, action in enumerate(gameboys.tiny().solution[:60], 1):
+        gameboys.press(world, action)
+        for bundle in world.captured.values():
+            out[world.events[-1][1]] = (count, bundle)
+    return out
+
+
+def aside(since: Any) -> Any:
+    world = gameboys.world(1)
+    world.next.stage[:, 0] = world.library.add(since)
+    world.restart()
+    return world
+
+
+def memory_after(since: Any, inputs: Sequence[int]) -> bytes:
+    world = aside(since)
+    for action in inputs:
+        gameboys.press(world, action)
+    return bytes(world.hall.bank.ram[0].tobytes())
+
+
+def with_detours(since: Any, way: list[int], places: Sequence[int]) -> tuple[list[int], int]:
+    """After these many inputs: back and forth again, and the box of START opened and closed."""
+    out, count = list(way), 0
+    for at in sorted(places, reverse=True):
+        back = OPPOSITE.get(ACTIONS[way[at - 1]])
+        walks = [] if back is None else [[ACTIONS.index(back), way[at - 1]]]
+        for detour in (*walks, [START, B]):
+            if memory_after(since, [*way[:at], *detour]) == memory_after(since, way[:at]):
+                out[at:at] = detour
+                count += 1
+    return out, count
+
+
+def replayed(bundle: Any) -> str:
+    rom = gameboys.tiny().rom
+    bare = machine.ready(rom)
+    bare.load(machine.power_on(rom))
+    for action in bundle.actions:
+        bare.press(action)
+    return hashlib.sha256(bare.save()).hexdigest()
+
+
+def test_detours_go_and_the_milestone_stays() -> None:
+    found, solution = arrivals(), list(gameboys.tiny().solution)
+    (first, since), (last, kept) = found["DAWN"], found["ROUTE-1"]
+    way = solution[first:last]
+    longer, detours = with_detours(since, way, (4, 8, 11))
+    assert detours >= 3 and len(longer) == len(way) + 2 * detours
+    world = gameboys.world(2)
+    out = world.shortened(since, [*longer, *[B] * 5])
+    assert len(out.inputs) <= len(way) and not out.over
+    once = retrace.walk(aside(since), longer)
+    assert once is not None and out.strength >= once.strength
+    assert out.end.milestones == kept.milestones and out.end.parent == since.sha256
+    assert out.end.actions == since.actions + out.inputs and replayed(out.end) == out.end.sha256
+    plain = retrace.shortened(world, since, longer)
+    assert plain is not None and plain.inputs == out.inputs, "what comes after the milestone does not matter"
+
+
+def test_nothing_is_left_out_that_makes_a_weaker_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were one stronger with every step that he makes, he would make every one again."""
+    found, walk = arrivals(), retrace.walk
+    (first, since), (last, kept) = found["DAWN"], found["ROUTE-1"]
+    longer, detours = with_detours(since, list(gameboys.tiny().solution[first:last]), (8,))
+
+    def hardening(world: Any, inputs: Sequence[int]) -> retrace.Walk | None:
+        made = walk(world, inputs)
+        if made:
+            made.strength = (5.0, float(len(made.inputs)))
+        return made
+
+    monkeypatch.setattr(retrace, "walk", hardening)
+    out = retrace.shortened(gameboys.world(1), since, longer)
+    assert detours and out is not None
+    assert out.inputs == longer and out.end.milestones == kept.milestones
+
+
+def test_inputs_that_reach_nothing_are_no_way() -> None:
+    assert gameboys.world(1).shortened(None, [B] * 6) is None
+    assert gameboys.world(1).shortened(None, []) is None
+
+
+def test_it_is_played_aside() -> None:
+    """Neither the games nor the library of the world that asks change."""
+    world = gameboys.world(2)
+    gameboys.follow(world, 7)
+    before, (first, _) = world.save(np.arange(2)), arrivals()["DAWN"]
+    world.shortened(None, list(gameboys.tiny().solution[:first]))
+    assert (world.save(np.arange(2)) == before).all() and not len(world.library)

@@ -74,7 +74,7 @@ def test_detours_go_and_the_milestone_stays() -> None:
     world = gameboys.world(2)
     out = world.shortened(since, [*longer, *[B] * 5])
     assert len(out.inputs) <= len(way) and not out.over
-    once = retrace.walk(aside(since), longer)
+    once = retrace.walk(aside(since), 0, longer)
     assert once is not None and out.strength >= once.strength
     assert out.end.milestones == kept.milestones and out.end.parent == since.sha256
     assert out.end.actions == since.actions + out.inputs and replayed(out.end) == out.end.sha256
@@ -88,16 +88,39 @@ def test_nothing_is_left_out_that_makes_a_weaker_arrive(monkeypatch: pytest.Monk
     (first, since), (last, kept) = found["DAWN"], found["ROUTE-1"]
     longer, detours = with_detours(since, list(gameboys.tiny().solution[first:last]), (8,))
 
-    def hardening(world: Any, inputs: Sequence[int]) -> retrace.Walk | None:
-        made = walk(world, inputs)
+    def hardening(world: Any, start: int, inputs: Sequence[int], *more: Any, **by: Any) -> retrace.Walk | None:
+        made = walk(world, start, inputs, *more, **by)
         if made:
-            made.strength = (5.0, float(len(made.inputs)))
+            made.strength = (5.0, float(len(made.end.actions)))
         return made
 
     monkeypatch.setattr(retrace, "walk", hardening)
     out = retrace.shortened(gameboys.world(1), since, longer)
     assert detours and out is not None
     assert out.inputs == longer and out.end.milestones == kept.milestones
+
+
+def test_states_on_the_way_are_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrace, "MARK", 8)
+    found, solution = arrivals(), list(gameboys.tiny().solution)
+    first, last = (found[name][0] for name in ("DAWN", "ROUTE-1"))
+    out = gameboys.world(1).shortened(found["DAWN"][1], solution[first:last])
+    assert out is not None and len(out.marks) == (len(out.inputs) - 4) // 8 > 0
+    for number, mark in enumerate(out.marks, 1):
+        assert mark.place == f"+{8 * number}" and mark.milestones == ("DAWN",)
+        assert mark.actions == out.end.actions[: first + 8 * number] and replayed(mark) == mark.sha256
+
+
+def test_who_is_led_elsewhere_gives_up_at_once() -> None:
+    found, solution = arrivals(), list(gameboys.tiny().solution)
+    (first, since), (last, _) = found["DAWN"], found["ROUTE-1"]
+    way = retrace.walk(aside(since), 0, solution[first:last])
+    assert way is not None and retrace.walk(aside(since), 0, way.inputs, by=way.places) is not None
+    for other in range(1, len(way.places)):
+        by = [*way.places]
+        by[other] = -1
+        assert retrace.walk(aside(since), 0, way.inputs, by=by) is None
+    assert retrace.walk(aside(since), 0, way.inputs[:-1], by=way.places[:-1]) is None
 
 
 def test_inputs_that_reach_nothing_are_no_way() -> None:

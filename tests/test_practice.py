@@ -21,6 +21,7 @@ from rematch.engine.curricula.practice import (
     HELPED,
     LEAVE,
     LED,
+    MOST,
     SLOWER,
     Practice,
     Stretch,
@@ -45,7 +46,9 @@ def test_starts_on_a_way_cut_it_in_order_and_cover_it(way: list[int], data: st.D
     cuts = data.draw(st.sets(st.integers(1, len(way))))
     on = {number: way[:at] for number, at in enumerate(data.draw(st.permutations(sorted(cuts))))}
     aside = data.draw(st.lists(WAYS.filter(lambda other: other != way[: len(other)]), max_size=4))
-    known = [(POWER_ON, []), *on.items(), *((100 + i, other) for i, other in enumerate(aside))]
+    marked = {number: data.draw(st.booleans()) for number in on} | {POWER_ON: True}
+    known = [(POWER_ON, [], True), *((number, inputs, marked[number]) for number, inputs in on.items()),
+             *((100 + i, other, True) for i, other in enumerate(aside))]  # fmt: skip
     found = stretches(way, data.draw(st.permutations(known)))
     where = {POWER_ON: [], **on}
     assert [part.start for part in found] == sorted(
@@ -54,6 +57,8 @@ def test_starts_on_a_way_cut_it_in_order_and_cover_it(way: list[int], data: st.D
     walked: list[int] = []
     for part in found:
         assert walked == where[part.start] and list(part.inputs) == way[len(walked) :]
+        goals = [len(on[n]) for n in on if marked[n] and len(on[n]) > len(walked)]
+        assert part.ahead == min([*goals, len(way)]) - len(walked), "the next that is at a milestone"
         walked += part.inputs[: part.length]
     assert walked == way
 
@@ -65,7 +70,7 @@ def parts_of(draw: np.random.Generator) -> dict[int, Stretch]:
     """Of a way of twelve to forty inputs, cut twice."""
     way = draw.integers(0, 7, int(draw.integers(12, 40))).tolist()
     first, second = sorted(draw.choice(np.arange(1, len(way)), 2, replace=False).tolist())
-    known = [(POWER_ON, []), (0, way[:first]), (1, way[:second])]
+    known = [(POWER_ON, [], True), (0, way[:first], bool(draw.random() < 0.5)), (1, way[:second], True)]
     return {part.start: part for part in stretches(way, known)}
 
 
@@ -84,7 +89,8 @@ def test_plans_are_parts_of_a_stretch_and_leave_time_for_the_rest(seed: int) -> 
         part = parts[start]
         assert part.inputs.startswith(led) and len(led) < len(part.inputs)
         assert len(led) <= BEYOND * part.length + 1
-        assert patience[game] == len(led) + LEAVE + int(SLOWER * max(0, part.length - len(led)))
+        rest = LEAVE + int(SLOWER * max(0, part.ahead - len(led)))
+        assert patience[game] == len(led) + min(MOST, rest)
     whole = Practice(50, 4)
     whole.plan(parts, np.full(50, POWER_ON), np.linspace(0, 1, 50, endpoint=False))
     lengths = [len(led) for led in whole.next]

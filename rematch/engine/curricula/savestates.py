@@ -71,7 +71,7 @@ class SwarmConfig:
             raise ConfigError(f"early + mid + late = {total:g}: quotas that do not add up; expected 1")
 
 
-Strength = tuple[float, float, float]  # levels, HP, and how soon: less than 0 by the inputs so far
+Strength = tuple[float, float]  # levels, HP
 # game, milestones, whether it is decided, place on the way or "", strength -> whether to capture it
 Wants = Callable[[int, tuple[str, ...], bool, str, Strength], bool]
 

@@ -27,7 +27,6 @@ BOT = "wander"
 NOBODY = -1  # the game of a start that none of those that learn has reached
 DRAWS = 20  # places of which the least tried is begun from
 STRONGER = 8.0  # HP by which a newcomer must exceed who is kept in a place, at equal levels
-SOONER = 32.0  # inputs by which one must be sooner there than who is as strong
 PASSING = 0.1  # what it counts, beside beginning there, that others come by
 
 
@@ -41,11 +40,7 @@ class Place:
 
 
 def stronger(one: Strength, other: Strength) -> bool:
-    """Whether it is worth replacing: by a level, by HP, or as strong and much sooner there."""
-    (levels, hp, soon), (kept, kept_hp, kept_soon) = one, other
-    if levels != kept:
-        return levels > kept
-    return hp >= kept_hp + STRONGER or (hp >= kept_hp and soon >= kept_soon + SOONER)
+    return one[0] > other[0] or (one[0] == other[0] and one[1] >= other[1] + STRONGER)
 
 
 class Scouts:
@@ -58,7 +53,7 @@ class Scouts:
         (role,) = world.spec.roles
         self.rollout = Rollout(world, {role: table}, config.scout_steps, threads, self.seed)
         self.root = ""  # sha256 of the state that all places were come to from; "": power-on
-        self.places: dict[str, Place] = {"": Place(POWER_ON, (0.0, 0.0, 0.0))}
+        self.places: dict[str, Place] = {"": Place(POWER_ON, (0.0, 0.0))}
         self.mine: list[dict[str, Strength]] = []  # by game: captured in this burst
         self.chunks: list[Chunk] = []  # the library's bundles, on disk for checkpoints
         self.passed: list[list[str]] = []  # by game: places that it came by
@@ -132,7 +127,7 @@ class Scouts:
         self.world.library.clear()
         self.chunks = []
         self.root = frontier.sha256
-        self.places = {"": Place(self.world.library.add(bundle), (0.0, 0.0, 0.0))}
+        self.places = {"": Place(self.world.library.add(bundle), (0.0, 0.0))}
 
     def state(self) -> Tree:
         names = sorted(self.places)
@@ -153,5 +148,5 @@ class Scouts:
         bundles = {f"{number:06d}": chunk.arrays()["bundle"] for number, chunk in enumerate(self.chunks)}
         self.world.library.restore({"bundles": bundles, "quarantine": tree["quarantine"]})
         rows = zip(tree["names"], tree["numbers"].tolist(), tree["strength"].tolist(), tree["tried"].tolist())
-        self.places = {name: Place(number, (strength[0], strength[1], strength[2]), tried)
+        self.places = {name: Place(number, (strength[0], strength[1]), tried)
                        for name, number, strength, tried in rows}  # fmt: skip

@@ -30,7 +30,7 @@ FROM_POWER_ON = -1.0  # the stage number `start`
 PROBE = (5, 5, 0)  # actions that a state of others has to survive: B, B, down
 
 
-Strength = tuple[float, float, float]  # levels and HP of the party, and inputs since the root, less than 0
+Strength = tuple[float, float]  # the party's levels and HP
 Wants = Callable[[int, tuple[str, ...], bool, str, Strength], bool]
 
 
@@ -123,9 +123,7 @@ class KeptGames(PlainWorld):
                 where = f"{int(facts.y[row]) // side} {int(facts.x[row]) // side}"
                 foe = f"against {int(facts.species[row])}, {int(self.quarters[row])} quarters"
                 place += foe if facts.battle[row] else where
-            origin = self._origin(row)
-            age = int(self.state["time"][row]) + (len(origin.actions) if origin else 0)
-            strength = float(facts.level[row].sum()), float(facts.hp[row].sum()), -float(age)
+            strength = float(facts.level[row].sum()), float(facts.hp[row].sum())
             if self.hall.wants(self.first + row, self.milestones(row), bool(over[row]), place, strength):
                 self.captured[row] = replace(self.capture(row), place=place)
                 self.state["last"][row] = self.state["time"][row]

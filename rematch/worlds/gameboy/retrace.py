@@ -32,7 +32,7 @@ class Walk:
 
     inputs: list[int]
     places: list[int | None]
-    strength: tuple[float, ...]  # levels, HP
+    strength: tuple[float, float]  # levels, HP
     end: Bundle
     over: bool
     marks: list[Bundle] = field(default_factory=list)  # states on the way
@@ -52,10 +52,10 @@ def walk(
     are kept, so many inputs from each other.
     """
     marks: list[Bundle] = []
-    strengths: list[tuple[float, ...]] = []
+    strengths: list[tuple[float, float]] = []
 
     def any_milestone(*asked: Any) -> bool:
-        strengths.append(asked[-1][:2])
+        strengths.append(asked[-1])
         return True
 
     world.watch(any_milestone)

@@ -88,7 +88,7 @@ def test_nothing_is_left_out_that_makes_a_weaker_arrive(monkeypatch: pytest.Monk
     (first, since), (last, kept) = found["DAWN"], found["ROUTE-1"]
     longer, detours = with_detours(since, list(gameboys.tiny().solution[first:last]), (8,))
 
-    def hardening(world: Any, start: int, inputs: Sequence[int], *more: Any, **by: Any) -> retrace.Walk | None:
+    def hardening(world: Any, start: int, inputs: Sequence[int], *more: Any, **by: Any) -> Any:
         made = walk(world, start, inputs, *more, **by)
         if made:
             made.strength = (5.0, float(len(made.end.actions)))

@@ -27,7 +27,8 @@ from rematch.engine.curricula.practice import (
     Stretch,
     stretches,
 )
-from rematch.engine.curricula.savestates import POWER_ON, Start, Swarm, SwarmConfig
+from rematch.engine.curricula.savestates import Swarm
+from rematch.engine.curricula.starts import POWER_ON, Start, SwarmConfig
 from rematch.engine.tape import Tape
 from rematch.spec import CUT_OFF, RUNNING, Actions, Field, Role, Spec
 

@@ -24,7 +24,8 @@ from rematch import api
 from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine.curricula import findings
-from rematch.engine.curricula.savestates import BANDS, POWER_ON, Start, Swarm, SwarmConfig, allot
+from rematch.engine.curricula.savestates import Swarm
+from rematch.engine.curricula.starts import BANDS, POWER_ON, Start, SwarmConfig, allot
 from rematch.engine.learners import dqn
 from rematch.engine.miniature import differences
 from rematch.matches import eval_run

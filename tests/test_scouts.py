@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rematch import config as settings
-from rematch.engine.curricula.savestates import POWER_ON
 from rematch.engine.curricula.scouts import STRONGER, Place, Scouts, stronger
+from rematch.engine.curricula.starts import POWER_ON
 from rematch.engine.learners import dqn
 from rematch.engine.miniature import differences, shrink
 from rematch.engine.rehearsal import curriculum_features

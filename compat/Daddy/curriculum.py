@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from rematch.engine.curricula.savestates import Start, Swarm, SwarmConfig
+from rematch.engine.curricula.savestates import Swarm
+from rematch.engine.curricula.starts import Start, SwarmConfig
 
 
 class CurriculumManager(Swarm):

@@ -21,7 +21,7 @@ import numpy as np
 from rematch import config as settings
 from rematch import worlds
 from rematch.config import ConfigError
-from rematch.engine.curricula.savestates import START
+from rematch.engine.curricula.starts import START
 from rematch.engine.learners.dqn import Dqn
 from rematch.engine.learners.replay import COMPONENTS
 from rematch.engine.miniature import Witness, compared, differences, event_log, events, play, shrink

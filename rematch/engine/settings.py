@@ -13,7 +13,7 @@ from rematch.engine.bonuses.novelty import NoveltyConfig
 from rematch.engine.bonuses.rnd import RndConfig
 from rematch.engine.bonuses.rnd_screen import RndScreenConfig
 from rematch.engine.curricula.distance import CurriculumConfig, ladder
-from rematch.engine.curricula.savestates import SwarmConfig, check_swarm
+from rematch.engine.curricula.starts import SwarmConfig, check_swarm
 from rematch.engine.diary import WatchConfig, check_watch
 from rematch.engine.evaluate import EvaluationConfig, check_rivals
 from rematch.engine.guards.ewc import EwcConfig, check_ewc

@@ -17,8 +17,9 @@ from rematch.engine import past
 from rematch.engine.bonuses.rnd import curious
 from rematch.engine.curricula import findings
 from rematch.engine.curricula.distance import Curriculum, ladder
-from rematch.engine.curricula.savestates import STAGE, Swarm
+from rematch.engine.curricula.savestates import Swarm
 from rematch.engine.curricula.scouts import BOT, Scouts
+from rematch.engine.curricula.starts import STAGE
 from rematch.engine.diary import Diary
 from rematch.engine.evaluate import best_scripted, evaluate, set_beside
 from rematch.engine.fingerprint import fingerprint

@@ -19,7 +19,8 @@ import numpy as np
 
 from rematch import keys
 from rematch.engine.chunks import Chunk
-from rematch.engine.curricula.savestates import POWER_ON, Strength, Swarm, SwarmConfig
+from rematch.engine.curricula.savestates import Swarm
+from rematch.engine.curricula.starts import POWER_ON, Strength, SwarmConfig
 from rematch.engine.rollout import Rollout, Table
 from rematch.spec import DECIDED, Tree
 

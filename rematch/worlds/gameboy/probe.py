@@ -92,7 +92,7 @@ def measure(seconds: float) -> dict[str, Any]:
     subjects = {"bare PyBoy, 1 thread": bare(rom, 1), f"bare PyBoy, {THREADS} threads": bare(rom, THREADS)}
     subjects["world, 1 thread"] = whole(Config(), 1)
     subjects[f"world, {THREADS} threads"] = whole(Config(), THREADS)
-    subjects[f"world, {THREADS} worker processes"] = whole(Config(workers=THREADS), 1)
+    subjects[f"world, {THREADS} worker processes"] = whole(Config(workers=THREADS), THREADS)
     steps = max(GAMES, round(1500 * seconds / TURNS) // GAMES * GAMES)
     rates: dict[str, list[float]] = {name: [] for name in subjects}
     for _ in range(TURNS):

@@ -237,6 +237,23 @@ def test_what_fails_is_practised_more() -> None:
     assert failing > 5 * mastered
 
 
+def test_a_band_that_is_mastered_leaves_its_games_to_the_others() -> None:
+    swarm = practising(100, power_on=0.1, early=0.45, mid=0.55, late=0.0)
+    assert {start.band for start in swarm.starts} == {"early", "mid"}
+    bands = [["early", "mid"].index(swarm.start(int(n)).band) for n in swarm.stage(0)[:, 0]]
+    assert sum(bands) == round(90 * 0.55 / (0.55 + 2 * 0.45)), "nothing known: by quota and number of starts"
+    for _ in range(100):
+        swarm.beliefs.judge(0, True)
+        swarm.beliefs.judge(1, True)
+    begun = swarm.stage(1)[:, 0].astype(int).tolist()
+    later = sum(swarm.start(n).band == "mid" for n in begun)
+    failing = 1.05 - swarm.beliefs.mean
+    share = 0.55 * failing[2] / (0.55 * failing[2] + 0.45 * failing[:2].sum())
+    assert later == pytest.approx(90 * share, abs=1) and later > 70 and 100 - later >= 11
+    whole = practising(10, power_on=1.0)
+    assert set(whole.stage(0)[:, 0].tolist()) == {POWER_ON}
+
+
 def test_practice_needs_a_learner_that_learns_from_others_moves() -> None:
     import swarms
 

@@ -121,6 +121,11 @@ class Swarm:
                 shares.append(0.0)
                 groups.append(choices[band])
             shares[-1] += (1 - c.power_on) * getattr(c, band)
+        if self.practice:  # a band that is mastered leaves most of its games to the others
+            failing = 1 + MASTERED - self.beliefs.mean
+            needs = [share * float(failing[np.array(group) + 1].sum())
+                     for share, group in zip(shares[1:], groups[1:])]  # fmt: skip
+            shares[1:] = [(1 - c.power_on) * need / (sum(needs) or 1) for need in needs]
         last = np.cumsum(allot(shares, len(out)))
         luck = keys.units(self.seed, keys.SWARM, len(out), iteration)
         group = np.searchsorted(last, self.turn, side="right")

@@ -39,7 +39,7 @@ BASE: dict[str, Any] = {
 SCOUTED: dict[str, Any] = {
     "steps": 4, "total_steps": 4 * 4 * 13, "bands__practice": True, "bands__scouts": 3,
     "bands__scout_steps": 30, "bands__scout_patience": 20, "world__screen": False, "world__max_steps": 14,
-    "seed": 1, "novelty__weight": 0.1, "novelty__lifelong": True,
+    "seed": 1, "novelty__weight": 0.1, "novelty__lifelong": True, "bands__way": 0.02,
 }  # fmt: skip
 
 

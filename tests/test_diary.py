@@ -67,12 +67,12 @@ def test_columns_are_those_of_the_specification(little: None, tmp_path: Path) ->
         .read_text()
         .startswith(
             "episode_id,env_id,length_steps,return_env,return_total,return_rnd,return_novel,return_bayes,"
-            "milestones_reached,alarm_triggered,start_step,end_step\n"
+            "return_way,milestones_reached,alarm_triggered,start_step,end_step\n"
         )
     )
     assert session.diary is not None
     believing(session.diary)
-    assert session.diary.head().split(",")[8:15] == [
+    assert session.diary.head().split(",")[9:16] == [
         "milestones_reached",
         "alpha_badge_Boulder",
         "beta_badge_Boulder",
@@ -120,7 +120,7 @@ def test_lines_say_what_the_document_asks(little: None, tmp_path: Path) -> None:
     words = diary.log_line(384, 5000, 1012.3)
     assert re.fullmatch(
         r"step=384/5000  sps=1012  epsilon=0\.\d+  len=\d\.\d  R_env=\S+  R_total=\S+  r_env=\S+  r_rnd=\S+  "
-        r"r_novel=\S+  r_bayes=0\.0000  r_total=\S+  episodes=\d+  envs=4  "
+        r"r_novel=\S+  r_bayes=0\.0000  r_way=0\.0000  r_total=\S+  episodes=\d+  envs=4  "
         r"spawn: early 25% \| mid 50% \| late 25%",
         words,
     ), words

@@ -22,6 +22,7 @@ from rematch.engine.curricula.practice import (
     LEAVE,
     LED,
     MOST,
+    OFF,
     SLOWER,
     Practice,
     Stretch,
@@ -81,9 +82,11 @@ def test_plans_are_parts_of_a_stretch_and_leave_time_for_the_rest(seed: int) -> 
     parts, starts, luck = parts_of(draw), draw.integers(-1, 3, 50), draw.random(50)
     luck[draw.random(50) < 0.2] = -1
     made = Practice(50, 4)
-    patience = made.plan(parts, starts, luck)
+    way = parts[POWER_ON].inputs
+    patience = made.plan(way, parts, starts, luck)
     for game, start in enumerate(starts.tolist()):
         led = made.next[game]
+        assert made.next_at[game] == (OFF if start not in parts else len(way) - len(parts[start].inputs))
         if start not in parts or luck[game] < 0:
             assert led == b"" and patience[game] == 0
             continue
@@ -93,7 +96,7 @@ def test_plans_are_parts_of_a_stretch_and_leave_time_for_the_rest(seed: int) -> 
         rest = LEAVE + int(SLOWER * max(0, part.ahead - len(led)))
         assert patience[game] == len(led) + min(MOST, rest)
     whole = Practice(50, 4)
-    whole.plan(parts, np.full(50, POWER_ON), np.linspace(0, 1, 50, endpoint=False))
+    whole.plan(way, parts, np.full(50, POWER_ON), np.linspace(0, 1, 50, endpoint=False))
     lengths = [len(led) for led in whole.next]
     assert lengths == sorted(lengths) and lengths[0] == 0 and max(lengths) >= parts[POWER_ON].length - 1
 
@@ -111,7 +114,8 @@ def test_an_episode_is_led_as_it_was_planned_when_it_began(seed: int, steps: int
             again = Practice(games, steps)
             again.restore({name: np.array(value) for name, value in made.state().items()})
             made, ended = again, np.zeros(games, bool)
-        made.plan(parts_of(draw), draw.integers(-1, 3, games), draw.random(games) - 0.2)
+        parts = parts_of(draw)
+        made.plan(parts[POWER_ON].inputs, parts, draw.integers(-1, 3, games), draw.random(games) - 0.2)
         tape = Tape(SPEC, steps, games)
         told = []
         for t in range(steps):
@@ -135,7 +139,9 @@ def test_an_episode_is_led_as_it_was_planned_when_it_began(seed: int, steps: int
 
 def test_a_state_holds_what_is_left_to_be_led() -> None:
     made = Practice(3, 2)
-    made.plan(parts_of(np.random.default_rng(1)), np.array([POWER_ON, 0, 5]), np.array([0.9, 0.5, 0.5]))
+    parts = parts_of(np.random.default_rng(1))
+    starts, luck = np.array([POWER_ON, 0, 5]), np.array([0.9, 0.5, 0.5])
+    made.plan(parts[POWER_ON].inputs, parts, starts, luck)
     tape = Tape(SPEC, 2, 3)
     tape.ended[-1] = CUT_OFF
     made.judge(tape)
@@ -144,6 +150,37 @@ def test_a_state_holds_what_is_left_to_be_led() -> None:
     other = Practice(3, 2)
     other.restore({name: np.array(value) for name, value in made.state().items()})
     assert other.left == made.left and np.array_equal(other.helped, made.helped)
+    assert other.way == made.way and np.array_equal(other.at, made.at) and made.at[0] == 1
+
+
+@given(st.integers(0, 1 << 32), st.integers(1, 5), st.floats(0.02, 0.9))
+def test_where_on_the_way_a_game_is_led_is_known(seed: int, steps: int, ending: float) -> None:
+    """At its first step and as long as it is led, unless another way has taken the place of its own."""
+    draw, games = np.random.default_rng(seed), 5
+    made, parts, ended = Practice(games, steps), {}, np.zeros(games, bool)  # type: ignore[var-annotated]
+    where = [OFF] * games  # a slow reference: where each game stands on `way`
+    for _ in range(10):
+        before = made.way
+        if not parts or draw.random() < 0.3:
+            parts = parts_of(draw)
+        way = parts[POWER_ON].inputs
+        if not way.startswith(before):
+            where = [OFF] * games
+        made.plan(way, parts, draw.integers(-1, 3, games), draw.random(games) - 0.2)
+        tape = Tape(SPEC, steps, games)
+        for t in range(steps):
+            if t:
+                where = [int(made.next_at[g]) if ended[g] else where[g] for g in range(games)]
+            out = made.lead(np.arange(games), ended, t)
+            assert made.index[t].tolist() == where
+            for game, action in enumerate(out.tolist()):
+                on = where[game]
+                assert action == FREE or on == OFF or way[on] == action, "led along the way, from there"
+                where[game] = on + 1 if on != OFF and action != FREE else OFF
+            ended = draw.random(games) < ending
+            tape.ended[t] = np.where(ended, CUT_OFF, RUNNING)
+        made.judge(tape)
+        where = [int(made.next_at[g]) if ended[g] else where[g] for g in range(games)]
 
 
 # --- what counts --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rematch.engine.bonuses.milestones import Milestones
 from rematch.engine.bonuses.novelty import Novelty
 from rematch.engine.bonuses.rnd_screen import RndScreen
+from rematch.engine.bonuses.way import Way
 from rematch.engine.learners.dqn import Bonus, Dqn
 from rematch.engine.learners.expert import Expert
 from rematch.engine.learners.lookahead import Foresight, Lookahead, LookaheadPlayer
@@ -88,6 +89,8 @@ def bonuses(config: Config, role: Role, games: int) -> list[Bonus]:
         found.append(RndScreen(config.rnd_screen, role, config.seed << 8))
     if config.novelty.weight:
         found.append(Novelty(config.novelty, role, games))
+    if config.swarm == "bands" and config.bands.practice and config.bands.way:
+        found.append(Way(config.bands, role, games))
     if role.milestones:
         found.append(Milestones(config.milestones, role, games))
     return found

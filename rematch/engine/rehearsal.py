@@ -13,6 +13,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,18 +145,15 @@ def memory_features(config: Config, seen: Witness) -> Iterator[Feature]:
     off = f"{config.learner}.replay_ratio is 0" if not c.replay_ratio else ""
     yield Feature(name="replay", proof=replayed, off=off)
     yield Feature(name="target network", proof=synced, off=off)
-    off = "" if config.rnd_screen.weight else "rnd_screen.weight is 0"
-    yield Feature(name="RND of pictures", proof=lambda: scored("rnd"), off=off)
-    off = "" if config.novelty.weight else "novelty.weight is 0"
-    yield Feature(name="episodic novelty", proof=lambda: scored("novel"), off=off)
+    there = {bonus.name for bonus in learner.bonuses}
+    for name, weight, told in (("rnd", "rnd_screen.weight", "RND of pictures"),
+                               ("novel", "novelty.weight", "episodic novelty"),
+                               ("way", "bands.way", "reward along the way")):  # fmt: skip
+        yield Feature(name=told, proof=partial(scored, name), off="" if name in there else f"{weight} is 0")
     off = "" if learner.role.milestones else "the world tells no milestones"
     yield Feature(name="milestones", proof=lambda: tried(seen), off=off)
-
-    def told() -> str:
-        diary = seen.session.diary
-        return f"{diary.count} episodes" if diary and diary.count else ""
-
-    yield Feature(name="episodes told", proof=told)
+    count = seen.session.diary.count if seen.session.diary else 0
+    yield Feature(name="episodes told", proof=lambda: f"{count} episodes" if count else "")
     off = "" if config.watch.video_interval else "watch.video_interval is 0"
     filmed = f"{len(seen.takes)} takes of {', '.join(map(str, seen.takes))} pictures"
     yield Feature(name="films", proof=lambda: filmed if seen.takes else "", off=off)

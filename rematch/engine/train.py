@@ -96,7 +96,7 @@ class Session:
         self.diary = Diary(found[0], self.world, self.minds.milestones, self.swarm) if found else None
         self.scouts = self.send_scouts() if config.swarm == "bands" and config.bands.scouts else None
         if found and self.swarm:
-            found[0].explorer.practice = self.swarm.practice
+            found[0].practise(self.swarm.practice)
         self.scoreboard = Scoreboard(self.make_level, config.seed, config.threads)
         self.iteration, self.learner_steps, self.finished = config.start_iteration, 0, 0
         self.best: dict[str, dict[str, Result]] = {}  # by level: what the best scripted players reach

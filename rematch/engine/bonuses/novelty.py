@@ -30,7 +30,7 @@ class NoveltyConfig:
     )
 
 
-def find_columns(role: Role, names: tuple[str, ...]) -> list[int]:
+def find_columns(role: Role, names: tuple[str, ...], setting: str = "novelty.columns") -> list[int]:
     """Where these columns lie in a sight; a name is a column's own, or field.column; NAME* is all such."""
     out = []
     for name in names:
@@ -45,7 +45,7 @@ def find_columns(role: Role, names: tuple[str, ...]) -> list[int]:
             near = nearest(name, list(role.columns))
             known = f"; nearest: {near}" if near and not found else ""
             many = f"{role.name} sees {len(found) or 'no'} columns of that name"
-            raise ConfigError(f"novelty.columns = {name!r}: {many}; expected field.column{known}")
+            raise ConfigError(f"{setting} = {name!r}: {many}; expected field.column{known}")
         out += found
     return out
 

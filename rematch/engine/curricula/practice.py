@@ -23,6 +23,7 @@ from rematch.spec import RUNNING, Ints, Tree
 BEYOND = 1.25  # of a stretch, the most that a game is led
 LEAVE, SLOWER, MOST = 40, 2.0, 300  # actions that it then has; more for each that the way takes; at most
 FREE = -1  # no action: the policy plays
+OFF = -1  # no index on the way: not there, or unknown
 ALONE, HELPED, LED = range(3)  # an episode that is, or was, led
 
 
@@ -57,16 +58,26 @@ class Practice:
         self.left: list[bytes] = [b""] * games  # of those that run
         self.helped = np.zeros(games, bool)  # [N] whether a running episode was led at all
         self.how = np.zeros((steps, games), np.uint8)  # [T, N] of the rollout at hand: ALONE, HELPED or LED
+        self.way = b""
+        self.next_at = np.full(games, OFF, np.int64)  # [N] where on the way they begin
+        self.at = np.full(games, OFF, np.int64)  # [N] where those that run are, while that is known
+        self.index = np.full((steps, games), OFF, np.int64)  # [T, N] that of the rollout at hand
 
-    def plan(self, parts: dict[int, Stretch], starts: NDArray[np.int64], luck: NDArray[np.float64]) -> Ints:
+    def plan(
+        self, way: bytes, parts: dict[int, Stretch], starts: NDArray[np.int64], luck: NDArray[np.float64]
+    ) -> Ints:
         """How far each game's next episode, from start `starts` [N], is led. Its patience [N]; 0: any.
 
         luck [N] in [0, 1) chooses; games that begin on no stretch, or whose luck is negative, are not led.
         """
+        if not way.startswith(self.way):  # who is under way is on another one
+            self.at[:] = OFF
+        self.way = way
         patience = np.zeros(len(self.next), np.int32)
         for game, start in enumerate(starts.tolist()):
             part = parts.get(start)
             self.next[game] = b""
+            self.next_at[game] = OFF if part is None else len(way) - len(part.inputs)
             if part is None or luck[game] < 0:
                 continue
             far = min(int(luck[game] * (BEYOND * part.length + 1)), len(part.inputs) - 1)
@@ -83,6 +94,8 @@ class Practice:
                 self._begin(game)
             left = self.left[game]
             self.how[t, game] = LED if left else self.helped[game]
+            self.index[t, game] = at = self.at[game]
+            self.at[game] = at + 1 if left and at != OFF else OFF
             if left:
                 out[i], self.left[game] = left[0], left[1:]
         return out
@@ -96,12 +109,15 @@ class Practice:
 
     def _begin(self, game: int) -> None:
         self.left[game], self.helped[game] = self.next[game], bool(self.next[game])
+        self.at[game] = self.next_at[game]
 
     def state(self) -> Tree:
         return {"left": np.frombuffer(b"".join(self.left), np.uint8), "helped": self.helped,
+                "way": np.frombuffer(self.way, np.uint8), "at": self.at,
                 "sizes": np.array([len(left) for left in self.left], np.int64)}  # fmt: skip
 
     def restore(self, tree: Tree) -> None:
         whole, ends = tree["left"].tobytes(), np.cumsum(tree["sizes"]).tolist()
         self.left = [whole[low:high] for low, high in zip([0, *ends], ends)]
-        self.helped = tree["helped"].copy()
+        self.helped, self.at = tree["helped"].copy(), tree["at"].copy()
+        self.way = tree["way"].tobytes()

@@ -108,7 +108,7 @@ class Swarm:
             out[:, 0] = max(usable, key=lambda number: (len(self.starts[number].milestones), -number))
         if self.kind != "bands" or not usable:
             if self.practice:  # nothing to begin on: nobody is led
-                self.practice.plan({}, out[:, 0].astype(np.int64), np.zeros(len(out)))
+                self.practice.plan(b"", {}, out[:, 0].astype(np.int64), np.zeros(len(out)))
             return out
         c, weights = self.config, self.weights()
         parts = {part.start: part for part in self.stretches()} if self.practice else {}
@@ -136,7 +136,8 @@ class Swarm:
         if self.practice:
             far = keys.units(self.seed, keys.PRACTICE, len(out), iteration)
             far[group == 0] = -1  # these always play alone
-            out[:, 1] = self.practice.plan(parts, out[:, 0].astype(np.int64), far)
+            way = bytes(self.frontier.actions) if self.frontier else b""
+            out[:, 1] = self.practice.plan(way, parts, out[:, 0].astype(np.int64), far)
         return out
 
     def stretches(self) -> list[Stretch]:

@@ -25,6 +25,14 @@ class SwarmConfig:
     practice: bool = knob(
         False, "games begin on the furthest way known, and are led along it for a part; not those at power-on"
     )
+    way: float = knob(
+        0.0, "weight of r_way: each input by which an episode comes on along that way; 0 is off", low=0,
+        needs="practice",
+    )  # fmt: skip
+    way_columns: tuple[str, ...] = knob(
+        ("map", "x", "y", "enemy_species"), "what makes a place of it: names of columns", needs="way"
+    )
+    way_window: int = knob(64, "inputs ahead in which a place is looked for", low=1, needs="way")
     scouts: int = knob(
         0, "games beside those that learn, which look for the next milestone at random; 0: none",
         low=0, high=1024,

@@ -3,7 +3,7 @@
 DQN (Mnih et al. 2015) with double and dueling Q, over sequences with stored memory and burn-in (Kapturowski
 et al. 2019), games on a ladder of epsilons (Horgan et al. 2018). What is learnt from is
 
-    r_total = r_env + w_rnd r_rnd + w_novel r_novel + w_bayes r_bayes
+    r_total = r_env + w_rnd r_rnd + w_novel r_novel + w_bayes r_bayes + w_way r_way
 
 each component kept as it was when it was met, its weight applied once, when a sequence is taken.
 """
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from rematch import keys
 from rematch.config import ConfigError, knob
 from rematch.engine.anneal import anneal
+from rematch.engine.bonuses.way import Way
+from rematch.engine.curricula.practice import Practice
 from rematch.engine.learners.adam import Adam
 from rematch.engine.learners.ppo import Guard
 from rematch.engine.learners.qpolicy import Explorer, QPolicy
@@ -192,6 +194,13 @@ class Dqn:
             self.weights[COMPONENTS.index(bonus.name)] = bonus.weight
         rows = self.replay.plan.rows // c.stride
         self.priority: Floats = np.zeros((rows if c.priority else 0, config.games), np.float32)
+
+    def practise(self, practice: Practice | None) -> None:
+        """Some games are led from now on, if anybody leads them; a reward for the way asks where they are."""
+        self.explorer.practice = practice
+        for bonus in self.bonuses:
+            if isinstance(bonus, Way):
+                bonus.practice = practice
 
     def state(self) -> Tree:
         held, senses, e = self.online.hidden, self.online.senses, self.explorer

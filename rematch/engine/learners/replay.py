@@ -19,7 +19,7 @@ from rematch.engine.chunks import Chunk
 from rematch.engine.nets.senses import Seen, Senses
 from rematch.spec import RUNNING, Bytes, Floats, Tree
 
-COMPONENTS = ("env", "rnd", "novel", "bayes")  # of the reward
+COMPONENTS = ("env", "rnd", "novel", "bayes", "way")  # of the reward
 MEMORY = "memory"
 
 

@@ -1,0 +1,90 @@
+"""What things are worth: rows differ by what their name says, survival by definition, lines are shown."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rematch import api
+from rematch import config as settings
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+
+import worth
+
+
+def test_rows_differ_only_by_what_their_name_says() -> None:
+    for name, study in worth.STUDIES.items():
+        made = {row: api.configure(study.recipe, changes=worth.settings(name, row, 3)) for row in study.rows}
+        assert len({settings.to_yaml(config) for config in made.values()}) == len(made)
+        assert all(config.seed == 3 for config in made.values())
+    parts = worth.STUDIES["parts"]
+    whole = worth.settings("parts", "everything", 0)
+    for part in worth.PARTS:
+        other = worth.settings("parts", f"without {part}", 0)
+        assert other == whole | worth.PARTS[part]
+        assert len({settings.to_yaml(api.configure(parts.recipe, changes=c)) for c in (whole, other)}) == 2
+
+
+@given(st.lists(st.tuples(st.integers(1, 20), st.booleans()), min_size=1, max_size=12))
+def test_survival_is_the_product_over_those_at_risk(times: list[tuple[int, bool]]) -> None:
+    curve = dict(worth.survival(times))
+    for now in range(1, 21):
+        left = 1.0
+        for then in range(1, now + 1):
+            risk = [at for at, _ in times if at >= then]
+            reached = [at for at, got in times if got and at == then]
+            left *= 1 - len(reached) / len(risk) if risk else 1
+        known = curve[max(at for at in curve if at <= now)]
+        assert known == pytest.approx(left)
+    at, half = worth.median(times)
+    assert half == (min(curve.values()) <= 0.5) and (not half or curve[at] <= 0.5)
+    if all(got for _, got in times):
+        ordered = sorted(at for at, _ in times)
+        assert worth.median(times) == (ordered[(len(ordered) - 1) // 2], True)
+
+
+def line(row: str, seed: int, last: int | None, steps: int, scouted: int) -> dict[str, Any]:
+    return {"study": "swarm", "row": row, "seed": seed, "steps": steps, "scouted": scouted,
+            "milestones": {"TOWN": [1000, 0, 1000], "END": [last, scouted if last else 0, None]},
+            "evaluations": []}  # fmt: skip
+
+
+def test_a_run_that_ended_without_is_shown_as_such() -> None:
+    lines = [line("swarm", 0, 200_000, 600_000, 100_000), line("swarm", 1, 300_000, 600_000, 100_000),
+             line("no swarm", 0, None, 4_000_000, 0), line("no swarm", 1, None, 4_000_000, 0)]
+    text = "\n".join(worth.swarm_table(lines))
+    assert "| END | 0.30 M, 0.40 M | > 4.00 M, > 4.00 M |" in text
+    assert "0.30 M with the swarm, > 4.00 M with no swarm: more than 13.3 times" in text
+    drawn = worth.picture(lines)
+    assert drawn.startswith(b"\x89PNG") and drawn == worth.picture(lines)
+
+
+def test_what_is_gathered_of_a_run(tmp_path: Path) -> None:
+    import json
+
+    import swarms
+
+    made = swarms.config(games=4, total_steps=4 * 20 * 3)
+    swarms.go_on(tmp_path / "run", made, astray=0.0)
+    found = worth.gather("swarm", "swarm", 0, tmp_path / "run")
+    told = json.loads((tmp_path / "run" / "milestones.json").read_text())["milestones"]
+    assert [at[0] for at in found["milestones"].values()] == [at["frontier"] for at in told.values()]
+    assert found["steps"] == 240 and found["scouted"] == 0
+    reached = [worth.frames(found, name) for name in told if told[name]["frontier"]]
+    assert reached and all(got and 0 < at <= 240 for at, got in reached)
+    assert worth.frames(found, "HALL-OF-FAME") == (240, False)
+    _, games, rate, _, high, rates = found["evaluations"][-1]
+    assert games == 1 and rate == 0 < high and np.isfinite(list(rates.values())).all()
+
+
+def test_the_published_tables_are_those_of_the_lines() -> None:
+    assert worth.PAGE.read_text() == worth.page(), "run tools/worth.py publish"
+    cells = [(line["study"], line["row"], line["seed"]) for line in worth.known()]
+    assert len(set(cells)) == len(cells) and all(row in worth.STUDIES[study].rows for study, row, _ in cells)

@@ -124,5 +124,3 @@ def told(folder: Path) -> list[str]:
         f"from power-on in training (the best episodes): {len(cold)} of {len(times)} milestones; how often "
         "the policy gets there, evaluations tell",
     ]
-
-

@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 
 from rematch import keys
 from rematch.engine.bonuses.milestones import Beliefs
-from rematch.engine.chunks import Chunk
 from rematch.engine.curricula.practice import ALONE, Practice, Stretch, stretches
 from rematch.engine.curricula.starts import (
     BANDS,
     POWER_ON,
     START,
     Frontier,
+    Kept,
     SavestateWorld,
     Start,
     Strength,
@@ -62,7 +62,7 @@ class Swarm:
         self.power_on = Start("", "power-on", 0, 0, "early", "", (), POWER_ON, "", visits=games)
         self.starts: list[Start] = []  # by number in the library
         self.sets: dict[frozenset[str], int] = {}  # milestones -> the number of who came first
-        self.chunks: list[Chunk] = []  # the bundles, on disk for checkpoints
+        self.kept = Kept("savestate", world.library)
         self.beliefs = Beliefs(1, PRIOR, forgetting)  # of power-on, then of the starts
         self.at = np.full(games, POWER_ON, np.int32)  # [N] where the running episodes began
         self.new = np.zeros(games, bool)  # [N] whether they reached anything new
@@ -248,13 +248,8 @@ class Swarm:
     # --- keeping ---
 
     def state(self) -> Tree:
-        library = self.world.library
-        for number in range(len(self.chunks), len(self.starts)):
-            data = np.frombuffer(library[number].pack(), np.uint8)
-            self.chunks.append(Chunk.of(f"savestate-{number:08d}", {"bundle": data}))
-        return {
+        return self.kept.state() | {
             "power_on": asdict(self.power_on), "starts": [asdict(start) for start in self.starts],
-            "chunks": list(self.chunks), "quarantine": dict(library.quarantine),
             "alpha": self.beliefs.alpha, "beta": self.beliefs.beta, "at": self.at, "new": self.new,
             "frontier": asdict(self.frontier) if self.frontier else None,
             "reached": {name: dict(times) for name, times in self.reached.items()}, "scouted": self.scouted,
@@ -265,12 +260,9 @@ class Swarm:
         """Before the world's own states: a game that began in a savestate needs it."""
         self.power_on = Start(**tree["power_on"])
         self.starts = [Start(**start) for start in tree["starts"]]
-        self.chunks = list(tree["chunks"])
-        bundles = {f"{number:06d}": chunk.arrays()["bundle"] for number, chunk in enumerate(self.chunks)}
-        library = self.world.library
-        library.restore({"bundles": bundles, "quarantine": tree["quarantine"]})
+        self.kept.restore(tree)
         self.sets = {frozenset(start.milestones): number for number, start in enumerate(self.starts)
-                     if not library[number].place}  # fmt: skip
+                     if not self.world.library[number].place}  # fmt: skip
         self.beliefs.alpha, self.beliefs.beta = tree["alpha"].copy(), tree["beta"].copy()
         self.at[:], self.new[:] = tree["at"], tree["new"]
         self.frontier = Frontier(**tree["frontier"]) if tree["frontier"] else None

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from rematch import keys
-from rematch.engine.chunks import Chunk
 from rematch.engine.curricula.savestates import Swarm
-from rematch.engine.curricula.starts import POWER_ON, Strength, SwarmConfig
+from rematch.engine.curricula.starts import POWER_ON, Kept, Strength, SwarmConfig
 from rematch.engine.rollout import Rollout, Table
 from rematch.spec import DECIDED, Tree
 
@@ -56,7 +55,7 @@ class Scouts:
         self.root = ""  # sha256 of the state that all places were come to from; "": power-on
         self.places: dict[str, Place] = {"": Place(POWER_ON, (0.0, 0.0))}
         self.mine: list[dict[str, Strength]] = []  # by game: captured in this burst
-        self.chunks: list[Chunk] = []  # the library's bundles, on disk for checkpoints
+        self.kept = Kept("scout", world.library)
         self.passed: list[list[str]] = []  # by game: places that it came by
         world.watch(self.wants, config.squares)
 
@@ -125,29 +124,23 @@ class Scouts:
         if frontier is None or frontier.sha256 == self.root:
             return
         bundle = self.swarm.world.library.find(frontier.sha256)
-        self.world.library.clear()
-        self.chunks = []
+        self.kept.clear()
         self.root = frontier.sha256
         self.places = {"": Place(self.world.library.add(bundle), (0.0, 0.0))}
 
     def state(self) -> Tree:
         names = sorted(self.places)
         kept = [self.places[name] for name in names]
-        library = self.world.library
-        for number in range(len(self.chunks), len(library)):
-            data = np.frombuffer(library[number].pack(), np.uint8)
-            self.chunks.append(Chunk.of(f"scout-{number:08d}", {"bundle": data}))
-        return {"root": self.root, "names": names, "chunks": list(self.chunks),
-                "quarantine": dict(library.quarantine),
-                "numbers": np.array([place.number for place in kept], np.int64),
-                "strength": np.array([place.strength for place in kept], np.float64),
-                "tried": np.array([place.tried for place in kept], np.float64)}  # fmt: skip
+        return self.kept.state() | {
+            "root": self.root, "names": names,
+            "numbers": np.array([place.number for place in kept], np.int64),
+            "strength": np.array([place.strength for place in kept], np.float64),
+            "tried": np.array([place.tried for place in kept], np.float64),
+        }  # fmt: skip
 
     def restore(self, tree: Tree) -> None:
         self.root = tree["root"]
-        self.chunks = list(tree["chunks"])
-        bundles = {f"{number:06d}": chunk.arrays()["bundle"] for number, chunk in enumerate(self.chunks)}
-        self.world.library.restore({"bundles": bundles, "quarantine": tree["quarantine"]})
+        self.kept.restore(tree)
         rows = zip(tree["names"], tree["numbers"].tolist(), tree["strength"].tolist(), tree["tried"].tolist())
         self.places = {name: Place(number, (strength[0], strength[1]), tried)
                        for name, number, strength, tried in rows}  # fmt: skip

@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from rematch.config import ConfigError, knob
-from rematch.spec import World
+from rematch.engine.chunks import Chunk
+from rematch.spec import Tree, World
 
 BANDS = ("early", "mid", "late")
 STAGE = START, _ = "start", "patience"  # the stage numbers: which savestate; steps without a milestone
@@ -108,6 +111,29 @@ class Frontier:
     @property
     def rank(self) -> tuple[bool, int]:
         return self.finished, len(self.milestones)
+
+
+class Kept:
+    """A library's bundles in checkpoints: each is written once, however many checkpoints name it."""
+
+    def __init__(self, kind: str, library: Any) -> None:
+        self.kind, self.library = kind, library
+        self.chunks: list[Chunk] = []  # by number in the library
+
+    def clear(self) -> None:
+        self.library.clear()
+        self.chunks = []
+
+    def state(self) -> Tree:
+        for number in range(len(self.chunks), len(self.library)):
+            data = np.frombuffer(self.library[number].pack(), np.uint8)
+            self.chunks.append(Chunk.of(f"{self.kind}-{number:08d}", {"bundle": data}))
+        return {"chunks": list(self.chunks), "quarantine": dict(self.library.quarantine)}
+
+    def restore(self, tree: Tree) -> None:
+        self.chunks = list(tree["chunks"])
+        bundles = {f"{number:06d}": chunk.arrays()["bundle"] for number, chunk in enumerate(self.chunks)}
+        self.library.restore({"bundles": bundles, "quarantine": tree["quarantine"]})
 
 
 def allot(shares: Sequence[float], games: int) -> list[int]:

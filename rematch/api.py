@@ -15,7 +15,9 @@ from rematch.engine import room, shipped
 from rematch.engine.curricula import findings
 from rematch.engine.curricula.distance import Curriculum
 from rematch.engine.fingerprint import fingerprint
+from rematch.engine.learners.dqn import DqnConfig
 from rematch.engine.learners.ppo import LearnError
+from rematch.engine.learners.qpolicy import QPolicy
 from rematch.engine.minds import build
 from rematch.engine.policy import Policy, digest
 from rematch.engine.run import FAILED, Run
@@ -339,8 +341,12 @@ def load(folder: Path | str) -> Trained:
     """A run's settings, newest policies and evaluations, or those of an exported policy; changes nothing."""
     if Path(folder).suffix == shipped.SUFFIX:
         made = shipped.read(Path(folder))
-        basis = settings.replace(default(made.game), {"world": made.world, "network": made.policy.config})
-        trained = Trained(Path(folder), basis, {made.policy.role.name: made.policy}, [])
+        named: dict[str, Any] = {"network": made.policy.config}
+        if isinstance(made.policy, QPolicy):
+            dqn = settings.replace(made.policy.config, {"replay": DqnConfig().replay})  # a run's, not its own
+            named = {"learner": "dqn", "dqn": dqn, "games": 1}
+        basis = settings.replace(default(made.game), {"world": made.world} | named)
+        trained = Trained(Path(folder), basis, {made.policy.role.name: made.player}, [])
         trained.iteration = made.iteration
         return trained
     with Run.open(Path(folder), write=False) as run:

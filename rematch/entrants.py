@@ -64,7 +64,7 @@ def from_file(path: Path, world: str) -> Learnt:
     if found.game != world:
         raise ConfigError(f"--players: {path} is a policy of {found.game}; expected one of {world}")
     free = getattr(worlds.find(world), "INDIFFERENT", ())
-    players = {found.policy.role.name: found.policy}
+    players = {found.policy.role.name: found.player}
     return Learnt(name=str(path), rules=found.world, players=players, indifferent=free)
 
 

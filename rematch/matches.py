@@ -12,16 +12,18 @@ from typing import Any
 from rematch import api, worlds
 from rematch import config as settings
 from rematch.config import ConfigError
-from rematch.engine import shipped
+from rematch.engine import files, shipped
 from rematch.engine.evaluate import alone, best_scripted, check_rivals, evaluate, set_beside
 from rematch.engine.exploit import Ask, Frozen, check_ask, exploit, question
 from rematch.engine.kept import Kept
+from rematch.engine.learners.qpolicy import QPlayer
 from rematch.engine.past import card
 from rematch.engine.policy import Policy
 from rematch.engine.run import Run
 from rematch.engine.scoreboard import Scoreboard
 from rematch.engine.verdict import verdict
 from rematch.entrants import entrant, rules_of
+from rematch.show import film, mp4
 from rematch.spec import Player, World
 
 # Far from training's and its evaluations' streams: nothing was ever selected on these games.
@@ -202,16 +204,45 @@ def forfeits(players: Iterable[Player]) -> list[dict[str, Any]]:
     return out
 
 
+def film_of(folder: Path, out: Path, seconds: float, seed: int, greedy: bool) -> str:
+    """One game of a run's or a file's players, written to `out`; returns its caption."""
+    if out.suffix not in (".gif", ".mp4") or not out.parent.is_dir() or out.is_dir():
+        raise ConfigError(f"--out = {str(out)!r}: expected a name that ends in .gif or .mp4, in a folder "
+                          "that is there")
+    if out.suffix == ".mp4" and not mp4.encoder():
+        raise ConfigError(mp4.NONE)
+    trained = api.load(folder)
+    module = worlds.find(trained.config.game)
+    if not hasattr(module, "draw"):
+        raise ConfigError(f"{folder}: {trained.config.game} draws no pictures of its games")
+    for policy in trained.policies.values():
+        policy.greedy = greedy
+    world = api.builder(trained.config, trained.curriculum)(1, 0, SEED_OFFSET + seed)
+    pictures, last, caption = film.played(world, trained.policies, module.draw, seconds, seed)
+    if out.suffix == ".gif":
+        data = film.gif(pictures, last, film.MOST_BYTES)
+    else:
+        wide, high = (side - side % 2 for side in last.size)  # encoders want even sides
+        frames = [*pictures, *[last] * int(film.FPS * film.HOLD)]
+        data, why = mp4.mp4([picture.crop((0, 0, wide, high)) for picture in frames], film.FPS)
+        if not data:
+            raise ConfigError(why)
+    files.replace_file(out, data)
+    return caption
+
+
 def export_run(folder: Path, out: Path, with_onnx: bool) -> list[Path]:
     """A run's newest policies as files of their own; the paths that were written."""
     out = out.with_suffix(shipped.SUFFIX) if out.name and not out.suffix and not out.is_dir() else out
     if out.suffix != shipped.SUFFIX or not out.parent.is_dir():
         raise ConfigError(f"--out = {str(out)!r}: expected a name that ends in {shipped.SUFFIX}, in a folder "
                           "that is there")
-    if with_onnx:
-        shipped.check_onnx()
     trained = api.load(folder)
-    networks = {role: player for role, player in trained.policies.items() if isinstance(player, Policy)}
+    alone = {role: player.policy if isinstance(player, QPlayer) else player
+             for role, player in trained.policies.items()}  # fmt: skip
+    networks = {role: policy for role, policy in alone.items() if isinstance(policy, Policy)}
+    if with_onnx:
+        shipped.check_onnx(networks.values())
     if not networks:
         raise ConfigError(f"{folder}: its players look ahead with the rules; no network plays alone")
     about = {role: card(trained.config, policy, trained.iteration) for role, policy in networks.items()}

@@ -16,7 +16,7 @@ from rematch.engine import shipped
 from rematch.engine.miniature import differences
 from rematch.engine.policy import NetworkConfig, Policy
 from rematch.engine.train import Session
-from rematch.matches import Match, eval_run, eval_world, export_run
+from rematch.matches import Match, eval_run, eval_world, export_run, film_of
 
 TINY: dict[str, Any] = {
     "threads": 1, "games": 16, "steps": 24, "total_steps": 16 * 24 * 3, "network.hidden": (8,),
@@ -121,6 +121,81 @@ def test_the_agent_in_the_repository_is_small() -> None:
     agent = Path(worlds.__file__).parent / "beasty" / "agent.safetensors"
     assert agent.stat().st_size <= 5_000_000
     assert shipped.read(agent).game == "beasty"
+
+
+# --- players with a memory --------------------------------------------------------------------------------
+
+
+REMEMBERS: dict[str, Any] = {
+    "learner": "dqn", "threads": 1, "games": 2, "steps": 16, "total_steps": 2 * 16 * 3, "dqn.sequence": 8,
+    "dqn.burn_in": 2, "dqn.warmup": 0, "dqn.replay": 1000, "dqn.lstm": False, "world.cartridge": "tiny",
+    "world.max_steps": 40, "world.mask": False, "world.screen": False, "evaluation.games": 2,
+    "evaluation.past": 0, "save_every": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def remembering(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("remembers") / "run"
+    api.train(settings.replace(api.default("gameboy"), REMEMBERS), folder=folder)
+    return folder
+
+
+def test_a_player_with_a_memory_is_exported_too(remembering: Path, tmp_path: Path) -> None:
+    (made,) = export_run(remembering, tmp_path / "agent", with_onnx=False)
+    ours, theirs = (api.load(path).policies["joypad"] for path in (remembering, made))
+    assert ours.weights.tobytes() == theirs.weights.tobytes() and ours.weights.any()
+    assert theirs.epsilon == ours.epsilon == 0.01
+    one, two = (eval_run(path, [], 2, 0, True)["returns"] for path in (remembering, made))
+    keys = ("mean", "games", "success", "milestones")
+    assert [one["joypad"][key] for key in keys] == [two["joypad"][key] for key in keys]
+    named = eval_world("gameboy", Match(players=[str(made)], games=2, greedy=True))["returns"]
+    assert named.keys() == one.keys()
+    with pytest.raises(ConfigError, match="--onnx: what it plays depends on what it remembers"):
+        export_run(remembering, tmp_path / "other", with_onnx=True)
+    assert not list(tmp_path.glob("other*"))
+
+
+def test_q_learning_begins_from_a_file_of_the_same_shape_alone(remembering: Path, tmp_path: Path) -> None:
+    (made,) = export_run(remembering, tmp_path / "agent", with_onnx=False)
+    basis = settings.replace(api.default("gameboy"), REMEMBERS | {"dqn.lr": 0.0, "dqn.lr_final": 0.0})
+    trained = api.train_from(made, basis, tmp_path / "run")
+    wanted = api.load(made).policies["joypad"].weights
+    assert trained.policies["joypad"].weights.tobytes() == wanted.tobytes()  # lr 0
+    session = Session(basis)
+    session.start_from(shipped.starts(made, basis))
+    assert session.learners["joypad"].state()["target"].tobytes() == wanted.tobytes()
+    for changes, line in (({"dqn.gru": False}, "dqn.gru is True there and False in the run"),
+                          ({"learner": "ppo"}, "learnt by dqn, and learner is ppo in the run")):
+        with pytest.raises(ConfigError, match=line):
+            shipped.starts(made, settings.replace(basis, changes))
+
+
+def test_a_film_of_a_run_and_of_a_file(
+    remembering: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (made,) = export_run(remembering, tmp_path / "agent", with_onnx=False)
+    for number, subject in enumerate((remembering, made)):
+        words = ["film", str(subject), "--out", str(tmp_path / f"{number}.gif"), "--seconds", "3.5"]
+        assert cli.main(words) == 0
+        assert "cut off after 40 steps" in capsys.readouterr().out
+    assert (tmp_path / "0.gif").read_bytes() == (tmp_path / "1.gif").read_bytes()
+    for words, line in (
+        (["film", str(made)], "needs --out FILE"),
+        (["film", str(made), "--out", str(tmp_path / "film.avi")], "expected a name that ends in .gif"),
+        (["film", str(made), "--out", str(tmp_path / "no" / "film.gif")], "in a folder that is there"),
+        (["film", str(made), "--out", str(tmp_path / "film.gif"), "--seconds", "1"], "number above 3"),
+    ):
+        assert cli.main(words) == 2
+        assert line in capsys.readouterr().err
+
+
+def test_without_an_encoder_no_mp4(
+    remembering: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rematch.show.mp4.encoder", lambda: "")
+    with pytest.raises(ConfigError, match="no MP4 encoder was found"):
+        film_of(remembering, tmp_path / "film.mp4", 4.0, 0, greedy=False)
 
 
 # --- beginning from a policy ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,8 @@ from rematch import config as settings
 from rematch import worlds
 from rematch.config import ConfigError
 from rematch.engine import policies
+from rematch.engine.learners.dqn import SHAPING, DqnConfig
+from rematch.engine.learners.qpolicy import QPlayer, QPolicy
 from rematch.engine.policy import NetworkConfig, Policy
 
 if TYPE_CHECKING:
@@ -34,6 +36,12 @@ class Shipped:
     policy: Policy
     iteration: int
 
+    @property
+    def player(self) -> Any:
+        """Who plays it: a Q network with the share of random moves that it was judged with."""
+        policy = self.policy
+        return QPlayer(policy, policy.config.epsilon_play) if isinstance(policy, QPolicy) else policy
+
 
 def read(path: Path) -> Shipped:
     """Verified, and built as its card says; what does not fit the game as it is now is refused."""
@@ -42,19 +50,26 @@ def read(path: Path) -> Shipped:
         game, name = about["game"], about["role"]
         rules, shape = about["world"], about["network"]
         iteration, columns = int(about["iteration"]), list(about["columns"])
+        remembers = about["learner"] == "dqn"
     except (KeyError, TypeError, ValueError):
         raise ConfigError(f"{path}: its card does not say game, role, world and network: not a policy of "
                           "`rematch export`") from None
     module = worlds.find(str(game))
     world = settings.apply(module.Config(), settings.flatten(rules, str(path)), str(path))
-    network = settings.apply(NetworkConfig(), settings.flatten(shape, str(path)), str(path))
+    usual: Any = DqnConfig() if remembers else NetworkConfig()
+    network = settings.apply(usual, settings.flatten(shape, str(path)), str(path))
+    settings.validate(network)
     roles = module.make(world, 1, 0, 0).spec.roles
     if name not in roles:
         raise ConfigError(f"{path}: a policy for {name!r}, and {game} has {', '.join(roles)}")
     if list(roles[name].columns) != columns:
         raise ConfigError(f"{path}: it sees {len(columns)} columns, {game} shows {name} "
                           f"{roles[name].size} under these rules; the world has changed since")
-    policy = Policy(roles[name], network, f"{name} ({path.stem})")
+    label = f"{name} ({path.stem})"
+    if remembers:  # learnt on whatever device, it plays on this machine's processor
+        policy: Policy = QPolicy(roles[name], settings.replace(network, {"device": "cpu"}), label)
+    else:
+        policy = Policy(roles[name], network, label)
     policy.load_arrays(arrays)
     return Shipped(game=game, world=world, policy=policy, iteration=iteration)
 
@@ -63,11 +78,16 @@ def refuse_other(source: Path, shipped: Shipped, config: Config) -> None:
     """A policy of another game, network or rules than a run's is refused, naming both."""
     if shipped.game != config.game:
         raise ConfigError(f"{source}: a policy of {shipped.game}, and the run is of {config.game}")
+    remembers = isinstance(shipped.policy, QPolicy)
+    if remembers != (config.learner == "dqn"):
+        made = "by dqn" if remembers else "by another learner than dqn"
+        raise ConfigError(f"{source}: learnt {made}, and learner is {config.learner} in the run")
+    network: tuple[str, Any] = ("dqn", config.dqn) if remembers else ("network", config.network)
     for what, theirs, ours in (("world", shipped.world, config.world),
-                               ("network", shipped.policy.config, config.network)):
+                               (network[0], shipped.policy.config, network[1])):
         for key, _, value in settings.leaves(ours):
-            if key == "device":
-                continue  # where weights are multiplied is no part of them
+            if key == "device" or (what == "dqn" and key not in SHAPING):
+                continue  # where weights are multiplied and how they were learnt is no part of them
             if (found := settings.get(theirs, key)) != value:
                 raise ConfigError(f"{source}: {what}.{key} is {found} there and {value} in the run; "
                                   "expected the same")
@@ -99,8 +119,11 @@ def export(networks: Mapping[str, Policy], about: Mapping[str, Mapping[str, Any]
     return made
 
 
-def check_onnx() -> None:
-    """Refuse where the package is missing, before anything is written."""
+def check_onnx(networks: Iterable[Policy]) -> None:
+    """Refuse where the package is missing or there is no telling, before anything is written."""
+    if any(isinstance(policy, QPolicy) for policy in networks):
+        raise ConfigError("--onnx: what it plays depends on what it remembers; expected a network of "
+                          "another learner than dqn")
     if importlib.util.find_spec("onnx") is None:
         raise ConfigError("--onnx needs the package onnx, which is not installed: "
                           'pip install "rematch[onnx]"')
@@ -112,7 +135,7 @@ def onnx(policy: Policy, path: Path) -> Path:
 
     from rematch.engine.nets import mlp
 
-    check_onnx()
+    check_onnx([policy])
     weights, role, config = torch.from_numpy(policy.weights.copy()), policy.role, policy.config
 
     class Heads(torch.nn.Module):

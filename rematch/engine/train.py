@@ -152,7 +152,8 @@ class Session:
         for role, policy in policies.items():
             if role not in self.learners:
                 raise ConfigError(f"--from: a policy for {role}; learners are {', '.join(self.learners)}")
-            weights = {"weights": policy.weights, "magnet": policy.weights}
+            second = "target" if isinstance(self.learners[role], Dqn) else "magnet"
+            weights = dict.fromkeys(("weights", second), policy.weights)
             self.learners[role].restore(self.learners[role].state() | weights)
 
     def begin(self) -> None:

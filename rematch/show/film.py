@@ -65,10 +65,21 @@ class Reel:
 def film(
     world: World, players: Mapping[str, Player], draw: Draw, seconds: float = 12.0, seed: int = 0
 ) -> tuple[bytes, str]:
-    """Play the running game of `world` (games=1) to its end: a GIF of it, and its caption.
+    """The running game of `world` (games=1) to its end as a GIF, and its caption; arguments as `played`.
+
+    Equal worlds, players and seeds give equal bytes.
+    """
+    pictures, last, caption = played(world, players, draw, seconds, seed)
+    return gif(pictures, last, MOST_BYTES), caption
+
+
+def played(
+    world: World, players: Mapping[str, Player], draw: Draw, seconds: float, seed: int
+) -> tuple[list[Image], Image, str]:
+    """Pictures of a game that is played to its end, the last one again with its caption, and the caption.
 
     players: role -> Player; a role's player takes all its seats. A longer game than `seconds` is shown
-    with pictures left out. Equal worlds, players and seeds give equal bytes.
+    with pictures left out.
     """
     if world.games != 1:
         raise ConfigError(f"film: games = {world.games}: expected a world of 1 game")
@@ -88,7 +99,7 @@ def film(
             break
     caption = outcome(world, view, players)
     pictures = reel.end()
-    return gif(pictures, captioned(pictures[-1], caption), MOST_BYTES), caption
+    return pictures, captioned(pictures[-1], caption), caption
 
 
 def _ask(

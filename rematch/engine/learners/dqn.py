@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 SIZES: dict[str, tuple[tuple[int, int, int], int]] = {
     "slim": ((16, 32, 64), 128), "large": ((32, 64, 128), 256),
 }  # fmt: skip
+SHAPING = ("size", "gru", "lstm", "ssm")  # settings that say how many weights there are, and which
 HISTORY = 2  # pictures before a sequence that its first step sees: nets/hierarchy.py
 MOST_ACTIONS = 256  # a byte each in the replay
 EAGER = 0.9  # share of the largest TD error in a sequence's priority, beside the mean (Kapturowski et al.)

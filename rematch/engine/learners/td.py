@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rematch.engine.learners.dqn import DqnConfig
 
 CHUNK = 8  # sequences to a thread: results do not depend on how many threads there are
+BLIND = 16  # the same without pictures: small steps of a loop, for which threads only wait for each other
 
 
 def paid(reward: Floats, ended: Bytes, weights: Floats) -> Floats:
@@ -189,7 +190,9 @@ def gradient(
         flat = torch.cat([g.flatten() for g in found])
         return flat.cpu().numpy(), error.cpu().numpy(), told.cpu().numpy()
 
-    size = CHUNK if online.device.type == "cpu" else len(lesson.total)
+    size = CHUNK if online.senses.picture else BLIND
+    if online.device.type != "cpu":
+        size = len(lesson.total)
     cuts = [slice(at, at + size) for at in range(0, len(lesson.total), size)]
     if len(cuts) == 1 or threads == 1:
         parts = [slope(cut) for cut in cuts]

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rematch.engine.nets.gates import Gru, Lstm
+
 STACK = 3  # pictures that the eye sees at once
 SLOWEST, FASTEST = 0.9999, 0.9  # decays of the SSM
 
@@ -67,48 +69,6 @@ class Eye(nn.Module):
         for conv, norm in zip(self.convs, self.norms):
             x = functional.relu(norm(conv(x)))
         return x.flatten(1)
-
-
-class Gru(nn.Module):
-    """A gated recurrent unit (Cho et al. 2014) whose memory is cleared where a step is fresh."""
-
-    def __init__(self, inputs: int, width: int) -> None:
-        super().__init__()
-        self.gates, self.width, self.memory = 3, width, width
-        self.look, self.recall = nn.Linear(inputs, 3 * width), nn.Linear(width, 3 * width)
-
-    def forward(self, x: Tensor, memory: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-        """x [B, T, inputs], memory [B, width], keep [B, T, 1] -> outputs [B, T, width], memory after."""
-        out, both = [], 2 * self.width  # the two gates come first
-        for seen, kept in zip(self.look(x).unbind(1), keep.unbind(1)):
-            memory = memory * kept
-            known = self.recall(memory)
-            reset, update = torch.sigmoid(seen[:, :both] + known[:, :both]).chunk(2, 1)
-            new = torch.tanh(torch.addcmul(seen[:, both:], reset, known[:, both:]))
-            memory = torch.lerp(new, memory, update)
-            out.append(memory)
-        return torch.stack(out, 1), memory
-
-
-class Lstm(nn.Module):
-    """Long short-term memory (Hochreiter, Schmidhuber 1997); its memory is output and cell side by side."""
-
-    def __init__(self, inputs: int, width: int) -> None:
-        super().__init__()
-        self.gates, self.width, self.memory = 4, width, 2 * width
-        self.look, self.recall = nn.Linear(inputs, 4 * width), nn.Linear(width, 4 * width, bias=False)
-
-    def forward(self, x: Tensor, memory: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-        out = []
-        said, cell = memory.chunk(2, 1)
-        for seen, kept in zip(self.look(x).unbind(1), keep.unbind(1)):
-            said, cell = said * kept, cell * kept
-            gates = seen + self.recall(said)
-            take, forget, tell = torch.sigmoid(gates[:, : 3 * self.width]).chunk(3, 1)
-            cell = forget * cell + take * torch.tanh(gates[:, 3 * self.width :])
-            said = tell * torch.tanh(cell)
-            out.append(said)
-        return torch.stack(out, 1), torch.cat([said, cell], 1)
 
 
 class Ssm(nn.Module):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MARK = 48  # inputs between states on the way
 CLOSE = 16  # the same while it is being shortened
+BLOCK = 32  # inputs whose detours are left out together, at first
 PASSES, TRIES = 2, 2  # over the whole way, and of leaving out more or less from one place on
 
 
@@ -92,22 +93,57 @@ def shortened(world: GameboyWorld, since: Bundle | None, inputs: Sequence[int]) 
         aside.hall.bank.close()
 
 
+class Retrace:
+    """One pass over a way, from its end to its beginning; what lies before the part at hand never changes."""
+
+    def __init__(self, aside: GameboyWorld, root: int, way: Walk) -> None:
+        marked = walk(aside, root, way.inputs, CLOSE)
+        assert marked is not None, "it was walked before"
+        self.aside, self.way = aside, way
+        self.starts = [root, *(aside.library.add(mark) for mark in marked.marks)]
+        self.inputs, self.places = list(way.inputs), list(marked.places)
+        self.failed: set[bytes] = set()  # ways that led elsewhere, or to less
+
+    def cut(self, low: int, high: int) -> None:
+        """Leave out what returns to where it began, for inputs low .. high - 1 at once, else by halves."""
+        if high - low == 1:
+            again = [m for m in range(len(self.inputs) - 1, low, -1) if self.places[m] == self.places[low]]
+            any(self._kept(low, [m]) for m in (again[:TRIES] if self.places[low] is not None else ()))
+            return
+        if (on := self._without_loops(low, high)) and not self._kept(low, on):
+            middle = (low + high) // 2
+            self.cut(middle, high)
+            self.cut(low, middle)
+
+    def _without_loops(self, low: int, high: int) -> list[int]:
+        """The inputs from `low` on, each place left as for the last time; none where nothing is left out."""
+        last = {place: m for m, place in enumerate(self.places[: len(self.inputs)]) if place is not None}
+        on, at = [], low
+        while at < high:
+            at = last.get(self.places[at], at)  # type: ignore[arg-type]
+            on.append(at)
+            at += 1
+        return on if on != list(range(low, at)) else []
+
+    def _kept(self, low: int, on: list[int]) -> bool:
+        """Play inputs `on` and all after the last of them instead of those from `low` on; kept if as good."""
+        order = [*range(low), *on, *range(on[-1] + 1, len(self.inputs))]
+        if (key := bytes(self.inputs[m] for m in order)) in self.failed:
+            return False
+        first = min(low // CLOSE, len(self.starts) - 1)
+        near, way = first * CLOSE, self.way
+        by = [self.places[m] for m in order[near:]]
+        found = walk(self.aside, self.starts[first], list(key[near:]), by=by)
+        if not found or found.end.milestones != way.end.milestones or found.strength < way.strength:
+            self.failed.add(key)
+            return False
+        self.inputs[near:], self.places[near:] = found.inputs, found.places
+        return True
+
+
 def without_detours(aside: GameboyWorld, root: int, way: Walk) -> Walk:
-    """One pass from the end to the beginning."""
-    marked = walk(aside, root, way.inputs, CLOSE)
-    assert marked is not None, "it was walked before"
-    starts = [root, *(aside.library.add(mark) for mark in marked.marks)]
-    inputs, places = list(way.inputs), list(marked.places)
-    for low in range(len(way.inputs) - 1, -1, -1):
-        if places[low] is None:
-            continue
-        again = [m for m in range(len(inputs) - 1, low, -1) if places[m] == places[low]]
-        first = min(low // CLOSE, len(starts) - 1)
-        near = first * CLOSE
-        for high in again[:TRIES]:
-            rest, by = inputs[near:low] + inputs[high:], places[near:low] + places[high:]
-            found = walk(aside, starts[first], rest, by=by)
-            if found and found.end.milestones == way.end.milestones and found.strength >= way.strength:
-                inputs[near:], places[near:] = found.inputs, found.places
-                break
-    return replace(way, inputs=inputs, places=places)
+    """One pass from the end to the beginning, BLOCK inputs at once where that still leads there."""
+    pass_ = Retrace(aside, root, way)
+    for high in range(len(way.inputs), 0, -BLOCK):
+        pass_.cut(max(0, high - BLOCK), high)
+    return replace(way, inputs=pass_.inputs, places=pass_.places)

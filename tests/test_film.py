@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,14 @@ def test_captions_for_every_kind_of_end() -> None:
     assert "cut off" in outcome(world, view, players)
     view.ended[0] = 0
     assert "undecided" in outcome(world, view, players)
+
+
+def test_alone_nobody_wins_and_nothing_is_drawn() -> None:
+    lonely, view = SimpleNamespace(spec=SimpleNamespace(seats=1)), Chase().view
+    view.ended[0], view.length[0] = DECIDED, 9
+    for score, said in ((1.0, "the goal is reached after 9 steps"), (0.0, "over after 9 steps")):
+        view.outcome[0, 0] = score
+        assert outcome(lonely, view, pair()) == said  # type: ignore[arg-type]
 
 
 def test_wrong_tables_are_refused_in_one_line() -> None:

@@ -123,6 +123,14 @@ def test_the_agent_in_the_repository_is_small() -> None:
     assert shipped.read(agent).game == "beasty"
 
 
+def test_the_agent_in_the_repository_finishes_its_cartridge() -> None:
+    """Of 100 games 99 do (README); of three at least two, on any machine."""
+    agent = Path(worlds.__file__).parent / "gameboy" / "agent.safetensors"
+    assert agent.stat().st_size <= 5_000_000
+    (told,) = eval_run(agent, [], 3, 5, greedy=False)["returns"].values()
+    assert told["games"] == 3 and told["success"] > 0.5
+
+
 # --- players with a memory --------------------------------------------------------------------------------
 
 

@@ -133,6 +133,8 @@ def outcome(world: World, view: View, players: Mapping[str, Player]) -> str:
     if view.ended[0] == CUT_OFF:
         return f"undecided, cut off {after}"
     score = view.outcome[0]
+    if world.spec.seats == 1:  # nobody to win against
+        return f"{'the goal is reached' if score[0] > 0 else 'over'} {after}"
     best = float(score.max())
     winners = [number for number in range(world.spec.seats) if score[number] == best]
     if best <= 0 or len(winners) == world.spec.seats or best == 0.5:

@@ -9,7 +9,12 @@ Importing this costs next to nothing: torch and the worlds are loaded where they
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
+
+# A row of a product must not depend on where in its batch it stands; on some processors MKL's fastest kernels
+# make it (oneMKL manual, "Conditional Numerical Reproducibility"). Read by MKL at its first call.
+os.environ.setdefault("MKL_CBWR", "AUTO")
 
 __version__ = "0.1.0"
 __all__ = ["exploit", "load", "report", "resume", "sweep", "train"]

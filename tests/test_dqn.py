@@ -21,6 +21,7 @@ from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine.learners import td
 from rematch.engine.learners.dqn import Dqn
+from rematch.engine.learners.qpolicy import shown
 from rematch.engine.miniature import event_log, play
 from rematch.engine.policy import named
 from rematch.engine.train import Session
@@ -64,8 +65,9 @@ def test_stored_memory_is_what_the_network_would_have(little: None) -> None:
     iterate(session, 5)
     replay, policy = learner.replay, learner.online
     assert replay.head == 40
-    frames, (numbers, visited) = policy.tensors(
-        policy.senses.unpack({name: np.swapaxes(replay.arrays[name], 0, 1) for name in policy.senses.packed}))
+    packed = {name: np.swapaxes(replay.arrays[name], 0, 1) for name in policy.senses.packed}
+    seen = {name: torch.from_numpy(x) for name, x in policy.senses.unpack(packed).arrays().items()}
+    frames, (numbers, visited) = shown(seen)
     ended = replay.arrays["ended"].T
     done = np.concatenate([np.ones((4, 1)), ended[:, :-1] != 0], 1).astype(np.float32)
     assert done[:, 1:].any()

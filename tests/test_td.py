@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import alone
 import numpy as np
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from rematch.engine.learners import td
 from rematch.engine.learners.dqn import Dqn, DqnConfig
+from rematch.engine.learners.qpolicy import shown
 from rematch.engine.train import Session
 from rematch.spec import CUT_OFF, DECIDED, RUNNING
 
@@ -75,21 +75,24 @@ def lesson(learner: Dqn, count: int) -> td.Lesson:
     return td.Lesson(batch, total, follow, (known / known.sum()).astype(np.float32))
 
 
+def tensors(some: td.Lesson) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in some.arrays().items()}
+
+
 @pytest.mark.parametrize(("double", "gap"), [(True, 0.0), (False, 0.0), (False, 0.6)])
 def test_targets_are_the_slow_ones(learner: Dqn, double: bool, gap: float) -> None:
     """Each Q by its own unrolling from the stored memory, each target by words."""
     c, some = learner.config, lesson(learner, 6)
-    delta, done = td.difference(learner.online, learner.target, some, replace(c, double=double, gap=gap))
+    known = tensors(some)
+    delta, done = td.difference(learner.online, learner.target, known, replace(c, double=double, gap=gap))
     with torch.no_grad():
-        shown = td.show(learner.online, some.batch, 0)
-        nets = (learner.online, learner.target)
-        ours, other = (td.unroll(net, shown, some.batch.memory).numpy() for net in nets)
+        ours, other = (td.unroll(net, known, 0).numpy() for net in (learner.online, learner.target))
     checked = masked = 0
     for b in range(6):
         own = slice(b, b + 1)
         reward = td.paid(some.batch.reward[own], some.batch.ended[own], learner.weights)[0].tolist()
         for t in range(c.burn_in, c.sequence - c.n_step):
-            total, weight, known = slow(reward, some.batch.ended[b].tolist(), t, c.n_step, c.gamma)
+            total, weight, learnt = slow(reward, some.batch.ended[b].tolist(), t, c.n_step, c.gamma)
             then = t + c.n_step
             judge = np.where(some.batch.legal[b, then], (ours if double else other)[b, then], -np.inf)
             goal = total + weight * other[b, then, judge.argmax()]
@@ -97,7 +100,7 @@ def test_targets_are_the_slow_ones(learner: Dqn, double: bool, gap: float) -> No
             goal -= gap * (before.max() - other[b, t, some.batch.action[b, t]])
             q = ours[b, t, some.batch.action[b, t]]
             assert done[b, t - c.burn_in].item() == pytest.approx(q, abs=1e-5)
-            if known:
+            if learnt:
                 assert delta[b, t - c.burn_in].item() == pytest.approx(q - goal, abs=1e-4)
                 checked += 1
             masked += not some.batch.legal[b, then].all()
@@ -121,8 +124,8 @@ def test_traces_follow_the_slow_recursion(trace: float, kind: str, data: st.Data
     best, greedy = draw.normal(size=steps), draw.random(steps) < 0.7
     ended = np.array([ends], np.uint8)
     total, weight, known = td.returns(reward, ended, 1, 0.9)
-    batch: Any = None
-    told = td.Lesson(batch, total, weight, known.astype(np.float32))
+    arrays = {"total": total, "weight": weight, "counts": known.astype(np.float32)}
+    told = {name: torch.from_numpy(x) for name, x in arrays.items()}
     on = torch.from_numpy(greedy[None] | (kind == "always"))
     config = DqnConfig(trace=trace, trace_while=kind)
     found = td.followed(told, torch.from_numpy(best[None]).float(), on, config)[0].tolist()
@@ -144,7 +147,8 @@ def test_stacks_are_the_networks_own(learner: Dqn) -> None:
     """From single pictures and what is past, as in acting, the network makes what the learner does."""
     batch, net = lesson(learner, 20).batch, learner.online.net
     assert batch.past is not None and batch.seen.frames is not None and (batch.ended[:, :-1] != 0).any()
-    (frames, _, done), = td.show(learner.online, batch, 0)
+    known = tensors(lesson(learner, 20))
+    frames, done = shown(known)[0], known["begins"]
     one, past = (torch.from_numpy(x).float() / 3 for x in (batch.seen.frames, batch.past))
     stack, after = net.stacked(one, past, (1 - done)[..., None])
     assert frames is not None and torch.equal(stack, frames)
@@ -156,7 +160,7 @@ def test_the_gradient_is_that_of_the_whole_and_does_not_depend_on_threads(learne
     one, error, told = td.gradient(learner.online, learner.target, some, c, 1)
     three, _, _ = td.gradient(learner.online, learner.target, some, c, 3)
     assert np.array_equal(one, three)
-    delta, _ = td.difference(learner.online, learner.target, some, c)
+    delta, _ = td.difference(learner.online, learner.target, tensors(some), c)
     size, counts = delta.abs(), torch.from_numpy(some.counts)
     loss = (torch.where(size < 1, 0.5 * size**2, size - 0.5) * counts).sum()  # Huber 1964
     whole = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(learner.online.net.parameters()))])

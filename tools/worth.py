@@ -1,6 +1,7 @@
 """What the swarm, each bonus and each memory are worth on a cartridge. One command a study, resumable.
 
     python tools/worth.py run swarm [--jobs 1] [--only "no swarm"] [--seeds 0-2] [--out runs/worth]
+                                    [--minutes 20]
     python tools/worth.py run parts [--with dqn.device=cuda ...]
     python tools/worth.py publish
 
@@ -61,8 +62,8 @@ EVERYTHING = {"world.screen": True, "dqn.gru": True, "dqn.lstm": True, "rnd_scre
 STUDIES = {
     "swarm": Study("mid", {"watch.video_interval": 0}, {
         "swarm": {"total_steps": 600_000},
-        "no swarm": {"total_steps": 4_000_000, "swarm": "off"},
-        "no swarm, novelty for life": {"total_steps": 4_000_000, "swarm": "off"} | LIFELONG,
+        "no swarm": {"total_steps": 2_000_000, "swarm": "off"},
+        "no swarm, novelty for life": {"total_steps": 2_000_000, "swarm": "off"} | LIFELONG,
     }, 3),
     "parts": Study("tiny", {"total_steps": 400_000, "evaluation.every": 100, "watch.video_interval": 0,
                             "bands.way": 0.0}, {
@@ -224,8 +225,8 @@ def picture(lines: list[Line]) -> bytes:
 # --- commands ---------------------------------------------------------------------------------------------
 
 
-def one(study: str, row: str, seed: int, out: Path, more: dict[str, str]) -> Line | None:
-    """Train a cell to its end, from where it stands; None if it did not come to it."""
+def one(study: str, row: str, seed: int, out: Path, more: dict[str, str], minutes: str) -> Line | None:
+    """Train a cell to its end, from where it stands, or for so long; None if it did not come to it."""
     folder = out / study / row.replace(", ", "-").replace(" ", "-").replace("'", "") / str(seed)
     words = [sys.executable, "-m", "rematch.cli"]
     if (folder / "config.yaml").exists():
@@ -234,10 +235,11 @@ def one(study: str, row: str, seed: int, out: Path, more: dict[str, str]) -> Lin
         words += ["train", STUDIES[study].recipe, "--name", f"{folder}"]
         words += [part for key, value in (settings(study, row, seed) | more).items()
                   for part in (f"--{key}", str(value).lower() if isinstance(value, bool) else str(value))]
+    words += ["--max-minutes", minutes] if minutes else []
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{seed}.log").open("a") as log:
-        subprocess.run(words, cwd=ROOT, stdout=log, stderr=log)
-    done = (folder / "config.yaml").exists() and status(folder)["state"] == "complete"
+        well = subprocess.run(words, cwd=ROOT, stdout=log, stderr=log).returncode == 0
+    done = well and (minutes or status(folder)["state"] == "complete")
     return gather(study, row, seed, folder) if done else None
 
 
@@ -256,7 +258,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"{len(todo)} runs to train, {args.jobs} at a time, into {args.out}", flush=True)
 
     def start(cell: tuple[str, int]) -> bool:
-        line = one(args.study, *cell, args.out.resolve(), more)
+        line = one(args.study, *cell, args.out.resolve(), more, args.minutes)
         if line:
             with RESULTS.open("a") as file:
                 file.write(json.dumps(line) + "\n")
@@ -278,6 +280,7 @@ def main() -> int:
     trains.add_argument("--out", type=Path, default=ROOT / "runs" / "worth")
     trains.add_argument("--with", dest="more", nargs="*", default=[], metavar="KEY=VALUE",
                         help="settings of this machine for all rows: dqn.device, world.workers, threads")
+    trains.add_argument("--minutes", default="", help="stop each run then, and keep it so")
     commands.add_parser("publish")
     args = parser.parse_args()
     if args.command == "run":

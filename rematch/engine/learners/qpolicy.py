@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rematch import keys
 from rematch.config import ConfigError
-from rematch.engine.nets.senses import LEVELS, Seen, Senses
+from rematch.engine.nets.senses import LEVELS, Senses
 from rematch.engine.policy import Policy, named
 from rematch.spec import Bytes, Floats, Ints, Move, Noise, Role, Seat
 
@@ -18,10 +18,25 @@ if TYPE_CHECKING:
 
     from rematch.engine.curricula.practice import Practice
     from rematch.engine.learners.dqn import DqnConfig
+    from rematch.engine.nets.recorded import Given
 
 Luck = NDArray[np.float64]
 
 BLOCK = 16  # games that are looked at together: an answer depends on its own row alone
+
+
+def shown(given: Given, cut: slice = slice(None)) -> tuple[Tensor | None, tuple[Tensor, Tensor | None]]:
+    """Steps `cut` of what was seen, as the network takes it: pictures and (numbers, visited) in floats.
+
+    Bytes are cut before they become floats, which each network would have to copy. Stacked pictures
+    [B, T, H, W, STACK] are shown as [B, T, STACK, H, W].
+    """
+    frames, visited = given.get("frames"), given.get("visited")
+    if frames is not None:
+        frames = frames[:, cut].float().div_(LEVELS)
+        frames = frames.permute(0, 1, 4, 2, 3) if frames.dim() == 5 else frames
+    seen = None if visited is None else visited[:, cut].float()
+    return frames, (given["numbers"][:, cut].contiguous(), seen)
 
 
 class QPolicy(Policy):
@@ -31,6 +46,7 @@ class QPolicy(Policy):
         import torch
 
         from rematch.engine.nets.hierarchy import Hierarchy
+        from rematch.engine.nets.recorded import Recorder
 
         if config.device == "cuda":
             if not torch.cuda.is_available():
@@ -48,6 +64,7 @@ class QPolicy(Policy):
         self.network: Any = self  # what tables ask of a network: its size
         self.weights = np.zeros(at, np.float32)
         self.device = torch.device(config.device)
+        self.compute = Recorder(self.device)
         self.flat = torch.from_numpy(self.weights).to(self.device)  # on the CPU the very same memory
         self.net.bind(self.flat)
         self.hidden, self.carried = self.net.memory, self.net.carried
@@ -89,16 +106,6 @@ class QPolicy(Policy):
                 view[:] = draw.standard_normal(view.shape) * gain / max(1, inputs) ** 0.5
         self.set(self.weights)
 
-    def tensors(self, seen: Seen) -> tuple[Tensor | None, tuple[Tensor, Tensor | None]]:
-        """What the network is shown: pictures and (numbers, visited) as floats on its device."""
-        import torch
-
-        def ready(array: Bytes | None, most: int) -> Tensor | None:
-            return None if array is None else torch.from_numpy(array).to(self.device).float().div_(most)
-
-        numbers = torch.from_numpy(seen.numbers).to(self.device)
-        return ready(seen.frames, LEVELS), (numbers, ready(seen.visited, 1))
-
     def look(self, sight: Floats, memory: Floats) -> tuple[Floats, Floats]:
         """Sight [n, F] and memory [n, M] before it -> Q [n, A] and memory after."""
         import torch
@@ -106,17 +113,24 @@ class QPolicy(Policy):
         torch.set_num_threads(1)  # of the calling thread: rollouts have threads of their own
         q = np.empty((len(sight), self.role.actions.size), np.float32)
         after = np.empty_like(memory)
-        fresh = torch.zeros(BLOCK, 1, device=self.device)
         for at in range(0, len(sight), BLOCK):
             part = slice(at, min(at + BLOCK, len(sight)))
             n = part.stop - at
             rows, carried = (np.zeros((BLOCK, 1, x.shape[1]), np.float32) for x in (sight, memory))
             rows[:n, 0], carried[:n, 0] = sight[part], memory[part]
-            frames, more = self.tensors(self.senses.unpack(self.senses.pack(rows)))
-            with torch.no_grad():
-                said, new, _ = self.net(frames, more, torch.from_numpy(carried[:, 0]).to(self.device), fresh)
-            q[part], after[part] = said[:n, 0].cpu().numpy(), new[:n].cpu().numpy()
+            arrays = self.senses.unpack(self.senses.pack(rows)).arrays() | {"memory": carried[:, 0]}
+            said, new = self.compute(self._answer, arrays)
+            q[part], after[part] = said[:n, 0], new[:n]
         return q, after
+
+    def _answer(self, given: Given) -> tuple[Tensor, Tensor]:
+        """Q [B, 1, A] of one step, and the memory after it."""
+        import torch
+
+        with torch.no_grad():
+            begins = torch.zeros_like(given["numbers"][..., 0])
+            said, new, _ = self.net(*shown(given), given["memory"], begins)
+        return said, new
 
 
 def choose(q: Floats, mask: Bytes | None, epsilon: Luck | float, luck: Luck) -> Ints:

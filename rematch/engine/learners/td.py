@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from rematch.engine.learners.qpolicy import QPolicy
+from rematch.engine.learners.qpolicy import QPolicy, shown
 from rematch.engine.learners.replay import Batch
-from rematch.engine.nets.senses import LEVELS, Seen
+from rematch.engine.nets.recorded import Given
 from rematch.spec import CUT_OFF, RUNNING, Bytes, Floats
 
 if TYPE_CHECKING:
@@ -61,13 +61,15 @@ class Lesson:
     weight: Floats
     counts: Floats  # [B, L] the share of each step in the loss; 0: not learnt from
 
-    def part(self, cut: slice) -> Lesson:
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that the loss is computed from, each [B, ...], pictures stacked; `begins`: of an episode."""
         b = self.batch
-        frames, visited = (None if a is None else a[cut] for a in (b.seen.frames, b.seen.visited))
-        seen = Seen(frames, visited, b.seen.numbers[cut])
-        own = Batch(seen, None if b.past is None else b.past[cut], b.action[cut], b.ended[cut], b.reward[cut],
-                    b.legal[cut], b.memory[cut])
-        return Lesson(own, self.total[cut], self.weight[cut], self.counts[cut])
+        begins = np.concatenate([np.zeros_like(b.ended[:, :1]), b.ended[:, :-1] != RUNNING], 1)
+        out = b.seen.arrays() | {"begins": begins.astype(np.float32), "memory": b.memory, "action": b.action,
+                                 "legal": b.legal, "total": self.total, "weight": self.weight,
+                                 "counts": self.counts}  # fmt: skip
+        stack = stacked(b)
+        return out if stack is None else out | {"frames": stack}
 
 
 def stacked(batch: Batch) -> Bytes | None:
@@ -89,38 +91,17 @@ def stacked(batch: Batch) -> Bytes | None:
     return out
 
 
-Shown = tuple[Tensor | None, tuple[Tensor, Tensor | None], Tensor]
-
-
-def show(policy: QPolicy, batch: Batch, burn_in: int) -> list[Shown]:
-    """What both networks look at, the burn-in first: stacked pictures, the rest, where episodes begin."""
-    stack, seen = stacked(batch), batch.seen
-    begins = np.concatenate([np.zeros_like(batch.ended[:, :1]), batch.ended[:, :-1] != RUNNING], 1)
-    out: list[Shown] = []
-    for cut in (slice(0, burn_in), slice(burn_in, None)) if burn_in else (slice(0, None),):
-        frames = None
-        if stack is not None:  # cut while they are bytes: a cut of floats would be copied by each network
-            bytes_of = torch.from_numpy(np.ascontiguousarray(stack[:, cut])).to(policy.device)
-            frames = bytes_of.float().div_(LEVELS).permute(0, 1, 4, 2, 3)
-        visited = None if seen.visited is None else np.ascontiguousarray(seen.visited[:, cut])
-        _, rest = policy.tensors(Seen(None, visited, np.ascontiguousarray(seen.numbers[:, cut])))
-        done = torch.from_numpy(begins[:, cut].astype(np.float32)).to(policy.device)
-        out.append((frames, rest, done))
-    return out
-
-
-def unroll(policy: QPolicy, shown: list[Shown], memory: Floats) -> Tensor:
+def unroll(policy: QPolicy, given: Given, burn_in: int) -> Tensor:
     """Q [B, S - burn_in, A] along sequences from the stored memory, which first burns in, no gradient."""
-    state = torch.from_numpy(memory).to(policy.device)
-    for frames, rest, done in shown[:-1]:
+    state, begins = given["memory"], given["begins"]
+    if burn_in:
         with torch.no_grad():
-            _, state, _ = policy.net(frames, rest, state, done)
-    frames, rest, done = shown[-1]
-    q: Tensor = policy.net(frames, rest, state, done)[0]
+            _, state, _ = policy.net(*shown(given, slice(burn_in)), state, begins[:, :burn_in])
+    q: Tensor = policy.net(*shown(given, slice(burn_in, None)), state, begins[:, burn_in:])[0]
     return q
 
 
-def followed(lesson: Lesson, best: Tensor, greedy: Tensor, config: DqnConfig) -> Tensor:
+def followed(given: Given, best: Tensor, greedy: Tensor, config: DqnConfig) -> Tensor:
     """Q(lambda) along a sequence, n being 1: [B, L] what steps are worth, each looking as far as it may.
 
     G[t] = r[t] + gamma ((1 - c) best[t] + c G[t + 1]), best[t] being Q of what step t led to, and c = `trace`
@@ -129,9 +110,8 @@ def followed(lesson: Lesson, best: Tensor, greedy: Tensor, config: DqnConfig) ->
     can be got again, so it bounds Q from below (He et al. 2017).
     """
     trace, better = config.trace, config.trace_while == "better"
-    total, weight = (torch.from_numpy(x).to(best.device) for x in (lesson.total, lesson.weight))
-    known = torch.from_numpy(lesson.counts > 0).to(best.device)
-    goal = total + weight * best
+    weight, known = given["weight"], given["counts"] > 0
+    goal = given["total"] + weight * best
     for t in range(goal.shape[1] - 2, -1, -1) if trace else ():
         gain = goal[:, t + 1] - best[:, t]
         on = greedy[:, t] | (gain > 0) if better else greedy[:, t]
@@ -140,7 +120,7 @@ def followed(lesson: Lesson, best: Tensor, greedy: Tensor, config: DqnConfig) ->
 
 
 def difference(
-    online: QPolicy, target: QPolicy, lesson: Lesson, config: DqnConfig
+    online: QPolicy, target: QPolicy, given: Given, config: DqnConfig
 ) -> tuple[Tensor, Tensor]:
     """What steps are worth less what they should be [B, L], and Q of what was done.
 
@@ -148,57 +128,55 @@ def difference(
     it is worth. Advantage learning (Bellemare et al. 2016, eq. 6): what is not the best loses `gap` times
     what it already lacks, so that gaps grow to 1 / (1 - gap) of what they are; the best stays the best.
     """
-    b, steps, burn_in = lesson.batch, lesson.total.shape[1], config.burn_in
-    shown = show(online, b, burn_in)
-    q = unroll(online, shown, b.memory)
+    steps, burn_in = given["total"].shape[1], config.burn_in
+    q = unroll(online, given, burn_in)
+    done, ahead = slice(steps), slice(q.shape[1] - steps, None)  # n steps later
+    legal, action = given["legal"][:, burn_in:], given["action"][:, burn_in:, None]
     with torch.no_grad():
-        other = unroll(target, shown, b.memory)
-        ahead = slice(q.shape[1] - steps, None)  # n steps later
-        judge = (q if config.double else other)[:, ahead]
-        legal = torch.from_numpy(b.legal[:, burn_in:][:, ahead]).to(q.device)
-        judge = judge.masked_fill(~legal, -torch.inf)
+        other = unroll(target, given, burn_in)
+        judge = (q if config.double else other)[:, ahead].masked_fill(~legal[:, ahead], -torch.inf)
         named = judge.argmax(2, keepdim=True)
         best = other[:, ahead].gather(2, named)[..., 0]
-        later = torch.from_numpy(b.action[:, burn_in:][:, ahead]).to(q.device)
-        greedy = (later == named[..., 0]) | (config.trace_while == "always")
-        goal = followed(lesson, best, greedy, config)
-        action = torch.from_numpy(b.action[:, burn_in : burn_in + steps, None]).to(q.device)
+        greedy = (action[:, ahead] == named)[..., 0] | (config.trace_while == "always")
+        goal = followed(given, best, greedy, config)
         if config.gap:
-            allowed = torch.from_numpy(b.legal[:, burn_in : burn_in + steps]).to(q.device)
-            before = other[:, :steps]
-            most = before.masked_fill(~allowed, -torch.inf).amax(2)
-            goal -= config.gap * (most - before.gather(2, action)[..., 0])
-    done = q[:, :steps].gather(2, action)[..., 0]
-    return done - goal, done
+            before = other[:, done]
+            most = before.masked_fill(~legal[:, done], -torch.inf).amax(2)
+            goal -= config.gap * (most - before.gather(2, action[:, done])[..., 0])
+    worth = q[:, done].gather(2, action[:, done])[..., 0]
+    return worth - goal, worth
+
+
+def slope(given: Given, online: QPolicy, target: QPolicy, config: DqnConfig) -> tuple[Tensor, ...]:
+    """The gradient [P] of the Huber loss, |TD error| [B, L], and sums: loss, error, Q."""
+    delta, q = difference(online, target, given, config)
+    counts = given["counts"]
+    loss = (functional.huber_loss(delta, torch.zeros_like(delta), reduction="none") * counts).sum()
+    found = torch.autograd.grad(loss, list(online.net.parameters()))
+    error = delta.detach().abs()
+    sums = torch.stack([loss.detach(), (error * counts).sum(), (q.detach() * counts).sum()])
+    return torch.cat([g.flatten() for g in found]), error, sums
 
 
 def gradient(
     online: QPolicy, target: QPolicy, lesson: Lesson, config: DqnConfig, threads: int
 ) -> tuple[Floats, Floats, dict[str, float]]:
     """The gradient [P] of the loss, |TD error| [B, L] and sums that are logged; chunks are added in order."""
-    parameters = list(online.net.parameters())
+    arrays = lesson.arrays()
 
-    def slope(cut: slice) -> tuple[Floats, Floats, Floats]:
+    def of(cut: slice) -> list[NDArray[Any]]:
         torch.set_num_threads(1)  # of the calling thread
-        part = lesson.part(cut)
-        delta, q = difference(online, target, part, config)
-        counts = torch.from_numpy(part.counts).to(delta.device)
-        loss = (functional.huber_loss(delta, torch.zeros_like(delta), reduction="none") * counts).sum()
-        found = torch.autograd.grad(loss, parameters)
-        error, q = delta.detach().abs(), q.detach()
-        told = torch.stack([loss.detach(), (error * counts).sum(), (q * counts).sum()])
-        flat = torch.cat([g.flatten() for g in found])
-        return flat.cpu().numpy(), error.cpu().numpy(), told.cpu().numpy()
+        return online.compute(slope, {name: x[cut] for name, x in arrays.items()}, online, target, config)
 
     size = CHUNK if online.senses.picture else BLIND
     if online.device.type != "cpu":
         size = len(lesson.total)
     cuts = [slice(at, at + size) for at in range(0, len(lesson.total), size)]
     if len(cuts) == 1 or threads == 1:
-        parts = [slope(cut) for cut in cuts]
+        parts = [of(cut) for cut in cuts]
     else:
         with ThreadPoolExecutor(min(threads, len(cuts))) as pool:
-            parts = list(pool.map(slope, cuts))
+            parts = list(pool.map(of, cuts))
     grad, told = parts[0][0], parts[0][2].astype(np.float64)
     for more, _, sums in parts[1:]:
         grad, told = grad + more, told + sums

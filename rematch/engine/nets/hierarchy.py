@@ -124,13 +124,14 @@ class Hierarchy(nn.Module):
         self.map = nn.Conv2d(1, 8, 4, 4) if side else None
         spots = 8 * (side // 4) ** 2 if side else 0
         # Columns that name things are looked up: the product with a one-hot vector (spec.Field.choices).
-        self.named = [i for i, n in enumerate(choices) if n]
-        self.plain = [i for i, n in enumerate(choices) if not n]
+        self.named = torch.tensor([i for i, n in enumerate(choices) if n], dtype=torch.long)
+        self.plain = torch.tensor([i for i, n in enumerate(choices) if not n], dtype=torch.long)
         starts, total = [], 0
         for n in choices:
-            starts.append(total)
+            if n:
+                starts.append(total)
             total += n
-        self.starts = [starts[i] for i in self.named]
+        self.starts = torch.tensor(starts, dtype=torch.long)  # of each of them in the table
         self.table = nn.Embedding(total, width) if total else None
         # Each sense has weights of its own size: a few numbers would drown among a thousand spots of a map.
         seen = (self.eye.features if self.eye else 0) + spots
@@ -156,6 +157,8 @@ class Hierarchy(nn.Module):
     def bind(self, flat: Tensor) -> None:
         """Make all parameters views of `flat` [P], in the order of `named_parameters`."""
         at = 0
+        columns = self.named, self.plain, self.starts
+        self.named, self.plain, self.starts = (x.to(flat.device) for x in columns)
         for parameter in self.parameters():
             parameter.data = flat[at : at + parameter.numel()].view(parameter.shape)
             at += parameter.numel()
@@ -199,7 +202,7 @@ class Hierarchy(nn.Module):
         if self.mix is not None:
             x = x + self.mix(torch.cat(parts, 1))
         if self.table is not None:
-            where = numbers[..., self.named].flatten(0, 1).long() + torch.tensor(self.starts, device=x.device)
+            where = numbers[..., self.named].flatten(0, 1).long() + self.starts
             x = x + self.table(where).sum(1)
         x = functional.relu(self.mixed(x)).view(b, t, -1)
         said, carried = {}, []

@@ -9,6 +9,7 @@ says, while it acts as while it learns, so that a stored memory is the one that 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,10 @@ class Seen:
     frames: Bytes | None
     visited: Bytes | None
     numbers: Floats  # [..., S]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Those that there are, by name."""
+        return {name: array for name, array in vars(self).items() if array is not None}
 
 
 class Senses:

@@ -190,7 +190,7 @@ def _start(
     room.check(config)
     session = Session(config)
     session.start_from(policies)
-    with Run.create(folder, settings.to_yaml(config)) as run:
+    with Stopper(minutes) as stop, Run.create(folder, settings.to_yaml(config)) as run:
         for note in notes:
             run.log_line(note)
             if console is not None and not run.stdout_is_log:
@@ -198,7 +198,7 @@ def _start(
         _announce(session, run)
         if policies:  # they are in no setting: a run that is killed at once must find them again
             run.save(session.iteration, session.state(), fingerprint(config), passing=True)
-        return _go(session, run, console, minutes)
+        return _go(session, run, console, stop)
 
 
 def resume(
@@ -208,7 +208,7 @@ def resume(
     other_machine: bool = False,
 ) -> Trained:
     """Go on with a run exactly where its newest whole checkpoint stands."""
-    with Run.open(Path(folder), write=True) as run:
+    with Stopper(minutes) as stop, Run.open(Path(folder), write=True) as run:
         config = stored(run)
         room.check(config)
         session = Session(config)
@@ -239,7 +239,7 @@ def resume(
                 console.line(note)
             source = f"checkpoint {checkpoint.folder.name}" if checkpoint else "the beginning"
             console.line(f"resumed {run.folder} at iteration {session.iteration}, from {source}")
-        return _go(session, run, console, minutes)
+        return _go(session, run, console, stop)
 
 
 def _announce(session: Session, run: Run) -> None:
@@ -260,7 +260,7 @@ def _notes(session: Session) -> list[str]:
     return [note for note, holds in said.items() if holds]
 
 
-def _go(session: Session, run: Run, console: Console | None, minutes: float | None) -> Trained:
+def _go(session: Session, run: Run, console: Console | None, stop: Stopper) -> Trained:
     show = Console(live=False) if console is None else console
     if console is None or run.stdout_is_log:
         show.off = True
@@ -279,23 +279,22 @@ def _go(session: Session, run: Run, console: Console | None, minutes: float | No
     for note in _notes(session):
         show.line(note)
     show.start(f"{run.folder.name} ({c.game})", total)
-    with Stopper(minutes) as stop:
-        try:
-            done = loop(session, run, show, stop)
-        except LearnError as error:  # an alarm of its own: `status` tells of it
-            event = {"event": FAILED, "why": str(error), "iteration": session.iteration, "time": time.time()}
-            run.timing(event)
-            raise
-        finally:
-            show.stop()
-        trained.history = run.history
-        if done:
-            finish(session, run, show, missing=False)
-        else:
-            event = {"event": "stop", "why": stop.asked, "iteration": session.iteration, "time": time.time()}
-            run.timing(event)
-            at = f"stopped ({stop.asked}) at iteration {session.iteration} of {c.iterations}"
-            show.line(f"{at}; go on with: rematch resume {run.folder}")
+    try:
+        done = loop(session, run, show, stop)
+    except LearnError as error:  # an alarm of its own: `status` tells of it
+        event = {"event": FAILED, "why": str(error), "iteration": session.iteration, "time": time.time()}
+        run.timing(event)
+        raise
+    finally:
+        show.stop()
+    trained.history = run.history
+    if done:
+        finish(session, run, show, missing=False)
+    else:
+        event = {"event": "stop", "why": stop.asked, "iteration": session.iteration, "time": time.time()}
+        run.timing(event)
+        at = f"stopped ({stop.asked}) at iteration {session.iteration} of {c.iterations}"
+        show.line(f"{at}; go on with: rematch resume {run.folder}")
     return trained
 
 

@@ -36,18 +36,23 @@ def usual_games(module: ModuleType) -> int:
     return games
 
 
+def deployed(folder: Path, greedy: bool) -> tuple[api.Trained, ModuleType]:
+    """A run or a policy's file with its world; its players sample, or are greedy where asked."""
+    trained = api.load(folder)
+    for policy in trained.policies.values():
+        policy.greedy = greedy
+    return trained, worlds.find(trained.config.game)
+
+
 def eval_run(
     folder: Path, against: list[str], games: int | None, seed: int, greedy: bool
 ) -> dict[str, Any]:
     """A scoreboard row of a run's newest policies, as deployed: sampled, or greedy where asked."""
-    trained = api.load(folder)
-    module = worlds.find(trained.config.game)
+    trained, module = deployed(folder, greedy)
     games = games or usual_games(module)
     check_rivals(module, against, "--against")
     make = api.builder(trained.config, trained.curriculum)  # strength is told where it was learnt
     spec = make(1, 0, 0).spec
-    for policy in trained.policies.values():
-        policy.greedy = greedy
     board = Scoreboard(make, SEED_OFFSET + seed, trained.config.threads)
     row = evaluate(board, module, spec, trained.policies, (games, against, 0))
     set_beside(row, best_scripted(board, module, spec, (games, against, 1 << 20)))
@@ -62,12 +67,9 @@ def eval_run(
 
 def lost_picture(folder: Path, file: Path, greedy: bool) -> None:
     """Write a picture of the starts that a run's policies lose to exact best responses."""
-    trained = api.load(folder)
-    module = worlds.find(trained.config.game)
+    trained, module = deployed(folder, greedy)
     if not hasattr(module, "exact_picture"):
         raise ConfigError(f"--picture: best responses in {trained.config.game} are not known exactly")
-    for policy in trained.policies.values():
-        policy.greedy = greedy
     file.write_bytes(module.exact_picture(trained.config.world, trained.policies, trained.config.threads))
 
 
@@ -211,12 +213,9 @@ def film_of(folder: Path, out: Path, seconds: float, seed: int, greedy: bool) ->
                           "that is there")
     if out.suffix == ".mp4" and not mp4.encoder():
         raise ConfigError(mp4.NONE)
-    trained = api.load(folder)
-    module = worlds.find(trained.config.game)
+    trained, module = deployed(folder, greedy)
     if not hasattr(module, "draw"):
         raise ConfigError(f"{folder}: {trained.config.game} draws no pictures of its games")
-    for policy in trained.policies.values():
-        policy.greedy = greedy
     world = api.builder(trained.config, trained.curriculum)(1, 0, SEED_OFFSET + seed)
     pictures, last, caption = film.played(world, trained.policies, module.draw, seconds, seed)
     if out.suffix == ".gif":

@@ -56,6 +56,15 @@ def test_workers_show_what_this_process_shows(remote: banks.Remote) -> None:
     assert len({local.save(row) for row in range(GAMES)}) == GAMES
 
 
+def test_signals_to_all_processes_are_for_whoever_started_the_workers(remote: banks.Remote) -> None:
+    begin(remote)
+    children = [worker.child for worker in remote.workers]
+    for child in children:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(child.pid, number)
+    assert walk(remote, 2) == [] and [child.poll() for child in children] == [None, None]
+
+
 def test_a_killed_worker_is_replaced_and_its_games_are_lost(remote: banks.Remote) -> None:
     begin(remote)
     walk(remote, 4)

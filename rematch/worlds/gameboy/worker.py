@@ -16,7 +16,8 @@ from .bank import FAILED, FINE, HEAD, LOAD, SAVE, SCREEN, STEP, Local, Plan
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started us, who then ends us
+    for number in (signal.SIGINT, signal.SIGTERM):  # for whoever started us, though all are told: a terminal
+        signal.signal(number, signal.SIG_IGN)  # and a service manager do; the end of our input ends us
     fd, count, first, end, size = map(int, sys.argv[1:6])
     regions = tuple((int(a), int(b)) for a, b in (word.split("-") for word in sys.argv[6:]))
     source, out = sys.stdin.buffer, sys.stdout.buffer

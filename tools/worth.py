@@ -62,8 +62,8 @@ EVERYTHING = {"world.screen": True, "dqn.gru": True, "dqn.lstm": True, "rnd_scre
 STUDIES = {
     "swarm": Study("mid", {"watch.video_interval": 0}, {
         "swarm": {"total_steps": 600_000},
-        "no swarm": {"total_steps": 2_000_000, "swarm": "off"},
-        "no swarm, novelty for life": {"total_steps": 2_000_000, "swarm": "off"} | LIFELONG,
+        "no swarm": {"total_steps": 5_000_000, "swarm": "off"},
+        "no swarm, novelty for life": {"total_steps": 5_000_000, "swarm": "off"} | LIFELONG,
     }, 3),
     "parts": Study("tiny", {"total_steps": 400_000, "evaluation.every": 100, "watch.video_interval": 0,
                             "bands.way": 0.0}, {

@@ -18,11 +18,11 @@ import numpy as np
 from rematch import worlds
 from rematch.benchmarks import cards, ours
 from rematch.benchmarks.measure import REPETITIONS, Measurement, Subject, best, in_turns, load, ratio
-from rematch.config import ConfigError
+from rematch.config import ConfigError, NotInstalled
 
 THREADS = (1, 2)
 PEER_GAMES = 1024
-MISSING = 'Stable-Baselines3 is not installed: pip install "rematch[bench]"; ours is measured alone'
+MISSING = f"{NotInstalled('Stable-Baselines3', 'stable-baselines3')}; ours is measured alone"
 LEARNING_GAMES = 200  # per scripted rival; the score is the mean over all of them
 
 

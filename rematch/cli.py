@@ -200,6 +200,8 @@ def play(words: Sequence[str]) -> int:
         raise ConfigError(f"expected rematch play WORLD [--KEY VALUE ...], with one of {', '.join(able)}"
                           + (f"; nearest: {near}" if near else ""))
     module = worlds.find(words[0])
+    if {"--help", "-h"} & set(words):
+        return list_settings(module.sitting() if hasattr(module, "sitting") else module.Config())
     takes = "entrant" in inspect.signature(module.play).parameters  # it seats others by name
     return int(module.play(words[1:], entrant=entrant) if takes else module.play(words[1:]))
 
@@ -353,7 +355,7 @@ def obey(words: Sequence[str]) -> int:
         raise ConfigError(f"unknown command {words[0]!r}: expected one of {', '.join(COMMANDS)}"
                           + (f"; nearest: {near}" if near else ""))
     helps = [word for word in words[1:] if word in ("--help", "-h")]
-    if helps and (words[0] not in ("train", "solve") or len(words) == 2):
+    if helps and (words[0] not in ("train", "solve", "play") or len(words) == 2):
         print(USAGE, end="")
         return 0
     with ATTENTION.patiently():  # loading the compiled parts would lose a Ctrl-C

@@ -36,7 +36,7 @@ class Learnt:
         for key, _, value in settings.leaves(self.rules):
             if value != settings.get(rules, key) and key not in self.indifferent:
                 raise ConfigError(
-                    f"--players: {self.name} learnt under other rules: {key} = {value}, {whose} "
+                    f"{self.name} learnt under other rules: {key} = {value}, {whose} "
                     f"{settings.get(rules, key)}; expected the same"
                 )
 
@@ -51,18 +51,16 @@ def learnt(name: str, world: str) -> Learnt | None:
         return None
     trained = api.load(path)
     if trained.config.game != world:
-        raise ConfigError(f"--players: {name} is a run of {trained.config.game}, not of {world}")
+        raise ConfigError(f"{name} is a run of {trained.config.game}, not of {world}")
     free = getattr(worlds.find(world), "INDIFFERENT", ())
     return Learnt(name=name, rules=trained.config.world, players=trained.policies, indifferent=free)
 
 
 def from_file(path: Path, world: str) -> Learnt:
     """A policy as a run or an export leaves it: weights, and beside them NAME.json that vouches for them."""
-    if not path.is_file():
-        raise ConfigError(f"--players: {path}: there is no such file")
     found = shipped.read(path)
     if found.game != world:
-        raise ConfigError(f"--players: {path} is a policy of {found.game}; expected one of {world}")
+        raise ConfigError(f"{path} is a policy of {found.game}; expected one of {world}")
     free = getattr(worlds.find(world), "INDIFFERENT", ())
     players = {found.policy.role.name: found.player}
     return Learnt(name=str(path), rules=found.world, players=players, indifferent=free)
@@ -97,25 +95,25 @@ def entrant(name: str, world: str, rules: Any, role: str, seconds: float = 0.0) 
     if found := learnt(name, world):
         found.refuse_other(rules)
         if role not in found.players:
-            raise ConfigError(f"--players: {name} plays {', '.join(found.players)}; expected {role}")
+            raise ConfigError(f"{name} plays {', '.join(found.players)}; expected {role}")
         player: Player = found.players[role]
         _, guides, budget = name.partition(GUIDES)
         if guides and not hasattr(module, "guided"):
-            raise ConfigError(f"--players: {name}: {world} has no search for a policy to guide")
+            raise ConfigError(f"{name}: {world} has no search for a policy to guide")
         if guides:
             player = module.guided(player, budget.removeprefix(":"))
         player.name = name
         return player
     if ":" in name and all(part.isidentifier() for part in name.replace(":", ".").split(".")):
         if not hasattr(module, "guest"):
-            raise ConfigError(f"--players: {name}: {world} does not take bots of one's own")
+            raise ConfigError(f"{name}: {world} does not take bots of one's own")
         own: Player = module.guest(name, rules, seconds)
         return own
     if name.isdigit():
-        raise ConfigError(f"--players: {name} is no name; how many sit at a table is --world.players {name}")
+        raise ConfigError(f"{name} is no name; how many sit at a table is --world.players {name}")
     near, known = nearest(name, module.BOTS[role]), ", ".join(module.BOTS[role])
     own_too = ", or module:Class of your own" if hasattr(module, "guest") else ""
     raise ConfigError(
-        f"--players: no {role} called {name!r}: expected one of {known}, a run or a {SUFFIX} file"
+        f"no {role} called {name!r}: expected one of {known}, a run or a {SUFFIX} file"
         f"{own_too}" + (f"; nearest: {near}" if near else "")
     )

@@ -39,9 +39,14 @@ def usual_games(module: ModuleType) -> int:
 def deployed(folder: Path, greedy: bool) -> tuple[api.Trained, ModuleType]:
     """A run or a policy's file with its world; its players sample, or are greedy where asked."""
     trained = api.load(folder)
+    game, mine = trained.config.game, list(trained.policies)
+    missing = [role for role in api.builder(trained.config)(1, 0, 0).spec.roles if role not in mine]
+    if missing:
+        raise ConfigError(f"{folder} plays {', '.join(mine)} alone, and nobody plays {', '.join(missing)}; "
+                          f"expected rematch eval {game} --players with a name for each")
     for policy in trained.policies.values():
         policy.greedy = greedy
-    return trained, worlds.find(trained.config.game)
+    return trained, worlds.find(game)
 
 
 def eval_run(

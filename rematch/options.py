@@ -8,6 +8,8 @@ from pathlib import Path
 
 from rematch.config import ConfigError, nearest
 
+POLICY = ".safetensors"  # what a policy's file ends with
+
 MOST_MINUTES = 1e7  # 19 years
 
 
@@ -82,9 +84,10 @@ class Options:
 
 
 def folder_of(run: str) -> Path:
-    """A run by its folder, or by its name in runs/."""
+    """A run by its folder or by its name in runs/; or a file, such as a policy's."""
     path, ours = Path(run), Path("runs") / run
-    return path if path.is_dir() or ("/" in run and not ours.is_dir()) else ours
+    here = path.exists() or path.suffix == POLICY or "/" in run
+    return path if path.is_dir() or (here and not ours.is_dir()) else ours
 
 
 def new_folder(name: str) -> Path:

@@ -23,23 +23,26 @@ USAGE = """rematch: trains game agents by self-play and tells the truth about ho
                                  exact NashConv where a world can be solved, and there a picture of where
                                  the policies lose
   rematch play WORLD [--against NAME] [--KEY VALUE ...]
-                                 play it yourself, in the terminal; against them where there are others
+                                 play it yourself, in the terminal; against them where there are others;
+                                 `rematch play WORLD --help` lists every KEY
   rematch exploit RUN [--budget STEPS] [--seeds K] [--games N] [--role ROLE] [--json]
                                  trains best responses against the frozen agents: "at least" so exploitable
   rematch report RUN... [--out FILE] [--games N] [--json]
                                  one page about a run or several seeds, offline: verdict, curves, gap beside
                                  exploitability, payoff matrix of past selves, forgetting, alarms and causes
   rematch export RUN --out FILE [--onnx]
-                                 the policy alone: FILE.safetensors and FILE.json, for eval, play and --from;
-                                 as FILE.onnx too
+                                 the policy alone: FILE.safetensors and FILE.json, for --players, play and
+                                 --from, FILE-ROLE where there are several roles; as FILE.onnx too
   rematch film RUN --out FILE [--seconds S] [--seed S] [--greedy]
-                                 one game of a run's or a file's players as FILE.gif or FILE.mp4
+                                 one game of a run's players as FILE.gif or FILE.mp4
   rematch solve WORLD [--KEY VALUE ...] [--threads T] [--json] [--picture FILE]
-                                 the exact value of a game that is small enough; KEYs are the world's settings
+                                 the exact value of a game that is small enough; `rematch solve WORLD --help`
+                                 lists every KEY
   rematch bench [WORLD] [--json] [--seconds S]
                                  speed, beside its peers, in one run
   rematch worlds                 the worlds there are, with their roles and scripted players
   rematch recipes                the recipes there are
 
-RUN is a run's folder, or its name in runs/. Exit code 2: something in the command or its files is wrong.
+RUN is a run's folder, or its name in runs/; for eval and film also the file of a policy that plays every
+seat. Exit code 2: something in the command or its files is wrong.
 """

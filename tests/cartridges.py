@@ -21,7 +21,7 @@ class Emulator:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             pyboy = pytest.importorskip(
-                "pyboy", reason="PyBoy is not installed: pip install 'rematch[gameboy]'"
+                "pyboy", reason="PyBoy is not installed"
             )
         self.boy = pyboy.PyBoy(io.BytesIO(rom), window="null", sound_emulated=False)
         self.memory: Any = self.boy.memory

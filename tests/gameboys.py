@@ -15,7 +15,7 @@ from rematch.worlds.gameboy.cartridge.compiler import Cartridge
 def need_pyboy() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pytest.importorskip("pyboy", reason="PyBoy is not installed: pip install 'rematch[gameboy]'")
+        pytest.importorskip("pyboy", reason="PyBoy is not installed")
 
 
 def tiny() -> Cartridge:

@@ -243,4 +243,4 @@ def test_a_missing_library_is_one_clear_line(library: str, adapter: str) -> None
         "except ConfigError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert 'is not installed: pip install "rematch[envs]"' in done.stdout
+    assert 'is not installed: .venv/bin/pip install -c constraints.txt' in done.stdout

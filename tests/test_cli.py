@@ -111,6 +111,19 @@ def test_eval_of_a_world(finished: Path, right: Say, monkeypatch: pytest.MonkeyP
     assert text.startswith("Match in pursuit, policies play sampled\n") and "done    random" in text
 
 
+def test_one_role_s_policy_alone_is_no_pair(place: Path, right: Say, wrong: Say) -> None:
+    right("export", "done", "--out", "mine.safetensors")
+    for words in (("eval",), ("eval", "--against", "lion"), ("film", "--out", "x.gif")):
+        said = wrong(words[0], "mine-pursuer.safetensors", *words[1:])
+        assert "mine-pursuer.safetensors plays pursuer alone, and nobody plays evader; expected" in said
+    right("eval", "pursuit", "--players", "mine-pursuer.safetensors,random", "--games", "4")
+
+
+def test_what_one_may_set_before_playing_is_listed(right: Say) -> None:
+    assert "--thought" in right("play", "beasty", "--help")
+    assert "--cartridge" in right("play", "gameboy", "-h")
+
+
 def test_general_sum_rewards_and_starts_that_were_redrawn_are_told(place: Path, right: Say) -> None:
     narrow = flags(world__arena_width=4, world__arena_height=4, world__min_init_distance=4.5,
                    world__max_init_distance=15, world__w_wall=0.1, world__n_obstacles_min=2)
@@ -216,6 +229,12 @@ def test_status_of_a_run(place: Path, capsys: pytest.CaptureFixture[str]) -> Non
     ("status done/checkpoints", "runs/done/checkpoints is not a run"),
     ("status dome", "runs/dome: no such run; nearest: runs/done"),
     ("eval dome", "runs/dome: no such run; nearest: runs/done"),
+    ("eval nothing.safetensors", "^nothing.safetensors: there is no such file"),
+    ("film runs --out x.gif", "runs is not a run: it holds no config.yaml; runs/done is one"),
+    ("film nothing.safetensors --out x.gif", "^nothing.safetensors: there is no such file"),
+    ("eval runs/done/train.log", "runs/done/train.log is a file: expected a run's folder"),
+    ("eval pursuit --players x.safetensors,random", "^x.safetensors: there is no such file"),
+    ("play beasty --against nobody", "^no player called 'nobody': expected one of"),
     ("eval pursuit", "eval pursuit: a world needs --players"),
     ("eval pursit --players random,random", "unknown world 'pursit': expected one of .*; nearest: pursuit"),
     ("eval pursuit --players random", "--players = random: expected 2 names, for pursuer, evader"),
@@ -305,7 +324,7 @@ def test_onnx_without_its_package_leaves_nothing_behind(
         place: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     before = files(place)
-    assert "--onnx needs the package onnx" in wrong("export", "done", "--out", "a.safetensors", "--onnx")
+    assert "--onnx: onnx is not installed: " in wrong("export", "done", "--out", "a.safetensors", "--onnx")
     assert files(place) == before
 
 

@@ -382,6 +382,6 @@ sys.exit(cli.main(["train", "gym"]))
         text=True,
         timeout=60,
     )
-    line = 'Gymnasium is not installed: pip install "rematch[envs]"'
+    line = 'Gymnasium is not installed: .venv/bin/pip install -c constraints.txt gymnasium'
     assert done.returncode == 2 and done.stderr == f"rematch: {line}\n"
     assert line in done.stdout and "pursuit: " in done.stdout

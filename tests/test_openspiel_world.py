@@ -15,7 +15,7 @@ from rematch.spec import DECIDED, Seat
 from rematch.worlds import contract
 from rematch.worlds.contract import Trial
 
-pyspiel = pytest.importorskip("pyspiel", reason='pip install "rematch[openspiel]"')
+pyspiel = pytest.importorskip("pyspiel", reason="pip install open_spiel")
 
 from rematch.worlds.openspiel import exact, games, hidden, table  # noqa: E402
 from rematch.worlds.openspiel.world import Config, SpielWorld, bot, make  # noqa: E402
@@ -309,4 +309,4 @@ def test_without_openspiel_one_line_says_how_to_get_it() -> None:
                              capture_output=True, text=True)  # fmt: skip
         said = run.stdout + run.stderr
         assert run.returncode == code and "Traceback" not in said
-        assert 'OpenSpiel is not installed: pip install "rematch[openspiel]"' in said
+        assert "rematch: OpenSpiel is not installed: .venv/bin/pip install -c constraints.txt open_sp" in said

@@ -66,7 +66,7 @@ def test_missing_foreign_and_impossible_folders(tmp_path: Path) -> None:
     (tmp_path / "binary" / "config.yaml").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "config.yaml").symlink_to("/etc/passwd")
-    for name, word in (("quick1", "nearest: .*quick_1"), ("other", "no config.yaml"), ("file", "no such run"),
+    for name, word in (("quick1", "nearest: .*quick_1"), ("other", "no config.yaml"), ("file", "is a file"),
                        ("binary", "not text"), ("linked", "symbolic link")):
         for write in (False, True):
             with pytest.raises(ConfigError, match=word) as caught:

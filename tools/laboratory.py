@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from rematch import api  # noqa: E402
+from rematch import api, cli  # noqa: E402
 from rematch.engine.run import Run  # noqa: E402
 from rematch.engine.scoreboard import wilson  # noqa: E402
 from rematch.engine.verdict import pairings, strength  # noqa: E402
@@ -258,4 +258,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(act=lambda words: main()))

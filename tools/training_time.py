@@ -14,11 +14,11 @@ import json
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rematch import api
+from rematch import api, cli
 from rematch import config as settings
 from rematch.engine.miniature import Witness
 from rematch.engine.run import Run
@@ -119,7 +119,7 @@ def measure(recipe: str, iterations: int, changes: dict[str, Any] | None = None)
     }  # fmt: skip
 
 
-def main(words: list[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("recipes", nargs="+")
     parser.add_argument("--iterations", type=int, default=20)
@@ -139,4 +139,4 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(cli.main(act=main))

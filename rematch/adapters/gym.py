@@ -20,7 +20,7 @@ from rematch.adapters import (
     module_of,
     role_of,
 )
-from rematch.config import ConfigError
+from rematch.config import ConfigError, NotInstalled
 from rematch.spec import CUT_OFF, DECIDED, RUNNING, Floats, Player, Role, World
 
 try:
@@ -28,7 +28,7 @@ try:
     from gymnasium.vector import AutoresetMode, VectorEnv
     from gymnasium.vector.utils import batch_space
 except ImportError:
-    raise ConfigError('Gymnasium is not installed: pip install "rematch[envs]"') from None
+    raise NotInstalled("Gymnasium", "gymnasium") from None
 
 Info = dict[str, Any]
 

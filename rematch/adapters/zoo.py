@@ -11,7 +11,7 @@ import numpy as np
 
 from rematch import keys
 from rematch.adapters import check_legal, empty_actions, flat, last_sight, module_of
-from rematch.config import ConfigError
+from rematch.config import ConfigError, NotInstalled
 from rematch.spec import CUT_OFF, DECIDED, RUNNING, Role, World
 
 try:
@@ -20,7 +20,7 @@ try:
 
     from rematch.adapters.gym import action_space, observation_space
 except ImportError:
-    raise ConfigError('PettingZoo is not installed: pip install "rematch[envs]"') from None
+    raise NotInstalled("PettingZoo", "pettingzoo") from None
 
 Info = dict[str, Any]
 

@@ -13,12 +13,13 @@ from types import ModuleType
 from typing import Any
 
 from rematch.benchmarks.measure import REPETITIONS, Measurement, Subject, in_turns, load, ratio
+from rematch.config import NotInstalled
 
 OPENSPIEL = ("leduc_poker", "gin_rummy", "hearts")
 RLCARD = ("leduc-holdem", "uno", "gin-rummy")
 MISSING = {
-    "open_spiel": 'OpenSpiel is not installed: pip install "rematch[cards]"; its games are left out',
-    "rlcard": 'RLCard is not installed: pip install "rematch[cards]"; its games are left out',
+    "open_spiel": f"{NotInstalled('OpenSpiel', 'open_spiel')}; its games are left out",
+    "rlcard": f"{NotInstalled('RLCard', 'rlcard')}; its games are left out",
 }
 BUSY = 0.9  # processors of one thread below which a machine is too busy to tell what a second thread gains
 COUNTED = 20  # every so many games OpenSpiel's decisions are counted

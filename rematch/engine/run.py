@@ -118,6 +118,8 @@ class Run:
     def open(cls, folder: Path, write: bool) -> Run:
         """An existing run. To go on with it: `run.rewind(run.load())`, then log and save."""
         folder = Path(folder)
+        if os.path.isfile(folder):
+            raise ConfigError(f"{folder} is a file: expected a run's folder")
         if not os.path.isdir(folder):
             runs = sorted(path.parent.name for path in folder.parent.glob(f"*/{CONFIG}"))
             near = nearest(folder.name, runs)

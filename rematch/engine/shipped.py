@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rematch import config as settings
 from rematch import worlds
-from rematch.config import ConfigError
+from rematch.config import ConfigError, NotInstalled
 from rematch.engine import policies
 from rematch.engine.learners.dqn import SHAPING, DqnConfig
 from rematch.engine.learners.qpolicy import QPlayer, QPolicy
@@ -125,8 +125,7 @@ def check_onnx(networks: Iterable[Policy]) -> None:
         raise ConfigError("--onnx: what it plays depends on what it remembers; expected a network of "
                           "another learner than dqn")
     if importlib.util.find_spec("onnx") is None:
-        raise ConfigError("--onnx needs the package onnx, which is not installed: "
-                          'pip install "rematch[onnx]"')
+        raise NotInstalled("--onnx: onnx", "onnx")
 
 
 def onnx(policy: Policy, path: Path) -> Path:

@@ -48,6 +48,7 @@ __all__ = [
     "make",
     "play",
     "short",
+    "sitting",
     "speed",
 ]
 
@@ -72,6 +73,13 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> BeastyWor
 def short(config: Config) -> Config:
     """The same rules: a game of 23 turns (of 47, with four players) ends within a rehearsal."""
     return config
+
+
+def sitting() -> Any:
+    """The settings of `rematch play beasty`."""
+    from .terminal import Sitting
+
+    return Sitting()
 
 
 def play(words: Sequence[str], entrant: Callable[..., Player]) -> int:

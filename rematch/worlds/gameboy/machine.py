@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.config import ConfigError
+from rematch.config import NotInstalled
 from rematch.spec import Bytes
 
 from .cartridge.rules import ACTIONS, PRESS, TICKS
@@ -27,7 +27,6 @@ from .cartridge.rules import ACTIONS, PRESS, TICKS
 LCDC, LCD_ON = 0xFF40, 0x80  # the display's register, and the bit that says that it is on
 WARM_UP = 600  # frames within which the display must come on
 
-MISSING = 'PyBoy is not installed: pip install "rematch[gameboy]"'
 HEIGHT, WIDTH = 72, 80  # of a frame: every second pixel of every second line
 SHIFTS: NDArray[np.uint8] = np.array([0, 2, 4, 6], np.uint8)  # of the four pixels in a byte
 Region = tuple[int, int]  # of memory: first address, and the one after the last
@@ -39,7 +38,7 @@ def library() -> Any:
         try:
             import pyboy
         except ImportError:
-            raise ConfigError(MISSING) from None
+            raise NotInstalled("PyBoy", "pyboy") from None
     return pyboy
 
 

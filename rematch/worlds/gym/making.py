@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from rematch.config import ConfigError, nearest
+from rematch.config import ConfigError, NotInstalled, nearest
 
 from .spaces import Acting, Looking, acting, looking
 
-MISSING = 'Gymnasium is not installed: pip install "rematch[envs]"'
 PROBE = 60  # steps over which an environment must repeat itself
 
 
@@ -28,7 +27,7 @@ def library() -> ModuleType:
     try:
         import gymnasium
     except ImportError:
-        raise ConfigError(MISSING) from None
+        raise NotInstalled("Gymnasium", "gymnasium") from None
     return gymnasium
 
 

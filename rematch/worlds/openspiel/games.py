@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from rematch.config import ConfigError, nearest
+from rematch.config import ConfigError, NotInstalled, nearest
 
 CHANCE, DECISION, TERMINAL = 0, 1, 2  # kinds of history
-MISSING = 'OpenSpiel is not installed: pip install "rematch[openspiel]"'
 MOST_EDGES = 1 << 16  # joint moves or chance outcomes of one history: a row of the table holds that many
 
 
@@ -38,7 +37,7 @@ def pyspiel() -> Any:
     try:
         return importlib.import_module("pyspiel")
     except ImportError:
-        raise ConfigError(MISSING) from None
+        raise NotInstalled("OpenSpiel", "open_spiel") from None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # compared by identity: `load` gives each game once

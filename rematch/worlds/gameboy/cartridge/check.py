@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass
 
 from rematch import keys
-from rematch.config import ConfigError
+from rematch.config import ConfigError, NotInstalled
 from rematch.worlds.gameboy.cartridge import rules, wram
 from rematch.worlds.gameboy.cartridge.atlas import Atlas
 from rematch.worlds.gameboy.cartridge.compiler import Cartridge
@@ -59,7 +59,7 @@ def replay(made: Cartridge) -> str:
         try:
             from pyboy import PyBoy
         except ImportError:
-            raise ConfigError("PyBoy is not installed: expected pip install 'rematch[gameboy]'") from None
+            raise NotInstalled("PyBoy", "pyboy") from None
     boy = PyBoy(io.BytesIO(made.rom), window="null", sound_emulated=False)
     for action in made.solution:
         name = rules.ACTIONS[action]

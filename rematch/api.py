@@ -336,6 +336,17 @@ def builder(config: Config, level: Curriculum | None = None) -> Callable[[int, i
     return make
 
 
+def playable(config: Config) -> Config:
+    """The same, where nobody has a GPU: what was learnt on one plays on any machine."""
+    devices = [key for key in ("dqn.device", "network.device") if settings.get(config, key) == "cuda"]
+    if devices:
+        import torch
+
+        if not torch.cuda.is_available():
+            return settings.replace(config, dict.fromkeys(devices, "cpu"))
+    return config
+
+
 def load(folder: Path | str) -> Trained:
     """A run's settings, newest policies and evaluations, or those of an exported policy; changes nothing."""
     if Path(folder).suffix == shipped.SUFFIX:
@@ -354,7 +365,7 @@ def load(folder: Path | str) -> Trained:
         if checkpoint is None:
             raise ConfigError(f"{folder}: no checkpoint yet")
         make = builder(config)
-        minds = build(config, make(1, 0, 0).spec, make)
+        minds = build(playable(config), make(1, 0, 0).spec, make)
         for role, learner in minds.learners.items():
             try:
                 learner.policy.set(checkpoint.parts[f"learner.{role}"]["weights"])

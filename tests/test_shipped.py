@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from rematch import api, cli, worlds
 from rematch import config as settings
@@ -85,7 +86,7 @@ def test_without_onnx_nothing_is_written(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="--onnx: onnx is not installed: .venv.bin.pip"):
+    with pytest.raises(ConfigError, match="--onnx: onnx is not installed: "):
         export_run(run, tmp_path / "agent.safetensors", with_onnx=True)
     assert not list(tmp_path.iterdir())
 
@@ -162,6 +163,19 @@ def test_a_player_with_a_memory_is_exported_too(remembering: Path, tmp_path: Pat
     with pytest.raises(ConfigError, match="--onnx: what it plays depends on what it remembers"):
         export_run(remembering, tmp_path / "other", with_onnx=True)
     assert not list(tmp_path.glob("other*"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_what_was_learnt_on_a_gpu_plays_without_one(
+    remembering: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, stored = api.load(remembering), api.stored
+    monkeypatch.setattr(api, "stored", lambda run: settings.replace(stored(run), {"dqn.device": "cuda"}))
+    theirs = api.load(remembering)
+    assert theirs.config.dqn.device == "cuda"
+    assert theirs.policies["joypad"].weights.tobytes() == ours.policies["joypad"].weights.tobytes()
+    with pytest.raises(ConfigError, match="torch finds no CUDA device here"):
+        api.resume(remembering)
 
 
 def test_q_learning_begins_from_a_file_of_the_same_shape_alone(remembering: Path, tmp_path: Path) -> None:

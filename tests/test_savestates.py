@@ -387,7 +387,7 @@ def test_every_quota_changes_where_games_begin() -> None:
              "mid": {"mid": 0.0, "early": 0.7}, "late": {"late": 0.0, "mid": 0.6}}  # fmt: skip
     known = {field.name for field in dataclasses.fields(SwarmConfig)}
     beside = {"practice", "scouts", "scout_steps", "scout_patience", "squares", "way", "way_columns",
-              "way_window"}  # fmt: skip
+              "way_window", "way_marks"}  # fmt: skip
     assert set(other) | beside == known, "those are shown in test_practice.py, test_scouts.py, test_way.py"
     for key, changes in other.items():
         assert shares_of(made_swarm(20, "eml", **changes), 10) != base, key

@@ -120,7 +120,38 @@ def test_of_another_way_only_what_both_begin_with_is_known() -> None:
     assert [bool(place) for place in bonus.places] == [True, True, True, False, False]
 
 
-@pytest.mark.parametrize("change", [{"way_columns": ("y",)}, {"way_window": 1}])
+def marked(sights: list[tuple[int, int]], ends: bool = False) -> Tape:
+    """One game's sights, each a place and what was reached by then."""
+    made = tape([[x] for x, _ in sights], [[RUNNING]] * len(sights))
+    made["joypad"].sight[:, 0, 0, 1] = [y for _, y in sights]
+    made.ended[-1] = CUT_OFF if ends else RUNNING
+    return made
+
+
+def test_with_marks_nothing_may_be_left_out_and_another_order_is_as_good() -> None:
+    """The way goes to 3, where something is won, back to 1, and on; eight inputs to go on lead to 9."""
+    steps = [(1, 0), (2, 0), (3, 0), (3, 1), (2, 1), (1, 1), (5, 1), (6, 1), (7, 3), (8, 3), (9, 3)]
+    way = bytes(len(steps) - 1)
+    paid = {}
+    for marks in ((), ("y",)):
+        practice, bonus = Practice(1, len(steps)), Way(replace(CONFIG, way_marks=marks), ROLE, 1)
+        bonus.practice = practice
+        practice.plan(way, whole(way), np.array([POWER_ON]), np.zeros(1))
+        practice.index[:, 0] = range(len(steps))
+        bonus.score(marked(steps, ends=True), 0)
+        bonus.restore({name: np.array(value) for name, value in bonus.state().items()})
+        practice.index[:, 0] = OFF
+        practice.index[0, 0] = 0
+        walks = {"leaves it out": [(1, 0), (2, 0), (5, 0), (6, 0), (1, 0), (3, 0), (3, 1)],
+                 "in another order": [(1, 0), (2, 0), (7, 2), (8, 2), (8, 3), (9, 3)]}
+        for name, walk in walks.items():
+            paid[name, marks] = bonus.score(marked(walk, ends=True), 1)[:, 0].tolist()
+    assert paid["leaves it out", ()] == [0, 4, 2, 1, 0, 0, 0], "as far as the window reaches"
+    assert paid["leaves it out", ("y",)] == [0, 1, 0, 0, 0, 1, 1]
+    assert paid["in another order", ("y",)] == [0, 1, 0, 0, 8, 1]
+
+
+@pytest.mark.parametrize("change", [{"way_columns": ("y",)}, {"way_window": 1}, {"way_marks": ("y",)}])
 def test_its_settings_change_what_is_paid(change: dict[str, Any]) -> None:
     """Of the first sights of an episode that skips places; y goes up by one in every sight."""
     paid = []

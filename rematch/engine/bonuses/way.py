@@ -7,7 +7,9 @@ So a way pays its length once, whoever walks it, and a shortcut all at once what
 
 A place is what some named columns say together, as for novelty.py. Where on the way each lies is learnt from
 the games that are led along it. A sight is looked for in the next `way_window` inputs only: a way may come by
-the same place again later.
+the same place again later. `way_marks` are columns that say what was reached so far. With them a place lies
+on the way only for who has reached what the way had there: who leaves something out is paid no more by going
+on, and who reached the same in another order is on the way again.
 """
 
 from __future__ import annotations
@@ -31,10 +33,13 @@ class Way:
     def __init__(self, config: SwarmConfig, role: Role, games: int) -> None:
         self.weight, self.window, self.role = config.way, config.way_window, role
         self.columns = find_columns(role, config.way_columns, "bands.way_columns")
+        self.marks = len(self.columns)  # where a place's marks begin
+        self.columns += find_columns(role, config.way_marks, "bands.way_marks")
         self.practice: Practice | None = None  # who leads games; without it all begin where the way does
         self.way = b""
         self.places: list[bytes] = []  # by index on the way; b"" where nobody was led yet
         self.found: dict[bytes, list[int]] = {}  # place -> where on the way, in order
+        self.begins: dict[bytes, int] = {}  # marks -> where on the way they are first so
         self.at = np.full(games, OFF, np.int64)  # [N] how far each episode has come; OFF: not on the way
         self.over = np.ones(games, bool)  # [N] whether its last sight was an episode's last
 
@@ -61,13 +66,22 @@ class Way:
         if before == OFF or place not in self.found:
             return before
         on = self.found[place]
-        last = bisect_right(on, before + self.window) - 1
+        since = self.begins[self._marks(place)] if self.marks < len(self.columns) else 0
+        last = bisect_right(on, max(before, since) + self.window) - 1
         return max(before, on[last]) if last >= 0 else before
 
     def _learn(self, index: int, place: bytes) -> None:
         if self.practice and not self.places[index]:
             self.places[index] = place
-            insort(self.found.setdefault(place, []), index)
+            self._note(index, place)
+
+    def _note(self, index: int, place: bytes) -> None:
+        insort(self.found.setdefault(place, []), index)
+        marks = self._marks(place)
+        self.begins[marks] = min(index, self.begins.get(marks, index))
+
+    def _marks(self, place: bytes) -> bytes:
+        return place[self.marks * 4 :]  # of numbers of four bytes
 
     def _follow(self, way: bytes) -> None:
         """Another way: what both begin with is known already."""
@@ -80,11 +94,11 @@ class Way:
         self._know(way, self.places[: same + 1])
 
     def _know(self, way: bytes, places: list[bytes]) -> None:
-        self.way, self.found = way, {}
+        self.way, self.found, self.begins = way, {}, {}
         self.places = places + [b""] * (len(way) + 1 - len(places))
         for index, place in enumerate(self.places):
             if place:
-                self.found.setdefault(place, []).append(index)
+                self._note(index, place)
 
     def take_over(self, other: Way) -> None:
         """Know the way that another knows."""

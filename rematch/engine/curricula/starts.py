@@ -35,6 +35,10 @@ class SwarmConfig:
     way_columns: tuple[str, ...] = knob(
         ("map", "x", "y", "enemy_species"), "what makes a place of it: names of columns", needs="way"
     )
+    way_marks: tuple[str, ...] = knob(
+        (), "columns that have to be as they are on the way there, such as milestone_*: none may be left out",
+        needs="way",
+    )  # fmt: skip
     way_window: int = knob(64, "inputs ahead in which a place is looked for", low=1, needs="way")
     scouts: int = knob(
         0, "games beside those that learn, which look for the next milestone at random; 0: none",

@@ -18,7 +18,8 @@ import numpy as np
 from rematch import worlds
 from rematch.benchmarks import cards, ours
 from rematch.benchmarks.measure import REPETITIONS, Measurement, Subject, best, in_turns, load, ratio
-from rematch.config import ConfigError, NotInstalled
+from rematch.config import ConfigError
+from rematch.missing import NotInstalled
 
 THREADS = (1, 2)
 PEER_GAMES = 1024

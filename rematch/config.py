@@ -31,13 +31,6 @@ class ConfigError(ValueError):
     """A setting that cannot be: one line naming key, value, what was expected and the nearest key."""
 
 
-class NotInstalled(ConfigError):
-    """A library that is not here, and the line that brings it, as the set-up would have done it."""
-
-    def __init__(self, what: str, packages: str) -> None:
-        super().__init__(f"{what} is not installed: .venv/bin/pip install -c constraints.txt {packages}")
-
-
 def knob(
     default: Any,
     help: str,
@@ -383,10 +376,8 @@ def validate(config: Any, prefix: str = "") -> None:
     if check is not None:
         try:
             check()
-        except NotInstalled:  # no setting is to blame
-            raise
         except ConfigError as error:
-            raise ConfigError(f"{prefix}{error}") from None
+            raise (error if hasattr(error, "blameless") else ConfigError(f"{prefix}{error}")) from None
 
 
 def has_effect(config: Any, key: str) -> str:

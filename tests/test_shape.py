@@ -140,9 +140,10 @@ ALLOWED = {
     "keys": set(),
     "memory": set(),
     "stale": set(),
-    "worlds": {"spec", "config", "keys", "memory", "stale", "worlds"},
-    "adapters": {"spec", "config", "keys", "worlds", "adapters"},
-    "engine": {"spec", "config", "keys", "memory", "stale", "worlds", "engine"},
+    "missing": {"config"},
+    "worlds": {"spec", "config", "keys", "memory", "missing", "stale", "worlds"},
+    "adapters": {"spec", "config", "keys", "missing", "worlds", "adapters"},
+    "engine": {"spec", "config", "keys", "memory", "missing", "stale", "worlds", "engine"},
     "show": {"spec", "config", "keys", "show", "__init__"},
     "options": {"config", "options"},
 }

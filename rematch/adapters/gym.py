@@ -20,7 +20,8 @@ from rematch.adapters import (
     module_of,
     role_of,
 )
-from rematch.config import ConfigError, NotInstalled
+from rematch.config import ConfigError
+from rematch.missing import NotInstalled
 from rematch.spec import CUT_OFF, DECIDED, RUNNING, Floats, Player, Role, World
 
 try:

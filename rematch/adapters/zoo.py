@@ -11,7 +11,8 @@ import numpy as np
 
 from rematch import keys
 from rematch.adapters import check_legal, empty_actions, flat, last_sight, module_of
-from rematch.config import ConfigError, NotInstalled
+from rematch.config import ConfigError
+from rematch.missing import NotInstalled
 from rematch.spec import CUT_OFF, DECIDED, RUNNING, Role, World
 
 try:

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from rematch.benchmarks.measure import REPETITIONS, Measurement, Subject, in_turns, load, ratio
-from rematch.config import NotInstalled
+from rematch.missing import NotInstalled
 
 OPENSPIEL = ("leduc_poker", "gin_rummy", "hearts")
 RLCARD = ("leduc-holdem", "uno", "gin-rummy")

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from rematch import config as settings
 from rematch import worlds
-from rematch.config import ConfigError, NotInstalled
+from rematch.config import ConfigError
 from rematch.engine import policies
 from rematch.engine.learners.dqn import SHAPING, DqnConfig
 from rematch.engine.learners.qpolicy import QPlayer, QPolicy
 from rematch.engine.policy import NetworkConfig, Policy
+from rematch.missing import NotInstalled
 
 if TYPE_CHECKING:
     from rematch.engine.train import Config

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.config import NotInstalled
+from rematch.missing import NotInstalled
 from rematch.spec import Bytes
 
 from .cartridge.rules import ACTIONS, PRESS, TICKS

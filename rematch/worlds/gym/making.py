@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from rematch.config import ConfigError, NotInstalled, nearest
+from rematch.config import ConfigError, nearest
+from rematch.missing import NotInstalled
 
 from .spaces import Acting, Looking, acting, looking
 

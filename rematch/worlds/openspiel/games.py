@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from rematch.config import ConfigError, NotInstalled, nearest
+from rematch.config import ConfigError, nearest
+from rematch.missing import NotInstalled
 
 CHANCE, DECISION, TERMINAL = 0, 1, 2  # kinds of history
 MOST_EDGES = 1 << 16  # joint moves or chance outcomes of one history: a row of the table holds that many

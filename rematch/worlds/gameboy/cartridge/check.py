@@ -7,7 +7,8 @@ import warnings
 from dataclasses import dataclass
 
 from rematch import keys
-from rematch.config import ConfigError, NotInstalled
+from rematch.config import ConfigError
+from rematch.missing import NotInstalled
 from rematch.worlds.gameboy.cartridge import rules, wram
 from rematch.worlds.gameboy.cartridge.atlas import Atlas
 from rematch.worlds.gameboy.cartridge.compiler import Cartridge

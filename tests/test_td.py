@@ -86,7 +86,8 @@ def test_targets_are_the_slow_ones(learner: Dqn, double: bool, gap: float) -> No
     known = tensors(some)
     delta, done = td.difference(learner.online, learner.target, known, replace(c, double=double, gap=gap))
     with torch.no_grad():
-        ours, other = (td.unroll(net, known, 0).numpy() for net in (learner.online, learner.target))
+        seen, nets = td.show(known, 0), (learner.online, learner.target)
+        ours, other = (td.unroll(net, seen, known["memory"]).numpy() for net in nets)
     checked = masked = 0
     for b in range(6):
         own = slice(b, b + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,26 @@ def test_what_is_gathered_of_a_run(tmp_path: Path) -> None:
     assert worth.frames(found, "HALL-OF-FAME") == (240, False)
     _, games, rate, _, high, rates = found["evaluations"][-1]
     assert games == 1 and rate == 0 < high and np.isfinite(list(rates.values())).all()
+
+
+def test_a_run_that_was_stopped_is_kept_only_where_minutes_were_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[list[str]] = []
+    code = 0
+
+    def start(words: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        said.append(words)
+        return subprocess.CompletedProcess(words, code)
+
+    monkeypatch.setattr(worth.subprocess, "run", start)
+    monkeypatch.setattr(worth, "status", lambda folder: {"state": "stopped"})
+    monkeypatch.setattr(worth, "gather", lambda *cell: {"row": cell[1]})
+    assert worth.one("swarm", "no swarm", 1, tmp_path, {}, "") is None
+    assert worth.one("swarm", "no swarm", 1, tmp_path, {}, "20") == {"row": "no swarm"}
+    assert "--max-minutes" not in said[0] and said[1][-2:] == ["--max-minutes", "20"]
+    code = 2  # it failed: nothing was measured
+    assert worth.one("swarm", "no swarm", 1, tmp_path, {}, "20") is None
 
 
 def test_the_published_tables_are_those_of_the_lines() -> None:

@@ -178,12 +178,12 @@ def parts_table(lines: list[Line]) -> list[str]:
 def page() -> str:
     lines = known()
     of = {study: [line for line in lines if line["study"] == study] for study in STUDIES}
-    short = STUDIES["parts"].shared["total_steps"]
+    seeds = ", ".join(map(str, sorted({line["seed"] for line in of["parts"]})))
     body = ["", "## The swarm against none, `mid`", "", *swarm_table(of["swarm"]), "",
             "## Each bonus and each memory, `tiny`", "",
             f"Milestones of {len(of['parts'][0]['milestones']) if of['parts'] else 'all'} that at least "
-            f"{MOST:.0%} of the cold starts reach, at each evaluation. Seed 0, {short:,} steps, without the "
-            "way's reward (`bands.way` 0) unless a row says so: nobody has finished by then.", "",
+            f"{MOST:.0%} of the cold starts reach, at each evaluation. Seed {seeds}; without the "
+            "way's reward (`bands.way` 0) unless a row says so.", "",
             *parts_table(of["parts"])]
     before, _, rest = PAGE.read_text().partition(BEGIN)
     return before + BEGIN + "\n" + "\n".join(body) + "\n\n" + END + rest.partition(END)[2]

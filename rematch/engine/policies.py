@@ -60,7 +60,7 @@ def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """The arrays of a policy and what its card says about it, verified."""
     path = Path(path)
     if not path.is_file():
-        raise RunError(f"{path}: {'a folder, not' if path.is_dir() else 'there is no such'} file")
+        raise RunError(f"{path} is a folder" if path.is_dir() else f"{path}: there is no such file")
     try:
         card = files.unseal(files.read_plain(path.with_name(f"{path.stem}.json"), files.LARGEST_TEXT),
                             f"{path.stem}.json")

@@ -91,13 +91,22 @@ def stacked(batch: Batch) -> Bytes | None:
     return out
 
 
-def unroll(policy: QPolicy, given: Given, burn_in: int) -> Tensor:
+Shown = tuple[Tensor | None, tuple[Tensor, Tensor | None], Tensor]
+
+
+def show(given: Given, burn_in: int) -> list[Shown]:
+    """What both networks look at, made once, the burn-in first: see `shown`; and where episodes begin."""
+    cuts = (slice(burn_in), slice(burn_in, None)) if burn_in else (slice(None),)
+    return [(*shown(given, cut), given["begins"][:, cut]) for cut in cuts]
+
+
+def unroll(policy: QPolicy, seen: list[Shown], memory: Tensor) -> Tensor:
     """Q [B, S - burn_in, A] along sequences from the stored memory, which first burns in, no gradient."""
-    state, begins = given["memory"], given["begins"]
-    if burn_in:
+    for frames, rest, begins in seen[:-1]:
         with torch.no_grad():
-            _, state, _ = policy.net(*shown(given, slice(burn_in)), state, begins[:, :burn_in])
-    q: Tensor = policy.net(*shown(given, slice(burn_in, None)), state, begins[:, burn_in:])[0]
+            _, memory, _ = policy.net(frames, rest, memory, begins)
+    frames, rest, begins = seen[-1]
+    q: Tensor = policy.net(frames, rest, memory, begins)[0]
     return q
 
 
@@ -129,11 +138,12 @@ def difference(
     what it already lacks, so that gaps grow to 1 / (1 - gap) of what they are; the best stays the best.
     """
     steps, burn_in = given["total"].shape[1], config.burn_in
-    q = unroll(online, given, burn_in)
+    seen, memory = show(given, burn_in), given["memory"]
+    q = unroll(online, seen, memory)
     done, ahead = slice(steps), slice(q.shape[1] - steps, None)  # n steps later
     legal, action = given["legal"][:, burn_in:], given["action"][:, burn_in:, None]
     with torch.no_grad():
-        other = unroll(target, given, burn_in)
+        other = unroll(target, seen, memory)
         judge = (q if config.double else other)[:, ahead].masked_fill(~legal[:, ahead], -torch.inf)
         named = judge.argmax(2, keepdim=True)
         best = other[:, ahead].gather(2, named)[..., 0]

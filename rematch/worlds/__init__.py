@@ -19,6 +19,7 @@ them: `points_after(actions) -> [N, seats]`, not a number where the game goes on
 from __future__ import annotations
 
 import importlib
+import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -33,9 +34,11 @@ def names() -> list[str]:
 
 
 def find(name: str) -> ModuleType:
-    """The module of the world called `name`."""
-    if (Path(__file__).parent / name / "world.py").is_file() and name.isidentifier():
-        return importlib.import_module(f"rematch.worlds.{name}.world")
+    """The module of the world called `name`; one already in use also while its files are being replaced,
+    as by an update during a training."""
+    ours = f"{__name__}.{name}.world"
+    if name.isidentifier() and (ours in sys.modules or (Path(__file__).parent / name / "world.py").is_file()):
+        return importlib.import_module(ours)
     for point in entry_points(group="rematch.worlds"):
         if point.name == name:
             module = point.load()

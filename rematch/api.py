@@ -15,18 +15,20 @@ from rematch.engine import room, shipped
 from rematch.engine.curricula import findings
 from rematch.engine.curricula.distance import Curriculum
 from rematch.engine.fingerprint import fingerprint
+from rematch.engine.learners.adam import LearnError
 from rematch.engine.learners.dqn import DqnConfig
-from rematch.engine.learners.ppo import LearnError
 from rematch.engine.learners.qpolicy import QPolicy
 from rematch.engine.minds import build
 from rematch.engine.policy import Policy, digest
 from rematch.engine.run import FAILED, Run
+from rematch.engine.settings import idle_in
 from rematch.engine.train import Config, Session, begin_on, climbed
 from rematch.engine.train import train as loop
 from rematch.show.console import Console
 from rematch.spec import World
 from rematch.stopping import Stopper
 
+UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of state that is not a run's
 GENERAL_SUM = "Rewards are general-sum: the roles' rewards do not cancel"
 EPISODE = "This world does not repeat itself: a resumed run begins its games anew, not to the same bits"
 LONELY = "league.history has no effect: the world has one seat, and so no rivals"
@@ -77,11 +79,19 @@ def configure(
     read = settings.read_flags(flags, config)
     config = settings.apply(config, read, "command line", text=True)
     settings.validate(config)
-    for source, layer, own in layers:
-        if own:
-            settings.refuse_idle(config, [key.replace("-", "_") for key in layer], source)
-    settings.refuse_idle(config, list(read), "command line")
+    for source, layer, own in [*layers, ("command line", read, True)]:
+        if own and layer:
+            _refuse_idle(config, [key.replace("-", "_") for key in layer], source)
     return config
+
+
+def _refuse_idle(config: Config, keys: Sequence[str], source: str) -> None:
+    """What a user set is refused where nothing would read it: under these settings, or in such a world."""
+    settings.refuse_idle(config, keys, source)
+    spec = worlds.find(config.game).make(config.world, 1, 0, 0).spec
+    for key in keys:
+        if why := idle_in(spec, key):
+            raise ConfigError(f"{source}: {key} = {settings.get(config, key)} has no effect: {why}")
 
 
 def layers_of(recipe: str, below: tuple[str, ...] = ()) -> list[tuple[str, dict[str, Any]]]:
@@ -186,11 +196,14 @@ def _start(
     minutes: float | None, notes: Sequence[str],
 ) -> Trained:  # fmt: skip
     settings.validate(config)
+    if len(text := settings.to_yaml(config)) > settings.LONGEST:
+        raise ConfigError(f"settings of {len(text)} characters: no resume could read them; expected at most "
+                          f"{settings.LONGEST}")
     Run.refuse_used(folder)  # before the costly part; `create` looks again, under its lock
     room.check(config)
     session = Session(config)
     session.start_from(policies)
-    with Stopper(minutes) as stop, Run.create(folder, settings.to_yaml(config)) as run:
+    with Stopper(minutes) as stop, Run.create(folder, text) as run:
         for note in notes:
             run.log_line(note)
             if console is not None and not run.stdout_is_log:
@@ -228,7 +241,9 @@ def resume(
                 )
             try:
                 session.restore(checkpoint.parts)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                if session.iteration != checkpoint.iteration:
+                    raise ValueError(f"its manifest says iteration {checkpoint.iteration}")
+            except UNFIT as error:
                 raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {error}") from None
         notes += run.rewind(checkpoint)
         if checkpoint is None:
@@ -366,12 +381,12 @@ def load(folder: Path | str) -> Trained:
             raise ConfigError(f"{folder}: no checkpoint yet")
         make = builder(config)
         minds = build(playable(config), make(1, 0, 0).spec, make)
-        for role, learner in minds.learners.items():
-            try:
+        try:
+            for role, learner in minds.learners.items():
                 learner.policy.set(checkpoint.parts[f"learner.{role}"]["weights"])
-            except (KeyError, TypeError, AttributeError) as error:
-                raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {error}") from None
+            curriculum = climbed(config, checkpoint.parts)
+        except UNFIT as error:
+            raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {error}") from None
         trained = Trained(run.folder, config, minds.players, run.history)
-        trained.iteration = checkpoint.iteration
-        trained.curriculum = climbed(config, checkpoint.parts)
+        trained.iteration, trained.curriculum = checkpoint.iteration, curriculum
         return trained

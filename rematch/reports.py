@@ -22,9 +22,9 @@ from rematch.engine.exploit import BUDGET
 from rematch.engine.past import chosen, selves
 from rematch.engine.payoff import Payoff
 from rematch.engine.policies import names
-from rematch.engine.rehearsal import idle_in
 from rematch.engine.run import PAST, Run
 from rematch.engine.scoreboard import Scoreboard, wilson
+from rematch.engine.settings import idle_in
 from rematch.engine.train import Config, climbed
 from rematch.engine.verdict import findings, pairings, raised, strength
 from rematch.show import stranger
@@ -281,7 +281,7 @@ def stored_matrix(path: Path, level: str | None = None) -> Payoff | None:
 def matrix_of(path: Path, games: int | None, tell: Callable[[str], None]) -> Payoff | None:
     """The payoff matrix of a run's past selves: from its folder, or played now and put there."""
     with Run.open(path, write=False) as run:
-        config = api.stored(run)
+        config = api.playable(api.stored(run))
         checkpoint = run.load(whole=False)
     if checkpoint is None:
         return None

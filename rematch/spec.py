@@ -294,11 +294,3 @@ class Take:
 
 
 Tree = dict[str, Any]  # nested dicts with arrays, numbers, strings and lists at the leaves
-
-
-class Stateful(Protocol):
-    """Whatever changes during a run: `restore(state())` leaves nothing different."""
-
-    def state(self) -> Tree: ...
-
-    def restore(self, tree: Tree) -> None: ...

@@ -97,7 +97,7 @@ class Stopper:
             signal.signal(number, answer)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.asked and number == signal.SIGINT:
+        if self.asked == INTERRUPTED and number == signal.SIGINT:  # the second one
             raise KeyboardInterrupt
         self.asked = signal.Signals(number).name
 

@@ -77,6 +77,7 @@ def test_settings_from_python_are_as_strict_as_flags(tmp_path: Path) -> None:
         ({"games": 2.5}, "games = 2.5: expected a whole"), ({"games": True}, "games = True"),
         ({"world.max_steps": -1}, "world.max_steps = -1"), ({"ppo.lr": float("nan")}, "ppo.lr = nan"),
         ({"league.pick": "uniform", "league.pfsp_power": 3.0}, "has no effect"),
+        ({"evaluation.rivals": ["random"] * 3000}, r"settings of \d+ characters: no resume could read them"),
     ):
         with pytest.raises(ConfigError, match=word) as caught:
             rematch.train("quick", changes, folder=tmp_path / "x")
@@ -124,3 +125,16 @@ def test_a_failing_console_does_not_matter(trained: api.Trained, tmp_path: Path)
     console.stream = None  # type: ignore[assignment]
     rematch.train("quick", SMALL, folder=tmp_path / "x", console=console)
     assert files(tmp_path / "x") == files(trained.folder)
+
+
+@pytest.mark.parametrize(("game", "flags", "why"), [
+    ("lattice", ("--network.log_std", "0.1"), "log_std = 0.1 has no effect: all actions are discrete"),
+    ("beasty", ("--evaluation.alarm_gap", "0.5"), "there is no gap but between two roles"),
+    ("gym", ("--evaluation.past", "7"), "the world has one seat"),
+    ("gym", ("--league.history", "0.9"), "the world has one seat"),
+])
+def test_settings_that_such_a_world_does_not_read_are_refused(
+    game: str, flags: tuple[str, ...], why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why):
+        api.configure(game, flags=flags)

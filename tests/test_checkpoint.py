@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rematch.engine import checkpoint as disk
+from rematch.engine import chunks
 from rematch.engine.checkpoint import Damaged, Manifest, Mark, RunError
 
 LOGS = {name: Mark(0, disk.digest(b"")) for name in ("train.log", "metrics.jsonl", "history.json")}
@@ -59,13 +60,13 @@ def same(a: Any, b: Any) -> bool:
 
 def round_trip(parts: dict[str, Any]) -> Any:
     files = disk.encode(parts)
-    arrays = disk.read_arrays(files[disk.ARRAYS], "")
+    arrays = chunks.read_arrays(files[disk.ARRAYS], "")
     back = disk.unpack(disk.read_json(files[disk.REST], ""), arrays, {})
     assert not arrays
     return back
 
 
-KINDS = st.sampled_from(sorted(disk.DTYPES, key=str))
+KINDS = st.sampled_from(sorted(chunks.DTYPES, key=str))
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
 ARRAYS = KINDS.flatmap(lambda kind: hnp.arrays(kind, SHAPES))
 LEAVES = st.one_of(ARRAYS, ARRAYS.map(np.transpose), st.integers(), st.floats(), st.text(max_size=8),

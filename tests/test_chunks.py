@@ -14,7 +14,7 @@ from broken_disk import Crash, Kernel, memory, under
 
 from rematch.config import ConfigError
 from rematch.engine.chunks import FOLDER, Chunk
-from rematch.engine.files import Damaged
+from rematch.engine.files import Damaged, Mark, digest
 from rematch.engine.run import Run
 
 __all__ = ["memory"]
@@ -162,3 +162,10 @@ def test_a_manifest_cannot_lead_out_of_the_folder(run: Run) -> None:
     with pytest.raises(ConfigError, match="is not the name of a chunk"):
         run.save(1, parts(stray), {})
     assert not list(run.folder.parent.parent.glob("*.safetensors"))
+
+
+def test_bytes_that_are_no_arrays_are_damage_however_well_sealed() -> None:
+    raw = b"garbage" * 10
+    name = f"replay-00000000.{digest(raw)[:16]}.safetensors"
+    with pytest.raises(Damaged, match="is not a safetensors file of plain arrays"):
+        Chunk(name, Mark(len(raw), digest(raw)), raw).arrays()

@@ -20,6 +20,7 @@ from rematch import api, worlds
 from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine.learners import td
+from rematch.engine.learners.adam import LearnError
 from rematch.engine.learners.dqn import Dqn
 from rematch.engine.learners.qpolicy import shown
 from rematch.engine.miniature import event_log, play
@@ -182,6 +183,8 @@ def test_settings_that_cannot_be_are_refused(little: None) -> None:
         alone.small(dqn__sequence=3)
     with pytest.raises(ConfigError, match=r"dqn.replay = 80: expected at least \d+ with games = 4"):
         alone.small(dqn__replay=80)
+    with pytest.raises(ConfigError, match=r"start_iteration = 1: a replay begins with the run"):
+        alone.small(start_iteration=1)  # memories were noted by the run's step and asked for by the replay's
     with pytest.raises(ConfigError, match=r"network.hidden = .* has no effect: learner is 'dqn'"):
         api.configure("gym", changes={"learner": "dqn", "network.hidden": [8]})
     if not torch.cuda.is_available():
@@ -193,5 +196,5 @@ def test_a_gradient_that_is_no_number_stops_the_run(little: None, monkeypatch: p
     session = Session(alone.small())
     real = td.gradient
     monkeypatch.setattr(td, "gradient", lambda *args: (real(*args)[0] * np.nan, *real(*args)[1:]))
-    with pytest.raises(ConfigError, match="the gradient is not finite at update 0"):
+    with pytest.raises(LearnError, match="the gradient is not finite at update 0"):  # `status` tells of these
         iterate(session, 8)

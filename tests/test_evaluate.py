@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from rematch.engine.evaluate import (
     check_rivals,
     evaluate,
     opponents,
+    set_beside,
     versus,
 )
 from rematch.engine.scoreboard import Scoreboard, wilson
@@ -150,3 +152,13 @@ def test_players_play_as_they_are() -> None:
     evaluate(Noting("matching"), toys.matching, spec_of("matching"), players, (10, ("random",), 0))  # type: ignore[arg-type]
     assert before == {role: (p.greedy, p.weights.tobytes()) for role, p in players.items()}  # type: ignore[attr-defined]
     assert not any(greedy for greedy, _ in before.values())
+
+
+def test_a_role_without_scripted_players_has_nobody_beside_it() -> None:
+    """It ended a run's last evaluation in a traceback."""
+    alone = types.SimpleNamespace(BOTS={"matcher": ("heads",), "hider": ()}, bot=toys.matching.bot)
+    best = best_scripted(Noting("matching"), alone, spec_of("matching"), (4, (), 0))  # type: ignore[arg-type]
+    assert best == {}
+    row: dict[str, Any] = {"table": [{"role": "hider", "rival": "heads"}]}
+    set_beside(row, best)
+    assert row == {"table": [{"role": "hider", "rival": "heads"}]}

@@ -22,7 +22,7 @@ from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine.learners import dqn
 from rematch.engine.miniature import event_log, play, shrink
-from rematch.engine.rehearsal import idle_in
+from rematch.engine.settings import idle_in
 from rematch.engine.train import Config
 
 COSMETIC = ("threads",)  # frozen: fields that must NOT change what happens; ten at most

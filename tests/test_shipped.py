@@ -13,7 +13,7 @@ import torch
 from rematch import api, cli, worlds
 from rematch import config as settings
 from rematch.config import ConfigError
-from rematch.engine import shipped
+from rematch.engine import past, policies, shipped
 from rematch.engine.miniature import differences
 from rematch.engine.policy import NetworkConfig, Policy
 from rematch.engine.train import Session
@@ -230,6 +230,7 @@ def test_a_run_begins_with_these_weights_where_it_is_told_to(file: Path, tmp_pat
     assert trained.policies["player"].weights.tobytes() == weights.tobytes()  # lr 0
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row["iteration"] for row in rows] == [3, 4]
+    assert (tmp_path / "run" / "sight.json").exists()  # of its first rollout, whatever its number
     assert "Begins with the weights of agent.safetensors" in (tmp_path / "run" / "train.log").read_text()
 
 
@@ -295,3 +296,34 @@ def test_the_commands(
     assert np.array_equal(api.load("runs/new").policies["player"].weights,
                           api.load("runs/newer").policies["player"].weights)
     assert cli.main(["export", str(run)]) == 2 and "needs --out" in capsys.readouterr().err
+
+
+def test_a_rollback_does_not_go_back_behind_the_weights_it_began_with(file: Path) -> None:
+    made = shipped.starts(file, config())
+    session = Session(config())
+    session.rollback.config = settings.replace(session.rollback.config, {"back": 2})
+    session.start_from(made)
+    (kept,) = session.rollback.rolling
+    assert kept["roles"]["player"]["weights"].tobytes() == made["player"].weights.tobytes()
+
+
+def written(path: Path, shape: NetworkConfig, **about: Any) -> Path:
+    """A policy of the lattice's pursuer whose card says something else."""
+    base = api.default("lattice")
+    role = worlds.find("lattice").make(base.world, 1, 0, 0).spec.roles["pursuer"]
+    policy = Policy(role, shape, "x")
+    policy.initialise(1)
+    return policies.write_file(path, policy.arrays(), past.card(base, policy, 3) | about, replace=True)
+
+
+def test_cards_that_say_odd_things(tmp_path: Path) -> None:
+    path, plain = tmp_path / "x.safetensors", NetworkConfig(hidden=(4,))
+    assert shipped.read(written(path, plain)).iteration == 3
+    with pytest.raises(ConfigError, match=r"a policy for '\[\]'"):
+        shipped.read(written(path, plain, role=[]))
+    with pytest.raises(ConfigError, match="what lookahead thinks positions are worth"):
+        shipped.read(written(path, plain, learner="lookahead"))
+    assert shipped.read(path, values=True).policy.role.name == "pursuer"
+    little = NetworkConfig(kind="transformer", width=8, heads=2, layers=1, embedding=4)
+    learnt = settings.tree(little) | {"device": "cuda"}
+    assert shipped.read(written(path, little, network=learnt)).policy.config.device == "cpu"

@@ -84,3 +84,13 @@ def test_other_dropped_exceptions_are_told(capsys: pytest.CaptureFixture[str]) -
     finally:
         sys.unraisablehook = before
     assert told == [ZeroDivisionError]
+
+
+@pytest.mark.parametrize("asked", ["time", "SIGTERM"])
+def test_ctrl_c_while_a_run_is_being_stopped_does_not_cut_its_save(asked: str) -> None:
+    with Stopper(None) as stop:
+        stop.asked = asked
+        press()
+        assert stop.asked == "SIGINT"
+        with pytest.raises(KeyboardInterrupt):  # the second
+            press()

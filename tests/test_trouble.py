@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from commands import PRODUCTS, ROOT, Say, files, finished, flip, newest, piped, 
 from tiny import flags
 
 from rematch import api, cli, worlds
+from rematch.engine import checkpoint as disk
+from rematch.engine.files import Mark, digest
 from rematch.engine.rollout import Rollout
 from rematch.engine.run import Run
 
@@ -153,6 +156,24 @@ def test_rules_that_were_compiled_anew_need_leave(
         place: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds.find("pursuit"), "BUILD", "other text")
     assert "saved with another world: " in wrong("resume", "done")
+
+
+@pytest.mark.parametrize(("part", "name", "value"), [
+    ("session", "iteration", "x"), ("session", "iteration", -7), ("learner.pursuer", "updates", "x"),
+    ("league", "pursuer", {}),
+])
+def test_a_checkpoint_that_verifies_and_holds_nonsense(
+        place: Path, wrong: Say, part: str, name: str, value: Any) -> None:
+    """Seals are no secret: a stranger's folder can carry consistent ones."""
+    kept = newest(place / "runs" / "done")
+    checkpoint = disk.read_checkpoint(kept)
+    checkpoint.parts[part][name] = value
+    contents = disk.encode(checkpoint.parts)
+    marks = {file: Mark(len(raw), digest(raw)) for file, raw in contents.items()}
+    for file, raw in contents.items():
+        (kept / file).write_bytes(raw)
+    (kept / "manifest.json").write_bytes(replace(checkpoint.manifest, files=marks).sealed())
+    assert "not a checkpoint of this run" in wrong("resume", "done")
 
 
 # --- trouble while it works ---------------------------------------------------------------------------------

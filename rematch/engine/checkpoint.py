@@ -30,7 +30,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from rematch.engine import chunks
-from rematch.engine.chunks import Chunk
+from rematch.engine.chunks import DTYPES, Arrays, Chunk, read_arrays
 from rematch.engine.files import (
     LARGEST_TEXT,
     Damaged,
@@ -49,11 +49,6 @@ ARRAYS, REST, MANIFEST = "state.safetensors", "state.json", "manifest.json"
 TABLES = frozenset({"episodes.csv", "progress.csv", "events.jsonl"})  # logs that only some runs have
 DEEPEST = 100  # levels of nesting; far below what Python's own readers can take
 NAME = re.compile(r"iter_(\d{8,15})")
-DTYPES = frozenset(np.dtype(name) for name in (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-    "float16", "float32", "float64"))
-
-Arrays = dict[str, NDArray[Any]]
 
 
 # --- a tree as arrays and JSON --------------------------------------------------------------------------
@@ -146,17 +141,6 @@ def _not_finite(raw: bytes) -> float:
     if len(raw) != 8 or math.isfinite(value := float(struct.unpack(">d", raw)[0])):
         raise ValueError
     return value
-
-
-def read_arrays(raw: bytes, name: str) -> Arrays:
-    """The arrays of a safetensors file, writable."""
-    try:
-        found: Arrays = safetensors.numpy.load(raw)
-        if any(array.dtype not in DTYPES for array in found.values()):
-            raise ValueError
-    except Exception:  # its own error type, and KeyError, TypeError, OverflowError for hostile headers
-        raise Damaged(f"{name} is not a safetensors file of plain arrays") from None
-    return {key: np.require(array, requirements="W") for key, array in found.items()}
 
 
 # --- the folder -----------------------------------------------------------------------------------------

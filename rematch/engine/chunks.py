@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
@@ -23,6 +24,22 @@ from rematch.engine.files import Damaged, Mark
 
 FOLDER = "chunks"
 NAME = re.compile(r"[a-z]+-(\d{8,15})\.([0-9a-f]{16})\.safetensors")
+DTYPES = frozenset(np.dtype(name) for name in (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64"))
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def read_arrays(raw: bytes, name: str) -> Arrays:
+    """The arrays of a safetensors file, writable."""
+    try:
+        found: Arrays = safetensors.numpy.load(raw)
+        if any(array.dtype not in DTYPES for array in found.values()):
+            raise ValueError
+    except Exception:  # its own error type, and KeyError, TypeError, OverflowError for hostile headers
+        raise Damaged(f"{name} is not a safetensors file of plain arrays") from None
+    return {key: np.require(array, requirements="W") for key, array in found.items()}
 
 
 @dataclass
@@ -59,9 +76,8 @@ class Chunk:
             raise Damaged(f"{self.name} does not match its SHA-256")
         return raw
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        found: dict[str, NDArray[Any]] = safetensors.numpy.load(self.read())
-        return found
+    def arrays(self) -> Arrays:
+        return read_arrays(self.read(), self.name)
 
 
 def store(run: Path, chunks: Iterable[Chunk]) -> None:

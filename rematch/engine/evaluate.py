@@ -132,6 +132,8 @@ def best_scripted(
                         (board.results(seats, games, index)[seats.index(candidate)].score, candidate)
                     )
                     index += 1
+                if not trials:
+                    continue  # the role has no scripted player that is quick enough
                 champion = max(trials, key=lambda trial: trial[0])[1]
                 seats = versus(spec, champion, role, rival)
                 best[f"{role}/{rival.name}"] = board.results(seats, games, index)[seats.index(champion)]
@@ -146,9 +148,9 @@ def set_beside(row: dict[str, Any], best: Mapping[str, Result]) -> None:
             entry |= {"best_bot": best[role].player}
             entry |= {f"best_bot_{name}": value for name, value in asdict(returned).items()}
     for entry in row["table"]:
-        top = best[f"{entry['role']}/{entry['rival']}"]
-        entry |= {"best_bot": top.player, "best_bot_score": top.score}
-        entry["best_bot_low"], entry["best_bot_high"] = top.interval
+        if top := best.get(f"{entry['role']}/{entry['rival']}"):
+            entry |= {"best_bot": top.player, "best_bot_score": top.score}
+            entry["best_bot_low"], entry["best_bot_high"] = top.interval
 
 
 def evaluate(

@@ -22,6 +22,6 @@ def fingerprint(config: Config) -> dict[str, str]:
         import torch
 
         out["torch"] = torch.__version__
-    if config.learner == "dqn":
-        out["device"] = config.dqn.device
+        if "cuda" in (config.dqn.device, config.network.device):
+            out["device"] = torch.cuda.get_device_name()
     return out

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine import files
 from rematch.engine.files import RunError
+from rematch.engine.past import card
 from rematch.engine.policy import Policy
 from rematch.engine.run import Run
 
+if TYPE_CHECKING:
+    from rematch.engine.train import Config
+
 FILE = "exploit.json"
+RESPONSE = "response-"  # what names of their policies begin with
 
 
 class Kept:
@@ -41,10 +45,10 @@ class Kept:
             return False  # lost or damaged: it is trained again
         return bool(card.get("response") == about)
 
-    def keep(self, about: dict[str, Any], policy: Policy, game: str) -> None:
-        card = {"game": game, "role": about["role"], "columns": list(policy.role.columns),
-                "network": settings.tree(policy.config), "response": about}
-        self.run.write_policy(name_of(about), policy.arrays(), card, replace=True)
+    def keep(self, about: dict[str, Any], policy: Policy, config: Config) -> None:
+        """Like any policy's file: it can be played and begun from. Whom it answers, it learnt by PPO."""
+        made = card(config, policy, 0) | {"learner": "ppo", "response": about}
+        self.run.write_policy(name_of(about), policy.arrays(), made, replace=True)
         others = [record for record in self.content["responses"] if record.get("about") != about]
         self._write({"responses": [*others, {"name": name_of(about), "about": about}]})
 
@@ -65,4 +69,4 @@ class Kept:
 def name_of(about: Mapping[str, Any]) -> str:
     """The name of a response's policy: two that differ in anything have different names."""
     mark = files.digest(json.dumps(about, sort_keys=True).encode())[:10]
-    return f"response-{about['role']}-{about['start']}-{about['seed']}-{mark}"
+    return f"{RESPONSE}{about['role']}-{about['start']}-{about['seed']}-{mark}"

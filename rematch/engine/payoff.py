@@ -210,7 +210,7 @@ def surely(comparisons: int) -> float:
     return NormalDist().inv_cdf(1 - 0.025 / max(1, comparisons))
 
 
-def drop(before: tuple[float, int], now: tuple[float, int], z: float) -> tuple[float, float]:
+def drop(before: tuple[float, float], now: tuple[float, float], z: float) -> tuple[float, float]:
     """How much less a score is than it was, and at least: (score, games) each. Zou and Donner (2008)."""
     (was, n), (is_now, m) = before, now
     lost = was - is_now

@@ -13,7 +13,8 @@ from typing import Any
 import safetensors.numpy
 
 from rematch.engine import files
-from rematch.engine.checkpoint import SCHEMA, Arrays, dense, read_arrays
+from rematch.engine.checkpoint import SCHEMA, dense
+from rematch.engine.chunks import Arrays, read_arrays
 from rematch.engine.files import Damaged, Mark, RunError, told
 
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]{0,99}")

@@ -22,18 +22,18 @@ import numpy as np
 from rematch import config as settings
 from rematch import worlds
 from rematch.config import ConfigError
-from rematch.engine.curricula.starts import START
 from rematch.engine.learners.dqn import Dqn
 from rematch.engine.learners.replay import COMPONENTS
 from rematch.engine.miniature import Witness, compared, differences, event_log, events, play, shrink
 from rematch.engine.policies import names
 from rematch.engine.rivals.schedule import LEAST_RATE
 from rematch.engine.run import PAST, Run
+from rematch.engine.settings import idle_in
 from rematch.engine.staging import Stage as Stage
 from rematch.engine.train import Config, Session
 from rematch.spec import Floats, Spec
 
-__all__ = ["event_log", "idle_in", "rehearse"]
+__all__ = ["event_log", "rehearse"]
 
 PRODUCTS = {"picture": ("learning.png", b"\x89PNG"), "film": ("match.gif", b"GIF8"),
             "report": ("report.html", b"<!doctype html>")}
@@ -411,20 +411,6 @@ def _perform(feature: Feature) -> bool:
 def _tell(name: str, text: str, fine: bool) -> int:
     print(f"{name:<20} {'fired ' if fine else 'FAILED'}   {' '.join(str(text).split())}", flush=True)
     return int(not fine)
-
-
-def idle_in(spec: Spec, key: str) -> str:
-    """Why a setting has nothing to do in a world of this kind; empty if it has."""
-    if key.startswith("network.log_std") and all(r.actions.kind == "discrete" for r in spec.roles.values()):
-        return "all actions are discrete"
-    if key.startswith("evaluation.alarm") and len(spec.roles) != 2:
-        return "there is no gap but between two roles"
-    if key.startswith("milestones.") and not spec.role_of(0).milestones:
-        return "the world tells no milestones"
-    if key == "swarm" and START not in spec.stage:
-        return "the world has no savestates"
-    alone = key.startswith("league.") or key == "evaluation.past"
-    return "the world has one seat" if alone and spec.seats == 1 else ""
 
 
 def _tell_unread(config: Config, read: set[str], spec: Spec | None = None) -> bool:

@@ -33,8 +33,8 @@ from typing import Any
 from rematch.config import ConfigError, nearest
 from rematch.engine import checkpoint as disk
 from rematch.engine import files, policies
-from rematch.engine.checkpoint import TABLES, Arrays, Checkpoint, Manifest
-from rematch.engine.chunks import FOLDER
+from rematch.engine.checkpoint import TABLES, Checkpoint, Manifest
+from rematch.engine.chunks import FOLDER, Arrays
 from rematch.engine.files import Damaged, Mark, RunError, row_text, told
 from rematch.engine.lock import LOCK, Lock, holder
 from rematch.engine.logs import Log, Pen, is_open_as, plain_line

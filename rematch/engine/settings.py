@@ -13,7 +13,7 @@ from rematch.engine.bonuses.novelty import NoveltyConfig
 from rematch.engine.bonuses.rnd import RndConfig
 from rematch.engine.bonuses.rnd_screen import RndScreenConfig
 from rematch.engine.curricula.distance import CurriculumConfig, ladder
-from rematch.engine.curricula.starts import SwarmConfig, check_swarm
+from rematch.engine.curricula.starts import START, SwarmConfig, check_swarm
 from rematch.engine.diary import WatchConfig, check_watch
 from rematch.engine.evaluate import EvaluationConfig, check_rivals
 from rematch.engine.guards.ewc import EwcConfig, check_ewc
@@ -26,6 +26,7 @@ from rematch.engine.policy import NetworkConfig, layout
 from rematch.engine.rivals.exploiters import check_exploiters
 from rematch.engine.rivals.league import LeagueConfig
 from rematch.engine.rivals.schedule import ScheduleConfig, check_schedule
+from rematch.spec import Spec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,3 +134,17 @@ class Config:
             raise ConfigError(
                 f"games = {self.games}: a tape of {need / 2**30:.0f} GiB; expected fewer games or steps"
             )
+
+
+def idle_in(spec: Spec, key: str) -> str:
+    """Why a setting has nothing to do in a world of this kind; empty if it has."""
+    if key.startswith("network.log_std") and all(r.actions.kind == "discrete" for r in spec.roles.values()):
+        return "all actions are discrete"
+    if key.startswith("evaluation.alarm") and len(spec.roles) != 2:
+        return "there is no gap but between two roles"
+    if key.startswith("milestones.") and not spec.role_of(0).milestones:
+        return "the world tells no milestones"
+    if key == "swarm" and START not in spec.stage:
+        return "the world has no savestates"
+    alone = key.startswith("league.") or key == "evaluation.past"
+    return "the world has one seat" if alone and spec.seats == 1 else ""

@@ -17,6 +17,7 @@ from rematch import config as settings
 from rematch import worlds
 from rematch.config import ConfigError
 from rematch.engine import policies
+from rematch.engine.kept import RESPONSE
 from rematch.engine.learners.dqn import SHAPING, DqnConfig
 from rematch.engine.learners.qpolicy import QPlayer, QPolicy
 from rematch.engine.policy import NetworkConfig, Policy
@@ -44,21 +45,26 @@ class Shipped:
         return QPlayer(policy, policy.config.epsilon_play) if isinstance(policy, QPolicy) else policy
 
 
-def read(path: Path) -> Shipped:
-    """Verified, and built as its card says; what does not fit the game as it is now is refused."""
+def read(path: Path, values: bool = False) -> Shipped:
+    """Verified, and built as its card says; what does not fit the game as it is now is refused, and so is
+    lookahead's value network, which plays nothing by itself, unless `values` are asked for."""
     arrays, about = policies.read(path)
     try:
-        game, name = about["game"], about["role"]
+        game, name = str(about["game"]), str(about["role"])
         rules, shape = about["world"], about["network"]
         iteration, columns = int(about["iteration"]), list(about["columns"])
-        remembers = about["learner"] == "dqn"
+        remembers, foresees = about["learner"] == "dqn", about["learner"] == "lookahead"
     except (KeyError, TypeError, ValueError):
         raise ConfigError(f"{path}: its card does not say game, role, world and network: not a policy of "
                           "`rematch export`") from None
-    module = worlds.find(str(game))
+    if foresees and not values:
+        raise ConfigError(f"{path}: what lookahead thinks positions are worth, which plays only with the "
+                          "rules at hand; expected its run's folder")
+    module = worlds.find(game)
     world = settings.apply(module.Config(), settings.flatten(rules, str(path)), str(path))
     usual: Any = DqnConfig() if remembers else NetworkConfig()
     network = settings.apply(usual, settings.flatten(shape, str(path)), str(path))
+    network = settings.replace(network, {"device": "cpu"})  # wherever it learnt, it plays on any machine
     settings.validate(network)
     roles = module.make(world, 1, 0, 0).spec.roles
     if name not in roles:
@@ -67,10 +73,7 @@ def read(path: Path) -> Shipped:
         raise ConfigError(f"{path}: it sees {len(columns)} columns, {game} shows {name} "
                           f"{roles[name].size} under these rules; the world has changed since")
     label = f"{name} ({path.stem})"
-    if remembers:  # learnt on whatever device, it plays on this machine's processor
-        policy: Policy = QPolicy(roles[name], settings.replace(network, {"device": "cpu"}), label)
-    else:
-        policy = Policy(roles[name], network, label)
+    policy: Policy = (QPolicy if remembers else Policy)(roles[name], network, label)
     policy.load_arrays(arrays)
     return Shipped(game=game, world=world, policy=policy, iteration=iteration)
 
@@ -100,12 +103,13 @@ def starts(source: Path, config: Config) -> dict[str, Policy]:
         found = [source]
     else:
         found = sorted((source / "policies").glob(f"*{SUFFIX}"))
-        found = [path for path in found if "@" not in path.stem]  # milestones are not what it ended as
+        # Milestones are not what it ended as, best responses are not its own.
+        found = [path for path in found if "@" not in path.stem and not path.stem.startswith(RESPONSE)]
         if not found:
             raise ConfigError(f"--from = {str(source)!r}: expected a policy (*{SUFFIX}) or a finished run")
     out = {}
     for path in found:
-        shipped = read(path)
+        shipped = read(path, values=config.learner == "lookahead")
         refuse_other(path, shipped, config)
         out[shipped.policy.role.name] = shipped.policy
     return out

@@ -68,7 +68,9 @@ class Camera:
             ended = int(view.ended[0])
             tape.ended[step % PIECE, 0] = ended
             tape.length[step % PIECE, 0] = view.length[0]
-            tape.events += [(step % PIECE, 0, name) for _, name in getattr(world, "events", ())]
+            found = [name for _, name in getattr(world, "events", ())]
+            tape.events += [(step % PIECE, 0, name) for name in found]
+            reached = (*reached, *found)  # the end itself too: after it the world shows the next game
             self.paid[step + 1, 0] = view.reward[0, 0]
             step += 1
             if step % PIECE == 0 or ended != RUNNING or step == self.steps:

@@ -155,6 +155,7 @@ class Session:
             second = "target" if isinstance(self.learners[role], Dqn) else "magnet"
             weights = dict.fromkeys(("weights", second), policy.weights)
             self.learners[role].restore(self.learners[role].state() | weights)
+        self.rollback.start_over(self.step)  # not to be gone back behind
 
     def begin(self) -> None:
         """Before the first iteration: who plays the first games, and when each of them begins."""
@@ -331,12 +332,8 @@ class Session:
     def state(self) -> dict[str, Tree]:
         world, rows = self.world, np.arange(self.config.games, dtype=np.int32)
         parts: dict[str, Tree] = {
-            "session": {
-                "iteration": self.iteration,
-                "learner_steps": self.learner_steps,
-                "finished": self.finished,
-                "ended": self.ended,
-            },
+            "session": {"iteration": self.iteration, "learner_steps": self.learner_steps,
+                        "finished": self.finished, "ended": self.ended},
             "world": {
                 "states": world.save(rows),
                 "seed": world.next.seed,
@@ -360,8 +357,9 @@ class Session:
         return parts | {f"learner.{role}": learner.state() for role, learner in self.learners.items()}
 
     def restore(self, parts: dict[str, Tree]) -> None:
-        for name, value in parts["session"].items():
-            setattr(self, name, value)
+        own = parts["session"]
+        self.iteration, self.learner_steps = int(own["iteration"]), int(own["learner_steps"])
+        self.finished, self.ended = int(own["finished"]), str(own["ended"])
         if self.swarm:
             self.swarm.restore(parts["swarm"])
         if self.scouts:
@@ -428,7 +426,7 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
         for name in session.snapshot():
             run.log_line(f"Pool: {name} joined")
         note_lines(run, show, hunt(session))
-        if session.iteration == 1:
+        if session.iteration == config.start_iteration + 1:
             note_sight(run, show, tape)
         seconds = time.perf_counter() - started
         rate = (session.learner_steps - before) / seconds

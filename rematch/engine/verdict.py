@@ -143,9 +143,13 @@ def forgotten(history: Sequence[Row], payoff: Payoff | None) -> str:
                if (entry["role"], entry["rival"]) in last]
     z = surely(len(earlier))
     worst: tuple[float, str] = (LOST, "")
+
+    def told(one: Row) -> tuple[float, float]:
+        return one["score"], one.get("effective") or one["games"]  # mirrored deals tell less, or more
+
     for step, entry in earlier:
         now = last[entry["role"], entry["rival"]]
-        gone, least = drop((entry["score"], entry["games"]), (now["score"], now["games"]), z)
+        gone, least = drop(told(entry), told(now), z)
         if least > worst[0]:
             worst = least, (
                 f"forgetting: {entry['role']} against {entry['rival']} had {entry['score']:.3f} at step "

@@ -85,8 +85,8 @@ class Rollback:
         return lists | numbers | {"dim": list(self.dim)}
 
     def restore(self, tree: Tree) -> None:
-        for name, value in tree.items():
-            setattr(self, name, value)
+        for name in self.state():
+            setattr(self, name, tree[name])
 
     def _now(self, step: int) -> Tree:
         roles = {role: copied(learner.state()) for role, learner in self.learners.items()}

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from rematch.config import ConfigError
 from rematch.engine.nets import fused
 from rematch.engine.policy import Policy, named
 from rematch.spec import Floats, Tree
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-5
+
+
+class LearnError(ConfigError):
+    """Learning produced something that is not a number; the line says what and where."""
 
 
 class Adam:
@@ -24,7 +29,16 @@ class Adam:
 
     def restore(self, tree: Tree) -> None:
         self.first[:], self.second[:] = tree["first"], tree["second"]
-        self.updates = tree["updates"]
+        self.updates = int(tree["updates"])
+
+    def descend(self, policy: Policy, grad: Floats, lr: float, most: float) -> tuple[float, float]:
+        """`step` along `grad`, shortened to length `most` where it is longer and that is above 0; its length
+        before and after. Nothing is done where it is not finite."""
+        before = float(np.sqrt(np.dot(grad, grad)))
+        scale = most / before if before > most > 0 else 1.0
+        if np.isfinite(before):
+            self.step(policy, grad, lr, scale)
+        return before, before * scale
 
     def step(self, policy: Policy, grad: Floats, lr: float, scale: float = 1.0) -> None:
         """One step along `grad` times `scale`, then the bounds of the standard deviation."""

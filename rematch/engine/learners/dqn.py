@@ -22,7 +22,7 @@ from rematch.config import ConfigError, knob
 from rematch.engine.anneal import anneal
 from rematch.engine.bonuses.way import Way
 from rematch.engine.curricula.practice import Practice
-from rematch.engine.learners.adam import Adam
+from rematch.engine.learners.adam import Adam, LearnError
 from rematch.engine.learners.ppo import Guard
 from rematch.engine.learners.qpolicy import Explorer, QPolicy
 from rematch.engine.learners.replay import COMPONENTS, Plan, Replay, row_bytes
@@ -130,6 +130,9 @@ def check_dqn(config: Config, spec: Spec) -> None:
         what = f"has {roles[0].actions.size} actions, expected at most {MOST_ACTIONS}"
     if what:
         raise ConfigError(f"learner = dqn: {spec.world} {what}")
+    if config.start_iteration:
+        raise ConfigError(f"start_iteration = {config.start_iteration}: a replay begins with the run; "
+                          "expected 0 with learner dqn")
     c = config.dqn
     need = config.games * (max(config.steps, c.sequence) + c.sequence + HISTORY + c.stride)
     if c.replay < need:
@@ -241,7 +244,7 @@ class Dqn:
                 sums[name] += value
             updates += 1
         if not np.isfinite(self.online.weights).all():
-            raise ConfigError(f"dqn: weights are not finite after update {self.adam.updates}")
+            raise LearnError(f"dqn: weights are not finite after update {self.adam.updates}")
         means = reward.reshape(-1, len(COMPONENTS)).mean(0, dtype=np.float64)
         told = {f"r_{name}": float(mean) for name, mean in zip(COMPONENTS, means)}
         told["r_total"] = float(means @ self.weights)
@@ -286,11 +289,9 @@ class Dqn:
         counts = (known * weight[:, None] / max(1, int(known.sum()))).astype(np.float32)
         lesson = td.Lesson(batch, total, follow, counts)
         grad, error, told = td.gradient(self.online, self.target, lesson, c, self.threads)
-        length = float(np.sqrt(np.dot(grad, grad)))
+        length, _ = self.adam.descend(self.online, grad, lr, c.max_grad_norm)
         if not np.isfinite(length):
-            raise ConfigError(f"dqn: the gradient is not finite at update {self.adam.updates}")
-        scale = c.max_grad_norm / length if length > c.max_grad_norm > 0 else 1.0
-        self.adam.step(self.online, grad, lr, scale)
+            raise LearnError(f"dqn: the gradient is not finite at update {self.adam.updates}")
         if c.priority:
             seen = error * known
             mean = seen.sum(1) / np.maximum(1, known.sum(1))

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from rematch import keys
 from rematch.config import ConfigError, knob
 from rematch.engine.anneal import anneal
-from rematch.engine.learners.ppo import Batch, Guard, LearnError, Ppo, PpoConfig
+from rematch.engine.learners.adam import LearnError
+from rematch.engine.learners.ppo import Batch, Guard, Ppo, PpoConfig
 from rematch.engine.policy import Policy
 from rematch.engine.rollout import side_by_side
 from rematch.engine.tape import Tape

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from rematch import keys
 from rematch.config import ConfigError, knob
 from rematch.engine.anneal import anneal
-from rematch.engine.learners.adam import Adam
+from rematch.engine.learners.adam import Adam, LearnError
 from rematch.engine.learners.ppo import Guard
 from rematch.engine.nets import fused
 from rematch.engine.policy import NetworkConfig, Policy
@@ -249,11 +249,9 @@ class Lookahead:
             rows = draw.integers(0, kept, c.minibatch)
             means = network.gradient(
                 self.policy.packed[0], rows, batch, VALUE_ALONE, self.threads, self.grad, cross=True)
-            length = float(np.sqrt(np.dot(self.grad, self.grad)))
+            length, _ = self.adam.descend(self.policy, self.grad, lr, c.max_grad_norm)
             if not np.isfinite(length):
-                raise ConfigError(f"lookahead: the gradient is not finite at update {self.adam.updates}")
-            scale = c.max_grad_norm / length if length > c.max_grad_norm > 0 else 1.0
-            self.adam.step(self.policy, self.grad, lr, scale)
+                raise LearnError(f"lookahead: the gradient is not finite at update {self.adam.updates}")
             total, norm = total + means["value_loss"], norm + length
         self.foresight.forget()
         won, lost = np.maximum(target, 1e-12), np.maximum(1 - target, 1e-12)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch import keys
-from rematch.config import ConfigError, knob
+from rematch.config import knob
 from rematch.engine.anneal import SHAPES, anneal
-from rematch.engine.learners.adam import Adam
+from rematch.engine.learners.adam import Adam, LearnError
 from rematch.engine.nets import fused
 from rematch.engine.policy import HEAD, Policy, named, opponent
 from rematch.engine.tape import Tape
@@ -75,10 +75,6 @@ class Guard(Protocol):
 
     def penalty(self, policy: Policy) -> tuple[float, Floats]:
         """The penalty on the policy's weights, and its gradient [P]."""
-
-
-class LearnError(ConfigError):
-    """Learning produced something that is not a number; the line says what and where."""
 
 
 def loss(
@@ -195,12 +191,10 @@ class Ppo:
 
         Nothing where it is not finite.
         """
-        before, most = float(np.sqrt(np.dot(grad, grad))), self.config.max_grad_norm
+        before, after = self.adam.descend(self.policy, grad, lr, self.config.max_grad_norm)
         if not np.isfinite(before):
             return {}
-        scale = most / before if before > most > 0 else 1.0
-        self.adam.step(self.policy, grad, lr, scale)
-        return {"grad_norm_pre_clip": before, "grad_norm_post_clip": before * scale}
+        return {"grad_norm_pre_clip": before, "grad_norm_post_clip": after}
 
     def acting(self, progress: float) -> Floats:
         """The weights to act with while training."""

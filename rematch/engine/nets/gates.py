@@ -147,7 +147,7 @@ class Gru(nn.Module):
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
-        self.gates, self.width, self.memory = 3, width, width
+        self.width, self.memory = width, width
         self.look, self.recall = nn.Linear(inputs, 3 * width), nn.Linear(width, 3 * width)
 
     def forward(self, x: Tensor, memory: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
@@ -162,7 +162,7 @@ class Lstm(nn.Module):
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
-        self.gates, self.width, self.memory = 4, width, 2 * width
+        self.width, self.memory = width, 2 * width
         self.look, self.recall = nn.Linear(inputs, 4 * width), nn.Linear(width, 4 * width, bias=False)
 
     def forward(self, x: Tensor, memory: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:

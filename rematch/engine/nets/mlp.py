@@ -13,10 +13,9 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from rematch.engine.nets import encoders
+from rematch.engine.nets.encoders import HALF_LOG_2PI
 from rematch.engine.policy import NetworkConfig, aside, history, layout, one_tower, plain
 from rematch.spec import Role
-
-HALF_LOG_2PI = 0.9189385332046727
 
 
 @dataclass

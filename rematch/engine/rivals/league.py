@@ -311,9 +311,10 @@ class League:
 
     def judged(self, table: Sequence[Mapping[str, Any]]) -> None:
         """An evaluation's rows: each scripted rival that was met gets its own share of wins."""
-        for roster in self.rosters.values():
+        for role, roster in self.rosters.items():
+            faced = [row for row in table if len(self.rosters) == 1 or row["role"] != role]
             for rival in roster.scripted:
-                rows = [row for row in table if row["rival"] == rival.name and row["games"]]
+                rows = [row for row in faced if row["rival"] == rival.name and row["games"]]
                 if rows:
                     rival.won = sum(row["wins"] for row in rows) / sum(row["games"] for row in rows)
 
@@ -322,11 +323,12 @@ class League:
         out: dict[str, float] = {}
         if self.config.history == 0 or self.config.pick == "uniform":
             return out
-        for roster in self.rosters.values():
+        for role, roster in self.rosters.items():
+            whose = f"{role}_" if len(self.rosters) > 1 else ""  # both roles may have one called alike
             odds = roster.odds(roster.scripted) if roster.scripted else ()
             for rival, weight in zip(roster.scripted, odds):
-                out[f"league/weight_{rival.name}"] = float(weight)
-                out[f"league/score_{rival.name}"] = rival.win_rate()
+                out[f"league/weight_{whose}{rival.name}"] = float(weight)
+                out[f"league/score_{whose}{rival.name}"] = rival.win_rate()
         return out
 
     def state(self) -> Tree:

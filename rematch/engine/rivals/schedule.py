@@ -235,6 +235,6 @@ class Schedule:
         return {name: getattr(self, name) for name in names} | {"phase": asdict(self.phase)}
 
     def restore(self, tree: Tree) -> None:
-        for name, value in tree.items():
-            setattr(self, name, value)
+        for name in self.state():
+            setattr(self, name, tree[name])
         self.phase = Phase(**tree["phase"] | {"roles": tuple(tree["phase"]["roles"])})

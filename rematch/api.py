@@ -331,6 +331,7 @@ class Trained:
     ) -> None:
         self.folder, self.config, self.policies, self.history = folder, config, policies, history
         self.iteration = 0  # of the checkpoint that the policies come from
+        self.step: int | None = None  # the same in steps, where it is known
         self.curriculum: Curriculum | None = None  # as it stood then
 
     def scoreboard(self) -> list[dict[str, Any]]:
@@ -372,7 +373,7 @@ def load(folder: Path | str) -> Trained:
             named = {"learner": "dqn", "dqn": dqn, "games": 1}
         basis = settings.replace(default(made.game), {"world": made.world} | named)
         trained = Trained(Path(folder), basis, {made.policy.role.name: made.player}, [])
-        trained.iteration = made.iteration
+        trained.iteration, trained.step = made.iteration, made.step
         return trained
     with Run.open(Path(folder), write=False) as run:
         config = stored(run)
@@ -389,4 +390,5 @@ def load(folder: Path | str) -> Trained:
             raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {error}") from None
         trained = Trained(run.folder, config, minds.players, run.history)
         trained.iteration, trained.curriculum = checkpoint.iteration, curriculum
+        trained.step = checkpoint.iteration * config.games * config.steps
         return trained

@@ -49,6 +49,11 @@ def deployed(folder: Path, greedy: bool) -> tuple[api.Trained, ModuleType]:
     return trained, worlds.find(game)
 
 
+def told_apart(module: ModuleType, games: int, greedy: bool) -> int:
+    """How many games of a learnt player tell something: where nothing is left to chance, all are one."""
+    return 1 if greedy and not getattr(module, "CHANCE", True) else games
+
+
 def eval_run(
     folder: Path, against: list[str], games: int | None, seed: int, greedy: bool
 ) -> dict[str, Any]:
@@ -59,10 +64,9 @@ def eval_run(
     make = api.builder(trained.config, trained.curriculum)  # strength is told where it was learnt
     spec = make(1, 0, 0).spec
     board = Scoreboard(make, SEED_OFFSET + seed, trained.config.threads)
-    row = evaluate(board, module, spec, trained.policies, (games, against, 0))
+    row = evaluate(board, module, spec, trained.policies, (told_apart(module, games, greedy), against, 0))
     set_beside(row, best_scripted(board, module, spec, (games, against, 1 << 20)))
-    step = trained.history[-1]["step"] if trained.history else 0
-    row |= {"run": str(folder), "step": step, "play": "greedy" if greedy else "sampled"}
+    row |= {"run": str(folder), "step": trained.step, "play": "greedy" if greedy else "sampled"}
     if level := trained.curriculum:
         row |= {"level": level.level, "level_name": level.name}
     before = [] if greedy else trained.history  # the run's own evaluations are of sampled play
@@ -155,7 +159,8 @@ def eval_world(name: str, match: Match) -> dict[str, Any]:
             about["play"] = "greedy" if match.greedy else "sampled"
         if spec.seats == 1:  # nobody to play against: returns instead
             (only,) = seated.values()
-            whole = alone(board, {spec.role_of(0).name: only}, (games, (), 0))
+            count = told_apart(module, games, match.greedy)
+            whole = alone(board, {spec.role_of(0).name: only}, (count, (), 0))
             return about | {"returns": whole, "table": []}
         if together:
             about["table"] = tournament(board, module, rules, seated, match)

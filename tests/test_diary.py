@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import alone
@@ -16,12 +17,14 @@ from alone import little
 from rematch import api
 from rematch.config import ConfigError
 from rematch.engine.bonuses.milestones import Beliefs
+from rematch.engine.curricula.practice import LED
 from rematch.engine.diary import Diary
 from rematch.engine.learners.dqn import Dqn
 from rematch.engine.learners.replay import COMPONENTS
 from rematch.engine.miniature import Witness, differences, play
 from rematch.engine.notes import passed
 from rematch.engine.run import Run
+from rematch.engine.tape import Tape
 from rematch.engine.train import Session, train
 from rematch.spec import RUNNING
 
@@ -67,7 +70,7 @@ def test_columns_are_those_of_the_specification(little: None, tmp_path: Path) ->
         .read_text()
         .startswith(
             "episode_id,env_id,length_steps,return_env,return_total,return_rnd,return_novel,return_bayes,"
-            "return_way,milestones_reached,alarm_triggered,start_step,end_step\n"
+            "return_way,milestones_reached,alarm_triggered,start_step,end_step,led_steps\n"
         )
     )
     assert session.diary is not None
@@ -192,3 +195,37 @@ def test_films_of_a_world_without_pictures_are_refused(little: None, monkeypatch
     monkeypatch.delattr(alone.stroll, "draw")
     with pytest.raises(ConfigError, match=r"watch.video_interval = 96: this world draws no pictures"):
         alone.small()
+
+
+def test_what_a_game_was_led_to_is_not_its_own(little: None) -> None:
+    """Over two tapes: led for five steps to one milestone, it reaches the next; then it plays by itself."""
+    session = Session(alone.small(**WHOLE))
+    diary, role = session.diary, session.config.games
+    assert diary is not None
+    how = np.zeros((2, role), np.int64)
+    stand_in: Any = SimpleNamespace(practice=SimpleNamespace(how=how), starts=[])
+    diary.swarm = stand_in
+
+    def follow(led: bool, ends: bool, names: tuple[str, ...], shown: tuple[str, ...] = ()) -> None:
+        tape = Tape(session.spec, 2, role)
+        how[:, 1] = LED if led else 0
+        tape.led += [(0, 1, name) for name in shown]
+        if ends:
+            tape.ended[1, 1] = 1
+            tape.told.append((1, 1, {"milestones": list(names)}))
+        diary.learner.reward = np.ones((2, role, len(COMPONENTS)), np.float32)
+        diary.follow(tape, diary.step)
+
+    follow(True, False, (), ("TOWN",))
+    again = Session(session.config).diary
+    assert again is not None
+    again.restore(diary.state())
+    assert (again.led == diary.led).all() and again.shown == diary.shown and again.shown[1] == ["TOWN"]
+    follow(False, True, ("TOWN", "GATE"))
+    (one,) = diary.ended
+    assert (one.length, one.led, one.told["milestones"]) == (4, 2, ["GATE"])
+    assert " led=2 " in diary.episode_line(one) and "recent/length" not in diary.metrics()
+    follow(False, True, ("TOWN",))
+    (two,) = diary.ended
+    assert (two.length, two.led, two.told["milestones"]) == (2, 0, ["TOWN"])
+    assert "led=" not in diary.episode_line(two) and diary.metrics()["recent/length"] == 2

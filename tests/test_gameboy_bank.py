@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import gameboys
 import numpy as np
@@ -129,3 +131,34 @@ def test_workers_that_do_not_start_are_one_line(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ConfigError, match=r"a worker process does not start: .*gone") as caught:
         banks.Remote(plan(), 1, 20.0)
     assert "\n" not in str(caught.value)
+
+
+def test_banks_that_go_leave_no_file_open() -> None:
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("only Linux tells which files are open")
+    banks.Remote(plan(), 1, 20.0)
+    gc.collect()
+    before = open_files()
+    for _ in range(3):
+        banks.Remote(plan(), 1, 20.0)
+    gc.collect()
+    assert open_files() <= before
+
+
+def test_a_worker_that_cannot_be_replaced_leaves_no_lock_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    bank = banks.Remote(plan(), 2, 20.0)
+    begin(bank)
+
+    def refuse(self: banks.Worker) -> None:
+        raise ConfigError("no more processes")
+
+    monkeypatch.setattr(banks.Worker, "start", refuse)
+    bank.workers[0].child.kill()
+    bank.workers[0].child.wait()
+    with pytest.raises(ConfigError, match="no more processes"):
+        bank.step(0, [0, 0, 0])
+    assert not any(worker.lock.locked() for worker in bank.workers)
+    bank.close()

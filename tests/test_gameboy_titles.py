@@ -10,7 +10,7 @@ import pytest
 
 from rematch.config import ConfigError
 from rematch.worlds.gameboy import titles
-from rematch.worlds.gameboy.cartridge import wram
+from rematch.worlds.gameboy.cartridge import compiler, wram
 
 
 def test_red_lies_at_the_addresses_of_the_original() -> None:
@@ -82,3 +82,14 @@ def test_a_known_cartridge_gets_its_table(tmp_path: Path, monkeypatch: pytest.Mo
     file = cartridge_file(tmp_path)
     monkeypatch.setitem(titles.KNOWN, hashlib.sha1(file.read_bytes()).hexdigest(), "Pokemon Red")
     assert titles.find(str(file), "tiny", 0)[1] is titles.red()
+
+
+def test_a_world_s_text_is_a_cartridge_with_its_own_names(tmp_path: Path) -> None:
+    file, made = tmp_path / "mine.txt", gameboys.tiny()
+    file.write_text(made.world)
+    rom, title = titles.find(str(file), "small", 0)
+    assert rom == compiler.compile_world(made.world).rom and title.marks == titles.ours(made).marks
+    for text, why in ((b"map nonsense", "mine.txt"), (b"\xff\xfe", "not a text")):
+        file.write_bytes(text)
+        with pytest.raises(ConfigError, match=f"rom = .*{why}"):
+            titles.find(str(file), "small", 0)

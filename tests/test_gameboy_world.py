@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from gameboys import follow, press, tiny
 
-from rematch import keys, worlds
+from rematch import api, keys, worlds
 from rematch.config import ConfigError
 from rematch.spec import CUT_OFF, DECIDED, RUNNING
 from rematch.worlds import contract
@@ -309,3 +309,10 @@ def test_an_episode_may_have_a_patience_of_its_own() -> None:
                 ends.setdefault(row, step)
         assert ends == {0: 10, 1: 6, 2: 14}, again
         world.load(np.arange(3, dtype=np.int32), kept)
+
+
+def test_evaluations_of_one_and_the_same_game_are_refused() -> None:
+    changes = {"dqn.epsilon_play": 0.0, "world.workers": 0}
+    with pytest.raises(ConfigError, match=r"dqn.epsilon_play = 0: nothing is left to chance"):
+        api.configure("tiny", changes=changes)
+    assert api.configure("tiny", changes=changes | {"evaluation.games": 1}).evaluation.games == 1

@@ -155,9 +155,13 @@ def test_a_player_with_a_memory_is_exported_too(remembering: Path, tmp_path: Pat
     ours, theirs = (api.load(path).policies["joypad"] for path in (remembering, made))
     assert ours.weights.tobytes() == theirs.weights.tobytes() and ours.weights.any()
     assert theirs.epsilon == ours.epsilon == 0.01
-    one, two = (eval_run(path, [], 2, 0, True)["returns"] for path in (remembering, made))
+    rows = [eval_run(path, [], 2, 0, True) for path in (remembering, made)]
+    one, two = (row["returns"] for row in rows)
     keys = ("mean", "games", "success", "milestones")
     assert [one["joypad"][key] for key in keys] == [two["joypad"][key] for key in keys]
+    assert one["joypad"]["games"] == 1  # greedy, nothing left to chance: all games would be this one
+    assert eval_run(made, [], 2, 0, False)["returns"]["joypad"]["games"] == 2
+    assert [row["step"] for row in rows] == [REMEMBERS["total_steps"]] * 2  # of these weights
     named = eval_world("gameboy", Match(players=[str(made)], games=2, greedy=True))["returns"]
     assert named.keys() == one.keys()
     with pytest.raises(ConfigError, match="--onnx: what it plays depends on what it remembers"):
@@ -263,7 +267,6 @@ def test_killed_at_once_it_goes_on_to_the_same_bits(file: Path, tmp_path: Path,
     ("changes", "line"),
     [
         ({"network.hidden": (9,)}, r"network.hidden is \(8,\) there and \(9,\) in the run"),
-        ({"world.first": 1}, "world.first is 0 there and 1 in the run"),
         ({"world.document_variant": True}, "world.document_variant is False there and True in the run"),
     ],
 )
@@ -327,3 +330,11 @@ def test_cards_that_say_odd_things(tmp_path: Path) -> None:
     little = NetworkConfig(kind="transformer", width=8, heads=2, layers=1, embedding=4)
     learnt = settings.tree(little) | {"device": "cuda"}
     assert shipped.read(written(path, little, network=learnt)).policy.config.device == "cpu"
+
+
+def test_where_emulators_run_is_no_rule_of_the_game(remembering: Path, tmp_path: Path) -> None:
+    (made,) = export_run(remembering, tmp_path / "agent", with_onnx=False)
+    elsewhere = settings.replace(api.load(remembering).config, {"world.workers": 1})
+    assert list(shipped.starts(made, elsewhere)) == ["joypad"]
+    with pytest.raises(ConfigError, match=r"world.max_steps is 40 there and 50 in the run"):
+        shipped.starts(made, settings.replace(elsewhere, {"world.max_steps": 50}))

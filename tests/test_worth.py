@@ -78,9 +78,9 @@ def test_what_is_gathered_of_a_run(tmp_path: Path) -> None:
     told = json.loads((tmp_path / "run" / "milestones.json").read_text())["milestones"]
     assert [at[0] for at in found["milestones"].values()] == [at["frontier"] for at in told.values()]
     assert found["steps"] == 240 and found["scouted"] == 0
-    reached = [worth.frames(found, name) for name in told if told[name]["frontier"]]
+    reached = [worth.when(found, name) for name in told if told[name]["frontier"]]
     assert reached and all(got and 0 < at <= 240 for at, got in reached)
-    assert worth.frames(found, "HALL-OF-FAME") == (240, False)
+    assert worth.when(found, "HALL-OF-FAME") == (240, False)
     _, games, rate, _, high, rates = found["evaluations"][-1]
     assert games == 1 and rate == 0 < high and np.isfinite(list(rates.values())).all()
 
@@ -109,3 +109,9 @@ def test_the_published_tables_are_those_of_the_lines() -> None:
     assert worth.PAGE.read_text() == worth.page(), "run tools/worth.py publish"
     cells = [(line["study"], line["row"], line["seed"]) for line in worth.known()]
     assert len(set(cells)) == len(cells) and all(row in worth.STUDIES[study].rows for study, row, _ in cells)
+
+
+def test_a_median_that_nobody_reached_is_bounded_by_what_half_were_watched_for() -> None:
+    assert worth.median([(1, False), (1, False), (10, False)]) == (1, False)
+    assert worth.median([(154, False), (266, False), (267, False)]) == (266, False)
+    assert worth.median([(3, True), (5, True), (9, False)]) == (5, True)

@@ -10,7 +10,8 @@ parts   `tiny` with every bonus and every memory on, then with each of them off:
 
 `run` trains what docs/worth.jsonl has no line for and goes on with what was interrupted; `publish` writes the
 tables of docs/gameboy-worth.md and its picture from the lines. A milestone that was not reached within a
-run's steps is censored there, never left out. Frames are actions of all games, scouts' included.
+run's steps is censored there, never left out. Times are actions of all games, scouts' included; an action is
+24 frames.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ BEGIN, END = "<!-- tools/worth.py publish -->", "<!-- until here -->"
 MOST = 0.9  # of the cold starts reach it: a milestone that is had
 
 Line = dict[str, Any]
-Times = list[tuple[int, bool]]  # frames, and whether it was reached then; else the run ended there
+Times = list[tuple[int, bool]]  # actions, and whether it was reached then; else the run ended there
 
 
 @dataclass(frozen=True)
@@ -107,14 +108,14 @@ def known() -> list[Line]:
 # --- tables -----------------------------------------------------------------------------------------------
 
 
-def frames(line: Line, milestone: str) -> tuple[int, bool]:
-    """When any chain first reached it, in frames of all games; or where the run ended without."""
+def when(line: Line, milestone: str) -> tuple[int, bool]:
+    """When any chain first reached it, in actions of all games; or where the run ended without."""
     at, scouted, _ = line["milestones"][milestone]
     return (line["steps"] + line["scouted"], False) if at is None else (at + scouted, True)
 
 
 def survival(times: Times) -> list[tuple[int, float]]:
-    """Kaplan and Meier's estimate: (frames, share that has not reached it by then), from (0, 1) on."""
+    """Kaplan and Meier's estimate: (actions, share that has not reached it by then), from (0, 1) on."""
     out, left = [(0, 1.0)], 1.0
     for now in sorted({at for at, reached in times if reached}):
         at_risk = sum(at >= now for at, _ in times)
@@ -124,11 +125,11 @@ def survival(times: Times) -> list[tuple[int, float]]:
 
 
 def median(times: Times) -> tuple[int, bool]:
-    """When half have reached it; the longest time watched, and False, where they have not."""
+    """When half have reached it; where they have not, what half have surely not reached it by, and False."""
     for now, left in survival(times):
         if left <= 0.5:
             return now, True
-    return max(at for at, _ in times), False
+    return sorted(at for at, _ in times)[(len(times) - 1) // 2], False
 
 
 def _millions(at: tuple[int, bool]) -> str:
@@ -142,17 +143,17 @@ def swarm_table(lines: list[Line]) -> list[str]:
     if "swarm" not in by:
         return ["Not measured yet."]
     names = sorted(by["swarm"][0]["milestones"],
-                   key=lambda name: median([frames(line, name) for line in by["swarm"]]))
+                   key=lambda name: median([when(line, name) for line in by["swarm"]]))
     heads = [f"{row}, seeds {', '.join(str(line['seed']) for line in by[row])}" for row in rows]
     out = [f"| milestone | {' | '.join(heads)} |", "| --- |" + " --- |" * len(rows)]
     for name in names:
-        cells = [", ".join(_millions(frames(line, name)) for line in by[row]) for row in rows]
+        cells = [", ".join(_millions(when(line, name)) for line in by[row]) for row in rows]
         out.append(f"| {name} | {' | '.join(cells)} |")
-    last = {row: median([frames(line, names[-1]) for line in by[row]]) for row in rows}
+    last = {row: median([when(line, names[-1]) for line in by[row]]) for row in rows}
     out.append("")
     for row in rows[1:]:
         bound = "" if last[row][1] else "more than "
-        out.append(f"Median frames to {names[-1]}: {_millions(last['swarm'])} with the swarm, "
+        out.append(f"Median actions to {names[-1]}: {_millions(last['swarm'])} with the swarm, "
                    f"{_millions(last[row])} with {row}: {bound}{last[row][0] / last['swarm'][0]:.1f} times.")
     return [*out, "", f"![Survival curves to each milestone, by row]({PICTURE.name})"]
 
@@ -190,20 +191,20 @@ def page() -> str:
 
 
 def picture(lines: list[Line]) -> bytes:
-    """A panel a milestone: the share of runs that have not reached it, over frames."""
+    """A panel a milestone: the share of runs that have not reached it, over actions."""
     import io
 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    names = sorted(lines[0]["milestones"], key=lambda name: min(frames(line, name) for line in lines))
+    names = sorted(lines[0]["milestones"], key=lambda name: min(when(line, name) for line in lines))
     figure = Figure(figsize=(15, 2.4 * -(-len(names) // 6)), dpi=90, facecolor="white")
     FigureCanvasAgg(figure)
     longest = max(line["steps"] + line["scouted"] for line in lines)
     for place, name in enumerate(names):
         axes = figure.add_subplot(-(-len(names) // 6), 6, place + 1)
         for colour, row in zip(COLOURS, STUDIES["swarm"].rows):
-            times = [frames(line, name) for line in lines if line["row"] == row]
+            times = [when(line, name) for line in lines if line["row"] == row]
             if not times:
                 continue
             curve = survival(times)
@@ -218,7 +219,7 @@ def picture(lines: list[Line]) -> bytes:
         if place == 0:
             axes.legend(fontsize=6, frameon=False)
             axes.set_ylabel("not reached yet", fontsize=7)
-    figure.supxlabel("million frames of all games; a bar marks a run that ended without", fontsize=9)
+    figure.supxlabel("million actions of all games; a bar marks a run that ended without", fontsize=9)
     figure.tight_layout()
     out = io.BytesIO()
     figure.savefig(out, format="png", metadata={"Software": None})

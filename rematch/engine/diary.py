@@ -20,6 +20,7 @@ import numpy as np
 
 from rematch.config import ConfigError, knob
 from rematch.engine.bonuses.milestones import Milestones
+from rematch.engine.curricula.practice import LED
 from rematch.engine.curricula.savestates import Swarm
 from rematch.engine.learners.dqn import Dqn
 from rematch.engine.learners.replay import COMPONENTS
@@ -63,6 +64,7 @@ class Episode:
     total: float
     steps: tuple[int, int]  # of the run, at its start and at its end
     told: Mapping[str, Any]  # by the world
+    led: int  # of its steps, by a known way's inputs (curricula/practice.py)
 
 
 class Diary:
@@ -74,8 +76,10 @@ class Diary:
         self.world = cast(TellingWorld, world) if hasattr(world, "told") else None
         self.returns = np.zeros((games, len(COMPONENTS)))
         self.length = np.zeros(games, np.int64)  # steps that the run counts: games may have begun before it
+        self.led = np.zeros(games, np.int64)  # of them, those that a known way's inputs made
+        self.shown: list[list[str]] = [[] for _ in range(games)]  # milestones that games were led to
         self.count = self.step = 0
-        self.recent: deque[list[float]] = deque(maxlen=RECENT)  # length, r_total, components
+        self.recent: deque[list[float]] = deque(maxlen=RECENT)  # of who was not led: length, r_total, parts
         self.paid = np.zeros(len(COMPONENTS))  # since the last log line
         self.paid_steps = 0
         self.alarmed: list[str] = []
@@ -87,13 +91,21 @@ class Diary:
         """After a tape was learnt from; `step` is the run's before it. Means over the latest episodes."""
         reward, games = self.learner.reward, tape.games
         told = {(t, game): what for t, game, what in tape.told}
+        led = self.swarm.practice.how == LED if self.swarm and self.swarm.practice else None
+        shown: dict[int, list[tuple[int, str]]] = {}
+        for t, game, name in tape.led:
+            shown.setdefault(t, []).append((game, name))
         self.ended, self.step = [], step + tape.steps * games
         for t in range(tape.steps):
             # A bonus belongs to the sight it was paid for (td.paid): an episode's first was nobody's doing.
             going = self.length > 0
             self.length += 1
+            if led is not None:
+                self.led += led[t]
             self.returns[:, 0] += reward[t, :, 0]
             self.returns[going, 1:] += reward[t, going, 1:]
+            for game, name in shown.get(t, ()):
+                self.shown[game].append(name)
             for game in np.flatnonzero(tape.ended[t] != RUNNING).tolist():
                 end = step + (t + 1) * games
                 self._close(game, end, self._tagged(told.get((t, game), {})))
@@ -120,9 +132,13 @@ class Diary:
         total = float(returns @ self.learner.weights)
         steps = (end - length * self.games, end)
         whole = tuple(returns.tolist())
-        self.ended.append(Episode(self.count, game, length, whole, total, steps, told))
-        self.recent.append([float(length), total, *whole])
-        self.returns[game], self.length[game] = 0, 0
+        own = {"milestones": [name for name in told.get("milestones", ()) if name not in self.shown[game]]}
+        self.ended.append(
+            Episode(self.count, game, length, whole, total, steps, {**told, **own}, int(self.led[game]))
+        )
+        if not self.led[game]:  # what the inputs of a known way earn is nobody's strength
+            self.recent.append([float(length), total, *whole])
+        self.returns[game], self.length[game], self.led[game], self.shown[game] = 0, 0, 0, []
 
     def metrics(self) -> dict[str, float]:
         """For metrics.jsonl and the dashboard."""
@@ -185,6 +201,7 @@ class Diary:
 
     def episode_line(self, episode: Episode) -> str:
         words = [f"[EP {episode.number} env={episode.game}] len={episode.length}"]
+        words += [f"led={episode.led}"] if episode.led else []
         words += [f"R_env={episode.returns[0]:.1f}", f"R_total={episode.total:.1f}"]
         words += [f"{name}={value}" for name, value in episode.told.items() if name not in OWN]
         thetas = [f"theta_{short(name)}={mean:.2f}" for name, mean in self.foremost(2).items()]
@@ -216,7 +233,7 @@ class Diary:
         for e in self.ended:
             numbers = (e.number, e.game, e.length, e.returns[0], e.total, *e.returns[1:])
             reached = ";".join(e.told.get("milestones", ()))
-            run.table(EPISODES, line((*numbers, reached, *known, alarms, *e.steps)), self.head())
+            run.table(EPISODES, line((*numbers, reached, *known, alarms, *e.steps, e.led)), self.head())
             more = {name: value for name, value in e.told.items() if name not in OWN}
             run.event({"event": "episode", "step": e.steps[1], "env": e.game, "episode": e.number} | more)
 
@@ -236,6 +253,7 @@ class Diary:
                 "alarm_triggered",
                 "start_step",
                 "end_step",
+                "led_steps",
             )
         )
 
@@ -257,6 +275,8 @@ class Diary:
         return {
             "returns": self.returns,
             "length": self.length,
+            "led": self.led,
+            "shown": self.shown,
             "count": self.count,
             "recent": recent,
             "paid": self.paid,
@@ -267,6 +287,7 @@ class Diary:
 
     def restore(self, tree: Tree) -> None:
         self.returns[:], self.length[:], self.paid[:] = tree["returns"], tree["length"], tree["paid"]
+        self.led[:], self.shown = tree["led"], [list(names) for names in tree["shown"]]
         self.step = tree["step"]
         self.count, self.paid_steps, self.alarmed = tree["count"], tree["paid_steps"], tree["alarmed"]
         self.asked = (self.step, time.perf_counter())

@@ -35,6 +35,7 @@ def stride(iteration: int, most: int) -> int:
 def card(config: Config, policy: Policy, iteration: int) -> dict[str, Any]:
     """What a policy's file says about it."""
     return {"game": config.game, "role": policy.role.name, "iteration": iteration,
+            "step": iteration * config.games * config.steps,
             "columns": list(policy.role.columns), "network": settings.tree(policy.config),
             "learner": config.learner, "world": settings.tree(config.world)}
 

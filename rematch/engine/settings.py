@@ -120,6 +120,10 @@ class Config:
                 check_dqn(self, world.spec)
                 check_milestones(self.milestones, world.spec.role_of(0), world.spec.world)
                 check_watch(self.watch, module)
+                chance = getattr(module, "CHANCE", True) or self.dqn.epsilon_play
+                if not chance and self.evaluation.games > 1:
+                    raise ConfigError("dqn.epsilon_play = 0: nothing is left to chance, evaluated games "
+                                      "would all be one; expected more than 0, or evaluation.games 1")
         if self.learner == "expert":
             check_search(module.make(self.world, 1, 0, 0))
             check_plies(self.expert, module.make(self.world, 1, 0, 0), self.network.critic)

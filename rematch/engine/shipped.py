@@ -37,6 +37,7 @@ class Shipped:
     world: Any
     policy: Policy
     iteration: int
+    step: int | None  # of its run, where the card says
 
     @property
     def player(self) -> Any:
@@ -53,6 +54,7 @@ def read(path: Path, values: bool = False) -> Shipped:
         game, name = str(about["game"]), str(about["role"])
         rules, shape = about["world"], about["network"]
         iteration, columns = int(about["iteration"]), list(about["columns"])
+        step = None if about.get("step") is None else int(about["step"])
         remembers, foresees = about["learner"] == "dqn", about["learner"] == "lookahead"
     except (KeyError, TypeError, ValueError):
         raise ConfigError(f"{path}: its card does not say game, role, world and network: not a policy of "
@@ -75,7 +77,7 @@ def read(path: Path, values: bool = False) -> Shipped:
     label = f"{name} ({path.stem})"
     policy: Policy = (QPolicy if remembers else Policy)(roles[name], network, label)
     policy.load_arrays(arrays)
-    return Shipped(game=game, world=world, policy=policy, iteration=iteration)
+    return Shipped(game=game, world=world, policy=policy, iteration=iteration, step=step)
 
 
 def refuse_other(source: Path, shipped: Shipped, config: Config) -> None:
@@ -86,11 +88,12 @@ def refuse_other(source: Path, shipped: Shipped, config: Config) -> None:
     if remembers != (config.learner == "dqn"):
         made = "by dqn" if remembers else "by another learner than dqn"
         raise ConfigError(f"{source}: learnt {made}, and learner is {config.learner} in the run")
+    free = getattr(worlds.find(config.game), "INDIFFERENT", ())
     network: tuple[str, Any] = ("dqn", config.dqn) if remembers else ("network", config.network)
     for what, theirs, ours in (("world", shipped.world, config.world),
                                (network[0], shipped.policy.config, network[1])):
         for key, _, value in settings.leaves(ours):
-            if key == "device" or (what == "dqn" and key not in SHAPING):
+            if key == "device" or key in free or (what == "dqn" and key not in SHAPING):
                 continue  # where weights are multiplied and how they were learnt is no part of them
             if (found := settings.get(theirs, key)) != value:
                 raise ConfigError(f"{source}: {what}.{key} is {found} there and {value} in the run; "

@@ -27,6 +27,7 @@ from rematch.show.words import (
     number,
     pair_words,
     progress_line,
+    return_words,
     roles_in,
     scoreboard_lines,
     weakest_first,
@@ -244,9 +245,10 @@ class Console:
                  *(number(self.metrics.get(f"{role}/{key}")) for key, _ in METERS)) for role in roles]))
         if self.row:
             head = f"evaluated at {human(self.row.get('step'))}"
-            parts.append(Text("; ".join([head, *pair_words(self.row)])))
+            parts.append(Text("; ".join([head, *pair_words(self.row), *return_words(self.row)])))
             height = self._live.console.height if self._live else 40
             room = max(3, height - len(roles) - len(self.lines) - 10)
-            parts.append(table(weakest_first(self.row)[:room + 1]))
+            if len(rows := weakest_first(self.row)) > 1:
+                parts.append(table(rows[: room + 1]))
         parts += [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in self.lines]
         return Panel(Group(*parts), title=Text(self.title, "bold"), title_align="left")

@@ -33,6 +33,8 @@ MOST_POINTS = 100  # of one curve; longer logs are averaged in bins of neighbour
 MOST_ROLES, MOST_RIVALS = 3, 14  # that have room; the caption says what was left out
 CURVES = (("entropy", "entropy (nats)"), ("kl", "KL from the old policy (nats)"),
           ("value_loss", "value loss"), ("explained_variance", "explained variance"))
+Q_CURVES = (("q_mean", "mean Q"), ("td_error", "TD error"), ("loss", "loss"),
+            ("epsilon_mean", "share of random moves"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +89,9 @@ def _compose(figure: Figure, history: Sequence[Row], metrics: Sequence[Row], tit
         rivals = _rivals(history, role)
         games |= {entry.get("games") for row in history for entry in row.get("table") or []}
         _scores(panel, rivals[:MOST_RIVALS], history, f"{role or 'score'} against scripted rivals")
+    q = any(str(key).endswith("/q_mean") for row in metrics for key in row)
     below = figure.add_gridspec(1, len(CURVES), left=0.045, right=0.985, top=0.39, bottom=0.12, wspace=0.27)
-    for i, (key, name) in enumerate(CURVES):
+    for i, (key, name) in enumerate(Q_CURVES if q else CURVES):
         _training(figure.add_subplot(below[i]), metrics, roles, (key, name))
     caption = _caption(games, len(metrics), len(roles) - len(shown), alone)
     figure.text(0.012, 0.025, caption, fontsize=9.5, color=GREY)

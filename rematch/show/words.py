@@ -225,7 +225,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[st
 
 def scoreboard_lines(row: Row) -> list[str]:
     """The final scoreboard: every figure with its number of games and its 95 % interval."""
-    after = f"Scoreboard after {human(row.get('step'))} steps"
+    after = f"Scoreboard after {human(row['step'])} steps" if row.get("step") is not None else "Scoreboard"
     title = f"Match in {row['world']}" if "world" in row else after
     title += f", on level {row['level_name']}" if row.get("level_name") else ""
     lines = [clean(title + (f", policies play {row['play']}" if row.get("play") else "")), ""]

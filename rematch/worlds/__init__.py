@@ -12,7 +12,8 @@ it cannot be; its worlds then have their `config`. `exact_picture`, asked alike,
 For people: `play(words)` (`rematch play`; with a parameter `entrant` it is handed entrants.entrant),
 `guest(name, config, seconds) -> Player`, a bot of one's own by `module:Class`, `best_known(rival, config)`,
 the best response measured, `speed()`, a module with `subjects` and `TARGETS` for `rematch bench`, and
-`INDIFFERENT`, settings that may differ from those a policy learnt under. Worlds whose games have points tell
+`INDIFFERENT`, settings that may differ from those a policy learnt under, `CHANCE = False` where nothing in it
+is random: a greedy player then plays one and the same game. Worlds whose games have points tell
 them: `points_after(actions) -> [N, seats]`, not a number where the game goes on.
 """
 

@@ -248,7 +248,7 @@ class Dqn:
         means = reward.reshape(-1, len(COMPONENTS)).mean(0, dtype=np.float64)
         told = {f"r_{name}": float(mean) for name, mean in zip(COMPONENTS, means)}
         told["r_total"] = float(means @ self.weights)
-        told |= {name: value / max(1, updates) for name, value in sums.items()}
+        told |= {name: value / updates for name, value in sums.items() if updates}
         told |= {"epsilon": self.explorer.epsilon, "epsilon_mean": float(self.explorer.chances.mean()),
                  "lr": lr, "replay": float(self.replay.size), "updates": float(updates),
                  "decisions": float(new)}

@@ -237,11 +237,11 @@ class Remote:
         self.workers: list[Worker] = []
         with tempfile.TemporaryFile() as file:  # shared by its number, it needs no name
             in_memory = hasattr(os, "memfd_create")
-            self.fd = fd = os.memfd_create("gameboy") if in_memory else os.dup(file.fileno())
+            fd = os.memfd_create("gameboy") if in_memory else os.dup(file.fileno())
         os.ftruncate(fd, plan.size)
         self.shared = mmap.mmap(fd, plan.size)
         self.actions, self.busy, self.frames, self.ram = plan.layout(self.shared)
-        weakref.finalize(self, _end, self.workers)
+        self.close = weakref.finalize(self, _end, self.workers, fd)  # once: asked for, or with the last of us
         workers = min(workers, plan.count)
         cuts = [plan.count * k // workers for k in range(workers + 1)]
         try:
@@ -257,14 +257,19 @@ class Remote:
     def step(self, first: int, actions: Sequence[int]) -> list[Fault]:
         rows = range(first, first + len(actions))
         self.actions[first : rows.stop] = actions
+        # Locks in the order of workers, so that two threads whose rows share workers never wait in a circle;
+        # all are given back, also where a worker cannot be replaced.
+        with contextlib.ExitStack() as locks:
+            return self._step(rows, locks)
+
+    def _step(self, rows: range, locks: contextlib.ExitStack) -> list[Fault]:
         asked: list[tuple[Worker, range]] = []
         faults: list[Fault] = []
-        # Locks in the order of workers, so that two threads whose rows share workers never wait in a circle.
         for worker in self.workers:
             mine = range(max(rows.start, worker.rows.start), min(rows.stop, worker.rows.stop))
             if not mine:
                 continue
-            worker.lock.acquire()
+            locks.enter_context(worker.lock)
             asked.append((worker, mine))
             for row in [row for row in mine if row in worker.lost]:
                 faults.append(Fault(row, worker.lost.pop(row), lost=True))
@@ -278,8 +283,6 @@ class Remote:
                 self._replace(worker, why)
                 stepped = [row for row in mine if self.actions[row] != IDLE]
                 faults += [worker.fault(row) for row in stepped]
-            finally:
-                worker.lock.release()
         return faults
 
     def save(self, row: int) -> bytes:
@@ -299,12 +302,6 @@ class Remote:
                 self._replace(worker, why)
                 return Fault(row, worker.fault(row).trace)
         return Fault(row, said.decode()) if answer == FAILED else None
-
-    def close(self) -> None:
-        _end(self.workers)
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
 
     def _ask(self, command: bytes, row: int) -> bytes:
         worker = self.of(row)
@@ -336,9 +333,10 @@ class Remote:
         worker.start()
 
 
-def _end(workers: list[Worker]) -> None:
+def _end(workers: list[Worker], fd: int) -> None:
     while workers:
         workers.pop().end()
+    os.close(fd)
 
 
 class Lost(Exception):

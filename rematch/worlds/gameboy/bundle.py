@@ -29,7 +29,6 @@ MAGIC = b"rematch gameboy savestate 1\n"
 LENGTH = struct.Struct("<I")
 LARGEST = 64 << 20  # bytes of a file, and of the emulator's bytes in it
 POWER_ON, FOREIGN = "", "foreign"  # where inputs begin: at power-on, or in a state that others made
-HEX = set("0123456789abcdef")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +92,7 @@ def unpack(data: bytes, name: str = "savestate") -> Bundle:
         milestones = tuple(head["milestones"])
         if min(sizes) < 0 or not all(isinstance(word, str) for word in (*words.values(), *milestones)):
             raise ValueError
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
         raise ConfigError(f"{name}: damaged: its header is none of ours") from None
     at += length
     if at + sum(sizes) + 32 != len(data):

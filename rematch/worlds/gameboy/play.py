@@ -45,6 +45,8 @@ def play(words: Sequence[str]) -> int:
     config = apply(config, given, "command line", text=True)
     validate(config)
     refuse_idle(config, list(given), "command line")
+    if sys.stdin is None:
+        raise ConfigError("play gameboy: there is no standard input to take keys from; expected a terminal")
     if TERMINAL not in words and sys.stdin.isatty() and window(config):
         return 0
     return terminal(make(config, 1), sys.stdin, sys.stdout)

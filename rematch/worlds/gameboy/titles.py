@@ -24,6 +24,7 @@ KNOWN = {  # SHA-1 -> title
     "d7037c83e1ae5b39bde3c30787637ba1d4c48ce2": "Pokemon Blue",
 }
 LARGEST = 8 << 20  # bytes of a cartridge
+LONGEST_TEXT = 1 << 20  # characters of a world's text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,12 +258,17 @@ def unknown(name: str) -> Title:
 # --- cartridges -------------------------------------------------------------------------------------
 
 
-def read_rom(path: str) -> bytes:
-    """A cartridge's bytes, or what is wrong with the file in one line."""
+def existing(path: str) -> Path:
     file = Path(path).expanduser()
     if not file.is_file():
         what = "a folder" if file.is_dir() else "no such file"
         raise ConfigError(f"rom = {path!r}: {what}: expected a Game Boy cartridge, usually NAME.gb")
+    return file
+
+
+def read_rom(path: str) -> bytes:
+    """A cartridge's bytes, or what is wrong with the file in one line."""
+    file = existing(path)
     size = file.stat().st_size
     if not 0x8000 <= size <= LARGEST or size % 0x4000:
         raise ConfigError(f"rom = {path!r}: {size} bytes: expected a cartridge of 32768 bytes or more")
@@ -279,10 +285,28 @@ def cartridge(size: str, seed: int) -> compiler.Cartridge:
     return compiler.build(size, seed)
 
 
+def written(file: Path) -> compiler.Cartridge:
+    """A cartridge of ours from a world's text (cartridge/atlas.py says how to write one)."""
+    try:
+        with file.open() as text:
+            return compiled(text.read(LONGEST_TEXT), file.stem)
+    except (UnicodeDecodeError, ConfigError) as why:
+        said = "not a text" if isinstance(why, UnicodeDecodeError) else str(why)
+        raise ConfigError(f"rom = {str(file)!r}: {said}") from None
+
+
+@lru_cache(maxsize=2)
+def compiled(text: str, name: str) -> compiler.Cartridge:
+    return compiler.compile_world(text, name)
+
+
 def find(rom: str, size: str, seed: int) -> tuple[bytes, Title]:
     """The cartridge that the settings name, and its table."""
     if not rom:
         made = cartridge(size, seed)
+        return made.rom, ours(made)
+    if rom.endswith(".txt"):
+        made = written(existing(rom))
         return made.rom, ours(made)
     data = read_rom(rom)
     digest = hashlib.sha1(data).hexdigest()

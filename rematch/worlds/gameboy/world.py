@@ -30,6 +30,8 @@ from .seeing import AROUND, RECENT, Facts
 NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
 ROLE = "joypad"
 BOTS = {ROLE: ("random", "wander")}
+INDIFFERENT = ("workers", "patience")  # where emulators run is no rule of the game
+CHANCE = False
 SLOW = ("wander",)  # for scouts; plays against nobody unless it is asked to by name
 EPISODES = 100  # of an evaluation, where no other number is asked for: they are long
 BUILD = machine.installed()
@@ -49,7 +51,7 @@ class Config:
     cartridge_seed: int = knob(
         0, "another world of the same size", low=0, high=(1 << 32) - 1, needs="rom="
     )
-    rom: str = knob("", "a cartridge file of your own instead, for example of Pokémon Red")
+    rom: str = knob("", "a cartridge of your own instead, for example Pokémon Red, or a world's text (.txt)")
     screen: bool = knob(True, "players see the screen; off: only what work RAM says, which is faster")
     mask: bool = knob(True, "players see which places around them they visited; off is faster")
     max_steps: int = knob(4096, "actions after which an episode is cut off", low=1, high=200_000)

@@ -52,6 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
             least = solver.bound(made.atlas)
             said = f"{len(inputs)} actions of {rules.TICKS} ticks; no solution has fewer than {least}"
             print(said, file=sys.stderr)
+        if given.check < 0:
+            raise ConfigError(f"--check {given.check}: expected steps")
         if given.check:
             print(check.random_walk(made.atlas, made.seed, given.check))
         if given.replay:

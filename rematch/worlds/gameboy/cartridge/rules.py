@@ -4,7 +4,6 @@ from __future__ import annotations
 
 ACTIONS = ("down", "left", "right", "up", "a", "b", "start")  # one is pressed for 8 of 24 ticks
 PRESS, TICKS = 8, 24
-FACINGS = ("down", "up", "left", "right")  # the game keeps 4 x the index
 STEPS = ((1, 0), (-1, 0), (0, -1), (0, 1))  # y, x by facing
 
 START_LEVEL = 5

@@ -45,7 +45,6 @@ EVENTS_BYTES = 320
 HOURS, MINUTES, SECONDS, FRAMES = 0xDA41, 0xDA43, 0xDA44, 0xDA45  # play time
 
 BADGE_NAMES = ("Boulder", "Cascade", "Thunder", "Rainbow", "Soul", "Marsh", "Volcano", "Earth")
-DIRECTIONS = ("down", "up", "left", "right")
 
 
 def big_endian(memory: Memory, address: int, count: int = 2) -> int:

@@ -88,7 +88,7 @@ def test_a_world_s_text_is_a_cartridge_with_its_own_names(tmp_path: Path) -> Non
     file, made = tmp_path / "mine.txt", gameboys.tiny()
     file.write_text(made.world)
     rom, title = titles.find(str(file), "small", 0)
-    assert rom == compiler.compile_world(made.world).rom and title.marks == titles.ours(made).marks
+    assert rom == compiler.compile_world(made.world, "mine").rom and title.marks == titles.ours(made).marks
     for text, why in ((b"map nonsense", "mine.txt"), (b"\xff\xfe", "not a text")):
         file.write_bytes(text)
         with pytest.raises(ConfigError, match=f"rom = .*{why}"):

@@ -18,6 +18,7 @@ from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine import files, payoff
 from rematch.engine.causes import Evidence, likely
+from rematch.engine.curricula import findings as chains
 from rematch.engine.exploit import BUDGET
 from rematch.engine.past import chosen, selves
 from rematch.engine.payoff import Payoff
@@ -85,7 +86,7 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True) -> Row:
         "progress": _progress(run), "verdict": clean(known[0]), "findings": [clean(word) for word in known],
         "evaluations": run.noted(lambda: _evaluations(run.history)) or [],
         "table": run.noted(lambda: [dict(entry) for entry in last.get("table") or []]) or [],
-        "returns": _entries(last.get("returns")),
+        "returns": _entries(last.get("returns")), "frontier": run.noted(lambda: chains.told(path)) or [],
         "exact": run.noted(lambda: exact_words(last)) or [],
         "exploit": run.noted(lambda: _exploit(run)) or [],
         "payoff": _matrix(matrix), "cyclic": payoff.cyclic(matrix) if matrix else None,

@@ -110,3 +110,13 @@ def test_the_caption_names_n() -> None:
     assert "n = 100 to 1000 games" in pictures._caption({1000, 100}, 10, 0)
     assert "n = 500 iterations, means of 5" in pictures._caption(set(), 500, 0)
     assert "2 more roles" in pictures._caption(set(), 0, 2)
+
+
+@pytest.mark.parametrize(("key", "curves"), [("q_mean", pictures.Q_CURVES), ("kl", pictures.CURVES)])
+def test_what_a_learner_logs_is_what_is_drawn(
+    key: str, curves: tuple[tuple[str, str], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[str, str]] = []
+    monkeypatch.setattr(pictures, "_training", lambda axes, metrics, roles, curve: drawn.append(curve))
+    pictures.learning([], [{"step": 1, f"pad/{key}": 0.5}])
+    assert tuple(drawn) == curves

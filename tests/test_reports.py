@@ -16,6 +16,7 @@ import rematch
 from rematch import cli
 from rematch.config import ConfigError
 from rematch.reports import MATRIX, gather, report, stored_matrix
+from rematch.show import strength
 from rematch.together import groups
 
 __all__ = ["wrong"]
@@ -143,3 +144,11 @@ def test_from_python(runs: list[Path], tmp_path: Path) -> None:
     path, whole = rematch.report([runs[0]], tmp_path / "page.html", games=4)
     assert path.is_file() and whole["rematch"] == rematch.__version__
     assert groups([]) == []
+
+
+def test_long_games_for_one_have_their_milestones_told() -> None:
+    reached = {"TOWN": {"rate": 0.2, "low": 0.1, "high": 0.4}, "GATE": {"rate": 1.0, "low": 0.9, "high": 1.0}}
+    entry = {"games": 30, "success": 0.0, "success_low": 0.0, "success_high": 0.1, "milestones": reached}
+    words = Reader(strength.milestones({"frontier": ["any chain: 2 of 3"], "returns": {"pad": entry}})).words
+    assert "any chain: 2 of 3" in words and "finished 0.000 [0.000, 0.100]" in words
+    assert words.index("GATE") < words.index("TOWN") and "[0.100, 0.400]" in words

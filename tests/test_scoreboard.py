@@ -48,6 +48,7 @@ def test_wilson_holds_the_rate_and_is_fair(games: int, share: float) -> None:
 
 def test_nothing_played_says_nothing() -> None:
     assert wilson(0, 0) == (0.0, 1.0)
+    assert wilson(0, 100)[0] == 0.0 and wilson(100, 100)[1] == 1.0  # exactly, not up to rounding
     assert 0.061 < wilson(500, 1000)[1] - wilson(500, 1000)[0] < 0.062  # a thousand games: plus or minus 0.03
 
 

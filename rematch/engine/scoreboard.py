@@ -28,7 +28,8 @@ def wilson(score: float, games: float, z: float = Z95) -> tuple[float, float]:
     p = score / games
     middle = (p + z * z / (2 * games)) / (1 + z * z / games)
     half = z / (1 + z * z / games) * sqrt(p * (1 - p) / games + z * z / (4 * games * games))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    low, high = max(0.0, middle - half), min(1.0, middle + half)
+    return (low if score > 0 else 0.0), (high if score < games else 1.0)  # not 3.5e-18
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,7 @@ def _of_run(run: Row, shown: Pictures) -> str:
     sections: list[tuple[str, Callable[[Row], str]]] = [
         ("Payoff matrix of past selves", selves.payoff), ("Forgetting", selves.forgetting),
         ("Curriculum", curriculum), ("Alarms and rollbacks", alarms),
+        *([("Milestones", strength.milestones)] if run["frontier"] else []),
         ("Against scripted rivals", strength.scoreboard), ("Head to head", strength.head_to_head),
         *((WORDS[name][0], partial(_image, name, data)) for name, data in shown.items()),
         ("What every seat sees", sight), ("Settings", settings), ("Provenance", provenance)]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rematch.show.charts import COLOURS, STEPS, Axes, Line, chart, told
-from rematch.show.pieces import bars, cell, folded, missing, paragraph, sentence, table, text
+from rematch.show.pieces import bars, bullets, cell, folded, missing, paragraph, sentence, table, text
 from rematch.show.stranger import Unreadable
 from rematch.show.words import BALANCE, LEVELS, human, interval, number, return_cells, standing
 
@@ -260,3 +260,16 @@ def _evaluations(history: Sequence[Row]) -> str:
     head = ("step", "phase", "learning", *roles, "games", "NE gap", "at most",
             *(["NashConv"] if exact else []), "rollbacks", "level")
     return folded(f"All {len(history)} evaluations", table(head, rows))
+
+
+def milestones(run: Row) -> str:
+    """Of long games for one: what any chain of savestates reached, and how often games from the start do."""
+    out = bullets(run["frontier"])
+    for role, entry in run["returns"].items():
+        found = sorted((entry.get("milestones") or {}).items(), key=lambda item: -item[1]["rate"])
+        rows = [[text(name), cell(number(e["rate"])), cell(interval(e)), cell(entry.get("games", "-"))]
+                for name, e in found]
+        done = f"finished {number(entry.get('success'))} {interval(entry, 'success_')}"
+        caption = f"Cold start of {role}, from power-on, no savestates: {done}"
+        out += table(("milestone", "reached by", "95 % interval", "games"), rows, caption) if rows else ""
+    return out

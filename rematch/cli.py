@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -397,9 +398,15 @@ def main(argv: Sequence[str] | None = None, act: Callable[[Sequence[str]], int] 
         return complain("interrupted; what was saved stands", 130)
 
 
+def plainly(message: Warning | str, *_: object, **__: object) -> str:
+    """A warning as a line of ours, without the place in the code that gave it."""
+    return f"rematch: {message}\n"
+
+
 def answer(words: Sequence[str], act: Callable[[Sequence[str]], int]) -> int:
     """Obey; what goes wrong is one line."""
     code = 0
+    warnings.formatwarning = plainly
     try:
         code = act(words)
         if sys.stdout is not None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import sys
+import warnings
 from pathlib import Path
 
 import gameboys
 import pytest
 
+from rematch import cli
 from rematch.config import ConfigError
 from rematch.worlds.gameboy import titles
 from rematch.worlds.gameboy.cartridge import compiler, wram
@@ -93,3 +96,16 @@ def test_a_world_s_text_is_a_cartridge_with_its_own_names(tmp_path: Path) -> Non
         file.write_bytes(text)
         with pytest.raises(ConfigError, match=f"rom = .*{why}"):
             titles.find(str(file), "small", 0)
+
+
+def test_an_unknown_cartridge_is_told_once_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = cartridge_file(tmp_path)
+    words = ["eval", "gameboy", "--players", "random", "--games", "2", "--world.rom", str(file),
+             "--world.max_steps", "3"]  # fmt: skip
+    with warnings.catch_warnings():  # as outside of a test
+        warnings.simplefilter("default")
+        warnings.showwarning = lambda *given, **_: sys.stderr.write(warnings.formatwarning(*given[:4]))
+        assert cli.main(words) == 0
+    assert [line[:8] for line in capsys.readouterr().err.splitlines()] == ["rematch:"]

@@ -300,6 +300,12 @@ def compiled(text: str, name: str) -> compiler.Cartridge:
     return compiler.compile_world(text, name)
 
 
+@lru_cache
+def warn_once(text: str) -> None:
+    """Worlds of the same cartridge are made again and again."""
+    warnings.warn(text, stacklevel=3)
+
+
 def find(rom: str, size: str, seed: int) -> tuple[bytes, Title]:
     """The cartridge that the settings name, and its table."""
     if not rom:
@@ -313,6 +319,6 @@ def find(rom: str, size: str, seed: int) -> tuple[bytes, Title]:
     if digest in KNOWN:
         return data, red()
     said = "".join(chr(byte) for byte in data[0x134:0x143] if 32 <= byte < 127).strip() or "without a name"
-    warnings.warn(f"{rom}: {said}, SHA-1 {digest}: not a known cartridge; it is read at the addresses of "
-                  "Pokemon Red, which may mean nothing in it", stacklevel=2)  # fmt: skip
+    warn_once(f"{rom}: {said}, SHA-1 {digest}: not a known cartridge; it is read at the addresses of "
+              "Pokemon Red, which may mean nothing in it")  # fmt: skip
     return data, red() if said.startswith(("POKEMON RED", "POKEMON BLUE")) else unknown(said)

@@ -110,7 +110,7 @@ class Diary:
                 end = step + (t + 1) * games
                 self._close(game, end, self._tagged(told.get((t, game), {})))
         self.milestones = [
-            {"event": "milestone", "step": step + (t + 1) * games, "env": game, "milestone": name}
+            {"event": "milestone", "step": step + t * games + game + 1, "env": game, "milestone": name}
             for t, game, name in tape.events
         ]
         self.paid += reward.reshape(-1, len(COMPONENTS)).sum(0, dtype=np.float64)

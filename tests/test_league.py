@@ -448,16 +448,3 @@ def test_state_and_restore_continue_identically() -> None:
         mine, theirs = roster.state(), other.state()
         for name, value in mine.items():
             assert np.array_equal(value, theirs[name]), name
-
-
-def test_rivals_of_one_name_are_weighed_by_the_role_they_play() -> None:
-    """`random` plays both roles: what one learner wins against it is no news of the other."""
-    rosters = {role: roster_of(toy="sticks", scripted=("random",), pick="adaptive") for role in "ab"}
-    for roster in rosters.values():
-        roster.scripted = [Rival("random", ""), Rival("other", "")]
-    league = League(rosters["a"].config, rosters, 0)
-    row = {"rival": "random", "games": 100}
-    league.judged([row | {"role": "a", "wins": 100}, row | {"role": "b", "wins": 0}])
-    assert (rosters["a"].scripted[0].won, rosters["b"].scripted[0].won) == (0.0, 1.0)
-    weights = {key: value for key, value in league.metrics().items() if key.startswith("league/weight_")}
-    assert len(weights) == 4 and weights["league/weight_a_random"] > weights["league/weight_b_random"]

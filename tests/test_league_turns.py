@@ -10,9 +10,9 @@ import pytest
 import toys
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_league import Hall
+from test_league import Hall, roster_of
 
-from rematch.engine.rivals.league import League
+from rematch.engine.rivals.league import League, Rival
 
 
 @given(st.floats(0.05, 1.0), st.booleans(), st.integers(0, 50))
@@ -84,3 +84,16 @@ def test_no_two_roles_or_iterations_share_their_draws(roles: int) -> None:
         league.seat(hall.world, iteration)
     refills = [draws for draws in drawn if len(draws) == hall.config.slots + 1]
     assert len(set(drawn)) == len(drawn) and len(refills) >= 40 * roles
+
+
+def test_rivals_of_one_name_are_weighed_by_the_role_they_play() -> None:
+    """`random` plays both roles: what one learner wins against it is no news of the other."""
+    rosters = {role: roster_of(toy="sticks", scripted=("random",), pick="adaptive") for role in "ab"}
+    for roster in rosters.values():
+        roster.scripted = [Rival("random", ""), Rival("other", "")]
+    league = League(rosters["a"].config, rosters, 0)
+    row = {"rival": "random", "games": 100}
+    league.judged([row | {"role": "a", "wins": 100}, row | {"role": "b", "wins": 0}])
+    assert (rosters["a"].scripted[0].won, rosters["b"].scripted[0].won) == (0.0, 1.0)
+    weights = {key: value for key, value in league.metrics().items() if key.startswith("league/weight_")}
+    assert len(weights) == 4 and weights["league/weight_a_random"] > weights["league/weight_b_random"]

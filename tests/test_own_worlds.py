@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import rematch
+from rematch import worlds
+from rematch.config import ConfigError
 from rematch.worlds import contract
 from rematch.worlds.contract import BrokenPromise
 
@@ -38,6 +40,8 @@ def test_a_copied_folder_is_a_world(world: str, tmp_path: Path) -> None:
 import sys
 import rematch.worlds as worlds
 from rematch import cli
+from rematch import worlds
+from rematch.config import ConfigError
 from rematch.worlds import contract
 from rematch.worlds.contract import Trial
 assert "again" in worlds.names() and {str(tmp_path)!r} in worlds.__file__
@@ -80,3 +84,14 @@ def test_the_documents_world_works(tmp_path: Path) -> None:
     assert str(caught.value) in text
     rules = blocks[0][blocks[0].index("class Guess") :]
     assert len([line for line in rules.splitlines() if line.strip()]) <= 40, "a world in 40 lines"
+
+
+def test_a_world_in_use_is_found_while_its_files_are_being_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training died of it when the program's folder was copied anew under it."""
+    before = worlds.find("lattice")
+    monkeypatch.setattr(worlds, "__file__", str(tmp_path / "__init__.py"))
+    assert worlds.find("lattice") is before
+    with pytest.raises(ConfigError, match="unknown world 'elsewhere'"):
+        worlds.find("elsewhere")

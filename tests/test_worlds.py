@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,17 +67,6 @@ def test_toys_keep_the_contract(name: str) -> None:
     report = contract.check_module(toys.TOYS[name], trial=TRIALS[name], moves=SUBJECTS[name])
     assert report.skipped == []
     assert "resample" in report.passed and any(word.startswith("subject") for word in report.passed)
-
-
-def test_a_world_in_use_is_found_while_its_files_are_being_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A training died of it when the program's folder was copied anew under it."""
-    before = worlds.find("lattice")
-    monkeypatch.setattr(worlds, "__file__", str(tmp_path / "__init__.py"))
-    assert worlds.find("lattice") is before
-    with pytest.raises(ConfigError, match="unknown world 'elsewhere'"):
-        worlds.find("elsewhere")
 
 
 @pytest.mark.parametrize("name", worlds.names())

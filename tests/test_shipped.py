@@ -338,3 +338,14 @@ def test_where_emulators_run_is_no_rule_of_the_game(remembering: Path, tmp_path:
     assert list(shipped.starts(made, elsewhere)) == ["joypad"]
     with pytest.raises(ConfigError, match=r"world.max_steps is 40 there and 50 in the run"):
         shipped.starts(made, settings.replace(elsewhere, {"world.max_steps": 50}))
+
+
+def test_eval_prints_a_scoreboard_where_deals_are_mirrored(
+    run: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a game of cards it printed none: it looked for the world of a match, and ended in a traceback."""
+    for what, after in ((run, "Scoreboard after 1.15 K steps"), (file, "Scoreboard after 1.15 K steps")):
+        assert cli.main(["eval", str(what), "--games", "8", "--against", "random", "--greedy"]) == 0
+        said = capsys.readouterr().out
+        assert said.startswith(after) and "Every deal was played from every seat" in said
+        assert "Verdict: " in said

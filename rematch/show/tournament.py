@@ -41,8 +41,9 @@ def percents(entry: Row, of: str = "") -> str:
 def lines(row: Row) -> list[str]:
     """The table with what it needs to be read; forfeits last."""
     table = row.get("table") or []
-    if not table or not table[0].get("deals"):
-        return [*scoreboard_lines(row), *forfeit_lines(row)]
+    mirrored = bool(table and table[0].get("deals"))
+    if not mirrored or "world" not in row:  # a run's own scoreboard
+        return [*scoreboard_lines(row), *(["", MIRRORED] if mirrored else []), *forfeit_lines(row)]
     title = f"Match in {row['world']}" + (f", policies play {row['play']}" if row.get("play") else "")
     cells = [HEAD, *map(_cells, table)]
     margins, known = any(e.get("margin") for e in table), any("best_known" in e for e in table)

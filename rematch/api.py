@@ -25,7 +25,7 @@ from rematch.engine.settings import idle_in
 from rematch.engine.train import Config, Session, begin_on, climbed
 from rematch.engine.train import train as loop
 from rematch.show.console import Console
-from rematch.spec import World
+from rematch.spec import Spec, World
 from rematch.stopping import Stopper
 
 UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of state that is not a run's
@@ -57,8 +57,10 @@ def configure(
     `recipe` is a shipped recipe's name, a path to a YAML file, or a world's name for its bare defaults.
     """
     layers = [(source, layer, False) for source, layer in layers_of(recipe)]
+    files = {recipe} if recipe.endswith((".yaml", ".yml")) else set()
     if file is not None:
         layers.append((str(file), _read(file), True))
+        files.add(str(file))
     if changes:
         layers.append(("changes", dict(changes), True))
     game = next((layer["game"] for _, layer, _ in reversed(layers) if "game" in layer), "pursuit")
@@ -76,19 +78,25 @@ def configure(
     config = default(game)
     for source, layer, _ in layers:
         config = settings.apply(config, layer, source)
-    read = settings.read_flags(flags, config)
+    filed, read = config, settings.read_flags(flags, config)
     config = settings.apply(config, read, "command line", text=True)
     settings.validate(config)
-    for source, layer, own in [*layers, ("command line", read, True)]:
-        if own and layer:
-            _refuse_idle(config, [key.replace("-", "_") for key in layer], source)
+    spec = worlds.find(game).make(config.world, 1, 0, 0).spec
+    every = {key for key, _, _ in settings.leaves(config)}
+    for source, layer in [*((source, layer) for source, layer, _ in layers), ("command line", read)]:
+        # A file is judged without the flags over it, which may switch off what it sets. One that lists every
+        # setting there is, a run's config.yaml, sets none on purpose.
+        if source in files and not every <= set(layer):
+            _refuse_idle(filed, layer, source, spec)
+        elif source in ("changes", "command line"):
+            _refuse_idle(config, layer, source, spec)
     return config
 
 
-def _refuse_idle(config: Config, keys: Sequence[str], source: str) -> None:
+def _refuse_idle(config: Config, layer: Mapping[str, Any], source: str, spec: Spec) -> None:
     """What a user set is refused where nothing would read it: under these settings, or in such a world."""
+    keys = [key.replace("-", "_") for key in layer]
     settings.refuse_idle(config, keys, source)
-    spec = worlds.find(config.game).make(config.world, 1, 0, 0).spec
     for key in keys:
         if why := idle_in(spec, key):
             raise ConfigError(f"{source}: {key} = {settings.get(config, key)} has no effect: {why}")

@@ -312,6 +312,19 @@ def test_a_settings_file_that_is_none(place: Path, wrong: Say, text: str, expect
 def test_a_setting_without_effect_in_a_file(place: Path, wrong: Say) -> None:
     Path("x.yaml").write_text("league:\n  pick: uniform\n  pfsp_power: 3\n")
     assert "x.yaml: league.pfsp_power = 3.0 has no effect: " in wrong("train", "quick", "--config", "x.yaml")
+    Path("x.yaml").write_text("like: quick\nleague:\n  pick: uniform\n  pfsp_power: 3\n")
+    assert "x.yaml: league.pfsp_power = 3.0 has no effect: " in wrong("train", "x.yaml")
+
+
+def test_flags_may_switch_off_what_a_file_sets_and_a_runs_settings_are_a_recipe(place: Path) -> None:
+    text = "ppo:\n  magnet: 0.1\n  magnet_decay: 0.9\n"
+    Path("y.yaml").write_text("like: quick\n" + text)
+    assert api.configure("y.yaml", flags=["--ppo.magnet", "0"]).ppo.magnet_decay == 0.9
+    Path("x.yaml").write_text(text)
+    assert api.configure("quick", Path("x.yaml"), ["--ppo.magnet", "0"]).ppo.magnet_decay == 0.9
+    stored = "runs/done/config.yaml"  # lists what this run did not use, too
+    again = api.configure(stored)
+    assert again == api.configure("quick", Path(stored)) == api.load("runs/done").config
 
 
 def test_a_file_that_would_change_the_recipes_world(place: Path, wrong: Say) -> None:

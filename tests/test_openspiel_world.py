@@ -232,8 +232,8 @@ class Leaning:
         return (share / share.sum(1, keepdims=True)).astype(np.float32)
 
 
-def judged(text: str, weights: Any = None) -> dict[str, Any]:
-    return MODULE.exact(Config(game=text), {"player": Leaning(weights)}, 1)  # type: ignore[no-any-return]
+def judged(text: str, weights: Any = None, named: bool = False) -> dict[str, Any]:
+    return MODULE.exact(Config(game=text, named=named), {"player": Leaning(weights)}, 1)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("text", ["kuhn_poker", "leduc_poker", CARDS])
@@ -264,6 +264,44 @@ def test_why_a_game_is_not_judged_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.undo()
     assert "forget" in judged("dark_hex_ir(board_size=2)")["refused"]
     assert exact.refusal(games.load("dark_hex(board_size=2)", "auto")) == ""
+
+
+# --- information states by number ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["kuhn_poker", "leduc_poker", CARDS])
+def test_a_number_is_an_information_state(text: str) -> None:
+    """Equal numbers where a seat's texts are equal, and only there; never two seats with one number."""
+    world, plain = make(Config(game=text, named=True), 256), make(Config(game=text), 256)
+    *quantities, count = world.spec.roles["player"].choices
+    assert not any(quantities)
+    game, dice, texts = pyspiel.load_game(text), np.random.default_rng(0), {}
+    for _ in range(12):
+        for row in np.flatnonzero(world.view.ended == 0).tolist():
+            state = replayed(game, history(world, row))
+            for seat in (0, 1):
+                number = int(world.view["player"]["state"][row, seat, 0])
+                assert 0 <= number < count
+                told = (seat, state.information_state_string(seat))
+                assert texts.setdefault(number, told) == told
+        assert (world.view["player"]["sight"] == plain.view["player"]["sight"]).all()
+        moves = random_moves(world, dice)
+        for both in (world, plain):
+            both.step({"player": moves})
+    assert len(set(texts.values())) == len(texts)
+
+
+def test_named_states_pass_the_contract_and_change_no_judgement() -> None:
+    contract.check_module(MODULE, Config(game="leduc_poker", named=True), trial=Trial(games=4, steps=16))
+    assert judged("leduc_poker", named=True) == judged("leduc_poker")
+
+
+def test_games_whose_states_cannot_be_numbered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="named = true: connect_four has more than 300,000 histories; exp"):
+        Config(game="connect_four", named=True).check()
+    monkeypatch.setattr(hidden, "MOST_NAMED", 900)
+    with pytest.raises(ConfigError, match=r"leduc_poker\(players=2\) has 1,?\d+ information states"):
+        Config(game="leduc_poker(players=2)", named=True).check()
 
 
 # --- refusals --------------------------------------------------------------------------------------------
@@ -309,4 +347,4 @@ def test_without_openspiel_one_line_says_how_to_get_it() -> None:
                              capture_output=True, text=True)  # fmt: skip
         said = run.stdout + run.stderr
         assert run.returncode == code and "Traceback" not in said
-        assert "rematch: OpenSpiel is not installed: .venv/bin/pip install -c constraints.txt open_sp" in said
+        assert "OpenSpiel is not installed: .venv/bin/pip install -c constraints.txt open_sp" in said

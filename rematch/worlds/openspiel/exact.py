@@ -96,7 +96,7 @@ def asked(make: Callable[..., Any], config: Any, player: Any, game: Game, seat: 
 
 def exact(make: Callable[..., Any], config: Any, players: Mapping[str, Player]) -> dict[str, Any]:
     """nash_conv, the first seat's value and the number of information states; or why it is `refused`."""
-    game = games.load(config.game, config.sight)
+    game = config.load()
     (player,) = players.values()
     if why := refusal(game):
         return {"refused": why}

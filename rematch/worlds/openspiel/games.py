@@ -10,8 +10,8 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata
 from typing import Any
@@ -58,11 +58,21 @@ class Game:
     outcomes: int  # of one chance event, at most
     edges: int  # ways to go on from one history, at most
     scale: float  # the largest utility: rewards are utilities divided by it
+    known: Mapping[str, int] = field(default_factory=dict)  # information state -> its number; none: not told
 
     def sight(self, state: Any, seat: int) -> Any:
         """What a seat sees in a history, F numbers."""
         tell = state.information_state_tensor if self.private else state.observation_tensor
         return tell(seat)
+
+    def number(self, state: Any, seat: int) -> int:
+        """Which information state a seat is in, where they have numbers."""
+        return self.known[self.told(state, seat)] if self.known else 0
+
+    @staticmethod
+    def told(state: Any, seat: int) -> str:
+        """The information state of a seat; two seats never share one."""
+        return f"{seat} {state.information_state_string(seat)}"
 
 
 @lru_cache(maxsize=64)

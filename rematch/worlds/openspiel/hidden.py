@@ -8,7 +8,7 @@ handing back the truth would tell a searching player what its seat cannot know.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,7 @@ from .games import CHANCE, DECISION, Game, hushed
 from .table import Table, current
 
 MOST_HISTORIES = 300_000  # that are listed
+MOST_NAMED = 100_000  # information states with a number: each is a row of the network's tables
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,6 +59,24 @@ def whole(game: Game) -> Tree | None:
             share = np.repeat(alike[None], len(edges), 0)
         reach[table.child[row, edges]] = reach[row] * share
     return Tree(table=table, known=known, reach=reach)
+
+
+@lru_cache(maxsize=64)
+def numbered(game: Game) -> Game:
+    """The same game, whose seats are also told their information state's number; ConfigError where it has too
+    many. In the order of their texts, so that a number means the same wherever the game is played."""
+    if not game.spiel.get_type().provides_information_state_string:
+        raise ConfigError(f"named = true: {game.text} does not name its information states; expected false")
+    tree = whole(game)
+    states = [] if tree is None else sorted(
+        {f"{seat} {text}" for seat, known in enumerate(tree.known) for text in known.values()}
+    )
+    if not 0 < len(states) <= MOST_NAMED:
+        many = f"{len(states):,} information states" if states else f"more than {MOST_HISTORIES:,} histories"
+        most = f"at most {MOST_NAMED:,} information states in {MOST_HISTORIES:,} histories"
+        raise ConfigError(f"named = true: {game.text} has {many}; expected {most}, or false")
+    known = {text: number for number, text in enumerate(states)}
+    return replace(game, known=known)
 
 
 def guessed_leaves(game: Game) -> float:

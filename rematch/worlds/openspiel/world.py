@@ -10,7 +10,7 @@ other seat sees lies aside, for critics: `--network.critic all`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +26,7 @@ from .games import CHANCE, DECISION, TERMINAL
 
 LARGEST = 1e6  # of a number in a sight: OpenSpiel promises no bounds; most of its numbers are 0 or 1
 THEIRS = "theirs"  # the other seat's sight
+STATE, THEIR_STATE = "state", "their_state"  # information states by number
 CHANCE_STREAM = 32  # of a game's own key: what chance does in it
 
 BUILD = games.version()  # a run goes on to the same bits only under the same rules
@@ -43,9 +44,17 @@ class Config:
         "what a seat sees: all it ever learnt, or the present only; auto: the former where there is such",
         choices=("auto", "information_state", "observation"),
     )
+    named: bool = knob(
+        False, "a seat is told its information state's number too: a row of its own in the network's tables. "
+        "For games that can be listed; rare states then keep pace with common ones",
+    )  # fmt: skip
+
+    def load(self) -> games.Game:
+        game = games.load(self.game, self.sight)
+        return hidden.numbered(game) if self.named else game
 
     def check(self) -> None:
-        games.load(self.game, self.sight)
+        self.load()
 
 
 class SpielWorld(PlainWorld):
@@ -57,18 +66,21 @@ class SpielWorld(PlainWorld):
     age: NDArray[np.int64]  # [N]
 
     def promise(self, config: Config) -> Spec:
-        game = games.load(config.game, config.sight)
+        game = config.load()
         secret = [] if game.perfect else ["what the other seat holds or did unseen"]
         secret += ["chance to come"] if game.chance else []
-        fields = (
+        fields: tuple[Field, ...] = (
             Field(name="seat", columns=("second",), low=0.0, high=1.0),
             Field(name="sight", columns=game.columns, low=-LARGEST, high=LARGEST),
         )
+        theirs: tuple[Field, ...] = () if game.perfect else (replace(fields[1], name=THEIRS),)
+        if game.known:
+            state = Field(name=STATE, columns=("number",), high=len(game.known), choices=(len(game.known),))
+            fields, theirs = (*fields, state), (*theirs, replace(state, name=THEIR_STATE)) if theirs else ()
         moves = Actions(kind="discrete", names=game.moves)
-        theirs = Field(name=THEIRS, columns=game.columns, low=-LARGEST, high=LARGEST)
         role = Role(
             name="player", fields=fields, actions=moves, seats=(0, 1), hidden=tuple(secret),
-            aside=() if game.perfect else (theirs,),
+            aside=theirs,
         )  # fmt: skip
         return Spec(world=NAME, roles={"player": role}, zero_sum=game.zero_sum)
 
@@ -140,6 +152,8 @@ class SpielWorld(PlainWorld):
         t, view = self.game_table, self.view
         view["player"]["seat"][:, 1] = 1
         np.take(t.sight, self.node, 0, out=view["player"]["sight"], mode="clip")
+        if self.game.known:
+            np.take(t.known, self.node, 0, out=view["player"][STATE], mode="clip")
         np.take(t.acting, self.node, 0, out=view.acting, mode="clip")
         np.take(t.mask, self.node, 0, out=view.mask["player"], mode="clip")
 
@@ -188,6 +202,8 @@ class SpielWorld(PlainWorld):
         super()._attach(config, spec, first, arrays)
         if spec.roles["player"].aside:  # the same memory, seats exchanged
             self.view["player"][THEIRS] = self.view["player"]["sight"][:, ::-1]
+            if config.named:
+                self.view["player"][THEIR_STATE] = self.view["player"][STATE][:, ::-1]
         self.node, self.age = np.zeros(self.games, np.int32), np.zeros(self.games, np.int64)
 
     def _part(self, cut: slice) -> Self:
@@ -197,7 +213,7 @@ class SpielWorld(PlainWorld):
         return part
 
     def __init__(self, config: Config, games_: int, first: int = 0, seed: int = 0) -> None:
-        self.game = games.load(config.game, config.sight)
+        self.game = config.load()
         self.game_table = table.current(self.game)
         super().__init__(config, games_, first, seed)
 

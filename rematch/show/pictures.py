@@ -76,7 +76,7 @@ def _compose(figure: Figure, history: Sequence[Row], metrics: Sequence[Row], tit
         row.get("returns") for row in history)  # a task for one: nobody to meet
     columns = 1 if alone else 1 + max(1, len(shown))
     edge = 0.07 if alone else 0.045  # returns are long numbers
-    grid = figure.add_gridspec(1, columns, left=edge, right=0.882, top=0.895, bottom=0.51, wspace=0.64)
+    grid = figure.add_gridspec(1, columns, left=edge, right=0.865, top=0.895, bottom=0.51, wspace=0.76)
     panels = [figure.add_subplot(grid[i]) for i in range(columns)]
     if alone:
         _returns(panels[0], history, roles)
@@ -183,9 +183,9 @@ def _draw_curves(axes: Axes, curves: Sequence[Curve], history: Sequence[Row]) ->
         if math.isfinite(curve.reference):
             axes.plot([1.0], [curve.reference], marker="D", ms=6, mfc="white", mec=colour, mew=1.6, ls="",
                       transform=axes.get_yaxis_transform(), clip_on=False, zorder=5)
-        ends.append((float(curve.y[-1]), f"{_label(curve.name, 22)} {curve.y[-1]:.2f}", colour))
+        ends.append((float(curve.y[-1]), f"{curve.y[-1]:.2f} {_label(curve.name, 23)}", colour))
     for y, (height, name, colour) in zip(_spread([end[0] for end in sorted(ends)], 0.058), sorted(ends)):
-        axes.annotate(name, (1.0, height), xytext=(1.075, y), fontsize=9, color=colour, va="center",
+        axes.annotate(name, (1.0, height), xytext=(1.075, y), fontsize=8.5, color=colour, va="center",
                       xycoords=axes.get_yaxis_transform(), textcoords=axes.get_yaxis_transform(),
                       arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "shrinkA": 0, "shrinkB": 5},
                       annotation_clip=False)

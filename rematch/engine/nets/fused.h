@@ -193,15 +193,21 @@ static inline __attribute__((always_inline)) void tile(const int mr, const int n
         for (int n = 0; n < nr; n++) *(vec *)(C + m * ldc + n * LANES) = sum[m][n];
 }
 
-/* rows is a multiple of 8, columns of LANES (all shapes are padded). */
+/* rows is a multiple of 8, columns of LANES (all shapes are padded). Every sum runs over k in order, so the tiles'
+ * shapes change no bit. */
 static void matmul(long rows, long columns, long depth, const float *A, long am, long ak, const float *B, long ldb,
                    float *C, long ldc, int add) {
     long n = 0;
     if (LANES == 16)
         for (; n + 4 * LANES <= columns; n += 4 * LANES)
             for (long m = 0; m < rows; m += 4) tile(4, 4, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
-    for (; n + 2 * LANES <= columns; n += 2 * LANES)
-        for (long m = 0; m < rows; m += 4) tile(4, 2, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+    for (; n + 2 * LANES <= columns; n += 2 * LANES) {
+        long m = 0;
+        if (LANES == 8) /* twelve sums, two of B and one of A fill the sixteen registers of AVX2 */
+            for (; m + 6 <= rows; m += 6) tile(6, 2, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+        for (; m + 4 <= rows; m += 4) tile(4, 2, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+        for (; m < rows; m += 2) tile(2, 2, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+    }
     for (; n < columns; n += LANES)
         for (long m = 0; m < rows; m += 8) tile(8, 1, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
 }

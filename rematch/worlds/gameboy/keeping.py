@@ -54,8 +54,9 @@ def furnish(config: Any, games: int) -> Hall:
     machine.library()
     rom, title = titles.find(config.rom, config.cartridge, config.cartridge_seed)
     plan = banks.Plan(rom, title.regions, games)
+    away = config.workers and games > 1  # one game gains nothing by it, and judging settings makes such worlds
     bank: banks.Bank
-    bank = banks.Remote(plan, config.workers, config.patience) if config.workers else banks.Local(plan)
+    bank = banks.Remote(plan, config.workers, config.patience) if away else banks.Local(plan)
     power_on = machine.power_on(rom)
     library = Library(hashlib.sha1(rom).hexdigest(), machine.installed(), len(power_on))
     counted = dict.fromkeys(("emulator_faults", "games_replayed", "savestates_quarantined"), 0)

@@ -48,7 +48,7 @@ MODULES = ("train_big", "agent", "networks", "curriculum", "video_utils")  # sec
 QUICK = [
     "--world.cartridge", "tiny", "--world.max-steps", "30", "--threads", "1", "--steps", "8",
     "--dqn.replay", "1000", "--dqn.sequence", "12", "--dqn.burn-in", "2", "--watch.video-steps", "8",
-    "--evaluation.games", "1", "--evaluation.every", "1000",
+    "--evaluation.games", "1", "--evaluation.every", "1000", "--bands.scouts", "2",
 ]  # fmt: skip
 
 

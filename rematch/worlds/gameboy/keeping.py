@@ -54,7 +54,7 @@ def furnish(config: Any, games: int) -> Hall:
     machine.library()
     rom, title = titles.find(config.rom, config.cartridge, config.cartridge_seed)
     plan = banks.Plan(rom, title.regions, games)
-    away = config.workers and games > 1  # one game gains nothing by it, and judging settings makes such worlds
+    away = config.workers and games > 1  # one game gains nothing by it; settings are judged by such worlds
     bank: banks.Bank
     bank = banks.Remote(plan, config.workers, config.patience) if away else banks.Local(plan)
     power_on = machine.power_on(rom)

@@ -59,7 +59,8 @@ class Config:
         0, "actions without a new milestone after which it is cut off as well; 0: never", low=0, high=200_000
     )
     workers: int = knob(
-        0, "processes for the emulators; 0: they run in the run's own threads", low=0, high=256
+        0, "processes for the emulators; 0, or where there is one game: they run in the run's own threads",
+        low=0, high=256,
     )
     patience: float = knob(
         30.0, "seconds after which a silent worker is replaced", low=0.1, high=3600.0, needs="workers"

@@ -19,8 +19,6 @@ from rematch.spec import Floats, Player, Seat
 from . import games, hidden
 from .games import Game
 
-MOST_STATES = 100_000  # information states
-
 Chances = list[tuple[int, float]]  # move -> probability
 
 
@@ -34,8 +32,8 @@ def refusal(game: Game) -> str:
     if tree is None:
         return f"{game.text} has more than {hidden.MOST_HISTORIES:,} histories"
     count = sum(len(set(known.values())) for known in tree.known)
-    if count > MOST_STATES:
-        return f"{game.text} has {count:,} information states; at most {MOST_STATES:,} are judged"
+    if count > hidden.MOST_STATES:
+        return f"{game.text} has {count:,} information states; at most {hidden.MOST_STATES:,} are judged"
     if not remembers(tree):
         return f"in {game.text} players forget what they knew: a best response cannot be computed by parts"
     return ""

@@ -58,7 +58,7 @@ class Game:
     outcomes: int  # of one chance event, at most
     edges: int  # ways to go on from one history, at most
     scale: float  # the largest utility: rewards are utilities divided by it
-    known: Mapping[str, int] = field(default_factory=dict)  # information state -> its number; none: not told
+    known: Mapping[tuple[int, str], int] = field(default_factory=dict)  # (seat, information state) -> number
 
     def sight(self, state: Any, seat: int) -> Any:
         """What a seat sees in a history, F numbers."""
@@ -67,12 +67,7 @@ class Game:
 
     def number(self, state: Any, seat: int) -> int:
         """Which information state a seat is in, where they have numbers."""
-        return self.known[self.told(state, seat)] if self.known else 0
-
-    @staticmethod
-    def told(state: Any, seat: int) -> str:
-        """The information state of a seat; two seats never share one."""
-        return f"{seat} {state.information_state_string(seat)}"
+        return self.known[seat, state.information_state_string(seat)] if self.known else 0
 
 
 @lru_cache(maxsize=64)

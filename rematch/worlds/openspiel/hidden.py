@@ -21,7 +21,7 @@ from .games import CHANCE, DECISION, Game, hushed
 from .table import Table, current
 
 MOST_HISTORIES = 300_000  # that are listed
-MOST_NAMED = 100_000  # information states with a number: each is a row of the network's tables
+MOST_STATES = 100_000  # information states that are judged or numbered, a row each of the network's tables
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,14 +69,13 @@ def numbered(game: Game) -> Game:
         raise ConfigError(f"named = true: {game.text} does not name its information states; expected false")
     tree = whole(game)
     states = [] if tree is None else sorted(
-        {f"{seat} {text}" for seat, known in enumerate(tree.known) for text in known.values()}
+        {(seat, text) for seat, known in enumerate(tree.known) for text in known.values()}
     )
-    if not 0 < len(states) <= MOST_NAMED:
+    if not 0 < len(states) <= MOST_STATES:
         many = f"{len(states):,} information states" if states else f"more than {MOST_HISTORIES:,} histories"
-        most = f"at most {MOST_NAMED:,} information states in {MOST_HISTORIES:,} histories"
+        most = f"at most {MOST_STATES:,} information states in {MOST_HISTORIES:,} histories"
         raise ConfigError(f"named = true: {game.text} has {many}; expected {most}, or false")
-    known = {text: number for number, text in enumerate(states)}
-    return replace(game, known=known)
+    return replace(game, known={state: number for number, state in enumerate(states)})
 
 
 def guessed_leaves(game: Game) -> float:

@@ -75,7 +75,9 @@ class SpielWorld(PlainWorld):
         )
         theirs: tuple[Field, ...] = () if game.perfect else (replace(fields[1], name=THEIRS),)
         if game.known:
-            state = Field(name=STATE, columns=("number",), high=len(game.known), choices=(len(game.known),))
+            state = Field(
+                name=STATE, columns=("number",), low=0.0, high=len(game.known) - 1, choices=(len(game.known),)
+            )
             fields, theirs = (*fields, state), (*theirs, replace(state, name=THEIR_STATE)) if theirs else ()
         moves = Actions(kind="discrete", names=game.moves)
         role = Role(

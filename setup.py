@@ -1,5 +1,7 @@
 """Builds every rematch/**/*.pyx it finds: a new world's core needs no line here.
 
+One that is compiled against another package is left out where that package is not installed.
+
 Each compiled core carries a digest of the C text, the flags and the processor it was made from.
 `rematch/stale.py` compares that digest at import, so an old core never runs against new rules.
 """
@@ -8,6 +10,7 @@ import os
 import shutil
 import sys
 import sysconfig
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,18 @@ from stale import DIRECTIVES, digest, flags, is_fresh, texts  # noqa: E402  (imp
 del sys.path[0]
 
 
+def pyboy() -> str:
+    """The version of PyBoy that is here."""
+    try:
+        return version("pyboy")
+    except PackageNotFoundError:
+        return ""
+
+
+def wanted(source: Path) -> bool:
+    return bool(pyboy()) or b"from pyboy" not in source.read_bytes()
+
+
 def extension(source: Path) -> Extension:
     made = Extension(
         ".".join(source.relative_to(root).with_suffix("").parts),
@@ -32,6 +47,7 @@ def extension(source: Path) -> Extension:
         define_macros=[
             ("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION"),
             ("REMATCH_BUILD", f'"{digest(source)}"'),
+            ("REMATCH_PYBOY", f'"{pyboy()}"'),
         ],
         extra_compile_args=flags(source),
         extra_link_args=["-pthread"],
@@ -64,6 +80,6 @@ class BuildStale(build_ext):
 
 
 setup(
-    ext_modules=[extension(source) for source in sorted(root.glob("rematch/**/*.pyx"))],
+    ext_modules=[extension(source) for source in sorted(root.glob("rematch/**/*.pyx")) if wanted(source)],
     cmdclass={"build_ext": BuildStale},
 )

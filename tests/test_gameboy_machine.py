@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
+from types import SimpleNamespace
+from typing import Any
+
 import gameboys
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,3 +66,62 @@ def test_a_frame_is_every_second_pixel() -> None:
     frame = np.zeros((72, 80), np.uint8)
     one.frame(frame)
     assert np.array_equal(frame, one.screen()[::2, ::2] // 64) and set(np.unique(frame)) == {0, 1, 2, 3}
+
+
+def slowly(one: machine.Machine, state: bytes | None = None) -> bytes:
+    """PyBoy's own way."""
+    if state is not None:
+        one.boy.load_state(io.BytesIO(state))
+    file = io.BytesIO()
+    one.boy.save_state(file)
+    return file.getvalue()
+
+
+def test_compiled_states_are_pyboys_own_bytes() -> None:
+    gameboys.need_pyboy()
+    assert machine.compiled() is not None
+    one = machine.ready(gameboys.tiny().rom)
+    seen = []
+    for moment, action in enumerate(gameboys.tiny().solution[:60]):
+        one.press(action)
+        if moment % 6 == 0:
+            seen.append(one.save())
+            assert seen[-1] == slowly(one), moment
+    assert len(set(seen)) == len(seen)
+    for state in seen:
+        one.load(state)
+        assert slowly(one) == state == slowly(one, state) == one.save()
+
+
+def test_a_state_that_ends_too_soon_is_refused_at_any_length() -> None:
+    gameboys.need_pyboy()
+    one = machine.ready(gameboys.tiny().rom)
+    whole = one.save()
+    for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
+        with pytest.raises(EOFError, match="too soon"):
+            one.load(whole[:size])
+    one.load(whole)
+    assert one.save() == whole
+
+
+@pytest.mark.parametrize("there", ["", "2.0.0"])
+def test_without_it_or_for_another_pyboy_states_are_made_slowly(
+    there: str, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    gameboys.need_pyboy()
+    machine.library()
+    quick: Any = machine.compiled()
+    state = machine.ready(gameboys.tiny().rom).save()
+    name = quick.__name__
+    other = SimpleNamespace(__name__=name, BUILD=quick.BUILD, PYBOY=there)
+    monkeypatch.setitem(machine.sys.modules, name, other if there else None)  # type: ignore[attr-defined]
+    monkeypatch.delattr("rematch.worlds.gameboy.states")
+    if there:
+        monkeypatch.setattr("rematch.worlds.gameboy.states", other, raising=False)
+    monkeypatch.setattr(machine, "compiled", machine.compiled.__wrapped__)
+    assert machine.compiled() is None
+    said = [str(warning.message) for warning in recwarn if "savestates are slow" in str(warning.message)]
+    assert len(said) == bool(there) and all("make clean build" in line for line in said)
+    one = machine.ready(gameboys.tiny().rom)
+    assert one.save() == state
+    one.load(state)

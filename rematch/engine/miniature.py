@@ -44,7 +44,8 @@ def shrink(config: Config) -> Config:
         "league.snapshot_every": 1, "league.rotate": 1,
         "league.exploit_every": min(c.league.exploit_every, 2),
         "league.exploit_steps": min(c.league.exploit_steps, games * steps), "league.exploit_keep": 0.0,
-        "evaluation.every": 4 if c.learner == "dqn" else 2, "evaluation.games": min(c.evaluation.games, 4),
+        "evaluation.every": 2 if c.learner == "ppo" else 4,  # the others play slowly
+        "evaluation.games": min(c.evaluation.games, 4),
         "evaluation.rivals": few_rivals(c),
         "evaluation.past": min(c.evaluation.past, 3),  # so that they are thinned out
         "bands.scouts": min(c.bands.scouts, 2), "bands.scout_steps": min(c.bands.scout_steps, 32),

@@ -72,6 +72,7 @@ class Plan:
 
     @property
     def size(self) -> int:
+        """Bytes of what `layout` lays out; where it is shared, the cartridge follows."""
         return self.count * (2 + HEIGHT * WIDTH + self.width)
 
 
@@ -163,6 +164,7 @@ class Worker:
         self.start()
 
     def start(self) -> None:
+        """Workers are started one after the other, and then waited for: they load at the same time."""
         module = f"{__package__}.worker"  # a copy of this folder has a worker of its own
         path = os.pathsep.join(place or os.getcwd() for place in sys.path)
         environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -174,8 +176,10 @@ class Worker:
             [sys.executable, "-m", module, *words], env=environment, pass_fds=(self.fd,),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, bufsize=0,
         )  # fmt: skip
+
+    def wait(self) -> None:
+        """Until it has started."""
         try:
-            self._write(plan.rom)
             self._read(HEAD.size, max(self.patience, STARTING))
         except Silent as why:
             self.end()
@@ -238,8 +242,10 @@ class Remote:
         with tempfile.TemporaryFile() as file:  # shared by its number, it needs no name
             in_memory = hasattr(os, "memfd_create")
             fd = os.memfd_create("gameboy") if in_memory else os.dup(file.fileno())
-        os.ftruncate(fd, plan.size)
-        self.shared = mmap.mmap(fd, plan.size)
+        whole = plan.size + len(plan.rom)
+        os.ftruncate(fd, whole)
+        self.shared = mmap.mmap(fd, whole)
+        self.shared[plan.size :] = plan.rom
         self.actions, self.busy, self.frames, self.ram = plan.layout(self.shared)
         self.close = weakref.finalize(self, _end, self.workers, fd)  # once: asked for, or with the last of us
         workers = min(workers, plan.count)
@@ -247,6 +253,8 @@ class Remote:
         try:
             for low, high in pairwise(cuts):
                 self.workers.append(Worker(plan, fd, range(low, high), patience))
+            for worker in self.workers:
+                worker.wait()
         except ConfigError:
             self.close()
             raise
@@ -331,6 +339,7 @@ class Remote:
         worker.guilty = set(guilty)
         self.busy[worker.rows.start : worker.rows.stop] = 0
         worker.start()
+        worker.wait()
 
 
 def _end(workers: list[Worker], fd: int) -> None:

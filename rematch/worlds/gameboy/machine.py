@@ -9,11 +9,14 @@ from __future__ import annotations
 import atexit
 import functools
 import io
+import sys
 import threading
 import warnings
 import weakref
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,7 @@ from numpy.typing import NDArray
 
 from rematch.missing import NotInstalled
 from rematch.spec import Bytes
+from rematch.stale import refuse_stale
 
 from .cartridge.rules import ACTIONS, PRESS, TICKS
 
@@ -32,13 +36,19 @@ SHIFTS: NDArray[np.uint8] = np.array([0, 2, 4, 6], np.uint8)  # of the four pixe
 Region = tuple[int, int]  # of memory: first address, and the one after the last
 
 
+@functools.cache
 def library() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its window library announces itself
-        try:
-            import pyboy
-        except ImportError:
-            raise NotInstalled("PyBoy", "pyboy") from None
+    """PyBoy, without the window library that it would load: that took longer than all the rest of it."""
+    hidden = "sdl2" not in sys.modules
+    if hidden:
+        sys.modules["sdl2"] = None  # type: ignore[assignment]  # importing it fails: PyBoy does without
+    try:
+        import pyboy
+    except ImportError:
+        raise NotInstalled("PyBoy", "pyboy") from None
+    finally:
+        if hidden:
+            del sys.modules["sdl2"]
     return pyboy
 
 
@@ -48,6 +58,26 @@ def installed() -> str:
         return f"pyboy {version('pyboy')}"
     except PackageNotFoundError:
         return ""
+
+
+@functools.cache
+def compiled() -> ModuleType | None:
+    """states.pyx, if it was compiled, and against this very PyBoy; else PyBoy's own way, slowly."""
+    library()
+    try:
+        from . import states
+    except ModuleNotFoundError:  # PyBoy came later than Rematch
+        return None
+    except (ImportError, TypeError, ValueError):  # what Cython raises where classes have another layout
+        built = "another"
+    else:
+        refuse_stale(states.__name__, states.BUILD, Path(__file__).with_name("states.pyx"))
+        built = states.PYBOY
+    if built == version("pyboy"):
+        return states
+    said = f"savestates are slow: states.pyx was compiled for PyBoy {built}, and {version('pyboy')} is here"
+    warnings.warn(f"{said}; compile it again with: make clean build", stacklevel=2)
+    return None
 
 
 _EVERY: weakref.WeakSet[Machine] = weakref.WeakSet()
@@ -114,13 +144,18 @@ class Machine:
         out[:] = np.frombuffer(bytes(found), np.uint8)
 
     def save(self) -> bytes:
+        if fast := compiled():
+            return bytes(fast.save(self.boy))
         file = io.BytesIO()
         self.boy.save_state(file)
         return file.getvalue()
 
     def load(self, state: bytes) -> None:
         """PyBoy neither asks which game a state belongs to nor where it ends: see bundle.py."""
-        self.boy.load_state(io.BytesIO(state))
+        if fast := compiled():
+            fast.load(self.boy, state)
+        else:
+            self.boy.load_state(io.BytesIO(state))
 
     def stop(self) -> None:
         self.boy.stop(save=False)

@@ -1,6 +1,7 @@
 """The other side of bank.Worker: plays some rows of a bank in a process of its own.
 
-The cartridge comes first through standard input, then commands, each a head (bank.HEAD) and its data.
+The cartridge stands in the shared memory, behind the machines' part of it. Commands come through standard
+input, each a head (bank.HEAD) and its data.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ def main() -> None:
     regions = tuple((int(a), int(b)) for a, b in (word.split("-") for word in sys.argv[6:]))
     source, out = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # answers go out alone
-    plan = Plan(source.read(size), regions, count)
-    bank = Local(plan, mmap.mmap(fd, plan.size), range(first, end))
+    shared = mmap.mmap(fd, 0)
     os.close(fd)
+    plan = Plan(shared[-size:], regions, count)
+    bank = Local(plan, shared, range(first, end))
     answer(out, FINE, 0)
     while True:
         head = source.read(HEAD.size)

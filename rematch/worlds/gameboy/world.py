@@ -303,7 +303,7 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> GameboyWo
 
 def short(config: Config) -> Config:
     """The same with episodes that end within a rehearsal's few steps (engine/rehearsal.py)."""
-    return dataclasses.replace(config, max_steps=min(config.max_steps, 24))
+    return dataclasses.replace(config, max_steps=min(config.max_steps, 24), workers=min(config.workers, 1))
 
 
 def bot(name: str, role: str) -> ScriptedPlayer:

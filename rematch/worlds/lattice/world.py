@@ -56,7 +56,7 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> LatticeWo
 
 def short(config: Config) -> Config:
     """The same rules with games that end within a rehearsal's few steps (engine/rehearsal.py)."""
-    return dataclasses.replace(config, horizon=min(config.horizon, 12))
+    return dataclasses.replace(config, horizon=min(config.horizon, 6))
 
 
 def draw(world: LatticeWorld, row: int, trail: list[Any]) -> Image:

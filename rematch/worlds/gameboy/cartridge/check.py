@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import io
-import warnings
 from dataclasses import dataclass
 
 from rematch import keys
 from rematch.config import ConfigError
-from rematch.missing import NotInstalled
 from rematch.worlds.gameboy.cartridge import rules, wram
 from rematch.worlds.gameboy.cartridge.atlas import Atlas
 from rematch.worlds.gameboy.cartridge.compiler import Cartridge
 from rematch.worlds.gameboy.cartridge.model import start
+from rematch.worlds.gameboy.machine import library
 
 CHUNK = 1 << 16
 
@@ -55,13 +54,7 @@ def random_walk(atlas: Atlas, seed: int, steps: int) -> Walk:
 
 def replay(made: Cartridge) -> str:
     """Plays the solution on the emulator, from power-on; says what it reached, or raises."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its window library announces itself
-        try:
-            from pyboy import PyBoy
-        except ImportError:
-            raise NotInstalled("PyBoy", "pyboy") from None
-    boy = PyBoy(io.BytesIO(made.rom), window="null", sound_emulated=False)
+    boy = library().PyBoy(io.BytesIO(made.rom), window="null", sound_emulated=False)
     for action in made.solution:
         name = rules.ACTIONS[action]
         boy.button_press(name)

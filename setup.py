@@ -6,6 +6,7 @@ Each compiled core carries a digest of the C text, the flags and the processor i
 `rematch/stale.py` compares that digest at import, so an old core never runs against new rules.
 """
 
+import contextlib
 import os
 import shutil
 import sys
@@ -24,6 +25,10 @@ sys.path.insert(0, str(root / "rematch"))
 from stale import DIRECTIVES, digest, flags, is_fresh, texts  # noqa: E402  (imports nothing of ours)
 
 del sys.path[0]
+with contextlib.suppress(ImportError):  # compiled from C text that is there already
+    from Cython.Compiler import Errors
+
+    Errors.LEVEL = 3  # not what it has to say of PyBoy's own .pxd files
 
 
 def pyboy() -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -70,11 +71,11 @@ class Role:
     hidden: tuple[str, ...] = ()  # what the world holds and no field of this role shows
     aside: tuple[Field, ...] = ()  # for a learner alone
 
-    @property
+    @cached_property  # a screen has thousands, and bots ask at every move
     def columns(self) -> tuple[str, ...]:
         return tuple(f"{f.name}.{c}" for f in self.fields for c in f.columns)
 
-    @property
+    @cached_property
     def milestones(self) -> tuple[str, ...]:
         """Names of what a world's `events` may tell: each has a column milestone_NAME, 1 once it is set."""
         columns = (column for f in self.fields for column in f.columns)
@@ -84,7 +85,7 @@ class Role:
     def size(self) -> int:
         return sum(f.size for f in self.fields)
 
-    @property
+    @cached_property
     def choices(self) -> tuple[int, ...]:
         """For every column the number of things it may name; 0 where it is a quantity."""
         return _choices(self.fields)

@@ -15,7 +15,7 @@ from rematch.engine.miniature import Witness, differences, play
 from rematch.engine.run import Run
 from rematch.engine.train import Config, Session, train
 
-PER_RUN = 8  # kills before a run may end
+PER_RUN = 11  # kills before a run may end
 
 
 def go_on(folder: Path, config: Config) -> None:

@@ -177,8 +177,8 @@ def compile_cores(python: doctor.Python, everything: bool) -> None:
         raise Stop(doctor.complaint(doctor.examine(python.executable)))
     say("Compiling " + (", ".join(str(path.relative_to(ROOT)) for path in waiting) or "every core anew"))
     own = compiler == python.compiler or os.environ.get("CC") == compiler
-    force = ["--force"] if everything else []
-    run([str(PYTHON), "setup.py", "-q", "build_ext", "--inplace", *force], "" if own else compiler)
+    how = ["-j", str(os.cpu_count() or 1), *(["--force"] if everything else [])]
+    run([str(PYTHON), "setup.py", "-q", "build_ext", "--inplace", *how], "" if own else compiler)
     left = [str(path.relative_to(ROOT)) for path in stale_cores(python.suffix)]
     if left:
         raise Stop(f"{', '.join(left)}: changed during the build (run make again), or lacks REMATCH_BUILD")

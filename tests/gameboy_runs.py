@@ -35,4 +35,5 @@ def little(**changes: Any) -> Any:
 
 if __name__ == "__main__":
     dqn.SIZES = SIZES
-    kill_often(little(), Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), 1.0)
+    short = little(total_steps=3 * 8 * 10, evaluation__every=5)
+    kill_often(short, Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), 0.7)

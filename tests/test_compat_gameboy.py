@@ -49,6 +49,7 @@ QUICK = [
     "--world.cartridge", "tiny", "--world.max-steps", "30", "--threads", "1", "--steps", "8",
     "--dqn.replay", "1000", "--dqn.sequence", "12", "--dqn.burn-in", "2", "--watch.video-steps", "8",
     "--evaluation.games", "1", "--evaluation.every", "1000", "--bands.scouts", "2",
+    "--bands.scout-steps", "8",
 ]  # fmt: skip
 
 

@@ -370,7 +370,7 @@ KNOBS = {"swarm": "all", "bands.power_on": 1.0, "bands.practice": True, "milesto
 
 def outcome(folder: Path, changes: dict[str, Any]) -> bytes:
     """All that a short run does."""
-    made = settings.replace(swarms.config(games=8, total_steps=8 * 20 * 4, world__max_steps=30), changes)
+    made = settings.replace(swarms.config(games=8, total_steps=8 * 20 * 3, world__max_steps=30), changes)
     swarms.go_on(folder, made, astray=0.3)
     return b"".join((folder / name).read_bytes() for name in ("metrics.jsonl", "savestates/index.json"))
 

@@ -83,9 +83,9 @@ def _compare_some(config: Config, games: int, seed: int) -> int:
             if allowed != int(legal[row]):
                 raise Difference(f"legal actions {int(legal[row]):#x} and {allowed:#x} in {state}")
             then = slow[row] = reference.play(state, action, config)
-            _compare_tables(
-                then, {name: column[row] for name, column in fast.items()}, f"{ACTIONS[action]} in {state}"
-            )
+            unlike = _differences(then, {name: column[row] for name, column in fast.items()})
+            if unlike:
+                raise Difference(f"{unlike} after {ACTIONS[action]} in {state}")
             if reference.is_over(then) != bool(over[row]):
                 raise Difference(f"is it over? {bool(over[row])} in C, after {ACTIONS[action]} in {state}")
             if over[row] and reference.outcomes(then, config) != outcome[row]:
@@ -97,12 +97,13 @@ def _compare_some(config: Config, games: int, seed: int) -> int:
     return turns
 
 
-def _compare_tables(state: State, fast: dict[str, Any], when: str) -> None:
+def _differences(state: State, fast: dict[str, Any]) -> str:
     for name, value in columns(state).items():
         found = fast[name]
         wanted = [*value, *[0] * (len(found) - len(value))] if isinstance(value, list) else value
         if found != wanted:
-            raise Difference(f"{name} is {found} in C and {wanted} in Python after {when}")
+            return f"{name} is {found} in C and {wanted} in Python"
+    return ""
 
 
 def positions(config: Config, count: int, seed: int) -> Bytes:

@@ -11,6 +11,8 @@ PYTHON ?=
 TORCH_INDEX ?=
 export PYTHON TORCH_INDEX
 unexport PYTHONPATH PYTHONHOME
+# The tests start hundreds of processes: each would compile all of Rematch anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # By way of the interpreter, so that a folder with any name works: a script's first line cannot quote it.
 OURS := .venv/bin/python

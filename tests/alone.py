@@ -206,7 +206,7 @@ def errands(**changes: Any) -> Any:
 
 # --- a run that can be killed ---------------------------------------------------------------------------
 
-KILLED = {"total_steps": 4 * 8 * 20, "evaluation.every": 10}
+KILLED = {"total_steps": 4 * 8 * 14, "evaluation.every": 7}
 
 
 def main(place: Path, kills: int, seed: int) -> None:

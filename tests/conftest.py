@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
+from PIL import Image
 
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=1000)
@@ -15,3 +19,15 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 # send it on purpose: put it back as a terminal has it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module")
+def blank_pictures() -> Iterator[None]:
+    """For modules that train often and do not look: learning.png is white, which takes no second to draw."""
+    from rematch.show import pictures
+
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8), "white").save(file, "png")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pictures, "learning", lambda *_: file.getvalue())
+        yield

@@ -116,7 +116,7 @@ def kill(folder: Path, draw: random.Random, kind: Kind) -> bool:
 
 
 Kind = tuple[dict[str, Any], float | None]  # changes of the settings, and how far astray its guides go
-GUIDED: Kind = ({}, 0.1)
+GUIDED: Kind = ({"total_steps": 4 * 20 * 9}, 0.1)
 ALONE: Kind = (SCOUTED, None)
 
 

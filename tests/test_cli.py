@@ -17,6 +17,8 @@ from tiny import flags
 from rematch import api, cli
 from rematch.engine import room
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 __all__ = ["finished", "place", "right", "wrong"]
 
 

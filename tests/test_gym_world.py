@@ -26,6 +26,8 @@ from rematch.spec import CUT_OFF, DECIDED
 from rematch.worlds import contract, find
 from rematch.worlds.contract import Trial
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 world = find("gym")
 ALL = np.arange(3, dtype=np.int32)
 

@@ -238,9 +238,9 @@ def test_every_knob_changes_what_happens(key: str, monkeypatch: pytest.MonkeyPat
 # The settings of worlds other than pursuit: what the tiny run is there, and for each setting another value.
 ELSEWHERE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "lattice": (
-        {"world.n": 7, "world.horizon": 6},
+        {"world.n": 7, "world.horizon": 4},
         {
-            "n": 9, "block": 3, "radius": 2.0, "skip": 2, "horizon": 5, "min_distance": 3.0,
+            "n": 9, "block": 3, "radius": 2.0, "skip": 2, "horizon": 3, "min_distance": 3.0,
             "max_distance": 2.5, "symmetry": False,
         },
     ),
@@ -306,7 +306,18 @@ def everything_on(kind: str) -> Config:
     return api.configure("quick", changes=changes)
 
 
-@pytest.mark.parametrize("name", [*api.recipes(), *EVERYTHING])
+# These have the very settings on that another has, with other values.
+ALIKE = {"small": "tiny", "mid": "tiny", "y": "x", "w": "v", "seed_sensitivity": "v"}
+
+
+@pytest.mark.parametrize(("name", "other"), ALIKE.items())
+def test_alike_are_those_with_the_same_settings_on(name: str, other: str) -> None:
+    on = [{key for key, _, _ in settings.leaves(config) if not settings.has_effect(config, key)}
+          for config in (api.configure(name), api.configure(other))]  # fmt: skip
+    assert on[0] == on[1]
+
+
+@pytest.mark.parametrize("name", [*(name for name in api.recipes() if name not in ALIKE), *EVERYTHING])
 def test_a_rehearsal_reads_every_setting(name: str) -> None:
     if "game: openspiel" in api.recipes().get(name, ""):
         pytest.importorskip("pyspiel")

@@ -36,6 +36,11 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def code_only(path: Path) -> str:
     """A file's Python without its comments and texts."""
     return code_of(path.read_text())
@@ -106,7 +111,7 @@ def test_no_paths_of_one_machine() -> None:
 def imports(path: Path) -> set[str]:
     """Our modules that a file imports, anywhere in it, as dotted names."""
     out: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             out |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -186,7 +191,7 @@ def test_the_engine_never_names_a_world() -> None:
     """But for the default of `game`, which is what a user gets who names none."""
     named = []
     for path in (p for p in PACKAGE if part_of(p) in ("engine", "show", "adapters")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Constant) and node.value in WORLDS:
                 named.append(name_of(path))
     assert named == ["rematch/engine/settings.py"]
@@ -275,7 +280,7 @@ def words_in(name: str) -> set[str]:
 def test_names_do_without_empty_words() -> None:
     for path in [*PACKAGE, *TOOLS, *TESTS]:
         names = {path.stem, *path.relative_to(ROOT).parts[:-1]}
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
                 names.add(node.name)
             elif isinstance(node, ast.arg):
@@ -307,7 +312,7 @@ def test_every_module_says_what_it_is() -> None:
 
 def test_functions_take_at_most_six_parameters() -> None:
     for path in (p for p in PACKAGE if part_of(p) in ("engine", "worlds", "show", "keys", "spec")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef):
                 given = [
                     a.arg for a in [*node.args.posonlyargs, *node.args.args] if a.arg not in ("self", "cls")

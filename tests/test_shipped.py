@@ -19,6 +19,8 @@ from rematch.engine.policy import NetworkConfig, Policy
 from rematch.engine.train import Session
 from rematch.matches import Match, eval_run, eval_world, export_run, film_of
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 TINY: dict[str, Any] = {
     "threads": 1, "games": 16, "steps": 24, "total_steps": 16 * 24 * 3, "network.hidden": (8,),
     "league.history": 0.0, "ppo.minibatch": 64, "evaluation.games": 4, "evaluation.rivals": ("random",),

@@ -27,7 +27,7 @@ from rematch.engine.run import holder
 __all__ = ["wrong"]
 
 # many iterations, of which few are shown: long enough to be met in the middle
-LONG = flags(total_steps=32 * 60, evaluation__every=1000, threads=1)
+LONG = flags(total_steps=32 * 40, evaluation__every=1000, threads=1)
 ENDLESS = flags(total_steps=10**7, evaluation__every=10**6, threads=1)
 
 
@@ -256,7 +256,7 @@ def test_the_same_command_on_a_finished_sweep_runs_nothing(
         assert run["measures"]["NE-GAP"] == {
             "value": last["gap"], "low": last["gap_low"], "high": last["gap_high"]}
         assert run["measures"]["SR_P"]["value"] == last["SR_P"] and run["verdict"] == last["verdict"]
-        assert (run["step"], run["pairings"], run["games"]) == (1920, 2, 4)
+        assert (run["step"], run["pairings"], run["games"]) == (1280, 2, 4)
     mean = sum(run["measures"]["score"]["value"] for run in cell["runs"]) / 3
     assert cell["iqm"]["score"]["value"] == pytest.approx(mean) and cell["iqm"]["score"]["n"] == 3
 

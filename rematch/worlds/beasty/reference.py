@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .rules import ACTS, POINTS, RECURRING, SPECIES, STRENGTH, Config
+from .rules import ACTS, POINTS, RECURRING, SPECIES, STRENGTH, Act, Config
 from .state import HAND, PLACES, Card, State
 
 
@@ -28,13 +28,12 @@ def deal(orders: Sequence[Sequence[str]], config: Config, first: int = 0) -> Sta
 
 def legal(state: State, config: Config) -> list[int]:
     """Ids of what whoever is to play may do. "No passing.\""""
-    return [number for number in range(len(ACTS)) if _is_legal(state, number, config)]
+    hand = state.hands[state.turn]
+    return [number for number, act in enumerate(ACTS) if act.card in hand and _is_legal(state, act, config)]
 
 
-def _is_legal(state: State, number: int, config: Config) -> bool:
-    act, n = ACTS[number], len(state.line)
-    if act.card not in state.hands[state.turn]:
-        return False
+def _is_legal(state: State, act: Act, config: Config) -> bool:
+    n = len(state.line)
     there = {name for _, name in state.line}
     if act.card == "chameleon":
         if not act.effect:  # "chameleon with nothing to copy: placed without effect"

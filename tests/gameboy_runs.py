@@ -36,4 +36,4 @@ def little(**changes: Any) -> Any:
 if __name__ == "__main__":
     dqn.SIZES = SIZES
     short = little(total_steps=3 * 8 * 10, evaluation__every=5)
-    kill_often(short, Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), 0.7)
+    kill_often(short, Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), 0.5)

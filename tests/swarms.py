@@ -105,7 +105,7 @@ def kill(folder: Path, draw: random.Random, kind: Kind) -> bool:
     if not child:
         begin_or_go_on(folder, kind)
         os._exit(0)
-    until = time.monotonic() + draw.uniform(0.1, 1.5)
+    until = time.monotonic() + draw.uniform(0.05, 0.9)
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         if time.monotonic() > until:
             os.kill(child, signal.SIGKILL)

@@ -60,7 +60,7 @@ def test_training_imports_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", [12, 15])
 def test_runs_killed_at_random_end_with_the_same_bytes(seed: int, twin: Any, tmp_path: Path) -> None:
     """Twenty SIGKILLs in all, at random times and inside saves; tools/kill.py does hundreds."""
     draw, kills, run = random.Random(seed), 0, 0

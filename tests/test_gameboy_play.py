@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import gameboys
 import numpy as np
@@ -45,6 +48,17 @@ def test_a_window_needs_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     if os.name == "posix" and os.uname().sysname == "Linux":
         assert not play.window(None)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_who_wants_a_window_gets_pyboys_and_others_do_not_load_it(wanted: bool) -> None:
+    gameboys.need_pyboy()
+    pytest.importorskip("sdl2")
+    code = (f"from rematch.worlds.gameboy import machine, play\nif {wanted}: play.load_window()\n"
+            "machine.library()\nfrom pyboy.plugins import window_sdl2\nprint(window_sdl2.sdl2 is not None)")
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}, check=True)
+    assert done.stdout == f"{wanted}\n"
 
 
 def test_the_command_finds_who_can_be_played() -> None:

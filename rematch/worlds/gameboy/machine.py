@@ -38,7 +38,10 @@ Region = tuple[int, int]  # of memory: first address, and the one after the last
 
 @functools.cache
 def library() -> Any:
-    """PyBoy, without the window library that it would load: that took longer than all the rest of it."""
+    """PyBoy, without the window library that it would load: that took longer than all the rest of it.
+
+    Who wants a window loads that library before (play.py).
+    """
     hidden = "sdl2" not in sys.modules
     if hidden:
         sys.modules["sdl2"] = None  # type: ignore[assignment]  # importing it fails: PyBoy does without

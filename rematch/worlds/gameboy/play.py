@@ -13,6 +13,7 @@ import select
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ PATIENCE = 0.5 * FRAME  # a key that is held repeats itself about as often
 def play(words: Sequence[str]) -> int:
     from .world import Config, make
 
+    load_window()
     rest = [word for word in words if word != TERMINAL]
     given = read_flags(rest, Config())
     config = apply(Config(), {"max_steps": 200_000}, "play")
@@ -50,6 +52,13 @@ def play(words: Sequence[str]) -> int:
     if TERMINAL not in words and sys.stdin.isatty() and window(config):
         return 0
     return terminal(make(config, 1), sys.stdin, sys.stdout)
+
+
+def load_window() -> None:
+    """SDL, before PyBoy is loaded: machine.library else keeps it away."""
+    with warnings.catch_warnings(), contextlib.suppress(ImportError):  # then there is the terminal
+        warnings.simplefilter("ignore")  # it announces itself
+        importlib.import_module("sdl2")
 
 
 def window(config: Any) -> bool:

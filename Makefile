@@ -28,9 +28,15 @@ help:
 train: ready
 	@$(OURS) .venv/bin/rematch train quick
 
-test: lint
-	@echo '== behaviour: pytest'
-	@$(OURS) -m pytest -n 2
+# Types are checked beside the tests, on the core that they leave: without a cache that takes a minute.
+test: ready
+	@echo '== style: ruff'
+	@$(OURS) -m ruff check
+	@echo '== behaviour: pytest, and beside it types: mypy'
+	@said=$$(mktemp); $(OURS) -m mypy > "$$said" 2>&1 & types=$$!; \
+	trap 'kill $$types 2>/dev/null; rm -f "$$said"; exit 130' INT TERM; \
+	$(OURS) -m pytest -n 2; behaviour=$$?; \
+	wait $$types; typed=$$?; cat "$$said"; rm -f "$$said"; exit $$((behaviour ? behaviour : typed))
 
 lint: ready
 	@echo '== style: ruff'

@@ -257,7 +257,16 @@ READY = "prepare dev PYTHON= TORCH_INDEX="
     ],
 )
 def test_targets_in_a_folder_with_spaces_and_quotes(stage: Path, target: str, calls: list[str]) -> None:
-    assert make(stage, target, PYTHON="", TORCH_INDEX="") == (0, calls)
+    code, made = make(stage, target, PYTHON="", TORCH_INDEX="")
+    assert code == 0 and made[:2] == calls[:2]
+    assert sorted(made) == sorted(calls), "types and tests are checked at the same time"
+
+
+@pytest.mark.parametrize("fails", ["ruff", "mypy", "pytest"])
+def test_whatever_fails_the_tests_fail(stage: Path, fails: str) -> None:
+    program(stage / ".venv/bin", "python", f'echo "$@" >> log; case "$*" in *{fails}*) exit 3;; esac')
+    code, calls = make(stage, "test", PYTHON="", TORCH_INDEX="")
+    assert code != 0 and (len(calls) == 2 if fails == "ruff" else len(calls) == 4)
 
 
 def test_make_variables_reach_set_up_whole(stage: Path) -> None:

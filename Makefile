@@ -4,7 +4,7 @@
 #   make train PYTHON=python3.12                                       another Python
 #   make train TORCH_INDEX=https://download.pytorch.org/whl/cpu        a CPU-only PyTorch
 
-.PHONY: help train test lint build bench clean distclean ready ready-bench
+.PHONY: help train test style lint build bench clean distclean ready ready-bench
 .NOTPARALLEL:
 
 PYTHON ?=
@@ -29,18 +29,18 @@ train: ready
 	@$(OURS) .venv/bin/rematch train quick
 
 # Types are checked beside the tests, on the core that they leave: without a cache that takes a minute.
-test: ready
-	@echo '== style: ruff'
-	@$(OURS) -m ruff check
+test: style
 	@echo '== behaviour: pytest, and beside it types: mypy'
 	@said=$$(mktemp); $(OURS) -m mypy > "$$said" 2>&1 & types=$$!; \
 	trap 'kill $$types 2>/dev/null; rm -f "$$said"; exit 130' INT TERM; \
 	$(OURS) -m pytest -n 2; behaviour=$$?; \
 	wait $$types; typed=$$?; cat "$$said"; rm -f "$$said"; exit $$((behaviour ? behaviour : typed))
 
-lint: ready
+style: ready
 	@echo '== style: ruff'
 	@$(OURS) -m ruff check
+
+lint: style
 	@echo '== types: mypy'
 	@$(OURS) -m mypy
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -114,7 +115,7 @@ def test_without_it_or_for_another_pyboy_states_are_made_slowly(
     state = machine.ready(gameboys.tiny().rom).save()
     name = quick.__name__
     other = SimpleNamespace(__name__=name, BUILD=quick.BUILD, PYBOY=there)
-    monkeypatch.setitem(machine.sys.modules, name, other if there else None)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, name, other if there else None)
     monkeypatch.delattr("rematch.worlds.gameboy.states")
     if there:
         monkeypatch.setattr("rematch.worlds.gameboy.states", other, raising=False)

@@ -83,7 +83,7 @@ def _compare_some(config: Config, games: int, seed: int) -> int:
             if allowed != int(legal[row]):
                 raise Difference(f"legal actions {int(legal[row]):#x} and {allowed:#x} in {state}")
             then = slow[row] = reference.play(state, action, config)
-            unlike = _differences(then, {name: column[row] for name, column in fast.items()})
+            unlike = _difference(then, {name: column[row] for name, column in fast.items()})
             if unlike:
                 raise Difference(f"{unlike} after {ACTIONS[action]} in {state}")
             if reference.is_over(then) != bool(over[row]):
@@ -97,7 +97,8 @@ def _compare_some(config: Config, games: int, seed: int) -> int:
     return turns
 
 
-def _differences(state: State, fast: dict[str, Any]) -> str:
+def _difference(state: State, fast: dict[str, Any]) -> str:
+    """The first part of a state that C has otherwise, in words; empty: none."""
     for name, value in columns(state).items():
         found = fast[name]
         wanted = [*value, *[0] * (len(found) - len(value))] if isinstance(value, list) else value

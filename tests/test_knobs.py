@@ -120,6 +120,7 @@ OTHER: dict[str, Any] = {
     "network.hidden": (8, 6), "network.log_std": -0.2, "network.log_std_low": -1.995,
     "network.log_std_high": 0.495,
     "ppo.gamma": 0.9, "ppo.lam": 0.5, "ppo.minibatch": 32, "ppo.clip": 0.01, "ppo.magnet": 0.5,
+    "ppo.average": 0.5,
     "ppo.magnet_decay": 0.5, "ppo.value_clip": 0.001, "ppo.target_kl": 1e-6, "ppo.max_grad_norm": 0.01,
     "league.exploit_steps": 24 * 8 * 2, "league.exploit_keep": 1.0, "league.exploit_every": 3,
     "league.adaptive_floor": 0.5, "start_iteration": 1, "ppo.temperature": 0.5, "ppo.temperature_final": 2.0,
@@ -302,7 +303,7 @@ def everything_on(kind: str) -> Config:
         changes["curriculum.by"] = "capture"
     else:
         changes |= {"world.full_obs": False, "world.visibility": "combined", "world.safety_filter": True}
-        changes |= {"world.safety_separation": True}
+        changes |= {"world.safety_separation": True, "ppo.average": 0.2}
     return api.configure("quick", changes=changes)
 
 

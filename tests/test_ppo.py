@@ -331,6 +331,24 @@ def test_the_magnet_follows_slowly_and_holds() -> None:
     assert moved[1] < 0.25 * moved[0]
 
 
+def test_the_mean_of_the_last_part_is_the_player_at_the_end() -> None:
+    learner = fresh(average=0.5, lr=1e-2)
+    assert learner.finish() == "as it was left: training ended before its last 50%"
+    seen = []
+    for i in range(6):
+        metrics = learner.learn(one_step_games(learner.policy, 100, hit, seed=i), i / 6, i)
+        seen.append(learner.policy.weights.copy())
+        assert metrics["averaged"] == max(0, i - 2)
+    assert learner.finish() == "the mean of its last 3 iterations"
+    assert np.allclose(learner.policy.weights, np.mean(seen[3:], 0), atol=1e-6)
+    assert not np.allclose(learner.policy.weights, seen[-1], atol=1e-4)
+    made = learner.policy
+    same = Policy(made.role, made.config, "the same", made.weights.copy())
+    assert np.array_equal(made.packed, same.packed)
+    learner.learn(one_step_games(learner.policy, 100, hit), 0.3, 6)  # the run was lengthened
+    assert learner.averaged == 0
+
+
 @pytest.mark.parametrize(
     ("where", "said"),
     [
@@ -371,13 +389,13 @@ def test_weights_that_overflow_are_never_kept() -> None:
 
 
 def test_state_and_restore_continue_identically() -> None:
-    first = fresh(magnet=0.1)
+    first = fresh(magnet=0.1, average=1.0)
     first.learn(one_step_games(first.policy, 200, hit), 0.0, 0)
     kept = {
         name: np.copy(value) if isinstance(value, np.ndarray) else value
         for name, value in first.state().items()
     }
-    second = fresh(magnet=0.1)
+    second = fresh(magnet=0.1, average=1.0)
     second.restore(kept)
     for learner in (first, second):
         learner.learn(one_step_games(learner.policy, 200, hit, seed=1), 0.1, 1)

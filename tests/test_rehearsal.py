@@ -25,7 +25,7 @@ ALL_ON = ["--ppo.magnet", "0.1", "--ppo.value-clip", "0.2", "--ppo.target_kl", "
           "--rollback.back", "3", "--rollback.bilateral", "true", "--rnd.coef", "0.1", "--ewc.weight", "10"]
 FEATURES = ["rollout", "learning of pursuer", "learning of evader", "temperature",
             "belief", "critic of all",
-            "magnet", "value clipping", "target KL",
+            "magnet", "average", "value clipping", "target KL",
             "begin anywhere", "cold start", "phases", "phase limit", "convergence", "damping",
             "swarm", "scouts", "practice", "curriculum", "mixed levels", "warm start",
             "snapshots", "rivals seated", "scripted rivals", "exploiters", "evaluation",
@@ -33,7 +33,7 @@ FEATURES = ["rollout", "learning of pursuer", "learning of evader", "temperature
             "checkpoint", "policies", "past selves", "picture", "film", "report", "kill and resume"]
 # Not in this world, or not switched on:
 ABSENT = {"begin anywhere", "swarm", "scouts", "practice", "temperature", "belief", "critic of all",
-          "exploiters"}  # fmt: skip
+          "exploiters", "average"}  # fmt: skip
 
 
 @pytest.fixture
@@ -124,8 +124,8 @@ def test_a_feature_that_is_on_and_not_seen_fails(capsys: pytest.CaptureFixture[s
     assert out[0].startswith("bonus") and "FAILED" in out[0] and "off" in out[1]
 
 
-SWITCHES = ("ppo.magnet", "ppo.value_clip", "ppo.target_kl", "league.history", "league.scripted", "stagger",
-            "ppo.lr")
+SWITCHES = ("ppo.magnet", "ppo.average", "ppo.value_clip", "ppo.target_kl", "league.history",
+            "league.scripted", "stagger", "ppo.lr")
 
 
 @pytest.mark.parametrize("name", list(api.recipes()))
@@ -136,7 +136,8 @@ def test_the_small_copy_keeps_what_is_on_and_off(name: str, on: bool) -> None:
     config = api.configure(name)
     changes: dict[str, Any] = {"league.history": 0.0, "ppo.lr": 0.0}
     if on:
-        changes = {"ppo.magnet": 0.5, "ppo.value_clip": 9.0, "ppo.target_kl": 0.5, "stagger": 10**6}
+        changes = {"ppo.magnet": 0.5, "ppo.average": 0.1, "ppo.value_clip": 9.0, "ppo.target_kl": 0.5}
+        changes["stagger"] = 10**6
     config = settings.replace(config, changes)
     small = shrink(config)
     for key in SWITCHES:

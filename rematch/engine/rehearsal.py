@@ -91,6 +91,10 @@ def learning_features(config: Config, seen: Witness) -> Iterator[Feature]:
         most = max(row.get(f"{role}/magnet_kl", 0.0) for row in rows for role in roles)
         return f"KL to the slow average up to {most:.2g}" if most > 0 else ""
 
+    def averaged() -> str:
+        most = max(row.get(f"{role}/averaged", 0.0) for row in rows for role in roles)
+        return f"the player is the mean of the last {most:.0f} iterations" if most > 0 else ""
+
     def clipped() -> str:
         without = settings.replace(settings.untracked(config), {"ppo.value_clip": 0.0})
         changed = event_log(without) != events(seen.folder)
@@ -118,6 +122,7 @@ def learning_features(config: Config, seen: Witness) -> Iterator[Feature]:
     yield Feature(name="critic of all", proof=told, off=off)
     lazy = "ppo.lr is 0" if still else ""
     yield Feature(name="magnet", proof=pulled, off=lazy if c.magnet else "ppo.magnet is 0")
+    yield Feature(name="average", proof=averaged, off=lazy if c.average else "ppo.average is 0")
     yield Feature(name="value clipping", proof=clipped, off=lazy if c.value_clip else "ppo.value_clip is 0")
     yield Feature(name="target KL", proof=stopped, off=lazy if c.target_kl else "ppo.target_kl is 0")
 

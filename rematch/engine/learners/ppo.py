@@ -53,6 +53,10 @@ class PpoConfig:
     magnet_decay: float = knob(
         0.99, "how much of that average stays per iteration", low=0, high=1, needs="magnet"
     )
+    average: float = knob(
+        0.0, "share of the training, its last, whose mean weights are the player at the end; 0 is off", low=0,
+        high=1,
+    )  # fmt: skip
     gamma: float = knob(0.995, "discount per decision", low=0, high=1)
     lam: float = knob(0.95, "lambda of the generalised advantages", low=0, high=1)
     epochs: int = knob(4, "passes over a tape", low=1)
@@ -123,7 +127,7 @@ def loss(
 
 
 class Ppo:
-    """Learns one role. Its state is four vectors: weights, Adam's two moments, the magnet."""
+    """Learns one role. Its state is vectors: weights, Adam's two moments, the magnet, a mean if asked for."""
 
     def __init__(self, policy: Policy, config: PpoConfig, seed: int, threads: int) -> None:
         self.policy, self.config, self.seed, self.threads = policy, config, seed, threads
@@ -132,14 +136,19 @@ class Ppo:
         self.adam = Adam(policy.weights.size)
         self.grad: Floats = np.empty_like(policy.weights)
         self.magnet: Floats = policy.weights.copy()
+        self.mean: Floats = policy.weights.copy()  # of the last `averaged` iterations
+        self.averaged = 0
         self.guard: Guard | None = None
 
     def state(self) -> Tree:
-        return {"weights": self.policy.weights, "magnet": self.magnet} | self.adam.state()
+        mean = {"mean": self.mean, "averaged": self.averaged} if self.config.average else {}
+        return {"weights": self.policy.weights, "magnet": self.magnet} | mean | self.adam.state()
 
     def restore(self, tree: Tree) -> None:
         self.policy.set(tree["weights"])
         self.magnet[:] = tree["magnet"]
+        if self.config.average:
+            self.mean[:], self.averaged = tree["mean"], int(tree["averaged"])
         self.adam.restore(tree)
 
     def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]:
@@ -179,12 +188,24 @@ class Ppo:
             raise LearnError(self._blame(batch, index))
         if c.magnet > 0:
             self.magnet += np.float32(1 - c.magnet_decay) * (self.policy.weights - self.magnet)
+        if c.average > 0:  # a run that was lengthened has its last part later: it begins anew
+            self.averaged = self.averaged + 1 if progress >= 1 - c.average else 0
+            self.mean += (self.policy.weights - self.mean) / np.float32(max(1, self.averaged))
         out = {name: value / steps for name, value in sums.items()}
         target = batch["target"][index]
         residual = float(np.var(target - batch["value"][index]))
         out["explained_variance"] = 1.0 - residual / max(float(np.var(target)), 1e-12)
         out |= {"lr": lr, "entropy_weight": entropy_weight, "temperature": self.temperature}
+        if c.average > 0:
+            out["averaged"] = float(self.averaged)
         return out | {"updates": float(steps), "decisions": float(len(index))}
+
+    def finish(self) -> str:
+        """Training is over. Policies that circle an equilibrium lie around it: their mean is nearer to it."""
+        if not self.averaged:
+            return f"as it was left: training ended before its last {self.config.average:.0%}"
+        self.policy.set(self.mean)
+        return f"the mean of its last {self.averaged} iterations"
 
     def step(self, grad: Floats, lr: float) -> dict[str, float]:
         """Adam along a gradient that is shortened where it is too long; its length before and after.

@@ -72,5 +72,5 @@ class Network:
         coefficients: tuple[float, float, float, float, float],
         threads: int,
         out: NDArray[Any],
-        cross: bool = False,
+        cross: bool = False, natural: float = ...,
     ) -> dict[str, float]: ...

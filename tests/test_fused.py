@@ -43,7 +43,7 @@ def both_gradients(
     """(fused gradient, float64 autograd gradient, fused means, autograd means)"""
     native = np.empty_like(made.weights)
     weights = (config.clip, config.value_clip, config.value, entropy, config.magnet)
-    means = made.network.gradient(made.packed[0], rows, batch, weights, 1, native, natural=config.natural)
+    means = made.network.gradient(made.packed[0], rows, batch, weights, 1, native)
     flat = torch.from_numpy(made.weights.astype(np.float64)).requires_grad_()
     part = {k: v if k == "magnet_log_std" else v[rows] for k, v in doubles(batch).items()}
     total, tensors = loss(made, config, flat, part, entropy)
@@ -136,7 +136,6 @@ TERMS: dict[str, dict[str, float]] = {
     "entropy": {"value": 0.0, "entropy": 0.3},
     "magnet": {"value": 0.0, "magnet": 0.5},
     "all": {"value": 0.7, "value_clip": 0.25, "entropy": 0.02, "magnet": 0.3},
-    "natural": {"value": 0.7, "entropy": 0.02, "magnet": 0.3, "natural": 0.2},
 }
 
 
@@ -144,8 +143,6 @@ TERMS: dict[str, dict[str, float]] = {
 @pytest.mark.parametrize(("discrete", "masked"), [(False, False), (True, False), (True, True)])
 def test_gradient_of_every_term(term: str, masked: bool, discrete: bool) -> None:
     settings = dict(TERMS[term])
-    if not discrete and settings.pop("natural", 0):
-        pytest.skip("of choices alone")
     entropy = settings.pop("entropy", 0.0)
     for net in ({"hidden": (20, 11)}, {"hidden": (20, 11), "shared": False, "activation": "relu"}):
         made = policy(role(actions=4, discrete=discrete), **net)  # type: ignore[arg-type]

@@ -48,8 +48,7 @@ OPEN = dict.fromkeys(("world.min_init_distance", "world.max_init_distance"))  # 
 # Those of encoders need a history, those of critics something aside: tests/toys.py has a world with both.
 MEMORY = ("network.critic", "network.encoder", "network.encoder_hidden", "network.belief_weight")
 ELSE |= dict.fromkeys(MEMORY, ("recall", {}))
-CHOICES = ("ppo.temperature", "ppo.temperature_final", "ppo.natural")
-ELSE |= dict.fromkeys(CHOICES, ("lattice", SMALL_BOARD))
+ELSE |= dict.fromkeys(("ppo.temperature", "ppo.temperature_final"), ("lattice", SMALL_BOARD))  # choices
 # Those of transformers in tests/test_transformer.py, those of expert iteration in tests/test_expert.py.
 TOKENS = ("network.width", "network.heads", "network.layers", "network.dropout", "network.embedding")
 ELSEWHERE_TESTED = (*TOKENS, "network.device")
@@ -121,7 +120,7 @@ OTHER: dict[str, Any] = {
     "network.hidden": (8, 6), "network.log_std": -0.2, "network.log_std_low": -1.995,
     "network.log_std_high": 0.495,
     "ppo.gamma": 0.9, "ppo.lam": 0.5, "ppo.minibatch": 32, "ppo.clip": 0.01, "ppo.magnet": 0.5,
-    "ppo.average": 0.5, "ppo.natural": 0.1,
+    "ppo.average": 0.5,
     "ppo.magnet_decay": 0.5, "ppo.value_clip": 0.001, "ppo.target_kl": 1e-6, "ppo.max_grad_norm": 0.01,
     "league.exploit_steps": 24 * 8 * 2, "league.exploit_keep": 1.0, "league.exploit_every": 3,
     "league.adaptive_floor": 0.5, "start_iteration": 1, "ppo.temperature": 0.5, "ppo.temperature_final": 2.0,

@@ -111,27 +111,6 @@ def test_a_temperature_divides_logits_in_the_update_too(gradient: str) -> None:
     assert np.abs(found - wanted).max() < 3e-6 * np.abs(wanted).max()
 
 
-@pytest.mark.parametrize("gradient", ["native", "torch"])
-def test_a_natural_slope_is_the_plain_one_without_the_chance(gradient: str) -> None:
-    made = policy(role(actions=4, discrete=True), hidden=(5,))
-    head = named(made.weights, made.layout)["policy.head.bias"]
-    head[:] = (0.0, 1.0, -5.0, 2.0)
-    made.set(made.weights.copy())
-    batch = minibatch(made, 1, masked=True, magnet=True)
-    batch["mask"][:] = (1, 1, 1, 0)
-    batch["action"][:] = 1
-    logits = made.forward(batch["sight"], batch["mask"])[0][0].astype(np.float64)
-    chance = np.exp(logits[:3]) / np.exp(logits[:3]).sum()
-    assert chance[2] < 0.01 < 0.1 < chance[0] < chance[1]
-    slopes = []
-    for least in (1.0, 0.1):
-        learner = Ppo(made, PpoConfig(magnet=0.3, natural=least, gradient=gradient), 0, 1)
-        found = learner.gradient(batch, np.zeros(1, np.int64), 0.2)[0]
-        slopes.append(named(found.copy(), made.layout)["policy.head.bias"])
-    divisor = np.append(np.maximum(chance, 0.1), 1.0)
-    assert np.allclose(slopes[1], slopes[0] / divisor, rtol=1e-4, atol=1e-7) and slopes[1][3] == 0
-
-
 def test_who_acts_at_a_temperature_has_ratio_one() -> None:
     """Before the first step nothing has moved: a ratio of policies at other temperatures would not be 1."""
     learner = fresh(temperature=0.5, temperature_final=2.0, epochs=1, minibatch=1000, actions=3)

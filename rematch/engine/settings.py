@@ -97,12 +97,11 @@ class Config:
         if self.start_iteration >= self.iterations:
             raise ConfigError(f"start_iteration = {self.start_iteration}: expected less than the run's "
                               f"{self.iterations} iterations (total_steps / (games x steps))")
-        for key in ("temperature", "temperature_final", "natural"):
-            if (value := getattr(self.ppo, key)) != 1.0:
-                for role in module.make(self.world, 1, 0, 0).spec.roles.values():
-                    if role.actions.kind != "discrete":
-                        raise ConfigError(f"ppo.{key} = {value:g}: the actions of {role.name} are "
-                                          "continuous; expected 1")
+        if (self.ppo.temperature, self.ppo.temperature_final) != (1.0, 1.0):
+            for role in module.make(self.world, 1, 0, 0).spec.roles.values():
+                if role.actions.kind != "discrete":
+                    raise ConfigError(f"ppo.temperature = {self.ppo.temperature:g}: the actions of "
+                                      f"{role.name} are continuous; expected 1")
         if climbs:
             ladder(self.curriculum, module, self.world, module.make(self.world, 1, 0, 0).spec)
         elif self.schedule.last_first or self.schedule.warm_start_steps:

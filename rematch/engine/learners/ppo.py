@@ -53,10 +53,6 @@ class PpoConfig:
     magnet_decay: float = knob(
         0.99, "how much of that average stays per iteration", low=0, high=1, needs="magnet"
     )
-    natural: float = knob(
-        1.0, "slopes of logits are divided by the chance of their move, or by this where it is less: rare "
-        "moves learn as fast as frequent ones. 1 is off: PPO's own gradient", low=0.001, high=1,
-    )  # fmt: skip
     average: float = knob(
         0.0, "share of the training, its last, whose mean weights are the player at the end; 0 is off", low=0,
         high=1,
@@ -113,17 +109,12 @@ def loss(
         error = torch.maximum(error, (near - b["target"]) ** 2)
     value_loss = error.mean()
     entropy = play.entropy().mean()
-    total = policy_loss - entropy_weight * entropy
+    total = policy_loss + config.value * value_loss - entropy_weight * entropy
     magnet_kl = torch.zeros((), device=flat.device)
     if "magnet" in b:
         centre = mlp.Distribution(mlp.masked(b["magnet"], b.get("mask")), b.get("magnet_log_std"))
         magnet_kl = play.kl(centre).mean()
         total = total + config.magnet * magnet_kl
-    if config.natural < 1:  # neural replicator dynamics (Hennes et al. 2020): no chance in the slope
-        (slope,) = torch.autograd.grad(total, play.heads, retain_graph=True)
-        chance = play.heads.softmax(-1).clamp(min=config.natural)
-        total = (play.heads.nan_to_num(neginf=0.0) * (slope / chance.detach())).sum()
-    total = total + config.value * value_loss
     means = {
         "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "magnet_kl": magnet_kl,
         "kl": (ratio - 1 - log_ratio).mean(),
@@ -270,12 +261,12 @@ class Ppo:
         if self.native and isinstance(net, fused.Network):
             grad = self.grad
             weights = (c.clip, c.value_clip, c.value, entropy_weight, c.magnet)
-            packed = self.policy.packed
-            if self.temperature != 1.0:
-                packed = np.empty_like(packed)
-                net.pack(self.policy.tempered(self.temperature)[None], packed)
-            means = net.gradient(packed[0], rows, batch, weights, self.threads, grad, natural=c.natural)
-            for name in HEAD if self.temperature != 1.0 else ():  # divided: so is the slope of what it was
+            if self.temperature == 1.0:
+                return grad, net.gradient(self.policy.packed[0], rows, batch, weights, self.threads, grad)
+            packed = np.empty_like(self.policy.packed)  # the head divided: so is the slope of what it was
+            net.pack(self.policy.tempered(self.temperature)[None], packed)
+            means = net.gradient(packed[0], rows, batch, weights, self.threads, grad)
+            for name in HEAD:
                 named(grad, self.policy.layout)[name] /= np.float32(self.temperature)
             return grad, means
         return self._autograd(batch, rows, entropy_weight)

@@ -22,7 +22,7 @@ cdef extern from "fused.h" nogil:
         int packed
         int log_std
     ctypedef struct Weights:
-        float clip, value_clip, value_coef, entropy_coef, magnet_coef, natural
+        float clip, value_clip, value_coef, entropy_coef, magnet_coef
         int cross
     ctypedef struct Acting:
         const Net *net
@@ -258,13 +258,12 @@ cdef class Network:
             raise MemoryError
 
     def gradient(self, const float[::1] packed not None, const int64_t[::1] index not None, batch, coefficients,
-                 int threads, float[::1] out not None, bint cross=False, float natural=1.0):
+                 int threads, float[::1] out not None, bint cross=False):
         """Gradient [size] of the mean PPO loss over batch rows `index` into `out`; returns the mean statistics.
 
         batch: dict of arrays sight [M, F], action [M, A] or [M], logp, advantage, target, value [M], and where used
-        mask [M, A], aside [M, aside], magnet [M, A] with magnet_log_std [A]. coefficients: (clip, value_clip, value,
-        entropy, magnet). With `cross` the value is a logit and its loss the cross-entropy with `target`, a
-        probability. Slopes of a choice's logits are divided by its chance, by `natural` where that is more.
+        mask [M, A], aside [M, aside], magnet [M, A] with magnet_log_std [A]. coefficients: (clip, value_clip, value, entropy, magnet). With `cross` the value is a logit and its loss the
+        cross-entropy with `target`, a probability.
         """
         cdef Update u
         cdef double stats[16]
@@ -322,7 +321,7 @@ cdef class Network:
                     raise ValueError("magnet_log_std has another length")
                 u.magnet_log_std = &magnet_log_std[0]
         u.w.clip, u.w.value_clip, u.w.value_coef, u.w.entropy_coef, u.w.magnet_coef = coefficients
-        u.w.cross, u.w.natural = cross, natural
+        u.w.cross = cross
         with nogil:
             done = ppo_gradient(&u, threads, &out[0], stats)
         if not done:

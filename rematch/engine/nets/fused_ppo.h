@@ -2,7 +2,6 @@
 
 typedef struct {
     float clip, value_clip, value_coef, entropy_coef, magnet_coef;
-    float natural; /* the least chance by which the slope of a choice's logit is divided */
     int cross; /* the value is the logit of a probability: cross-entropy in the place of the squared error */
 } Weights;
 
@@ -107,8 +106,7 @@ static void choice_slope(const Update *u, double *stats, int64_t i, const float 
         float p = expf(logp[a]);
         float d = g * ((a == u->choice[i]) - p) + u->w.entropy_coef * p * (logp[a] + entropy);
         if (u->magnet) d += u->w.magnet_coef * p * (logp[a] - other[a] - pull);
-        /* Every term is p times what the choice gains: divided by p it is the gain alone (Hennes et al. 2020). */
-        d_logits[a] = d * scale / (p > u->w.natural ? p : u->w.natural);
+        d_logits[a] = d * scale;
     }
     stats[S_ENTROPY] += entropy;
     stats[S_MAGNET] += pull;

@@ -23,6 +23,8 @@ from typing import Any, TypeVar
 
 import yaml
 
+from rematch import plain_yaml
+
 C = TypeVar("C")
 LONGEST = 1 << 15  # characters of a settings file: reading YAML takes about a second for these
 
@@ -112,7 +114,7 @@ def tree(config: Any) -> dict[str, Any]:
 
 
 def to_yaml(config: Any) -> str:
-    return yaml.safe_dump(tree(config), sort_keys=False)  # other letters escaped: all of them come back
+    return plain_yaml.dump(tree(config))
 
 
 # --- reading values -----------------------------------------------------------------------------
@@ -285,35 +287,13 @@ def flatten(data: Any, source: str, prefix: str = "") -> dict[str, Any]:
     return out
 
 
-class _Plain(yaml.SafeLoader):
-    """YAML of plain values: no tags, no repeated keys, no aliases (a few lines of which mean gigabytes)."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise yaml.MarkedYAMLError(problem="expected no anchor or alias", problem_mark=event.start_mark)
-        if event.tag is not None:
-            raise yaml.MarkedYAMLError(problem="expected no tags", problem_mark=event.start_mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        names: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in names:
-                    why = f"{_shown(key.value)} is given twice; expected it once"
-                    raise yaml.MarkedYAMLError(problem=why, problem_mark=key.start_mark)
-                names.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
 def read_yaml(text: str, source: str) -> dict[str, Any]:
     """Settings of a YAML text as dotted keys. Safe loader: no tags, no objects."""
     if len(text) > LONGEST:
         raise ConfigError(f"{source}: {len(text)} characters: expected settings, at most {LONGEST}")
     try:
-        data = _Plain(text).get_single_data()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: the 45th of a month
+        data = plain_yaml.load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark else ""
         why = str(getattr(error, "problem", None) or error).splitlines()[0]

@@ -21,10 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 import rematch
-from rematch import api, memory, worlds
+from rematch import api, memory, plain_yaml, worlds
 from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine import files, room
@@ -226,7 +224,7 @@ def begin(plan: Plan, about: dict[str, Any]) -> dict[str, str]:
     with files.told(f"{plan.folder} cannot be written"):
         if not about:
             files.replace_file(plan.folder / SETTINGS, settings.to_yaml(plan.cells[0].config).encode())
-        text = yaml.safe_dump({**new, "grid": grid}, sort_keys=False)
+        text = plain_yaml.dump({**new, "grid": grid})
         files.replace_file(plan.folder / FILE, text.encode())
     return new
 

@@ -53,6 +53,11 @@ class Minds:
     forget: Callable[[Ints], None] = lambda games: None  # these games began anew outside of a rollout
     milestones: Milestones | None = None  # what is believed of them, where the world tells any
 
+    def finish(self) -> list[str]:
+        """After the last iteration, before it is judged: players become what is deployed. Lines about it."""
+        averaging = [it for it in self.learners.values() if isinstance(it, Ppo) and it.config.average]
+        return [f"Average: {learner.policy.role.name} is {learner.finish()}" for learner in averaging]
+
 
 def build(config: Config, spec: Spec, make: Callable[[int, int, int], World]) -> Minds:
     """make: (games, first, seed) -> World, for players that look ahead."""

@@ -26,7 +26,6 @@ from rematch.engine.fingerprint import fingerprint
 from rematch.engine.guards.ewc import anchors
 from rematch.engine.guards.rollback import Rollback
 from rematch.engine.learners.dqn import Dqn
-from rematch.engine.learners.ppo import Ppo
 from rematch.engine.minds import build
 from rematch.engine.notes import (
     Show,
@@ -261,11 +260,6 @@ class Session:
             lines.append(f"EWC: {role} holds on to what it is at step {self.step:,} ({decisions} decisions)")
         return lines
 
-    def finish(self) -> list[str]:
-        """After the last iteration, before it is judged: players become what is deployed. Lines about it."""
-        averaging = [it for it in self.learners.values() if isinstance(it, Ppo) and it.config.average]
-        return [f"Average: {learner.policy.role.name} is {learner.finish()}" for learner in averaging]
-
     def seat(self) -> None:
         for role, table in self.tables.items():
             if len(table.packed):
@@ -442,7 +436,7 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
         note_film(session, run, show)
         last = session.iteration == config.iterations or session.schedule.over(session.iteration)
         if last:
-            note_lines(run, show, session.finish())
+            note_lines(run, show, session.minds.finish())
         if last or session.evaluation_due:
             note_evaluation(session, run, show, last)
         past.keep(session, run)

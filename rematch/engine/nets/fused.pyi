@@ -72,5 +72,5 @@ class Network:
         coefficients: tuple[float, float, float, float, float],
         threads: int,
         out: NDArray[Any],
-        cross: bool = False, natural: float = ...,
+        cross: bool = False,
     ) -> dict[str, float]: ...

@@ -74,15 +74,19 @@ def right(capsys: pytest.CaptureFixture[str]) -> Say:
     return run
 
 
+def environment() -> dict[str, str]:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return os.environ | {"PYTHONPATH": path}
+
+
 def process(*words: str | bytes, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, "-m", "rematch.cli", *words], env=environment, timeout=60,
+    return subprocess.run([sys.executable, "-m", "rematch.cli", *words], env=environment(), timeout=60,
                           stdin=subprocess.DEVNULL, capture_output="stdout" not in options, **options)
 
 
 def piped(command: str, place: Path) -> subprocess.CompletedProcess[bytes]:
     line = f"set -o pipefail; {shlex.quote(sys.executable)} -m rematch.cli {command}"
-    return subprocess.run(["bash", "-c", line], cwd=place, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    return subprocess.run(["bash", "-c", line], cwd=place, env=environment(),
                           capture_output=True, timeout=60)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from blank import white
 from hypothesis import settings
-from PIL import Image
 
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=1000)
@@ -23,11 +23,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(scope="module")
 def blank_pictures() -> Iterator[None]:
-    """For modules that train often and do not look: learning.png is white, which takes no second to draw."""
+    """For modules that train often and do not look: here and in children that inherit PYTHONPATH learning.png
+    is white. Drawing it takes one second, two with the library's import."""
     from rematch.show import pictures
 
-    file = io.BytesIO()
-    Image.new("RGB", (8, 8), "white").save(file, "png")
+    folder = Path(__file__).parent / "blank"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "learning", lambda *_: file.getvalue())
+        patch.setattr(pictures, "learning", lambda *_: white.png())
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])))
         yield

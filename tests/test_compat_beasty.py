@@ -16,6 +16,7 @@ from rematch import config as settings
 from rematch.cli import main
 from rematch.config import ConfigError
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
 ROOT = Path(__file__).resolve().parents[1] / "compat"
 
 

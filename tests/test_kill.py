@@ -22,6 +22,7 @@ import kill  # noqa: E402  (tools/ is no package)
 
 del sys.path[0]
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory: pytest.TempPathFactory) -> Any:

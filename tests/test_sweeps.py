@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import ROOT, Say, files, process, wrong
+from commands import Say, environment, files, process, wrong
 from tiny import flags
 
 import rematch
@@ -25,6 +25,7 @@ from rematch.config import ConfigError
 from rematch.engine.run import holder
 
 __all__ = ["wrong"]
+pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 # many iterations, of which few are shown: long enough to be met in the middle
 LONG = flags(total_steps=32 * 40, evaluation__every=1000, threads=1)
@@ -32,9 +33,8 @@ ENDLESS = flags(total_steps=10**7, evaluation__every=10**6, threads=1)
 
 
 def command(*words: str, place: Path) -> subprocess.Popen[str]:
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return subprocess.Popen([sys.executable, "-m", "rematch.cli", "sweep", *words], cwd=place, text=True,
-                            env=os.environ | {"PYTHONPATH": path}, stdin=subprocess.DEVNULL,
+                            env=environment(), stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 

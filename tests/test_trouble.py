@@ -15,9 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import commands
 import numpy as np
 import pytest
-from commands import PRODUCTS, ROOT, Say, files, finished, flip, newest, piped, place, process, right, wrong
+from commands import PRODUCTS, Say, files, finished, flip, newest, piped, place, process, right, wrong
 from tiny import flags
 
 from rematch import api, cli, worlds
@@ -27,6 +28,7 @@ from rematch.engine.rollout import Rollout
 from rematch.engine.run import Run
 
 __all__ = ["finished", "place", "right", "wrong"]
+pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 
 # --- folders that cannot be -------------------------------------------------------------------------------
@@ -218,7 +220,7 @@ FULL = """if 1:
 
 def test_a_disk_that_fills_up_costs_nothing_that_was_saved(place: Path, right: Say) -> None:
     done = subprocess.run([sys.executable, "-c", FULL, "train", "quick", *flags(), "--name", "x"],
-                          env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True)
+                          env=commands.environment(), capture_output=True)
     assert done.returncode == 2 and re.fullmatch(
         rb"rematch: checkpoint iter_00000002 was not saved: .*File too large\n", done.stderr), done.stderr
     assert os.listdir("runs/x/checkpoints") == ["iter_00000001"]
@@ -298,7 +300,7 @@ def interrupted(name: str, delay: float) -> str:
     """Ctrl-C so many seconds after a training began to start: what was wrong with its end, or nothing."""
     words = ["train", "quick", *flags(total_steps=10**9, save_every=10**6, evaluation__every=10**6)]
     command = [sys.executable, "-c", START, *words, "--name", name]
-    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE,
+    with subprocess.Popen(command, env=commands.environment(), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as child:
         assert child.stdout and child.stdout.readline() == b"ready\n"
         time.sleep(delay)

@@ -41,6 +41,11 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@functools.cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parsed(path)))
+
+
 def code_only(path: Path) -> str:
     """A file's Python without its comments and texts."""
     return code_of(path.read_text())
@@ -111,7 +116,7 @@ def test_no_paths_of_one_machine() -> None:
 def imports(path: Path) -> set[str]:
     """Our modules that a file imports, anywhere in it, as dotted names."""
     out: set[str] = set()
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             out |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -192,7 +197,7 @@ def test_the_engine_never_names_a_world() -> None:
     """But for the default of `game`, which is what a user gets who names none."""
     named = []
     for path in (p for p in PACKAGE if part_of(p) in ("engine", "show", "adapters")):
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.Constant) and node.value in WORLDS:
                 named.append(name_of(path))
     assert named == ["rematch/engine/settings.py"]
@@ -281,7 +286,7 @@ def words_in(name: str) -> set[str]:
 def test_names_do_without_empty_words() -> None:
     for path in [*PACKAGE, *TOOLS, *TESTS]:
         names = {path.stem, *path.relative_to(ROOT).parts[:-1]}
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
                 names.add(node.name)
             elif isinstance(node, ast.arg):
@@ -290,11 +295,12 @@ def test_names_do_without_empty_words() -> None:
                 names.add(node.id)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 names.add(node.attr)
+        ours = path in PACKAGE
         for name in names:
             assert not words_in(name) & WITHOUT - FOREIGN.get(name_of(path), set()), (
                 f"{name_of(path)}: {name}"
             )
-            if path in PACKAGE:
+            if ours:
                 assert name != "env_kwargs" and not name.startswith("base_"), f"{name_of(path)}: {name}"
 
 
@@ -302,7 +308,7 @@ def test_every_module_says_what_it_is() -> None:
     for path in [*PACKAGE, *TOOLS, *TESTS]:
         text = path.read_text()
         if text.strip():
-            said = ast.get_docstring(ast.parse(text))
+            said = ast.get_docstring(parsed(path))
             assert said and len(said) > 15, f"{name_of(path)} has no docstring"
     for core in CORES:
         if core.suffix != ".pyi":
@@ -313,7 +319,7 @@ def test_every_module_says_what_it_is() -> None:
 
 def test_functions_take_at_most_six_parameters() -> None:
     for path in (p for p in PACKAGE if part_of(p) in ("engine", "worlds", "show", "keys", "spec")):
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef):
                 given = [
                     a.arg for a in [*node.args.posonlyargs, *node.args.args] if a.arg not in ("self", "cls")

@@ -32,6 +32,10 @@ def bench(world: str, seconds: float, as_json: bool) -> int:
     module = worlds.find(world)
     if hasattr(module, "bench"):  # a world that is compared with something else
         about, told = module.bench(seconds)
+        if hasattr(module, "TRAINED"):
+            recipe, wanted = module.TRAINED
+            about["training"] = training(recipe, wanted, seconds)
+            told.append(training_line(about["training"]))
     elif hasattr(module, "speed"):  # a world that says itself what is to be timed
         about = cards.measure(world, module.speed(), seconds, machine())
         told = cards.lines(about, short)
@@ -40,6 +44,18 @@ def bench(world: str, seconds: float, as_json: bool) -> int:
         told = lines(about)
     print(json.dumps(about, indent=1) if as_json else "\n".join(told))
     return 0
+
+
+def training(recipe: str, wanted: float, seconds: float) -> dict[str, Any]:
+    """Environment steps a second while a recipe trains, and whether that is what was wanted."""
+    (measured,) = in_turns([ours.trained(recipe)], seconds / REPETITIONS)
+    return measured.row() | {"wanted": wanted, "met": measured.median >= wanted}
+
+
+def training_line(row: dict[str, Any]) -> str:
+    low, high = min(row["rates"]), max(row["rates"])
+    wanted = f"wanted {row['wanted']:.0f}: {'met' if row['met'] else 'missed'}"
+    return f"  {row['name']}: {row['median']:.0f} steps/s ({low:.0f} to {high:.0f}; {wanted})"
 
 
 def measure(world: str, seconds: float) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import gameboys
 import pytest
 
 from rematch import bench
+from rematch.benchmarks import ours
 from rematch.worlds.gameboy import probe
 
 
@@ -15,11 +17,17 @@ def test_it_measures_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     gameboys.need_pyboy()
     for name, value in (("GAMES", 2), ("MACHINES", 2), ("TURNS", 1)):
         monkeypatch.setattr(probe, name, value)
+    less = {"games": 2, "steps": 8, "world.workers": 0, "dqn.warmup": 80, "dqn.batch": 2, "threads": 1}
+    monkeypatch.setattr(ours, "SEARCHED", ours.SEARCHED | less)
     assert bench.bench("gameboy", 0.01, as_json=True) == 0
     about = json.loads(capsys.readouterr().out)
     assert len(about["steps_per_second"]) == 5 and all(
         found["median"] > 0 and len(found["all"]) == 1 for found in about["steps_per_second"].values()
     )
     assert set(about["ratio_to_bare"]) == {"one thread", "two cores"} and about["megabytes"] < 100
+    trained = about["training"]
+    assert trained["n"] == 5 and min(trained["rates"]) > 0 and trained["met"] == (trained["median"] >= 1000)
+    assert re.search(r"recipe small, 2 games.*: \d+ steps/s \(\d+ to \d+; wanted 1000: (met|missed)\)$",
+                     bench.training_line(trained))
     said = probe.lines(about)
     assert len(said) == 1 + 5 + 2 + 1 and about["steps_a_turn"] == 14

@@ -172,6 +172,18 @@ class Training:
                 return done
 
 
+SEARCHED = {"bands.scouts": 0, "stagger": 0}  # a search is over in the first fifth of a run
+
+
+def trained(recipe: str) -> Training:
+    """What a recipe of Q-learning does for most of its time: the search over, the replay filling."""
+    config = api.configure(recipe, changes=SEARCHED)
+    training = Training(f"training, recipe {recipe}, {config.games} games, its search over", config)
+    while training.session.step <= config.dqn.warmup:
+        training.iterate()
+    return training
+
+
 def rival_of(session: Session, role: str) -> str:
     """The first scripted player of the role that faces `role`."""
     other = opponents(session.spec, role)[0]

@@ -333,6 +333,9 @@ def draw(world: GameboyWorld, row: int, trail: list[Any]) -> Any:
     return picture(world, row, trail)
 
 
+TRAINED = ("small", 1000.0)  # the recipe whose training is timed too, and the steps a second that are wanted
+
+
 def bench(seconds: float) -> tuple[dict[str, Any], list[str]]:
     """`rematch bench gameboy`: plain data, and what is printed."""
     from . import probe

@@ -23,12 +23,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(scope="module")
 def blank_pictures() -> Iterator[None]:
-    """For modules that train often and do not look: here and in children that inherit PYTHONPATH learning.png
-    is white. Drawing it takes one second, two with the library's import."""
-    from rematch.show import pictures
+    """For modules that train often and do not look: learning.png and match.gif are white, here and in children
+    that inherit PYTHONPATH. Drawing them takes one second, two with the library's import."""
+    from rematch.show import film, pictures
 
     folder = Path(__file__).parent / "blank"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pictures, "learning", lambda *_: white.png())
+        patch.setattr(film, "film", lambda *_: (white.gif(), ""))
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])))
         yield

@@ -1,5 +1,5 @@
 """Python imports this by itself where the fixture `blank_pictures` has put its folder on PYTHONPATH: children
-of such tests leave a white learning.png."""
+of such tests leave a white learning.png and match.gif."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from types import ModuleType
 
 import white
 
-DRAWS = "rematch.show.pictures"
+DRAWS = {"rematch.show.pictures": ("learning", lambda *_: white.png()),
+         "rematch.show.film": ("film", lambda *_: (white.gif(), ""))}
 
 
 class Blank(MetaPathFinder):
-    """Loads the module that draws as ever, then has it draw nothing."""
+    """Loads a module that draws as ever, then has it draw nothing."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != DRAWS:
+        if name not in DRAWS:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
+        sys.meta_path.insert(0, self)
         assert spec is not None and spec.loader is not None
         load = spec.loader.exec_module
 
         def load_blank(module: ModuleType) -> None:
             load(module)
-            module.learning = lambda *_: white.png()  # type: ignore[attr-defined]
+            setattr(module, *DRAWS[name])
 
         spec.loader.exec_module = load_blank  # type: ignore[method-assign]
         return spec

@@ -23,8 +23,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(scope="module")
 def blank_pictures() -> Iterator[None]:
-    """For modules that train often and do not look: learning.png and match.gif are white, here and in children
-    that inherit PYTHONPATH. Drawing them takes one second, two with the library's import."""
+    """For modules that train often and do not look: learning.png and match.gif are white, here and in
+    children that inherit PYTHONPATH. Drawing them takes one second, two with the library's import."""
     from rematch.show import film, pictures
 
     folder = Path(__file__).parent / "blank"

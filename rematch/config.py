@@ -1,4 +1,4 @@
-"""Settings: frozen dataclasses in, flags, YAML and errors out. Imports nothing of ours.
+"""Settings: frozen dataclasses in, flags, YAML and errors out. Imports nothing of ours but plain_yaml.
 
 A knob is one field, declared beside the code that reads it:
 
@@ -21,12 +21,10 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-import yaml
-
 from rematch import plain_yaml
 
 C = TypeVar("C")
-LONGEST = 1 << 15  # characters of a settings file: reading YAML takes about a second for these
+LONGEST = 1 << 15  # characters of a settings file: reading YAML takes up to a second for these
 
 
 class ConfigError(ValueError):
@@ -293,7 +291,7 @@ def read_yaml(text: str, source: str) -> dict[str, Any]:
         raise ConfigError(f"{source}: {len(text)} characters: expected settings, at most {LONGEST}")
     try:
         data = plain_yaml.load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except plain_yaml.REFUSED as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark else ""
         why = str(getattr(error, "problem", None) or error).splitlines()[0]

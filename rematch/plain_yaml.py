@@ -2,7 +2,8 @@
 
 libyaml reads and writes where PyYAML was built with it: fifteen times as fast, and every command reads a
 recipe. Of its reader we take the events alone: what it nests itself, it nests without bound, and a file of
-brackets would end the process. Python nests here, and stops.
+brackets would end the process. Python nests here, and stops. libyaml lets some slips pass that Python's
+reader refuses (a tab after a colon); what one of them reads is taken.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from yaml.parser import Parser
 from yaml.reader import Reader
 from yaml.resolver import Resolver
 from yaml.scanner import Scanner
+
+MERGE = "tag:yaml.org,2002:merge"  # << would bring keys that stand elsewhere, and hide repeated ones
 
 
 class _Plain(Composer, SafeConstructor, Resolver):
@@ -38,9 +41,11 @@ class _Plain(Composer, SafeConstructor, Resolver):
         names: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
+                if key.tag == MERGE:
+                    raise yaml.MarkedYAMLError(problem="expected no <<", problem_mark=key.start_mark)
                 if key.value in names:
-                    raise yaml.MarkedYAMLError(problem=f"{key.value!r} is given twice; expected it once",
-                                               problem_mark=key.start_mark)
+                    why = f"{key.value[:60]!r} is given twice; expected it once"
+                    raise yaml.MarkedYAMLError(problem=why, problem_mark=key.start_mark)
                 names.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -67,8 +72,12 @@ with contextlib.suppress(ImportError):
     _Fast, _Dumper = _Compiled, CSafeDumper
 
 
+# What reading may raise: ValueError of the 45th of a month, OverflowError of a number in sixties.
+REFUSED = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
+
+
 def load(text: str) -> Any:
-    """What the text says; raises YAMLError, ValueError (the 45th of a month) or RecursionError."""
+    """What the text says; raises one of REFUSED where it is not plain YAML."""
     try:
         return _Fast(text).get_single_data()
     except yaml.YAMLError:
@@ -77,5 +86,9 @@ def load(text: str) -> Any:
 
 def dump(values: Any) -> str:
     """Letters beyond ASCII are escaped: all of them come back."""
-    text: str = yaml.dump(values, Dumper=_Dumper, sort_keys=False)
+    text: str
+    try:
+        text = yaml.dump(values, Dumper=_Dumper, sort_keys=False)
+    except UnicodeEncodeError:  # half a letter, as file names may have: libyaml has no way to write it
+        text = yaml.dump(values, Dumper=yaml.SafeDumper, sort_keys=False)
     return text

@@ -18,7 +18,7 @@ def test_it_measures_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     for name, value in (("GAMES", 2), ("MACHINES", 2), ("TURNS", 1)):
         monkeypatch.setattr(probe, name, value)
     less = {"games": 2, "steps": 8, "world.workers": 0, "dqn.warmup": 80, "dqn.batch": 2, "threads": 1}
-    monkeypatch.setattr(ours, "SEARCHED", ours.SEARCHED | less)
+    monkeypatch.setattr(ours, "ALONE", ours.ALONE | less)
     assert bench.bench("gameboy", 0.01, as_json=True) == 0
     about = json.loads(capsys.readouterr().out)
     assert len(about["steps_per_second"]) == 5 and all(

@@ -24,6 +24,7 @@ del sys.path[0]
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
+
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """(folder, seconds) of a run that nobody disturbed."""

@@ -303,7 +303,7 @@ def everything_on(kind: str) -> Config:
         changes["curriculum.by"] = "capture"
     else:
         changes |= {"world.full_obs": False, "world.visibility": "combined", "world.safety_filter": True}
-        changes |= {"world.safety_separation": True, "ppo.average": 0.2}
+        changes |= {"world.safety_separation": True}
     return api.configure("quick", changes=changes)
 
 

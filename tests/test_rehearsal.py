@@ -138,6 +138,8 @@ def test_the_small_copy_keeps_what_is_on_and_off(name: str, on: bool) -> None:
     if on:
         changes = {"ppo.magnet": 0.5, "ppo.average": 0.1, "ppo.value_clip": 9.0, "ppo.target_kl": 0.5}
         changes["stagger"] = 10**6
+        if config.schedule.convergence_consecutive:  # keeps who is judged to have converged
+            changes["ppo.average"] = 0.0
     config = settings.replace(config, changes)
     small = shrink(config)
     for key in SWITCHES:

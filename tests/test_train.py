@@ -16,7 +16,7 @@ from rematch import api, cli, worlds
 from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine.learners.adam import Adam
-from rematch.engine.learners.ppo import LearnError
+from rematch.engine.learners.ppo import LearnError, Ppo
 from rematch.engine.miniature import event_log, play
 from rematch.engine.notes import few
 from rematch.engine.policy import Policy
@@ -55,6 +55,27 @@ def test_it_learns_to_answer_a_rival_and_its_control_does_not(tmp_path: Path) ->
     for pairing in ("matcher/heads", "hider/heads"):
         assert learnt[pairing] > 0.95 and control[pairing] < 0.9, (pairing, learnt, control)
         assert learnt[pairing] > control[pairing] + 0.1
+
+
+def test_the_mean_of_the_last_part_is_who_is_judged_and_kept(tmp_path: Path) -> None:
+    config = small("matching", total_steps=128 * 16 * 10, ppo__average=0.7)
+    seen = play(config, tmp_path / "run")
+    for role, learner in seen.session.learners.items():
+        assert isinstance(learner, Ppo) and learner.averaged == 7  # of ten iterations
+        assert np.array_equal(learner.policy.weights, learner.mean)
+        told = f"Average: {role} is the mean of its last 7 iterations"
+        assert told in (tmp_path / "run" / "train.log").read_text()
+    with Run.open(tmp_path / "run", write=False) as run:
+        kept = run.load()
+    assert kept is not None and np.array_equal(
+        kept.parts["learner.matcher"]["weights"], seen.session.policies["matcher"].weights
+    )
+    without = play(settings.replace(config, {"ppo.average": 0.0}), tmp_path / "without")
+    assert not np.array_equal(
+        without.session.policies["matcher"].weights, seen.session.policies["matcher"].weights
+    )
+    with pytest.raises(ConfigError, match=r"ppo\.average = 0\.7: who is judged to have converged"):
+        settings.replace(config, {"schedule.convergence_consecutive": 2})
 
 
 def test_it_learns_in_a_world_that_cuts_games_off(tmp_path: Path) -> None:

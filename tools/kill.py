@@ -29,8 +29,8 @@ ITERATIONS = 40
 TINY = {
     "threads": 2, "games": 32, "steps": 8, "total_steps": ITERATIONS * 32 * 8, "save_every": 1, "stagger": 8,
     "world.max_steps": 20, "network.hidden": "16,16", "ppo.minibatch": 64, "ppo.magnet": 0.1,
-    "league.history": 0.6, "league.snapshot_every": 2, "league.size": 3, "league.slots": 2,
-    "league.rotate": 2, "league.pick": "pfsp", "league.scripted": "lion,flee_straight",
+    "ppo.average": 0.5, "league.history": 0.6, "league.snapshot_every": 2, "league.size": 3,
+    "league.slots": 2, "league.rotate": 2, "league.pick": "pfsp", "league.scripted": "lion,flee_straight",
     "evaluation.every": 4, "evaluation.games": 4, "evaluation.rivals": "random",
     "rollback.back": 2, "rollback.every": 256, "rollback.keep": 3, "rollback.episodes": 20,
     "rollback.low": 0.3, "rollback.high": 0.7, "rollback.cooldown": 1024, "rnd.coef": 0.1, "rnd.hidden": 16,

@@ -122,7 +122,7 @@ class Training:
             for other in opponents(session.spec, alone):
                 session.tables[other].others[:] = [session.module.bot(rival, other)]
             self.settings["rival"] = rival
-        elif config.league.history:
+        elif session.league.config.history:
             self._fill_league()
 
     def _fill_league(self) -> None:
@@ -172,13 +172,14 @@ class Training:
                 return done
 
 
-SEARCHED = {"bands.scouts": 0, "stagger": 0}  # a search is over in the first fifth of a run
+ALONE = {"bands.scouts": 0, "stagger": 0}  # scouts search in the first fifth of a run
 
 
 def trained(recipe: str) -> Training:
-    """What a recipe of Q-learning does for most of its time: the search over, the replay filling."""
-    config = api.configure(recipe, changes=SEARCHED)
-    training = Training(f"training, recipe {recipe}, {config.games} games, its search over", config)
+    """A recipe of Q-learning as it acts and learns: all games from power-on, no scouts, replay warm."""
+    config = api.configure(recipe, changes=ALONE)
+    training = Training(f"training, recipe {recipe}, {config.games} games, no scouts", config)
+    training.session.begin()
     while training.session.step <= config.dqn.warmup:
         training.iterate()
     return training

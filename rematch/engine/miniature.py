@@ -59,8 +59,8 @@ def shrink(config: Config) -> Config:
         changes["league.history"] = max(c.league.history, 0.5)
     if 0 < c.league.scripted_share < 1:  # both kinds of rival come to sit
         changes["league.scripted_share"] = min(max(c.league.scripted_share, 0.3), 0.7)
-    if c.ppo.average:  # of so few iterations
-        changes["ppo.average"] = max(c.ppo.average, 0.5)
+    if c.ppo.average:  # phases may be over long before the last part of so few iterations
+        changes["ppo.average"] = 1.0
     if c.curriculum.kind != "none":  # any rate and any gap is good enough to climb
         changes |= {
             "curriculum.capture_rate": 0.0, "curriculum.min_escape_rate": 0.0,

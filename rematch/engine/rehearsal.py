@@ -23,6 +23,7 @@ from rematch import config as settings
 from rematch import worlds
 from rematch.config import ConfigError
 from rematch.engine.learners.dqn import Dqn
+from rematch.engine.learners.ppo import Ppo
 from rematch.engine.learners.replay import COMPONENTS
 from rematch.engine.miniature import Witness, compared, differences, event_log, events, play, shrink
 from rematch.engine.policies import names
@@ -93,7 +94,9 @@ def learning_features(config: Config, seen: Witness) -> Iterator[Feature]:
 
     def averaged() -> str:
         most = max(row.get(f"{role}/averaged", 0.0) for row in rows for role in roles)
-        return f"the player is the mean of the last {most:.0f} iterations" if most > 0 else ""
+        found = [it for it in seen.session.learners.values() if isinstance(it, Ppo) and it.averaged]
+        deployed = bool(found) and all(np.array_equal(it.policy.weights, it.mean) for it in found)
+        return f"the player is the mean of the last {most:.0f} iterations" if deployed else ""
 
     def clipped() -> str:
         without = settings.replace(settings.untracked(config), {"ppo.value_clip": 0.0})

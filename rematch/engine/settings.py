@@ -102,6 +102,9 @@ class Config:
                 if role.actions.kind != "discrete":
                     raise ConfigError(f"ppo.temperature = {self.ppo.temperature:g}: the actions of "
                                       f"{role.name} are continuous; expected 1")
+        if self.ppo.average and self.schedule.convergence_consecutive:
+            raise ConfigError(f"ppo.average = {self.ppo.average:g}: who is judged to have converged is kept "
+                              "as judged; expected 0, or schedule.convergence_consecutive 0")
         if climbs:
             ladder(self.curriculum, module, self.world, module.make(self.world, 1, 0, 0).spec)
         elif self.schedule.last_first or self.schedule.warm_start_steps:

@@ -188,8 +188,8 @@ class Ppo:
             raise LearnError(self._blame(batch, index))
         if c.magnet > 0:
             self.magnet += np.float32(1 - c.magnet_decay) * (self.policy.weights - self.magnet)
-        if c.average > 0:  # a run that was lengthened has its last part later: it begins anew
-            self.averaged = self.averaged + 1 if progress >= 1 - c.average else 0
+        if c.average > 0:
+            self.averaged = self.averaged + 1 if progress > 1 - c.average - 1e-9 else 0
             self.mean += (self.policy.weights - self.mean) / np.float32(max(1, self.averaged))
         out = {name: value / steps for name, value in sums.items()}
         target = batch["target"][index]
@@ -203,7 +203,7 @@ class Ppo:
     def finish(self) -> str:
         """Training is over. Policies that circle an equilibrium lie around it: their mean is nearer to it."""
         if not self.averaged:
-            return f"as it was left: training ended before its last {self.config.average:.0%}"
+            return f"as it was left: no iteration lay in its training's last {self.config.average:.3%}"
         self.policy.set(self.mean)
         return f"the mean of its last {self.averaged} iterations"
 

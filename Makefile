@@ -29,11 +29,12 @@ train: ready
 	@$(OURS) .venv/bin/rematch train quick
 
 # Types are checked beside the tests, on the core that they leave: without a cache that takes a minute.
+# worksteal: the tests of a module stay together, so that what they share is made once.
 test: style
 	@echo '== behaviour: pytest, and beside it types: mypy'
 	@said=$$(mktemp); $(OURS) -m mypy > "$$said" 2>&1 & types=$$!; \
 	trap 'kill $$types 2>/dev/null; rm -f "$$said"; exit 130' INT TERM; \
-	$(OURS) -m pytest -n 2; behaviour=$$?; \
+	$(OURS) -m pytest -n 2 --dist worksteal; behaviour=$$?; \
 	wait $$types; typed=$$?; cat "$$said"; rm -f "$$said"; exit $$((behaviour ? behaviour : typed))
 
 style: ready

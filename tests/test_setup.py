@@ -249,7 +249,7 @@ READY = "prepare dev PYTHON= TORCH_INDEX="
     ("target", "calls"),
     [
         ("train", [READY, ".venv/bin/rematch train quick"]),
-        ("test", [READY, "-m ruff check", "-m mypy", "-m pytest -n 2"]),
+        ("test", [READY, "-m ruff check", "-m mypy", "-m pytest -n 2 --dist worksteal"]),
         ("lint", [READY, "-m ruff check", "-m mypy"]),
         ("build", [READY]),
         ("bench", [READY.replace("dev", "dev bench"), ".venv/bin/rematch bench"]),

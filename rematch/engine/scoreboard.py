@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from math import sqrt
 from typing import Any, NamedTuple, cast
 
@@ -18,7 +19,7 @@ from rematch import keys
 from rematch.engine.mirrored import Z95, effective, mean_by_deal
 from rematch.engine.returns import Mean, mean_of
 from rematch.engine.rollout import side_by_side
-from rematch.spec import RUNNING, Floats, Ints, Noise, Player, Seat, World
+from rematch.spec import RUNNING, Floats, Ints, Noise, Player, Seat, Spec, World
 
 
 def wilson(score: float, games: float, z: float = Z95) -> tuple[float, float]:
@@ -160,6 +161,10 @@ class Scoreboard:
     def __init__(self, make: Callable[[int, int, int], World], seed: int, threads: int) -> None:
         self.make, self.seed, self.threads = make, seed, threads
 
+    @cached_property
+    def spec(self) -> Spec:
+        return self.make(1, 0, 0).spec
+
     def match(self, players: Sequence[Player], games: int, index: int, turn: int = 0) -> Played:
         """`games` games between players by seat; no two values of `index` share random numbers.
 
@@ -180,7 +185,7 @@ class Scoreboard:
 
         There each deal is played from every seat: game i of every rotation begins from the same key.
         """
-        spec = self.make(1, 0, 0).spec
+        spec = self.spec
         if len(spec.roles) > 1 or spec.seats == 1:
             rotations = [(list(range(spec.seats)), self.match(players, games, index))]
         else:

@@ -136,6 +136,8 @@ class Shelf:
         for name in names[KEPT:]:
             if name not in self.keeps and os.path.lexists(self.folder / name):
                 self.set_aside(name)  # unreadable: it may have been a milestone
+        if not os.path.isdir(self.run / chunks.FOLDER):
+            return
         with suppress(Damaged):  # who cannot be read may name any of them
             found = [disk.read_manifest(self.folder / name).chunks for name in self.candidates()]
             chunks.thin(self.run, {chunk for named in found for chunk in named})

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from alone import SIZES
 
 from rematch import api, cli, matches, worlds
 from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine import past, policies, shipped
+from rematch.engine.learners import dqn
 from rematch.engine.miniature import differences
 from rematch.engine.policy import NetworkConfig, Policy
 from rematch.engine.train import Session
@@ -147,10 +149,19 @@ REMEMBERS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def remembering(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("remembers") / "run"
-    api.train(settings.replace(api.default("gameboy"), REMEMBERS), folder=folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dqn, "SIZES", SIZES)
+        api.train(settings.replace(api.default("gameboy"), REMEMBERS), folder=folder)
     return folder
+
+
+@pytest.fixture
+def remembering(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of a little network that has a memory; others are of that size too."""
+    monkeypatch.setattr(dqn, "SIZES", SIZES)
+    return trained
 
 
 def test_a_player_with_a_memory_is_exported_too(remembering: Path, tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ from rematch.worlds.lattice.exact import exact, judge
 from rematch.worlds.lattice.rules import Config
 from tests.lattice_slow import Lattice, Pair, Robot
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 ROLES = ("pursuer", "evader")
 
 

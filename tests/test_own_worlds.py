@@ -17,6 +17,8 @@ from rematch.config import ConfigError
 from rematch.worlds import contract
 from rematch.worlds.contract import BrokenPromise
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 ROOT = Path(rematch.__file__).parent.parent
 
 

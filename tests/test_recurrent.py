@@ -30,6 +30,8 @@ from rematch.engine.train import Config, Session
 from rematch.matches import eval_run, exploit_run
 from rematch.spec import Actions, Field, Role, Seat
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 ENCODERS = ["lstm", "bimdn"]
 
 

@@ -20,6 +20,7 @@ from rematch.show import strength
 from rematch.together import groups
 
 __all__ = ["wrong"]
+pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ from rematch.config import ConfigError
 from rematch.engine.run import Run
 from rematch.show.status import status
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 CHANGES = {
     "threads": 1, "games": 8, "steps": 4, "total_steps": 8 * 4 * 6, "save_every": 1, "network.hidden": (4,),
     "world.max_steps": 6, "evaluation.every": 2, "evaluation.games": 5, "evaluation.rivals": ("random",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,16 +122,11 @@ class Reader:
 
     def fields(self, screen: bool = True, mask: bool = True) -> tuple[Field, ...]:
         """screen, structured, named, visited; the first and the last can be left out."""
-        pixels = tuple(f"y{y}_x{x}" for y in range(HEIGHT) for x in range(WIDTH))
-        half = AROUND // 2
-        around = tuple(f"y{y:+d}_x{x:+d}" for y in range(-half, half) for x in range(-half, half))
-        shown = (Field(name="screen", columns=pixels, low=0.0, high=1.0, shape=(HEIGHT, WIDTH)),)
-        visited = (Field(name="visited", columns=around, low=0.0, high=1.0, shape=(AROUND, AROUND)),)
-        return (shown if screen else ()) + (
+        return ((_screen(),) if screen else ()) + (
             Field(name="structured", columns=self.columns(), low=0.0, high=1.0),
             Field(name="named", columns=tuple(NAMED), low=0.0, high=max(NAMED.values()) - 1.0,
                   choices=tuple(NAMED.values())),
-        ) + (visited if mask else ())
+        ) + ((_visited(),) if mask else ())
 
     def columns(self) -> tuple[str, ...]:
         party = range(1, self.title.party + 1)
@@ -177,6 +173,19 @@ class Reader:
                    facts.species * fighting, facts.level.max(1), *spots)
         for column, (values, most) in enumerate(zip(columns, NAMED.values())):
             out[:, column] = np.minimum(values, most - 1)
+
+
+@functools.cache  # 8000 columns together: naming them took longer than the rest of making a world
+def _screen() -> Field:
+    pixels = tuple(f"y{y}_x{x}" for y in range(HEIGHT) for x in range(WIDTH))
+    return Field(name="screen", columns=pixels, low=0.0, high=1.0, shape=(HEIGHT, WIDTH))
+
+
+@functools.cache
+def _visited() -> Field:
+    near = range(-AROUND // 2, AROUND // 2)
+    around = tuple(f"y{y:+d}_x{x:+d}" for y in near for x in near)
+    return Field(name="visited", columns=around, low=0.0, high=1.0, shape=(AROUND, AROUND))
 
 
 def _two(ram: Bytes, at: NDArray[np.int64]) -> Floats:

@@ -65,7 +65,7 @@ class Encoder:
     names: Names
 
     def number(self, text: str) -> int:
-        return Expression(text, self.names).value()
+        return int(text) if text.isdecimal() else Expression(text, self.names).value()
 
     def byte(self, text: str) -> int:
         return within(self.number(text), -128, 255, f"the byte {text!r} =") & 0xFF

@@ -54,7 +54,7 @@ class Expression:
             number, letter, name, sign = match.groups()
             self.tokens.append(f"'{letter}" if letter else number or name or sign)
             place = match.end()
-        out = self.binary(0)
+        out = self.binary(0) if len(self.tokens) > 1 else self.unary()  # most are one number
         if self.tokens:
             raise AssemblyError(f"{self.tokens[0]!r} is too much in the expression {text!r}")
         return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from rematch.engine.run import Run
 from rematch.engine.scoreboard import Scoreboard
 from rematch.show.console import Console
 from rematch.spec import World
+
+pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -115,8 +118,9 @@ def test_output_sent_into_the_log_leaves_the_log_as_it_is(trained: api.Trained, 
     code = ("import sys, rematch\nfrom rematch.show.console import Console\nfrom tiny import SMALL\n"
             "rematch.train('quick', SMALL, folder=sys.argv[1], console=Console())")
     with open(tmp_path / "train.log", "w") as log:
-        path = {"PYTHONPATH": f"{DOCS.parent}:{Path(__file__).parent}", "PATH": ""}
-        subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, stdout=log, env=path)
+        path = os.pathsep.join([str(DOCS.parent), str(Path(__file__).parent), os.environ["PYTHONPATH"]])
+        subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, stdout=log,
+                       env={"PYTHONPATH": path, "PATH": ""})
     assert files(tmp_path) == files(trained.folder)
 
 

@@ -28,13 +28,13 @@ def deal(orders: Sequence[Sequence[str]], config: Config, first: int = 0) -> Sta
 
 def legal(state: State, config: Config) -> list[int]:
     """Ids of what whoever is to play may do. "No passing.\""""
-    hand = state.hands[state.turn]
-    return [number for number, act in enumerate(ACTS) if act.card in hand and _is_legal(state, act, config)]
+    hand, there = state.hands[state.turn], {name for _, name in state.line}
+    return [number for number, act in enumerate(ACTS)
+            if act.card in hand and _is_legal(act, len(state.line), there, config)]  # fmt: skip
 
 
-def _is_legal(state: State, act: Act, config: Config) -> bool:
-    n = len(state.line)
-    there = {name for _, name in state.line}
+def _is_legal(act: Act, n: int, there: set[str], config: Config) -> bool:
+    """With `n` in line, of the species that are `there`."""
     if act.card == "chameleon":
         if not act.effect:  # "chameleon with nothing to copy: placed without effect"
             return there <= {"chameleon"} and not config.document_variant

@@ -36,8 +36,8 @@ def tool() -> ModuleType:
 
 @pytest.mark.parametrize("config", RULES, ids=["two", "document", "three", "four"])
 def test_every_opponent_is_its_reference(config: Config) -> None:
-    """Every score to the bit and every decision: 10 bots over 11 000 positions."""
-    count = 5000 if config.players == 2 else 500
+    """Every score to the bit and every decision: 10 bots over 7000 positions."""
+    count = 3000 if config.players == 2 else 500
     assert compare_bots(config, count, seed=2) == 10 * count
 
 

@@ -180,7 +180,7 @@ def test_scoring_by_points_and_by_count() -> None:
 
 
 @pytest.mark.parametrize(("config", "games"), [
-    (PLAIN, 9000), (DOCUMENT, 9000), (Config(players=3, scoring="count", first=-1), 1200),
+    (PLAIN, 5000), (DOCUMENT, 5000), (Config(players=3, scoring="count", first=-1), 1200),
     (Config(players=4, first=2), 800),
 ], ids=["two", "document", "three", "four"])  # fmt: skip
 def test_random_games_are_the_same_in_both_engines(config: Config, games: int) -> None:

@@ -48,6 +48,7 @@ OPEN = dict.fromkeys(("world.min_init_distance", "world.max_init_distance"))  # 
 # Those of encoders need a history, those of critics something aside: tests/toys.py has a world with both.
 MEMORY = ("network.critic", "network.encoder", "network.encoder_hidden", "network.belief_weight")
 ELSE |= dict.fromkeys(MEMORY, ("recall", {}))
+ELSE["network.table"] = ("beasty", {"network.hidden": (8,), "network.shared": False})  # names things
 ELSE |= dict.fromkeys(("ppo.temperature", "ppo.temperature_final"), ("lattice", SMALL_BOARD))  # choices
 # Those of transformers in tests/test_transformer.py, those of expert iteration in tests/test_expert.py.
 TOKENS = ("network.width", "network.heads", "network.layers", "network.dropout", "network.embedding")

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from networks import minibatch, policy, role
 
-from rematch.config import ConfigError, validate
+from rematch import api
+from rematch.config import ConfigError, replace, validate
+from rematch.engine.learners.ppo import Ppo, PpoConfig
 from rematch.engine.policy import NetworkConfig, Policy, digest, layout, named, network
 from rematch.spec import Actions, Field, Noise, Role, Seat
 from rematch.worlds.trial import seat_at
@@ -76,11 +78,45 @@ def test_continuous_policies_start_at_their_log_std() -> None:
         {"log_std_low": 0.0},
         {"activation": "gelu"},
         {"fourier": 9},
+        {"table": True, "hidden": (4,)},
+        {"table": True, "shared": False, "hidden": (4, 4)},
+        {"table": True, "critic": "all", "hidden": (4,), "encoder": "lstm"},
     ],
 )
 def test_networks_that_cannot_be(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="expected"):
         validate(NetworkConfig(**bad))
+
+
+def test_rows_of_a_table_share_nothing() -> None:
+    """Steps on decisions that name one thing leave what is played at all others, to the bit."""
+    about = role(sight=4, names=(6,))
+    made = Policy(about, NetworkConfig(table=True, shared=False, hidden=(16,)), "table")
+    made.initialise(3)
+    batch = minibatch(made, 64)
+    every = np.zeros((6, about.size), np.float32)
+    column = about.choices.index(6)
+    every[:, column] = np.arange(6)
+    before = made.forward(every)[0]
+    chances = np.exp(before) / np.exp(before).sum(1, keepdims=True)
+    assert abs(chances - 1 / 3).max() < 0.2, "play starts near uniform"
+    batch["sight"][:, column] = 2
+    learner = Ppo(made, PpoConfig(entropy=0.1, magnet=0.1), 0, 1)
+    for _ in range(5):
+        grad, _ = learner.gradient(batch, np.arange(64), 0.1)
+        assert learner.step(grad, 0.01)
+    after = made.forward(every)[0]
+    assert [(a != b).any() for a, b in zip(before, after)] == [i == 2 for i in range(6)]
+    apart = every + np.where(np.arange(about.size) == column, 0, 1).astype(np.float32)
+    assert made.forward(apart)[0].tobytes() == after.tobytes(), "numbers beside a name are not looked at"
+
+
+def test_a_table_needs_names_and_is_not_for_lookahead() -> None:
+    asked = {"network.table": True, "network.shared": False, "network.hidden": (8,)}
+    with pytest.raises(ConfigError, match=r"network.table = true: pursuer sees nothing that is named; exp"):
+        replace(api.default("pursuit"), asked)
+    with pytest.raises(ConfigError, match=r"network.table = True: not with learner lookahead; expected F"):
+        replace(api.default("lattice"), asked | {"learner": "lookahead"})
 
 
 def test_arrays_round_trip_and_misfits_are_refused() -> None:

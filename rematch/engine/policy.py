@@ -63,6 +63,10 @@ class NetworkConfig:
     shared: bool = knob(
         True, "policy and value share the hidden layers (else each has its own)", needs="critic=own"
     )
+    table: bool = knob(
+        False, "the policy is a table: a row for each thing that is named and nothing that rows share; needs "
+        "one hidden layer, and a critic apart", needs="kind=mlp",
+    )  # fmt: skip
     fourier: int = knob(
         0, "octaves of sine and cosine added to each number seen", low=0, high=8, needs="kind=mlp"
     )
@@ -102,6 +106,10 @@ class NetworkConfig:
                     raise ConfigError(f"{name} = {value}: not with kind transformer; expected {usual}")
         if not 1 <= len(self.hidden) <= 8:
             raise ConfigError(f"hidden = {list(self.hidden)}: expected one to eight layers")
+        if self.table and one_tower(self):
+            raise ConfigError("table = true: its rows share nothing; expected critic = all or shared = false")
+        if self.table and (len(self.hidden) != 1 or self.encoder != "mlp"):
+            raise ConfigError("table = true: expected one hidden layer, the rows themselves, and no encoder")
         if not self.log_std_low <= self.log_std <= self.log_std_high:
             raise ConfigError(
                 f"log_std = {self.log_std:g}: expected between log_std_low {self.log_std_low:g} "
@@ -182,6 +190,8 @@ def layout(role: Role, config: NetworkConfig) -> Layout:
                 entries.append((f"{name}.0.table", (sum(choices), width)))
 
     seen = tuple(n for n, here in zip(role.choices, plain(role, config)) if here)
+    if config.table and not any(seen):
+        raise ConfigError(f"network.table = true: {role.name} sees nothing that is named; expected false")
     tower("trunk" if one_tower(config) else "policy", seen)
     dense("policy.head", config.hidden[-1], role.actions.size)
     if not one_tower(config):
@@ -261,6 +271,8 @@ def named(weights: Floats, where: Layout) -> dict[str, Floats]:
 
 
 HEAD = ("policy.head.weight", "policy.head.bias")
+SHARED = ("policy.0.weight", "policy.0.bias", *HEAD)  # of a policy that is a table: they stay as they began
+ROW_GAIN, ROW_START = 3.0, 0.02  # length of its head's directions; how small rows begin: play is near uniform
 MOST_WEIGHTS = 1 << 26  # fused.h counts them, padded, in 32 bits
 
 
@@ -305,6 +317,12 @@ class Policy:
             self.weights[:] = weights
         self.network.pack(self.weights[None], self.packed)
 
+    def hold(self, grad: Floats) -> None:
+        """No slope [P] for weights that do not learn: what the rows of a table would share."""
+        if self.config.table:
+            for name in SHARED:
+                named(grad, self.layout)[name][:] = 0.0
+
     def tempered(self, temperature: float) -> Floats:
         """Weights [P] of the policy whose logits are this one's divided by `temperature`."""
         weights = self.weights.copy()
@@ -323,6 +341,10 @@ class Policy:
                 names = sum(n > 0 for n in self.role.choices + more)
                 draw = keys.generator(seed, keys.INIT, i).standard_normal(view.shape)
                 view[:] = draw / max(1, names) ** 0.5
+                if self.config.table and name == "policy.0.table":
+                    view *= np.float32(ROW_START)
+            elif self.config.table and name == "policy.0.weight":
+                view[:] = 0.0  # numbers are not looked at
             elif name == "encoder.belief.bias":  # Gaussians that begin alike would stay alike
                 view[:] = 0.5 * keys.generator(seed, keys.INIT, i).standard_normal(view.shape)
             elif name.endswith(".weight") and view.size:
@@ -334,6 +356,7 @@ class Policy:
                 q = q * np.sign(np.diag(r))
                 scale = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, gain)
                 scale = 1.0 if name.startswith(("encoder.", "layer.", "embed.", "field.")) else scale
+                scale = ROW_GAIN if self.config.table and name == "policy.head.weight" else scale
                 view[:] = scale * (q if rows >= columns else q.T)
             else:
                 view[:] = 0.0

@@ -130,9 +130,10 @@ class Config:
         if self.learner == "expert":
             check_search(module.make(self.world, 1, 0, 0))
             check_plies(self.expert, module.make(self.world, 1, 0, 0), self.network.critic)
-        if (self.network.encoder, self.network.critic) != ("mlp", "own"):
+        net = self.network
+        if (net.encoder, net.critic, net.table) != ("mlp", "own", False):
             for role in module.make(self.world, 1, 0, 0).spec.roles.values():
-                layout(role, self.network)  # refuses what the role cannot have
+                layout(role, net)  # refuses what the role cannot have
         if self.network.in_torch and self.ppo.gradient != "native":
             raise ConfigError(f"ppo.gradient = {self.ppo.gradient}: has no effect with this network, whose "
                               "gradient is always torch's; leave it out")

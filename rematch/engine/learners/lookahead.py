@@ -48,7 +48,7 @@ class LookaheadConfig:
 
 def check_network(config: NetworkConfig) -> None:
     """Refuse networks that are no value of a position alone."""
-    usual = {"kind": "mlp", "encoder": "mlp", "critic": "own"}
+    usual = {"kind": "mlp", "encoder": "mlp", "critic": "own", "table": False}
     for key, value, expected in ((key, getattr(config, key), usual[key]) for key in usual):
         if value != expected:
             raise ConfigError(f"network.{key} = {value}: not with learner lookahead; expected {expected}")

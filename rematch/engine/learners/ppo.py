@@ -210,8 +210,9 @@ class Ppo:
     def step(self, grad: Floats, lr: float) -> dict[str, float]:
         """Adam along a gradient that is shortened where it is too long; its length before and after.
 
-        Nothing where it is not finite.
+        Nothing where it is not finite. What does not learn is taken out of it.
         """
+        self.policy.hold(grad)
         before, after = self.adam.descend(self.policy, grad, lr, self.config.max_grad_norm)
         if not np.isfinite(before):
             return {}

@@ -43,6 +43,10 @@ def wanted(source: Path) -> bool:
     return bool(pyboy()) or b"from pyboy" not in source.read_bytes()
 
 
+# Python's own flags ask for debugging symbols: a quarter of the compiler's time. CFLAGS may ask again.
+SYMBOLS = [] if "-g" in os.environ.get("CFLAGS", "") else ["-g0"]
+
+
 def extension(source: Path) -> Extension:
     made = Extension(
         ".".join(source.relative_to(root).with_suffix("").parts),
@@ -54,7 +58,7 @@ def extension(source: Path) -> Extension:
             ("REMATCH_BUILD", f'"{digest(source)}"'),
             ("REMATCH_PYBOY", f'"{pyboy()}"'),
         ],
-        extra_compile_args=flags(source),
+        extra_compile_args=[*SYMBOLS, *flags(source)],
         extra_link_args=["-pthread"],
     )
     made.cython_directives = DIRECTIVES

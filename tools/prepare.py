@@ -128,8 +128,10 @@ def run(line: Sequence[str], compiler: str = "") -> None:
 
 
 def pip(*arguments: str) -> None:
+    """Bytecode is left to the first import: most of what PyTorch and others bring is never imported here."""
     calm = [] if sys.stdout.isatty() else ["-q", "--progress-bar", "off"]
-    run([str(PYTHON), "-I", "-m", "pip", "install", "--no-input", "-c", "constraints.txt", *calm, *arguments])
+    plain = ["--no-input", "--no-compile", "-c", "constraints.txt"]
+    run([str(PYTHON), "-I", "-m", "pip", "install", *plain, *calm, *arguments])
 
 
 def has_pip() -> bool:

@@ -26,6 +26,7 @@ def test_it_measures_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     )
     assert set(about["ratio_to_bare"]) == {"one thread", "two cores"} and about["megabytes"] < 100
     trained = about["training"]
+    assert trained["settings"]["replay_ratio"] == 4 and "epochs" not in trained["settings"]
     assert trained["n"] == 5 and min(trained["rates"]) > 0 and trained["met"] == (trained["median"] >= 1000)
     assert re.search(r"recipe small, 2 games.*: \d+ steps/s \(\d+ to \d+; wanted 1000: (met|missed)\)$",
                      bench.training_line(trained))

@@ -51,6 +51,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "together": PLAIN, "together+reg": {},
     "together+pool+reg": POOL,
     "together+reg, own starts": {"anywhere": 0.0},
+    "together+reg, 8 x steps": {},
     "lookahead": {"learner": "lookahead"},
 }
 # The documents' remedies, each switched on beside the same run without it, on the smallest board.
@@ -67,7 +68,8 @@ ROWS |= {f"together+reg+{name}": change for name, change in REMEDIES.items()
          if name not in ("warm-up", "rollback")}  # those two are about turns
 REMEDIED = "n5"
 OURS = ("together+reg", "lookahead")
-EXTRA = ("together+pool+reg", "together+reg, own starts")  # beyond the comparison: three seeds
+LONGER = {"together+reg, 8 x steps": 8}  # beyond the comparison at equal steps: how many times as many
+EXTRA = ("together+pool+reg", "together+reg, own starts", *LONGER)  # beyond it too: three seeds
 
 
 def is_remedy(row: str) -> bool:
@@ -86,6 +88,7 @@ def configure(lattice: str, row: str, seed: int) -> Any:
     """The recipe `lattice` (or `lookahead`) with what this cell changes."""
     ahead = row == "lookahead"
     changes = LATTICES[lattice] | ROWS[row] | {"seed": seed, "threads": 1}
+    changes["total_steps"] *= LONGER.get(row, 1)
     changes["evaluation.games"] = 200  # NashConv and gap are exact: no games are needed for them
     if ahead:
         kept = [key for key in changes if key in ("seed", "threads") or key.startswith("world.")]

@@ -52,6 +52,10 @@ def configure(world: str, threads: int, pins: dict[str, Any]) -> Config:
 
 def shown(c: Config) -> dict[str, Any]:
     """The settings that a speed depends on."""
+    if c.learner == "dqn":
+        layers = {"gru": c.dqn.gru, "lstm": c.dqn.lstm, "ssm": c.dqn.ssm}
+        return {"world": c.game, "games": c.games, "steps": c.steps, "network": c.dqn.size, **layers,
+                "sequence": c.dqn.sequence, "batch": c.dqn.batch, "replay_ratio": c.dqn.replay_ratio}
     return {
         "world": c.game, "games": c.games, "steps": c.steps, "network": list(c.network.hidden),
         "activation": c.network.activation, "shared_trunk": c.network.shared, "fourier": c.network.fourier,

@@ -124,6 +124,11 @@ def survival(times: Times) -> list[tuple[int, float]]:
     return out
 
 
+def share_at(curve: list[tuple[int, float]], now: int) -> float:
+    """How many have not reached it by then, by such a curve."""
+    return next(left for at, left in reversed(curve) if at <= now)
+
+
 def median(times: Times) -> tuple[int, bool]:
     """When half have reached it; where they have not, what half have surely not reached it by, and False."""
     for now, left in survival(times):
@@ -211,8 +216,9 @@ def picture(lines: list[Line]) -> bytes:
             end = max(at for at, _ in times)
             x, y = [at for at, _ in curve] + [end], [left for _, left in curve] + [curve[-1][1]]
             axes.step([at / 1e6 for at in x], y, where="post", color=colour, label=f"{row} (n {len(times)})")
-            cut = [at / 1e6 for at, reached in times if not reached]
-            axes.plot(cut, [curve[-1][1]] * len(cut), "|", color=colour, markersize=10)
+            cut = [at for at, reached in times if not reached]
+            heights = [share_at(curve, at) for at in cut]
+            axes.plot([at / 1e6 for at in cut], heights, "|", color=colour, markersize=10)
         axes.set(title=name, xlim=(0, longest / 1e6), ylim=(-0.05, 1.05))
         axes.title.set_fontsize(9)
         axes.tick_params(labelsize=7)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rematch import api, worlds
 from rematch import config as settings
 from rematch.config import ConfigError, knob
-from rematch.engine.learners.lookahead import Foresight, LookaheadPlayer
+from rematch.engine.learners.lookahead import Foresight, LookaheadPlayer, best_answer
 from rematch.engine.nets import fused
 from rematch.engine.policy import NetworkConfig, Policy, digest
 from rematch.engine.train import Session
@@ -106,6 +106,43 @@ def test_matrix_games_are_solved_as_asked() -> None:
     assert np.allclose(least, value, atol=1e-9) and np.allclose(most, value, atol=1e-9)
     with pytest.raises(ValueError):
         fused.matrix_games(payoff, value, rows, rows)
+
+
+@pytest.mark.parametrize("facing", [0, 1])
+def test_a_best_answer_is_the_best_of_all_pure_ones(facing: int) -> None:
+    draw = np.random.default_rng(facing)
+    payoff = draw.random((60, 2, 3))
+    mix = (draw.dirichlet(np.ones(2), 60), draw.dirichlet(np.ones(3), 60))
+    theirs = mix[facing].copy()
+    value = best_answer(payoff, facing, mix)
+    assert np.array_equal(mix[facing], theirs)
+    for n in range(60):
+        if facing == 1:
+            worth = [sum(payoff[n, a, b] * theirs[n, b] for b in range(3)) for a in range(2)]
+            assert value[n] == pytest.approx(max(worth)) and mix[0][n, int(np.argmax(worth))] == 1
+        else:
+            worth = [sum(payoff[n, a, b] * theirs[n, a] for a in range(2)) for b in range(3)]
+            assert value[n] == pytest.approx(min(worth)) and mix[1][n, int(np.argmin(worth))] == 1
+    assert np.array_equal(mix[1 - facing].sum(1), np.ones(60))
+
+
+@pytest.mark.parametrize("facing", [0, 1])
+def test_who_is_faced_draws_from_its_own_chances(facing: int) -> None:
+    """The one who answers wins at least as much in each small game as by the game's solution."""
+    module = worlds.find("lattice")
+    fair, world = foresight(module, module.Config(n=5, horizon=3))
+    other = Policy(world.spec.role_of(facing), NetworkConfig(hidden=(8,)), "other")
+    other.initialise(5)
+    other.set(other.weights * 3)
+    answers = Foresight(fair.make, world.spec, fair.value, facing=(facing, other))
+    rows = np.arange(0, world.games, 2, dtype=np.int32)
+    about = seat_of(world, facing)
+    sight = about.sight[rows]
+    asked = Seat(about.role, facing, world, rows, sight, None)
+    solved, equal = answers.solve(world, rows), fair.solve(world, rows)
+    assert np.allclose(solved.mix[facing], other.chances(asked), atol=1e-6)
+    gain = solved.value - equal.value if facing == 1 else equal.value - solved.value
+    assert gain.min() > -1e-9 and gain.max() > 1e-3
 
 
 def test_successors_are_the_rules_own() -> None:

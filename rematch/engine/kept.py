@@ -45,9 +45,9 @@ class Kept:
             return False  # lost or damaged: it is trained again
         return bool(card.get("response") == about)
 
-    def keep(self, about: dict[str, Any], policy: Policy, config: Config) -> None:
-        """Like any policy's file: it can be played and begun from. Whom it answers, it learnt by PPO."""
-        made = card(config, policy, 0) | {"learner": "ppo", "response": about}
+    def keep(self, about: dict[str, Any], policy: Policy, config: Config, learner: str) -> None:
+        """Like any policy's file: it can be played and begun from; what lookahead learnt is values alone."""
+        made = card(config, policy, 0) | {"learner": learner, "response": about}
         self.run.write_policy(name_of(about), policy.arrays(), made, replace=True)
         others = [record for record in self.content["responses"] if record.get("about") != about]
         self._write({"responses": [*others, {"name": name_of(about), "about": about}]})

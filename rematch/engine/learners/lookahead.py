@@ -5,6 +5,9 @@ the rules are asked for the successor of every joint action, and the network for
 each. That matrix is a zero-sum game: its solution is what both seats play, its value what the network learns
 for the position (Shapley 1953: iterated, this is value iteration of a stochastic game). The rules are used
 while training and while playing: it is model-based, and `model_based` says so wherever players are listed.
+
+Where one seat is `facing` us, a player who stays as it is and whose chances can be read, the other seat's
+best answer takes the place of the solution: the network then learns what a best response wins.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +74,13 @@ def check_spec(spec: Spec) -> None:
         raise ConfigError(f"learner = lookahead: {spec.world} {what}")
 
 
+class Open(Protocol):
+    """A player whose chances can be read."""
+
+    def chances(self, seat: Seat) -> Floats:
+        """[n, A] what it draws from."""
+
+
 @dataclass
 class Solved:
     """The small games of n positions: each seat's mixture [n, A of the seat], seat 0's chance to win [n]."""
@@ -84,9 +94,12 @@ class Solved:
 class Foresight:
     """Looks one joint move ahead with a value network. Shared by the players of both seats."""
 
-    def __init__(self, make: Callable[[int, int, int], World], spec: Spec, value: Policy) -> None:
+    def __init__(
+        self, make: Callable[[int, int, int], World], spec: Spec, value: Policy,
+        facing: tuple[int, Open] | None = None,
+    ) -> None:  # fmt: skip
         check_spec(spec)
-        self.make, self.spec, self.value = make, spec, value
+        self.make, self.spec, self.value, self.facing = make, spec, value, facing
         first, second = (spec.role_of(seat).actions.size for seat in (0, 1))
         self.shape = (first, second)
         self.joint = first * second
@@ -108,7 +121,12 @@ class Foresight:
             self._forbid(payoff, self._legal(world, rows, seat), seat)
         value = np.empty(len(rows), np.float64)
         mix = (np.empty((len(rows), self.shape[0])), np.empty((len(rows), self.shape[1])))
-        fused.matrix_games(payoff, value, *mix)
+        if self.facing is None:
+            fused.matrix_games(payoff, value, *mix)
+        else:
+            seat, player = self.facing
+            mix[seat][:] = self._chances(world, rows, seat, player)
+            value[:] = best_answer(payoff, seat, mix)
         solved = self.room.last = Solved(states, self.network, mix, value)
         return solved
 
@@ -139,6 +157,15 @@ class Foresight:
         won = np.where(view.ended[many] != 0, view.outcome[many, 0], 1.0 / (1.0 + np.exp(-logit)))
         return won.reshape(n, first, second)
 
+    def _chances(self, world: World, rows: Ints, seat: int, player: Open) -> NDArray[np.float64]:
+        """[n, A] what this player draws from in this seat; who is not to move does the one thing there is."""
+        about, legal = self.spec.role_of(seat), self._legal(world, rows, seat)
+        sight = side_by_side(about, world.view[about.name])[rows, about.seats.index(seat)]
+        mask = legal.astype(np.uint8) if about.name in world.view.mask else None
+        asked = Seat(about, seat, world, rows, np.ascontiguousarray(sight), mask)
+        chances = player.chances(asked).astype(np.float64) * legal
+        return np.asarray(chances / chances.sum(1, keepdims=True))
+
     def _scratch(self) -> World:
         world: World | None = getattr(self.room, "world", None)
         if world is None:
@@ -165,6 +192,22 @@ class Foresight:
             payoff[~legal] = -1.0
         else:
             np.moveaxis(payoff, 1, 2)[~legal] = 2.0
+
+
+def best_answer(
+    payoff: NDArray[np.float64], facing: int, mix: tuple[NDArray[np.float64], NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Write the best answer to the mixture of seat `facing` into the other one's; seat 0's chance to win [n].
+
+    payoff [n, A, B] is seat 0's, whose answer is the row that wins most; seat 1's is the least of columns.
+    """
+    if facing == 1:
+        worth = np.einsum("nab,nb->na", payoff, mix[1])
+    else:
+        worth = -np.einsum("nab,na->nb", payoff, mix[0])
+    mix[1 - facing][:] = np.arange(worth.shape[1]) == worth.argmax(1)[:, None]
+    best: NDArray[np.float64] = worth.max(1)
+    return best if facing == 1 else -best
 
 
 class LookaheadPlayer:

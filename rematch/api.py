@@ -31,6 +31,7 @@ from rematch.stopping import Stopper
 UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of state that is not a run's
 GENERAL_SUM = "Rewards are general-sum: the roles' rewards do not cancel"
 EPISODE = "This world does not repeat itself: a resumed run begins its games anew, not to the same bits"
+COLD = "All of this run is its cold start: the other role never learns; expected fewer cold_start_steps"
 LONELY = "league.history has no effect: the world has one seat, and so no rivals"
 
 
@@ -98,7 +99,7 @@ def _refuse_idle(config: Config, layer: Mapping[str, Any], source: str, spec: Sp
     keys = [key.replace("-", "_") for key in layer]
     settings.refuse_idle(config, keys, source)
     for key in keys:
-        if why := idle_in(spec, key):
+        if why := idle_in(config, spec, key):
             raise ConfigError(f"{source}: {key} = {settings.get(config, key)} has no effect: {why}")
 
 
@@ -277,7 +278,8 @@ def _announce(session: Session, run: Run) -> None:
 def _notes(session: Session) -> list[str]:
     """What is worth knowing about a run before it starts."""
     spec, lonely = session.spec, session.spec.seats == 1
-    said = {GENERAL_SUM: not spec.zero_sum and not lonely, EPISODE: spec.resume == "episode",
+    cold = session.schedule.cold and session.config.schedule.cold_start_steps >= session.config.total_steps
+    said = {GENERAL_SUM: not spec.zero_sum and not lonely, EPISODE: spec.resume == "episode", COLD: cold,
             LONELY: lonely and session.config.league.history > 0
             and not settings.has_effect(session.config, "league.history")}
     return [note for note, holds in said.items() if holds]

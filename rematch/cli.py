@@ -150,7 +150,7 @@ def evaluate(words: Sequence[str]) -> int:
 def run_row(options: Options) -> dict[str, Any]:
     """eval RUN: against its world's scripted players."""
     from rematch import worlds
-    from rematch.matches import eval_run, lost_picture
+    from rematch.matches import check_picture, eval_run, lost_picture
 
     (subject,) = options.only(1, "rematch eval RUN | rematch eval WORLD --players A,B")
     if "--move-seconds" in options.given:
@@ -160,6 +160,8 @@ def run_row(options: Options) -> dict[str, Any]:
     if subject in worlds.names() and not folder.exists():
         raise ConfigError(f"eval {subject}: a world needs --players A,B; expected those, or a run")
     file = picture_file(options) if "--picture" in options.given else None
+    if file is not None:
+        check_picture(folder)
     row = eval_run(folder, named, games, seed, greedy)
     if file is not None:
         lost_picture(folder, file, greedy)

@@ -74,11 +74,16 @@ def eval_run(
     return row
 
 
+def check_picture(folder: Path) -> None:
+    """Refuse a picture of where policies lose, before anything is played, where nobody knows it exactly."""
+    trained, module = deployed(folder, False)
+    if not hasattr(module, "exact_picture"):
+        raise ConfigError(f"--picture: best responses in {trained.config.game} are not known exactly")
+
+
 def lost_picture(folder: Path, file: Path, greedy: bool) -> None:
     """Write a picture of the starts that a run's policies lose to exact best responses."""
     trained, module = deployed(folder, greedy)
-    if not hasattr(module, "exact_picture"):
-        raise ConfigError(f"--picture: best responses in {trained.config.game} are not known exactly")
     file.write_bytes(module.exact_picture(trained.config.world, trained.policies, trained.config.threads))
 
 
@@ -233,7 +238,7 @@ def film_of(folder: Path, out: Path, seconds: float, seed: int, greedy: bool) ->
     else:
         wide, high = (side - side % 2 for side in last.size)  # encoders want even sides
         frames = [*pictures, *[last] * int(film.FPS * film.HOLD)]
-        data, why = mp4.mp4([picture.crop((0, 0, wide, high)) for picture in frames], film.FPS)
+        data, why = mp4.mp4(lambda: (picture.crop((0, 0, wide, high)) for picture in frames), film.FPS)
         if not data:
             raise ConfigError(why)
     files.replace_file(out, data)

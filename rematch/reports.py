@@ -241,7 +241,8 @@ def _provenance(run: Folder, named: bool) -> Row:
     if run.config is not None:
         usual = {key: value for key, _, value in settings.leaves(api.default(run.config.game))}
         for key, _, value in settings.leaves(run.config):
-            why = settings.has_effect(run.config, key) or (idle_in(run.spec, key) if run.spec else "")
+            why = settings.has_effect(run.config, key)
+            why = why or (idle_in(run.config, run.spec, key) if run.spec else "")
             shown = list(value) if isinstance(value, tuple) else value
             if why:
                 out["unused"].append({"key": key, "value": shown, "why": clean(why)})

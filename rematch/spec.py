@@ -5,6 +5,7 @@ This file imports nothing of ours. Shapes are written as [N games, k seats of on
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -272,11 +273,29 @@ class Player(Protocol):
     def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move: ...
 
 
+@dataclass(frozen=True)
+class Pressed:
+    """A picture in RGB, compressed: hundreds of them are kept until an episode is over."""
+
+    size: tuple[int, int]
+    rows: bytes
+
+    @classmethod
+    def of(cls, picture: Any) -> Pressed:
+        """Of a PIL.Image.Image."""
+        return cls(picture.size, zlib.compress(picture.convert("RGB").tobytes(), 1))
+
+    def image(self) -> Any:
+        from PIL import Image
+
+        return Image.frombytes("RGB", self.size, zlib.decompress(self.rows))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shot:
     """One picture of a filmed episode, and what was thought and paid when it was taken."""
 
-    picture: Any  # PIL.Image.Image, as the world draws it
+    picture: Pressed  # as the world draws it
     action: int
     scores: Floats  # [A] what each action was thought to be worth
     paid: Mapping[str, tuple[float, float]]  # by component of the reward: for the step before; so far

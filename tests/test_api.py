@@ -133,6 +133,9 @@ def test_a_failing_console_does_not_matter(trained: api.Trained, tmp_path: Path)
 
 @pytest.mark.parametrize(("game", "flags", "why"), [
     ("lattice", ("--network.log_std", "0.1"), "log_std = 0.1 has no effect: all actions are discrete"),
+    ("lattice", ("--network.fourier", "3"), "fourier = 3 has no effect: players see names alone, no numbers"),
+    ("lattice", ("--schedule.kind", "alternate", "--schedule.phase_steps", "300", "--schedule.phase_warmup",
+                 "1000,2000"), "has no effect: none of it is shorter than schedule.phase_steps = 300"),
     ("beasty", ("--evaluation.alarm_gap", "0.5"), "there is no gap but between two roles"),
     ("gym", ("--evaluation.past", "7"), "the world has one seat"),
     ("gym", ("--league.history", "0.9"), "the world has one seat"),

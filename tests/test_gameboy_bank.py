@@ -80,6 +80,23 @@ def test_a_killed_worker_is_replaced_and_its_games_are_lost(remote: banks.Remote
     assert remote.step(0, [0, 0, 0]) == []
 
 
+def test_a_state_loads_though_its_worker_was_killed_before(remote: banks.Remote) -> None:
+    """Scouts begin anew in every iteration: loading is the first that a dead worker is asked for."""
+    begin(remote)
+    walk(remote, 4)
+    state, child = remote.save(2), remote.workers[1].child
+    os.kill(child.pid, signal.SIGKILL)
+    assert remote.load(2, state) is None and remote.save(2) == state
+    assert [(fault.row, fault.lost) for fault in remote.step(0, [0, 0, 0])] == [(1, True)]
+
+
+def test_nobody_is_to_blame_for_a_worker_that_was_killed_from_outside(remote: banks.Remote) -> None:
+    begin(remote)
+    remote.busy[2] = 1  # as if it had been in the midst of game 2
+    os.kill(remote.workers[1].child.pid, signal.SIGKILL)
+    assert [(fault.row, fault.lost) for fault in remote.step(0, [0, 0, 0])] == [(1, True), (2, True)]
+
+
 def test_who_asks_for_a_lost_game_is_told(remote: banks.Remote) -> None:
     begin(remote)
     remote.workers[1].child.kill()

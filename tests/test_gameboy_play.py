@@ -69,6 +69,12 @@ def test_the_command_finds_who_can_be_played() -> None:
             obey(words)
 
 
+@pytest.mark.parametrize("word", ["--screen", "--mask", "--workers", "--patience"])
+def test_what_means_nothing_to_a_person_is_refused(word: str) -> None:
+    with pytest.raises(ConfigError, match=f"{word} has no effect in play"):
+        obey(["play", "gameboy", word, "1" if word in ("--workers", "--patience") else "false"])
+
+
 def test_the_command_plays(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     gameboys.need_pyboy()
     monkeypatch.setattr("sys.stdin", io.StringIO("ssss\r"))

@@ -8,9 +8,10 @@ import warnings
 from pathlib import Path
 
 import gameboys
+import numpy as np
 import pytest
 
-from rematch import cli
+from rematch import api, cli
 from rematch.config import ConfigError
 from rematch.worlds.gameboy import titles
 from rematch.worlds.gameboy.cartridge import compiler, wram
@@ -72,6 +73,46 @@ def test_files_that_are_no_cartridge_are_refused_in_one_line(tmp_path: Path) -> 
         assert "\n" not in str(caught.value) and "expected" in str(caught.value)
 
 
+def headed(folder: Path, **changes: int) -> Path:
+    """The tiny cartridge with other bytes in its header, at addresses such as x147; the checksum is right."""
+    data = bytearray(gameboys.tiny().rom)
+    for address, byte in changes.items():
+        data[int(address[1:], 16)] = byte
+    data[0x14D] = -sum(byte + 1 for byte in data[0x134:0x14D]) & 0xFF
+    file = folder / "headed.gb"
+    file.write_bytes(data)
+    return file
+
+
+@pytest.mark.parametrize("changes", [{"x147": 0xFC}, {"x147": 0xFF}, {"x147": 0x03, "x149": 9}])
+def test_what_pyboy_cannot_play_is_one_line(tmp_path: Path, changes: dict[str, int]) -> None:
+    gameboys.need_pyboy()
+    known = pytest.warns(UserWarning, match="not a known")
+    with known, pytest.raises(ConfigError, match="cannot play") as no:
+        gameboys.world(rom=str(headed(tmp_path, **changes)))
+    assert "\n" not in str(no.value) and "headed.gb" in str(no.value)
+
+
+def test_a_cartridge_with_a_clock_is_refused(tmp_path: Path) -> None:
+    for kind in titles.CLOCKS:
+        with pytest.raises(ConfigError, match="a cartridge with a clock"):
+            titles.check(str(headed(tmp_path, x147=kind)))
+    with pytest.raises(ConfigError, match="nobody-has-this-name"):
+        titles.check("~nobody-has-this-name/x.gb")
+
+
+def test_nobody_says_when_an_unknown_cartridge_is_over(tmp_path: Path) -> None:
+    """Whatever lies at the addresses of another game, it earns no badge and ends no episode."""
+    with pytest.warns(UserWarning, match="not a known"):
+        world = gameboys.world(rom=str(cartridge_file(tmp_path)))
+    assert world.title.marks == () and world.milestones(0) == ()
+    full = np.full_like(world.hall.bank.ram, 0xFF)
+    assert not world.hall.reader.facts(full).over.any()
+    assert gameboys.world().hall.reader.facts(np.full_like(gameboys.world().hall.bank.ram, 0xFF)).over.all()
+    for _ in range(4):
+        assert gameboys.press(world, 0).ended[0] == 0
+
+
 def test_an_unknown_cartridge_runs_with_a_warning(tmp_path: Path) -> None:
     file = cartridge_file(tmp_path)
     with pytest.warns(UserWarning, match=f"REMATCH RPG, SHA-1 {gameboys.tiny().sha1}: not a known"):
@@ -91,6 +132,7 @@ def test_a_world_s_text_is_a_cartridge_with_its_own_names(tmp_path: Path) -> Non
     file, made = tmp_path / "mine.txt", gameboys.tiny()
     file.write_text(made.world)
     rom, title = titles.find(str(file), "small", 0)
+    assert api.configure("tiny", changes={"world.rom": str(file)}).world.rom == str(file)
     assert rom == compiler.compile_world(made.world, "mine").rom and title.marks == titles.ours(made).marks
     for text, why in ((b"map nonsense", "mine.txt"), (b"\xff\xfe", "not a text")):
         file.write_bytes(text)

@@ -335,7 +335,7 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
     with tempfile.TemporaryDirectory() as place:
         spec = play(settings.track(small, read), Path(place) / "run").session.spec
     left = [key for key, _, _ in settings.leaves(small) if key not in read]
-    unread = {key: settings.has_effect(small, key) or idle_in(spec, key) for key in left}
+    unread = {key: settings.has_effect(small, key) or idle_in(small, spec, key) for key in left}
     assert all(unread.values()), f"nothing reads {[key for key, why in unread.items() if not why]}"
     if name in EVERYTHING:
         other = {"schedule.phase_steps", "schedule.max_phases", "schedule.micro_phase_steps",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from rematch import api, worlds
 from rematch import config as settings
 from rematch.config import ConfigError, knob
-from rematch.engine.learners.lookahead import Foresight, LookaheadPlayer, best_answer
+from rematch.engine.learners.lookahead import Foresight, LookaheadPlayer, best_answer, check_spec
 from rematch.engine.nets import fused
 from rematch.engine.policy import NetworkConfig, Policy, digest
 from rematch.engine.train import Session
@@ -236,6 +237,14 @@ def test_state_and_restore_continue_identically(monkeypatch: pytest.MonkeyPatch)
 def test_worlds_that_it_cannot_play_are_refused(game: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         settings.replace(api.default(game), {"learner": "lookahead"})
+
+
+def test_a_game_that_both_can_win_is_refused() -> None:
+    """Seat 1 plays against seat 0's chance to win: where both win together that is the wrong game."""
+    spec = worlds.find("lattice").make(worlds.find("lattice").Config(n=5, horizon=3), 1).spec
+    check_spec(spec)
+    with pytest.raises(ConfigError, match="lattice is not zero-sum"):
+        check_spec(dataclasses.replace(spec, zero_sum=False))
 
 
 def test_settings_of_the_other_learner_are_refused() -> None:

@@ -319,6 +319,10 @@ REFUSED = {
     "negotiation": "chance events cannot be listed",
     "liars_dice_ir": "no information-state or observation tensor",
     "hearts": "4 players",
+    "go(board_size=25)": "OpenSpiel does not play it",
+    "connect_four(rows=-1)": "OpenSpiel does not play it",
+    "hanabi(colors=0)": "OpenSpiel ends the process on it (SIGABRT)",
+    "universal_poker(numSuits=0)": "OpenSpiel ends the process on it (SIG",
 }
 
 
@@ -328,6 +332,22 @@ def test_games_that_cannot_be_played_are_refused_in_one_line(text: str, capfd: A
         Config(game=text).check()
     assert REFUSED[text] in str(caught.value) and "\n" not in str(caught.value)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("text", ["coop_box_pushing", "dots_and_boxes(num_rows=3,num_cols=2)",
+                                  "bargaining(max_turns=1)"])  # fmt: skip
+def test_games_that_are_longer_than_openspiel_says_are_played(text: str) -> None:
+    world = make(Config(game=text), 4)
+    assert world.game.longest > world.game.spiel.max_history_length()
+    dice, ended = np.random.default_rng(0), 0
+    while ended < 2:
+        legal = world.view.mask["player"] * dice.random(world.view.mask["player"].shape)
+        ended += int((world.step({"player": legal.argmax(2).astype(np.int32)}).ended != 0).sum())
+    honest = make(Config(game="leduc_poker"), 1).game
+    assert honest.longest == honest.spiel.max_history_length(), "where it says the truth, it is believed"
+    world.state["moves"][0] = world.game.longest
+    with pytest.raises(ConfigError, match="more than OpenSpiel says there can be"):
+        world._write(np.array([0]), np.array([1]))
 
 
 def test_a_sight_the_game_lacks_is_refused() -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from rematch.show import mp4, rollout
 from rematch.show.console import Console
-from rematch.spec import Shot, Take
+from rematch.spec import Pressed, Shot, Take
 
 
 def take(count: int = 5, actions: int = 7, bars: int = 3) -> Take:
@@ -22,7 +22,7 @@ def take(count: int = 5, actions: int = 7, bars: int = 3) -> Take:
     for number in range(count):
         shots.append(
             Shot(
-                picture=Image.new("RGB", (161, 99), (10 * number, 90, 120)),
+                picture=Pressed.of(Image.new("RGB", (161, 99), (10 * number, 90, 120))),
                 action=number % actions,
                 scores=np.linspace(-1, 1, actions, dtype=np.float32),
                 paid=dict.fromkeys(("env", "rnd", "novel", "bayes", "total"), (0.1, number * 0.1)),
@@ -53,7 +53,7 @@ def test_the_picture_stays_whole_and_the_panel_has_room() -> None:
         made = take(actions=actions, bars=bars)
         sheet = rollout.composed(made.shots[0], made)
         assert sheet.width % 2 == 0 == sheet.height % 2
-        assert sheet.crop((0, 0, 161, 99)).tobytes() == made.shots[0].picture.tobytes()
+        assert sheet.crop((0, 0, 161, 99)).tobytes() == made.shots[0].picture.image().tobytes()
         pixels = np.asarray(sheet)
         assert (pixels[-2:, -rollout.PANEL :] == rollout.PAPER).all(), "nothing is cut off below"
         assert (pixels[:, -2:] == rollout.PAPER).all() and (pixels == rollout.GOLD).all(-1).any()
@@ -108,7 +108,7 @@ def test_a_real_encoder_makes_the_same_film_twice() -> None:
     if not mp4.encoder():
         pytest.skip("no ffmpeg here")
     pictures = [rollout.composed(shot, take()) for shot in take().shots]
-    one, two = (mp4.mp4(pictures, 20) for _ in range(2))
+    one, two = (mp4.mp4(lambda: iter(pictures), 20) for _ in range(2))
     assert one == two and one[0][4:8] == b"ftyp" and not one[1]
 
 

@@ -328,6 +328,14 @@ def test_what_cannot_be_is_refused() -> None:
         swarms.config(milestones__budgets=("DWAN=3",))
 
 
+def test_practice_is_a_matter_of_bands_alone() -> None:
+    """Where all begin from the newest record nobody is led: any learner may learn there."""
+    asked = {"learner": "ppo", "swarm": "all", "world.workers": 0}
+    assert api.configure("tiny", changes=asked).learner == "ppo"
+    with pytest.raises(ConfigError, match="ppo cannot learn from moves that it did not choose"):
+        api.configure("tiny", changes=asked | {"swarm": "bands"})
+
+
 def test_quotas_without_bands_have_no_effect() -> None:
     made = swarms.config(swarm="all")
     for key in ("bands.late", "bands.power_on"):

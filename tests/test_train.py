@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import toys
+from cut import stop_and_go_on
 
 from rematch import api, cli, worlds
 from rematch import config as settings
 from rematch.config import ConfigError
 from rematch.engine.learners.adam import Adam
 from rematch.engine.learners.ppo import LearnError, Ppo
-from rematch.engine.miniature import event_log, play
+from rematch.engine.miniature import Witness, differences, event_log, play
 from rematch.engine.notes import few
 from rematch.engine.policy import Policy
 from rematch.engine.run import Run
@@ -158,6 +159,24 @@ def test_a_signal_ends_the_iteration_saves_and_stops(number: int, tmp_path: Path
         assert checkpoint is not None and checkpoint.manifest.iteration == 3
         assert checkpoint.manifest.keep == "passing"
     assert signal.getsignal(number) is before  # nothing stays behind
+
+
+@pytest.mark.parametrize("save_every", [2, 100])
+def test_who_is_told_to_stop_does_not_evaluate_first(save_every: int, tmp_path: Path) -> None:
+    """Evaluations can take minutes, whoever sends SIGTERM waits for less. It comes first on resuming."""
+    config = small("matching", total_steps=128 * 16 * 6, save_every=save_every, evaluation__every=2)
+    session = Session(config)
+    with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
+        assert not train(session, run, Witness(session), lambda: session.iteration >= 4)
+        assert [row["iteration"] for row in run.history] == [2]
+        checkpoint = run.load()
+        assert checkpoint is not None and checkpoint.manifest.keep == "passing"
+    stop_and_go_on(config, tmp_path / "cut", 4)
+    whole = Session(config)
+    with Run.create(tmp_path / "whole", settings.to_yaml(config)) as run:
+        assert train(whole, run, Witness(whole), lambda: False)
+        assert [row["iteration"] for row in run.history] == [2, 4, 6]
+    assert differences(tmp_path / "whole", tmp_path / "cut") == []
 
 
 def test_a_second_ctrl_c_is_not_polite(tmp_path: Path) -> None:

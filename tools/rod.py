@@ -133,6 +133,10 @@ def one(lattice: str, row: str, seed: int, out: Path) -> None:
 
 def cells(args: argparse.Namespace) -> list[tuple[str, str, int]]:
     wanted = [w.strip() for w in args.only.split(";") if w.strip()]
+    known = {*LATTICES, *ROWS, *(f"{lattice}/{row}" for lattice in LATTICES for row in ROWS)}
+    if odd := [w for w in wanted if w not in known]:
+        raise SystemExit(f"--only {odd[0]!r}: no such lattice or row; lattices are {', '.join(LATTICES)}, "
+                         f"rows are {', '.join(ROWS)}")
     few = None
     if args.seeds:
         first, _, last = args.seeds.partition("-")

@@ -339,7 +339,8 @@ def product_features(config: Config, folder: Path, iterations: int) -> Iterator[
     yield Feature(name="checkpoint", proof=saved)
     yield Feature(name="policies", proof=policies)
     spec: Spec = worlds.find(config.game).make(config.world, 1, 0, 0).spec
-    off = idle_in(spec, "evaluation.past") or ("" if config.evaluation.past else "evaluation.past is 0")
+    none = "" if config.evaluation.past else "evaluation.past is 0"
+    off = idle_in(config, spec, "evaluation.past") or none
     yield Feature(name="past selves", proof=past, off=off)
     for name, (file, magic) in PRODUCTS.items():
         def written(file: str = file, magic: bytes = magic) -> str:
@@ -430,7 +431,7 @@ def _tell_unread(config: Config, read: set[str], spec: Spec | None = None) -> bo
     idle: dict[tuple[str, str], list[str]] = {}
     for key in unread:
         part, _, name = key.rpartition(".")
-        why = settings.has_effect(config, key) or (idle_in(spec, key) if spec else "")
+        why = settings.has_effect(config, key) or (idle_in(config, spec, key) if spec else "")
         idle.setdefault((part, why) if why else (key, ""), []).append(name)
     for (part, why), leaves in idle.items():
         if not why:

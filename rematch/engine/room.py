@@ -39,6 +39,8 @@ def networks(config: Config, world: World) -> int:
     for role in world.spec.roles.values():
         size = sum(int(np.prod(shape)) for _, shape, _ in layout(role, config.network))
         copies = 8 + config.threads  # weights, packed, two moments, magnet, gradient and its parts, scratch
+        copies += 2 * 4  # a checkpoint's, before it is written: as bytes, and what they are made of
+        copies += 3 if config.ppo.average else 0
         if config.league.history:
             copies += 2 * (config.league.slots + 1) + config.league.size
         copies += 4 * config.rollback.keep if config.rollback.back else 0

@@ -144,8 +144,13 @@ class Config:
             )
 
 
-def idle_in(spec: Spec, key: str) -> str:
-    """Why a setting has nothing to do in a world of this kind; empty if it has."""
+def idle_in(config: Config, spec: Spec, key: str) -> str:
+    """Why a setting has nothing to do in a world of this kind, or beside others; empty if it has."""
+    if key == "network.fourier" and all(all(role.choices) for role in spec.roles.values()):
+        return "players see names alone, no numbers"
+    warmup = config.schedule.phase_warmup
+    if key == "schedule.phase_warmup" and warmup and min(warmup) >= config.schedule.phase_steps:
+        return f"none of it is shorter than schedule.phase_steps = {config.schedule.phase_steps}"
     if key.startswith("network.log_std") and all(r.actions.kind == "discrete" for r in spec.roles.values()):
         return "all actions are discrete"
     if key.startswith("evaluation.alarm") and len(spec.roles) != 2:

@@ -17,7 +17,7 @@ from rematch.engine.learners.replay import COMPONENTS
 from rematch.engine.minds import bonuses
 from rematch.engine.rollout import side_by_side
 from rematch.engine.tape import Tape
-from rematch.spec import CUT_OFF, DECIDED, RUNNING, Floats, Noise, Seat, Shot, Take
+from rematch.spec import CUT_OFF, DECIDED, RUNNING, Floats, Noise, Pressed, Seat, Shot, Take
 
 if TYPE_CHECKING:
     from rematch.engine.train import Session
@@ -50,7 +50,7 @@ class Camera:
         world, player = self.world, self.session.policies[self.role.name]
         key = keys.key(self.session.config.seed, keys.EVALUATE, self.session.step)
         memory, trail, rows = None, [], np.zeros(1, np.int32)  # type: ignore[var-annotated]
-        kept: list[tuple[int, Any, int, Floats, tuple[str, ...]]] = []
+        kept: list[tuple[int, Pressed, int, Floats, tuple[str, ...]]] = []
         tape, ended, step = Tape(self.session.spec, PIECE, 1), RUNNING, 0
         while step < self.steps and ended == RUNNING:
             sight = side_by_side(self.role, world.view[self.role.name])[:, 0]
@@ -62,7 +62,7 @@ class Camera:
             picture = self.session.module.draw(world, 0, trail)
             reached = self._reached(world)
             if step % self.pace == 0:
-                kept.append((step, picture, action, move.scores[0], reached))
+                kept.append((step, Pressed.of(picture), action, move.scores[0], reached))
             tape[self.role.name].sight[step % PIECE, 0, 0] = sight[0]
             view = world.step({self.role.name: np.array([[action]], np.int32)})
             ended = int(view.ended[0])
@@ -93,7 +93,7 @@ class Camera:
         tape.events.clear()
 
     def _cut(
-        self, kept: list[tuple[int, Any, int, Floats, tuple[str, ...]]], steps: int, ended: int,
+        self, kept: list[tuple[int, Pressed, int, Floats, tuple[str, ...]]], steps: int, ended: int,
         reached: tuple[str, ...],
     ) -> tuple[Take, dict[str, Any]]:  # fmt: skip
         so_far = np.cumsum(self.paid[: steps + 1], axis=0, dtype=np.float64)

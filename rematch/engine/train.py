@@ -101,6 +101,7 @@ class Session:
         self.iteration, self.learner_steps, self.finished = config.start_iteration, 0, 0
         self.best: dict[str, dict[str, Result]] = {}  # by level: what the best scripted players reach
         self.ended = ""  # why it ended before its last iteration, where it did
+        self.owed = False  # it was stopped before an evaluation: that comes first when it goes on
         self.milestones: list[str] = []  # what this iteration was: worth keeping where collapses are undone
 
     def make(self, games: int, first: int, seed: int) -> World:
@@ -333,7 +334,7 @@ class Session:
         world, rows = self.world, np.arange(self.config.games, dtype=np.int32)
         parts: dict[str, Tree] = {
             "session": {"iteration": self.iteration, "learner_steps": self.learner_steps,
-                        "finished": self.finished, "ended": self.ended},
+                        "finished": self.finished, "ended": self.ended, "owed": self.owed},
             "world": {
                 "states": world.save(rows),
                 "seed": world.next.seed,
@@ -360,6 +361,7 @@ class Session:
         own = parts["session"]
         self.iteration, self.learner_steps = int(own["iteration"]), int(own["learner_steps"])
         self.finished, self.ended = int(own["finished"]), str(own["ended"])
+        self.owed = bool(own.get("owed", False))  # not in checkpoints of before
         if self.swarm:
             self.swarm.restore(parts["swarm"])
         if self.scouts:
@@ -410,41 +412,50 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
     if session.iteration == config.start_iteration:
         session.begin()
     while not session.done:
-        started = time.perf_counter()
-        session.schedule.turn(session.iteration)
-        note_phase(session, run, show)
-        session.seat()
-        tape = session.rollout.collect(session.iteration)
-        before = session.learner_steps
-        found, lines = session.witness(tape, run)
-        metrics = session.learn(tape) | found
-        session.league.report(tape)
-        session.iteration += 1
-        row = {"iteration": session.iteration, "step": session.step, "games": session.finished} | metrics
-        run.log(row)
-        note_lines(run, show, [*lines, *session.guard(tape, metrics)])
-        for name in session.snapshot():
-            run.log_line(f"Pool: {name} joined")
-        note_lines(run, show, hunt(session))
-        if session.iteration == config.start_iteration + 1:
-            note_sight(run, show, tape)
-        seconds = time.perf_counter() - started
-        rate = (session.learner_steps - before) / seconds
-        run.timing({"iteration": session.iteration, "seconds": seconds, "learner_steps_per_second": rate})
-        show.progress(session.step, config.games * config.steps / seconds, row)
-        note_diary(session, run, show)
-        note_film(session, run, show)
+        if not session.owed:
+            iterate(session, run, show)
         last = session.iteration == config.iterations or session.schedule.over(session.iteration)
         if last:
             note_lines(run, show, session.minds.finish())
-        if last or session.evaluation_due:
+        halt, judge = stop(), last or session.evaluation_due
+        session.owed = halt and judge and not last and not session.curriculum
+        if judge and not session.owed:
             note_evaluation(session, run, show, last)
         past.keep(session, run)
         note_milestones(session, run)
-        halt, due = stop(), session.done or session.iteration % config.save_every == 0
+        halt, due = halt or stop(), session.done or session.iteration % config.save_every == 0
         if due or halt:
             session.keep_findings(run)
-            run.save(session.iteration, session.state(), fingerprint(config), passing=not due)
+            passing = session.owed or not due
+            run.save(session.iteration, session.state(), fingerprint(config), passing=passing)
         if halt:
             break
     return session.done
+
+
+def iterate(session: Session, run: Run, show: Show) -> None:
+    """One iteration, but for what is made of it: evaluations, checkpoints."""
+    config, started = session.config, time.perf_counter()
+    session.schedule.turn(session.iteration)
+    note_phase(session, run, show)
+    session.seat()
+    tape = session.rollout.collect(session.iteration)
+    before = session.learner_steps
+    found, lines = session.witness(tape, run)
+    metrics = session.learn(tape) | found
+    session.league.report(tape)
+    session.iteration += 1
+    row = {"iteration": session.iteration, "step": session.step, "games": session.finished} | metrics
+    run.log(row)
+    note_lines(run, show, [*lines, *session.guard(tape, metrics)])
+    for name in session.snapshot():
+        run.log_line(f"Pool: {name} joined")
+    note_lines(run, show, hunt(session))
+    if session.iteration == config.start_iteration + 1:
+        note_sight(run, show, tape)
+    seconds = time.perf_counter() - started
+    rate = (session.learner_steps - before) / seconds
+    run.timing({"iteration": session.iteration, "seconds": seconds, "learner_steps_per_second": rate})
+    show.progress(session.step, config.games * config.steps / seconds, row)
+    note_diary(session, run, show)
+    note_film(session, run, show)

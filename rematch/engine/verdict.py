@@ -41,6 +41,8 @@ def raised(history: Sequence[Row], config: EvaluationConfig) -> list[Row]:
         if before.get("level") != after.get("level"):  # another game: no rate of it could have swung
             continue
         for role, rate in after.get("rates", {}).items():
+            if role not in before.get("rates", {}):  # a row that somebody else wrote
+                continue
             swing = abs(rate["rate"] - before["rates"][role]["rate"])
             if swing > config.alarm_swing:
                 first, last = before["step"], after["step"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,13 +31,15 @@ def encoder() -> str:
         return ""
 
 
-def mp4(pictures: Sequence[Image], fps: int) -> tuple[bytes, str]:
-    """Pictures of one size, both sides even, as an MP4; or nothing, and why. Equal pictures, equal bytes."""
+def mp4(pictures: Callable[[], Iterator[Image]], fps: int) -> tuple[bytes, str]:
+    """Pictures of one size, both sides even, as an MP4; or nothing, and why. Equal pictures, equal bytes.
+
+    They are asked for once for each codec that is tried, and given to the encoder one by one.
+    """
     program = encoder()
     if not program:
         return b"", NONE
-    width, height = pictures[0].size
-    raw = b"".join(picture.tobytes() for picture in pictures)
+    width, height = next(pictures()).size
     why = ""
     with tempfile.TemporaryDirectory(prefix="rematch-") as place:
         for codec in CODECS:
@@ -70,10 +75,32 @@ def mp4(pictures: Sequence[Image], fps: int) -> tuple[bytes, str]:
                 str(out),
             ]
             try:
-                done = subprocess.run(words, input=raw, capture_output=True, timeout=PATIENCE, check=False)
-            except (OSError, subprocess.TimeoutExpired) as error:
+                code, said = _encode(words, pictures())
+            except OSError as error:
                 return b"", f"no MP4: {program}: {error}"
-            if done.returncode == 0 and out.is_file() and out.stat().st_size:
+            if code == 0 and out.is_file() and out.stat().st_size:
                 return out.read_bytes(), ""
-            why = done.stderr.decode(errors="replace").strip().partition("\n")[0]
+            why = said.strip().partition("\n")[0]
     return b"", f"no MP4: {program}: {why or 'it wrote nothing'}"
+
+
+def _encode(words: list[str], pictures: Iterator[Image]) -> tuple[int, str]:
+    """Give the pictures to the encoder; its exit code and what it said. One that hangs is killed."""
+    with tempfile.TemporaryFile() as errors:
+        child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
+        late = threading.Timer(PATIENCE, child.kill)
+        late.start()
+        try:
+            assert child.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # it gave up: its code says so
+                for picture in pictures:
+                    child.stdin.write(picture.tobytes())
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.close()
+            code = child.wait()
+        finally:
+            late.cancel()
+            child.kill()
+        errors.seek(0)
+        said = errors.read(4000).decode(errors="replace")
+    return code, said or (f"no end after {PATIENCE} s" if code == -signal.SIGKILL else "")

@@ -16,12 +16,15 @@ BOUND = ("A response is a lower bound: a better one may exist. It was chosen on 
 def lines(result: Row) -> list[str]:
     """The answer for every role, then all that was tried."""
     asked = result["question"]
-    out = [f"Best responses to the players of iteration {asked['frozen']['iteration']}, "
-           f"{human(asked['budget'])} steps each, {asked['games']} games a match", ""]
+    steps = result.get("steps", asked["budget"])  # answers of before do not tell them
+    level = f" on the level {asked['frozen']['level']}" if "level" in asked["frozen"] else ""
+    out = [f"Best responses to the players of iteration {asked['frozen']['iteration']}{level}, "
+           f"{human(steps)} steps each, {asked['games']} games a match", ""]
     for role, answer in result["roles"].items():
-        out += answer_lines(role, answer, asked["budget"])
+        out += answer_lines(role, answer, steps)
     if "nash_conv_at_least" in result:
-        out.append(f"Both gains together (NashConv): at least {number(result['nash_conv_at_least'])}")
+        out.append(f"Both gains together (NashConv): at least {number(result['nash_conv_at_least'])}, by the "
+                   "lower ends of both")
     out += ["", *aligned(list(_trials(result["roles"])), right=(2, 4)), "", BOUND]
     return [clean(line) for line in out]
 
@@ -42,7 +45,10 @@ def answer_lines(role: str, answer: Row, budget: int) -> list[str]:
                    f"{answer['gain_high']:+.3f}]")
     if exact := answer.get("exact"):
         share = exact["share_found"]
+        gain = exact["best"] - exact["incumbent"]
         found = f"{100 * share:.0f} % of the exact gain" if share is not None else "there is nothing to gain"
+        if share is not None and share <= 0:
+            found = f"none of the exact gain of {gain:.4f}"
         out.append(f"  exactly: the best response has {exact['best']:.4f}, ours {exact['found']:.4f}, the "
                    f"incumbent {exact['incumbent']:.4f}: {found}")
     return out

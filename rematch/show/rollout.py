@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -23,19 +24,24 @@ MOST_PICTURES, MOST_BYTES = 200, 4_000_000  # of the GIF
 
 def films(take: Take) -> tuple[dict[str, bytes], str]:
     """Name -> bytes of its GIF and its MP4; and why one of them is missing."""
-    pictures = [composed(shot, take) for shot in take.shots]
-    last = film.captioned(pictures[-1], take.caption)
-    fewer = pictures[:: -(-len(pictures) // MOST_PICTURES)]
-    made = {f"{take.name}.gif": film.gif(fewer, last, MOST_BYTES)}
-    data, why = mp4.mp4([*pictures, *[last] * int(film.FPS * film.HOLD)], film.FPS)
+    last = film.captioned(composed(take.shots[-1], take), take.caption)
+    fewer = take.shots[:: -(-len(take.shots) // MOST_PICTURES)]
+    made = {f"{take.name}.gif": film.gif([composed(shot, take) for shot in fewer], last, MOST_BYTES)}
+    data, why = mp4.mp4(lambda: _reel(take, last), film.FPS)
     return made | ({f"{take.name}.mp4": data} if data else {}), why
+
+
+def _reel(take: Take, last: Image) -> Iterator[Image]:
+    """One picture after the other, the last one held: all of them at once would take a gigabyte."""
+    yield from (composed(shot, take) for shot in take.shots)
+    yield from [last] * int(film.FPS * film.HOLD)
 
 
 def composed(shot: Shot, take: Take) -> Image:
     """The picture with the panel at its right; both sides even, as encoders want them."""
     from PIL import Image, ImageDraw
 
-    picture = shot.picture
+    picture = shot.picture.image()
     bars = max(len(each.bars) for each in take.shots)  # all pictures of a film are of one size
     needed = EDGE * 4 + LINE * (3 + len(take.actions) + len(shot.paid) + bars)
     height = max(picture.height, needed)

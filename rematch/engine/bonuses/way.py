@@ -34,7 +34,8 @@ class Way:
         self.weight, self.window, self.role = config.way, config.way_window, role
         self.columns = find_columns(role, config.way_columns, "bands.way_columns")
         self.marks = len(self.columns)  # where a place's marks begin
-        self.columns += find_columns(role, config.way_marks, "bands.way_marks")
+        if role.milestones:  # in a world that tells none there is nothing to have reached
+            self.columns += find_columns(role, config.way_marks, "bands.way_marks")
         self.practice: Practice | None = None  # who leads games; without it all begin where the way does
         self.way = b""
         self.places: list[bytes] = []  # by index on the way; b"" where nobody was led yet

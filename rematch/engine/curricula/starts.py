@@ -75,7 +75,7 @@ class SavestateWorld(World, Protocol):
 
 
 def check_swarm(kind: str, config: SwarmConfig, learner: str, world: World) -> None:
-    if config.practice and learner != "dqn":
+    if kind == "bands" and config.practice and learner != "dqn":
         raise ConfigError(f"bands.practice = True: {learner} cannot learn from moves that it did not choose; "
                           "expected learner dqn, or False")
     if kind != "off" and not hasattr(world, "captured"):

@@ -68,6 +68,8 @@ def check_spec(spec: Spec) -> None:
         what = f"has more than {MOST_ACTIONS} actions"
     elif hidden := [name for role in spec.roles.values() for name in role.hidden]:
         what = f"hides {', '.join(hidden)}, expected everything to be seen"
+    elif not spec.zero_sum:
+        what = "is not zero-sum: what one seat wins the other does not lose"
     elif spec.resume != "state":
         what = "cannot be stepped from any state"
     if what:

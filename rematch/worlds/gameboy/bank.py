@@ -12,6 +12,7 @@ import contextlib
 import mmap
 import os
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -196,6 +197,12 @@ class Worker:
         """Tell once what became of a row."""
         return Fault(row, self.lost.pop(row), lost=row not in self.guilty)
 
+    def ended(self) -> int | None:
+        """The code it ended with; None: it still runs. Its pipes are closed a little before its end."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.child.wait(0.5)
+        return None
+
     def end(self) -> str:
         """Stop it; what it said last."""
         if self.errors.closed:
@@ -303,12 +310,16 @@ class Remote:
         worker = self.of(row)
         with worker.lock:
             worker.lost.pop(row, None)
-            try:
-                worker.send(LOAD, row, state)
-                answer, _, said = worker.receive()
-            except Silent as why:
-                self._replace(worker, why)
-                return Fault(row, worker.fault(row).trace)
+            for last in (False, True):
+                try:
+                    worker.send(LOAD, row, state)
+                    answer, _, said = worker.receive()
+                    break
+                except Silent as why:
+                    self._replace(worker, why)
+                    fault = worker.fault(row)
+                    if last or not fault.lost:  # else it was gone already: a new one has not been asked yet
+                        return Fault(row, fault.trace)
         return Fault(row, said.decode()) if answer == FAILED else None
 
     def _ask(self, command: bytes, row: int) -> bytes:
@@ -331,9 +342,13 @@ class Remote:
             faults.append(Fault(row, said.decode()))
 
     def _replace(self, worker: Worker, why: Silent) -> None:
-        """A new worker. The row at work when the old one went is to blame; all others are lost with it."""
+        """A new worker. The row at work when the old one went is to blame; all others are lost with it.
+
+        Nobody is where somebody else killed it: no emulator does that to itself.
+        """
+        killed = worker.ended() == -signal.SIGKILL
         said = worker.end()
-        guilty = [row for row in worker.rows if self.busy[row]]
+        guilty = [row for row in worker.rows if self.busy[row] and not killed]
         blamed = f", in game {guilty[0]}" if guilty else ""
         worker.lost = dict.fromkeys(worker.rows, f"{said}\n{why.args[0]}{blamed}")
         worker.guilty = set(guilty)

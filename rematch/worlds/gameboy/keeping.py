@@ -53,11 +53,15 @@ class Hall:
 def furnish(config: Any, games: int) -> Hall:
     machine.library()
     rom, title = titles.find(config.rom, config.cartridge, config.cartridge_seed)
+    try:
+        power_on = machine.power_on(rom)
+    except Exception as error:  # PyBoy's own, and what it trips over in headers that it does not know
+        what = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"rom = {config.rom!r}: PyBoy cannot play it: {what}") from None
     plan = banks.Plan(rom, title.regions, games)
     away = config.workers and games > 1  # one game gains nothing by it; settings are judged by such worlds
     bank: banks.Bank
     bank = banks.Remote(plan, config.workers, config.patience) if away else banks.Local(plan)
-    power_on = machine.power_on(rom)
     library = Library(hashlib.sha1(rom).hexdigest(), machine.installed(), len(power_on))
     counted = dict.fromkeys(("emulator_faults", "games_replayed", "savestates_quarantined"), 0)
     return Hall(title, Reader(title), bank, power_on, library, rom, counted)

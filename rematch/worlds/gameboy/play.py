@@ -34,6 +34,7 @@ KEYS = {
 HELP = "arrows or wasd: walk   j or space: A   k: B   enter: start   q: leave"
 TERMINAL = "--terminal"
 FRAME = 24 / 60  # seconds of an action on the console
+UNSEEN = ("screen", "mask", "workers", "patience")  # settings that mean nothing to a person
 PATIENCE = 0.5 * FRAME  # a key that is held repeats itself about as often
 
 
@@ -43,6 +44,9 @@ def play(words: Sequence[str]) -> int:
     load_window()
     rest = [word for word in words if word != TERMINAL]
     given = read_flags(rest, Config())
+    if idle := [key for key in given if key in UNSEEN]:
+        raise ConfigError(f"--{idle[0]} has no effect in play: it is about what policies see and where they "
+                          "are trained")  # fmt: skip
     config = apply(Config(), {"max_steps": 200_000}, "play")
     config = apply(config, given, "command line", text=True)
     validate(config)
@@ -93,6 +97,8 @@ def terminal(world: GameboyWorld, source: IO[str], out: IO[str]) -> int:
     with contextlib.ExitStack() as after:
         if live:
             after.callback(lambda: out.write("\x1b[?25h\x1b[0m\n"))
+        if live:  # nothing is drawn at power-on: a B, which does nothing there, brings the first picture
+            world.step({"joypad": np.array([[ACTIONS.index("b")]], np.int32)})
         _picture(world, out, total, live)
         for action in _keys(source):
             time.sleep(max(0.0, before + PATIENCE - time.monotonic()) if live else 0.0)

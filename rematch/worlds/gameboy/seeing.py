@@ -80,6 +80,7 @@ class Reader:
         self.mark_value = np.array([value for _, value, _ in places], np.uint8)
         self.mark_equal = np.array([equal for _, _, equal in places], bool)
         self.names = [mark.name for mark in title.marks]
+        self.ends = any(mark.kind == "end" for mark in title.marks)  # whether anybody knows when it is over
         pay = {"badge": title.rewards.badge, "end": title.rewards.end}
         self.worth = np.array([pay.get(mark.kind, title.rewards.event) for mark in title.marks])
         self.number = {name: index for index, name in enumerate(self.names)}
@@ -116,7 +117,7 @@ class Reader:
             facing=ram[:, at[wram.FACING]] // 4,
             menu=ram[:, at[wram.MENU_ITEM]],
             species=ram[:, at[wram.ENEMY_SPECIES]],
-            over=ram[:, at[wram.HALL_OF_FAME]] != 0,
+            over=(ram[:, at[wram.HALL_OF_FAME]] != 0) & self.ends,
             reached=np.where(self.mark_equal, bytes_of == self.mark_value, shared),
         )
 

@@ -25,6 +25,7 @@ KNOWN = {  # SHA-1 -> title
 }
 LARGEST = 8 << 20  # bytes of a cartridge
 LONGEST_TEXT = 1 << 20  # characters of a world's text
+CLOCKS = (0x0F, 0x10)  # byte 0147 of cartridges with a clock of their own: MBC3 with timer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,10 +248,9 @@ def red() -> Title:
 
 
 def unknown(name: str) -> Title:
-    """Of a game that keeps the addresses, and of which no more is known."""
-    kept = [mark for mark in red().marks if mark.kind in ("badge", "end")]
+    """Of a game of which nothing is known: what a byte means in it, and when it is over, nobody can say."""
     return Title(
-        name=name, maps={}, marks=tuple(kept), rewards=red().rewards, party=wram.PARTY_MOST, flags=1,
+        name=name, maps={}, marks=(), rewards=red().rewards, party=wram.PARTY_MOST, flags=1,
         block=2,
     )  # fmt: skip
 
@@ -258,8 +258,20 @@ def unknown(name: str) -> Title:
 # --- cartridges -------------------------------------------------------------------------------------
 
 
+def check(rom: str) -> None:
+    """Refuse what is neither a cartridge nor a world's text, with the reason."""
+    written(existing(rom)) if is_text(rom) else read_rom(rom)
+
+
+def is_text(rom: str) -> bool:
+    return rom.endswith(".txt")
+
+
 def existing(path: str) -> Path:
-    file = Path(path).expanduser()
+    try:
+        file = Path(path).expanduser()
+    except RuntimeError as why:  # ~NAME of nobody
+        raise ConfigError(f"rom = {path!r}: {why}") from None
     if not file.is_file():
         what = "a folder" if file.is_dir() else "no such file"
         raise ConfigError(f"rom = {path!r}: {what}: expected a Game Boy cartridge, usually NAME.gb")
@@ -277,6 +289,9 @@ def read_rom(path: str) -> bytes:
     if checksum != data[0x14D]:
         found = f"header checksum {data[0x14D]:02X}, computed {checksum:02X}"
         raise ConfigError(f"rom = {path!r}: {found}: expected a Game Boy cartridge")
+    if data[0x147] in CLOCKS:
+        raise ConfigError(f"rom = {path!r}: a cartridge with a clock (type {data[0x147]:02X}) plays by the "
+                          "time of day: no game of it could be played again; expected one without")
     return data
 
 
@@ -311,7 +326,7 @@ def find(rom: str, size: str, seed: int) -> tuple[bytes, Title]:
     if not rom:
         made = cartridge(size, seed)
         return made.rom, ours(made)
-    if rom.endswith(".txt"):
+    if is_text(rom):
         made = written(existing(rom))
         return made.rom, ours(made)
     data = read_rom(rom)

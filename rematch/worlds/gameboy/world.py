@@ -68,7 +68,7 @@ class Config:
 
     def check(self) -> None:
         if self.rom:
-            titles.read_rom(self.rom)
+            titles.check(self.rom)
 
 
 class GameboyWorld(KeptGames):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +24,7 @@ from rematch.config import ConfigError, nearest
 from rematch.missing import NotInstalled
 
 CHANCE, DECISION, TERMINAL = 0, 1, 2  # kinds of history
+TRIED = 4000  # moves at random by which the length of games is tried
 MOST_EDGES = 1 << 16  # joint moves or chance outcomes of one history: a row of the table holds that many
 
 
@@ -74,6 +77,17 @@ class Game:
 def load(text: str, sight: str) -> Game:
     """The game of a string as `pyspiel.load_game` takes it, or ConfigError with the reason."""
     spiel = _load(text)
+    try:
+        with hushed():
+            return _known(text, sight, spiel)
+    except ConfigError:
+        raise
+    except Exception as error:  # parameters that OpenSpiel takes and cannot play
+        raise ConfigError(f"game = {text!r}: OpenSpiel does not play it: {_why(error)}") from None
+
+
+def _known(text: str, sight: str, spiel: Any) -> Game:
+    """What there is to know of a loaded game."""
     about, kinds = spiel.get_type(), pyspiel().GameType
     if about.dynamics == kinds.Dynamics.MEAN_FIELD:
         raise ConfigError(f"game = {text!r}: a mean-field game; expected a game of two players")
@@ -89,9 +103,8 @@ def load(text: str, sight: str) -> Game:
         has = " or ".join(kind.replace("_", "-") for kind in wanted)
         raise ConfigError(f"game = {text!r}: it offers no {has} tensor, so a network could see nothing")
     private = next(kind for kind in wanted if told[kind]) == "information_state"
-    actions, longest = spiel.num_distinct_actions(), spiel.max_history_length()
-    outcomes = spiel.max_chance_outcomes()
-    if actions < 1 or longest < 1 or state.is_terminal():
+    actions, outcomes = spiel.num_distinct_actions(), spiel.max_chance_outcomes()
+    if actions < 1 or spiel.max_history_length() < 1 or state.is_terminal():
         raise ConfigError(f"game = {text!r}: nobody can move in it; expected other parameters")
     edges = max(actions**2 if about.dynamics == kinds.Dynamics.SIMULTANEOUS else actions, outcomes)
     if edges > MOST_EDGES:
@@ -102,7 +115,7 @@ def load(text: str, sight: str) -> Game:
         text=text, spiel=spiel, perfect=not hides, chance=about.chance_mode != kinds.ChanceMode.DETERMINISTIC,
         zero_sum=about.utility == kinds.Utility.ZERO_SUM, together=about.utility == kinds.Utility.IDENTICAL,
         private=private, moves=_moves(spiel, actions), columns=_columns(spiel, private),
-        longest=longest, outcomes=outcomes, edges=edges, scale=high if 0 < high < np.inf else 1.0,
+        longest=_longest(spiel), outcomes=outcomes, edges=edges, scale=high if 0 < high < np.inf else 1.0,
     )  # fmt: skip
 
 
@@ -114,13 +127,65 @@ def _load(text: str) -> Any:
         near = nearest(name, names)
         hint = f"; nearest: {near}" if near else f"; expected one of {len(names)} games such as kuhn_poker"
         raise ConfigError(f"game = {text!r}: OpenSpiel has no game {name!r}{hint}")
+    if "(" in text:
+        _survive(text)
     try:
         with hushed():
             return module.load_game(text)
     except Exception as error:  # SpielError, and what C++ containers throw at missing parameters
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        why = why.rpartition("/")[2]  # without the path of OpenSpiel's source
-        raise ConfigError(f"game = {text!r}: OpenSpiel does not load it: {why[:160]}") from None
+        raise ConfigError(f"game = {text!r}: OpenSpiel does not load it: {_why(error)}") from None
+
+
+def _why(error: Exception) -> str:
+    """An error's first line, without the path of OpenSpiel's source."""
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return said.rpartition("/")[2][:160]
+
+
+TRIAL = """
+import sys, pyspiel
+game = pyspiel.load_game(sys.argv[1])
+state, moves = game.new_initial_state(), 0
+while not state.is_terminal() and moves < 1000:
+    if state.is_simultaneous_node():
+        state.apply_actions([(state.legal_actions(seat) or [0])[0] for seat in range(game.num_players())])
+    else:
+        state.apply_action(state.legal_actions()[0])
+    moves += 1
+"""
+TRIAL_SECONDS = 20.0
+
+
+def _survive(text: str) -> None:
+    """Play a game with odd parameters in a process of its own: some of them end the process."""
+    try:
+        done = subprocess.run([sys.executable, "-c", TRIAL, text], capture_output=True, timeout=TRIAL_SECONDS,
+                              check=False)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"game = {text!r}: OpenSpiel does not come to an end with it within "
+                          f"{TRIAL_SECONDS:g} s; expected other parameters") from None
+    if done.returncode < 0:  # a signal: what Python can catch is told by whoever loads it
+        why = signal.Signals(-done.returncode).name
+        raise ConfigError(f"game = {text!r}: OpenSpiel ends the process on it ({why}); expected other "
+                          "parameters")
+
+
+def _longest(spiel: Any) -> int:
+    """Moves of the longest game, chance's and both of joint ones counted. OpenSpiel says less of some games:
+
+    where one that is played at random has more, there is room for twice as many.
+    """
+    told = most = spiel.max_history_length()
+    dice, left = np.random.Generator(np.random.Philox(key=1)), TRIED
+    while left > 0:
+        state = spiel.new_initial_state()
+        while not state.is_terminal() and left > 0:
+            seats = (0, 1) if state.is_simultaneous_node() else (state.current_player(),)
+            moves = [int(dice.choice(state.legal_actions(seat) or [0])) for seat in seats]
+            state.apply_actions(moves) if len(seats) == 2 else state.apply_action(moves[0])
+            left -= 1
+        most, left = max(most, len(state.full_history())), left - 1
+    return most if most == told else 2 * most
 
 
 @contextlib.contextmanager

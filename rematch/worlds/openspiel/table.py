@@ -176,13 +176,13 @@ class Table:
 
         The states are not kept. False where there are more than `most`, or more than fit into LIMIT.
         """
-        most = min(most, LIMIT // self.row_bytes)
-        waiting = [0]
+        waiting, kept = [0], 0  # bytes of histories, each of which is a key and in a list
         with self.lock:
             while waiting:
                 row = waiting.pop()
                 waiting += [self._go(row, edge) for edge in self.edges_of(row)]
-                if len(self.states) > most:
+                kept += 2 * len(self.histories[row])
+                if len(self.states) > most or len(self.states) * self.row_bytes + kept > LIMIT:
                     return False
                 tell(row, self.states[row])
                 self.states[row] = None

@@ -134,6 +134,10 @@ class SpielWorld(PlainWorld):
 
     def _write(self, rows: Rows, moves: NDArray[Any]) -> None:
         """One more move in the histories of these games."""
+        if rows.size and self.state["moves"][rows].max() >= self.game.longest:
+            longest = self.game.longest
+            raise ConfigError(f"{NAME}: {self.game.text}: a game of more than {longest} moves, which is more "
+                              "than OpenSpiel says there can be")  # fmt: skip
         self.state["history"][rows, self.state["moves"][rows]] = moves
         self.state["moves"][rows] += 1
 

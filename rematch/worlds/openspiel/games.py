@@ -175,7 +175,8 @@ def _longest(spiel: Any) -> int:
 
     where one that is played at random has more, there is room for twice as many.
     """
-    told = most = spiel.max_history_length()
+    told: int = spiel.max_history_length()
+    most = told
     dice, left = np.random.Generator(np.random.Philox(key=1)), TRIED
     while left > 0:
         state = spiel.new_initial_state()

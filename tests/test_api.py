@@ -19,6 +19,7 @@ from rematch import api, worlds
 from rematch.config import ConfigError
 from rematch.engine.run import Run
 from rematch.engine.scoreboard import Scoreboard
+from rematch.engine.train import Session
 from rematch.show.console import Console
 from rematch.spec import World
 
@@ -129,6 +130,14 @@ def test_a_failing_console_does_not_matter(trained: api.Trained, tmp_path: Path)
     console.stream = None  # type: ignore[assignment]
     rematch.train("quick", SMALL, folder=tmp_path / "x", console=console)
     assert files(tmp_path / "x") == files(trained.folder)
+
+
+def test_a_run_that_is_all_cold_start_says_so() -> None:
+    """The pursuer would never learn: two hundred thousand steps of it are the default."""
+    for total, said in ((150_000, True), (250_000, False)):
+        changes = {"schedule.kind": "alternate", "total_steps": total, "games": 8, "world.n": 5, "world.block": 0}
+        session = Session(api.configure("lattice", changes=changes))
+        assert (api.COLD in api._notes(session)) == said
 
 
 @pytest.mark.parametrize(("game", "flags", "why"), [

@@ -135,7 +135,7 @@ def test_a_failing_console_does_not_matter(trained: api.Trained, tmp_path: Path)
 def test_a_run_that_is_all_cold_start_says_so() -> None:
     """The pursuer would never learn: two hundred thousand steps of it are the default."""
     for total, said in ((150_000, True), (250_000, False)):
-        changes = {"schedule.kind": "alternate", "total_steps": total, "games": 8, "world.n": 5, "world.block": 0}
+        changes = {"schedule.kind": "alternate", "total_steps": total, "games": 8}
         session = Session(api.configure("lattice", changes=changes))
         assert (api.COLD in api._notes(session)) == said
 

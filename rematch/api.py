@@ -13,7 +13,7 @@ from rematch import products, worlds
 from rematch.config import ConfigError
 from rematch.engine import room, shipped
 from rematch.engine.curricula import findings
-from rematch.engine.curricula.distance import Curriculum
+from rematch.engine.curricula.distance import Curriculum, climbed
 from rematch.engine.fingerprint import fingerprint
 from rematch.engine.learners.adam import LearnError
 from rematch.engine.learners.dqn import DqnConfig
@@ -22,7 +22,7 @@ from rematch.engine.minds import build
 from rematch.engine.policy import Policy, digest
 from rematch.engine.run import FAILED, Run
 from rematch.engine.settings import idle_in
-from rematch.engine.train import Config, Session, begin_on, climbed
+from rematch.engine.train import Config, Session, begin_on
 from rematch.engine.train import train as loop
 from rematch.show.console import Console
 from rematch.spec import Spec, World

@@ -19,6 +19,7 @@ from rematch.config import ConfigError
 from rematch.engine import files, payoff
 from rematch.engine.causes import Evidence, likely
 from rematch.engine.curricula import findings as chains
+from rematch.engine.curricula.distance import climbed
 from rematch.engine.exploit import BUDGET
 from rematch.engine.past import chosen, selves
 from rematch.engine.payoff import Payoff
@@ -26,7 +27,7 @@ from rematch.engine.policies import names
 from rematch.engine.run import PAST, Run
 from rematch.engine.scoreboard import Scoreboard, wilson
 from rematch.engine.settings import idle_in
-from rematch.engine.train import Config, climbed
+from rematch.engine.train import Config
 from rematch.engine.verdict import findings, pairings, raised, strength
 from rematch.show import stranger
 from rematch.show.words import clean, exact_words

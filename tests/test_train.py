@@ -171,6 +171,11 @@ def test_who_is_told_to_stop_does_not_evaluate_first(save_every: int, tmp_path: 
         assert [row["iteration"] for row in run.history] == [2]
         checkpoint = run.load()
         assert checkpoint is not None and checkpoint.manifest.keep == "passing"
+        again = Session(config)
+        again.restore(checkpoint.parts)
+        run.rewind(checkpoint)
+        assert not train(again, run, Witness(again), lambda: True), "who is stopped at once comes on, too"
+        assert [row["iteration"] for row in run.history] == [2, 4] and not again.owed
     stop_and_go_on(config, tmp_path / "cut", 4)
     whole = Session(config)
     with Run.create(tmp_path / "whole", settings.to_yaml(config)) as run:

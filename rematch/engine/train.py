@@ -385,18 +385,6 @@ class Session:
             bonus.restore(parts[f"rnd.{role}"])
 
 
-def climbed(config: Config, parts: Mapping[str, Tree]) -> Curriculum | None:
-    """The curriculum, if there is one, as it stands in a checkpoint."""
-    if config.curriculum.kind == "none":
-        return None
-    module = worlds.find(config.game)
-    world: World = module.make(config.world, 1, 0, 0)
-    levels = ladder(config.curriculum, module, config.world, world.spec)
-    curriculum = Curriculum(config.curriculum, levels, world.spec, world.next.stage[0])
-    curriculum.restore(parts["curriculum"])
-    return curriculum
-
-
 def begin_on(world: World, start: Floats) -> None:
     """Begin every game of a fresh world anew, from these stage numbers."""
     world.next.stage[:] = start
@@ -412,13 +400,14 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
     if session.iteration == config.start_iteration:
         session.begin()
     while not session.done:
-        if not session.owed:
+        owed, session.owed = session.owed, False
+        if not owed:
             iterate(session, run, show)
         last = session.iteration == config.iterations or session.schedule.over(session.iteration)
         if last:
             note_lines(run, show, session.minds.finish())
         halt, judge = stop(), last or session.evaluation_due
-        session.owed = halt and judge and not last and not session.curriculum
+        session.owed = halt and judge and not (last or owed or session.curriculum)
         if judge and not session.owed:
             note_evaluation(session, run, show, last)
         past.keep(session, run)

@@ -22,7 +22,7 @@ from rematch.engine.bonuses.novelty import find_columns
 from rematch.engine.curricula.practice import OFF, Practice
 from rematch.engine.curricula.starts import SwarmConfig
 from rematch.engine.tape import Tape
-from rematch.spec import RUNNING, Floats, Role, Tree
+from rematch.spec import MILESTONE, RUNNING, Floats, Role, Tree
 
 
 class Way:
@@ -34,8 +34,9 @@ class Way:
         self.weight, self.window, self.role = config.way, config.way_window, role
         self.columns = find_columns(role, config.way_columns, "bands.way_columns")
         self.marks = len(self.columns)  # where a place's marks begin
-        if role.milestones:  # in a world that tells none there is nothing to have reached
-            self.columns += find_columns(role, config.way_marks, "bands.way_marks")
+        # In a world that tells no milestones there is none to have reached.
+        marks = tuple(m for m in config.way_marks if role.milestones or not m.startswith(MILESTONE))
+        self.columns += find_columns(role, marks, "bands.way_marks")
         self.practice: Practice | None = None  # who leads games; without it all begin where the way does
         self.way = b""
         self.places: list[bytes] = []  # by index on the way; b"" where nobody was led yet

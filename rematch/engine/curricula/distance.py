@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rematch import worlds
 from rematch.config import ConfigError, knob
-from rematch.spec import Floats, Ladder, Level, Spec, Tree
+from rematch.spec import Floats, Ladder, Level, Spec, Tree, World
+
+if TYPE_CHECKING:
+    from rematch.engine.settings import Config
 
 CLIMBING = "kind=discrete|smooth"
 
@@ -154,3 +158,15 @@ class Curriculum:
 def _bounds(row: Mapping[str, Any], name: str = "rate") -> str:
     prefix = "gap_" if name == "gap" else ""
     return f"{row[name]:.3f} [{row[prefix + 'low']:.3f}, {row[prefix + 'high']:.3f}]"
+
+
+def climbed(config: Config, parts: Mapping[str, Tree]) -> Curriculum | None:
+    """The curriculum, if there is one, as it stands in a checkpoint."""
+    if config.curriculum.kind == "none":
+        return None
+    module = worlds.find(config.game)
+    world: World = module.make(config.world, 1, 0, 0)
+    levels = ladder(config.curriculum, module, config.world, world.spec)
+    curriculum = Curriculum(config.curriculum, levels, world.spec, world.next.stage[0])
+    curriculum.restore(parts["curriculum"])
+    return curriculum

@@ -273,6 +273,15 @@ class Player(Protocol):
     def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move: ...
 
 
+class Open(Protocol):
+    """A player whose chances can be read, of discrete actions."""
+
+    name: str
+
+    def chances(self, seat: Seat) -> Floats:
+        """[n, A] what `act` draws from."""
+
+
 @dataclass(frozen=True)
 class Pressed:
     """A picture in RGB, compressed: hundreds of them are kept until an episode is over."""

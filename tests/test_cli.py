@@ -222,6 +222,7 @@ def test_status_of_a_run(place: Path, capsys: pytest.CaptureFixture[str]) -> Non
     ("resume runs", "runs is not a run: it holds no config.yaml; runs/done is one"),
     ("train quick --config=", "--config needs a value"),
     ("eval done --picture=", "--picture needs a value"),
+    ("eval done --picture x.png --games 100000", "best responses in pursuit are not known exactly"),
     ("export done --out=", "--out needs a value"),
     ("export done --out .", "--out = '.': expected a name that ends in .safetensors"),
     ("export done --out ..", "--out = '..': expected a name that ends in .safetensors"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -30,6 +31,15 @@ def test_cells_differ_and_are_fair() -> None:
                                                     for key in ("entropy", "entropy_final", "magnet")})
             assert regular == ours.ppo
             assert (config.ppo == ours.ppo) == ("reg" in row)
+
+
+@pytest.mark.parametrize(
+    "words", [{"only": "n5/togethr"}, {"only": "n7"}, {"seeds": "abc"}, {"seeds": "7-3"}]
+)
+def test_what_there_is_none_of_is_not_nothing_to_do(words: dict[str, str]) -> None:
+    with pytest.raises(SystemExit, match=r"--only|--seeds"):
+        rod.cells(argparse.Namespace(**{"only": "", "seeds": ""} | words))
+    assert len(rod.cells(argparse.Namespace(only="n5/together", seeds="0-2"))) == 3
 
 
 def test_lines_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,8 @@ def cells(args: argparse.Namespace) -> list[tuple[str, str, int]]:
     few = None
     if args.seeds:
         first, _, last = args.seeds.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal() and int(first) <= int(last or first)):
+            raise SystemExit(f"--seeds {args.seeds!r}: expected FIRST-LAST, such as 0-2")
         few = range(int(first), int(last or first) + 1)
     out = []
     for seed in range(10):  # all cells of a seed before the next: a table that was interrupted is even

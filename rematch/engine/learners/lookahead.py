@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from rematch.engine.nets import fused
 from rematch.engine.policy import NetworkConfig, Policy
 from rematch.engine.rollout import side_by_side
 from rematch.engine.tape import Tape
-from rematch.spec import Bytes, Floats, Ints, Move, Noise, Seat, Spec, Tree, World
+from rematch.spec import Bytes, Floats, Ints, Move, Noise, Open, Seat, Spec, Tree, World
 
 MOST_ACTIONS = 16  # of a seat: native/matrix.h
 VALUE_ALONE = (0.0, 0.0, 1.0, 0.0, 0.0)  # of the terms of learners/ppo.py
@@ -74,13 +74,6 @@ def check_spec(spec: Spec) -> None:
         what = "cannot be stepped from any state"
     if what:
         raise ConfigError(f"learner = lookahead: {spec.world} {what}")
-
-
-class Open(Protocol):
-    """A player whose chances can be read."""
-
-    def chances(self, seat: Seat) -> Floats:
-        """[n, A] what it draws from."""
 
 
 @dataclass

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rematch.config import ConfigError, untracked
-from rematch.spec import Floats, Seat
+from rematch.spec import Floats, Open, Seat
 
 from .board import BEST_EVADER, BEST_PURSUER, PLAYED, Board, Chances, Doubles
 from .rules import Config
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
 CHUNK = 8192  # positions that a player is asked about at once
 MOST = 40_000_000  # positions in all: minutes for a small network
 ROLES = ("pursuer", "evader")
-
-
-class Open(Protocol):
-    """A player whose chances can be read: [n, 3] of left, straight and right, in the frame of its sight."""
-
-    name: str
-
-    def chances(self, seat: Seat) -> Floats: ...
 
 
 @dataclass(frozen=True)

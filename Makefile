@@ -1,5 +1,5 @@
 # Rematch. Every target sets itself up: .venv, pinned packages (constraints.txt), compiled cores.
-# Needs Python 3.11 to 3.14, a C compiler and make; tools/doctor.py names what is missing.
+# Needs Python 3.11 to 3.14, a C compiler and make; tools/setup/doctor.py names what is missing.
 #
 #   make train PYTHON=python3.12                                       another Python
 #   make train TORCH_INDEX=https://download.pytorch.org/whl/cpu        a CPU-only PyTorch
@@ -54,7 +54,7 @@ build: ready
 define PREPARE
 @for python in python3 python3.14 python3.13 python3.12 python3.11 "$$PYTHON" python; do \
   "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 8))' >/dev/null 2>&1 || continue; \
-  exec "$$python" -B tools/prepare.py $(1); \
+  exec "$$python" -B tools/setup/prepare.py $(1); \
 done; \
 echo 'Set-up cannot start: no Python was found. Install Python 3.11 or newer, for example by' >&2; \
 echo '  sudo apt-get install -y python3 python3-venv python3-dev    (Debian, Ubuntu)' >&2; \

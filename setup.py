@@ -3,7 +3,7 @@
 One that is compiled against another package is left out where that package is not installed.
 
 Each compiled core carries a digest of the C text, the flags and the processor it was made from.
-`rematch/stale.py` compares that digest at import, so an old core never runs against new rules.
+`rematch/core/native_build.py` compares that digest at import, so an old core never runs against new rules.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ from setuptools.command.build_ext import build_ext  # turns .pyx into C where Cy
 
 root = Path(__file__).resolve().parent
 os.chdir(root)
-sys.path.insert(0, str(root / "rematch"))
-from stale import DIRECTIVES, digest, flags, is_fresh, texts  # noqa: E402  (imports nothing of ours)
+sys.path.insert(0, str(root / "rematch/core"))
+from native_build import DIRECTIVES, digest, flags, is_fresh, texts  # noqa: E402  (imports nothing of ours)
 
 del sys.path[0]
 with contextlib.suppress(ImportError):  # compiled from C text that is there already

@@ -21,22 +21,22 @@ __all__ = ["exploit", "load", "report", "resume", "sweep", "train"]
 
 if TYPE_CHECKING:
     from rematch.api import load, resume, train
-    from rematch.matches import exploit_run as exploit
-    from rematch.reports import report
-    from rematch.sweeps import sweep
+    from rematch.cli.commands.evaluate import exploit_run as exploit
+    from rematch.reporting.run_summary import report
+    from rematch.sweep.plan import sweep
 
 
 def __getattr__(name: str) -> Any:
     if name == "exploit":
-        from rematch.matches import exploit_run
+        from rematch.cli.commands.evaluate import exploit_run
 
         return exploit_run
     if name == "sweep":
-        from rematch import sweeps
+        from rematch.sweep import plan
 
-        return sweeps.sweep
+        return plan.sweep
     if name == "report":
-        from rematch.reports import report
+        from rematch.reporting.run_summary import report
 
         return report
     if name in __all__:

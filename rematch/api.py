@@ -8,25 +8,27 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from rematch import config as settings
-from rematch import products, worlds
-from rematch.config import ConfigError
-from rematch.engine import room, shipped
-from rematch.engine.curricula import findings
-from rematch.engine.curricula.distance import Curriculum, climbed
-from rematch.engine.fingerprint import fingerprint
-from rematch.engine.learners.adam import LearnError
-from rematch.engine.learners.dqn import DqnConfig
-from rematch.engine.learners.qpolicy import QPolicy
-from rematch.engine.minds import build
-from rematch.engine.policy import Policy, digest
-from rematch.engine.run import FAILED, Run
-from rematch.engine.settings import idle_in
-from rematch.engine.train import Config, Session, begin_on
-from rematch.engine.train import train as loop
-from rematch.show.console import Console
-from rematch.spec import Spec, World
-from rematch.stopping import Stopper
+from rematch.agents import policy_export
+from rematch.agents.build import build
+from rematch.agents.learners.adam import LearnError
+from rematch.agents.learners.dqn import DqnConfig
+from rematch.agents.learners.q_policy import QPolicy
+from rematch.agents.policy import Policy, digest
+from rematch.core import config as settings
+from rematch.core.config import ConfigError
+from rematch.core.interrupts import Stopper
+from rematch.core.spec import Spec, World
+from rematch.curriculum import archive_files
+from rematch.curriculum.levels import Curriculum, climbed
+from rematch.reporting import run_outputs
+from rematch.reporting.console import Console
+from rematch.storage.run_folder import FAILED, Run
+from rematch.training import memory_estimate
+from rematch.training.config import idle_in
+from rematch.training.fingerprint import fingerprint
+from rematch.training.trainer import Config, Session, begin_on
+from rematch.training.trainer import train as loop
+from rematch.worlds import registry
 
 UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of state that is not a run's
 GENERAL_SUM = "Rewards are general-sum: the roles' rewards do not cancel"
@@ -47,7 +49,7 @@ def recipes() -> dict[str, str]:
 
 def default(game: str) -> Config:
     """The code's own settings for a world."""
-    return Config(game=game, world=worlds.find(game).Config())
+    return Config(game=game, world=registry.find(game).Config())
 
 
 def configure(
@@ -82,7 +84,7 @@ def configure(
     filed, read = config, settings.read_flags(flags, config)
     config = settings.apply(config, read, "command line", text=True)
     settings.validate(config)
-    spec = worlds.find(game).make(config.world, 1, 0, 0).spec
+    spec = registry.find(game).make(config.world, 1, 0, 0).spec
     every = {key for key, _, _ in settings.leaves(config)}
     for source, layer in [*((source, layer) for source, layer, _ in layers), ("command line", read)]:
         # A file is judged without the flags over it, which may switch off what it sets. One that lists every
@@ -111,10 +113,10 @@ def layers_of(recipe: str, below: tuple[str, ...] = ()) -> list[tuple[str, dict[
         layer = settings.read_yaml(known[recipe], source)
     elif recipe.endswith((".yaml", ".yml")) and not below:
         source, layer = recipe, _read(Path(recipe))
-    elif recipe in worlds.names():
+    elif recipe in registry.names():
         return [(f"world {recipe}", {"game": recipe})]
     else:
-        names = list(dict.fromkeys([*known, *worlds.names()]))
+        names = list(dict.fromkeys([*known, *registry.names()]))
         near = settings.nearest(recipe, names)
         hint = f"; nearest: {near}" if near else ""
         files = "" if below else ", or a .yaml file"
@@ -194,7 +196,7 @@ def train_from(
 ) -> Trained:
     """As `train`, beginning with the weights of a policy's file or of another run's policies."""
     settings.validate(config)
-    policies = shipped.starts(Path(source), config)
+    policies = policy_export.starts(Path(source), config)
     names = ", ".join(f"{role} {digest(policy.weights)[:12]}" for role, policy in policies.items())
     begins = f"Begins with the weights of {Path(source).name}: {names}"
     return _start(config, policies, Path(folder), console, minutes, [*notes, begins])
@@ -209,7 +211,7 @@ def _start(
         raise ConfigError(f"settings of {len(text)} characters: no resume could read them; expected at most "
                           f"{settings.LONGEST}")
     Run.refuse_used(folder)  # before the costly part; `create` looks again, under its lock
-    room.check(config)
+    memory_estimate.check(config)
     session = Session(config)
     session.start_from(policies)
     with Stopper(minutes) as stop, Run.create(folder, text) as run:
@@ -232,7 +234,7 @@ def resume(
     """Go on with a run exactly where its newest whole checkpoint stands."""
     with Stopper(minutes) as stop, Run.open(Path(folder), write=True) as run:
         config = stored(run)
-        room.check(config)
+        memory_estimate.check(config)
         session = Session(config)
         checkpoint = run.load()
         notes = (
@@ -325,10 +327,10 @@ def _go(session: Session, run: Run, console: Console | None, stop: Stopper) -> T
 
 def finish(session: Session, run: Run, show: Console, missing: bool) -> None:
     """The end of a run: its products, the scoreboard, and where things lie."""
-    where = products.make(session, run, missing)
+    where = run_outputs.make(session, run, missing)
     if run.history:
         show.scoreboard(run.history[-1])
-    for line in findings.told(run.folder):
+    for line in archive_files.told(run.folder):
         show.line(line)
     show.where(where)
 
@@ -351,7 +353,7 @@ class Trained:
 
 def builder(config: Config, level: Curriculum | None = None) -> Callable[[int, int, int], World]:
     """Makes the worlds of a run: (games, first, seed) -> World; of a curriculum on its present level."""
-    module = worlds.find(config.game)
+    module = registry.find(config.game)
 
     def make(games: int, first: int, seed: int) -> World:
         world: World = module.make(config.world, games, first, seed)
@@ -375,8 +377,8 @@ def playable(config: Config) -> Config:
 
 def load(folder: Path | str) -> Trained:
     """A run's settings, newest policies and evaluations, or those of an exported policy; changes nothing."""
-    if Path(folder).suffix == shipped.SUFFIX:
-        made = shipped.read(Path(folder))
+    if Path(folder).suffix == policy_export.SUFFIX:
+        made = policy_export.read(Path(folder))
         named: dict[str, Any] = {"network": made.policy.config}
         if isinstance(made.policy, QPolicy):
             dqn = settings.replace(made.policy.config, {"replay": DqnConfig().replay})  # a run's, not its own

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from blank import white
 from hypothesis import settings
+from support.blank import white
 
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=1000)
@@ -25,11 +25,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def blank_pictures() -> Iterator[None]:
     """For modules that train often and do not look: learning.png and match.gif are white, here and in
     children that inherit PYTHONPATH. Drawing them takes one second, two with the library's import."""
-    from rematch.show import film, pictures
+    from rematch.reporting import learning_curves, match_film
 
     folder = Path(__file__).parent / "blank"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "learning", lambda *_: white.png())
-        patch.setattr(film, "film", lambda *_: (white.gif(), ""))
+        patch.setattr(learning_curves, "learning", lambda *_: white.png())
+        patch.setattr(match_film, "film", lambda *_: (white.gif(), ""))
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])))
         yield

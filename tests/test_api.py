@@ -11,17 +11,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import files
-from tiny import SMALL
+from support.commands import files
+from support.tiny_run import SMALL
 
 import rematch
-from rematch import api, worlds
-from rematch.config import ConfigError
-from rematch.engine.run import Run
-from rematch.engine.scoreboard import Scoreboard
-from rematch.engine.train import Session
-from rematch.show.console import Console
-from rematch.spec import World
+from rematch import api
+from rematch.core.config import ConfigError
+from rematch.core.spec import World
+from rematch.evaluation.match import Scoreboard
+from rematch.reporting.console import Console
+from rematch.storage.run_folder import Run
+from rematch.training.trainer import Session
+from rematch.worlds import registry
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -60,7 +61,7 @@ def test_training_is_silent_and_leaves_what_load_finds(
 
 
 def test_loaded_policies_play_as_they_were_trained(trained: api.Trained) -> None:
-    pursuit = worlds.find("pursuit")
+    pursuit = registry.find("pursuit")
 
     def results(run: api.Trained) -> list[dict[str, object]]:
         def make(games: int, first: int, seed: int) -> World:
@@ -116,7 +117,7 @@ def test_stopped_and_resumed_in_a_thread_it_ends_the_same(trained: api.Trained, 
 
 def test_output_sent_into_the_log_leaves_the_log_as_it_is(trained: api.Trained, tmp_path: Path) -> None:
     """`rematch train ... > runs/x/train.log` must neither fail nor double its lines."""
-    code = ("import sys, rematch\nfrom rematch.show.console import Console\nfrom tiny import SMALL\n"
+    code = ("import sys, rematch\nfrom rematch.reporting.console import Console\nfrom tiny import SMALL\n"
             "rematch.train('quick', SMALL, folder=sys.argv[1], console=Console())")
     with open(tmp_path / "train.log", "w") as log:
         path = os.pathsep.join([str(DOCS.parent), str(Path(__file__).parent), os.environ["PYTHONPATH"]])

@@ -1,8 +1,8 @@
 """The hierarchical agent: Q-learning from a replay of sequences (rematch/engine/learners/)."""
 
-from rematch.engine.learners.dqn import Dqn as HierarchicalAgent
-from rematch.engine.learners.dqn import DqnConfig
-from rematch.engine.learners.qpolicy import Explorer, QPlayer
-from rematch.engine.learners.replay import Replay as ReplayBuffer
+from rematch.agents.learners.dqn import Dqn as HierarchicalAgent
+from rematch.agents.learners.dqn import DqnConfig
+from rematch.agents.learners.q_policy import Explorer, QPlayer
+from rematch.agents.learners.replay_buffer import Replay as ReplayBuffer
 
 __all__ = ["DqnConfig", "Explorer", "HierarchicalAgent", "QPlayer", "ReplayBuffer"]

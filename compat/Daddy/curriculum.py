@@ -1,9 +1,9 @@
-"""Savestates and which of them episodes begin from (rematch/engine/curricula/savestates.py)."""
+"""Savestates and which of them episodes begin from (rematch/curriculum/savestate_archive.py)."""
 
 from pathlib import Path
 
-from rematch.engine.curricula.savestates import Swarm
-from rematch.engine.curricula.starts import Start, SwarmConfig
+from rematch.curriculum.savestate_archive import Swarm
+from rematch.curriculum.start_states import Start, SwarmConfig
 
 
 class CurriculumManager(Swarm):

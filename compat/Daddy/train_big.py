@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rematch.config import ConfigError, leaves, nearest
-from rematch.engine.learners.dqn import SIZES
-from rematch.options import Options
-from rematch.show.console import Console
+from rematch.agents.learners.dqn import SIZES
+from rematch.cli.options import Options
+from rematch.core.config import ConfigError, leaves, nearest
+from rematch.reporting.console import Console
 
 RECIPE = "big"
 MODEL_CONFIGS = {
@@ -200,7 +200,7 @@ def train(words: Sequence[str]) -> int:
 def refuse_other(folder: Path, config: Any) -> None:
     """The same command goes on with its run; one with other settings would be another run."""
     from rematch import api
-    from rematch.engine.run import Run
+    from rematch.storage.run_folder import Run
 
     with Run.open(folder, write=False) as run:
         held = {key: value for key, _, value in leaves(api.stored(run))}
@@ -213,6 +213,6 @@ def refuse_other(folder: Path, config: Any) -> None:
 
 
 if __name__ == "__main__":
-    from rematch.cli import main
+    from rematch.cli.main import main
 
     sys.exit(main(act=train))

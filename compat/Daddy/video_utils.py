@@ -1,8 +1,9 @@
-"""Films of evaluation episodes, MP4 and GIF with an overlay (rematch/engine/take.py, rematch/show/)."""
+"""Films of evaluation episodes, MP4 and GIF with an overlay (rematch/training/episode_video.py,
+rematch/show/)."""
 
-from rematch.engine.take import Camera
-from rematch.show.film import gif
-from rematch.show.mp4 import encoder, mp4
-from rematch.show.rollout import composed, films
+from rematch.reporting.episode_film import composed, films
+from rematch.reporting.match_film import gif
+from rematch.reporting.mp4 import encoder, mp4
+from rematch.training.episode_video import Camera
 
 __all__ = ["Camera", "composed", "encoder", "films", "gif", "mp4"]

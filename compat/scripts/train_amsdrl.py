@@ -137,7 +137,7 @@ def climbs(given: Given) -> bool:
 
 def parse(words: Sequence[str]) -> tuple[Given, list[str], dict[str, str]]:
     """(every flag's value, the flags that were given, the rest: --max-minutes)."""
-    from rematch.config import ConfigError, nearest
+    from rematch.core.config import ConfigError, nearest
 
     values: Given = {name: flag.default for name, flag in FLAGS.items()}
     given: list[str] = []
@@ -200,7 +200,7 @@ def translate(values: Given, given: Sequence[str]) -> tuple[dict[str, Any], list
 
 def schedule(v: Given, notes: list[str]) -> dict[str, Any]:
     """Micro-phases, or long turns with rollback."""
-    from rematch.config import ConfigError
+    from rematch.core.config import ConfigError
 
     out: dict[str, Any] = {"schedule.convergence_consecutive": v["convergence_consecutive"]}
     if v["eta"] is not None and v["convergence_consecutive"]:
@@ -260,9 +260,9 @@ def levels(v: Given, notes: list[str]) -> dict[str, Any]:
 
 def train(words: Sequence[str]) -> int:
     from rematch import api
-    from rematch import config as settings
-    from rematch.options import Options
-    from rematch.show.console import Console
+    from rematch.cli.options import Options
+    from rematch.core import config as settings
+    from rematch.reporting.console import Console
 
     values, given, rest = parse(words)
     changes, notes = translate(values, given)
@@ -276,6 +276,6 @@ def train(words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    from rematch.cli import main
+    from rematch.cli.main import main
 
     sys.exit(main(act=train))

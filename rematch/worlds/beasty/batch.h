@@ -3,7 +3,7 @@
 #define REMATCH_BEASTY_BATCH_H
 
 #include "search.h"
-#include "shares.h"
+#include "thread_slices.h"
 
 /* The arrays of a batch, game after game; k players, every one a seat. */
 typedef struct {

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "sight.h"
+#include "observation.h"
 
 enum { RANDOM, HEURISTIC, AGGRESSIVE, DEFENSIVE, QUEUE, SKUNK_LOVER, NOISY, ONLINE, OUTCOME, DISTILLED, BOTS };
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch import keys
-from rematch.config import ConfigError, nearest
-from rematch.spec import Floats, Ints, Move, Noise, Seat
+from rematch.core import rng
+from rematch.core.config import ConfigError, nearest
+from rematch.core.spec import Floats, Ints, Move, Noise, Seat
 
-from . import core
-from .bots_reference import BOTS as NUMBERS
+from . import native
+from .reference.bots import BOTS as NUMBERS
 
 BOTS = {"player": (*NUMBERS, "search")}
 SLOW = ("search",)  # plays where it is asked to by name
@@ -23,15 +23,15 @@ THOUGHT = 0.02  # a guided search leaves out what its policy plays more seldom
 PRIOR = 0.02  # what a guided search adds for an action's log-probability
 AT_ONCE = 10  # completions between two looks at the clock
 
-if len(NUMBERS) != core.BOTS:
+if len(NUMBERS) != native.BOTS:
     raise ImportError(
-        f"beasty: {len(NUMBERS)} opponents are named in bots_reference.py, {core.BOTS} in bots.h"
+        f"beasty: {len(NUMBERS)} opponents are named in bots_reference.py, {native.BOTS} in bots.h"
     )
 
 
 def _own(seat: Seat, noise: Noise) -> Noise:
     """Each seat its own luck."""
-    return Noise(keys.key(noise.seed, noise.stream, seat.seat), noise.stream, noise.step)
+    return Noise(rng.key(noise.seed, noise.stream, seat.seat), noise.stream, noise.step)
 
 
 class ScriptedPlayer:

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.config import ConfigError, nearest
-from rematch.spec import Bytes
+from rematch.core.config import ConfigError, nearest
+from rematch.core.spec import Bytes
 
-from . import core
-from .rules import POINTS, SPECIES, STRENGTH, Config
+from . import native
+from .config import POINTS, SPECIES, STRENGTH, Config
 
 Card = tuple[int, str]  # whose, which animal
 BIT = {name: 1 << strength for name, strength in STRENGTH.items()}
@@ -154,7 +154,7 @@ def _check_piles(state: State) -> None:
 
 def pack(states: Sequence[State], config: Config) -> Bytes:
     """[n, S] games that stand so, to be loaded into a world; refused where one cannot be."""
-    games = np.zeros(len(states), core.GAME_TYPE)
+    games = np.zeros(len(states), native.GAME_TYPE)
     for row, state in enumerate(states):
         check(state, config)
         for name, value in columns(state).items():
@@ -162,7 +162,7 @@ def pack(states: Sequence[State], config: Config) -> Bytes:
                 games[name][row, : len(value)] = value
             else:
                 games[name][row] = value
-    games["mark"] = core.MARK
+    games["mark"] = native.MARK
     return games.view(np.uint8).reshape(len(states), -1)
 
 
@@ -179,7 +179,7 @@ def columns(state: State) -> dict[str, Any]:
 
 def unpack(states: Bytes, config: Config) -> list[State]:
     """Saved games [n, S] as people read them; refused where one cannot be."""
-    return [_read(game, config) for game in np.ascontiguousarray(states).view(core.GAME_TYPE)[:, 0]]
+    return [_read(game, config) for game in np.ascontiguousarray(states).view(native.GAME_TYPE)[:, 0]]
 
 
 def _read(game: NDArray[Any], config: Config) -> State:

@@ -12,17 +12,17 @@ from typing import TextIO
 
 import numpy as np
 
-from rematch import config as settings
-from rematch import keys
-from rematch.config import knob
-from rematch.spec import Bytes, Noise, Player
-from rematch.worlds.trial import seat_at
+from rematch.core import config as settings
+from rematch.core import rng
+from rematch.core.config import knob
+from rematch.core.spec import Bytes, Noise, Player
+from rematch.worlds.conformance.playback import seat_at
 
-from . import reference
-from .advice import Worth, review, weigh
-from .rules import ACTS, POINTS, SCORINGS, STRENGTH, Config
+from .config import ACTS, POINTS, SCORINGS, STRENGTH, Config
+from .describe import EFFECTS, happened, label, move_in_words
+from .hints import Worth, review, weigh
+from .reference import rules as reference
 from .state import Card, State
-from .words import EFFECTS, happened, label, move_in_words
 
 ME, ROW = 0, np.zeros(1, np.int32)
 AGENT = Path(__file__).with_name("agent.safetensors")  # the opponent, where one is shipped
@@ -67,7 +67,7 @@ class Game:
 
         self.sitting, self.rules, self.opponent = sitting, rules, opponent
         self.seed = sitting.seed if sitting.seed >= 0 else time.time_ns() % 10**6
-        self.world = make(rules, 1, seed=keys.key(self.seed, keys.GAME))
+        self.world = make(rules, 1, seed=rng.key(self.seed, rng.GAME))
         title = "agent" if opponent.name == str(AGENT) else opponent.name
         self.names = [
             "you",
@@ -90,7 +90,7 @@ class Game:
             if self.state.turn == ME:
                 ended = self.my_turn()
             else:
-                noise = Noise(keys.key(self.seed, keys.BOT), keys.BOT, self.state.step)
+                noise = Noise(rng.key(self.seed, rng.BOT), rng.BOT, self.state.step)
                 move = self.opponent.act(seat_at(self.world, self.state.turn, ROW), noise)
                 if move.resigned is not None and move.resigned[0]:
                     why = next(iter(getattr(self.opponent, "troubles", {}).values()), "it gave up")

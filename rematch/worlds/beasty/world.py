@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch import keys
-from rematch.config import validate
-from rematch.spec import Actions, Bytes, Field, Floats, Ints, Noise, Player, Role, Spec, View
-from rematch.worlds.compiled import NativeWorld, Shown, WorldError, blank_view, first_next
+from rematch.core import rng
+from rematch.core.config import validate
+from rematch.core.spec import Actions, Bytes, Field, Floats, Ints, Noise, Player, Role, Spec, View
+from rematch.worlds.native_world import NativeWorld, Shown, WorldError, blank_view, first_next
 
-from . import core
+from . import native
 from .bots import BOTS, PLAYOUT, SLOW, SearchPlayer, bot, guided
-from .rules import ACTIONS, POINTS, SPECIES, STRENGTH, Config
+from .config import ACTIONS, POINTS, SPECIES, STRENGTH, Config
 from .state import PLACES, State, StateError, pack, unpack
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ __all__ = [
 
 ROLE = "player"
 INDIFFERENT = ("first",)  # settings under which a policy may play that learnt with another value
-BUILD = core.BUILD  # a run goes on to the same bits only under the same rules
+BUILD = native.BUILD  # a run goes on to the same bits only under the same rules
 NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
 
 
@@ -63,8 +63,8 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> BeastyWor
     validate(config)
     spec = _spec(config)
     next = first_next(spec, games, first, seed)
-    states = np.zeros((games, core.GAME_TYPE.itemsize), np.uint8)
-    shared = _Shared(core.Core(config.values()), spec)
+    states = np.zeros((games, native.GAME_TYPE.itemsize), np.uint8)
+    shared = _Shared(native.Core(config.values()), spec)
     world = BeastyWorld(config, shared, (states, blank_view(spec, games, masked=True), next), first)
     world.restart()
     return world
@@ -91,28 +91,28 @@ def play(words: Sequence[str], entrant: Callable[..., Player]) -> int:
 
 def guest(name: str, config: Config, seconds: float = 0.0) -> Player:
     """A bot of one's own, `module:Class`; it has so many seconds for a move (see guests.py)."""
-    from .guests import MOVE_SECONDS, GuestPlayer
+    from .user_bots import MOVE_SECONDS, GuestPlayer
 
     return GuestPlayer(name, config, seconds or MOVE_SECONDS)
 
 
 def best_known(rival: str, config: Config) -> dict[str, Any] | None:
     """The best response to a scripted player that has been measured under these rules; see responses.py."""
-    from .responses import best_known as look
+    from .best_responses import best_known as look
 
     return look(rival, config)
 
 
 def speed() -> ModuleType:
     """What `rematch bench` times: subjects and targets (see speed.py)."""
-    from . import speed as own
+    from . import bench as own
 
     return own
 
 
 def draw(world: BeastyWorld, row: int, trail: list[Any]) -> Image:
     """The table of one game; see draw.py."""
-    from .draw import draw as picture  # pillow only where pictures are made
+    from .render import draw as picture  # pillow only where pictures are made
 
     return picture(world, row, trail)
 
@@ -161,19 +161,19 @@ def _aside(config: Config) -> tuple[Field, ...]:
 class _Shared:
     """What a world and its parts have in common."""
 
-    rules: core.Core
+    rules: native.Core
     spec: Spec
 
 
 class BeastyWorld(NativeWorld):
-    """See rematch.spec.World."""
+    """See rematch.core.spec.World."""
 
     config: Config
     shared: _Shared
-    kind = core.GAME_TYPE
+    kind = native.GAME_TYPE
 
     def _attach(self) -> None:
-        self._games = core.Games(self.shared.rules, self._states, self.view, self.next)
+        self._games = native.Games(self.shared.rules, self._states, self.view, self.next)
 
     # --- moving ---------------------------------------------------------------------------------------
 
@@ -300,7 +300,7 @@ class BeastyWorld(NativeWorld):
         """[n, S] the same games with what this seat cannot see dealt anew: hands and decks."""
         states = self.save(rows)
         numbers = (self.first + self._rows(rows)).astype(np.int32)
-        self.shared.rules.complete(states, numbers, seat, key & 0xFFFFFFFFFFFFFFFF, keys.RESET)
+        self.shared.rules.complete(states, numbers, seat, key & 0xFFFFFFFFFFFFFFFF, rng.RESET)
         return states
 
     # --- saved games ----------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class BeastyWorld(NativeWorld):
             return
         row = int(np.flatnonzero(~fine)[0])
         why = "the bytes are no game of this world"
-        if states[row].view(self.kind)["mark"][0] == core.MARK:
+        if states[row].view(self.kind)["mark"][0] == native.MARK:
             try:
                 unpack(states[row : row + 1], self.config)
             except StateError as error:

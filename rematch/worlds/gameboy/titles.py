@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from rematch.config import ConfigError
+from rematch.core.config import ConfigError
 
-from .cartridge import compiler, wram
-from .machine import Region
+from .cartridge import compiler
+from .cartridge import ram_addresses as ram
+from .pyboy_emulator import Region
 
 BANDS = ("early", "mid", "late")
 KNOWN = {  # SHA-1 -> title
@@ -55,11 +56,11 @@ class Mark:
     @property
     def place(self) -> tuple[int, int, bool]:
         """(address, value, whether the byte must equal it; else share a bit with it)."""
-        at = {"town": wram.TOWNS_VISITED, "badge": wram.BADGES}.get(self.kind, wram.EVENTS)
+        at = {"town": ram.TOWNS_VISITED, "badge": ram.BADGES}.get(self.kind, ram.EVENTS)
         if self.kind == "map":
-            return wram.MAP, self.number, True
+            return ram.MAP, self.number, True
         if self.kind == "end":
-            return wram.HALL_OF_FAME, 0xFF, False
+            return ram.HALL_OF_FAME, 0xFF, False
         return at + self.number // 8, 1 << self.number % 8, False
 
 
@@ -82,21 +83,21 @@ class Title:
     def regions(self) -> tuple[Region, ...]:
         """The parts of memory that a step reads: the fewer the faster."""
         return (
-            (wram.FACING, wram.FACING + 1),
-            (wram.MENU_ITEM, wram.MENU_ITEM + 1),
-            (wram.ENEMY_SPECIES, wram.ENEMY_HP + 2),
-            (wram.ENEMY_LEVEL, wram.ENEMY_LEVEL + 1),
-            (wram.IN_BATTLE, wram.IN_BATTLE + 1),
-            (wram.TEXT_BOX, wram.TEXT_BOX + 1),
-            (wram.PARTY_COUNT, wram.PARTY_COUNT + 1),
-            (wram.PARTY, wram.PARTY + (self.party - 1) * wram.PARTY_STRIDE + wram.MAX_HP + 2),
-            (wram.MONEY, wram.MONEY + 3),
-            (wram.BADGES, wram.BADGES + 1),
-            (wram.MAP, wram.X + 1),
-            (wram.MAP_HEIGHT, wram.MAP_WIDTH + 1),
-            (wram.HALL_OF_FAME, wram.HALL_OF_FAME + 1),
-            (wram.TOWNS_VISITED, wram.TOWNS_VISITED + 2),
-            (wram.EVENTS, wram.EVENTS + self.flags),
+            (ram.FACING, ram.FACING + 1),
+            (ram.MENU_ITEM, ram.MENU_ITEM + 1),
+            (ram.ENEMY_SPECIES, ram.ENEMY_HP + 2),
+            (ram.ENEMY_LEVEL, ram.ENEMY_LEVEL + 1),
+            (ram.IN_BATTLE, ram.IN_BATTLE + 1),
+            (ram.TEXT_BOX, ram.TEXT_BOX + 1),
+            (ram.PARTY_COUNT, ram.PARTY_COUNT + 1),
+            (ram.PARTY, ram.PARTY + (self.party - 1) * ram.PARTY_STRIDE + ram.MAX_HP + 2),
+            (ram.MONEY, ram.MONEY + 3),
+            (ram.BADGES, ram.BADGES + 1),
+            (ram.MAP, ram.X + 1),
+            (ram.MAP_HEIGHT, ram.MAP_WIDTH + 1),
+            (ram.HALL_OF_FAME, ram.HALL_OF_FAME + 1),
+            (ram.TOWNS_VISITED, ram.TOWNS_VISITED + 2),
+            (ram.EVENTS, ram.EVENTS + self.flags),
         )
 
     def band(self, reached: frozenset[str]) -> str:
@@ -125,7 +126,7 @@ def ours(made: compiler.Cartridge) -> Title:
     marks = [Mark(one.name, one.kind, one.number, band(one.kind, one.map)) for one in made.milestones]
     marks += [Mark(name, "map", number, band("map", number)) for number, name in made.maps.items()
               if number not in towns]  # fmt: skip
-    highest = max(mark.number for mark in marks if mark.place[0] >= wram.EVENTS)
+    highest = max(mark.number for mark in marks if mark.place[0] >= ram.EVENTS)
     rewards = Rewards(
         event=1.0, badge=2.0, end=5.0, level=0.5, coordinate=0.001, heal=0.1, most_heal=1.0,
         blow=0.2, most_blow=4.0,
@@ -227,7 +228,7 @@ RED_BADGES = "early early mid mid mid late late late"
 def red() -> Title:
     maps = {number: name for number, name in enumerate(RED_MAPS.split()) if name != "-"}
     marks = [Mark(f"badge_{name}", "badge", number, band)
-             for number, (name, band) in enumerate(zip(wram.BADGE_NAMES, RED_BADGES.split()))]  # fmt: skip
+             for number, (name, band) in enumerate(zip(ram.BADGE_NAMES, RED_BADGES.split()))]  # fmt: skip
     marks += [Mark(maps[number], "town", number, band) for number, band in enumerate(RED_TOWNS.split())]
     words = RED_AREAS.split()
     areas = {int(number): band for number, band in zip(words[::2], words[1::2])}
@@ -241,8 +242,8 @@ def red() -> Title:
         blow=0.05, most_blow=4.0,
     )  # fmt: skip
     return Title(
-        name="Pokemon Red", maps=maps, marks=tuple(marks), rewards=rewards, party=wram.PARTY_MOST,
-        flags=wram.EVENTS_BYTES,
+        name="Pokemon Red", maps=maps, marks=tuple(marks), rewards=rewards, party=ram.PARTY_MOST,
+        flags=ram.EVENTS_BYTES,
         block=2,
     )  # fmt: skip
 
@@ -250,7 +251,7 @@ def red() -> Title:
 def unknown(name: str) -> Title:
     """Of a game of which nothing is known: what a byte means in it, and when it is over, nobody can say."""
     return Title(
-        name=name, maps={}, marks=(), rewards=red().rewards, party=wram.PARTY_MOST, flags=1,
+        name=name, maps={}, marks=(), rewards=red().rewards, party=ram.PARTY_MOST, flags=1,
         block=2,
     )  # fmt: skip
 

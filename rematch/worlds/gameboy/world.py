@@ -1,6 +1,7 @@
 """Role-playing cartridges on an emulated Game Boy: our own, or a Pokémon Red that one brings along.
 
-N emulators behind rematch.spec.World, read through work RAM (cartridge/wram.py). A state is the emulator's
+N emulators behind rematch.core.spec.World, read through work RAM (cartridge/wram.py). A state is the
+emulator's
 bytes and the inputs that led there, so any game can be played again from power-on, to the same bytes. Nothing
 is left to chance: `next.seed` chooses nothing, `next.stage` chooses where a game begins (-1: power-on, k: the
 savestate `world.library[k]`), and an `idle_steps` of its own (0: that of the settings). An episode is cut off
@@ -18,14 +19,14 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from rematch.config import ConfigError, knob, nearest
-from rematch.spec import CUT_OFF, DECIDED, RUNNING, Actions, Bytes, Ints, Role, Seat, Spec, View
-from rematch.worlds.plain import MAGIC, Rows, ScriptedPlayer
+from rematch.core.config import ConfigError, knob, nearest
+from rematch.core.spec import CUT_OFF, DECIDED, RUNNING, Actions, Bytes, Ints, Role, Seat, Spec, View
+from rematch.worlds.numpy_world import MAGIC, Rows, ScriptedPlayer
 
-from . import machine, telling, titles
-from .cartridge.rules import ACTIONS
-from .keeping import FROM_POWER_ON, KeptGames, furnish
-from .seeing import AROUND, RECENT, Facts
+from . import episode_info, pyboy_emulator, titles
+from .cartridge.constants import ACTIONS
+from .ram_reader import AROUND, RECENT, Facts
+from .savestate_world import FROM_POWER_ON, KeptGames, furnish
 
 NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
 ROLE = "joypad"
@@ -34,7 +35,7 @@ INDIFFERENT = ("workers", "patience")  # where emulators run is no rule of the g
 CHANCE = False
 SLOW = ("wander",)  # for scouts; plays against nobody unless it is asked to by name
 EPISODES = 100  # of an evaluation, where no other number is asked for: they are long
-BUILD = machine.installed()
+BUILD = pyboy_emulator.installed()
 HIDDEN = ("memory of the cartridge beyond these fields", "the screen's other pixels")
 BESIDE = (np.array([1, 0, 0, -1]) + AROUND // 2, np.array([0, -1, 1, 0]) + AROUND // 2)  # y, x of ACTIONS
 AGAIN = 0.4  # how often `wander` presses a button again
@@ -72,7 +73,8 @@ class Config:
 
 
 class GameboyWorld(KeptGames):
-    """See rematch.spec.World; and `library`, `events`, `watch`, `capture`, `adopt`, `shortened`, `packed`."""
+    """See rematch.core.spec.World; and `library`, `events`, `watch`, `capture`, `adopt`, `shortened`,
+    `packed`."""
 
     config: Config
     pages: Bytes  # [N, 304, 304] places visited on the map `page_of`
@@ -125,7 +127,7 @@ class GameboyWorld(KeptGames):
             self._finish(broken)  # its last sight is the one before the fault
             self.show(facts)
             self._finish(cut & ~broken)
-        self.told = telling.of_step(self, facts)
+        self.told = episode_info.of_step(self, facts)
         ended = np.flatnonzero(view.ended)
         self._restart(ended)
         self.show(None if ended.size else facts)
@@ -234,7 +236,7 @@ class GameboyWorld(KeptGames):
 
     def shortened(self, since: Any, inputs: Sequence[int]) -> Any:
         """See retrace.py."""
-        from .retrace import shortened
+        from .shorten_trajectory import shortened
 
         return shortened(self, since, inputs)
 
@@ -267,7 +269,7 @@ class GameboyWorld(KeptGames):
 
     def packed(self, rows: Ints) -> Bytes:
         """The screens of these games for a replay, [n, 1440]: two bits a pixel."""
-        return machine.pack(self.frames[np.asarray(rows, np.intp)])
+        return pyboy_emulator.pack(self.frames[np.asarray(rows, np.intp)])
 
     @property
     def events(self) -> list[tuple[int, str]]:
@@ -276,10 +278,10 @@ class GameboyWorld(KeptGames):
 
     @property
     def headlines(self) -> tuple[str, ...]:
-        return telling.headlines(self.hall.title)
+        return episode_info.headlines(self.hall.title)
 
     def bands(self) -> list[str]:
-        return telling.bands(self)
+        return episode_info.bands(self)
 
     # --- parts ----------------------------------------------------------------------------------------
 
@@ -302,7 +304,7 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> GameboyWo
 
 
 def short(config: Config) -> Config:
-    """The same with episodes that end within a rehearsal's few steps (engine/rehearsal.py)."""
+    """The same with episodes that end within a rehearsal's few steps (rehearsal/check.py)."""
     return dataclasses.replace(config, max_steps=min(config.max_steps, 24), workers=min(config.workers, 1))
 
 
@@ -327,8 +329,8 @@ def wander(seat: Seat, luck: NDArray[np.float64]) -> Ints:
 
 
 def draw(world: GameboyWorld, row: int, trail: list[Any]) -> Any:
-    """A picture of one game (show/film.py)."""
-    from .draw import picture
+    """A picture of one game (reporting/match_film.py)."""
+    from .render import picture
 
     return picture(world, row, trail)
 
@@ -338,14 +340,14 @@ TRAINED = ("small", 1000.0)  # the recipe whose training is timed too, and the s
 
 def bench(seconds: float) -> tuple[dict[str, Any], list[str]]:
     """`rematch bench gameboy`: plain data, and what is printed."""
-    from . import probe
+    from . import bench
 
-    about = probe.measure(seconds)
-    return about, probe.lines(about)
+    about = bench.measure(seconds)
+    return about, bench.lines(about)
 
 
 def play(words: Sequence[str]) -> int:
     """`rematch play gameboy`."""
-    from .play import play as begin
+    from .human_play import play as begin
 
     return begin(words)

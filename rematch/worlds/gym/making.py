@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from rematch.config import ConfigError, nearest
-from rematch.missing import NotInstalled
+from rematch.core.config import ConfigError, nearest
+from rematch.core.errors import NotInstalled
 
 from .spaces import Acting, Looking, acting, looking
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.config import ConfigError
-from rematch.spec import Actions, Field, Floats
+from rematch.core.config import ConfigError
+from rematch.core.spec import Actions, Field, Floats
 
 SUPPORTED = (
     "supported are observations Box (numbers, not pixels) and Discrete, and actions Discrete and Box "

@@ -1,6 +1,7 @@
 """Any Gymnasium environment with one player: `--world.id CartPole-v1`.
 
-N environments of one kind behind rematch.spec.World, each a Python object that is stepped in turn. A state is
+N environments of one kind behind rematch.core.spec.World, each a Python object that is stepped in turn. A
+state is
 what it takes to get there again: the episode's seed and the actions so far; `load` plays them. Environments
 that do not repeat themselves are found out when they are made; they begin their episode anew on resume.
 `terminated` is a decided end, `truncated` a cut-off one, whose last sight stands in View.final.
@@ -16,10 +17,23 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch import keys
-from rematch.config import ConfigError, knob, nearest
-from rematch.spec import CUT_OFF, DECIDED, RUNNING, Bytes, Floats, Ints, Move, Noise, Role, Seat, Spec, View
-from rematch.worlds.plain import MAGIC, PlainWorld, Rows, States
+from rematch.core import rng
+from rematch.core.config import ConfigError, knob, nearest
+from rematch.core.spec import (
+    CUT_OFF,
+    DECIDED,
+    RUNNING,
+    Bytes,
+    Floats,
+    Ints,
+    Move,
+    Noise,
+    Role,
+    Seat,
+    Spec,
+    View,
+)
+from rematch.worlds.numpy_world import MAGIC, PlainWorld, Rows, States
 
 from . import making
 
@@ -59,7 +73,7 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> GymWorld:
 
 
 def short(config: Config) -> Config:
-    """The same with episodes that end within a rehearsal's few steps (engine/rehearsal.py)."""
+    """The same with episodes that end within a rehearsal's few steps (rehearsal/check.py)."""
     limit = _look(config).bound
     return dataclasses.replace(config, max_steps=min(limit, 24))
 
@@ -81,7 +95,7 @@ def episode_seed(seed: int, episode: int) -> int:
 
 
 class GymWorld(PlainWorld):
-    """See rematch.spec.World. The environments of a part are those of the whole: objects, shared."""
+    """See rematch.core.spec.World. The environments of a part are those of the whole: objects, shared."""
 
     config: Config
 
@@ -268,8 +282,8 @@ class RandomPlayer:
         actions = seat.role.actions
         most = int(games.max(initial=-1)) + 1
         count = 1 if actions.kind == "discrete" else actions.size
-        own = [keys.key(noise.seed, noise.stream, seat.seat + 1 + i) for i in range(count)]
-        drawn = np.stack([keys.units(key, noise.stream, most, noise.step)[games] for key in own], 1)
+        own = [rng.key(noise.seed, noise.stream, seat.seat + 1 + i) for i in range(count)]
+        drawn = np.stack([rng.units(key, noise.stream, most, noise.step)[games] for key in own], 1)
         if actions.kind == "discrete":
             return Move(action=(drawn[:, 0] * actions.size).astype(np.int32))
         return Move(action=(2 * drawn - 1).astype(np.float32))

@@ -3,7 +3,7 @@
 #define REMATCH_LATTICE_BATCH_H
 
 #include "rules.h"
-#include "shares.h"
+#include "thread_slices.h"
 
 static void fill_tables(const Rules *rules, Tables *t) {
     t->reach = roots_below(rules->radius, 1) - 1;

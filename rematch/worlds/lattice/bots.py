@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch import keys
-from rematch.config import ConfigError, nearest
-from rematch.spec import Floats, Ints, Move, Noise, Seat
+from rematch.core import rng
+from rematch.core.config import ConfigError, nearest
+from rematch.core.spec import Floats, Ints, Move, Noise, Seat
 
-from .rules import Config, moves, squared_distances
+from .config import Config, moves, squared_distances
 
 ACTIONS = ("left", "straight", "right")
 BOTS = {"pursuer": ("random", "straight", "chase"), "evader": ("random", "straight", "flee")}
@@ -73,7 +73,7 @@ def _luck(seat: Seat, noise: Noise) -> NDArray[np.float64]:
     counter = np.zeros((len(seat.rows), 4), np.uint64)
     counter[:, 0] = seat.rows + seat.world.first
     counter[:, 1:] = noise.step & 0xFFFFFFFF, noise.stream, noise.step >> 32
-    drawn = keys.philox(keys.key(noise.seed, noise.stream, seat.seat), counter)
+    drawn = rng.philox(rng.key(noise.seed, noise.stream, seat.seat), counter)
     return drawn[:, 0].astype(np.float64) * 2.0**-32
 
 

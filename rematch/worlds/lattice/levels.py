@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from rematch.config import ConfigError
-from rematch.spec import Ladder, Level
+from rematch.core.config import ConfigError
+from rematch.core.spec import Ladder, Level
 
-from .rules import Config, stage_of
+from .config import Config, stage_of
 
 QUARTERS = (2, 3, 4)  # discrete: starts up to half a board's length apart, three quarters, anywhere
 

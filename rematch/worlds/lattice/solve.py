@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rematch.config import ConfigError, untracked, validate
-from rematch.memory import here
+from rematch.core.config import ConfigError, untracked, validate
+from rematch.core.system_memory import here
 
-from .board import BEST_EVADER, BEST_PURSUER, SOLUTION, Board, Doubles
-from .rules import Config, free_cells
+from .config import Config, free_cells
+from .transition_matrix import BEST_EVADER, BEST_PURSUER, SOLUTION, Board, Doubles
 
 
 class TooLarge(ConfigError):
@@ -64,7 +64,7 @@ def solve(config: Config, threads: int, picture: Path | None = None) -> dict[str
     starts = board.starts()
     means = {kind: board.mean(table, starts) for kind, table in tables.items()}
     if picture is not None:
-        from .heat import values  # matplotlib only where pictures are made
+        from .heatmap import values  # matplotlib only where pictures are made
 
         picture.write_bytes(values(board, tables[SOLUTION]))
     return {

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "matrix.h"
+#include "matrix_game.h"
 
 enum { SOLVER_ACTIONS = 3, SOLVER_THREADS = 64 };
 

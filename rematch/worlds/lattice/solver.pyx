@@ -1,4 +1,4 @@
-"""The compiled solver: solver.h and the matrix games of native/matrix.h over numpy arrays, the lock released."""
+"""The compiled solver: solver.h and the matrix games of native/matrix_game.h over numpy arrays, the lock released."""
 
 import numpy as np
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.config import validate
-from rematch.spec import Actions, Bytes, Field, Floats, Ints, Role, Sight, Spec, View
-from rematch.worlds.compiled import NativeWorld, Shown, WorldError, blank_view, first_next
+from rematch.core.config import validate
+from rematch.core.spec import Actions, Bytes, Field, Floats, Ints, Role, Sight, Spec, View
+from rematch.worlds.native_world import NativeWorld, Shown, WorldError, blank_view, first_next
 
-from . import core
+from . import native
 from .bots import ACTIONS, BOTS, bot
-from .exact import exact, exact_picture
+from .config import STAGE, Config, free_cells, roots_below, stage_of
+from .exploitability import exact, exact_picture
 from .levels import levels
-from .rules import STAGE, Config, free_cells, roots_below, stage_of
 from .solve import solve
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ RATE_NAMES = {"pursuer": "SR_P", "evader": "SR_E"}  # success rates, as people w
 
 ROLES = ("pursuer", "evader")
 COLUMNS = ("own", "other", "apart_own", "apart_other", "to_go")
-BUILD = core.BUILD  # a run goes on to the same bits only under the same rules
+BUILD = native.BUILD  # a run goes on to the same bits only under the same rules
 NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
 
 
@@ -46,8 +46,8 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> LatticeWo
     validate(config)
     spec = _spec(config)
     next = first_next(spec, games, first, seed, stage_of(config))
-    rules = core.Core({name: getattr(config, name) for name in core.RULES})
-    states = np.zeros((games, core.GAME_TYPE.itemsize), np.uint8)
+    rules = native.Core({name: getattr(config, name) for name in native.RULES})
+    states = np.zeros((games, native.GAME_TYPE.itemsize), np.uint8)
     shared = _Shared(rules, spec, first, np.zeros(games, np.uint8))
     world = LatticeWorld(config, shared, (states, blank_view(spec, games, masked=False), next), first)
     world.restart()
@@ -55,13 +55,13 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> LatticeWo
 
 
 def short(config: Config) -> Config:
-    """The same rules with games that end within a rehearsal's few steps (engine/rehearsal.py)."""
+    """The same rules with games that end within a rehearsal's few steps (rehearsal/check.py)."""
     return dataclasses.replace(config, horizon=min(config.horizon, 6))
 
 
 def draw(world: LatticeWorld, row: int, trail: list[Any]) -> Image:
     """One game seen from above; see draw.py."""
-    from .draw import draw as picture  # pillow only where pictures are made
+    from .render import draw as picture  # pillow only where pictures are made
 
     return picture(world, row, trail)
 
@@ -80,25 +80,25 @@ def _spec(config: Config) -> Spec:
 class _Shared:
     """What a world and its parts have in common."""
 
-    rules: core.Core
+    rules: native.Core
     spec: Spec
     first: int  # number of the whole batch's first game
     mirrored: Bytes  # [N of the whole batch] in which games the players see a mirrored board
 
 
 class LatticeWorld(NativeWorld):
-    """See rematch.spec.World."""
+    """See rematch.core.spec.World."""
 
     config: Config
     shared: _Shared
-    kind = core.GAME_TYPE
+    kind = native.GAME_TYPE
 
     def _attach(self) -> None:
         at = self.first - self.shared.first
         self._mirrored = self.shared.mirrored[at : at + self.games]
         self.mirrored = self._mirrored.view()  # [N] 1 where left and right are swapped, to be read only
         self.mirrored.flags.writeable = False
-        self._boards = core.Boards(self.shared.rules, self._states, self._mirrored, self.view, self.next)
+        self._boards = native.Boards(self.shared.rules, self._states, self._mirrored, self.view, self.next)
 
     # --- moving ---------------------------------------------------------------------------------------
 
@@ -159,8 +159,8 @@ class LatticeWorld(NativeWorld):
 
     def position(self, pursuer: Ints, evader: Ints, moves_left: Ints) -> Bytes:
         """[n, S] games that stand so, to be loaded: robots' states and moves left [n]."""
-        games = np.zeros(len(pursuer), core.GAME_TYPE)
-        games["mark"], games["stage"] = core.MARK, stage_of(self.config)
+        games = np.zeros(len(pursuer), native.GAME_TYPE)
+        games["mark"], games["stage"] = native.MARK, stage_of(self.config)
         games["robot"][:, 0], games["robot"][:, 1] = pursuer, evader
         games["moves_left"], games["step"] = moves_left, self.config.horizon - np.asarray(moves_left)
         return games.view(np.uint8).reshape(len(games), -1)
@@ -188,10 +188,10 @@ class LatticeWorld(NativeWorld):
 
     def _refuse(self, states: Bytes) -> None:
         """Saved bytes may come from anywhere: what the rules rely on must hold."""
-        config, games = self.config, states.view(core.GAME_TYPE)[:, 0]
+        config, games = self.config, states.view(native.GAME_TYPE)[:, 0]
         bounds = {
             "robot": (0, 8 * config.n**2 - 1), "moves_left": (1, config.horizon),
-            "step": (0, config.horizon - 1), "slot": (0, 2**31), "mark": (core.MARK, core.MARK),
+            "step": (0, config.horizon - 1), "slot": (0, 2**31), "mark": (native.MARK, native.MARK),
         }
         for name, (low, high) in bounds.items():
             if not ((games[name] >= low) & (games[name] <= high)).all():

@@ -16,12 +16,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch import keys
-from rematch.config import ConfigError, knob
-from rematch.spec import DECIDED, Actions, Bytes, Field, Ints, Next, Player, Role, Seat, Spec, View
-from rematch.worlds.plain import Luck, PlainWorld, Rows, ScriptedPlayer, States
+from rematch.core import rng
+from rematch.core.config import ConfigError, knob
+from rematch.core.spec import DECIDED, Actions, Bytes, Field, Ints, Next, Player, Role, Seat, Spec, View
+from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, ScriptedPlayer, States
 
-from . import games, hidden, table
+from . import games, hidden_states, history_table
 from .games import CHANCE, DECISION, TERMINAL
 
 LARGEST = 1e6  # of a number in a sight: OpenSpiel promises no bounds; most of its numbers are 0 or 1
@@ -51,7 +51,7 @@ class Config:
 
     def load(self) -> games.Game:
         game = games.load(self.game, self.sight)
-        return hidden.numbered(game) if self.named else game
+        return hidden_states.numbered(game) if self.named else game
 
     def check(self) -> None:
         self.load()
@@ -95,7 +95,7 @@ class SpielWorld(PlainWorld):
         self._settle(rows, np.zeros(len(rows), np.int32))  # row 0 of every table: the empty history
 
     def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
-        self._adopt(table.current(self.game))
+        self._adopt(history_table.current(self.game))
         t, node, every = self.game_table, self.node.copy(), np.arange(self.games)
         chosen = np.where(t.acting[node] == 1, actions["player"], 0)  # [N, 2]
         self._refuse_illegal(node, chosen)
@@ -166,7 +166,7 @@ class SpielWorld(PlainWorld):
     # --- states ---
 
     def load(self, rows: Ints, states: Bytes) -> None:
-        self._adopt(table.current(self.game))
+        self._adopt(history_table.current(self.game))
         self.age[rows] = 0  # to be found anew, whether the states are taken or refused
         super().load(rows, states)
 
@@ -184,7 +184,7 @@ class SpielWorld(PlainWorld):
         pairs = zip(states["history"], states["moves"].tolist())
         return [self.game_table.find(history[:moves].tobytes()) for history, moves in pairs]
 
-    def _adopt(self, newest: table.Table) -> None:
+    def _adopt(self, newest: history_table.Table) -> None:
         self.game_table = newest
         self._locate()
 
@@ -198,7 +198,7 @@ class SpielWorld(PlainWorld):
     def forget(self, states: States, seat: int, luck: Luck) -> None:
         """Another history that this seat cannot tell from the true one, and other luck from now on."""
         if not self.game.perfect:
-            hidden.redraw(self.game, states, seat, luck[:, 0])
+            hidden_states.redraw(self.game, states, seat, luck[:, 0])
         if self.game.chance:
             states["seed"] = (luck[:, 1] * 2.0**53).astype(np.uint64)
 
@@ -220,7 +220,7 @@ class SpielWorld(PlainWorld):
 
     def __init__(self, config: Config, games_: int, first: int = 0, seed: int = 0) -> None:
         self.game = config.load()
-        self.game_table = table.current(self.game)
+        self.game_table = history_table.current(self.game)
         super().__init__(config, games_, first, seed)
 
 
@@ -229,7 +229,7 @@ def chance_luck(seed: NDArray[np.uint64], episode: NDArray[Any], place: NDArray[
     counter = np.zeros((len(seed), 4), np.uint64)
     counter[:, 0], counter[:, 1], counter[:, 2] = place, episode, CHANCE_STREAM
     key: Any = seed  # philox takes an array of keys as well as one
-    out = keys.philox(key, counter)
+    out = rng.philox(key, counter)
     return ((out[:, 0] << np.uint64(32) | out[:, 1]) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -252,6 +252,6 @@ def bot(name: str, role: str) -> Player:
 
 def exact(config: Config, players: Mapping[str, Player], threads: int) -> dict[str, Any]:
     """NashConv of a player against itself, by OpenSpiel's own code; `refused` where it cannot be had."""
-    from . import exact as judge
+    from . import exploitability as judge
 
     return judge.exact(make, config, players)

@@ -4,7 +4,7 @@
 
 #include "bots.h"
 #include "rules.h"
-#include "shares.h"
+#include "thread_slices.h"
 
 /* The first game (2 * row + seat) whose action is not a finite number; FINE if all are. Checked before
  * anything moves, so that a refused step leaves the world as it was. */

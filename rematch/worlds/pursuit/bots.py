@@ -6,19 +6,19 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from rematch import keys
-from rematch.config import ConfigError, nearest
-from rematch.spec import Move, Noise, Seat
+from rematch.core import rng
+from rematch.core.config import ConfigError, nearest
+from rematch.core.spec import Move, Noise, Seat
 
-from . import core
+from . import native
 
 # In the order of the enum in bots.h.
 NUMBERS = ("random", "stand_still", "pure_pursuit", "lead_pursuit", "proportional_navigation", "lion",
            "flee_straight", "flee_to_corner", "wall_runner", "obstacle_orbit")
 BOTS = {"pursuer": NUMBERS[:6], "evader": NUMBERS[:2] + NUMBERS[6:]}
 
-if len(NUMBERS) != core.BOTS:
-    raise ImportError(f"pursuit: {len(NUMBERS)} players are named in bots.py, {core.BOTS} in bots.h")
+if len(NUMBERS) != native.BOTS:
+    raise ImportError(f"pursuit: {len(NUMBERS)} players are named in bots.py, {native.BOTS} in bots.h")
 
 
 class ScriptedPlayer:
@@ -30,7 +30,7 @@ class ScriptedPlayer:
 
     def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
         world: Any = seat.world
-        key = keys.key(noise.seed, noise.stream, seat.seat)  # each seat its own luck
+        key = rng.key(noise.seed, noise.stream, seat.seat)  # each seat its own luck
         own = Noise(key, noise.stream, noise.step)
         return Move(world.scripted(seat.rows, (seat.seat, self._number), own))
 

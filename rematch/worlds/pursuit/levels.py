@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from rematch.config import ConfigError
-from rematch.spec import Ladder, Level
+from rematch.core.config import ConfigError
+from rematch.core.spec import Ladder, Level
 
-from .rules import Config, check_stage
+from .config import Config, check_stage
 
 # nearest and furthest start in metres, obstacles
 DISCRETE = ((2, 5, 0), (5, 15, 0), (2, 5, 3), (5, 8, 3), (5, 12, 3), (2, 15, 3))

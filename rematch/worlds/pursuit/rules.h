@@ -8,7 +8,7 @@
 #ifndef REMATCH_PURSUIT_RULES_H
 #define REMATCH_PURSUIT_RULES_H
 
-#include "start.h"
+#include "spawn.h"
 
 #ifdef __CUDACC__
 enum { LANES = 1 };
@@ -146,13 +146,13 @@ RM_FN void measure(const Block *b, float distance[LANES]) {
 
 /* --- what both robots see -------------------------------------------------------------------------- */
 
-#include "sight.h"
+#include "full_observation.h"
 
-#include "sensors.h"
+#include "sensor_observation.h"
 
 /* --- rewards --------------------------------------------------------------------------------------- */
 
-#include "extras.h"
+#include "shaping_rewards.h"
 
 /* The zero-sum terms: closing in, capture, time-out. */
 RM_FN void reward(const Rules *rules, const Derived *derived, Events *e) {
@@ -170,7 +170,7 @@ RM_FN void reward(const Rules *rules, const Derived *derived, Events *e) {
 
 /* --- a step ---------------------------------------------------------------------------------------- */
 
-#include "safety.h"
+#include "safety_filter.h"
 
 /* What both robots see in `lanes` games from `row` on. */
 RM_FN void observe(const Rules *rules, const Derived *derived, Batch *batch, int row, int lanes) {

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch import keys
-from rematch.config import validate
-from rematch.spec import Actions, Bytes, Floats, Ints, Role, Sight, Spec, View
-from rematch.worlds.compiled import NativeWorld, WorldError, blank_view, first_next
+from rematch.core import rng
+from rematch.core.config import validate
+from rematch.core.spec import Actions, Bytes, Floats, Ints, Role, Sight, Spec, View
+from rematch.worlds.native_world import NativeWorld, WorldError, blank_view, first_next
 
-from . import core
+from . import native
 from .bots import BOTS, bot
+from .config import STAGE, Config, check_stage, numbers_of, stage_of
 from .levels import levels
-from .rules import STAGE, Config, check_stage, numbers_of, stage_of
-from .sensors import ROLES, Redraw, aside_of, blank, fields_of, hidden_of, tell_aside
+from .observations import ROLES, Redraw, aside_of, blank, fields_of, hidden_of, tell_aside
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -34,17 +34,17 @@ __all__ = ["BOTS", "BUILD", "RATE_NAMES", "Config", "PursuitWorld", "WorldError"
 
 RATE_NAMES = {"pursuer": "SR_P", "evader": "SR_E"}  # success rates, as people who grep logs know them
 
-BUILD = core.BUILD  # a run goes on to the same bits only under the same rules
+BUILD = native.BUILD  # a run goes on to the same bits only under the same rules
 NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
 
 
 def make(config: Config, games: int, first: int = 0, seed: int = 0) -> PursuitWorld:
     """`games` arenas, numbered from `first`; game i draws from a key of (seed, first + i)."""
     validate(config)
-    rules = core.Core(numbers_of(config))
+    rules = native.Core(numbers_of(config))
     spec = _spec(config, rules)
     next = first_next(spec, games, first, seed, stage_of(config))
-    states = np.zeros((games, core.GAME_TYPE.itemsize), np.uint8)
+    states = np.zeros((games, native.GAME_TYPE.itemsize), np.uint8)
     shared = _Shared(rules, spec, first, np.zeros((games, rules.annex_type.itemsize), np.uint8))
     world = PursuitWorld(config, shared, (states, blank_view(spec, games, masked=False), next), first)
     world.restart()
@@ -52,19 +52,19 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> PursuitWo
 
 
 def short(config: Config) -> Config:
-    """The same rules with games that end within a rehearsal's few steps (engine/rehearsal.py)."""
+    """The same rules with games that end within a rehearsal's few steps (rehearsal/check.py)."""
     prep = min(config.prep_steps, 8)
     return dataclasses.replace(config, max_steps=min(config.max_steps, 24), prep_steps=prep)
 
 
 def draw(world: PursuitWorld, row: int, trail: list[Any]) -> Image:
     """One game seen from above; see draw.py."""
-    from .draw import draw as picture  # pillow only where pictures are made
+    from .render import draw as picture  # pillow only where pictures are made
 
     return picture(world, row, trail)
 
 
-def _spec(config: Config, rules: core.Core) -> Spec:
+def _spec(config: Config, rules: native.Core) -> Spec:
     names = ("turn",) if config.fixed_speed else ("speed", "turn")
     roles = {
         name: Role(
@@ -80,24 +80,24 @@ def _spec(config: Config, rules: core.Core) -> Spec:
 class _Shared:
     """What a world and its parts have in common."""
 
-    rules: core.Core
+    rules: native.Core
     spec: Spec
     first: int  # number of the whole batch's first game
     annex: Bytes  # [N of the whole batch, ...] what sensors have shown, and what the safety filter counts
 
 
 class PursuitWorld(NativeWorld):
-    """See rematch.spec.World. A game is a row of `Game` in state.h, then one of its `Annex` where the rules
-    need one."""
+    """See rematch.core.spec.World. A game is a row of `Game` in state.h, then one of its `Annex` where the
+    rules need one."""
 
     config: Config
     shared: _Shared
-    kind = core.GAME_TYPE
+    kind = native.GAME_TYPE
 
     def _attach(self) -> None:
         at = self.first - self.shared.first
         self._annex = self.shared.annex[at : at + self.games]
-        self._arena = core.Arena(self.shared.rules, self._states, self._annex, self.view, self.next)
+        self._arena = native.Arena(self.shared.rules, self._states, self._annex, self.view, self.next)
 
     # --- moving ---------------------------------------------------------------------------------------
 
@@ -182,17 +182,17 @@ class PursuitWorld(NativeWorld):
 
     def _apart(self, states: Bytes) -> tuple[Bytes, Bytes]:
         """Saved games as (games, annex), copies of their own."""
-        size = core.GAME_TYPE.itemsize
+        size = native.GAME_TYPE.itemsize
         return states[:, :size].copy(), states[:, size:].copy()
 
     def load(self, rows: Ints, states: Bytes) -> None:
         """Put saved games into these rows, and what their robots see into the view."""
         where = self._rows(rows)
-        shape = (len(where), core.GAME_TYPE.itemsize + self._annex.shape[1])
+        shape = (len(where), native.GAME_TYPE.itemsize + self._annex.shape[1])
         if not isinstance(states, np.ndarray) or states.dtype != np.uint8 or states.shape != shape:
             raise WorldError(f"saved games: expected bytes {list(shape)}")
         games, annex = self._apart(states)
-        self._check_states(games.view(core.GAME_TYPE)[:, 0], annex)
+        self._check_states(games.view(native.GAME_TYPE)[:, 0], annex)
         for role, fields in self._seen(games, annex).items():
             for name, field in fields.items():
                 self.view.fields[role][name][where] = field
@@ -203,8 +203,8 @@ class PursuitWorld(NativeWorld):
         """With `full_obs` the true state but for the grid of w_search; with sensors see sensors.Redraw."""
         games, annex = self._apart(self.save(rows))
         if self.config.w_search:
-            named = games.view(core.GAME_TYPE)[:, 0]
-            drawn = keys.units(key, keys.RESET, named["visited"].size).reshape(named["visited"].shape)
+            named = games.view(native.GAME_TYPE)[:, 0]
+            drawn = rng.units(key, rng.RESET, named["visited"].size).reshape(named["visited"].shape)
             named["visited"] = drawn * named["step"][:, None]
         if not self.config.full_obs and len(games):
             Redraw(self.config, self.shared.rules, seat, key)(games, annex)
@@ -227,7 +227,7 @@ class PursuitWorld(NativeWorld):
             "obstacle_x": (-half_x, half_x), "obstacle_y": (-half_y, half_y),
             "obstacle_radius": (0.0, config.obstacle_radius_max),
             "step": (0, config.max_steps - 1), "obstacles": (0, config.n_obstacles_max),
-            "slot": (0, 2**31), "visited": (0, config.max_steps), "mark": (core.MARK, core.MARK),
+            "slot": (0, 2**31), "visited": (0, config.max_steps), "mark": (native.MARK, native.MARK),
         }
         for name, (low, high) in bounds.items():
             room = slack if games[name].dtype.kind == "f" else 0

@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from rematch.config import ConfigError
-from rematch.worlds.gameboy.cartridge import check, compiler, layout, rules, solver
+from rematch.core.config import ConfigError
+from rematch.worlds.gameboy.cartridge import check, compiler, constants, solver, world_generator
 
 
 def options() -> argparse.ArgumentParser:
@@ -16,7 +16,7 @@ def options() -> argparse.ArgumentParser:
         allow_abbrev=False,
         description="Makes a role-playing cartridge for a Game Boy emulator.",
     )
-    parser.add_argument("size", help=f"one of {', '.join(layout.SIZES)}, or a world's text file")
+    parser.add_argument("size", help=f"one of {', '.join(world_generator.SIZES)}, or a world's text file")
     parser.add_argument("--seed", type=int, default=0, help="another world of the same size")
     parser.add_argument("--out", type=Path, help="where the cartridge is written")
     parser.add_argument(
@@ -48,9 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
             given.out.write_bytes(made.rom)
         if given.solution:
             inputs = made.solution
-            print(*(rules.ACTIONS[action] for action in inputs), sep="\n")
+            print(*(constants.ACTIONS[action] for action in inputs), sep="\n")
             least = solver.bound(made.atlas)
-            said = f"{len(inputs)} actions of {rules.TICKS} ticks; no solution has fewer than {least}"
+            said = f"{len(inputs)} actions of {constants.TICKS} ticks; no solution has fewer than {least}"
             print(said, file=sys.stderr)
         if given.check < 0:
             raise ConfigError(f"--check {given.check}: expected steps")
@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def make(size: str, seed: int) -> compiler.Cartridge:
     """From a size, or from a text file of one's own."""
-    if size not in layout.SIZES and ("." in size or "/" in size):
+    if size not in world_generator.SIZES and ("." in size or "/" in size):
         try:
             return compiler.compile_world(Path(size).read_text(), Path(size).stem, seed)
         except UnicodeDecodeError:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 
-from rematch import keys
-from rematch.config import ConfigError
-from rematch.worlds.gameboy.cartridge import rules, wram
-from rematch.worlds.gameboy.cartridge.atlas import Atlas
+from rematch.core import rng
+from rematch.core.config import ConfigError
+from rematch.worlds.gameboy.cartridge import constants
+from rematch.worlds.gameboy.cartridge import ram_addresses as ram
 from rematch.worlds.gameboy.cartridge.compiler import Cartridge
-from rematch.worlds.gameboy.cartridge.model import start
-from rematch.worlds.gameboy.machine import library
+from rematch.worlds.gameboy.cartridge.game_model import start
+from rematch.worlds.gameboy.cartridge.world_text import Atlas
+from rematch.worlds.gameboy.pyboy_emulator import library
 
 CHUNK = 1 << 16
 
@@ -41,7 +42,7 @@ def random_walk(atlas: Atlas, seed: int, steps: int) -> Walk:
     maps, before = {0}, 0
     for first in range(0, steps, CHUNK):
         count = min(CHUNK, steps - first)
-        for action in (keys.words(seed, keys.ACT, count, first) % len(rules.ACTIONS)).tolist():
+        for action in (rng.words(seed, rng.ACT, count, first) % len(constants.ACTIONS)).tolist():
             game.press(action)
             if game.battle != before:
                 walk.matches += not before
@@ -56,12 +57,12 @@ def replay(made: Cartridge) -> str:
     """Plays the solution on the emulator, from power-on; says what it reached, or raises."""
     boy = library().PyBoy(io.BytesIO(made.rom), window="null", sound_emulated=False)
     for action in made.solution:
-        name = rules.ACTIONS[action]
+        name = constants.ACTIONS[action]
         boy.button_press(name)
-        boy.tick(rules.PRESS, False)
+        boy.tick(constants.PRESS, False)
         boy.button_release(name)
-        boy.tick(rules.TICKS - rules.PRESS, False)
-    badges, hall = boy.memory[wram.BADGES].bit_count(), boy.memory[wram.HALL_OF_FAME]
+        boy.tick(constants.TICKS - constants.PRESS, False)
+    badges, hall = boy.memory[ram.BADGES].bit_count(), boy.memory[ram.HALL_OF_FAME]
     boy.stop(save=False)
     if not hall:
         raise ConfigError(

@@ -10,12 +10,20 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
-from rematch.config import ConfigError, nearest
-from rematch.worlds.gameboy.cartridge import atlas, layout, rules, solver, wram
-from rematch.worlds.gameboy.cartridge.art import FRIEND, SPECIES, Art, art, text
+from rematch.core.config import ConfigError, nearest
+from rematch.worlds.gameboy.cartridge import (
+    constants as rules,
+)
+from rematch.worlds.gameboy.cartridge import (
+    ram_addresses,
+    solver,
+    world_generator,
+    world_text,
+)
 from rematch.worlds.gameboy.cartridge.assembler import assemble
-from rematch.worlds.gameboy.cartridge.atlas import Place
 from rematch.worlds.gameboy.cartridge.expressions import AssemblyError
+from rematch.worlds.gameboy.cartridge.tiles import FRIEND, SPECIES, Art, art, text
+from rematch.worlds.gameboy.cartridge.world_text import Place
 
 TITLE = "REMATCH RPG"
 SHARED = ("START_LEVEL", "HP_BASE", "HP_STEP", "XP_PER_LEVEL", "WILD_XP", "ENCOUNTER")  # of rules.py
@@ -39,7 +47,7 @@ class Cartridge:
     name: str
     seed: int
     rom: bytes
-    atlas: atlas.Atlas
+    atlas: world_text.Atlas
     world: str  # the text it was made from
 
     @cached_property
@@ -81,7 +89,7 @@ class Cartridge:
                     badge = event.arguments[0]
                     out.append(Milestone(f"BADGE-{badge + 1}", "badge", badge, one.number))
                 elif event.kind in ("item", "lock"):
-                    name = f"{event.kind.upper()}-{atlas.ITEMS[event.arguments[0] - 1]}"
+                    name = f"{event.kind.upper()}-{world_text.ITEMS[event.arguments[0] - 1]}"
                     out.append(Milestone(name, event.kind, event.flag, one.number))
                 elif event.kind in ("rival", "gate"):
                     out.append(
@@ -94,27 +102,28 @@ class Cartridge:
 
 def build(size: str = "small", seed: int = 0) -> Cartridge:
     """The cartridge of a size and a seed."""
-    if size not in layout.SIZES:
-        near = nearest(size, tuple(layout.SIZES))
+    if size not in world_generator.SIZES:
+        near = nearest(size, tuple(world_generator.SIZES))
         raise ConfigError(
-            f"size {size!r}: expected one of {', '.join(layout.SIZES)}"
+            f"size {size!r}: expected one of {', '.join(world_generator.SIZES)}"
             + (f"; nearest: {near}" if near else "")
         )
     if not 0 <= seed < 1 << 32:
         raise ConfigError(f"seed {seed}: expected 0 to {(1 << 32) - 1}")
-    return compile_world(layout.generate(size, seed), size, seed)
+    return compile_world(world_generator.generate(size, seed), size, seed)
 
 
 def compile_world(world: str, name: str = "own", seed: int = 0) -> Cartridge:
     """The cartridge of a world's text (see atlas.py)."""
-    read = atlas.parse(world)
+    read = world_text.parse(world)
     drawn = art()
     first = read.maps[0]
     constants = {
-        **{key: value for key, value in vars(wram).items() if key.isupper() and isinstance(value, int)},
+        **{key: value for key, value in vars(ram_addresses).items()
+           if key.isupper() and isinstance(value, int)},
         **{key: getattr(rules, key) for key in SHARED},
         **{f"TITLE_{index}": ord(letter) for index, letter in enumerate(TITLE)},
-        "SOLID": atlas.SOLID, "GRASS": atlas.GRASS, "WARP": atlas.WARP,
+        "SOLID": world_text.SOLID, "GRASS": world_text.GRASS, "WARP": world_text.WARP,
         "RNG_SEED": seed % 256, "ALL_BADGES": (1 << read.badges) - 1, "FRIEND_PICTURE": len(SPECIES),
         "START_MAP": 0, "START_Y": first.home[0], "START_X": first.home[1],
         "TILE_SPACE": drawn.charmap[" "], "TILE_0": drawn.charmap["0"], "TILE_SLASH": drawn.charmap["/"],
@@ -149,8 +158,12 @@ def pictures(drawn: Art) -> list[str]:
             *(db(bank[at : at + 16]) for at in range(0, len(bank), 16)),
             f"Tiles{name}End:",
         ]
-    out += ["ds (256 - @ % 256) % 256", "Blocks:", *(db(drawn.blocks[shown]) for _, _, shown in atlas.BLOCKS)]
-    out += ["ds (256 - @ % 256) % 256", "BlockKinds:", db([kind for _, kind, _ in atlas.BLOCKS])]
+    out += [
+        "ds (256 - @ % 256) % 256",
+        "Blocks:",
+        *(db(drawn.blocks[shown]) for _, _, shown in world_text.BLOCKS),
+    ]
+    out += ["ds (256 - @ % 256) % 256", "BlockKinds:", db([kind for _, kind, _ in world_text.BLOCKS])]
     out += ["Pictures:", *(db(drawn.creatures[name]) for name in (*SPECIES, FRIEND))]
     order = ("down", "down-walk", "up", "up-walk", "left", "left-walk", "left", "left-walk")
     out += ["PlayerTiles:", db([drawn.player[name] for name in order]), "TitleTiles:", db(drawn.title)]
@@ -215,13 +228,21 @@ def words(name: str) -> list[str]:
     return [*out, "FriendName:", f'db "{FRIEND}", 0']
 
 
-def tables(read: atlas.Atlas) -> list[str]:
+def tables(read: world_text.Atlas) -> list[str]:
     """Headers, blocks, events and texts of the maps."""
     out = ["Maps:", *(f"dw Map{one.number}" for one in read.maps)]
     for one in read.maps:
         label = f"Map{one.number}"
-        border = atlas.NUMBER[atlas.BORDER[one.kind]]
-        head = [one.height, one.width, atlas.TILESETS.index(one.kind), border, one.town, *one.home, *one.wild]
+        border = world_text.NUMBER[world_text.BORDER[one.kind]]
+        head = [
+            one.height,
+            one.width,
+            world_text.TILESETS.index(one.kind),
+            border,
+            one.town,
+            *one.home,
+            *one.wild,
+        ]
         out += [
             f"{label}:",
             db(head),
@@ -233,7 +254,7 @@ def tables(read: atlas.Atlas) -> list[str]:
         spoken = []
         for index, event in enumerate(one.events):
             name = f"{label}Text{index}" if event.texts else "EmptyText"
-            kind, block = atlas.KINDS.index(event.kind), atlas.NUMBER[event.block]
+            kind, block = world_text.KINDS.index(event.kind), world_text.NUMBER[event.block]
             out += [db([kind, event.y, event.x, event.flag, block, *event.arguments]), f"dw {name}"]
             spoken += [f"{name}:"] * bool(event.texts) + [said(page) for page in event.texts]
         out += ["db $FF", *spoken]

@@ -11,10 +11,9 @@ import heapq
 from collections import deque
 from dataclasses import dataclass, field
 
-from rematch.config import ConfigError
-from rematch.worlds.gameboy.cartridge import rules
-from rematch.worlds.gameboy.cartridge.atlas import BLOCKS, GRASS, SOLID, Atlas, Event, Place
-from rematch.worlds.gameboy.cartridge.model import (
+from rematch.core.config import ConfigError
+from rematch.worlds.gameboy.cartridge import constants
+from rematch.worlds.gameboy.cartridge.game_model import (
     BLACKOUT,
     BOOT,
     DOWN,
@@ -36,6 +35,7 @@ from rematch.worlds.gameboy.cartridge.model import (
     Game,
     start,
 )  # fmt: skip
+from rematch.worlds.gameboy.cartridge.world_text import BLOCKS, GRASS, SOLID, Atlas, Event, Place
 
 TOWN = 48  # a node's number: bits of tracked events, and from here on 1 + the last town's map
 EVENTS = (1 << TOWN) - 1
@@ -56,7 +56,7 @@ def apart(cursor: int, other: int) -> int:
 
 
 def turns(hp: int, level: int) -> int:
-    return -(-hp // rules.hit(level, rules.STRONG))
+    return -(-hp // constants.hit(level, constants.STRONG))
 
 
 def match_cost(team: list[int], hp: int, level: tuple[int, int], cursor: int, last: int) -> int:
@@ -64,7 +64,7 @@ def match_cost(team: list[int], hp: int, level: tuple[int, int], cursor: int, la
     cost = 0
     for index, species in enumerate(team):
         if index:
-            hp = rules.enemy_hp(level[1])
+            hp = constants.enemy_hp(level[1])
         cost += apart(cursor, strong_move(species)) + 2 * turns(hp, level[0])
         cursor = strong_move(species)
     return cost - 1 + last
@@ -132,12 +132,14 @@ class Relaxed:
         if event.kind not in ("leader", "rival"):
             return 2 + event.texts[-1].count("//")
         leader = event.kind == "leader"
-        team = list(rules.leader_team(event.arguments[0])) if leader else [event.arguments[0]]
+        team = list(constants.leader_team(event.arguments[0])) if leader else [event.arguments[0]]
         if self.cautious:  # each creature falls to one move, which the cursor already shows
             return 3 + 2 * len(team) + 1
-        own = max(event.arguments[1], rules.START_LEVEL)
+        own = max(event.arguments[1], constants.START_LEVEL)
         words = event.texts[leader].count("//") + 3
-        return words + match_cost(team, rules.enemy_hp(event.arguments[1]), (own, event.arguments[1]), 0, 2)
+        return words + match_cost(
+            team, constants.enemy_hp(event.arguments[1]), (own, event.arguments[1]), 0, 2
+        )
 
     def may(self, event: Event, done: int) -> bool:
         if event.kind == "lock":
@@ -218,10 +220,10 @@ class Relaxed:
         if game.battle == 1 or event is None:
             return texts + 2 + self.reach.get((place, done), FAR)
         leader = event.kind == "leader"
-        team = [*rules.leader_team(event.arguments[0])[game.team :]] if leader else [game.species]
+        team = [*constants.leader_team(event.arguments[0])[game.team :]] if leader else [game.species]
         hp = game.enemy_hp
         if not hp:  # the next one comes out after this text
-            team, hp = team[1:], rules.enemy_hp(game.enemy_level)
+            team, hp = team[1:], constants.enemy_hp(game.enemy_level)
         rest = texts + match_cost(team, hp, (game.level, game.enemy_level), game.cursor, 2)
         return rest + self.reach.get((place, done | self.bits.get(id(event), 0)), FAR)
 
@@ -244,8 +246,8 @@ def next_goal(game: Game) -> Relaxed:
     leaders = sorted((e for e in events if e.kind == "leader"), key=lambda e: e.arguments[0])
     goal = leaders[0] if leaders else next(e for e in events if e.kind == "trophy")
     tracked = [e for e in events if e.kind not in ("leader", "trophy") or e is goal]
-    lacking = rules.XP_PER_LEVEL * (goal.arguments[2] - game.level) - game.xp if leaders else 0
-    need = max(0, -(-lacking // rules.XP_PER_LEVEL))
+    lacking = constants.XP_PER_LEVEL * (goal.arguments[2] - game.level) - game.xp if leaders else 0
+    need = max(0, -(-lacking // constants.XP_PER_LEVEL))
     for fewer in range(need + 1):  # where rivals are too few, wild ones must do
         for more in range(4):
             relaxed = Relaxed(game.atlas, tracked, goal, need - fewer, need + more)
@@ -285,7 +287,7 @@ def choices(game: Game) -> tuple[int, ...]:
 
 
 def faces_something(game: Game) -> bool:
-    dy, dx = rules.STEPS[game.facing]
+    dy, dx = constants.STEPS[game.facing]
     event = game.grounds[game.map].events.get((game.y + dy, game.x + dx))
     return event is not None and event.kind not in ("warp", "sign") and not game.gone(event)
 
@@ -375,5 +377,5 @@ def bound(atlas: Atlas) -> int:
     home = (0, *atlas.maps[0].home)
     relaxed.measure(home, 0)
     passed = sum(relaxed.price(e) for e in leaders if e not in visited)
-    experience = rules.XP_PER_LEVEL * (max(e.arguments[2] for e in leaders) - rules.START_LEVEL) // 2
+    experience = constants.XP_PER_LEVEL * (max(e.arguments[2] for e in leaders) - constants.START_LEVEL) // 2
     return BOOT + 1 + INTRO_PAGES + relaxed.reach[home, 1 << TOWN] + passed + max(0, experience)

@@ -1,0 +1,136 @@
+"""Our worlds in the dress of other libraries: `gym` (Gymnasium) and `zoo` (PettingZoo).
+
+Neither library is needed here or anywhere else in the package. What an adapter hands out when a game ends:
+our worlds restart at once, so the sight after the last step is that of the next game already. The last
+observation of a game that was cut off (`truncated`) is the sight at the cut, `View.final`; that of a decided
+game (`terminated`) is the sight before the final move, and nothing may bootstrap from it. `info["outcome"]`
+says who won.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch.core import rng
+from rematch.core.config import ConfigError, nearest
+from rematch.core.spec import CUT_OFF, Floats, Noise, Player, Role, Sight, Spec, View, World
+from rematch.worlds import registry
+from rematch.worlds.conformance.playback import seat_at
+
+
+def module_of(world: Any) -> Any:
+    """A world's module, by its name or itself."""
+    return registry.find(world) if isinstance(world, str) else world
+
+
+def role_of(spec: Spec, name: str) -> Role:
+    """The role called `name`, or the only one."""
+    if not name and len(spec.roles) == 1:
+        return next(iter(spec.roles.values()))
+    if name not in spec.roles:
+        near = nearest(name, list(spec.roles))
+        hint = f"; nearest: {near}" if near else ""
+        raise ConfigError(f"role = {name!r}: expected one of {', '.join(spec.roles)}{hint}")
+    return spec.roles[name]
+
+
+def bounds(role: Role) -> tuple[Floats, Floats]:
+    """Lowest and highest value of every number that the role sees, [F] each."""
+    low = np.concatenate([np.full(f.size, f.low, np.float32) for f in role.fields])
+    high = np.concatenate([np.full(f.size, f.high, np.float32) for f in role.fields])
+    return low, high
+
+
+def flat(sight: Sight, role: Role, place: int, out: Floats | None = None) -> Floats:
+    """What the role's seat number `place` sees, all fields side by side, [N, F]."""
+    shown = sight[role.name]
+    blocks = [shown[f.name][:, place].reshape(-1, f.size) for f in role.fields]
+    return np.concatenate(blocks, axis=1, out=out)
+
+
+def last_sight(view: View, role: Role, place: int, before: Floats) -> Floats:
+    """Last observations [N, F] of games that have just ended; `before` are those before the move."""
+    cut = view.ended == CUT_OFF
+    if not cut.any():
+        return before.copy()
+    return np.where(cut[:, None], flat(view.final, role, place), before)
+
+
+def empty_actions(world: World) -> dict[str, NDArray[Any]]:
+    """role -> zeros of the shape that `step` takes."""
+    out: dict[str, NDArray[Any]] = {}
+    for role in world.spec.roles.values():
+        table = (world.games, len(role.seats))
+        continuous = role.actions.kind == "continuous"
+        out[role.name] = np.zeros(
+            (*table, role.actions.size) if continuous else table, np.float32 if continuous else np.int32
+        )
+    return out
+
+
+class Opponents:
+    """Everybody but the learner: one player per other seat, a bot by name or any Player."""
+
+    def __init__(self, module: Any, spec: Spec, learner: int, opponent: str | Player) -> None:
+        self.players: dict[int, Player] = {}
+        for seat in range(spec.seats):
+            if seat != learner:
+                role = spec.role_of(seat).name
+                self.players[seat] = _bot(module, role, opponent) if isinstance(opponent, str) else opponent
+        self.begin(0)
+
+    def begin(self, seed: int) -> None:
+        """New games: forget what was, and draw from this seed."""
+        self.seed, self.moves = seed, 0
+        self.seeds = {seat: rng.key(seed, rng.BOT, seat) for seat in self.players}
+        self.memory: dict[int, NDArray[Any] | None] = dict.fromkeys(self.players)
+
+    def forget(self, ended: NDArray[np.bool_]) -> None:
+        """Games that have ended: their players start again without memory."""
+        for memory in self.memory.values():
+            if memory is not None:
+                memory[ended] = 0
+
+    def move(self, world: World, actions: dict[str, NDArray[Any]]) -> None:
+        """Write the moves of all opponents who are to move into `actions`."""
+        for seat, player in self.players.items():
+            rows = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
+            if not rows.size:
+                continue
+            memory = self.memory[seat]
+            noise = Noise(self.seeds[seat], rng.BOT, self.moves)
+            made = player.act(seat_at(world, seat, rows), noise, None if memory is None else memory[rows])
+            if made.memory is not None:
+                if memory is None:
+                    self.memory[seat] = memory = np.zeros(
+                        (world.games, *made.memory.shape[1:]), made.memory.dtype
+                    )
+                memory[rows] = made.memory
+            role = world.spec.role_of(seat)
+            actions[role.name][rows, role.seats.index(seat)] = made.action
+        self.moves += 1
+
+
+def _bot(module: Any, role: str, name: str) -> Player:
+    known = module.BOTS.get(role, ())
+    if name not in known:
+        near = nearest(name, list(known))
+        hint = f"; nearest: {near}" if near else ""
+        raise ConfigError(f"opponent = {name!r}: expected a bot for {role}: {', '.join(known)}{hint}")
+    player: Player = module.bot(name, role)
+    return player
+
+
+def check_legal(world: World, role: Role, place: int, actions: NDArray[Any]) -> None:
+    """One line for a choice [N] that the mask of the role's seat number `place` forbids."""
+    mask = world.view.mask.get(role.name)
+    if mask is None:
+        return
+    illegal = np.flatnonzero(mask[np.arange(world.games), place, actions] == 0)
+    if illegal.size:
+        game = illegal[0]
+        legal = f"the action_mask of game {game} is {mask[game, place].tolist()}"
+        raise ConfigError(f"{role.name}: action {actions[game]} is not legal now: {legal}")

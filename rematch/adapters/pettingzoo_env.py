@@ -1,0 +1,231 @@
+"""A world as a PettingZoo environment: `ZooParallel` where all seats move at once, `ZooTurns` where one does.
+
+An agent is named after its role, with a number where the role has several seats.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rematch.adapters.common import check_legal, empty_actions, flat, last_sight, module_of
+from rematch.core import rng
+from rematch.core.config import ConfigError
+from rematch.core.errors import NotInstalled
+from rematch.core.spec import CUT_OFF, DECIDED, RUNNING, Role, World
+
+try:
+    import gymnasium
+    from pettingzoo import AECEnv, ParallelEnv
+
+    from rematch.adapters.gymnasium_env import action_space, observation_space
+except ImportError:
+    raise NotInstalled("PettingZoo", "pettingzoo") from None
+
+Info = dict[str, Any]
+
+
+class Table:
+    """One game of a world, by agents' names: what the two kinds of environment share."""
+
+    def __init__(self, world: Any, config: Any) -> None:
+        self.module = module_of(world)
+        self.config = self.module.Config() if config is None else config
+        self.world: World = self.module.make(self.config, 1)
+        self.places: dict[str, tuple[Role, int]] = {}  # agent -> its role, its place among that role's seats
+        for seat in range(self.world.spec.seats):
+            role = self.world.spec.role_of(seat)
+            place = role.seats.index(seat)
+            self.places[role.name if len(role.seats) == 1 else f"{role.name}_{place}"] = (role, place)
+        self.masked = set(self.world.view.mask)
+        self.seed, self.resets = 0, 0
+
+    def begin(self, seed: int | None) -> None:
+        """A new game; without a seed the next one of the series that the last seed began."""
+        if seed is not None:
+            self.seed, self.resets = seed, 0
+        self.world = self.module.make(self.config, 1, seed=rng.key(self.seed, rng.GAME, self.resets))
+        self.resets += 1
+
+    def space(self, agent: str) -> Any:
+        role, _ = self.places[agent]
+        sight = observation_space(role)
+        if role.name not in self.masked:
+            return sight
+        mask = gymnasium.spaces.Box(0, 1, (role.actions.size,), np.int8)
+        return gymnasium.spaces.Dict({"observation": sight, "action_mask": mask})
+
+    def sights(self) -> dict[str, Any]:
+        return {
+            agent: self._sight(agent, flat(self.world.view.fields, *self.places[agent])[0])
+            for agent in self.places
+        }
+
+    def last_sights(self, before: dict[str, Any]) -> dict[str, Any]:
+        """What the agents get when the game has ended; `before` are their sights before the final move."""
+        out: dict[str, Any] = {}
+        for agent, (role, place) in self.places.items():
+            seen = before[agent]["observation"] if role.name in self.masked else before[agent]
+            seen = last_sight(self.world.view, role, place, seen[None])[0]
+            out[agent] = {**before[agent], "observation": seen} if role.name in self.masked else seen
+        return out
+
+    def _sight(self, agent: str, seen: Any) -> Any:
+        role, place = self.places[agent]
+        if role.name not in self.masked:
+            return seen
+        return {"observation": seen, "action_mask": self.world.view.mask[role.name][0, place].astype(np.int8)}
+
+    def step(self, actions: dict[str, Any]) -> dict[str, float]:
+        """Move; gives every agent's reward."""
+        moves = empty_actions(self.world)
+        for agent, action in actions.items():
+            role, place = self.places[agent]
+            moves[role.name][0, place] = action
+            check_legal(self.world, role, place, moves[role.name][:, place])
+        view = self.world.step(moves)
+        return {agent: float(view.reward[0, self.seat(agent)]) for agent in self.places}
+
+    def seat(self, agent: str) -> int:
+        role, place = self.places[agent]
+        return role.seats[place]
+
+    def outcomes(self) -> dict[str, Info]:
+        view = self.world.view
+        return {
+            agent: {"outcome": float(view.outcome[0, self.seat(agent)]), "length": int(view.length[0])}
+            for agent in self.places
+        }
+
+    def acting(self) -> list[str]:
+        return [agent for agent in self.places if self.world.view.acting[0, self.seat(agent)]]
+
+
+class ZooParallel(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZoo has no types
+    """All agents move at every step."""
+
+    def __init__(self, world: Any, config: Any = None) -> None:
+        self.table = Table(world, config)
+        self.metadata = {"render_modes": [], "name": self.table.world.spec.world}
+        self.render_mode = None
+        self.possible_agents = list(self.table.places)
+        self.agents: list[str] = []
+        self.observation_spaces = {agent: self.table.space(agent) for agent in self.possible_agents}
+        self.action_spaces = {agent: action_space(role) for agent, (role, _) in self.table.places.items()}
+        self._all_to_move()
+
+    def observation_space(self, agent: str) -> Any:
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> Any:
+        return self.action_spaces[agent]
+
+    def reset(
+        self, seed: int | None = None, options: Info | None = None
+    ) -> tuple[dict[str, Any], dict[str, Info]]:
+        self.table.begin(seed)
+        self._all_to_move()
+        self.agents = list(self.possible_agents)
+        return self.table.sights(), {agent: {} for agent in self.agents}
+
+    def step(
+        self, actions: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Info]]:
+        if set(actions) != set(self.agents) or not self.agents:
+            wanted = ", ".join(self.agents) or "nobody: the game has ended, call reset first"
+            raise ConfigError(
+                f"step: actions of {', '.join(actions) or 'nobody'}: expected those of {wanted}"
+            )
+        before = self.table.sights()
+        rewards = self.table.step(actions)
+        ended = int(self.table.world.view.ended[0])
+        agents = self.agents
+        sights, infos = self.table.sights(), {agent: Info() for agent in agents}
+        if ended != RUNNING:
+            sights, infos, self.agents = self.table.last_sights(before), self.table.outcomes(), []
+        else:
+            self._all_to_move()
+        return (
+            sights,
+            rewards,
+            dict.fromkeys(agents, ended == DECIDED),
+            dict.fromkeys(agents, ended == CUT_OFF),
+            infos,
+        )
+
+    def render(self) -> None:
+        """Nothing to show here: see `rematch watch`."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def _all_to_move(self) -> None:
+        if len(self.table.acting()) != len(self.possible_agents):
+            raise ConfigError(f"{self.table.world.spec.world} is turn-based: use ZooTurns")
+
+
+class ZooTurns(AECEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZoo has no types
+    """One agent moves at a time."""
+
+    def __init__(self, world: Any, config: Any = None) -> None:
+        super().__init__()
+        self.table = Table(world, config)
+        self.metadata = {"render_modes": [], "name": self.table.world.spec.world, "is_parallelizable": False}
+        self.render_mode = None
+        self.possible_agents = list(self.table.places)
+        self.agents: list[str] = []
+        self.observation_spaces = {agent: self.table.space(agent) for agent in self.possible_agents}
+        self.action_spaces = {agent: action_space(role) for agent, (role, _) in self.table.places.items()}
+        self._one_to_move()
+
+    def observation_space(self, agent: str) -> Any:
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> Any:
+        return self.action_spaces[agent]
+
+    def observe(self, agent: str) -> Any:
+        return self.sights[agent]
+
+    def reset(self, seed: int | None = None, options: Info | None = None) -> None:
+        self.table.begin(seed)
+        self.agents = list(self.possible_agents)
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.infos: dict[str, Info] = {agent: {} for agent in self.agents}
+        self.sights = self.table.sights()
+        self.agent_selection = self._one_to_move()
+
+    def step(self, action: Any) -> None:
+        agent = self.agent_selection
+        if self.terminations[agent] or self.truncations[agent]:
+            self._was_dead_step(action)  # PettingZoo's own way of letting finished agents leave
+            return
+        self._cumulative_rewards[agent] = 0.0
+        self.rewards = self.table.step({agent: action})
+        ended = int(self.table.world.view.ended[0])
+        if ended == RUNNING:
+            self.sights = self.table.sights()
+            self.agent_selection = self._one_to_move()
+        else:
+            self.sights, self.infos = self.table.last_sights(self.sights), self.table.outcomes()
+            self.terminations = dict.fromkeys(self.agents, ended == DECIDED)
+            self.truncations = dict.fromkeys(self.agents, ended == CUT_OFF)
+        self._accumulate_rewards()
+
+    def render(self) -> None:
+        """Nothing to show here: see `rematch watch`."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def _one_to_move(self) -> str:
+        acting = self.table.acting()
+        if len(acting) != 1:
+            raise ConfigError(
+                f"{self.table.world.spec.world}: {len(acting)} agents move at once: use ZooParallel"
+            )
+        return acting[0]

@@ -1,0 +1,1 @@
+"""Learners: each turns a rollout into a better policy."""

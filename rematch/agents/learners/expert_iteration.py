@@ -1,0 +1,198 @@
+"""Expert iteration (Anthony et al. 2017): a network learns what a search finds out about its own positions.
+
+Of the decisions on a tape some are searched: the world says what each action may be expected to bring, Q. The
+network then minimises, over a replay of such positions,
+
+    KL(pi || softmax(Q / tau)) + value * (v - sum_a pi_then(a) Q(a))^2
+
+whose first term is -E_pi[Q] / tau less the entropy of pi. It is linear in Q, and so is the value's target:
+the noise of few playouts per position averages out over many positions, which a cross-entropy with the
+search's distribution would not let it do. The gradient is PPO's, of which the magnet's and the value's
+terms stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch.agents.learners.adam import LearnError
+from rematch.agents.learners.ppo import Batch, Guard, Ppo, PpoConfig
+from rematch.agents.policy import Policy
+from rematch.core import rng
+from rematch.core.annealing import anneal
+from rematch.core.config import ConfigError, knob
+from rematch.core.spec import Floats, Noise, Tree, World
+from rematch.rollout.collector import side_by_side
+from rematch.rollout.rollout_buffer import Tape
+
+CHUNK = 128  # positions whose leaves a thread holds at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertConfig:
+    """How a network learns from a search."""
+
+    lr: float = knob(1e-3, "learning rate at the start", low=0)
+    lr_final: float = knob(1e-4, "learning rate at the end, reached in a straight line", low=0)
+    completions: int = knob(8, "playouts of each action in a position", low=1, high=10_000)
+    plies: int = knob(
+        -1, "turns of a playout, after which the network's value judges; -1: to the end", low=-1, high=1000
+    )
+    positions: int = knob(4096, "decisions of a tape that are searched", low=1)
+    replay: int = knob(1 << 17, "positions kept to be learnt from again", low=1, high=1 << 26)
+    passes: float = knob(4.0, "how often a position is learnt from, on average", low=0.01, high=100)
+    minibatch: int = knob(2048, "positions in one gradient step", low=1)
+    tau: float = knob(0.1, "by how much worse an action may be and still be played now and then", low=1e-6)
+    value: float = knob(1.0, "weight of the squared value error", low=0)
+    max_grad_norm: float = knob(1.0, "longer gradients are scaled down to this length; 0 is off", low=0)
+
+
+def check_search(world: World) -> None:
+    """Refuse a world without a search."""
+    if not hasattr(world, "action_values"):
+        raise ConfigError(f"learner = expert: {world.spec.world} cannot say what an action is worth (it has "
+                          "no `action_values`); expected ppo")
+
+
+def check_plies(config: ExpertConfig, world: World, critic: str) -> None:
+    """Refuse a network that cannot judge where a playout stops."""
+    if config.plies >= 0 and (critic != "own" or world.spec.seats != 2 or not hasattr(world, "leaf_values")):
+        raise ConfigError(f"expert.plies = {config.plies}: a network can judge a playout where two play, its "
+                          "value needs nothing aside (network.critic own) and the world has `leaf_values`; "
+                          "expected -1")
+
+
+class Expert:
+    """Learns one role. Its state is that of its student and the replay: states, what was found, values."""
+
+    reads_states = True
+
+    def __init__(
+        self, policy: Policy, config: ExpertConfig, seed: int, threads: int,
+        make: Callable[[int, int, int], World],
+    ) -> None:  # fmt: skip
+        self.policy, self.config, self.seed, self.threads = policy, config, seed, threads
+        self.rate = 1.0
+        self.guard: Guard | None = None
+        terms = PpoConfig(value=config.value, magnet=1.0, max_grad_norm=config.max_grad_norm)
+        self.student = Ppo(policy, terms, seed, threads)
+        self.native = self.student.native
+        self.scratch: Any = make(max(config.positions, config.minibatch), 0, 0)
+        check_search(self.scratch)
+        check_plies(config, self.scratch, policy.config.critic)
+        size = self.scratch.save(np.zeros(1, np.int32)).shape[1]
+        self.states = np.zeros((config.replay, size), np.uint8)
+        self.found: Floats = np.zeros((config.replay, policy.role.actions.size), np.float32)  # Q / tau
+        self.worth: Floats = np.zeros(config.replay, np.float32)
+        self.count = 0  # positions searched so far
+
+    def acting(self, progress: float) -> Floats:
+        return self.policy.weights
+
+    def state(self) -> Tree:
+        n = min(self.count, self.config.replay)
+        replay = {"states": self.states[:n], "found": self.found[:n], "worth": self.worth[:n]}
+        return self.student.state() | replay | {"count": self.count}
+
+    def restore(self, tree: Tree) -> None:
+        self.student.restore(tree)
+        self.count = tree["count"]
+        for name in ("states", "found", "worth"):
+            getattr(self, name)[: len(tree[name])] = tree[name]
+
+    def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]:
+        """One iteration: search some of the tape's decisions, then learn from the replay."""
+        c = self.config
+        lr = anneal("linear", c.lr, c.lr_final, progress) * self.rate
+        out = self.teach(tape, iteration)
+        filled = min(self.count, c.replay)
+        if filled == 0:
+            return out
+        updates = max(1, round(out["decisions"] * c.passes / c.minibatch))
+        for update in range(updates):
+            draw = rng.generator(self.seed, rng.SHUFFLE, update, iteration)
+            batch = self.batch(draw.integers(0, filled, min(c.minibatch, filled)))
+            self.student.threads = self.threads
+            grad, means = self.student.gradient(batch, np.arange(len(batch["logp"])), 0.0)
+            norms = self.student.step(grad, lr)
+            if not norms:
+                raise LearnError(f"{self.policy.role.name}: the gradient is not finite")
+            means |= norms
+            for name in ("value_loss", "entropy", "magnet_kl", "grad_norm_pre_clip", "grad_norm_post_clip"):
+                out[name] = out.get(name, 0.0) + means[name] / updates
+        if not np.isfinite(self.policy.weights).all():
+            raise LearnError(f"{self.policy.role.name}: weights are not finite")
+        return out | {"lr": lr, "updates": float(updates), "replay": float(filled)}
+
+    def teach(self, tape: Tape, iteration: int) -> dict[str, float]:
+        """Search decisions of the learner's and keep what was found; what the search would do better."""
+        c, track = self.config, tape[self.policy.role.name]
+        assert tape.states is not None
+        mine = np.argwhere((track.slot == 0) & (track.acted != 0))
+        order = rng.generator(self.seed, rng.TEACH, 0, iteration).permutation(len(mine))
+        mine = mine[np.sort(order[: c.positions])]
+        if not len(mine):
+            return {"decisions": 0.0}
+        rows = np.arange(len(mine), dtype=np.int32)
+        states = tape.states[mine[:, 0], mine[:, 1]]
+        self.scratch.load(rows, states)
+        noise = Noise(rng.key(self.seed, rng.TEACH, 1), rng.BOT, iteration)
+        values = self.values(rows, noise)
+        legal = np.isfinite(values)
+        values[~legal] = 0.0
+        logits = self.policy.forward(*self._seen(rows)[:2])[0].astype(np.float64)
+        logits[~legal] = -np.inf
+        chance = np.exp(logits - logits.max(1, keepdims=True))
+        chance /= chance.sum(1, keepdims=True)
+        expected = (chance * values).sum(1)
+        at = (self.count + rows) % c.replay
+        self.states[at], self.found[at] = states, values / c.tau
+        self.worth[at] = expected.clip(-1, 1)
+        self.count += len(rows)
+        best = np.where(legal, values, -np.inf).max(1)
+        means = {"search_value": expected.mean(), "search_gain": (best - expected).mean()}
+        return {name: float(mean) for name, mean in means.items()} | {"decisions": float(len(rows))}
+
+    def values(self, rows: NDArray[np.int32], noise: Noise) -> NDArray[np.float64]:
+        """[n, A] what the search says of these games of the scratch world."""
+        c = self.config
+        if c.plies < 0:
+            found: NDArray[np.float64] = self.scratch.action_values(rows, c.completions, noise, self.threads)
+            return found
+        how = (c.completions, c.plies)
+        parts = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
+        judge = partial(self.scratch.leaf_values, how=how, noise=noise, among=None, judge=self._judge)
+        with ThreadPoolExecutor(self.threads) as pool:
+            return np.concatenate(list(pool.map(judge, parts)))
+
+    def _judge(self, sight: Floats) -> Floats:
+        return self.policy.forward(sight)[1]
+
+    def batch(self, rows: NDArray[np.int64]) -> Batch:
+        """Positions of the replay as PPO's terms want them: no advantage, the search as magnet."""
+        here = np.arange(len(rows), dtype=np.int32)
+        self.scratch.load(here, self.states[rows])
+        sight, mask, aside = self._seen(here)
+        none = np.zeros(len(rows), np.float32)
+        batch: Batch = {"sight": sight, "mask": mask, "magnet": self.found[rows], "target": self.worth[rows]}
+        batch |= {"logp": none, "advantage": none, "value": none, "action": mask.argmax(1).astype(np.int32)}
+        if aside is not None:
+            batch["aside"] = aside
+        return batch
+
+    def _seen(self, rows: NDArray[np.int32]) -> tuple[Floats, NDArray[np.uint8], Floats | None]:
+        """What whoever is to move sees in these games of the scratch world, may do, and is not told."""
+        view, role = self.scratch.view, self.policy.role
+        seat = view.acting[rows].argmax(1)
+        sight = side_by_side(role, view[role.name])[rows, seat]
+        aside = None
+        if self.policy.config.reads_aside:
+            aside = np.ascontiguousarray(side_by_side(role, view[role.name], aside=True)[rows, seat])
+        return np.ascontiguousarray(sight), np.ascontiguousarray(view.mask[role.name][rows, seat]), aside

@@ -1,0 +1,1 @@
+"""Networks that policies and learners compute with."""

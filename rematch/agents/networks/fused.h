@@ -1,0 +1,437 @@
+/* A small actor-critic network in plain C: acting, and the whole PPO gradient of a minibatch.
+ *
+ * Samples go through in blocks of 64, so that a block's activations stay in the first caches: gather,
+ * forward, loss, backward, all before the next block is touched. Every product is the one tiled kernel
+ * `matmul`. Gradients are summed per chunk of blocks and the chunks added in order, so no result depends
+ * on the number of threads; a row's output depends on that row alone.
+ *
+ * The readable twin of this file is agents/networks/mlp.py with agents/learners/ppo.py; tests compare every gradient. */
+#ifndef REMATCH_FUSED_H
+#define REMATCH_FUSED_H
+
+#include <math.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../worlds/native/random.h"
+
+enum { BLOCK = 64, MOST_LAYERS = 8, CHUNKS = 16, MOST_THREADS = 64, PAD = 16 };
+
+#if defined(__AVX512F__)
+enum { LANES = 16 };
+#elif defined(__AVX__)
+enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
+typedef float vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+
+/* --- the network's shape ------------------------------------------------------------------------- */
+
+typedef struct { int in, in_pad, out, out_pad, weight, bias; } Dense; /* offsets into packed weights */
+
+typedef struct {
+    int sight, fourier;                  /* columns seen; octaves of sine and cosine added to each quantity */
+    int aside;                           /* columns that the critic alone sees, after those of the sight */
+    int actions, discrete, shared, relu, layers;
+    int width[MOST_LAYERS];
+    const int *choices;                  /* [sight + aside] of how many things a column names one; 0: it is a quantity */
+    const int *first_row;                /* [sight + aside] where that column's rows begin in the table */
+    /* derived by net_plan, those with [2] for each tower: */
+    int columns[2];                      /* that it looks at */
+    int numbers[2], names[2];            /* those of either kind */
+    int rows[2];                         /* of its table: one for everything that can be named */
+    int inputs[2];                       /* numbers * (1 + 2 * fourier) */
+    int towers;                          /* 1: actor and critic share the trunk; 2: each its own */
+    int eyes;                            /* 1: both towers look at the same; 2: the critic's at what is aside too */
+    int packed;                          /* floats of packed weights: layers, log_std, then a table per tower */
+    int log_std;                         /* its offset when packed */
+    int layers_size;                     /* packed floats before the tables */
+    int table[2];                        /* offsets of the tables, [rows][out_pad of the first layer] */
+    long flat_table[2];                  /* their offsets in flat weights, [rows][width[0]] */
+    Dense dense[2][MOST_LAYERS + 1];     /* per tower: the hidden layers, then the head */
+} Net;
+
+static inline int padded(int n) { return (n + PAD - 1) / PAD * PAD; }
+
+/* Packed: per layer weight [in_pad][out_pad] and bias [out_pad], zero where padded. A column that names things adds
+ * the row of what it names to the first layer: the product with a one-hot vector, without the zeros. */
+static void net_plan(Net *net) {
+    net->towers = net->shared ? 1 : 2;
+    net->eyes = net->aside ? 2 : 1;
+    for (int t = 0; t < 2; t++) {
+        net->columns[t] = net->sight + (t ? net->aside : 0);
+        net->numbers[t] = net->names[t] = net->rows[t] = 0;
+        for (int c = 0; c < net->columns[t]; c++) {
+            if (net->choices[c]) net->names[t]++;
+            else net->numbers[t]++;
+            net->rows[t] += net->choices[c];
+        }
+        net->inputs[t] = net->numbers[t] * (1 + 2 * net->fourier);
+    }
+    int at = 0;
+    for (int t = 0; t < net->towers; t++)
+        for (int l = 0; l <= net->layers; l++) {
+            Dense *d = &net->dense[t][l];
+            d->in = l ? net->width[l - 1] : net->inputs[t];
+            if (l < net->layers) d->out = net->width[l];
+            else d->out = net->shared ? net->actions + 1 : t == 0 ? net->actions : 1;
+            d->in_pad = padded(d->in);
+            d->out_pad = padded(d->out);
+            d->weight = at;
+            at += d->in_pad * d->out_pad;
+            d->bias = at;
+            at += d->out_pad;
+        }
+    net->log_std = at;
+    at += net->discrete ? 0 : padded(net->actions);
+    net->layers_size = at;
+    for (int t = 0; t < net->towers; t++) net->table[t] = at, at += net->rows[t] * net->dense[t][0].out_pad;
+    net->packed = at;
+    long tower = 0; /* flat floats of one: its layers, then (of the first) the policy head */
+    for (int l = 0; l < net->layers; l++) tower += (long)net->width[l] * (net->dense[0][l].in + 1);
+    tower += (long)net->rows[0] * net->width[0] + (long)net->actions * (net->width[net->layers - 1] + 1);
+    net->flat_table[0] = (long)net->width[0] * (net->inputs[0] + 1);
+    net->flat_table[1] = tower + (long)net->width[0] * (net->inputs[1] + 1);
+}
+
+/* to[c][r] = from[r][c], by squares that stay in the first cache: a column of a wide matrix is a cache line a number. */
+static void transpose(long rows, long columns, const float *from, long from_row, float *to, long to_row) {
+    enum { SIDE = 16 };
+    for (long r = 0; r < rows; r += SIDE)
+        for (long c = 0; c < columns; c += SIDE) {
+            long r_end = r + SIDE < rows ? r + SIDE : rows, c_end = c + SIDE < columns ? c + SIDE : columns;
+            for (long i = r; i < r_end; i++)
+                for (long j = c; j < c_end; j++) to[j * to_row + i] = from[i * from_row + j];
+        }
+}
+
+/* Moves one layer between flat (torch's order: weight [out][in], bias [out]) and packed. */
+static const float *pack_rows(const Dense *d, int first, int rows, const float *flat, float *packed) {
+    transpose(rows, d->in, flat, d->in, packed + d->weight + first, d->out_pad);
+    flat += rows * d->in;
+    for (int o = 0; o < rows; o++) packed[d->bias + first + o] = flat[o];
+    return flat + rows;
+}
+
+static float *unpack_rows(const Dense *d, int first, int rows, const float *packed, float *flat) {
+    transpose(d->in, rows, packed + d->weight + first, d->out_pad, flat, d->in);
+    flat += rows * d->in;
+    for (int o = 0; o < rows; o++) flat[o] = packed[d->bias + first + o];
+    return flat + rows;
+}
+
+static const float *pack_tower(const Net *net, int t, const float *flat, float *packed) {
+    int width = net->width[0], wide = net->dense[t][0].out_pad;
+    for (int l = 0; l < net->layers; l++) {
+        flat = pack_rows(&net->dense[t][l], 0, net->width[l], flat, packed);
+        if (l) continue;
+        for (long r = 0; r < net->rows[t]; r++, flat += width) {
+            float *row = packed + net->table[t] + r * wide;
+            memcpy(row, flat, sizeof(float) * (size_t)width);
+            memset(row + width, 0, sizeof(float) * (size_t)(wide - width));
+        }
+    }
+    return flat;
+}
+
+/* Flat order: policy tower, policy head, (value tower,) value head, log_std; a tower's table follows its first layer. */
+static void net_pack(const Net *net, const float *flat, float *packed) {
+    int top = net->layers, A = net->actions;
+    memset(packed, 0, sizeof(float) * (size_t)net->layers_size);
+    flat = pack_tower(net, 0, flat, packed);
+    flat = pack_rows(&net->dense[0][top], 0, A, flat, packed);
+    if (!net->shared) flat = pack_tower(net, 1, flat, packed);
+    flat = pack_rows(&net->dense[net->towers - 1][top], net->shared ? A : 0, 1, flat, packed);
+    if (!net->discrete) memcpy(packed + net->log_std, flat, sizeof(float) * (size_t)A);
+}
+
+static float *unpack_tower(const Net *net, int t, const float *packed, float *flat) {
+    for (int l = 0; l < net->layers; l++) {
+        flat = unpack_rows(&net->dense[t][l], 0, net->width[l], packed, flat);
+        if (!l) flat += (size_t)net->rows[t] * (size_t)net->width[0];
+    }
+    return flat;
+}
+
+/* All but the tables. */
+static void net_unpack(const Net *net, const float *packed, float *flat) {
+    int top = net->layers, A = net->actions;
+    flat = unpack_tower(net, 0, packed, flat);
+    flat = unpack_rows(&net->dense[0][top], 0, A, packed, flat);
+    if (!net->shared) flat = unpack_tower(net, 1, packed, flat);
+    flat = unpack_rows(&net->dense[net->towers - 1][top], net->shared ? A : 0, 1, packed, flat);
+    if (!net->discrete) memcpy(flat, packed + net->log_std, sizeof(float) * (size_t)A);
+}
+
+/* --- arithmetic ---------------------------------------------------------------------------------- */
+
+/* A tile of C[m][n] (+)= sum_k A[m * am + k * ak] * B[k * ldb + n], held in registers over all k. */
+static inline __attribute__((always_inline)) void tile(const int mr, const int nr, long depth, const float *A, long am,
+                                                       long ak, const float *B, long ldb, float *C, long ldc, int add) {
+    vec sum[8][4];
+#pragma GCC unroll 8
+    for (int m = 0; m < mr; m++)
+#pragma GCC unroll 4
+        for (int n = 0; n < nr; n++) sum[m][n] = add ? *(const vec *)(C + m * ldc + n * LANES) : (vec){0};
+    for (long k = 0; k < depth; k++) {
+        vec b[4];
+#pragma GCC unroll 4
+        for (int n = 0; n < nr; n++) b[n] = *(const vec *)(B + k * ldb + n * LANES);
+#pragma GCC unroll 8
+        for (int m = 0; m < mr; m++) {
+            float a = A[m * am + k * ak];
+#pragma GCC unroll 4
+            for (int n = 0; n < nr; n++) sum[m][n] += a * b[n];
+        }
+    }
+#pragma GCC unroll 8
+    for (int m = 0; m < mr; m++)
+#pragma GCC unroll 4
+        for (int n = 0; n < nr; n++) *(vec *)(C + m * ldc + n * LANES) = sum[m][n];
+}
+
+/* rows is a multiple of 8, columns of LANES (all shapes are padded). Every sum runs over k in order, so the tiles'
+ * shapes change no bit. */
+static void matmul(long rows, long columns, long depth, const float *A, long am, long ak, const float *B, long ldb,
+                   float *C, long ldc, int add) {
+    long n = 0;
+    if (LANES == 16)
+        for (; n + 4 * LANES <= columns; n += 4 * LANES)
+            for (long m = 0; m < rows; m += 4) tile(4, 4, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+    for (; n + 2 * LANES <= columns; n += 2 * LANES) {
+        long m = 0;
+        if (LANES == 8) /* twelve sums, two of B and one of A fill the sixteen registers of AVX2 */
+            for (; m + 6 <= rows; m += 6) tile(6, 2, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+        for (; m + 4 <= rows; m += 4) tile(4, 2, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+        for (; m < rows; m += 2) tile(2, 2, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+    }
+    for (; n < columns; n += LANES)
+        for (long m = 0; m < rows; m += 8) tile(8, 1, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+}
+
+/* sums[n] (+)= sum over the block's rows of B[row][n] */
+static void add_rows(long columns, const float *B, float *sums, int add) {
+    for (long n = 0; n < columns; n += LANES) {
+        vec sum = add ? *(const vec *)(sums + n) : (vec){0};
+        for (long r = 0; r < BLOCK; r++) sum += *(const vec *)(B + r * columns + n);
+        *(vec *)(sums + n) = sum;
+    }
+}
+
+/* e^x to about 1e-7 relative: x = n ln 2 + r, Taylor to r^6 on |r| <= ln 2 / 2; vectorises. Adding 1.5 * 2^23 rounds
+ * to the nearest whole number and leaves it in the low bits, from where it is shifted into 2^n's exponent: no number
+ * becomes an int, which would be undefined for NaN. */
+static inline float exp_near(float x) {
+    x = x < -87.0f ? -87.0f : x;
+    x = x > 88.0f ? 88.0f : x;
+    float shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
+    float r = x - n * 0.693359375f + n * 2.12194440e-4f;     /* ln 2 in two parts */
+    float p = 1.0f + r * (1.0f + r * (0.5f + r * (0.16666667f + r * (0.041666668f + r * (0.0083333338f + r * 0.0013888889f)))));
+    union { float f; uint32_t bits; } scale = {.f = shifted};
+    scale.bits = (scale.bits + 127u) << 23; /* the shift drops all bits of 1.5 * 2^23 itself */
+    return p * scale.f;
+}
+
+/* tanh x = 1 - 2 / (e^2x + 1) */
+static void activate(int relu, int count, float *x) {
+    if (relu)
+        for (int i = 0; i < count; i++) x[i] = x[i] > 0 ? x[i] : 0;
+    else
+        for (int i = 0; i < count; i++) {
+            float c = x[i] < -10.0f ? -10.0f : x[i];
+            c = c > 10.0f ? 10.0f : c;
+            x[i] = 1.0f - 2.0f / (exp_near(2.0f * c) + 1.0f);
+        }
+}
+
+/* d <- d * activation'(h), where h is the activation's output */
+static void activate_back(int relu, int count, const float *h, float *d) {
+    if (relu)
+        for (int i = 0; i < count; i++) d[i] = h[i] > 0 ? d[i] : 0;
+    else
+        for (int i = 0; i < count; i++) d[i] *= 1.0f - h[i] * h[i];
+}
+
+/* --- one block ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    float *input[2];                      /* [BLOCK][in_pad] of each tower; the same where both look at the same */
+    int32_t *named[2];                    /* [BLOCK][names] rows of the table; -1: no such thing */
+    float *first_back[2];                 /* [BLOCK][out_pad] where `backward` leaves d loss / d first layer, or NULL */
+    float *out[2][MOST_LAYERS + 1];       /* [BLOCK][out_pad] activations, then the heads */
+    float *back[2];                       /* two [BLOCK][widest] buffers for the way back */
+    float *head_back[2];                  /* [BLOCK][head out_pad] */
+    float *memory;
+} Block;
+
+static int block_make(const Net *net, Block *b) {
+    size_t widest = PAD, total = 0;
+    for (int t = 0; t < net->towers; t++)
+        for (int l = 0; l <= net->layers; l++) {
+            total += (size_t)net->dense[t][l].out_pad;
+            if ((size_t)net->dense[t][l].out_pad > widest) widest = (size_t)net->dense[t][l].out_pad;
+        }
+    total += 2 * widest;
+    for (int t = 0; t < net->towers; t++) total += (size_t)net->dense[t][net->layers].out_pad;
+    for (int e = 0; e < net->eyes; e++) total += (size_t)net->dense[e][0].in_pad + (size_t)net->names[e];
+    if (posix_memalign((void **)&b->memory, 64, sizeof(float) * BLOCK * total)) return 0;
+    memset(b->memory, 0, sizeof(float) * BLOCK * total);
+    float *at = b->memory;
+    for (int e = 0; e < net->eyes; e++) b->input[e] = at, at += BLOCK * net->dense[e][0].in_pad;
+    for (int t = 0; t < net->towers; t++) {
+        for (int l = 0; l <= net->layers; l++) b->out[t][l] = at, at += BLOCK * net->dense[t][l].out_pad;
+        b->head_back[t] = at, at += BLOCK * net->dense[t][net->layers].out_pad;
+    }
+    b->back[0] = at, at += BLOCK * widest;
+    b->back[1] = at, at += BLOCK * widest;
+    for (int e = 0; e < net->eyes; e++) b->named[e] = (int32_t *)at, at += BLOCK * net->names[e];
+    if (net->eyes == 1) b->input[1] = b->input[0], b->named[1] = b->named[0];
+    b->first_back[0] = b->first_back[1] = NULL;
+    return 1;
+}
+
+/* y += the table's rows for what this row of the block names; NaN for what there is not. */
+static inline void add_named(int names, const float *table, int wide, const int32_t *named, float *y) {
+    for (int k = 0; k < names; k++) {
+        if (named[k] < 0) {
+            for (int n = 0; n < wide; n++) y[n] = NAN;
+            return;
+        }
+        const float *row = table + (size_t)named[k] * (size_t)wide;
+        for (int n = 0; n < wide; n += LANES) *(vec *)(y + n) += *(const vec *)(row + n);
+    }
+}
+
+/* The first `rows` rows of a block, or a few more: products go by eights. Of two towers the first may go alone. */
+static void forward(const Net *net, const float *packed, Block *b, int rows, int towers) {
+    rows = (rows + 7) / 8 * 8;
+    for (int t = 0; t < towers; t++) {
+        const float *x = b->input[t];
+        for (int l = 0; l <= net->layers; l++) {
+            const Dense *d = &net->dense[t][l];
+            float *y = b->out[t][l];
+            for (int r = 0; r < rows; r++) memcpy(y + r * d->out_pad, packed + d->bias, sizeof(float) * (size_t)d->out_pad);
+            matmul(rows, d->out_pad, d->in, x, d->in_pad, 1, packed + d->weight, d->out_pad, y, d->out_pad, 1);
+            if (!l && net->names[t])
+                for (int r = 0; r < rows; r++)
+                    add_named(net->names[t], packed + net->table[t], d->out_pad, b->named[t] + r * net->names[t], y + r * d->out_pad);
+            if (l < net->layers) activate(net->relu, rows * d->out_pad, y);
+            x = y;
+        }
+    }
+}
+
+static inline const float *policy_out(const Net *net, const Block *b, int row) {
+    return b->out[0][net->layers] + row * net->dense[0][net->layers].out_pad;
+}
+
+static inline float value_out(const Net *net, const Block *b, int row) {
+    int t = net->towers - 1;
+    return b->out[t][net->layers][row * net->dense[t][net->layers].out_pad + (net->shared ? net->actions : 0)];
+}
+
+/* This block's weight gradients into `grad` (packed), added to what stands there or in its place; head_back holds
+ * d loss / d head. */
+static void backward(const Net *net, const float *transposed, Block *b, float *grad, int add) {
+    for (int t = 0; t < net->towers; t++) {
+        const float *dy = b->head_back[t];
+        for (int l = net->layers; l >= 0; l--) {
+            const Dense *d = &net->dense[t][l];
+            const float *x = l ? b->out[t][l - 1] : b->input[t];
+            matmul(d->in_pad, d->out_pad, BLOCK, x, 1, d->in_pad, dy, d->out_pad, grad + d->weight, d->out_pad, add);
+            add_rows(d->out_pad, dy, grad + d->bias, add);
+            if (!l && b->first_back[t]) memcpy(b->first_back[t], dy, sizeof(float) * BLOCK * (size_t)d->out_pad);
+            if (!l) break;
+            float *dx = b->back[l & 1];
+            matmul(BLOCK, d->in_pad, d->out, dy, d->out_pad, 1, transposed + d->weight, d->in_pad, dx, d->in_pad, 0);
+            activate_back(net->relu, BLOCK * d->in_pad, x, dx);
+            dy = dx;
+        }
+    }
+}
+
+/* Weights as [out_pad][in_pad], for the way back; e^-log_std in the place of log_std. */
+static void net_transpose(const Net *net, const float *packed, float *transposed) {
+    for (int t = 0; t < net->towers; t++)
+        for (int l = 1; l <= net->layers; l++) {
+            const Dense *d = &net->dense[t][l];
+            transpose(d->in_pad, d->out_pad, packed + d->weight, d->out_pad, transposed + d->weight, d->in_pad);
+        }
+    if (!net->discrete)
+        for (int a = 0; a < net->actions; a++) transposed[net->log_std + a] = expf(-packed[net->log_std + a]);
+}
+
+/* sin(pi x) on [-1/2, 1/2]: Taylor to x^9, within 4e-6 at the ends. */
+static inline float sine_half(float x) {
+    float q = x * x;
+    return x * (3.14159265f + q * (-5.16771278f + q * (2.55016404f + q * (-0.59926453f + q * 0.08214589f))));
+}
+
+/* One row of input: the quantities, then sin and cos of 2^k pi x for k < fourier (Tancik et al. 2020): angles given
+ * as x = angle / pi become continuous, small distances become large. Octaves follow by doubling the angle. Columns
+ * that name things become rows of the table. Of two eyes the second sees what is aside too. */
+static inline void gather_eye(const Net *net, Block *b, int e, int row, const float *sight, const float *aside) {
+    float *x = b->input[e] + row * net->dense[e][0].in_pad;
+    int n = net->numbers[e];
+    if (!net->names[e]) {
+        memcpy(x, sight, sizeof(float) * (size_t)net->sight);
+        if (e) memcpy(x + net->sight, aside, sizeof(float) * (size_t)net->aside);
+    } else {
+        int32_t *named = b->named[e] + row * net->names[e];
+        for (int c = 0, at = 0; c < net->columns[e]; c++) {
+            float v = c < net->sight ? sight[c] : aside[c - net->sight];
+            if (!net->choices[c]) x[at++] = v;
+            else *named++ = v >= 0.0f && v < (float)net->choices[c] ? net->first_row[c] + (int32_t)v : -1;
+        }
+    }
+    if (!net->fourier) return;
+    float *sine = x + n, *cosine = sine + n;
+    for (int i = 0; i < n; i++) {
+        float turn = x[i] * 0.5f;
+        float y = x[i] - 2.0f * ((turn + 12582912.0f) - 12582912.0f); /* to [-1, 1] */
+        float a = y < 0 ? -y : y, folded = sine_half(a > 0.5f ? 1.0f - a : a);
+        sine[i] = y < 0 ? -folded : folded;
+        cosine[i] = sine_half(0.5f - a);
+    }
+    for (int k = 1; k < net->fourier; k++, sine += 2 * n, cosine += 2 * n)
+        for (int i = 0; i < n; i++) {
+            sine[2 * n + i] = 2.0f * sine[i] * cosine[i];
+            cosine[2 * n + i] = cosine[i] * cosine[i] - sine[i] * sine[i];
+        }
+}
+
+/* One row of a block; aside may be NULL where the critic is not asked. */
+static inline void gather(const Net *net, Block *b, int row, const float *sight, const float *aside) {
+    gather_eye(net, b, 0, row, sight, NULL);
+    if (net->eyes == 2 && aside) gather_eye(net, b, 1, row, sight, aside);
+}
+
+static inline void gather_nothing(const Net *net, Block *b, int row) {
+    for (int e = 0; e < net->eyes; e++) {
+        memset(b->input[e] + row * net->dense[e][0].in_pad, 0, sizeof(float) * (size_t)net->inputs[e]);
+        memset(b->named[e] + row * net->names[e], 0, sizeof(int32_t) * (size_t)net->names[e]);
+    }
+}
+
+/* --- distributions --------------------------------------------------------------------------------- */
+
+static const float HALF_LOG_2PI = 0.918938533f;
+
+/* Masked log-softmax of one row; illegal actions get -inf and probability 0. Returns nothing legal: 0. */
+static inline int log_softmax(int n, const float *logits, const uint8_t *mask, float *logp) {
+    float most = -INFINITY, sum = 0;
+    for (int a = 0; a < n; a++)
+        if ((!mask || mask[a]) && logits[a] > most) most = logits[a];
+    for (int a = 0; a < n; a++)
+        if (!mask || mask[a]) sum += expf(logits[a] - most);
+    float lse = most + logf(sum);
+    for (int a = 0; a < n; a++) logp[a] = (!mask || mask[a]) ? logits[a] - lse : -INFINITY;
+    return sum > 0;
+}
+
+#include "fused_act.h"
+#include "fused_ppo.h"
+#endif

@@ -1,0 +1,329 @@
+"""The fused network for Python: shapes are checked here, the work is in fused.h, the lock is released."""
+
+import numpy as np
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+cdef extern from *:
+    """
+    #ifndef REMATCH_BUILD
+    #define REMATCH_BUILD ""
+    #endif
+    """
+    const char *REMATCH_BUILD
+
+cdef extern from "fused.h" nogil:
+    enum: MOST_LAYERS
+    enum: STATS
+    ctypedef struct Net:
+        int sight, aside, fourier, actions, discrete, shared, relu, layers
+        int width[8]
+        const int *choices
+        const int *first_row
+        int packed
+        int log_std
+    ctypedef struct Weights:
+        float clip, value_clip, value_coef, entropy_coef, magnet_coef
+        int cross
+    ctypedef struct Acting:
+        const Net *net
+        const float *packed
+        int slots, rows, greedy
+        const int32_t *slot
+        const uint8_t *acting
+        const float *sight
+        const float *aside
+        const uint8_t *mask
+        const uint32_t *number
+        uint64_t key
+        uint32_t step_low, step_high
+        float *action
+        int32_t *choice
+        float *logp
+        float *value
+        float *heads
+    ctypedef struct Update:
+        const Net *net
+        const float *packed
+        Weights w
+        int count
+        const int64_t *index
+        const float *sight
+        const float *aside
+        const float *action
+        const int32_t *choice
+        const uint8_t *mask
+        const float *logp
+        const float *advantage
+        const float *target
+        const float *value
+        const float *magnet
+        const float *magnet_log_std
+    ctypedef struct Adam:
+        float rate, b1, b2, epsilon, bias, scale
+    void net_plan(Net *net)
+    void net_pack(const Net *net, const float *flat, float *packed)
+    int act_rows(const Acting *a)
+    void act_choice(const Acting *a, const float *logits, int row, float *scratch)
+    void act_gaussian(const Acting *a, const float *log_std, const float *std, const float *mean, int row)
+    int ppo_gradient(Update *u, int threads, float *flat, double *stats)
+    void adam_step(const Adam *k, long count, const float *grad, float *first, float *second, float *weights)
+
+cdef extern from "matrix_game.h" nogil:
+    enum: MATRIX_MOST
+    double matrix_game(int rows, int cols, const double *payoff, double *row_mix, double *col_mix)
+
+BUILD = REMATCH_BUILD.decode()
+STAT_NAMES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "magnet_kl")
+
+
+def adam(float[::1] weights not None, const float[::1] grad not None, float[::1] first not None,
+         float[::1] second not None, numbers):
+    """One step of Adam in place; all arrays are [P]. numbers: as of Adam in fused_ppo.h."""
+    cdef Adam k
+    cdef long count = weights.shape[0]
+    if count == 0 or grad.shape[0] != count or first.shape[0] != count or second.shape[0] != count:
+        raise ValueError("arrays of different length")
+    k.rate, k.b1, k.b2, k.epsilon, k.bias, k.scale = numbers
+    with nogil:
+        adam_step(&k, count, &grad[0], &first[0], &second[0], &weights[0])
+
+
+def matrix_games(const double[:, :, ::1] payoff not None, double[::1] value not None, double[:, ::1] rows not None,
+                 double[:, ::1] columns not None):
+    """Solve zero-sum games [n, A, B] whose rows maximise: values [n] and both sides' mixtures [n, A], [n, B]."""
+    cdef Py_ssize_t n, count = payoff.shape[0]
+    cdef int a = payoff.shape[1], b = payoff.shape[2]
+    if not (1 <= a <= MATRIX_MOST and 1 <= b <= MATRIX_MOST) or value.shape[0] != count or rows.shape[0] != count \
+            or columns.shape[0] != count or rows.shape[1] != a or columns.shape[1] != b:
+        raise ValueError("games and mixtures do not fit")
+    with nogil:
+        for n in range(count):
+            value[n] = matrix_game(a, b, &payoff[n, 0, 0], &rows[n, 0], &columns[n, 0])
+
+
+def sample(const float[:, ::1] heads not None, log_std, const uint32_t[::1] number not None, draw, action not None,
+           float[::1] logp not None, mask=None, bint greedy=False):
+    """Actions and their log-probabilities from means or logits [n, A] of any network, drawn as `Network.act` does.
+
+    log_std: [A] where actions are continuous, None where they are choices. draw, number: as of `Network.act`.
+    """
+    cdef Acting a
+    cdef Net net
+    cdef const uint8_t[:, ::1] mask_view
+    cdef float[:, ::1] action_floats
+    cdef int32_t[::1] action_ints
+    cdef float[::1] spread, scratch
+    cdef Py_ssize_t row, rows = heads.shape[0]
+    cdef int size = heads.shape[1]
+    if rows == 0:
+        return
+    if number.shape[0] != rows or logp.shape[0] != rows or action.shape[0] != rows:
+        raise ValueError("arrays of different length")
+    net.actions, net.discrete = size, log_std is None
+    a.net, a.greedy, a.number, a.logp, a.mask = &net, greedy, &number[0], &logp[0], NULL
+    a.key = draw[0]
+    a.step_low, a.step_high = <uint32_t>(<uint64_t>draw[1]), <uint32_t>(<uint64_t>draw[1] >> 32)
+    if mask is not None:
+        mask_view = mask
+        if mask_view.shape[0] != rows or mask_view.shape[1] != size:
+            raise ValueError("mask has another shape")
+        a.mask = &mask_view[0, 0]
+    if log_std is None:
+        action_ints, scratch = action, np.empty(size, np.float32)
+        a.choice = &action_ints[0]
+        for row in range(rows):
+            act_choice(&a, &heads[row, 0], row, &scratch[0])
+        return
+    action_floats, spread = action, np.array(log_std, np.float32)
+    if action_floats.shape[1] != size or spread.shape[0] != size:
+        raise ValueError("action or log_std has another shape")
+    scratch = np.exp(spread)
+    a.action = &action_floats[0, 0]
+    for row in range(rows):
+        act_gaussian(&a, &spread[0], &scratch[0], &heads[row, 0], row)
+
+
+cdef class Network:
+    """The shape of one actor-critic network; holds no weights."""
+
+    cdef Net net
+    cdef int[::1] choices, first_row
+    cdef readonly int inputs, aside, actions, size
+    cdef readonly bint discrete
+
+    def __init__(self, choices, int actions, bint discrete, hidden, bint shared, str activation, int fourier=0, aside=()):
+        """choices: per column seen, of how many things it names one; 0 where it is a quantity.
+
+        aside: the same for columns that the critic alone looks at, in a tower of its own.
+        """
+        if len(hidden) > MOST_LAYERS:
+            raise ValueError(f"at most {MOST_LAYERS} hidden layers, not {len(hidden)}")
+        if activation not in ("tanh", "relu"):
+            raise ValueError(f"no activation {activation!r}")
+        cdef int inputs = len(choices)
+        if inputs == 0:
+            raise ValueError("a network that sees nothing")
+        if len(aside) and shared:
+            raise ValueError("a critic that looks aside shares no tower")
+        self.choices = np.array([*choices, *aside], np.intc)
+        self.first_row = (np.cumsum(self.choices) - np.asarray(self.choices)).astype(np.intc)
+        self.net.choices, self.net.first_row = &self.choices[0], &self.first_row[0]
+        self.inputs, self.aside, self.actions, self.discrete = inputs, len(aside), actions, discrete
+        self.net.aside = len(aside)
+        self.net.sight, self.net.fourier, self.net.actions, self.net.discrete = inputs, fourier, actions, discrete
+        self.net.shared, self.net.relu, self.net.layers = shared, activation == "relu", len(hidden)
+        size, last = 0, hidden[len(hidden) - 1]
+        for seen in (choices,) if shared else (choices, [*choices, *aside]):
+            before = sum(n == 0 for n in seen) * (1 + 2 * fourier) + sum(seen)
+            for i, width in enumerate(hidden):
+                self.net.width[i] = width
+                size += width * before + width
+                before = width
+        size += actions * last + actions + last + 1 + (0 if discrete else actions)
+        self.size = size
+        net_plan(&self.net)
+
+    @property
+    def packed_size(self):
+        return self.net.packed
+
+    def pack(self, const float[:, ::1] flat not None, float[:, ::1] out not None):
+        """Lay weights [S, size] out for the processor, [S, packed_size]."""
+        cdef int s
+        if flat.shape[1] != self.size or out.shape[1] != self.net.packed or out.shape[0] < flat.shape[0]:
+            raise ValueError("weights do not have this network's size")
+        for s in range(flat.shape[0]):
+            net_pack(&self.net, &flat[s, 0], &out[s, 0])
+
+    def act(self, const float[:, ::1] packed not None, const int32_t[::1] slot not None, const float[:, ::1] sight not None,
+            const uint32_t[::1] number not None, draw, action not None, float[::1] logp not None, float[::1] value not None,
+            acting=None, mask=None, heads=None, bint greedy=False, aside=None):
+        """Fill action, logp, value (and heads) for rows whose slot is one of `packed`; other rows stay as they are.
+
+        draw: (64-bit key, step); with number [rows] they name every random draw. A critic that looks aside says
+        nothing without `aside` [rows, aside]: values stay as they are too.
+        """
+        cdef Acting a
+        cdef const float[:, ::1] aside_view
+        cdef const uint8_t[::1] acting_view
+        cdef const uint8_t[:, ::1] mask_view
+        cdef float[:, ::1] heads_view
+        cdef float[:, ::1] action_floats
+        cdef int32_t[::1] action_ints
+        cdef int done
+        cdef Py_ssize_t rows = sight.shape[0]
+        if packed.shape[1] != self.net.packed or sight.shape[1] != self.inputs:
+            raise ValueError("network and arrays do not fit")
+        if slot.shape[0] != rows or number.shape[0] != rows or logp.shape[0] != rows or value.shape[0] != rows or action.shape[0] != rows:
+            raise ValueError("arrays of different length")
+        if rows == 0:
+            return
+        a.net, a.packed, a.slots, a.rows, a.greedy = &self.net, &packed[0, 0], packed.shape[0], rows, greedy
+        a.slot, a.sight, a.logp, a.value = &slot[0], &sight[0, 0], &logp[0], &value[0]
+        a.acting, a.mask, a.heads, a.action, a.choice, a.aside = NULL, NULL, NULL, NULL, NULL, NULL
+        if self.net.aside and aside is not None:
+            aside_view = aside
+            if aside_view.shape[0] != rows or aside_view.shape[1] != self.net.aside:
+                raise ValueError("aside has another shape")
+            a.aside = &aside_view[0, 0]
+        if acting is not None:
+            acting_view = acting
+            if acting_view.shape[0] != rows:
+                raise ValueError("acting has another length")
+            a.acting = &acting_view[0]
+        if mask is not None:
+            mask_view = mask
+            if mask_view.shape[0] != rows or mask_view.shape[1] != self.actions:
+                raise ValueError("mask has another shape")
+            a.mask = &mask_view[0, 0]
+        if heads is not None:
+            heads_view = heads
+            if heads_view.shape[0] != rows or heads_view.shape[1] != self.actions:
+                raise ValueError("heads has another shape")
+            a.heads = &heads_view[0, 0]
+        if self.discrete:
+            action_ints = action
+            a.choice = &action_ints[0]
+        else:
+            action_floats = action
+            if action_floats.shape[1] != self.actions:
+                raise ValueError("action has another shape")
+            a.action = &action_floats[0, 0]
+        a.number = &number[0]
+        a.key = draw[0]
+        a.step_low, a.step_high = <uint32_t>(<uint64_t>draw[1]), <uint32_t>(<uint64_t>draw[1] >> 32)
+        with nogil:
+            done = act_rows(&a)
+        if not done:
+            raise MemoryError
+
+    def gradient(self, const float[::1] packed not None, const int64_t[::1] index not None, batch, coefficients,
+                 int threads, float[::1] out not None, bint cross=False):
+        """Gradient [size] of the mean PPO loss over batch rows `index` into `out`; returns the mean statistics.
+
+        batch: dict of arrays sight [M, F], action [M, A] or [M], logp, advantage, target, value [M], and where used
+        mask [M, A], aside [M, aside], magnet [M, A] with magnet_log_std [A]. coefficients: (clip, value_clip, value, entropy, magnet). With `cross` the value is a logit and its loss the
+        cross-entropy with `target`, a probability.
+        """
+        cdef Update u
+        cdef double stats[16]
+        cdef const float[:, ::1] aside
+        cdef const float[:, ::1] sight = batch["sight"]
+        cdef const float[::1] logp = batch["logp"]
+        cdef const float[::1] advantage = batch["advantage"]
+        cdef const float[::1] target = batch["target"]
+        cdef const float[::1] value = batch["value"]
+        cdef const float[:, ::1] action_floats
+        cdef const int32_t[::1] action_ints
+        cdef const uint8_t[:, ::1] mask
+        cdef const float[:, ::1] magnet
+        cdef const float[::1] magnet_log_std
+        cdef int done
+        cdef Py_ssize_t rows = sight.shape[0]
+        if packed.shape[0] != self.net.packed or sight.shape[1] != self.inputs or out.shape[0] != self.size:
+            raise ValueError("network and arrays do not fit")
+        if logp.shape[0] != rows or advantage.shape[0] != rows or target.shape[0] != rows or value.shape[0] != rows:
+            raise ValueError("arrays of different length")
+        if index.shape[0] == 0 or np.min(index) < 0 or np.max(index) >= rows:
+            raise ValueError("index is empty or outside the batch")
+        u.net, u.packed, u.count, u.index = &self.net, &packed[0], index.shape[0], &index[0]
+        u.sight, u.logp, u.advantage, u.target, u.value = &sight[0, 0], &logp[0], &advantage[0], &target[0], &value[0]
+        u.action, u.choice, u.mask, u.magnet, u.magnet_log_std, u.aside = NULL, NULL, NULL, NULL, NULL, NULL
+        if self.net.aside:
+            aside = batch["aside"]
+            if aside.shape[0] != rows or aside.shape[1] != self.net.aside:
+                raise ValueError("aside has another shape")
+            u.aside = &aside[0, 0]
+        if self.discrete:
+            action_ints = batch["action"]
+            taken = np.asarray(batch["action"])[np.asarray(index)]
+            if action_ints.shape[0] != rows or np.min(taken) < 0 or np.max(taken) >= self.actions:
+                raise ValueError("actions are outside the network's choices")
+            u.choice = &action_ints[0]
+        else:
+            action_floats = batch["action"]
+            if action_floats.shape[0] != rows or action_floats.shape[1] != self.actions:
+                raise ValueError("action has another shape")
+            u.action = &action_floats[0, 0]
+        if batch.get("mask") is not None:
+            mask = batch["mask"]
+            if mask.shape[0] != rows or mask.shape[1] != self.actions:
+                raise ValueError("mask has another shape")
+            u.mask = &mask[0, 0]
+        if batch.get("magnet") is not None:
+            magnet = batch["magnet"]
+            if magnet.shape[0] != rows or magnet.shape[1] != self.actions:
+                raise ValueError("magnet has another shape")
+            u.magnet = &magnet[0, 0]
+            if not self.discrete:
+                magnet_log_std = batch["magnet_log_std"]
+                if magnet_log_std.shape[0] != self.actions:
+                    raise ValueError("magnet_log_std has another length")
+                u.magnet_log_std = &magnet_log_std[0]
+        u.w.clip, u.w.value_clip, u.w.value_coef, u.w.entropy_coef, u.w.magnet_coef = coefficients
+        u.w.cross = cross
+        with nogil:
+            done = ppo_gradient(&u, threads, &out[0], stats)
+        if not done:
+            raise MemoryError
+        return {name: stats[i] for i, name in enumerate(STAT_NAMES)}

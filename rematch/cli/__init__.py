@@ -1,0 +1,1 @@
+"""The command line: `python -m rematch.cli` and the script `rematch`."""

@@ -1,0 +1,1 @@
+"""Contracts and basics that every other package uses; imports no other package of Rematch."""

@@ -1,0 +1,1 @@
+"""Where each new episode starts and how hard it is."""

@@ -1,0 +1,146 @@
+"""Scouts: games beside those that learn, which look for the next milestone at random.
+
+They begin where the frontier is and wander (the world's bot of that name). Who comes to a square of a map
+that nobody had come to since, or in a match further than anybody, is kept there; others begin from it later,
+those least tried first. A place keeps who came there stronger: levels first, then HP (after Ecoffet et al.
+2021). Who reaches a milestone has found a new frontier. Its way is walked again without detours, becomes the
+swarm's, and everything is forgotten but where it ends.
+
+Nothing is learnt from these games, and their steps are told apart (`scouted`). They begin anew in every
+iteration, so a checkpoint need not hold them; results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rematch.core import rng
+from rematch.core.spec import DECIDED, Tree
+from rematch.curriculum.savestate_archive import Swarm
+from rematch.curriculum.start_states import POWER_ON, Kept, Strength, SwarmConfig
+from rematch.rollout.collector import Rollout, Table
+
+BOT = "wander"
+NOBODY = -1  # the game of a start that none of those that learn has reached
+DRAWS = 20  # places of which the least tried is begun from
+STRONGER = 8.0  # HP by which a newcomer must exceed who is kept in a place, at equal levels
+PASSING = 0.1  # what it counts, beside beginning there, that others come by
+
+
+@dataclass
+class Place:
+    """A state that scouts begin from."""
+
+    number: int  # in the scouts' library, or POWER_ON
+    strength: Strength
+    tried: float = 0.0
+
+
+def stronger(one: Strength, other: Strength) -> bool:
+    return one[0] > other[0] or (one[0] == other[0] and one[1] >= other[1] + STRONGER)
+
+
+class Scouts:
+    """The scouts of one run; `search` once an iteration."""
+
+    def __init__(
+        self, config: SwarmConfig, swarm: Swarm, world: Any, table: Table, seed: int, threads: int
+    ) -> None:
+        self.config, self.swarm, self.world, self.seed = config, swarm, world, rng.key(seed, rng.SCOUT)
+        (role,) = world.spec.roles
+        self.rollout = Rollout(world, {role: table}, config.scout_steps, threads, self.seed)
+        self.root = ""  # sha256 of the state that all places were come to from; "": power-on
+        self.places: dict[str, Place] = {"": Place(POWER_ON, (0.0, 0.0))}
+        self.mine: list[dict[str, Strength]] = []  # by game: captured in this burst
+        self.kept = Kept("scout", world.library)
+        self.passed: list[list[str]] = []  # by game: places that it came by
+        world.watch(self.wants, config.squares)
+
+    def wants(
+        self, game: int, milestones: tuple[str, ...], over: bool, place: str, strength: Strength
+    ) -> bool:
+        """Whether a scout is worth keeping there. Asked by threads: none looks at what others just found."""
+        mine = self.mine[game]
+        kept = mine.get(place) or (self.places[place].strength if place in self.places else None)
+        if place and kept and not stronger(strength, kept):
+            self.passed[game].append(place)
+            return False
+        mine[place] = strength
+        return True
+
+    def search(self, iteration: int, step: int) -> list[str]:
+        """A burst of all scouts; lines worth telling."""
+        swarm, world, c = self.swarm, self.world, self.config
+        if swarm.frontier and swarm.frontier.finished:
+            return []
+        self._follow()
+        names = sorted(self.places)
+        luck = rng.units(self.seed, rng.SWARM, world.games * DRAWS, iteration).reshape(world.games, DRAWS)
+        for game, drawn in enumerate((luck * len(names)).astype(int).tolist()):
+            place = min((self.places[names[i]] for i in drawn), key=lambda place: place.tried)
+            place.tried += 1
+            world.next.stage[game] = place.number, c.scout_patience
+        self.mine, self.passed = [{} for _ in range(world.games)], [[] for _ in range(world.games)]
+        world.restart()
+        tape = self.rollout.collect(iteration)
+        swarm.scouted += tape.steps * tape.games
+        for t, game, bundle in tape.captured:
+            if not bundle.place:
+                return self._found(bundle, step, bool(tape.ended[t, game] == DECIDED))
+        for name in (name for names in self.passed for name in names if name in self.places):
+            self.places[name].tried += PASSING
+        last = {(game, bundle.place): bundle for _, game, bundle in tape.captured}  # each game's strongest
+        for (game, name), bundle in last.items():
+            kept, strength = self.places.get(name), self.mine[game][name]
+            if kept is None or stronger(strength, kept.strength):  # else another of this burst came first
+                self.places[name] = Place(world.library.add(bundle), strength)
+        return []
+
+    def _found(self, bundle: Any, step: int, over: bool) -> list[str]:
+        """A milestone: the way there is the frontier from now on."""
+        swarm = self.swarm
+        since = self.world.library.find(self.root)
+        before = len(since.actions) if since else 0
+        way = swarm.world.shortened(since, bundle.actions[before:])
+        end = way.end if way else bundle
+        known = set(since.milestones if since else ())
+        parent = POWER_ON if since is None else swarm.world.library.numbers[self.root]
+        new = [name for name in end.milestones if name not in known]
+        if not new:  # from power-on, since the frontier's own state is in quarantine
+            return []
+        lines = [line for name in new for line in swarm.reach(name, step, parent, False)]
+        about = {"milestone": new[-1], "step": step, "game": NOBODY, "parent": parent}
+        for mark in way.marks if way else []:
+            swarm.begin_from(mark, about)
+        swarm.keep(end, over, about)
+        return lines
+
+    def _follow(self) -> None:
+        """Begin anew where the frontier is, whoever found it, if it has moved."""
+        frontier = self.swarm.frontier
+        if frontier is None or frontier.sha256 == self.root:
+            return
+        bundle = self.swarm.world.library.find(frontier.sha256)
+        self.kept.clear()
+        self.root = frontier.sha256
+        self.places = {"": Place(self.world.library.add(bundle), (0.0, 0.0))}
+
+    def state(self) -> Tree:
+        names = sorted(self.places)
+        kept = [self.places[name] for name in names]
+        return self.kept.state() | {
+            "root": self.root, "names": names,
+            "numbers": np.array([place.number for place in kept], np.int64),
+            "strength": np.array([place.strength for place in kept], np.float64),
+            "tried": np.array([place.tried for place in kept], np.float64),
+        }  # fmt: skip
+
+    def restore(self, tree: Tree) -> None:
+        self.root = tree["root"]
+        self.kept.restore(tree)
+        rows = zip(tree["names"], tree["numbers"].tolist(), tree["strength"].tolist(), tree["tried"].tolist())
+        self.places = {name: Place(number, (strength[0], strength[1]), tried)
+                       for name, number, strength, tried in rows}  # fmt: skip

@@ -1,0 +1,1 @@
+"""Matches, intervals and verdicts: how strong a policy is."""

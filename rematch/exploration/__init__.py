@@ -1,0 +1,1 @@
+"""Intrinsic reward terms: reward that the world did not give."""

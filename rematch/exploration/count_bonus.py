@@ -1,0 +1,107 @@
+"""Novelty: a place is worth 1 / sqrt(n) when it is met for the n-th time in its episode.
+
+A place is what some named columns say together: map, x and y of a walker. With `lifelong` a place is paid
+once an episode, 1 / sqrt(n) in the n-th episode of the run that meets it (counts: Strehl & Littman 2008).
+What all games know by heart pays next to nothing, what few have seen pays much, whoever comes there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from rematch.core.config import ConfigError, knob, nearest
+from rematch.core.spec import RUNNING, Floats, Role, Tree
+from rematch.rollout.rollout_buffer import Tape
+
+DIGEST = 8  # bytes by which a run knows a place
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoveltyConfig:
+    """The bonus for places that are new in an episode."""
+
+    weight: float = knob(0.0, "weight of r_novel; 0 is off", low=0)
+    columns: tuple[str, ...] = knob(("map", "x", "y"), "what makes a place: names of columns", needs="weight")
+    lifelong: bool = knob(
+        False, "once an episode, and less in each episode of the run that meets it", needs="weight"
+    )
+
+
+def find_columns(role: Role, names: tuple[str, ...], setting: str = "novelty.columns") -> list[int]:
+    """Where these columns lie in a sight; a name is a column's own, or field.column; NAME* is all such."""
+    out = []
+    for name in names:
+        if name.endswith("*"):
+            many_found = [i for i, full in enumerate(role.columns)
+                          if any(word.startswith(name[:-1]) for word in (full, full.partition(".")[2]))]
+            if many_found:
+                out += many_found
+                continue
+        found = [i for i, full in enumerate(role.columns) if name in (full, full.partition(".")[2])]
+        if len(found) != 1:
+            near = nearest(name, list(role.columns))
+            known = f"; nearest: {near}" if near and not found else ""
+            many = f"{role.name} sees {len(found) or 'no'} columns of that name"
+            raise ConfigError(f"{setting} = {name!r}: {many}; expected field.column{known}")
+        out += found
+    return out
+
+
+class Novelty:
+    """One role's counts, by game; those of an episode go with it."""
+
+    name = "novel"
+
+    def __init__(self, config: NoveltyConfig, role: Role, games: int) -> None:
+        self.weight, self.role, self.columns = config.weight, role, find_columns(role, config.columns)
+        self.counts: list[dict[bytes, int]] = [{} for _ in range(games)]
+        self.lifelong = config.lifelong
+        self.episodes: dict[bytes, int] = {}  # by a place's digest: how many of the run have met it
+
+    def score(self, tape: Tape, iteration: int) -> Floats:
+        sight = np.ascontiguousarray(tape[self.role.name].sight[:, :, 0, self.columns])
+        out: Floats = np.zeros(sight.shape[:2], np.float32)
+        for game, counts in enumerate(self.counts):
+            for t in range(tape.steps):
+                place = sight[t, game].tobytes()
+                counts[place] = counts.get(place, 0) + 1
+                out[t, game] = self._known(place, counts[place]) if self.lifelong else counts[place] ** -0.5
+                if tape.ended[t, game] != RUNNING:
+                    counts.clear()
+        return out
+
+    def take_over(self, other: Novelty) -> None:
+        """Know what another knows: in which episodes of the run a place was met."""
+        self.episodes = dict(other.episodes)
+
+    def _known(self, place: bytes, times: int) -> float:
+        """What a place is worth to an episode that has met it so often, in the run as a whole."""
+        if times > 1:
+            return 0.0
+        short = hashlib.blake2b(place, digest_size=DIGEST).digest()
+        self.episodes[short] = self.episodes.get(short, 0) + 1
+        return float(self.episodes[short] ** -0.5)
+
+    def state(self) -> Tree:
+        places = [place for counts in self.counts for place in counts]
+        shape = (len(places), len(self.columns))
+        return {
+            "places": np.frombuffer(b"".join(places), np.float32).reshape(shape).copy(),
+            "counts": np.array([n for counts in self.counts for n in counts.values()], np.int64),
+            "sizes": np.array([len(counts) for counts in self.counts], np.int64),
+            "known": np.frombuffer(b"".join(self.episodes), np.uint8).reshape(-1, DIGEST).copy(),
+            "episodes": np.array(list(self.episodes.values()), np.int64),
+        }
+
+    def restore(self, tree: Tree) -> None:
+        rows = zip(tree["places"], tree["counts"].tolist())
+        for counts, size in zip(self.counts, tree["sizes"].tolist()):
+            counts.clear()
+            for _ in range(size):
+                place, n = next(rows)
+                counts[place.tobytes()] = n
+        known = zip(tree["known"], tree["episodes"].tolist())
+        self.episodes = {digest.tobytes(): n for digest, n in known}

@@ -1,0 +1,1 @@
+"""rematch check: a short trial of every enabled component before a long run."""

@@ -1,0 +1,1 @@
+"""Text, pictures, films and pages made from a run folder."""

@@ -1,0 +1,122 @@
+"""Pieces of a page: text as text, tables, small bars; the style that all of them share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from rematch.reporting.text import number
+
+Row = Mapping[str, Any]
+
+# c0 .. c6: Okabe and Ito's colours, told apart with any colour vision; lighter on a dark page.
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --soft: #59636e; --line: #d5dae0; --page: #fdfdfc;
+  --card: #f3f5f7; --blue: #0072b2; --good: #00664a; --bad: #a83c00; --c0: #0072b2; --c1: #d55e00;
+  --c2: #00805d; --c3: #b0568c; --c4: #9a6a00; --c5: #2f7fae; --c6: #1b1f24; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e7eaee; --soft: #a2abb5; --line: #3a424b;
+  --page: #14171a; --card: #1f2429; --blue: #63b8ea; --good: #4fd0a4; --bad: #ff9e66; --c0: #63b8ea;
+  --c1: #ff8c42; --c2: #3fcf9e; --c3: #e79ac6; --c4: #f0b83c; --c5: #9ad7f5; --c6: #e7eaee; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 72rem; color: var(--ink);
+  background: var(--page); font: 1rem/1.55 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
+h1 { font-size: 1.6rem; margin: 0 0 .2rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.2rem; margin: 2.6rem 0 .6rem; padding-bottom: .25rem;
+  border-bottom: 1px solid var(--line); }
+h3 { font-size: 1rem; margin: 1.4rem 0 .3rem; }
+p { max-width: 46rem; margin: .5rem 0; overflow-wrap: anywhere; } .soft { color: var(--soft); }
+li { max-width: 46rem; overflow-wrap: anywhere; }
+.verdict { font-size: 1.15rem; background: var(--card); border-left: 4px solid var(--blue);
+  padding: .8rem 1rem; max-width: none; overflow-wrap: anywhere; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; margin: .8rem 0; font-size: .92rem; }
+caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
+th, td { text-align: left; padding: .32rem .9rem .32rem 0; border-bottom: 1px solid var(--line);
+  vertical-align: middle; white-space: nowrap; } th { font-weight: 600; }
+td.text { white-space: normal; min-width: 18rem; max-width: 40rem; overflow-wrap: anywhere; }
+.n { text-align: right; font-variant-numeric: tabular-nums; }
+.above { color: var(--good); font-weight: 600; } .below { color: var(--bad); font-weight: 600; }
+svg { display: block; } svg .axis { stroke: var(--line); } svg .ours { fill: var(--blue); opacity: .5; }
+svg .score { stroke: var(--blue); stroke-width: 2; } svg .bot { stroke: var(--ink); fill: none; }
+svg.chart { width: 46rem; min-width: 34rem; max-width: 100%; height: auto; }
+svg.chart text, svg.matrix text { font: 12px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif;
+  fill: var(--soft); }
+svg.matrix { min-width: 34rem; max-width: 100%; height: auto; }
+svg.matrix .cell { fill: #111; font-size: 10.5px; }
+svg.chart .name, svg.matrix .name { fill: var(--ink); }
+.line { fill: none; stroke-width: 2; } .thin { fill: none; stroke-width: 1; opacity: .55; }
+.dash { fill: none; stroke-width: 1.6; stroke-dasharray: 6 4; } .band { stroke: none; opacity: .16; }
+.bar { stroke-width: 1.4; fill: none; } .dot { stroke: none; }
+.s0 { stroke: var(--c0); } .s1 { stroke: var(--c1); } .s2 { stroke: var(--c2); } .s3 { stroke: var(--c3); }
+.s4 { stroke: var(--c4); } .s5 { stroke: var(--c5); } .s6 { stroke: var(--c6); }
+.f0 { fill: var(--c0); } .f1 { fill: var(--c1); } .f2 { fill: var(--c2); } .f3 { fill: var(--c3); }
+.f4 { fill: var(--c4); } .f5 { fill: var(--c5); } .f6 { fill: var(--c6); }
+figure { margin: 1rem 0; } figcaption { max-width: 46rem; }
+.key { list-style: none; margin: .2rem 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: .1rem 1.2rem;
+  font-size: .9rem; } .key svg { display: inline-block; vertical-align: middle; margin-right: .35rem; }
+img { max-width: 100%; height: auto; background: #fff; border: 1px solid var(--line); border-radius: 6px; }
+pre { background: var(--card); padding: 1rem; overflow-x: auto; border-radius: 6px; font-size: .85rem; }
+code { overflow-wrap: anywhere; font-size: .85em; } summary { cursor: pointer; margin: .4rem 0; }
+"""
+
+
+def text(words: object) -> str:
+    """Text as text; control characters, which HTML forbids, become spaces."""
+    return escape("".join(c if c.isprintable() or c in "\n\t" else " " for c in str(words)), quote=True)
+
+
+def cell(words: object) -> str:
+    """A cell for a figure."""
+    return f'<td class="n">{text(words)}</td>'
+
+
+def sentence(words: object) -> str:
+    """A cell for a sentence, which may be broken into lines."""
+    return f'<td class="text">{text(words)}</td>'
+
+
+def paragraph(words: object, kind: str = "") -> str:
+    start = f'<p class="{kind}">' if kind else "<p>"
+    return f"{start}{text(words)}</p>\n"
+
+
+def bullets(items: Sequence[object]) -> str:
+    return "<ul>" + "".join(f"<li>{text(item)}</li>\n" for item in items) + "</ul>\n" if items else ""
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """Cells are ready HTML: `<td…>` as it is, anything else put into one."""
+    cells = "".join("<tr>" + "".join(c if c.startswith("<td") else f"<td>{c}</td>" for c in row) + "</tr>\n"
+                    for row in rows)
+    names = "".join(f'<th scope="col">{text(name)}</th>' for name in head)
+    about = f"<caption>{text(caption)}</caption>" if caption else ""
+    body = f"{about}<thead><tr>{names}</tr></thead><tbody>\n{cells}</tbody>"
+    return f'<div class="wide"><table>{body}</table></div>\n'
+
+
+def folded(summary: object, inside: str) -> str:
+    return f"<details><summary>{text(summary)}</summary>{inside}</details>\n"
+
+
+def missing(items: Sequence[Row]) -> str:
+    """What is not on the page, each with the command that adds it; of several runs the first one's."""
+    items = list({item["what"]: item for item in reversed(items)}.values())[::-1]
+    out = "".join(f"<li>{text(item['what'])}: <code>{text(item['command'])}</code></li>\n" for item in items)
+    return f'<p class="soft">Not there yet:</p><ul>{out}</ul>\n' if out else ""
+
+
+def bars(entry: Row, key: str = "score") -> str:
+    """Score and interval between 0 and 1 as a small drawing; the best scripted player as a diamond."""
+    score, low, high, bot = (entry.get(k) for k in (key, "low", "high", "best_bot_score"))
+    if any(number(v) == "-" for v in (score, low, high)):
+        return "<td></td>"
+    places = [math.nan if number(v) == "-" else 6 + 140 * min(1.0, max(0.0, float(v)))  # type: ignore[arg-type]
+              for v in (score, low, high, bot)]
+    at, left, right, rival = places
+    marks = (f'<rect class="ours" x="{left:.1f}" y="4" width="{max(1.0, right - left):.1f}" height="10"/>'
+             f'<path class="score" d="M{at:.1f} 2v14"/>')
+    if math.isfinite(rival):
+        marks += f'<path class="bot" d="M{rival - 4:.1f} 9l4-5 4 5-4 5z"/>'
+    return ('<td><svg width="152" height="18" aria-hidden="true">'
+            f'<path class="axis" d="M6 9h140M6 5v8M76 6v6M146 5v8"/>{marks}</svg></td>')

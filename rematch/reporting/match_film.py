@@ -1,0 +1,211 @@
+"""match.gif: one game between two players, from the first step to who won.
+
+A world's `draw(world, row, trail) -> PIL.Image` makes each picture. `trail` is one list for the whole game,
+empty at its start: draw may append to it what it wants to show of the past (positions, cards played) and is
+asked once before every step, in order, so nothing is missed where the film itself skips pictures.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch.core import rng
+from rematch.core.config import ConfigError
+from rematch.core.spec import CUT_OFF, RUNNING, Noise, Player, Role, Seat, View, World
+from rematch.reporting.text import clean
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FPS = 20  # pictures a second; GIF delays are hundredths of a second (GIF89a, 23.c.vi)
+SIDE = 480  # most pixels of a side
+COLOURS = 64  # one palette for the film: small, and still areas cost nothing from picture to picture
+MOST_BYTES = 1_500_000
+MOST_STEPS = 100_000  # a game that never ends must not stop the run that films it
+HOLD = 2.0  # seconds that the last picture stays
+
+
+class Draw(Protocol):
+    """How a world shows one of its games."""
+
+    def __call__(self, world: Any, row: int, trail: list[Any]) -> Image: ...
+
+
+class Reel:
+    """At most `most` pictures, evenly spaced: when full, every second one goes and the pace doubles."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.pace, self.seen = max(2, most), 1, 0
+        self.pictures: list[Image] = []
+        self.last: Image | None = None
+
+    def add(self, picture: Image) -> None:
+        if self.seen % self.pace == 0:
+            if len(self.pictures) == self.most:
+                self.pictures, self.pace = self.pictures[::2], 2 * self.pace
+            if self.seen % self.pace == 0:
+                self.pictures.append(_fitted(picture))
+        self.last = picture
+        self.seen += 1
+
+    def end(self) -> list[Image]:
+        """The pictures kept, the very last one always among them."""
+        if self.last is not None and (self.seen - 1) % self.pace:
+            return [*self.pictures, _fitted(self.last)]
+        return self.pictures
+
+
+def film(
+    world: World, players: Mapping[str, Player], draw: Draw, seconds: float = 12.0, seed: int = 0
+) -> tuple[bytes, str]:
+    """The running game of `world` (games=1) to its end as a GIF, and its caption; arguments as `played`.
+
+    Equal worlds, players and seeds give equal bytes.
+    """
+    pictures, last, caption = played(world, players, draw, seconds, seed)
+    return gif(pictures, last, MOST_BYTES), caption
+
+
+def played(
+    world: World, players: Mapping[str, Player], draw: Draw, seconds: float, seed: int
+) -> tuple[list[Image], Image, str]:
+    """Pictures of a game that is played to its end, the last one again with its caption, and the caption.
+
+    players: role -> Player; a role's player takes all its seats. A longer game than `seconds` is shown
+    with pictures left out.
+    """
+    if world.games != 1:
+        raise ConfigError(f"film: games = {world.games}: expected a world of 1 game")
+    missing = [role for role in world.spec.roles if role not in players]
+    if missing:
+        raise ConfigError(f"film: nobody plays {', '.join(missing)}")
+    reel = Reel(int((seconds - HOLD) * FPS))
+    trail: list[Any] = []
+    memories: dict[int, NDArray[Any] | None] = {}
+    while True:
+        # Before the step: an ended game restarts at once, so its last position is never in the view.
+        reel.add(draw(world, 0, trail))
+        noise = Noise(seed, rng.ACT, reel.seen - 1)
+        view = world.step({name: _ask(world, role, players[name], noise, memories)
+                           for name, role in world.spec.roles.items()})
+        if view.ended[0] != RUNNING or reel.seen == MOST_STEPS:
+            break
+    caption = outcome(world, view, players)
+    pictures = reel.end()
+    return pictures, captioned(pictures[-1], caption), caption
+
+
+def _ask(
+    world: World, role: Role, player: Player, noise: Noise, memories: dict[int, NDArray[Any] | None]
+) -> NDArray[Any]:
+    """The role's actions, [1, k, A] floats or [1, k] ints; seats not to move stay zero."""
+    view, k = world.view, len(role.seats)
+    if role.actions.kind == "continuous":
+        actions: NDArray[Any] = np.zeros((1, k, role.actions.size), np.float32)
+    else:
+        actions = np.zeros((1, k), np.int32)
+    for place, number in enumerate(role.seats):
+        if not view.acting[0, number]:
+            continue
+        sight = np.concatenate([np.asarray(view[role.name][field.name][:, place], np.float32).reshape(1, -1)
+                                for field in role.fields], axis=1)
+        mask = view.mask[role.name][:, place].copy() if role.name in view.mask else None
+        seat = Seat(role=role, seat=number, world=world, rows=np.zeros(1, np.int32), sight=sight, mask=mask)
+        own = replace(noise, seed=rng.key(noise.seed, rng.EVALUATE, number))  # no two seats share a draw
+        move = player.act(seat, own, memories.get(number))
+        memories[number] = move.memory
+        actions[:, place] = np.asarray(move.action).reshape(actions[:, place].shape)
+    return actions
+
+
+def outcome(world: World, view: View, players: Mapping[str, Player]) -> str:
+    """Who won, in words: "pursuer (pure_pursuit) wins after 143 steps"."""
+    after = f"after {int(view.length[0])} steps"
+    if view.ended[0] == RUNNING:
+        return f"still undecided {after}"
+    if view.ended[0] == CUT_OFF:
+        return f"undecided, cut off {after}"
+    score = view.outcome[0]
+    if world.spec.seats == 1:  # nobody to win against
+        return f"{'the goal is reached' if score[0] > 0 else 'over'} {after}"
+    best = float(score.max())
+    winners = [number for number in range(world.spec.seats) if score[number] == best]
+    if best <= 0 or len(winners) == world.spec.seats or best == 0.5:
+        return f"drawn {after}"
+    names = []
+    for number in winners:
+        role = world.spec.role_of(number)
+        seat = f" {role.seats.index(number) + 1}" if len(role.seats) > 1 else ""
+        name = players[role.name].name
+        names.append(name if name.startswith(role.name) and not seat else f"{role.name}{seat} ({name})")
+    return clean(f"{' and '.join(names)} {'wins' if len(names) == 1 else 'win'} {after}")
+
+
+def _fitted(picture: Image) -> Image:
+    from PIL import Image as Images
+
+    picture = picture.convert("RGB")
+    scale = SIDE / max(picture.size)
+    if scale < 1:
+        size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
+        picture = picture.resize(size, Images.Resampling.LANCZOS)
+    return picture
+
+
+def captioned(picture: Image, caption: str) -> Image:
+    """The picture with a dark strip at its foot and the caption in it, broken where it must be."""
+    from PIL import ImageDraw, ImageFont
+
+    picture = picture.copy()
+    pen = ImageDraw.Draw(picture)
+    size = max(9, min(20, picture.width // 24))
+    font = ImageFont.load_default(size)  # Pillow's own: the same glyphs on every machine
+    lines: list[str] = []
+    for word in caption.split():
+        if lines and pen.textlength(f"{lines[-1]} {word}", font) <= picture.width - 16:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    height = round(1.3 * size)
+    top = picture.height - height * len(lines) - 6
+    pen.rectangle((0, top - 6, picture.width, picture.height), fill=(20, 20, 20))
+    for i, line in enumerate(lines):
+        pen.text((picture.width / 2, top + (i + 0.5) * height), line, (255, 255, 255), font, anchor="mm")
+    return picture
+
+
+def gif(pictures: list[Image], last: Image, most: int) -> bytes:
+    """A GIF of at most `most` bytes: as many pictures go, evenly, as it takes; the time it runs stays."""
+    delay = 1000 // FPS
+    while True:
+        data = _encoded([*pictures, last], [delay] * len(pictures) + [round(1000 * HOLD)])
+        if len(data) <= most or len(pictures) <= 2:
+            return data
+        fewer = min(max(2, math.ceil(len(data) / most)), len(pictures) - 1)
+        pictures, delay = pictures[::fewer], fewer * delay
+
+
+def _encoded(pictures: list[Image], delays: list[int]) -> bytes:
+    from PIL import Image as Images
+
+    # One palette from a strip of sample pictures, without dithering: what stands still stays the same bytes.
+    width = max(picture.width for picture in pictures)
+    sample = [*pictures[:: max(1, len(pictures) // 6)], pictures[-1]]
+    strip = Images.new("RGB", (width, sum(picture.height for picture in sample)))
+    top = 0
+    for picture in sample:
+        strip.paste(picture, (0, top))
+        top += picture.height
+    palette = strip.quantize(COLOURS, method=Images.Quantize.MEDIANCUT, dither=Images.Dither.NONE)
+    frames = [picture.quantize(palette=palette, dither=Images.Dither.NONE) for picture in pictures]
+    out = io.BytesIO()
+    frames[0].save(out, "GIF", save_all=True, append_images=frames[1:], duration=delays, loop=0,
+                   optimize=False, disposal=1)
+    return out.getvalue()

@@ -1,0 +1,1 @@
+"""Steps a world with the seated players and fills the rollout buffer."""

@@ -1,0 +1,1 @@
+"""Opponents: snapshots, opponent pools and the schedule of learning roles."""

@@ -1,0 +1,1 @@
+"""Protection against collapse and forgetting."""

@@ -1,0 +1,140 @@
+"""Elastic weight consolidation (Kirkpatrick et al. 2017): weights that mattered stay near what they were.
+
+    penalty(theta) = weight / 2 * sum_i F_i (theta_i - theta*_i)^2        (their eq. 3)
+    slope_i        = weight * F_i (theta_i - theta*_i)
+
+theta* are the weights at the newest mark, F the diagonal of the Fisher information of the play there. The
+value's own weights have no part in the play: their F is 0, and they are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch.agents.build import Learner
+from rematch.agents.networks import fused
+from rematch.agents.policy import Policy
+from rematch.core import rng
+from rematch.core.config import ConfigError, knob
+from rematch.core.spec import Bytes, Floats, Tree
+from rematch.rollout.rollout_buffer import Tape
+
+# of the terms of agents/learners/ppo.py; the ratio is 1, far from its clip
+LOGP_ALONE = (1.0, 0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EwcConfig:
+    """How firmly a role holds on to what it knew when the curriculum last advanced."""
+
+    weight: float = knob(0.0, "weight of the penalty for leaving; 0 is off", low=0)
+    fisher_samples: int = knob(1024, "decisions that the Fisher information is taken over", low=1,
+                               needs="weight")
+    roles: str = knob("last", "who holds on: the last role, or all", choices=("last", "all"), needs="weight")
+
+
+def check_ewc(config: EwcConfig, has_curriculum: bool) -> None:
+    """Without a curriculum nothing ever sets an anchor."""
+    if config.weight and not has_curriculum:
+        raise ConfigError(
+            f"ewc.weight = {config.weight:g}: weights are held where a curriculum advances, and there is no "
+            "curriculum; expected 0"
+        )
+
+
+def fisher(policy: Policy, sight: Floats, mask: Bytes | None, key: int) -> Floats:
+    """[P] diagonal of the Fisher information: the mean of squared gradients of log pi(a | s), one per sample.
+
+    sight [n, F], mask [n, A]. The actions are drawn from the policy as it is now, as the definition has it;
+    those on a tape are of its earlier self. Squares of single gradients: the square of their mean is not it.
+    """
+    n, size, actions = len(sight), policy.weights.size, policy.role.actions
+    shape = (n,) if actions.kind == "discrete" else (n, actions.size)
+    action: NDArray[Any] = np.zeros(shape, np.int32 if actions.kind == "discrete" else np.float32)
+    logp, value, one = np.zeros(n, np.float32), np.zeros(n, np.float32), np.ones(n, np.float32)
+    number, slot = np.arange(n, dtype=np.uint32), np.zeros(n, np.int32)
+    policy.network.act(policy.packed, slot, sight, number, (key, 0), action, logp, value, mask=mask)
+    total, grad = np.zeros(size, np.float64), np.empty(size, np.float32)
+    if not isinstance(policy.network, fused.Network):
+        return _by_autograd(policy, sight, mask, action)
+    batch: dict[str, NDArray[Any]] = {"sight": sight, "action": action, "logp": logp, "value": value,
+                                      "target": value, "advantage": one}
+    if mask is not None:
+        batch["mask"] = mask
+    if policy.config.reads_aside:  # the critic's own tower, which has no part in it, must be told something
+        batch["aside"] = np.zeros((n, policy.role.aside_size), np.float32)
+    for i in range(n):  # with advantage 1 and ratio 1 the surrogate's slope is that of -log pi
+        policy.network.gradient(policy.packed[0], np.array([i]), batch, LOGP_ALONE, 1, grad)
+        total += grad.astype(np.float64) ** 2
+    return (total / max(n, 1)).astype(np.float32)
+
+
+def _by_autograd(policy: Policy, sight: Floats, mask: Bytes | None, action: NDArray[Any]) -> Floats:
+    """The same for networks with an encoder, whose gradients are torch's."""
+    import torch
+
+    from rematch.agents.networks import mlp
+
+    flat = torch.from_numpy(policy.weights.copy()).requires_grad_()
+    total = torch.zeros(flat.shape, dtype=torch.float64)
+    for i in range(len(sight)):
+        here = None if mask is None else torch.from_numpy(mask[i : i + 1])
+        said = mlp.answer(flat, policy.role, policy.config, torch.from_numpy(sight[i : i + 1]), here)
+        logp = said.play.log_prob(torch.from_numpy(action[i : i + 1])).sum()
+        (slope,) = torch.autograd.grad(logp, flat)
+        total += slope.double() ** 2
+    return np.asarray((total / max(len(sight), 1)).float().numpy())
+
+
+class Ewc:
+    """One role's anchor: weights theta* [P] and their importance F [P]; both 0 until the first mark."""
+
+    name = "ewc"
+
+    def __init__(self, config: EwcConfig, policy: Policy, seed: int) -> None:
+        self.config, self.policy, self.seed = config, policy, seed
+        self.anchor: Floats = np.zeros_like(policy.weights)
+        self.fisher: Floats = np.zeros_like(policy.weights)
+        self.marks = 0
+
+    def state(self) -> Tree:
+        return {"anchor": self.anchor, "fisher": self.fisher, "marks": self.marks}
+
+    def restore(self, tree: Tree) -> None:
+        self.anchor[:], self.fisher[:] = tree["anchor"], tree["fisher"]
+        self.marks = tree["marks"]
+
+    def penalty(self, policy: Policy) -> tuple[float, Floats]:
+        """The penalty and its slope [P], in closed form."""
+        away = policy.weights - self.anchor
+        slope = np.float32(self.config.weight) * self.fisher * away
+        return 0.5 * float(np.sum(slope * away, dtype=np.float64)), slope
+
+    def mark(self, tape: Tape) -> int:
+        """Anchor the weights as they are now; how many of its own decisions on the tape that rests on."""
+        track = tape[self.policy.role.name]
+        own = np.flatnonzero((track.acted != 0) & (track.slot == 0))
+        draw = rng.generator(self.seed, rng.FISHER, 0, self.marks)
+        rows = draw.permutation(own)[: self.config.fisher_samples]
+        if len(rows):  # else nobody of this role played: the old anchor holds
+            sight = track.sight.reshape(-1, track.role.size)[rows]
+            mask = None if track.mask is None else track.mask.reshape(-1, track.role.actions.size)[rows]
+            self.fisher[:] = fisher(self.policy, sight, mask, rng.key(self.seed, rng.FISHER, 1, self.marks))
+            self.anchor[:] = self.policy.weights
+            self.marks += 1
+        return len(rows)
+
+
+def anchors(config: EwcConfig, learners: Mapping[str, Learner], seed: int) -> dict[str, Ewc]:
+    """The roles that hold on, each with the anchor that its learner minds from now on; none if it is off."""
+    roles = (list(learners) if config.roles == "all" else list(learners)[-1:]) if config.weight else []
+    held = {}
+    for role in roles:
+        index = list(learners).index(role)
+        held[role] = learners[role].guard = Ewc(config, learners[role].policy, seed << 8 | index)
+    return held

@@ -1,0 +1,1 @@
+"""Several runs of one recipe: seeds and settings side by side."""

@@ -1,0 +1,1 @@
+"""One training run: its components, its loop and its log."""

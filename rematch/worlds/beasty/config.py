@@ -1,0 +1,102 @@
+"""The settings of Beasty Bar, its animals and its actions by name: what all files of this world agree on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rematch.core.config import ConfigError, knob
+from rematch.core.native_build import refuse_stale
+
+from . import native
+
+SPECIES = ("skunk", "parrot", "kangaroo", "monkey", "chameleon", "seal", "zebra", "giraffe", "snake",
+           "crocodile", "hippo", "lion")  # fmt: skip
+STRENGTH = {name: strength for strength, name in enumerate(SPECIES, 1)}
+POINTS = dict(zip(SPECIES, (4, 4, 4, 3, 3, 2, 4, 3, 2, 3, 2, 2)))
+RECURRING = ("giraffe", "crocodile", "hippo")
+PLAIN = tuple(
+    name for name in SPECIES if name not in ("parrot", "kangaroo", "chameleon")
+)  # no choice to make
+SCORINGS = ("points", "count")  # in the order of the enum in rules.h
+
+
+@dataclass(frozen=True)
+class Act:
+    """An action: the card laid, the species whose action it does (or none), and its choice.
+
+    The choice is how many animals a kangaroo hops over, or the place of a parrot's target.
+    """
+
+    card: str
+    effect: str = ""
+    choice: int = 0
+
+    def __str__(self) -> str:
+        does = f" as {self.effect}" if self.card == "chameleon" and self.effect else ""
+        how = {"kangaroo": f" over {self.choice}", "parrot": f" at {self.choice}"}.get(self.effect, "")
+        return self.card + does + how
+
+
+# The 33 ids of the specification's section 3, in the order of rules.h.
+ACTS = (
+    *(Act(name, name) for name in PLAIN),
+    *(Act("kangaroo", "kangaroo", over) for over in range(3)),
+    Act("parrot"), *(Act("parrot", "parrot", place) for place in range(4)),
+    Act("chameleon"), *(Act("chameleon", name) for name in PLAIN),
+    *(Act("chameleon", "kangaroo", over) for over in (1, 2)),
+    *(Act("chameleon", "parrot", place) for place in range(4)),
+)  # fmt: skip
+ACTIONS = tuple(str(act) for act in ACTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The rules of a game."""
+
+    players: int = knob(2, "how many play", low=2, high=4)
+    scoring: str = knob(
+        "points", "who wins: most points in the bar, or most animals there and then points", choices=SCORINGS
+    )
+    document_variant: bool = knob(
+        False, "the document's own engine where it differs: who recurs when, what may be played in vain"
+    )
+    first: int = knob(0, "which player begins; -1: drawn anew for every game", low=-1, high=3)
+
+    def check(self) -> None:
+        if self.first >= self.players:
+            raise ConfigError(f"first = {self.first}: expected less than players = {self.players}, or -1")
+        if self.document_variant and (self.players, self.first, self.scoring) != (2, 0, "points"):
+            raise ConfigError(
+                "document_variant = true: expected players = 2, first = 0, scoring = points, as its engine "
+                f"has them; found {self.players}, {self.first} and {self.scoring}"
+            )
+
+    def values(self) -> dict[str, int]:
+        """As `Rules` in rules.h holds them."""
+        return {
+            "players": self.players,
+            "scoring": SCORINGS.index(self.scoring),
+            "document_variant": int(self.document_variant),
+            "first": self.first,
+        }
+
+
+def compare_with_struct(struct: Mapping[str, str]) -> None:
+    """The C struct and the dataclass must be the same, name by name and type by type."""
+    words = {"int": "int32_t", "str": "int32_t", "bool": "rm_flag"}
+    ours = {field.name: words[str(field.type)] for field in dataclasses.fields(Config)}
+    for name in sorted(ours.keys() | struct.keys()):
+        if ours.get(name) != struct.get(name):
+            raise ImportError(
+                f"beasty: setting {name} is {ours.get(name, 'absent')} in rules.py and "
+                f"{struct.get(name, 'absent')} in rules.h"
+            )
+    if len(ACTS) != native.ACTIONS:
+        raise ImportError(f"beasty: {len(ACTS)} actions are named in rules.py, {native.ACTIONS} in rules.h")
+
+
+refuse_stale(native.__name__, native.BUILD, Path(__file__).with_name("native.pyx"))
+compare_with_struct(native.RULES)

@@ -1,0 +1,162 @@
+"""Plays a world with moves known beforehand and compares two playings: what `contract` is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch.core import rng
+from rematch.core.spec import CUT_OFF, RUNNING, Ints, Seat, World
+
+Arrays = dict[str, NDArray[Any]]  # name -> one array, the game first
+Make = Callable[..., World]  # make(config, games, first=0, seed=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """How a world is tried, and what its spec does not say about it."""
+
+    games: int = 5
+    steps: int = 30  # steps over which two worlds are compared
+    bound: int = 2000  # steps within which every game must end
+    seed: int = 0
+    chance: bool = True  # whether what happens in a game depends on its seed
+    stage: tuple[float, ...] = ()  # a legal stage unlike the one that new worlds start from
+    kept: tuple[str, ...] = ()  # hidden things that `resample` leaves as they are; the report names them
+    all_seeing: bool = False  # the scripted players look at the true state; the report says so
+
+
+# --- reading a world ------------------------------------------------------------------------------
+
+
+def sights(world: World) -> Arrays:
+    """The borrowed arrays that show the present: fields, masks, whose turn it is."""
+    view = world.view
+    out: Arrays = {
+        f"view[{role!r}][{name!r}]": a for role, fs in view.fields.items() for name, a in fs.items()
+    }
+    out |= {f"view.mask[{role!r}]": mask for role, mask in view.mask.items()}
+    return out | {"view.acting": view.acting}
+
+
+def finals(world: World) -> Arrays:
+    """The borrowed arrays of last sights."""
+    shown = world.view.final.items()
+    return {f"view.final[{role!r}][{name!r}]": a for role, fields in shown for name, a in fields.items()}
+
+
+def events(world: World) -> Arrays:
+    """The borrowed arrays that tell of the step just made."""
+    view = world.view
+    return {
+        "view.reward": view.reward,
+        "view.ended": view.ended,
+        "view.outcome": view.outcome,
+        "view.length": view.length,
+    }
+
+
+def seen(world: World) -> Arrays:
+    """Copies of what is so now: every seat's sight, and who sits where."""
+    return {name: a.copy() for name, a in sights(world).items()} | {"world.slot": np.array(world.slot)}
+
+
+def happened(world: World) -> Arrays:
+    """Copies of what the last step wrote, zero where it means nothing."""
+    out = {name: a.copy() for name, a in events(world).items()}
+    out["view.outcome"][world.view.ended == RUNNING] = 0
+    for name, array in finals(world).items():
+        out[name] = array.copy()
+        out[name][world.view.ended != CUT_OFF] = 0
+    return out
+
+
+def difference(one: Arrays, other: Arrays, rows: Sequence[int] | NDArray[Any] | None = None) -> str:
+    """Where `other` first differs from `one`, or an empty string."""
+    every: Any = slice(None) if rows is None else rows
+    for name, array in one.items():
+        found = other[name]
+        if (found.dtype, found.shape) == (array.dtype, array.shape):
+            if found[every].tobytes() == array[every].tobytes():
+                continue  # almost always, and told at once
+        for game in range(len(array)) if rows is None else rows:
+            if not np.array_equal(array[game], found[game], equal_nan=True):
+                return f"{name} of game {game} is {short(found[game])}, expected {short(array[game])}"
+    return ""
+
+
+def short(value: Any) -> str:
+    text = np.array2string(np.asarray(value), precision=6, threshold=8, separator=" ").replace("\n", "")
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def seat_at(world: World, seat: int, rows: Ints) -> Seat:
+    """This seat's decision in these games, as a player is handed it."""
+    role = world.spec.role_of(seat)
+    place = role.seats.index(seat)
+    shown = [world.view[role.name][f.name][rows, place].reshape(len(rows), f.size) for f in role.fields]
+    mask = world.view.mask.get(role.name)
+    legal = None if mask is None else mask[rows, place]
+    return Seat(role=role, seat=seat, world=world, rows=rows, sight=np.concatenate(shown, 1), mask=legal)
+
+
+# --- playing --------------------------------------------------------------------------------------
+
+
+class Playing:
+    """Makes worlds of one kind and plays them with moves that go by game number and step alone."""
+
+    def __init__(self, make: Make, config: Any, trial: Trial) -> None:
+        self.make, self.config, self.trial = make, config, trial
+        self._luck: dict[int, NDArray[np.float64]] = {}  # game number -> [steps, numbers]
+
+    def world(self, games: int | None = None, first: int = 0, seed: int | None = None) -> World:
+        games = self.trial.games if games is None else games
+        return self.make(self.config, games, first=first, seed=self.trial.seed if seed is None else seed)
+
+    def actions(self, world: World, step: int) -> dict[str, NDArray[Any]]:
+        """role -> legal moves [N, k, A] or [N, k] of every seat at this step."""
+        widths = [len(role.seats) * role.actions.size for role in world.spec.roles.values()]
+        luck = np.stack([self._of_game(world.first + row, sum(widths))[step] for row in range(world.games)])
+        out: dict[str, NDArray[Any]] = {}
+        for role, mine in zip(
+            world.spec.roles.values(), np.split(luck, np.cumsum(widths)[:-1], 1), strict=True
+        ):
+            mine = mine.reshape(world.games, len(role.seats), role.actions.size)
+            if role.actions.kind == "continuous":
+                out[role.name] = (2 * mine - 1).astype(np.float32)
+            else:
+                legal = world.view.mask.get(role.name, np.ones(mine.shape, np.uint8))
+                out[role.name] = np.where(legal, mine, -1.0).argmax(-1).astype(np.int32)
+        return out
+
+    def _of_game(self, game: int, width: int) -> NDArray[np.float64]:
+        if game not in self._luck:
+            steps = self.trial.bound + 2 * self.trial.steps + 1
+            self._luck[game] = rng.generator(self.trial.seed, rng.ACT, game).random((steps, width))
+        return self._luck[game]
+
+    def steps(self, world: World, start: int) -> Iterator[tuple[int, Arrays]]:
+        """Play on for `trial.steps` steps; after each, its number and everything that can be read."""
+        for step in range(start, start + self.trial.steps):
+            world.step(self.actions(world, step))
+            yield step, seen(world) | happened(world)
+
+    def advanced(self, to: int, seed: int | None = None) -> World:
+        """A world after its first `to` steps."""
+        world = self.world(seed=seed)
+        for step in range(to):
+            world.step(self.actions(world, step))
+        return world
+
+    def parting(self, one: World, other: World, start: int = 0) -> str:
+        """Where two worlds part company when the same is done to both, or an empty string."""
+        for (step, a), (_, b) in zip(self.steps(one, start), self.steps(other, start), strict=True):
+            where = difference(a, b)
+            if where:
+                return f"at step {step} {where}"
+        return ""

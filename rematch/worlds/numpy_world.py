@@ -1,0 +1,220 @@
+"""Worlds in plain numpy: write the rules, and this does the rest of what `rematch.core.spec.World` asks.
+
+A game's whole state is one row of a structured array, so saving is copying bytes and a part is a slice. A
+world of one's own says `promise`, `layout`, `begin`, `rules`, `show`, `sane` and, where something is hidden,
+`forget`; docs/worlds.md shows a whole one. For billions of steps write the rules in C, as pursuit/ does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch.core import rng
+from rematch.core.config import ConfigError
+from rematch.core.spec import CUT_OFF, RUNNING, Bytes, Ints, Move, Next, Noise, Seat, Sight, Spec, View
+
+MAGIC = 0x6E616C50  # first word of every state: rubbish is told from a state
+
+Rows = NDArray[Any]  # [n] numbers of games
+States = NDArray[Any]  # [n] rows of the world's own structured type
+Luck = NDArray[np.float64]  # [n, draws] in [0, 1)
+
+
+def luck(seeds: NDArray[np.uint64], steps: NDArray[Any], count: int, stream: int = rng.RESET) -> Luck:
+    """[n, count] numbers: row i is keys.units(seeds[i], stream, count, steps[i])."""
+    counter = np.zeros((len(seeds), count, 4), np.uint64)
+    counter[:, :, 0] = np.arange(count)
+    counter[:, :, 1] = steps[:, None]
+    counter[:, :, 2] = stream
+    key: Any = seeds[:, None]  # philox takes an array of keys as well as one
+    out = rng.philox(key, counter)
+    words = out[..., 0] << np.uint64(32) | out[..., 1]
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def cut_sight(sight: Sight, rows: Any) -> Sight:
+    return {role: {name: array[rows] for name, array in fields.items()} for role, fields in sight.items()}
+
+
+class PlainWorld:
+    """A World but for its rules."""
+
+    masked = False  # whether `show` writes view.mask
+    draws = 8  # random numbers that `begin` and `forget` are handed per game
+
+    # --- what a world of one's own says ---
+
+    def promise(self, config: Any) -> Spec:
+        raise NotImplementedError
+
+    def layout(self) -> list[Any]:
+        """Its own columns of a state, as numpy.dtype takes them; `time` already counts the steps."""
+        raise NotImplementedError
+
+    def begin(self, rows: Rows, luck: Luck) -> None:
+        """Start these games; their state is zero but for `stage` and `slot`."""
+        raise NotImplementedError
+
+    def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
+        """Move all games: change `self.state`; write view.reward, .ended and .outcome (zero before)."""
+        raise NotImplementedError
+
+    def show(self) -> None:
+        """Write view.fields (those aside too), view.acting (found 1) and view.mask from `self.state`."""
+        raise NotImplementedError
+
+    def sane(self, states: States) -> NDArray[np.bool_]:
+        """Which loaded states can be, [n]."""
+        raise NotImplementedError
+
+    def forget(self, states: States, seat: int, luck: Luck) -> None:
+        """Redraw in these states what the seat does not see."""
+
+    # --- World ---
+
+    def __init__(self, config: Any, games: int, first: int = 0, seed: int = 0) -> None:
+        if games < 1:
+            raise ConfigError(f"games = {games}: expected a whole number of at least 1")
+        spec, blank = self.promise(config), np.zeros
+        own: list[Any] = [("magic", "u4"), ("episode", "u4"), ("seed", "u8"), ("time", "i4")]
+        own += [("slot", "i4", (spec.seats,)), ("stage", "f4", (len(spec.stage),))]
+
+        def sight() -> Sight:
+            shape = {name: (games, len(role.seats)) for name, role in spec.roles.items()}
+            return {
+                role.name: {
+                    f.name: blank((*shape[name], f.size), np.float32) for f in role.fields + role.aside
+                }
+                for name, role in spec.roles.items()
+            }
+
+        mask = {
+            role.name: np.ones((games, len(role.seats), role.actions.size), np.uint8)
+            for role in spec.roles.values()
+        }
+        view = View(
+            fields=sight(),
+            acting=np.ones((games, spec.seats), np.uint8),
+            reward=blank((games, spec.seats), np.float32),
+            ended=blank(games, np.uint8),
+            outcome=blank((games, spec.seats), np.float32),
+            length=blank(games, np.int32),
+            mask=mask if self.masked else {},
+            final=sight() if spec.cutoffs else {},
+        )
+        following = Next(
+            seed=np.array([rng.key(seed, rng.GAME, first + game) for game in range(games)], np.uint64),
+            slot=blank((games, spec.seats), np.int32),
+            stage=blank((games, len(spec.stage)), np.float32),
+        )
+        self._attach(config, spec, first, (blank(games, np.dtype(own + self.layout())), view, following))
+        self._restart(np.arange(games))
+        self.show()
+
+    def step(self, actions: Mapping[str, NDArray[Any]]) -> View:
+        view, state = self.view, self.state
+        view.reward[:], view.ended[:], view.outcome[:] = 0, RUNNING, 0
+        state["time"] += 1
+        self.rules(actions)
+        view.length[:] = state["time"]
+        cut = view.ended == CUT_OFF
+        if cut.any():
+            self.show()
+            for role, fields in view.final.items():
+                for name, last in fields.items():
+                    last[cut] = view.fields[role][name][cut]
+        self._restart(np.flatnonzero(view.ended))
+        self.show()
+        return view
+
+    def observe(self, rows: Ints) -> Sight:
+        fields = {
+            name: {f.name: self.view[name][f.name] for f in role.fields}
+            for name, role in self.spec.roles.items()
+        }
+        return cut_sight(fields, np.asarray(rows, np.intp))
+
+    def save(self, rows: Ints) -> Bytes:
+        return self._bytes(self.state[rows])
+
+    def load(self, rows: Ints, states: Bytes) -> None:
+        size = self.state.dtype.itemsize
+        if states.dtype != np.uint8 or states.shape != (len(rows), size):
+            found = f"{states.dtype} {list(states.shape)}"
+            raise ConfigError(
+                f"{self.spec.world}: expected states uint8 [{len(rows)}, {size}], found {found}"
+            )
+        read = np.ascontiguousarray(states).view(self.state.dtype).reshape(len(rows))
+        bad = np.flatnonzero(~((read["magic"] == MAGIC) & (read["time"] >= 0) & self.sane(read)))
+        if bad.size:
+            raise ConfigError(f"{self.spec.world}: state {bad[0]} is no state of this world")
+        self.state[rows] = read
+        self.view.reward[rows], self.view.ended[rows], self.view.outcome[rows] = 0, RUNNING, 0
+        self.view.length[rows] = read["time"]
+        self.show()
+
+    def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
+        states, games = self.state[rows], self.first + np.asarray(rows, np.int64)
+        self.forget(states, seat, luck(np.full(len(states), key, np.uint64), games, self.draws))
+        return self._bytes(states)
+
+    def parts(self, count: int) -> list[Self]:
+        cuts = [self.games * k // count for k in range(count + 1)]
+        return [self._part(slice(low, high)) for low, high in pairwise(cuts)]
+
+    # --- inside ---
+
+    def _attach(self, config: Any, spec: Spec, first: int, arrays: tuple[States, View, Next]) -> None:
+        self.config, self.spec, self.first = config, spec, first
+        self.state, self.view, self.next = arrays
+        self.games, self.slot = len(self.state), self.state["slot"]
+        self.counters: Mapping[str, int] = {}
+
+    def _part(self, cut: slice) -> Self:
+        part, view, following = object.__new__(type(self)), self.view, self.next
+        seen = View(
+            fields=cut_sight(view.fields, cut),
+            acting=view.acting[cut],
+            reward=view.reward[cut],
+            ended=view.ended[cut],
+            outcome=view.outcome[cut],
+            length=view.length[cut],
+            mask={role: mask[cut] for role, mask in view.mask.items()},
+            final=cut_sight(view.final, cut),
+        )
+        later = Next(seed=following.seed[cut], slot=following.slot[cut], stage=following.stage[cut])
+        part._attach(self.config, self.spec, self.first + cut.start, (self.state[cut], seen, later))
+        return part
+
+    def _restart(self, rows: Rows) -> None:
+        if not rows.size:
+            return
+        fresh = np.zeros(len(rows), self.state.dtype)
+        old = self.state[rows]
+        fresh["magic"], fresh["episode"] = MAGIC, old["episode"] + (old["magic"] == MAGIC)
+        for name in ("seed", "slot", "stage"):
+            fresh[name] = getattr(self.next, name)[rows]
+        self.state[rows] = fresh
+        self.begin(rows, luck(fresh["seed"], fresh["episode"], self.draws))
+
+    @staticmethod
+    def _bytes(states: States) -> Bytes:
+        return states.view(np.uint8).reshape(len(states), states.dtype.itemsize)
+
+
+class ScriptedPlayer:
+    """A bot: `rule(seat, luck [n]) -> action`, luck being one number in [0, 1) per game."""
+
+    def __init__(self, name: str, rule: Callable[[Seat, NDArray[np.float64]], NDArray[Any]]) -> None:
+        self.name, self.rule = name, rule
+
+    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+        games = (seat.world.first + np.asarray(seat.rows)).astype(np.int64)
+        own = rng.key(noise.seed, noise.stream, seat.seat)  # each seat its own luck
+        drawn = rng.units(own, noise.stream, int(games.max(initial=-1)) + 1, noise.step)[games]
+        return Move(action=self.rule(seat, drawn))

@@ -1,0 +1,199 @@
+"""The settings of pursuit: one knob per field of `Rules` in state.h, and what cannot be played is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rematch.core.config import ConfigError, knob
+from rematch.core.native_build import refuse_stale
+from rematch.core.spec import Floats
+from rematch.worlds.native_world import compare_with_struct
+
+from . import native
+
+STAGE = ("min_init_distance", "max_init_distance", "n_obstacles_min", "n_obstacles_max")
+SIGHT = ("sight_range", "sight_half_angle", "sight_occlusion")
+VISIBILITY = ("fov", "radius", "line_of_sight", "combined")  # in the order of the enum in state.h
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The rules of an arena. Lengths in metres, times in seconds, angles in radians unless said."""
+
+    arena_width: float = knob(20.0, "width of the walled arena, in metres", low=1.0, high=1000.0)
+    arena_height: float = knob(20.0, "height of the walled arena, in metres", low=1.0, high=1000.0)
+    dt: float = knob(0.05, "seconds per step", low=0.001, high=1.0)
+    max_steps: int = knob(1200, "steps after which the evader has won", low=1, high=65535)
+    pursuer_v_max: float = knob(1.0, "the pursuer's top speed, m/s", low=0.0, high=100.0)
+    evader_v_max: float = knob(1.0, "the evader's top speed, m/s", low=0.0, high=100.0)
+    omega_max: float = knob(2.84, "fastest turn of both, rad/s", low=0.01, high=1000.0)
+    fixed_speed: bool = knob(False, "both always drive at top speed and choose only the turn")
+    robot_radius: float = knob(0.15, "radius of both robots", low=0.01, high=100.0)
+    capture_radius: float = knob(0.5, "distance at which the evader is caught", low=0.01, high=100.0)
+    prep_steps: int = knob(0, "first steps in which the pursuer may turn but not drive", low=0, high=65535)
+    min_init_distance: float = knob(3.0, "least distance at the start", low=0.0, high=2000.0)
+    max_init_distance: float = knob(15.0, "largest distance at the start", low=0.0, high=2000.0)
+    n_obstacles_min: int = knob(2, "fewest obstacles of an episode", low=0, high=native.MOST_OBSTACLES)
+    n_obstacles_max: int = knob(2, "most obstacles of an episode", low=0, high=native.MOST_OBSTACLES)
+    obstacle_radius_min: float = knob(0.3, "smallest obstacle", low=0.01, high=100.0, needs="n_obstacles_max")
+    obstacle_radius_max: float = knob(1.0, "largest obstacle", low=0.01, high=100.0, needs="n_obstacles_max")
+    obstacle_gap: float = knob(
+        0.5, "least gap between two obstacles", low=0.0, high=100.0, needs="n_obstacles_max")
+    obstacle_margin: float = knob(
+        0.5, "least gap between an obstacle and a wall", low=0.0, high=100.0, needs="n_obstacles_max")
+    n_obstacle_obs: int = knob(
+        -1, "obstacles each robot sees; -1: as many as there can be", low=-1, high=native.MOST_OBSTACLES,
+        needs="full_obs")
+    distance_scale: float = knob(
+        1.0, "the pursuer's reward for closing in by the arena's diagonal; the evader's is minus it")
+    capture_bonus: float = knob(100.0, "the pursuer's reward for a capture; the evader's is minus it")
+    timeout_penalty: float = knob(-100.0, "the pursuer's reward at the time limit; the evader's is minus it")
+    survival_bonus: float = knob(0.0, "the evader's reward for each step that ends nothing")
+    use_visibility_reward: bool = knob(
+        False, "reward the evader for being unseen instead of for its distance (needs obstacles)")
+    visibility_weight: float = knob(
+        1.0, "the evader's reward per step: + unseen, - seen", needs="use_visibility_reward")
+    w_obs_approach: float = knob(
+        0.0, "the evader's reward for nearing the nearest obstacle", needs="n_obstacles_max")
+    w_vis_pursuer: float = knob(0.0, "the pursuer's reward for each step in which it sees the evader")
+    w_search: float = knob(
+        0.0, "the pursuer's reward, while it sees nobody, for entering cells it has not been in for long")
+    w_collision: float = knob(0.0, "each robot's penalty per step into an obstacle", needs="n_obstacles_max")
+    w_wall: float = knob(0.0, "each robot's penalty per step into a wall")
+    sight_range: float = knob(10.0, "how far the pursuer sees, for the terms on being seen", low=0.0)
+    sight_half_angle: float = knob(
+        60.0, "half of the pursuer's field of view, in degrees, for the same terms", low=0.0, high=180.0)
+    sight_occlusion: bool = knob(True, "whether obstacles block the pursuer's sight, for the same terms")
+    full_obs: bool = knob(True, "both robots see everything; off: each has sensors of its own")
+    lidar_rays: int = knob(
+        36, "rays of each robot's lidar, all around", low=1, high=native.MOST_RAYS, needs="full_obs=False")
+    lidar_range: float = knob(
+        5.0, "how far the lidar reaches, in metres", low=0.01, high=2000.0, needs="full_obs=False")
+    lidar_noise: float = knob(
+        0.02, "standard deviation of the lidar's noise, in metres", low=0.0, high=100.0,
+        needs="full_obs=False")
+    history_length: int = knob(
+        10, "frames of state and lidar that each robot is shown, with the present one", low=1, high=100,
+        needs="full_obs=False")
+    visibility: str = knob(
+        "fov", "what hides a robot from the other: angle and range; range; obstacles; all three",
+        choices=VISIBILITY, needs="full_obs=False")
+    view_half_angle: float = knob(
+        60.0, "half of each robot's field of view, in degrees", low=0.0, high=180.0,
+        needs="visibility=fov|combined")
+    view_range: float = knob(
+        10.0, "how far each robot sees the other, in metres", low=0.0, high=2000.0,
+        needs="visibility=fov|radius|combined")
+    safety_filter: bool = knob(
+        False, "the pursuer drives the action nearest to its own that keeps off walls and obstacles")
+    safety_gamma: float = knob(
+        0.2, "share of the room left that one step may use up", low=0.001, high=1.0, needs="safety_filter")
+    safety_separation: bool = knob(
+        False, "the filter also keeps the pursuer 0.35 m off the evader; captures must reach further",
+        needs="safety_filter")
+
+    @property
+    def zero_sum(self) -> bool:
+        """Whether the rewards add to zero: only distance, capture and time-out count."""
+        terms = ("survival_bonus", "use_visibility_reward", "w_obs_approach", "w_vis_pursuer", "w_search",
+                 "w_collision", "w_wall")
+        return not any(getattr(self, term) for term in terms)
+
+    @property
+    def reach(self) -> float:
+        """The largest distance two robots can have."""
+        return math.hypot(self.arena_width - 2 * self.robot_radius, self.arena_height - 2 * self.robot_radius)
+
+    def check(self) -> None:
+        """Refuse what cannot be played, in one line: key, value, expected."""
+        short = min(self.arena_width, self.arena_height)
+        if 2 * self.robot_radius >= short:
+            raise ConfigError(
+                f"robot_radius = {self.robot_radius:g}: expected less than half the arena, {short / 2:g}")
+        if self.omega_max * self.dt > math.pi:
+            raise ConfigError(
+                f"omega_max = {self.omega_max:g}: expected at most pi / dt = {math.pi / self.dt:g}, "
+                "half a turn a step")
+        if self.prep_steps >= self.max_steps:
+            raise ConfigError(
+                f"prep_steps = {self.prep_steps}: expected less than max_steps = {self.max_steps}")
+        check_stage(self, {name: getattr(self, name) for name in STAGE})
+        self._check_obstacles(short)
+        if self.use_visibility_reward and not self.n_obstacles_max:
+            raise ConfigError(
+                "use_visibility_reward = True: expected n_obstacles_max of at least 1 to hide behind")
+        if not (self.use_visibility_reward or self.w_vis_pursuer or self.w_search):
+            for field in dataclasses.fields(self):
+                if field.name in SIGHT and getattr(self, field.name) != field.default:
+                    raise ConfigError(
+                        f"{field.name} = {getattr(self, field.name)}: has no effect; expected one of "
+                        "use_visibility_reward, w_vis_pursuer and w_search to be on")
+
+    def _check_obstacles(self, short: float) -> None:
+        if self.full_obs and 0 <= self.n_obstacle_obs < self.n_obstacles_max:
+            what = "the agents would be blind" if self.n_obstacle_obs == 0 else "some would be invisible"
+            raise ConfigError(
+                f"n_obstacle_obs = {self.n_obstacle_obs}: expected -1 or at least n_obstacles_max = "
+                f"{self.n_obstacles_max}; {what} to obstacles that are there")
+        if not self.n_obstacles_max:
+            return
+        if self.obstacle_radius_min > self.obstacle_radius_max:
+            raise ConfigError(
+                f"obstacle_radius_min = {self.obstacle_radius_min:g}: expected at most obstacle_radius_max = "
+                f"{self.obstacle_radius_max:g}")
+        room = short / 2 - self.obstacle_margin
+        if self.obstacle_radius_max > room:
+            raise ConfigError(
+                f"obstacle_radius_max = {self.obstacle_radius_max:g}: expected at most {room:g}, half the "
+                "arena less obstacle_margin")
+        # Discs grown by half the gap do not overlap; they lie in the arena less the margin, plus that half.
+        grow = self.obstacle_gap - 2 * self.obstacle_margin
+        area = (self.arena_width + grow) * (self.arena_height + grow)
+        disc = math.pi * (self.obstacle_radius_min + self.obstacle_gap / 2) ** 2
+        if self.n_obstacles_min * disc > area:
+            raise ConfigError(
+                f"n_obstacles_min = {self.n_obstacles_min}: expected at most {int(area / disc)}, "
+                "as many as fit the arena")
+
+
+def check_stage(config: Config, stage: Mapping[str, float]) -> None:
+    """Refuse starts that these rules can never give."""
+    near, far, fewest, most = (stage[name] for name in STAGE)
+    if not all(math.isfinite(stage[name]) for name in STAGE):
+        raise ConfigError(f"stage = {dict(stage)}: expected finite numbers")
+    if near > far:
+        raise ConfigError(f"min_init_distance = {near:g}: expected at most max_init_distance = {far:g}")
+    if near <= config.capture_radius:
+        raise ConfigError(
+            f"min_init_distance = {near:g}: expected more than capture_radius = {config.capture_radius:g}")
+    if near >= config.reach:
+        raise ConfigError(
+            f"min_init_distance = {near:g}: expected less than {config.reach:g}, the arena's free diagonal")
+    if fewest > most:
+        raise ConfigError(f"n_obstacles_min = {fewest:g}: expected at most n_obstacles_max = {most:g}")
+    if most > config.n_obstacles_max or fewest < 0 or fewest != int(fewest) or most != int(most):
+        raise ConfigError(
+            f"n_obstacles_min, n_obstacles_max = {fewest:g}, {most:g}: expected whole numbers from 0 to "
+            f"the world's {config.n_obstacles_max}")
+
+
+def stage_of(config: Config) -> Floats:
+    """[4] the start values that the config itself asks for."""
+    return np.array([getattr(config, name) for name in STAGE], np.float32)
+
+
+def numbers_of(config: Config) -> dict[str, Any]:
+    """What the C struct holds: a choice by its number."""
+    values = {name: getattr(config, name) for name in native.RULES}
+    return values | {"visibility": VISIBILITY.index(config.visibility)}
+
+
+refuse_stale(native.__name__, native.BUILD, Path(__file__).with_name("native.pyx"))
+compare_with_struct(Config, native.RULES, "state.h")

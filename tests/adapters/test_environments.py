@@ -1,0 +1,247 @@
+"""Gymnasium's and PettingZoo's own checkers, and what they do not look at: ends, masks, turns, batches."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from support import conformance_subjects, toys
+
+from rematch.adapters.common import Opponents
+from rematch.core.config import ConfigError
+from rematch.core.spec import Move, Noise, Seat
+from rematch.worlds import registry
+
+pytest.importorskip("gymnasium")
+pytest.importorskip("pettingzoo")
+
+from gymnasium.utils.env_checker import check_env
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
+from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
+
+from rematch.adapters.gymnasium_env import GymEnv, GymVector
+from rematch.adapters.pettingzoo_env import ZooParallel, ZooTurns
+
+LACKING = [
+    name for name, library in conformance_subjects.NEEDS.items() if not importlib.util.find_spec(library)
+]
+NAMES = [name for name in [*registry.names(), *toys.TOYS] if name not in LACKING]
+TURNS = [name for name in NAMES if name in ("sticks", "openspiel", "beasty")]
+AT_ONCE = [name for name in NAMES if name not in TURNS]
+ANY_ACTION = [name for name in NAMES if name != "beasty"]  # Gymnasium's checker ignores masks
+
+
+# --- the official checkers
+
+
+@pytest.mark.parametrize("name", ANY_ACTION)
+def test_gymnasium_accepts(name: str) -> None:
+    module = toys.TOYS.get(name) or registry.find(name)
+    for role in module.BOTS:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            check_env(GymEnv(toys.TOYS.get(name, name), role=role))
+        fine = ("not having a spec", *(("infinity",) if name == "gym" else ()))  # CartPole's own bounds
+        assert [str(w.message) for w in said if not any(word in str(w.message) for word in fine)] == []
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_pettingzoo_accepts_worlds_in_which_all_move_at_once(name: str) -> None:
+    world = toys.TOYS.get(name, name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parallel_api_test(ZooParallel(world), num_cycles=300)
+        parallel_seed_test(lambda: ZooParallel(world), num_cycles=50)
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_pettingzoo_accepts_turns(name: str) -> None:
+    world = toys.TOYS.get(name, name)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        api_test(ZooTurns(world), num_cycles=300)
+        seed_test(lambda: ZooTurns(world), num_cycles=50)
+    # Its checker says these of every environment whose observation holds an action mask, its own ones too.
+    masked = ("Observation space for each agent probably should be", "Observation is not a NumPy array")
+    assert [str(w.message) for w in said if not str(w.message).startswith(masked)] == []
+
+
+def test_a_world_of_several_fields_is_accepted() -> None:
+    """All fields side by side: state, lidar, history and clock of a robot with sensors."""
+    config = registry.find("pursuit").Config(full_obs=False, max_steps=60, safety_filter=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*not having a spec.*")
+        for role in ("pursuer", "evader"):
+            env = GymEnv("pursuit", config, role=role)
+            check_env(env)
+            assert env.observation_space.shape == (7 + 36 + 430 + 1,)
+        parallel_api_test(ZooParallel("pursuit", config), num_cycles=150)
+        parallel_seed_test(lambda: ZooParallel("pursuit", config), num_cycles=50)
+    batch = GymVector("pursuit", config, role="evader", games=3)
+    assert batch.reset(seed=1)[0] in batch.observation_space
+
+
+# --- ends
+
+
+def test_a_game_cut_off_ends_with_the_sight_at_the_cut() -> None:
+    env = GymEnv(toys.drift, toys.DriftConfig(limit=4, wind=0.0))
+    place = float(env.reset(seed=1)[0][0])
+    for step in range(4):
+        place += 0.05
+        seen, reward, terminated, truncated, info = env.step(np.array([0.5], np.float32))
+        assert seen == pytest.approx([place, 0.5], abs=1e-6) and reward == pytest.approx(0.05, abs=1e-6)
+        assert (terminated, truncated) == (False, step == 3)
+    assert info == {"outcome": 0.5, "length": 4}
+    with pytest.raises(ConfigError, match="call reset first"):
+        env.step(np.array([0.5], np.float32))
+    assert abs(env.reset()[0][0]) <= 0.1  # the next game
+
+
+def test_a_decided_game_ends_with_the_sight_before_the_final_move() -> None:
+    env = GymEnv(toys.matching, toys.MatchingConfig(rounds=2), role="matcher", opponent="heads")
+    env.reset(seed=0)
+    first, reward, *_ = env.step(0)
+    last, second, terminated, truncated, info = env.step(1)
+    assert np.array_equal(first, last) and (reward, second) == (3.0, -1.0)
+    assert (terminated, truncated, info["outcome"], info["length"]) == (True, False, 1.0, 2)
+
+
+# --- turns
+
+
+def test_rewards_between_turns_belong_to_the_last_decision() -> None:
+    """Games of sticks: a step brings what the world pays the seat until it is to move again."""
+    env = GymEnv(toys.sticks, opponent="careful")
+    env.reset(seed=3)
+    for _ in range(20):
+        twin = toys.sticks.make(env.config, 1)
+        twin.load(np.array([0]), env.world.save(np.array([0])))
+        choice = int(np.flatnonzero(env.world.view.mask["player"][0, 0])[-1])
+        noise = env.opponents.moves
+        _, reward, over, _, info = env.step(choice)
+        paid, moves = 0.0, np.full((1, 3), choice)
+        while True:
+            view = twin.step({"player": moves})
+            paid += float(view.reward[0, 0])
+            if view.ended[0] or view.acting[0, 0]:
+                break
+            pile = int(twin.state["pile"][0])
+            moves = np.full((1, 3), pile - 2 if 2 <= pile <= 4 else 0)  # what "careful" does
+        assert reward == paid and over == bool(view.ended[0]) and env.opponents.moves > noise
+        if over:
+            assert info == {"outcome": float(view.outcome[0, 0]), "length": int(view.length[0])}
+            env.reset()
+
+
+def test_an_illegal_move_is_one_clear_line() -> None:
+    env = ZooTurns(toys.sticks)
+    env.reset(seed=1)
+    while env.observe(env.agent_selection)["action_mask"].all():
+        env.step(0)
+    with pytest.raises(ConfigError, match=r"player: action 2 is not legal now: .* is \[1, [01], 0\]"):
+        env.step(2)
+
+
+# --- batches
+
+
+def test_a_batch_plays_what_its_games_play_alone() -> None:
+    """GymVector against a loop over the world itself: sights, rewards, ends, last sights."""
+    config, games = toys.DriftConfig(limit=7), 5
+    env = GymVector(toys.drift, config, games=games)
+    seen, info = env.reset(seed=4)
+    assert seen in env.observation_space and info == {}
+    twin = toys.drift.make(config, games, seed=env.opponents.seed)
+    for step in range(30):
+        moves = np.random.default_rng(step).uniform(-1, 1, (games, 1)).astype(np.float32)
+        seen, reward, terminated, truncated, info = env.step(moves)
+        view = twin.step({"rafter": moves[:, None]})
+        expected = np.concatenate([view["rafter"]["raft"][:, 0], view["rafter"]["pole"][:, 0]], 1)
+        assert np.array_equal(seen, expected) and np.array_equal(reward, view.reward[:, 0])
+        assert np.array_equal(terminated, view.ended == 1) and np.array_equal(truncated, view.ended == 2)
+        if view.ended.any():
+            cut = view.ended == 2
+            assert np.array_equal(info["final_obs"][cut, 0], view.final["rafter"]["raft"][cut, 0, 0])
+            assert np.array_equal(info["_final_obs"], view.ended > 0)
+            assert np.array_equal(info["outcome"], view.outcome[:, 0])
+        else:
+            assert info == {}
+
+
+def test_batches_repeat_by_seed_and_hand_out_their_own_arrays() -> None:
+    one, other = (
+        RecordEpisodeStatistics(GymVector(toys.matching, role="matcher", games=8)) for _ in range(2)
+    )
+    first, _ = one.reset(seed=9)
+    other.reset(seed=9)
+    kept = first.copy()
+    for step in range(12):
+        moves = np.random.default_rng(step).integers(0, 2, 8)
+        a, b = one.step(moves), other.step(moves)
+        for x, y in zip(a[:4], b[:4], strict=True):
+            assert np.array_equal(x, y)
+    assert np.array_equal(first, kept)
+    assert one.episode_count == 16
+
+
+def test_turns_do_not_fit_into_batches_nor_parallel_play() -> None:
+    with pytest.raises(ConfigError, match=r"sticks is turn-based: .*use GymEnv"):
+        GymVector(toys.sticks, games=4)
+    with pytest.raises(ConfigError, match=r"sticks is turn-based: use ZooTurns"):
+        ZooParallel(toys.sticks)
+    with pytest.raises(ConfigError, match="matching: 2 agents move at once: use ZooParallel"):
+        ZooTurns(toys.matching)
+
+
+# --- opponents
+
+
+class Counting:
+    """A player with memory: it plays the parity of the moves it has made in this game."""
+
+    name = "counting"
+
+    def act(self, seat: Seat, noise: Noise, memory: Any = None) -> Move:
+        memory = np.zeros((len(seat.rows), 1), np.int64) if memory is None else memory
+        return Move(action=memory[:, 0] % 2, memory=memory + 1)
+
+
+def test_any_player_can_be_the_opponent_and_forgets_between_games() -> None:
+    env = GymEnv(toys.matching, toys.MatchingConfig(rounds=3), role="matcher", opponent=Counting())
+    env.reset(seed=0)
+    for _ in range(3):
+        rewards = [env.step(0)[1] for _ in range(3)]
+        assert rewards == [3.0, -1.0, 3.0]
+        env.reset()
+
+
+def test_unknown_names_give_one_clear_line() -> None:
+    with pytest.raises(
+        ConfigError, match="role = 'macher': expected one of matcher, hider; nearest: matcher"
+    ):
+        GymEnv(toys.matching, role="macher")
+    with pytest.raises(ConfigError, match=r"opponent = 'head': expected a bot for hider: .*; nearest: heads"):
+        GymEnv(toys.matching, role="matcher", opponent="head")
+    with pytest.raises(ConfigError, match="unknown world"):
+        GymEnv("pursuitt")
+    assert Opponents(toys.drift, toys.drift.make(toys.DriftConfig(), 1).spec, 0, "nobody").players == {}
+
+
+@pytest.mark.parametrize(("library", "adapter"), [("gymnasium", "gym"), ("pettingzoo", "zoo")])
+def test_a_missing_library_is_one_clear_line(library: str, adapter: str) -> None:
+    script = (
+        f"import sys; sys.modules['{library}'] = None\n"
+        "import rematch.adapters\n"
+        "from rematch.core.config import ConfigError\n"
+        f"try: import rematch.adapters.{adapter}\n"
+        "except ConfigError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert 'is not installed: .venv/bin/pip install -c constraints.txt' in done.stdout

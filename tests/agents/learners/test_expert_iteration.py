@@ -1,0 +1,156 @@
+"""Expert iteration: from noisy playouts the network comes to play what the search would."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rematch import api
+from rematch.agents.learners.expert_iteration import Expert
+from rematch.core import config as settings
+from rematch.core.config import ConfigError
+from rematch.core.spec import Noise
+from rematch.rehearsal.shrink import event_log, play
+from rematch.training.trainer import Config, Session
+
+TINY: dict[str, Any] = {
+    "learner": "expert", "threads": 1, "games": 32, "steps": 24, "total_steps": 32 * 24 * 3,
+    "network.hidden": (32,), "league.history": 0.0, "evaluation.games": 4, "evaluation.rivals": ("random",),
+    "expert.completions": 2, "expert.positions": 128, "expert.replay": 256, "expert.minibatch": 64,
+}
+
+
+def config(**changes: Any) -> Config:
+    dotted = {key.replace("__", "."): value for key, value in changes.items()}
+    return settings.replace(api.default("beasty"), TINY | dotted)
+
+
+def learner(session: Session) -> Expert:
+    made = session.learners["player"]
+    assert isinstance(made, Expert)
+    return made
+
+
+def taught(**changes: Any) -> tuple[Session, Expert]:
+    session = Session(config(**changes))
+    session.begin()
+    session.seat()
+    made = learner(session)
+    made.teach(session.rollout.collect(0), 0)
+    return session, made
+
+
+def test_it_searches_its_own_decisions_and_keeps_what_was_found() -> None:
+    session, made = taught()
+    tape = session.rollout.tape
+    assert tape.states is not None and made.count == 128
+    batch = made.batch(np.arange(128))
+    seen = {row.tobytes() for row in tape["player"].sight[tape["player"].acted != 0]}
+    assert all(row.tobytes() in seen for row in batch["sight"])
+    assert (batch["mask"].sum(1) >= 1).all() and np.isfinite(batch["magnet"]).all()
+    values = batch["magnet"] * made.config.tau
+    assert (np.abs(values) <= 1.36 + 1e-6).all() and (np.abs(batch["target"]) <= 1).all()
+    assert (values[batch["mask"] == 0] == 0).all() and values[batch["mask"] == 1].std() > 0.1
+
+
+def test_the_replay_forgets_its_oldest() -> None:
+    session, made = taught(expert__replay=200)
+    old = made.states[:128].copy()
+    made.teach(session.rollout.collect(1), 1)
+    assert made.count == 256 and min(made.count, 200) == 200
+    assert (made.states[56:128] == old[56:]).all() and (made.states[:56] != old[:56]).any()
+
+
+@pytest.mark.parametrize("critic", ["own", "all"])
+def test_it_comes_to_play_what_the_search_finds(critic: str) -> None:
+    """Over one set of positions its expected value nears the best, and its value what it expects."""
+    changes: Any = {"network__critic": critic, "network__hidden": (64,), "expert__positions": 256}
+    _, made = taught(expert__completions=8, **changes)
+    batch = made.batch(np.arange(256))
+    values, legal = batch["magnet"] * made.config.tau, batch["mask"] != 0
+
+    def expected() -> float:
+        logits = np.where(legal, made.policy.forward(batch["sight"])[0], -np.inf)
+        chance = np.exp(logits - logits.max(1, keepdims=True))
+        return float(((chance / chance.sum(1, keepdims=True)) * values).sum(1).mean())
+
+    best, before = float(np.where(legal, values, -np.inf).max(1).mean()), expected()
+    errors = []
+    for _ in range(150):
+        grad, means = made.student.gradient(batch, np.arange(256), 0.0)
+        made.student.step(grad, 0.003)
+        errors.append(means["value_loss"])
+    assert expected() > before + 0.6 * (best - before)
+    assert errors[-1] < 0.3 * errors[0]
+
+
+def test_native_and_torch_gradients_agree() -> None:
+    _, made = taught()
+    batch, rows = made.batch(np.arange(100)), np.arange(100)
+    native, _ = made.student.gradient(batch, rows, 0.0)
+    native = native.copy()
+    torch, _ = made.student._autograd(batch, rows, 0.0)
+    assert np.abs(native - torch).max() < 2e-5 * np.abs(torch).max()
+
+
+def test_state_and_restore_continue_identically() -> None:
+    first, made = taught()
+    kept = copy.deepcopy(made.state())
+    second = Session(config())
+    learner(second).restore(kept)
+    tape = first.rollout.tape
+    assert made.learn(tape, 0.1, 1) == learner(second).learn(tape, 0.1, 1)
+    assert made.policy.weights.tobytes() == learner(second).policy.weights.tobytes()
+
+
+@pytest.mark.parametrize("plies", [-1, 2])
+def test_results_do_not_depend_on_threads(plies: int) -> None:
+    some = {"expert__plies": plies, "expert__positions": 300}
+    assert event_log(config(threads=1, **some)) == event_log(config(threads=3, **some))
+
+
+def test_the_network_judges_where_a_playout_stops() -> None:
+    """With playouts longer than any game nothing is left to judge: the same values to the end."""
+    found = [learner_values(plies) for plies in (-1, 99, 1)]
+    assert np.allclose(found[0], found[1], equal_nan=True)
+    assert not np.allclose(found[0], found[2], equal_nan=True)
+    for changes in ({"network__critic": "all"}, {"world__players": 3}):
+        with pytest.raises(ConfigError, match=r"expert.plies = 3: .*expected -1"):
+            config(expert__plies=3, **changes)
+
+
+def learner_values(plies: int) -> Any:
+    session = Session(config(expert__plies=plies))
+    made, rows = learner(session), np.arange(20, dtype=np.int32)
+    return made.values(rows, Noise(1, 2, 3))
+
+
+KNOBS = {"lr": 0.01, "lr_final": 0.01, "completions": 3, "plies": 2, "positions": 64, "replay": 100,
+         "passes": 8.0, "minibatch": 32, "tau": 0.5, "value": 0.1, "max_grad_norm": 0.01}
+
+
+def test_every_knob_of_it_changes_what_happens() -> None:
+    """tests/architecture/test_settings_have_effect.py does the others: this learner needs a world with a
+    search."""
+    assert {f"expert.{key}" for key in KNOBS} == {
+        key for key, _, _ in settings.leaves(config()) if key.startswith("expert.")
+    }
+    before = event_log(config())
+    for key, value in KNOBS.items():
+        assert event_log(config(**{f"expert__{key}": value})) != before, key
+
+
+def test_rivals_sit_down_beside_it(tmp_path: Path) -> None:
+    rivals = {"league.history": 1.0, "league.scripted": ("heuristic",), "league.pick": "adaptive"}
+    seen = play(settings.replace(config(), rivals), tmp_path / "run")
+    assert seen.scripted > 0 and all(row["player/updates"] > 0 for row in seen.rows)
+    assert "league/weight_heuristic" in seen.rows[-1] and seen.rows[-1]["train/grad_norm_pre_clip"] > 0
+
+
+def test_a_world_without_a_search_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"learner = expert: lattice cannot say .*; expected ppo"):
+        api.configure("lattice", flags=["--learner", "expert"])

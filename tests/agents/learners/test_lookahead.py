@@ -1,0 +1,255 @@
+"""Lookahead: successors are the rules', small games are solved, values are learnt, play becomes perfect."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support import toys
+
+from rematch import api
+from rematch.agents.learners.lookahead import Foresight, LookaheadPlayer, best_answer, check_spec
+from rematch.agents.networks import fused
+from rematch.agents.policy import NetworkConfig, Policy, digest
+from rematch.core import config as settings
+from rematch.core.config import ConfigError, knob
+from rematch.core.spec import DECIDED, Actions, Field, Noise, Role, Seat, Spec, World
+from rematch.training.trainer import Session
+from rematch.worlds import registry
+from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, States
+
+
+@dataclass(frozen=True, kw_only=True)
+class NimConfig:
+    most: int = knob(9, "most sticks at the start", low=4)
+
+
+class Nim(PlainWorld):
+    """Two seats of one role take one to three sticks in turn; who takes the last one wins."""
+
+    masked = True
+
+    def promise(self, config: NimConfig) -> Spec:
+        fields = (
+            Field(name="pile", columns=("sticks",), low=0, high=config.most, choices=(config.most + 1,)),
+            Field(name="turn", columns=("mine",), low=0, high=1, choices=(2,)),
+        )
+        take = Actions(kind="discrete", names=("one", "two", "three"))
+        role = Role(name="player", fields=fields, actions=take, seats=(0, 1))
+        return Spec(world="nim", roles={"player": role})
+
+    def layout(self) -> list[Any]:
+        return [("pile", "i4"), ("turn", "i4")]
+
+    def begin(self, rows: Rows, luck: Luck) -> None:
+        self.state["pile"][rows] = 1 + (luck[:, 0] * self.config.most).astype(np.int32)
+        self.state["turn"][rows] = (luck[:, 1] * 2).astype(np.int32)
+
+    def sane(self, states: States) -> NDArray[np.bool_]:
+        pile, turn = states["pile"], states["turn"]
+        return np.asarray((pile >= 1) & (pile <= self.config.most) & (turn >= 0) & (turn < 2))
+
+    def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
+        state, rows = self.state, np.arange(self.games)
+        turn = state["turn"].copy()
+        taken = np.asarray(actions["player"])[rows, turn] + 1
+        assert (taken <= state["pile"]).all(), "an illegal move"
+        state["pile"] -= taken
+        state["turn"] = 1 - turn
+        over = np.flatnonzero(state["pile"] == 0)
+        self.view.ended[over] = DECIDED
+        self.view.outcome[over, turn[over]] = 1
+        self.view.reward[over] = 2 * self.view.outcome[over] - 1
+
+    def show(self) -> None:
+        fields = self.view.fields["player"]
+        for seat in (0, 1):
+            fields["pile"][:, seat, 0] = self.state["pile"]
+            fields["turn"][:, seat, 0] = self.state["turn"] == seat
+        self.view.acting[:] = self.state["turn"][:, None] == np.arange(2)
+        self.view.mask["player"][:] = (np.arange(3) < self.state["pile"][:, None])[:, None]
+
+
+nim = toys.module(Nim, NimConfig, {"random": toys._any_legal}, ("player",))
+
+
+def foresight(module: Any, config: Any) -> tuple[Foresight, World]:
+    def make(games: int, first: int, seed: int) -> World:
+        world: World = module.make(config, games, first, seed)
+        return world
+
+    world = make(40, 0, 3)
+    value = Policy(world.spec.role_of(0), NetworkConfig(hidden=(16,)), "value")
+    value.initialise(1)
+    return Foresight(make, world.spec, value), world
+
+
+def seat_of(world: World, seat: int) -> Seat:
+    about = world.spec.role_of(seat)
+    rows = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
+    j = about.seats.index(seat)
+    sight = np.concatenate([world.view[about.name][f.name][rows, j] for f in about.fields], axis=-1)
+    mask = world.view.mask.get(about.name)
+    return Seat(about, seat, world, rows, sight, None if mask is None else mask[rows, j])
+
+
+def test_matrix_games_are_solved_as_asked() -> None:
+    payoff = np.random.default_rng(0).random((50, 2, 3))
+    value, rows, columns = np.empty(50), np.empty((50, 2)), np.empty((50, 3))
+    fused.matrix_games(payoff, value, rows, columns)
+    least = np.einsum("na,nab->nb", rows, payoff).min(1)
+    most = np.einsum("nab,nb->na", payoff, columns).max(1)
+    assert np.allclose(least, value, atol=1e-9) and np.allclose(most, value, atol=1e-9)
+    with pytest.raises(ValueError):
+        fused.matrix_games(payoff, value, rows, rows)
+
+
+@pytest.mark.parametrize("facing", [0, 1])
+def test_a_best_answer_is_the_best_of_all_pure_ones(facing: int) -> None:
+    draw = np.random.default_rng(facing)
+    payoff = draw.random((60, 2, 3))
+    mix = (draw.dirichlet(np.ones(2), 60), draw.dirichlet(np.ones(3), 60))
+    theirs = mix[facing].copy()
+    value = best_answer(payoff, facing, mix)
+    assert np.array_equal(mix[facing], theirs)
+    for n in range(60):
+        if facing == 1:
+            worth = [sum(payoff[n, a, b] * theirs[n, b] for b in range(3)) for a in range(2)]
+            assert value[n] == pytest.approx(max(worth)) and mix[0][n, int(np.argmax(worth))] == 1
+        else:
+            worth = [sum(payoff[n, a, b] * theirs[n, a] for a in range(2)) for b in range(3)]
+            assert value[n] == pytest.approx(min(worth)) and mix[1][n, int(np.argmin(worth))] == 1
+    assert np.array_equal(mix[1 - facing].sum(1), np.ones(60))
+
+
+@pytest.mark.parametrize("facing", [0, 1])
+def test_who_is_faced_draws_from_its_own_chances(facing: int) -> None:
+    """The one who answers wins at least as much in each small game as by the game's solution."""
+    module = registry.find("lattice")
+    fair, world = foresight(module, module.Config(n=5, horizon=3))
+    other = Policy(world.spec.role_of(facing), NetworkConfig(hidden=(8,)), "other")
+    other.initialise(5)
+    other.set(other.weights * 3)
+    answers = Foresight(fair.make, world.spec, fair.value, facing=(facing, other))
+    rows = np.arange(0, world.games, 2, dtype=np.int32)
+    about = seat_of(world, facing)
+    sight = about.sight[rows]
+    asked = Seat(about.role, facing, world, rows, sight, None)
+    solved, equal = answers.solve(world, rows), fair.solve(world, rows)
+    assert np.allclose(solved.mix[facing], other.chances(asked), atol=1e-6)
+    gain = solved.value - equal.value if facing == 1 else equal.value - solved.value
+    assert gain.min() > -1e-9 and gain.max() > 1e-3
+
+
+def test_successors_are_the_rules_own() -> None:
+    module = registry.find("lattice")
+    config = module.Config(n=5, horizon=3, skip=2)
+    ahead, world = foresight(module, config)
+    rows = np.arange(world.games, dtype=np.int32)
+    payoff = ahead._successors(world.save(rows))
+    for a in range(3):
+        for b in range(3):
+            one = module.make(config, world.games)
+            one.load(rows, world.save(rows))
+            actions = {"pursuer": np.full((40, 1), a, np.int32), "evader": np.full((40, 1), b, np.int32)}
+            view = one.step(actions)
+            logit = ahead.value.forward(np.ascontiguousarray(view["pursuer"]["state"][:, 0]))[1]
+            chance = 1 / (1 + np.exp(-logit.astype(np.float64)))
+            assert np.allclose(payoff[:, a, b], np.where(view.ended, view.outcome[:, 0], chance), atol=1e-12)
+
+
+def test_the_last_round_of_matching_pennies_is_played_half_and_half() -> None:
+    """Every successor is decided, so the answer does not depend on the network."""
+    ahead, world = foresight(toys.matching, toys.MatchingConfig(rounds=1))
+    for seat, role in enumerate(world.spec.roles):
+        player = LookaheadPlayer(ahead, role)
+        assert player.model_based and np.allclose(player.chances(seat_of(world, seat)), 0.5)
+        move = player.act(seat_of(world, seat), Noise(1, 3, 0))
+        assert move.value is not None and np.allclose(move.value, 0.5) and set(move.action) == {0, 1}
+
+
+def test_a_changed_network_is_asked_again() -> None:
+    ahead, world = foresight(toys.matching, toys.MatchingConfig(rounds=3))
+    rows = np.arange(40, dtype=np.int32)
+    before = ahead.solve(world, rows)
+    assert ahead.solve(world, rows) is before  # the other seat's question
+    ahead.value.initialise(9)
+    ahead.forget()
+    assert not np.allclose(ahead.solve(world, rows).value, before.value)
+
+
+def trained(monkeypatch: pytest.MonkeyPatch, iterations: int) -> Session:
+    find = registry.find
+    monkeypatch.setattr(registry, "find", lambda name: nim if name == "nim" else find(name))
+    config = settings.replace(api.default("nim"), {
+        "learner": "lookahead", "games": 64, "steps": 8, "total_steps": 64 * 8 * iterations,
+        "network.hidden": (32,),
+        "lookahead.minibatch": 128, "lookahead.replay": 2048, "lookahead.lr": 0.02, "lookahead.explore": 0.3,
+    })
+    session = Session(config)
+    for _ in range(iterations):
+        play(session)
+    return session
+
+
+def play(session: Session) -> dict[str, Any]:
+    session.seat()
+    metrics = session.learn(session.rollout.collect(session.iteration))
+    session.iteration += 1
+    return metrics
+
+
+def test_turns_and_masks_are_learnt_to_perfection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Nim who faces a multiple of four loses; anybody else takes what leaves one."""
+    session = trained(monkeypatch, 30)
+    world = session.make(200, 0, 5)
+    for seat in (0, 1):
+        at = seat_of(world, seat)
+        pile = at.sight[:, 0].astype(int)
+        action = session.policies["player"].act(at, Noise(0, 3, 0)).action
+        winning = pile % 4 != 0
+        assert (action[winning] + 1 == pile[winning] % 4).all()
+        value = session.policies["player"].act(at, Noise(0, 3, 0)).value
+        won = winning if seat == 0 else ~winning
+        assert np.abs(value - won).max() < 0.2
+
+
+def test_state_and_restore_continue_identically(monkeypatch: pytest.MonkeyPatch) -> None:
+    straight = trained(monkeypatch, 6)
+    halted, again = Session(straight.config), Session(straight.config)
+    for _ in range(3):
+        play(halted)
+    again.restore(copy.deepcopy(halted.state()))
+    for _ in range(3):
+        play(again)
+    assert digest(again.minds.networks["value"].weights) == digest(straight.minds.networks["value"].weights)
+    assert again.learners["player"].state().keys() == straight.learners["player"].state().keys()
+
+
+@pytest.mark.parametrize(("game", "why"), [
+    ("pursuit", "continuous actions"), ("gym", "1 seats"),
+])
+def test_worlds_that_it_cannot_play_are_refused(game: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        settings.replace(api.default(game), {"learner": "lookahead"})
+
+
+def test_a_game_that_both_can_win_is_refused() -> None:
+    """Seat 1 plays against seat 0's chance to win: where both win together that is the wrong game."""
+    spec = registry.find("lattice").make(registry.find("lattice").Config(n=5, horizon=3), 1).spec
+    check_spec(spec)
+    with pytest.raises(ConfigError, match="lattice is not zero-sum"):
+        check_spec(dataclasses.replace(spec, zero_sum=False))
+
+
+def test_settings_of_the_other_learner_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"ppo.lr = .* has no effect: learner is 'lookahead'"):
+        api.configure("lattice", changes={"learner": "lookahead", "ppo.lr": 0.1})
+    with pytest.raises(ConfigError, match=r"lookahead.passes = .* has no effect: learner is 'ppo'"):
+        api.configure("lattice", changes={"lookahead.passes": 3.0})

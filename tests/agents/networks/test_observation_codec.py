@@ -1,0 +1,58 @@
+"""Senses: what is packed comes back, pixel by pixel; fields are found by shape and name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import single_seat_worlds
+
+from rematch.agents.networks.observation_codec import Senses, pack_levels, unpack_levels
+from rematch.core.config import ConfigError
+from rematch.core.spec import Actions, Field, Role
+
+
+def role(*fields: Field) -> Role:
+    return Role(name="one", fields=fields, actions=Actions(kind="discrete", names=("a", "b")), seats=(0,))
+
+
+@given(st.integers(0, 3).flatmap(lambda n: st.lists(st.integers(0, 3), min_size=n, max_size=21)))
+def test_levels_come_back(levels: list[int]) -> None:
+    array = np.array([levels, levels[::-1]], np.uint8)
+    packed = pack_levels(array)
+    assert packed.shape == (2, -(-len(levels) // 4))
+    assert (unpack_levels(packed, len(levels)) == array).all()
+
+
+def test_a_whole_sight_comes_back() -> None:
+    world = single_seat_worlds.stroll.make(single_seat_worlds.StrollConfig(), 5)
+    about = world.spec.roles["joypad"]
+    for step in range(4):
+        world.step({"joypad": np.full((5, 1), step % 3, np.int32)})
+    sight = np.concatenate([world.view["joypad"][f.name] for f in about.fields], axis=-1)[:, 0]
+    senses = Senses(about)
+    packed = senses.pack(sight)
+    sizes = {name: array.shape[1] for name, array in packed.items()}
+    assert sizes == {"frame": 1440, "visited": 288, "numbers": 4}
+    seen = senses.unpack(packed)
+    assert seen.frames is not None and seen.visited is not None
+    assert np.array_equal(seen.frames.reshape(5, -1) / np.float32(3), sight[:, :5760])
+    assert np.array_equal(seen.visited.reshape(5, -1), sight[:, 5764:]) and seen.visited.any()
+    assert np.array_equal(seen.numbers, sight[:, 5760:5764].astype(np.float16))
+    assert senses.choices == (0, 0, 0, 3)
+
+
+def test_numbers_beyond_half_precision_are_kept_whole() -> None:
+    wide = Field(name="far", columns=("x",), low=0.0, high=1e6)
+    assert Senses(role(wide)).kind == np.float32
+    assert Senses(role(Field(name="near", columns=("x",)))).kind == np.float16
+    named = Field(name="who", columns=("id",), low=0.0, choices=(5000,))
+    assert Senses(role(named)).kind == np.float32
+
+
+def test_a_history_is_no_picture_and_a_mask_is_a_square() -> None:
+    past = Field(name="history", columns=tuple("abcdef"), shape=(2, 3))
+    assert Senses(role(past)).picture is None
+    with pytest.raises(ConfigError, match="visited has 6 numbers; expected a square"):
+        Senses(role(Field(name="visited", columns=tuple("abcdef"))))

@@ -1,0 +1,345 @@
+"""Networks with an encoder do all that networks without one do: rows, slots, draws, learning, runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support import toys
+from support.networks import minibatch, policy
+from support.networks import role as plain_role
+
+from rematch import api
+from rematch.agents.learners import ppo
+from rematch.agents.learners.ppo import Ppo, PpoConfig, loss
+from rematch.agents.networks import fused, mlp
+from rematch.agents.networks.torch_network import BLOCK, Recurrent
+from rematch.agents.policy import NetworkConfig, Policy, named
+from rematch.cli.commands.evaluate import eval_run, exploit_run
+from rematch.core import config as settings
+from rematch.core.config import ConfigError
+from rematch.core.spec import Actions, Field, Role, Seat
+from rematch.rehearsal.check import learning_features
+from rematch.rehearsal.shrink import event_log, play
+from rematch.rollout.collector import side_by_side
+from rematch.storage.run_folder import Run
+from rematch.training.best_response import Ask
+from rematch.training.fingerprint import fingerprint
+from rematch.training.trainer import Config, Session
+from rematch.worlds import registry
+
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
+ENCODERS = ["lstm", "bimdn"]
+
+
+@pytest.fixture(autouse=True)
+def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toys of tests/support/toys.py beside the real worlds."""
+    find = registry.find
+    monkeypatch.setattr(registry, "find", lambda name: toys.TOYS[name] if name in toys.TOYS else find(name))
+
+
+def role(discrete: bool = True) -> Role:
+    """A history in the middle of quantities and names."""
+    past = tuple(f"{step}_{n}" for step in range(4) for n in range(3))
+    fields = (
+        Field(name="before", columns=("a", "b")),
+        Field(name="history", columns=past, shape=(4, 3)),
+        Field(name="named", columns=("card",), choices=(5,)),
+    )
+    kind: Any = "discrete" if discrete else "continuous"
+    aside = (Field(name="hand", columns=("card",)), Field(name="other", columns=("x", "y")))
+    actions = Actions(kind=kind, names=("one", "two", "three"))
+    return Role(name="player", fields=fields, actions=actions, seats=(0,), aside=aside)
+
+
+def made_of(encoder: str, discrete: bool = True, **more: Any) -> Policy:
+    net: dict[str, Any] = {"hidden": (9,), "encoder_hidden": 6, "fourier": 1} | more
+    return policy(role(discrete), encoder=encoder, **net)
+
+
+def act(who: Policy, packed: Any, slot: Any, batch: dict[str, Any], **more: Any) -> list[Any]:
+    """Action, logp, value and heads, -7 where nobody was asked."""
+    n, size = len(slot), who.role.actions.size
+    discrete = who.role.actions.kind == "discrete"
+    action: Any = np.full(n, -7, np.int32) if discrete else np.full((n, size), -7, np.float32)
+    logp, value, heads = (np.full(shape, -7, np.float32) for shape in (n, n, (n, size)))
+    number = more.pop("number", np.arange(n, dtype=np.uint32))
+    who.network.act(packed, slot, batch["sight"], number, (3, 5), action, logp, value, heads=heads, **more)
+    return [action, logp, value, heads]
+
+
+# --- rows, slots and draws --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("net", [{}, {"shared": False}, {"critic": "all"}])
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_it_says_what_its_readable_form_says(encoder: str, net: dict[str, Any]) -> None:
+    made = made_of(encoder, **net)
+    batch = minibatch(made, 2 * BLOCK + 3) | {"aside": np.zeros((2 * BLOCK + 3, 3), np.float32) + 0.5}
+    heads, value = made.forward(batch["sight"], aside=batch["aside"])
+    flat = torch.from_numpy(made.weights.astype(np.float64))
+    seen, told = (torch.from_numpy(batch[name].astype(np.float64)) for name in ("sight", "aside"))
+    said = mlp.answer(flat, made.role, made.config, seen, None, told)
+    assert said.value is not None
+    assert np.abs(heads - said.play.heads.numpy()).max() < 1e-5
+    assert np.abs(value - said.value.numpy()).max() < 1e-5
+    silent = act(made, made.packed, np.zeros(len(seen), np.int32), batch)
+    assert (silent[2] == -7).all() == (made.config.critic == "all")  # without what it looks at: no value
+    assert silent[3].tobytes() == heads.tobytes()
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_row_depends_on_that_row_alone(encoder: str, discrete: bool) -> None:
+    made, n = made_of(encoder, discrete), 3 * BLOCK // 2
+    batch = minibatch(made, n, masked=discrete)
+    legal, slot = batch.get("mask"), np.zeros(n, np.int32)
+    whole = act(made, made.packed, slot, batch, mask=legal)
+    order = np.random.default_rng(0).permutation(n)[: n - 5]
+    some = act(made, made.packed, slot[order], {"sight": batch["sight"][order]},
+               mask=None if legal is None else legal[order], number=order.astype(np.uint32))  # fmt: skip
+    for a, b in zip(whole, some, strict=True):
+        assert a[order].tobytes() == b.tobytes()
+    for i in range(0, n, 17):
+        one = slice(i, i + 1)
+        alone = act(made, made.packed, slot[:1], {"sight": batch["sight"][one]},
+                    mask=None if legal is None else legal[one], number=np.array([i], np.uint32))  # fmt: skip
+        assert all(a[one].tobytes() == b.tobytes() for a, b in zip(whole, alone, strict=True))
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_rivals_in_slots_act_as_they_do_alone(encoder: str, discrete: bool) -> None:
+    selves = [policy(role(discrete), s, encoder=encoder, hidden=(9,), encoder_hidden=6) for s in range(3)]
+    packed = np.concatenate([each.packed for each in selves])
+    n, rng = 100, np.random.default_rng(1)
+    batch = minibatch(selves[0], n)
+    slot, acting = rng.integers(-1, 4, n).astype(np.int32), (rng.random(n) < 0.8).astype(np.uint8)
+    together = act(selves[0], packed, slot, batch, acting=acting)
+    untouched = (slot < 0) | (slot > 2) | (acting == 0)
+    for s, each in enumerate(selves):
+        mine = (slot == s) & (acting == 1)
+        alone = act(each, each.packed, np.zeros(n, np.int32), batch)
+        assert mine.any() and all(a[mine].tobytes() == b[mine].tobytes() for a, b in zip(together, alone))
+    assert all((array[untouched] == -7).all() for array in together)
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+@pytest.mark.parametrize("discrete", [True, False])
+def test_draws_are_those_of_the_fused_network(discrete: bool, greedy: bool) -> None:
+    made, n = policy(plain_role(discrete=discrete)), 200
+    batch = minibatch(made, n, masked=discrete)
+    action, logp, _, heads = act(
+        made, made.packed, np.zeros(n, np.int32), batch, mask=batch.get("mask"), greedy=greedy
+    )
+    spread = named(made.weights, made.layout).get("policy.log_std")
+    drawn, likely = np.empty_like(action), np.empty(n, np.float32)
+    number = np.arange(n, dtype=np.uint32)
+    fused.sample(heads, spread, number, (3, 5), drawn, likely, batch.get("mask"), greedy)
+    assert drawn.tobytes() == action.tobytes() and np.abs(likely - logp).max() < 1e-6
+    for wrong in ((number[:3], likely), (number, likely[:3])):
+        with pytest.raises(ValueError):
+            fused.sample(heads, spread, wrong[0], (3, 5), drawn, wrong[1])
+    with pytest.raises(ValueError):
+        fused.sample(heads, spread, number, (3, 5), drawn, likely, np.ones((n, 2), np.uint8))
+
+
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    made = made_of("lstm")
+    batch, slot = minibatch(made, 4), np.zeros(4, np.int32)
+    for packed, seen in ((made.packed[:, 1:], batch), (made.packed, {"sight": batch["sight"][:3]})):
+        with pytest.raises(ValueError):
+            act(made, packed, slot, seen)
+    with pytest.raises(ValueError, match="size"):
+        made.network.pack(made.weights[None, 1:], made.packed)
+
+
+# --- refusals -----------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_is_refused_in_one_line() -> None:
+    for encoder in ENCODERS:
+        with pytest.raises(ConfigError, match=f"network.encoder = {encoder}: player sees no field `history`"):
+            Policy(plain_role(), NetworkConfig(encoder=encoder), "p")
+        with pytest.raises(ConfigError, match="`history` with a shape"):
+            settings.replace(api.default("pursuit"), {"network.encoder": encoder})
+        torch_too = {"network.encoder": encoder, "ppo.gradient": "torch"}
+        with pytest.raises(ConfigError, match=r"ppo.gradient = torch: has no effect with this network"):
+            settings.replace(api.default("recall"), torch_too)
+        ahead = {"network.encoder": encoder, "learner": "lookahead"}
+        with pytest.raises(ConfigError, match=f"network.encoder = {encoder}: not with learner lookahead"):
+            settings.replace(api.default("recall"), ahead)
+    blind = Role(name="player", fields=role().fields, actions=role().actions, seats=(0,))
+    assert Policy(blind, NetworkConfig(encoder="lstm"), "p").weights.size
+    with pytest.raises(ConfigError, match=r"network.encoder = bimdn: player has no field `other`"):
+        Policy(blind, NetworkConfig(encoder="bimdn"), "p")
+    for key, value in (("encoder_hidden", 8), ("belief_weight", 1.0)):
+        with pytest.raises(ConfigError, match=f"network.{key} = .* has no effect: network.encoder is 'mlp'"):
+            settings.refuse_idle(
+                settings.replace(api.default("recall"), {f"network.{key}": value}), [f"network.{key}"], "test"
+            )
+
+
+# --- learning ---------------------------------------------------------------------------------------------
+
+
+def small(encoder: str = "lstm", iterations: int = 15, **changes: Any) -> Config:
+    tiny: dict[str, Any] = {
+        "threads": 1, "games": 128, "steps": 8, "network.hidden": (32,), "network.encoder": encoder,
+        "network.encoder_hidden": 16, "ppo.minibatch": 512, "ppo.lr": 0.02, "ppo.gamma": 1.0,
+        "league.history": 0.0, "evaluation.games": 20, "total_steps": iterations * 128 * 8,
+    }
+    tiny |= {key.replace("__", "."): value for key, value in changes.items()}
+    return settings.replace(api.default("recall"), tiny)
+
+
+def go_on(session: Session, iterations: int) -> list[dict[str, Any]]:
+    rows = []
+    for _ in range(iterations):
+        session.seat()
+        tape = session.rollout.collect(session.iteration)
+        rows.append(session.learn(tape))
+        session.league.report(tape)
+        session.iteration += 1
+        session.snapshot()
+    return rows
+
+
+def last_steps(session: Session, n: int = 256) -> tuple[Any, Seat]:
+    """Games that wait for their last move, and seat 0's decision there."""
+    world: Any = session.make(n, 0, 77)
+    for _ in range(toys.STEPS - 1):
+        world.step({"player": np.zeros((n, 2), np.int32)})
+    about = world.spec.roles["player"]
+    sight = np.ascontiguousarray(side_by_side(about, world.view["player"])[:, 0])
+    return world, Seat(about, 0, world, np.arange(n, dtype=np.int32), sight)
+
+
+def right(session: Session) -> float:
+    """How often the sign of the first step is named in the last."""
+    world, seat = last_steps(session)
+    chances = session.policies["player"].chances(seat)
+    return float(chances[np.arange(len(chances)), (world.state["sign"][:, 0] > 0).astype(int)].mean())
+
+
+def test_what_lies_in_the_past_is_learnt_with_a_history_and_not_without() -> None:
+    learnt, blind = Session(small()), Session(small("mlp", world__remember=False))
+    go_on(learnt, 15)
+    go_on(blind, 15)
+    assert right(learnt) > 0.95 and right(blind) < 0.6
+
+
+def test_bimdn_finds_where_the_opponent_sits() -> None:
+    session = Session(small("bimdn"))
+    rows = go_on(session, 15)
+    nll = [row["player/belief_nll"] for row in rows]
+    assert nll[0] > 1.5 and nll[-1] < 0 and right(session) > 0.95
+    world, seat = last_steps(session)
+    network, learnt = session.policies["player"].network, session.policies["player"].weights
+    assert isinstance(network, Recurrent)
+    weight, mean, sd = network.belief(learnt, seat.sight)
+    assert np.allclose(weight.sum(1), 1, atol=1e-5) and (sd > 0).all()
+    likely = mean[np.arange(len(mean)), weight.argmax(1)]
+    assert np.abs(likely - world.state["spot"][:, 1]).mean() < 0.1  # of a square from -1 to 1
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_every_parameter_learns(encoder: str) -> None:
+    for discrete, net in ((True, {"critic": "all"}), (False, {"shared": False}), (True, {})):
+        made = made_of(encoder, discrete, **net)
+        batch = minibatch(made, 60, magnet=True)
+        if made.config.reads_aside:
+            batch["aside"] = np.random.default_rng(0).uniform(-1, 1, (60, 3)).astype(np.float32)
+        learner = Ppo(made, PpoConfig(magnet=0.2), 0, 1)
+        assert not learner.native
+        for name, slope in named(learner.gradient(batch, np.arange(60), 0.05)[0], made.layout).items():
+            assert (slope != 0).any(axis=-1).all(), name  # each unit, each bias
+
+
+def test_the_belief_is_weighed() -> None:
+    batch: dict[str, Any] = {}
+    found = {}
+    for weight in (0.0, 0.5, 1.0):
+        made = made_of("bimdn", belief_weight=weight)
+        batch = batch or minibatch(made, 30)
+        flat = torch.from_numpy(made.weights)
+        found[weight], means = loss(made, PpoConfig(), flat, batch, 0.0)
+    assert float(means["belief_nll"]) > 0.1
+    assert float(found[1.0] - found[0.0]) == pytest.approx(float(means["belief_nll"]), rel=1e-4)
+    assert float(found[0.5] - found[0.0]) == pytest.approx(float(means["belief_nll"]) / 2, rel=1e-4)
+
+
+# --- runs ---------------------------------------------------------------------------------------------------
+
+BUSY: dict[str, Any] = {"league__history": 0.6, "league__snapshot_every": 1, "league__slots": 2}
+BUSY |= {"league__rotate": 1, "games": 32}
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_restored_session_goes_on_to_the_same_bits(encoder: str) -> None:
+    config = small(encoder, 5, **BUSY, ppo__magnet=0.1)
+    whole = Session(config)
+    go_on(whole, 5)
+    first, second = Session(config), Session(config)
+    go_on(first, 3)
+    second.restore(first.state())
+    go_on(second, 2)
+    assert len(whole.league.rosters["player"].rivals) > 1
+    for key in ("learner.player", "league", "world"):
+        ours, theirs = whole.state()[key], second.state()[key]
+        assert all(np.array_equal(ours[name], theirs[name]) for name in ours if name != "player"), key
+    assert whole.policies["player"].weights.tobytes() == second.policies["player"].weights.tobytes()
+    assert fingerprint(config)["torch"] == torch.__version__
+
+
+def test_threads_do_not_change_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ppo, "CHUNK", 40)
+    ends = set()
+    for threads in (1, 2, 3):
+        session = Session(small("bimdn", 3, threads=threads, **BUSY))
+        rows = go_on(session, 3)
+        tape = session.rollout.tape["player"]
+        played = [a.tobytes() for a in (tape.sight, tape.action, tape.logp, tape.value, tape.last_value)]
+        ends.add((*played, session.policies["player"].weights.tobytes(), str(rows)))
+    assert len(ends) == 1
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_chunks_add_up_to_the_gradient(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = made_of(encoder, discrete=False)
+    batch = minibatch(made, 100, magnet=True)
+    learner = Ppo(made, PpoConfig(magnet=0.2, value_clip=0.1), 0, 2)
+    whole, means = learner.gradient(batch, np.arange(97), 0.05)
+    monkeypatch.setattr(ppo, "CHUNK", 30)
+    parts, others = learner.gradient(batch, np.arange(97), 0.05)
+    assert np.linalg.norm(whole - parts) < 2e-6 * np.linalg.norm(whole)
+    assert all(others[name] == pytest.approx(value, abs=1e-6) for name, value in means.items())
+
+
+def test_a_run_is_trained_judged_exploited_and_read_again(tmp_path: Path) -> None:
+    config = small("bimdn", 3, network__critic="all", **BUSY)
+    trained = api.train(config, folder=tmp_path / "run")
+    row = eval_run(tmp_path / "run", [], 20, 0, False)
+    assert row["table"][0]["rival"] == "random"
+    found = exploit_run(tmp_path / "run", Ask(budget=32 * 8 * 2, seeds=1, games=20))
+    assert found["roles"]["player"]["games"] == 20
+    said = (tmp_path / "run" / "train.log").read_text()
+    assert "aside, for learning alone: sign.theirs, other.x, other.y" in said
+    (path,) = (tmp_path / "run" / "policies").glob("player*.safetensors")
+    again = Policy(trained.policies["player"].role, config.network, "again")
+    again.load_arrays(Run.read_policy(path)[0])
+    assert again.weights.tobytes() == trained.policies["player"].weights.tobytes()
+    assert event_log(config) == event_log(config)
+
+
+def test_a_rehearsal_sees_the_belief_and_what_is_aside(tmp_path: Path) -> None:
+    for net, fired in (({"network__critic": "all"}, True), ({"encoder": "lstm"}, False)):
+        config = small(**({"encoder": "bimdn", "iterations": 2} | net))
+        seen = play(config, tmp_path / str(fired))
+        proofs = {f.name: ("" if f.off else f.proof()) for f in learning_features(config, seen)}
+        assert bool(proofs["belief"]) == bool(proofs["critic of all"]) == fired, proofs

@@ -1,0 +1,122 @@
+"""The transformer: every token matters, dropout is keyed, it learns, and its gradient is autograd's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.networks import minibatch, policy, role
+
+from rematch import api
+from rematch.agents.learners.ppo import Ppo, PpoConfig
+from rematch.agents.networks import mlp
+from rematch.agents.policy import NetworkConfig, Policy, layout
+from rematch.core import config as settings
+from rematch.core.config import ConfigError
+from rematch.rehearsal.shrink import play
+
+SMALL: dict[str, Any] = {"kind": "transformer", "width": 16, "heads": 2, "layers": 2, "embedding": 6}
+
+
+def test_every_column_is_looked_at() -> None:
+    about = role(sight=5, actions=4, names=(3, 7))
+    made = policy(about, **SMALL)
+    sight = np.zeros((1, about.size), np.float32)
+    before = made.forward(sight)
+    for column, choices in enumerate(about.choices):
+        other = sight.copy()
+        other[0, column] = choices - 1 if choices else 0.5
+        assert all(np.abs(new - old).max() > 1e-6 for new, old in zip(made.forward(other), before)), column
+
+
+def test_what_is_named_in_two_columns_is_two_things() -> None:
+    """Tables and places keep columns apart: names 1, 2 are not names 2, 1."""
+    made = policy(role(sight=2, actions=4, names=(5, 5)), **SMALL)
+    one, two = (np.array([[0, *names, 0]], np.float32) for names in ((1, 2), (2, 1)))
+    assert np.abs(made.forward(one)[0] - made.forward(two)[0]).max() > 1e-4
+
+
+def test_rows_do_not_depend_on_their_company() -> None:
+    made = policy(role(sight=5, actions=4, names=(3,)), **SMALL)
+    sight = np.abs(minibatch(made, 150)["sight"]).astype(np.float32)
+    sight[:, 2] = 1
+    whole = made.forward(sight)[0]
+    assert np.array_equal(np.concatenate([made.forward(sight[i : i + 1])[0] for i in range(0, 150, 30)]),
+                          whole[::30])
+
+
+def test_its_weights_are_those_of_the_document() -> None:
+    """Hidden 256, 8 heads, 4 layers, embeddings of 64: some 3.2 million, all of them used."""
+    usual = NetworkConfig(kind="transformer")
+    assert (usual.width, usual.heads, usual.layers, usual.dropout, usual.embedding) == (256, 8, 4, 0.1, 64)
+    made = Policy(api.builder(api.default("beasty"))(1, 0, 0).spec.roles["player"], usual, "document")
+    assert 3_000_000 < made.weights.size < 3_500_000
+    small = policy(role(sight=5, actions=4, names=(3,)), **SMALL)
+    flat = torch.from_numpy(small.weights.copy()).requires_grad_()
+    sight = torch.rand(50, small.role.size)
+    sight[:, 2] = torch.arange(50) % 3
+    said = mlp.answer(flat, small.role, small.config, sight)
+    assert said.value is not None
+    (slope,) = torch.autograd.grad((said.play.log_prob(torch.arange(50) % 4) + said.value).sum(), flat)
+    for name, shape, at in layout(small.role, small.config):
+        part = slope[at : at + torch.Size(shape).numel()]
+        assert part.abs().max() > 0, name
+
+
+def test_dropout_is_in_the_update_alone_and_repeats() -> None:
+    about = role(sight=5, actions=4, names=(3,))
+    found = []
+    for dropout, threads in ((0.5, 1), (0.5, 2), (0.0, 1)):
+        made = policy(about, **SMALL, dropout=dropout)
+        batch = minibatch(made, 1500)
+        batch["sight"][:, 2] = 1
+        learner = Ppo(made, PpoConfig(), 3, threads)
+        found.append(learner.gradient(batch, np.arange(1500), 0.01)[0])
+        learner.adam.updates += 1
+        again = learner.gradient(batch, np.arange(1500), 0.01)[0]
+        assert np.array_equal(found[-1], again) == (dropout == 0.0)  # another step, other numbers
+        assert made.forward(batch["sight"])[0].tobytes() == made.forward(batch["sight"])[0].tobytes()
+    assert np.array_equal(found[0], found[1]) and not np.array_equal(found[0], found[2])
+
+
+def test_two_short_iterations_of_it(tmp_path: Path) -> None:
+    config = settings.replace(api.default("beasty"), {
+        "threads": 1, "games": 16, "steps": 24, "total_steps": 16 * 24 * 2, "network.kind": "transformer",
+        "network.width": 32, "network.heads": 4, "network.layers": 2, "ppo.minibatch": 128, "ppo.epochs": 1,
+        "league.snapshot_every": 1, "evaluation.games": 2, "evaluation.rivals": ("random",),
+    })
+    seen = play(config, tmp_path / "run")
+    assert len(seen.rows) == 2 and seen.rows[-1]["player/updates"] > 0 and seen.snapshots > 0
+
+
+@pytest.mark.parametrize("changes", [
+    {"width": 17}, {"layers": 1}, {"heads": 4}, {"embedding": 7}, {"dropout": 0.3},
+])
+def test_every_knob_of_it_changes_the_gradient(changes: dict[str, Any]) -> None:
+    found = []
+    for settings_ in (SMALL | {"heads": 1}, SMALL | {"heads": 1} | changes):
+        made = policy(role(sight=5, actions=4, names=(3,)), **settings_)
+        batch = minibatch(made, 20)
+        batch["sight"][:, 2] = 1
+        found.append(Ppo(made, PpoConfig(), 0, 1).gradient(batch, np.arange(20), 0.01)[0])
+    assert found[0].shape != found[1].shape or not np.array_equal(*found)
+
+
+@pytest.mark.parametrize(("flags", "line"), [
+    (["--network.heads", "3"], "heads = 3: expected a divisor of width = 256"),
+    (["--network.critic", "all"], "critic = all: not with kind transformer"),
+    (["--network.hidden", "8"], "network.hidden = .* has no effect: network.kind is 'transformer'"),
+    (["--ppo.gradient", "torch"], "ppo.gradient = torch: has no effect with this network"),
+])
+def test_what_it_cannot_do_is_refused(flags: list[str], line: str) -> None:
+    with pytest.raises(ConfigError, match=line):
+        api.configure("iter600_to_1000", flags=flags)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"cuda: there is no GPU here; expected --network.device cpu"):
+        policy(role(), **SMALL, device="cuda")

@@ -1,0 +1,212 @@
+"""Policies: one named vector that starts near uniform, plays by key, is refused where it cannot fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import toys
+from support.networks import minibatch, policy, role
+
+from rematch import api
+from rematch.agents.learners.ppo import Ppo, PpoConfig
+from rematch.agents.policy import NetworkConfig, Policy, digest, layout, named, network
+from rematch.core.config import ConfigError, replace, validate
+from rematch.core.spec import Actions, Field, Noise, Role, Seat
+from rematch.worlds.conformance.playback import seat_at
+
+NETS = st.builds(
+    NetworkConfig,
+    hidden=st.lists(st.integers(1, 20), min_size=1, max_size=8).map(tuple),
+    shared=st.booleans(),
+    activation=st.sampled_from(("tanh", "relu")),
+    fourier=st.integers(0, 3),
+)
+
+
+@given(NETS, st.integers(1, 9), st.integers(1, 9), st.booleans(), st.lists(st.integers(1, 9), max_size=3))
+@settings(max_examples=60, deadline=None)
+def test_layout_covers_the_vector_once_and_fused_agrees(
+    net: NetworkConfig, sight: int, acts: int, discrete: bool, names: list[int]
+) -> None:
+    about = role(sight, acts, discrete, tuple(names))
+    size = network(about, net).size
+    marks = np.zeros(size, np.float32)
+    for view in named(marks, layout(about, net)).values():
+        view += 1  # views, not copies
+    assert (marks == 1).all()
+    assert layout(about, net)[-1][0] == ("value.head.bias" if discrete else "policy.log_std")
+
+
+@pytest.mark.parametrize("net", [{}, {"shared": False, "hidden": (3, 100)}])
+def test_initial_weights_are_orthogonal_and_play_starts_near_uniform(net: dict[str, Any]) -> None:
+    made = Policy(role(sight=12, actions=4), NetworkConfig(**net), "new")
+    made.initialise(3)
+    for name, view in named(made.weights, made.layout).items():
+        if name.endswith("bias"):
+            assert (view == 0).all()
+            continue
+        gain = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, 2**0.5)
+        rows, columns = view.shape
+        gram = view @ view.T if rows <= columns else view.T @ view
+        assert np.allclose(gram, gain**2 * np.eye(len(gram)), atol=1e-5), name
+    heads, _ = made.forward(np.random.default_rng(0).uniform(-1, 1, (50, 12)).astype(np.float32))
+    assert np.abs(heads).max() < 0.05
+    again, other = (Policy(made.role, made.config, "new") for _ in range(2))
+    again.initialise(3)
+    other.initialise(4)
+    assert digest(again.weights) == digest(made.weights) != digest(other.weights)
+
+
+def test_continuous_policies_start_at_their_log_std() -> None:
+    made = Policy(role(discrete=False), NetworkConfig(log_std=-0.7), "new")
+    made.initialise(0)
+    assert (named(made.weights, made.layout)["policy.log_std"] == np.float32(-0.7)).all()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"hidden": ()},
+        {"hidden": (4,) * 9},
+        {"hidden": (0,)},
+        {"log_std": -3.0},
+        {"log_std_low": 0.0},
+        {"activation": "gelu"},
+        {"fourier": 9},
+        {"table": True, "hidden": (4,)},
+        {"table": True, "shared": False, "hidden": (4, 4)},
+        {"table": True, "critic": "all", "hidden": (4,), "encoder": "lstm"},
+    ],
+)
+def test_networks_that_cannot_be(bad: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="expected"):
+        validate(NetworkConfig(**bad))
+
+
+def test_rows_of_a_table_share_nothing() -> None:
+    """Steps on decisions that name one thing leave what is played at all others, to the bit."""
+    about = role(sight=4, names=(6,))
+    made = Policy(about, NetworkConfig(table=True, shared=False, hidden=(16,)), "table")
+    made.initialise(3)
+    batch = minibatch(made, 64)
+    every = np.zeros((6, about.size), np.float32)
+    column = about.choices.index(6)
+    every[:, column] = np.arange(6)
+    before = made.forward(every)[0]
+    chances = np.exp(before) / np.exp(before).sum(1, keepdims=True)
+    assert abs(chances - 1 / 3).max() < 0.2, "play starts near uniform"
+    batch["sight"][:, column] = 2
+    learner = Ppo(made, PpoConfig(entropy=0.1, magnet=0.1), 0, 1)
+    for _ in range(5):
+        grad, _ = learner.gradient(batch, np.arange(64), 0.1)
+        assert learner.step(grad, 0.01)
+    after = made.forward(every)[0]
+    assert [(a != b).any() for a, b in zip(before, after)] == [i == 2 for i in range(6)]
+    apart = every + np.where(np.arange(about.size) == column, 0, 1).astype(np.float32)
+    assert made.forward(apart)[0].tobytes() == after.tobytes(), "numbers beside a name are not looked at"
+
+
+def test_a_table_needs_names_and_is_not_for_lookahead() -> None:
+    asked = {"network.table": True, "network.shared": False, "network.hidden": (8,)}
+    with pytest.raises(ConfigError, match=r"network.table = true: pursuer sees nothing that is named; exp"):
+        replace(api.default("pursuit"), asked)
+    with pytest.raises(ConfigError, match=r"network.table = True: not with learner lookahead; expected F"):
+        replace(api.default("lattice"), asked | {"learner": "lookahead"})
+
+
+def test_arrays_round_trip_and_misfits_are_refused() -> None:
+    made, other = policy(role()), Policy(role(), NetworkConfig(), "reader")
+    other.load_arrays(made.arrays())
+    assert (other.weights == made.weights).all() and (other.packed == made.packed).all()
+    arrays = made.arrays()
+    kept = other.weights.copy()
+    bad: list[dict[str, Any]] = [
+        {k: v for k, v in arrays.items() if k != "value.head.bias"},
+        arrays | {"trunk.0.bias": arrays["trunk.0.bias"][:-1]},
+        arrays | {"trunk.0.bias": arrays["trunk.0.bias"].astype(np.float64)},
+        arrays | {"trunk.0.bias": arrays["trunk.0.bias"] * np.nan},
+    ]
+    for wrong in bad:
+        with pytest.raises(ConfigError) as caught:
+            other.load_arrays(wrong)
+        assert len(str(caught.value).splitlines()) == 1
+        assert (other.weights == kept).all()  # nothing half loaded
+    with pytest.raises(ConfigError, match="weights, expected"):
+        made.set(np.zeros(3, np.float32))
+
+
+def test_set_copies() -> None:
+    made, given = policy(role()), policy(role(), seed=2).weights.copy()
+    made.set(given)
+    before = made.forward(np.ones((1, 5), np.float32))[0]
+    given[:] = 0
+    assert (made.forward(np.ones((1, 5), np.float32))[0] == before).all()
+    assert digest(made.weights) != digest(given)
+
+
+def seat_of(world: Any, seat: int, rows: Any) -> Seat:
+    return seat_at(world, seat, np.asarray(rows, np.int32))
+
+
+def test_moves_go_by_game_number_seat_and_step() -> None:
+    whole = toys.matching.make(toys.matching.Config(), 40, 0, 1)
+    late = toys.matching.make(toys.matching.Config(), 10, 30, 1)
+    about = whole.spec.roles["matcher"]
+    made = Policy(about, NetworkConfig(), "p")
+    made.initialise(0)
+    noise = Noise(5, 3, 2)
+    all_rows = made.act(seat_of(whole, 0, range(40)), noise)
+    assert (made.act(seat_of(late, 0, range(10)), noise).action == all_rows.action[30:]).all()
+    assert (made.act(seat_of(whole, 0, [7, 3]), noise).action == all_rows.action[[7, 3]]).all()
+    for other in (Noise(6, 3, 2), Noise(5, 4, 2), Noise(5, 3, 3), Noise(5, 3, 2 + 2**32)):
+        assert (made.act(seat_of(whole, 0, range(40)), other).action != all_rows.action).any()
+    elsewhere = dataclasses.replace(seat_of(whole, 0, range(40)), seat=1)
+    assert (made.act(elsewhere, noise).action != all_rows.action).any()
+
+
+def test_masks_and_greed_reach_the_network() -> None:
+    world = toys.sticks.make(toys.sticks.Config(), 200, 0, 1)
+    states = world.save(np.arange(200, dtype=np.int32)).view(world.state.dtype)[:, 0]
+    states["pile"] = 1 + np.arange(200) % 4
+    world.load(np.arange(200, dtype=np.int32), states.view(np.uint8).reshape(200, -1))
+    made = policy(world.spec.roles["player"])
+    for made.greedy in (False, True):
+        move = made.act(seat_of(world, 0, range(200)), Noise(1, 3, 0))
+        assert (move.action < states["pile"]).all() and (move.action >= 0).all()
+    heads, _ = made.forward(seat_of(world, 0, range(200)).sight)
+    legal = np.where(world.view.mask["player"][:, 0] == 1, heads, -np.inf)
+    assert (move.action == legal.argmax(1)).all()
+    assert move.logp is not None and move.value is not None and len(move.logp) == len(move.value) == 200
+
+
+def test_a_network_too_large_for_the_core_is_refused_in_one_line() -> None:
+    large = Role(
+        name="r",
+        fields=(Field(name="f", columns=tuple(map(str, range(5000)))),),
+        actions=Actions(kind="discrete", names=("a", "b")),
+        seats=(0,),
+    )
+    with pytest.raises(ConfigError, match=r"network.hidden = 4096,4096: .* weights; expected at most"):
+        Policy(large, NetworkConfig(hidden=(4096, 4096), fourier=8), "large")
+
+
+def test_chances_are_what_act_draws_from() -> None:
+    made = policy(role(names=(3,)), hidden=(16,))
+    batch = minibatch(made, 64, masked=True)
+    world = toys.matching.make(toys.MatchingConfig(), 1)
+    seat = Seat(made.role, 0, world, np.arange(64, dtype=np.int32), batch["sight"], batch["mask"])
+    chances = made.chances(seat)
+    assert np.allclose(chances.sum(1), 1, atol=1e-6) and (chances[batch["mask"] == 0] == 0).all()
+    drawn = np.zeros_like(chances)
+    for step in range(2000):
+        drawn[np.arange(64), made.act(seat, Noise(1, 3, step)).action] += 1
+    spread = np.sqrt(chances * (1 - chances) / 2000)
+    assert (np.abs(drawn / 2000 - chances) <= 5 * spread + 1e-9).all()
+    made.greedy = True
+    assert (made.chances(seat).argmax(1) == made.act(seat, Noise(1, 3, 0)).action).all()
+    assert (made.chances(seat).max(1) == 1).all()

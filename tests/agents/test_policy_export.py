@@ -1,0 +1,372 @@
+"""Policies as files: exported, judged, begun from, and refused where they are of something else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.single_seat_worlds import SIZES
+
+from rematch import api
+from rematch.agents import policy_export
+from rematch.agents.learners import dqn
+from rematch.agents.policy import NetworkConfig, Policy
+from rematch.cli import main
+from rematch.cli.commands import evaluate
+from rematch.cli.commands.evaluate import Match, eval_run, eval_world, export_run, film_of
+from rematch.core import config as settings
+from rematch.core.config import ConfigError
+from rematch.evaluation import past_policies
+from rematch.rehearsal.shrink import differences
+from rematch.storage import policy_files
+from rematch.training.trainer import Session
+from rematch.worlds import registry
+
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
+TINY: dict[str, Any] = {
+    "threads": 1, "games": 16, "steps": 24, "total_steps": 16 * 24 * 3, "network.hidden": (8,),
+    "league.history": 0.0, "ppo.minibatch": 64, "evaluation.games": 4, "evaluation.rivals": ("random",),
+    "evaluation.past": 0, "save_every": 1,
+}
+
+
+def config(**changes: Any) -> Any:
+    return settings.replace(api.default("beasty"),
+                            TINY | {key.replace("__", "."): value for key, value in changes.items()})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "run"
+    api.train(config(), folder=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def file(run: Path) -> Path:
+    (made,) = export_run(run, run.parent / "agent", with_onnx=False)
+    return made
+
+
+def test_an_exported_policy_plays_as_the_run_does(run: Path, file: Path) -> None:
+    assert file.name == "agent.safetensors" and file.stat().st_size < 5_000_000
+    card = json.loads(file.with_suffix(".json").read_text())["about"]
+    assert card["world"]["players"] == 2 and card["network"]["hidden"] == [8] and len(card["columns"]) == 100
+    ours, theirs = api.load(run).policies["player"], api.load(file).policies["player"]
+    assert ours.weights.tobytes() == theirs.weights.tobytes()
+    one, two = (eval_run(path, ["random", "heuristic"], 30, 0, True)["table"] for path in (run, file))
+    keys = ("rival", "wins", "draws", "games", "win_low")
+    assert [[row[key] for key in keys] for row in one] == [[row[key] for key in keys] for row in two]
+
+
+def test_files_and_their_search_are_players(file: Path) -> None:
+    rows = eval_world("beasty", Match(players=[f"{file}+search:3", str(file)], games=20))["table"]
+    assert rows[0]["player"].endswith("+search:3") and rows[0]["score"] > 0.5
+    for name, line in (("agent.safetensors", "no such file"), (f"{file}+search:x", "expected search:")):
+        with pytest.raises(ConfigError, match=line):
+            eval_world("beasty", Match(players=[name, "random"], games=2))
+
+
+def test_export_never_overwrites_another_policy(run: Path, file: Path, tmp_path: Path) -> None:
+    assert export_run(run, file, with_onnx=False) == [file]  # the same bytes
+    with pytest.raises(ConfigError, match="never silently overwritten"):
+        api.train(config(seed=1), folder=tmp_path / "other")
+        export_run(tmp_path / "other", file, with_onnx=False)
+    with pytest.raises(ConfigError, match=r"--out = .*expected a name that ends in .safetensors"):
+        export_run(run, tmp_path / "agent.bin", with_onnx=False)
+
+
+def test_a_file_that_was_changed_is_found(file: Path, tmp_path: Path) -> None:
+    for name in (file.name, file.with_suffix(".json").name):
+        (tmp_path / name).write_bytes((file.parent / name).read_bytes())
+    raw = bytearray(file.read_bytes())
+    raw[-1] ^= 1
+    (tmp_path / file.name).write_bytes(raw)
+    with pytest.raises(ConfigError, match="does not match its SHA-256"):
+        api.load(tmp_path / file.name)
+
+
+def test_without_onnx_nothing_is_written(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="--onnx: onnx is not installed: "):
+        export_run(run, tmp_path / "agent.safetensors", with_onnx=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_writes_onnx_too(run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnx", reason="pip install onnx")
+    made = export_run(run, tmp_path / "agent.safetensors", with_onnx=True)
+    assert [path.name for path in made] == ["agent.safetensors", "agent.onnx"]
+
+
+@pytest.mark.parametrize("network", [
+    NetworkConfig(hidden=(16, 8)), NetworkConfig(hidden=(16,), critic="all", fourier=1, activation="relu"),
+    NetworkConfig(kind="transformer", width=16, heads=2, layers=2, embedding=4),
+])  # fmt: skip
+def test_onnx_says_what_the_policy_says(network: NetworkConfig, tmp_path: Path) -> None:
+    """By the reference evaluator of ONNX itself, for one row and for many."""
+    reference = pytest.importorskip("onnx.reference", reason="pip install onnx")
+    role = registry.find("beasty").make(registry.find("beasty").Config(), 1).spec.roles["player"]
+    policy = Policy(role, network, "player")
+    policy.initialise(3)
+    policy.set(policy.weights * np.float32(1.5))  # the policy's head begins near zero
+    file = reference.ReferenceEvaluator(str(policy_export.onnx(policy, tmp_path / "agent.onnx")))
+    draw = np.random.default_rng(0)
+    for n in (1, 70):
+        columns = [draw.integers(0, choices, n) if choices else draw.random(n) for choices in role.choices]
+        sight = np.ascontiguousarray(np.stack(columns, 1).astype(np.float32))
+        (said,) = file.run(None, {"sight": sight})
+        assert said.shape == (n, 33)
+        np.testing.assert_allclose(said, policy.forward(sight)[0], rtol=0, atol=1e-5)
+
+
+def test_the_agent_in_the_repository_is_small() -> None:
+    agent = Path(registry.__file__).parent / "beasty" / "agent.safetensors"
+    assert agent.stat().st_size <= 5_000_000
+    assert policy_export.read(agent).game == "beasty"
+
+
+def test_the_agent_in_the_repository_finishes_its_cartridge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 100 games 99 do (README); of two at least one, on any machine. Nobody plays beside it."""
+    agent = Path(registry.__file__).parent / "gameboy" / "agent.safetensors"
+    assert agent.stat().st_size <= 5_000_000
+    monkeypatch.setattr(evaluate, "best_scripted", lambda *_: {})
+    (told,) = eval_run(agent, [], 2, 5, greedy=False)["returns"].values()
+    assert told["games"] == 2 and told["success"] >= 0.5
+
+
+# --- players with a memory --------------------------------------------------------------------------------
+
+
+REMEMBERS: dict[str, Any] = {
+    "learner": "dqn", "threads": 1, "games": 2, "steps": 16, "total_steps": 2 * 16 * 3, "dqn.sequence": 8,
+    "dqn.burn_in": 2, "dqn.warmup": 0, "dqn.replay": 1000, "dqn.lstm": False, "world.cartridge": "tiny",
+    "world.max_steps": 40, "world.mask": False, "world.screen": False, "evaluation.games": 2,
+    "evaluation.past": 0, "save_every": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("remembers") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dqn, "SIZES", SIZES)
+        api.train(settings.replace(api.default("gameboy"), REMEMBERS), folder=folder)
+    return folder
+
+
+@pytest.fixture
+def remembering(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of a little network that has a memory; others are of that size too."""
+    monkeypatch.setattr(dqn, "SIZES", SIZES)
+    return trained
+
+
+def test_a_player_with_a_memory_is_exported_too(remembering: Path, tmp_path: Path) -> None:
+    (made,) = export_run(remembering, tmp_path / "agent", with_onnx=False)
+    ours, theirs = (api.load(path).policies["joypad"] for path in (remembering, made))
+    assert ours.weights.tobytes() == theirs.weights.tobytes() and ours.weights.any()
+    assert theirs.epsilon == ours.epsilon == 0.01
+    rows = [eval_run(path, [], 2, 0, True) for path in (remembering, made)]
+    one, two = (row["returns"] for row in rows)
+    keys = ("mean", "games", "success", "milestones")
+    assert [one["joypad"][key] for key in keys] == [two["joypad"][key] for key in keys]
+    assert one["joypad"]["games"] == 1  # greedy, nothing left to chance: all games would be this one
+    assert eval_run(made, [], 2, 0, False)["returns"]["joypad"]["games"] == 2
+    assert [row["step"] for row in rows] == [REMEMBERS["total_steps"]] * 2  # of these weights
+    named = eval_world("gameboy", Match(players=[str(made)], games=2, greedy=True))["returns"]
+    assert named.keys() == one.keys()
+    with pytest.raises(ConfigError, match="--onnx: what it plays depends on what it remembers"):
+        export_run(remembering, tmp_path / "other", with_onnx=True)
+    assert not list(tmp_path.glob("other*"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_what_was_learnt_on_a_gpu_plays_without_one(
+    remembering: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, stored = api.load(remembering), api.stored
+    monkeypatch.setattr(api, "stored", lambda run: settings.replace(stored(run), {"dqn.device": "cuda"}))
+    theirs = api.load(remembering)
+    assert theirs.config.dqn.device == "cuda"
+    assert theirs.policies["joypad"].weights.tobytes() == ours.policies["joypad"].weights.tobytes()
+    with pytest.raises(ConfigError, match="torch finds no CUDA device here"):
+        api.resume(remembering)
+
+
+def test_q_learning_begins_from_a_file_of_the_same_shape_alone(remembering: Path, tmp_path: Path) -> None:
+    (made,) = export_run(remembering, tmp_path / "agent", with_onnx=False)
+    basis = settings.replace(api.default("gameboy"), REMEMBERS | {"dqn.lr": 0.0, "dqn.lr_final": 0.0})
+    trained = api.train_from(made, basis, tmp_path / "run")
+    wanted = api.load(made).policies["joypad"].weights
+    assert trained.policies["joypad"].weights.tobytes() == wanted.tobytes()  # lr 0
+    session = Session(basis)
+    session.start_from(policy_export.starts(made, basis))
+    assert session.learners["joypad"].state()["target"].tobytes() == wanted.tobytes()
+    for changes, line in (({"dqn.gru": False}, "dqn.gru is True there and False in the run"),
+                          ({"learner": "ppo"}, "learnt by dqn, and learner is ppo in the run")):
+        with pytest.raises(ConfigError, match=line):
+            policy_export.starts(made, settings.replace(basis, changes))
+
+
+def test_a_film_of_a_run_and_of_a_file(
+    remembering: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (made,) = export_run(remembering, tmp_path / "agent", with_onnx=False)
+    for number, subject in enumerate((remembering, made)):
+        words = ["film", str(subject), "--out", str(tmp_path / f"{number}.gif"), "--seconds", "3.5"]
+        assert main.main(words) == 0
+        assert "cut off after 40 steps" in capsys.readouterr().out
+    assert (tmp_path / "0.gif").read_bytes() == (tmp_path / "1.gif").read_bytes()
+    for words, line in (
+        (["film", str(made)], "needs --out FILE"),
+        (["film", str(made), "--out", str(tmp_path / "film.avi")], "expected a name that ends in .gif"),
+        (["film", str(made), "--out", str(tmp_path / "no" / "film.gif")], "in a folder that is there"),
+        (["film", str(made), "--out", str(tmp_path / "film.gif"), "--seconds", "1"], "number above 3"),
+    ):
+        assert main.main(words) == 2
+        assert line in capsys.readouterr().err
+
+
+def test_without_an_encoder_no_mp4(
+    remembering: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rematch.reporting.mp4.encoder", lambda: "")
+    with pytest.raises(ConfigError, match="no MP4 encoder was found"):
+        film_of(remembering, tmp_path / "film.mp4", 4.0, 0, greedy=False)
+
+
+# --- beginning from a policy ------------------------------------------------------------------------------
+
+
+def test_a_run_begins_with_these_weights_where_it_is_told_to(file: Path, tmp_path: Path) -> None:
+    late = config(start_iteration=2, total_steps=16 * 24 * 4, ppo__lr=0.0, ppo__anneal="none")
+    trained = api.train_from(file, late, tmp_path / "run")
+    weights = api.load(file).policies["player"].weights
+    assert trained.policies["player"].weights.tobytes() == weights.tobytes()  # lr 0
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["iteration"] for row in rows] == [3, 4]
+    assert (tmp_path / "run" / "sight.json").exists()  # of its first rollout, whatever its number
+    assert "Begins with the weights of agent.safetensors" in (tmp_path / "run" / "train.log").read_text()
+
+
+def test_schedules_run_over_what_remains() -> None:
+    session = Session(config(start_iteration=1))
+    assert session.progress == 0.0
+    session.iteration = 2
+    assert session.progress == 0.5
+    with pytest.raises(ConfigError, match="start_iteration = 3: expected less than the run's 3"):
+        config(start_iteration=3)
+
+
+def test_killed_at_once_it_goes_on_to_the_same_bits(file: Path, tmp_path: Path,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it began with stands in no setting: it must be in the folder before anything happens."""
+    api.train_from(file, config(), tmp_path / "one")
+
+    def stop(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(api, "loop", stop)
+        with pytest.raises(KeyboardInterrupt):
+            api.train_from(file, config(), tmp_path / "two")
+    api.resume(tmp_path / "two")
+    assert differences(tmp_path / "one", tmp_path / "two") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"network.hidden": (9,)}, r"network.hidden is \(8,\) there and \(9,\) in the run"),
+        ({"world.document_variant": True}, "world.document_variant is False there and True in the run"),
+    ],
+)
+def test_another_network_or_other_rules_are_refused(
+    changes: dict[str, Any], line: str, file: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=line) as caught:
+        api.train_from(file, settings.replace(config(), changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists() and "\n" not in str(caught.value)
+
+
+def test_another_game_is_refused(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a policy of beasty, and the run is of lattice"):
+        api.train_from(file, api.configure("lattice"), tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"expected a policy .* or a finished run"):
+        policy_export.starts(tmp_path, config())
+
+
+def test_the_commands(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.main(["export", str(run), "--out", "mine.safetensors"]) == 0
+    assert "mine.safetensors" in capsys.readouterr().out
+    flags = [word for key, value in TINY.items() for word in (
+        f"--{key}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value))]
+    Path("tiny.yaml").write_text("game: beasty\n")  # the world's own defaults
+    assert main.main(["train", "tiny.yaml", *flags, "--from", "mine.safetensors", "--name", "new"]) == 0
+    assert main.main(["train", "tiny.yaml", *flags, "--from", str(run), "--name", "newer"]) == 0
+    assert np.array_equal(api.load("runs/new").policies["player"].weights,
+                          api.load("runs/newer").policies["player"].weights)
+    assert main.main(["export", str(run)]) == 2 and "needs --out" in capsys.readouterr().err
+
+
+def test_a_rollback_does_not_go_back_behind_the_weights_it_began_with(file: Path) -> None:
+    made = policy_export.starts(file, config())
+    session = Session(config())
+    session.rollback.config = settings.replace(session.rollback.config, {"back": 2})
+    session.start_from(made)
+    (kept,) = session.rollback.rolling
+    assert kept["roles"]["player"]["weights"].tobytes() == made["player"].weights.tobytes()
+
+
+def written(path: Path, shape: NetworkConfig, **about: Any) -> Path:
+    """A policy of the lattice's pursuer whose card says something else."""
+    base = api.default("lattice")
+    role = registry.find("lattice").make(base.world, 1, 0, 0).spec.roles["pursuer"]
+    policy = Policy(role, shape, "x")
+    policy.initialise(1)
+    return policy_files.write_file(
+        path, policy.arrays(), past_policies.card(base, policy, 3) | about, replace=True
+    )
+
+
+def test_cards_that_say_odd_things(tmp_path: Path) -> None:
+    path, plain = tmp_path / "x.safetensors", NetworkConfig(hidden=(4,))
+    assert policy_export.read(written(path, plain)).iteration == 3
+    with pytest.raises(ConfigError, match=r"a policy for '\[\]'"):
+        policy_export.read(written(path, plain, role=[]))
+    with pytest.raises(ConfigError, match="what lookahead thinks positions are worth"):
+        policy_export.read(written(path, plain, learner="lookahead"))
+    assert policy_export.read(path, values=True).policy.role.name == "pursuer"
+    little = NetworkConfig(kind="transformer", width=8, heads=2, layers=1, embedding=4)
+    learnt = settings.tree(little) | {"device": "cuda"}
+    assert policy_export.read(written(path, little, network=learnt)).policy.config.device == "cpu"
+
+
+def test_where_emulators_run_is_no_rule_of_the_game(remembering: Path, tmp_path: Path) -> None:
+    (made,) = export_run(remembering, tmp_path / "agent", with_onnx=False)
+    elsewhere = settings.replace(api.load(remembering).config, {"world.workers": 1})
+    assert list(policy_export.starts(made, elsewhere)) == ["joypad"]
+    with pytest.raises(ConfigError, match=r"world.max_steps is 40 there and 50 in the run"):
+        policy_export.starts(made, settings.replace(elsewhere, {"world.max_steps": 50}))
+
+
+def test_eval_prints_a_scoreboard_where_deals_are_mirrored(
+    run: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a game of cards it printed none: it looked for the world of a match, and ended in a traceback."""
+    for what, after in ((run, "Scoreboard after 1.15 K steps"), (file, "Scoreboard after 1.15 K steps")):
+        assert main.main(["eval", str(what), "--games", "8", "--against", "random", "--greedy"]) == 0
+        said = capsys.readouterr().out
+        assert said.startswith(after) and "Every deal was played from every seat" in said
+        assert "Verdict: " in said

@@ -1,0 +1,334 @@
+"""Fields aside: critics learn from them, no player ever sees them; from a world's spec to the gradient."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from support import toys
+from support.networks import minibatch, policy, role
+
+from rematch import api
+from rematch.adapters.gymnasium_env import GymEnv
+from rematch.agents.learners.ppo import LearnError, Ppo, PpoConfig
+from rematch.agents.policy import NetworkConfig, Policy, named
+from rematch.core import config as settings
+from rematch.core.config import ConfigError
+from rematch.core.spec import Field, Noise, Seat
+from rematch.rollout.collector import Rollout, Table, side_by_side
+from rematch.training.trainer import Config, Session
+from rematch.worlds import conformance, registry
+
+WEIGHTS = (0.2, 0.2, 0.5, 0.01, 0.0)
+
+
+@pytest.fixture(autouse=True)
+def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toys of tests/support/toys.py beside the real worlds."""
+    find = registry.find
+    monkeypatch.setattr(registry, "find", lambda name: toys.TOYS[name] if name in toys.TOYS else find(name))
+
+
+# --- the spec and the contract ----------------------------------------------------------------------------
+
+
+def test_a_role_keeps_what_is_aside_apart() -> None:
+    about = toys.recall.make(toys.RecallConfig(), 1).spec.roles["player"]
+    assert about.aside_size == 3 and about.aside_choices == (0, 0, 0)
+    assert about.size == len(about.columns) == len(about.choices) == 1 + 3 + 12
+    assert not any(name.startswith(("other.", "sign.")) for name in about.columns)
+    assert GymEnv(toys.recall, role="player").observation_space.shape == (16,)
+
+
+def test_a_world_with_a_history_and_things_aside_keeps_the_contract() -> None:
+    def turn(states: Any) -> Any:
+        rows = states.view(toys.recall.make(toys.RecallConfig(), 1).state.dtype)[:, 0]
+        rows["sign"] *= -1
+        return states
+
+    hidden = conformance.Subject(name="the sign alone", role="player", field="", change=turn)
+    report = conformance.check_module(toys.recall, moves=[hidden])
+    assert report.skipped == [] and "resample" in report.passed
+
+
+class Leaks(toys.Recall):
+    def observe(self, rows: Any) -> Any:
+        return {role: {name: a[rows] for name, a in f.items()} for role, f in self.view.fields.items()}
+
+
+class ShowsIt(toys.Recall):
+    def show(self) -> None:
+        super().show()
+        self.view["player"]["now"][:, :, 1] = self.view["player"]["sign"][:, :, 0]
+
+
+class NotFinite(toys.Recall):
+    def show(self) -> None:
+        super().show()
+        self.view["player"]["other"][self.state["time"] == 2] = np.nan
+
+
+class NotThere(toys.Recall):
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.view["player"]["extra"] = self.view["player"].pop("other")
+
+    def show(self) -> None:
+        self.view["player"].setdefault("other", np.zeros((self.games, 2, 2), np.float32))
+        super().show()
+        if "extra" in self.view["player"]:
+            del self.view["player"]["other"]
+
+
+def respecified(**changes: Any) -> type[toys.Recall]:
+    class Respecified(toys.Recall):
+        def promise(self, config: Any) -> Any:
+            spec = super().promise(config)
+            about = spec.roles["player"]
+            new = {name: change(about) for name, change in changes.items()}
+            return dataclasses.replace(spec, roles={"player": dataclasses.replace(about, **new)})
+
+    return Respecified
+
+
+def bent(about: Any) -> Any:
+    return (*about.fields[:2], dataclasses.replace(about.fields[2], shape=(3, 3)))
+
+
+TWICE = respecified(aside=lambda about: (*about.aside, Field(name="now", columns=("sign", "x", "y"))))
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        (Leaks, "observe: .*nothing aside"),
+        (ShowsIt, "resample: seat 0 .*can tell"),
+        (NotFinite, "values: .*'other'.*nan, expected a number in"),
+        (NotThere, r"shapes: .*'other'.* is missing"),
+        (TWICE, "names a field or a column twice"),
+        (respecified(fields=bent), "'history': shape .3, 3. is not that of its 12 columns"),
+    ],
+)
+def test_the_contract_notices(kind: Any, line: str) -> None:
+    with pytest.raises(conformance.BrokenPromise, match=line):
+        conformance.check(kind, toys.RecallConfig())
+
+
+# --- the network --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+def test_the_actor_knows_nothing_of_it(discrete: bool) -> None:
+    made = policy(role(discrete=discrete, names=(4,), aside=(0, 5, 0)), hidden=(17, 9), critic="all")
+    batch = minibatch(made, 300)
+    other = batch | {"aside": batch["aside"][::-1].copy()}
+    grads = []
+    for one in (batch, other):
+        out = np.empty_like(made.weights)
+        made.network.gradient(made.packed[0], np.arange(300), one, WEIGHTS, 1, out)  # type: ignore[union-attr]
+        grads.append(named(out, made.layout))
+    for name in grads[0]:
+        same = grads[0][name].tobytes() == grads[1][name].tobytes()
+        assert same == name.startswith("policy."), name
+    heads, value = made.forward(batch["sight"], aside=batch["aside"])
+    unseen, silent = made.forward(batch["sight"])
+    assert heads.tobytes() == unseen.tobytes() and (silent == 0).all() and (value != 0).all()
+    assert (value != made.forward(batch["sight"], aside=other["aside"])[1]).any()
+
+
+def test_threads_do_not_change_its_gradient() -> None:
+    made = policy(role(names=(4,), aside=(0, 5)), hidden=(17, 9), critic="all", fourier=1)
+    batch, outs = minibatch(made, 1000), []
+    for threads in (1, 2, 7):
+        outs.append(np.empty_like(made.weights))
+        made.network.gradient(made.packed[0], np.arange(1000), batch, WEIGHTS, threads, outs[-1])  # type: ignore[union-attr]
+    assert outs[0].tobytes() == outs[1].tobytes() == outs[2].tobytes()
+
+
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    made = policy(role(aside=(0, 0)), critic="all")
+    batch, out = minibatch(made, 8), np.empty_like(made.weights)
+    for wrong in (batch["aside"][:7], batch["aside"][:, :1].copy(), batch["aside"].astype(np.float64)):
+        with pytest.raises(ValueError):
+            made.network.gradient(  # type: ignore[union-attr]
+                made.packed[0], np.arange(8), batch | {"aside": wrong}, WEIGHTS, 1, out
+            )
+        with pytest.raises(ValueError):
+            made.forward(batch["sight"], aside=wrong)
+    del batch["aside"]
+    with pytest.raises(KeyError):
+        made.network.gradient(made.packed[0], np.arange(8), batch, WEIGHTS, 1, out)  # type: ignore[union-attr]
+
+
+def test_what_cannot_be_is_refused_in_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"network.critic = all: the world has nothing aside for pursuer"):
+        settings.replace(api.default("pursuit"), {"network.critic": "all"})
+    with pytest.raises(ConfigError, match=r"network.critic = all: not with learner lookahead; expected own"):
+        settings.replace(api.default("recall"), {"network.critic": "all", "learner": "lookahead"})
+    idle = settings.replace(api.default("recall"), {"network.critic": "all", "network.shared": False})
+    with pytest.raises(ConfigError, match=r"network.shared = .* has no effect: network.critic is 'all'"):
+        settings.refuse_idle(idle, ["network.shared"], "test")
+
+
+def test_a_field_aside_that_is_no_number_is_named() -> None:
+    session = Session(small(network__critic="all"))
+    session.seat()
+    tape = session.rollout.collect(0)
+    track = tape["player"]
+    assert track.aside is not None
+    track.aside[2, 3, 0, 1] = np.nan
+    with pytest.raises(LearnError, match="player: a field aside is not finite"):
+        session.learners["player"].learn(tape, 0.0, 0)
+
+
+# --- the tape and the learner -------------------------------------------------------------------------------
+
+
+def small(**changes: Any) -> Config:
+    tiny: dict[str, Any] = {
+        "threads": 1, "games": 64, "steps": 8, "network.hidden": (16,), "ppo.minibatch": 256,
+        "league.history": 0.5, "league.snapshot_every": 1, "league.slots": 2, "league.rotate": 1,
+        "total_steps": 64 * 8 * 6, "evaluation.games": 4,
+    }
+    tiny |= {key.replace("__", "."): value for key, value in changes.items()}
+    return settings.replace(api.default("recall"), tiny)
+
+
+def test_the_tape_holds_what_was_aside_where_it_is_learnt_from() -> None:
+    net = NetworkConfig(hidden=(9,), critic="all")
+    world = toys.recall.make(toys.RecallConfig(), 11, 0, 3)
+    about = world.spec.roles["player"]
+    made = Policy(about, net, "p")
+    made.initialise(1)
+    table = Table(made, 1)
+    table.place(0, made.weights)
+    tape = Rollout(world, {"player": table}, 6, 2, 3).collect(0)
+    track = tape["player"]
+    assert track.aside is not None and track.aside.shape == (6, 11, 2, 3)
+    twin = toys.recall.make(toys.RecallConfig(), 11, 0, 3)
+    for t in range(6):
+        told = side_by_side(about, twin.view["player"], aside=True)
+        assert (track.aside[t] == told).all() and (told[..., 0] == twin.state["sign"][:, ::-1]).all()
+        assert (track.sight[t] == side_by_side(about, twin.view["player"])).all()
+        for j in (0, 1):
+            seen, more = track.sight[t, :, j].copy(), track.aside[t, :, j].copy()
+            assert made.forward(seen, aside=more)[1].tobytes() == track.value[t, :, j].tobytes()
+        twin.step({"player": track.action[t].copy()})
+    told = side_by_side(about, world.view["player"], aside=True)[:, 0].copy()
+    seen = side_by_side(about, world.view["player"])[:, 0].copy()
+    assert made.forward(seen, aside=told)[1].tobytes() == track.last_value[:, 0].tobytes()
+    own = Table(Policy(about, NetworkConfig(hidden=(9,)), "own"), 1)
+    assert Rollout(twin, {"player": own}, 2, 1, 3).tape["player"].aside is None
+    move = made.act(Seat(about, 0, world, np.arange(11, dtype=np.int32), seen), Noise(1, 2, 3))
+    assert move.value is None and move.logp is not None and np.isfinite(move.logp).all()
+
+
+def test_cut_off_games_are_judged_with_what_was_aside_at_their_end() -> None:
+    class Told(toys.Drift):
+        def promise(self, config: Any) -> Any:
+            spec = super().promise(config)
+            about = dataclasses.replace(
+                spec.roles["rafter"], aside=(Field(name="wind", columns=("strength",)),)
+            )
+            return dataclasses.replace(spec, roles={"rafter": about})
+
+        def show(self) -> None:
+            super().show()
+            self.view["rafter"]["wind"][:, 0, 0] = self.state["wind"]
+
+    conformance.check(Told, toys.DriftConfig(), trial=conformance.Trial(stage=(0.5,)))
+    world = Told(toys.DriftConfig(limit=3), 5, 0, 3)
+    made = Policy(world.spec.roles["rafter"], NetworkConfig(hidden=(9,), critic="all"), "p")
+    made.initialise(1)
+    table = Table(made, 1)
+    table.place(0, made.weights)
+    wind = world.state["wind"][:, None].copy()
+    track = Rollout(world, {"rafter": table}, 3, 1, 3).collect(0)["rafter"]
+    last = np.ascontiguousarray(side_by_side(track.role, world.view.final["rafter"])[:, 0])
+    assert (world.view.ended == 2).all()
+    assert made.forward(last, aside=wind)[1].tobytes() == track.cut_value[2, :, 0].tobytes()
+
+
+@pytest.mark.parametrize("gradient", ["native", "torch"])
+def test_a_critic_that_is_told_knows_more(gradient: str) -> None:
+    """Who sits opposite plays plus: whether that is right decides the reward, and lies aside."""
+    spread = {}
+    for critic in ("own", "all"):
+        about = role(sight=2, actions=2, aside=(0,))
+        made = Policy(about, NetworkConfig(hidden=(16,), critic=critic), "p")
+        made.initialise(3)
+        learner = Ppo(made, PpoConfig(lr=0.01, anneal="none", gradient=gradient, magnet=0.1), 0, 1)
+        for i in range(60):
+            batch = minibatch(made, 256, seed=i) | {"advantage": np.zeros(256, np.float32)}
+            sign = np.random.default_rng(i).choice([-1.0, 1.0], (256, 1)).astype(np.float32)
+            batch["target"] = sign[:, 0]
+            if critic == "all":
+                batch["aside"] = sign
+            grad, means = learner.gradient(batch, np.arange(256), 0.0)
+            learner.adam.step(made, grad, 0.01)
+        spread[critic] = means["value_loss"]
+    assert spread["all"] < 0.1 and spread["own"] > 0.8
+
+
+def test_a_restored_session_goes_on_to_the_same_bits() -> None:
+    def go_on(session: Session, iterations: int) -> None:
+        for _ in range(iterations):
+            session.seat()
+            tape = session.rollout.collect(session.iteration)
+            session.learn(tape)
+            session.league.report(tape)
+            session.iteration += 1
+            session.snapshot()
+
+    ends = []
+    for threads in (1, 2):
+        config = small(network__critic="all", threads=threads)
+        whole, first, second = Session(config), Session(config), Session(config)
+        go_on(whole, 6)
+        go_on(first, 3)
+        second.restore(first.state())
+        go_on(second, 3)
+        ends += [whole.policies["player"].weights.tobytes(), second.policies["player"].weights.tobytes()]
+    assert len(set(ends)) == 1
+
+
+# --- openspiel ----------------------------------------------------------------------------------------------
+
+
+def test_openspiel_lays_the_other_seats_sight_aside() -> None:
+    pytest.importorskip("pyspiel")
+    module = registry.find("openspiel")
+    hidden = module.make(module.Config(game="leduc_poker"), 64, 0, 1)
+    about = hidden.spec.roles["player"]
+    for part in (hidden, *hidden.parts(3)):
+        assert np.shares_memory(part.view["player"]["theirs"], part.view["player"]["sight"])
+        assert (part.view["player"]["theirs"] == part.view["player"]["sight"][:, ::-1]).all()
+    assert (hidden.view["player"]["theirs"] != hidden.view["player"]["sight"]).any()
+    assert about.aside_size == about.size - 1
+    assert set(hidden.observe(np.arange(2, dtype=np.int32))["player"]) == {"seat", "sight"}
+    shown = module.make(module.Config(game="tic_tac_toe"), 4).spec.roles["player"]
+    assert shown.aside == ()
+    with pytest.raises(ConfigError, match=r"network.critic = all: the world has nothing aside for player"):
+        settings.replace(
+            api.default("openspiel"), {"world.game": "tic_tac_toe", "network.critic": "all"}
+        )
+
+
+def test_in_leduc_a_critic_of_both_hands_explains_more() -> None:
+    pytest.importorskip("pyspiel")
+    explained = {}
+    for critic in ("own", "all"):
+        config = settings.replace(api.default("openspiel"), {
+            "world.game": "leduc_poker", "network.critic": critic, "threads": 1, "games": 256, "steps": 16,
+            "ppo.minibatch": 1024, "ppo.lr": 3e-3, "ppo.gamma": 1.0, "league.history": 0.0,
+            "total_steps": 30 * 256 * 16,
+        })  # fmt: skip
+        session, rows = Session(config), []
+        for _ in range(30):
+            session.seat()
+            rows.append(session.learn(session.rollout.collect(session.iteration)))
+            session.iteration += 1
+        explained[critic] = np.mean([row["player/explained_variance"] for row in rows[-5:]])
+    assert explained["all"] > explained["own"] + 0.1, explained

@@ -1,0 +1,203 @@
+"""`rematch bench`: short runs, checked for what they say rather than for how fast they are."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rematch.bench import rematch_subject, timing
+from rematch.bench.run import bench, lines, short, targets
+from rematch.cli import main
+from rematch.core.config import ConfigError
+
+SMALL = {"games": 8, "steps": 8, "ppo.minibatch": 16, "ppo.epochs": 1, "network.hidden": [16], "stagger": 16}
+
+
+class Counter:
+    """Counts to ten at each run."""
+
+    name, unit, threads = "counter", "numbers", 1
+
+    def __init__(self, journal: list[Counter]) -> None:
+        self.journal, self.settings = journal, {"games": 1}
+
+    def run(self, seconds: float) -> int:
+        self.journal.append(self)
+        return 10
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every set-up at a size at which a whole benchmark takes a second or two."""
+    monkeypatch.setattr(rematch_subject, "PINNED", rematch_subject.PINNED | SMALL)
+    monkeypatch.setattr(
+        rematch_subject, "DOCUMENTS", rematch_subject.DOCUMENTS | SMALL | {"games": 2, "stagger": 0}
+    )
+    sooner = {"pursuit": {"world.max_steps": 40}, "lattice": {"world.horizon": 10}}
+    monkeypatch.setattr(
+        rematch_subject, "WORLDS", {world: rematch_subject.WORLDS[world] | sooner[world] for world in sooner}
+    )
+    monkeypatch.setattr("rematch.bench.PEER_GAMES", 8)
+
+
+def test_subjects_take_turns() -> None:
+    journal: list[Counter] = []
+    a, b = Counter(journal), Counter(journal)
+    measured = timing.in_turns([a, b], 0.0)
+    assert journal == [a, b] * (1 + timing.REPETITIONS)  # the first round is not timed
+    assert all(len(m.rates) == len(m.load) == timing.REPETITIONS >= 5 for m in measured)
+    row = measured[0].row()
+    assert row["min"] <= row["median"] <= row["max"] and row["n"] == timing.REPETITIONS
+
+
+def test_ratio_is_of_medians_with_the_range_of_rounds() -> None:
+    fast = timing.Measurement(Counter([]), [4.0, 6.0, 9.0])
+    slow = timing.Measurement(Counter([]), [2.0, 2.0, 3.0])
+    assert timing.ratio("x", fast, slow) | {"over": 0, "under": 0} == {
+        "name": "x", "value": 3.0, "min": 2.0, "max": 3.0, "over": 0, "under": 0
+    }  # fmt: skip
+    assert timing.best([slow, fast]) is fast
+
+
+def check(about: dict[str, Any], peers: bool, world: str = "pursuit") -> None:
+    rows = about["measurements"]
+    assert {row["threads"] for row in rows} == {1, 2}
+    for row in rows:
+        assert row["n"] >= 5 and 0 < row["min"] <= row["median"] <= row["max"]
+        assert row["wall_seconds"] > 0 and row["cpu_seconds"] >= 0 and len(row["load"]) == row["n"]
+        assert row["settings"]["world"] == world
+        if row["unit"] == "learner steps/s":
+            told = {"games", "steps", "network", "epochs", "batch", "shared_trunk", "learning"}
+            assert told <= set(row["settings"])
+    assert any("Stable-Baselines3" in row["name"] for row in rows) == peers
+    for entry in about["targets"]:
+        assert entry["met"] is (None if entry["value"] is None else entry["value"] >= entry["wanted"])
+    unmeasured = [entry["name"] for entry in about["targets"] if entry["value"] is None]
+    assert len(unmeasured) == (0 if peers else 3)
+    learning = about["learning"]
+    assert len(learning["curve"]) == 3 and learning["control_weights_unchanged"] is True
+    # The same iterations; how many decisions are the learner's own depends on who was seated.
+    steps = learning["curve"][-1]["learner_steps"]
+    assert abs(learning["control"]["learner_steps"] - steps) < 0.1 * steps
+    text = "\n".join(lines(about))
+    assert "the timed set-up learns" in text and ("met" in text or "MISSED" in text)
+
+
+@pytest.mark.parametrize("world", ["pursuit", "lattice"])
+def test_json_beside_the_peer(world: str, small: None, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("stable_baselines3")
+    assert main.main(["bench", world, "--json", "--seconds", "0.1"]) == 0
+    check(json.loads(capsys.readouterr().out), peers=True, world=world)
+
+
+def test_without_the_peer_ours_is_measured(
+    small: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "rematch.bench.sb3_subject", raising=False)
+    monkeypatch.setitem(sys.modules, "stable_baselines3", None)
+    assert bench("pursuit", 0.1, as_json=True) == 0
+    about = json.loads(capsys.readouterr().out)
+    check(about, peers=False)
+    text = "\n".join(lines(about))
+    assert "not installed: .venv/bin/pip install -c constraints.txt stable-baselines3" in text
+    assert text.count("not measured") == 3
+
+
+def test_unknown_world_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigError, match=r"unknown world 'pursiut'.*nearest: pursuit"):
+        bench("pursiut", 1.0, as_json=True)
+    assert main.main(["bench", "pursiut"]) == 2
+    assert main.main(["bench", "pursuit", "--seconds", "soon"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_rivals_really_sit_in_the_timed_games(small: None) -> None:
+    timed = rematch_subject.Training(
+        "x", rematch_subject.configure("pursuit", 1, rematch_subject.PINNED | {"games": 256})
+    )
+    done = timed.run(0.0)
+    share = timed.rivals_share()
+    assert 0.10 < share < 0.20  # 30 % of games have one rival in two seats
+    assert done == round(2 * 256 * 8 * (1 - share))  # every decision of a learning seat, and no other
+
+
+def test_one_role_learns_alone(small: None) -> None:
+    timed = rematch_subject.Training(
+        "x", rematch_subject.configure("pursuit", 1, rematch_subject.DOCUMENTS), "pursuer"
+    )
+    session = timed.session
+    weights = {role: policy.weights.copy() for role, policy in session.policies.items()}
+    for _ in range(10):  # games that began before the rival sat down end after 40 steps
+        done = timed.iterate()
+    assert done == session.config.games * session.config.steps
+    assert not np.array_equal(weights["pursuer"], session.policies["pursuer"].weights)
+    assert np.array_equal(weights["evader"], session.policies["evader"].weights)
+    assert (session.world.slot[:, 1] == len(session.tables["evader"].packed)).all()
+
+
+def test_the_peer_plays_the_same_world() -> None:
+    pytest.importorskip("stable_baselines3")
+    from rematch.adapters.gymnasium_env import GymVector
+    from rematch.bench.sb3_subject import Games
+
+    config = rematch_subject.configure("pursuit", 1, {"world.max_steps": 20})
+    games = Games(GymVector("pursuit", config.world, "pursuer", "random", 6))
+    twin = GymVector("pursuit", config.world, "pursuer", "random", 6)
+    assert np.array_equal(games.reset(), twin.reset(seed=0)[0])
+    before, ends = games.reset(), 0
+    twin.reset(seed=0)
+    for _ in range(60):
+        actions = np.zeros((6, 2), np.float32)
+        sight, reward, done, infos = games.step(actions)
+        expected, its_reward, terminated, truncated, _ = twin.step(actions)
+        assert np.array_equal(sight, expected) and np.array_equal(reward, its_reward)
+        assert np.array_equal(done, terminated | truncated)
+        for i, info in enumerate(infos):
+            assert ("terminal_observation" in info) == done[i]
+            if done[i]:
+                ends += 1
+                assert np.array_equal(info["terminal_observation"], before[i])
+        before = sight
+    assert ends >= 18
+
+
+def test_the_peer_looks_names_up_too() -> None:
+    """Its first layer over columns that name things is the product with their one-hot vectors."""
+    pytest.importorskip("stable_baselines3")
+    import torch
+
+    from rematch.bench.sb3_subject import Peer, Tables
+
+    tables = Tables((3, 4), 5)
+    seen = torch.tensor([[2.0, 0.0], [1.0, 3.0]])
+    hot = torch.zeros(2, 7)
+    hot[[0, 0, 1, 1], [2, 3, 1, 6]] = 1
+    assert torch.allclose(tables(seen), hot @ tables.rows.weight)
+    for shared in (True, False):
+        pins = rematch_subject.DOCUMENTS | {
+            "games": 2,
+            "steps": 8,
+            "ppo.minibatch": 16,
+            "network.hidden": [6, 6],
+        }
+        pins["network.shared"] = shared
+        peer = Peer("x", rematch_subject.configure("lattice", 1, pins), 1, ("pursuer", "random"))
+        found = [part for part in peer.model.policy.modules() if isinstance(part, Tables)]
+        assert len(found) == (1 if shared else 2)
+        assert peer.run(0.0) == 16
+
+
+def test_short_numbers() -> None:
+    assert [short(v) for v in (17_234_567, 312_345, 1.708, 2.0, 95.3, 1500)] == [
+        "17.2 M", "312 K", "1.71", "2", "95.3", "1.5 K"
+    ]  # fmt: skip
+
+
+def test_a_missed_target_is_said(small: None) -> None:
+    slow = [timing.Measurement(Counter([]), [1.0] * 5), timing.Measurement(Counter([]), [1.0] * 5)]
+    judged = targets(dict.fromkeys(("alone", "pinned", "peer", "documents", "lone", "peer_documents"), slow))
+    assert [entry["met"] for entry in judged] == [False] * 6

@@ -1,0 +1,337 @@
+"""Folders, disks, signals and numbers that go wrong: one line, exit code 2, nothing lost."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import commands
+from support.commands import PRODUCTS, Say, files, finished, flip, newest, piped, place, process, right, wrong
+from support.tiny_run import flags
+
+from rematch import api
+from rematch.cli import main
+from rematch.rollout.collector import Rollout
+from rematch.storage import checkpoint as disk
+from rematch.storage.atomic_files import Mark, digest
+from rematch.storage.run_folder import Run
+from rematch.worlds import registry
+
+__all__ = ["finished", "place", "right", "wrong"]
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
+
+# --- folders that cannot be -------------------------------------------------------------------------------
+
+
+def test_a_name_that_is_taken(place: Path, wrong: Say) -> None:
+    (place / "runs" / "thesis").mkdir()
+    (place / "runs" / "thesis" / "chapter1").write_text("mine")
+    (place / "runs" / "paper").write_text("mine")
+    before = files(place)
+    assert "runs/done holds a run already: go on with `rematch resume runs/done`" in wrong(
+        "train", "quick", *flags(), "--name", "done")
+    assert "runs/thesis is not empty and not a run" in wrong("train", "quick", *flags(), "--name", "thesis")
+    assert "runs/paper cannot be made: runs/paper: Not a directory" in wrong(
+        "train", "quick", *flags(), "--name", "paper")
+    assert files(place) == before
+
+
+def test_places_where_nothing_can_be_written(place: Path, wrong: Say) -> None:
+    Path("file").write_text("")
+    for name in ("file/run", "/proc/run", "/sys/run", "/dev/null/run", "/dev/full/x"):
+        assert f"{name} cannot be made: " in wrong("train", "quick", *flags(), "--name", name)
+
+
+def humble() -> None:
+    """Root writes where it has no permission: give that up for good (capabilities(7), bounding set)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        if libc.prctl(24, capability, 0, 0, 0):  # PR_CAPBSET_DROP
+            os._exit(77)
+
+
+def test_a_folder_without_permission(place: Path) -> None:
+    closed = place / "runs" / "done"
+    before = files(closed)
+    for folder, words, expected in (
+        (closed, ["resume", str(closed)], rb"runs/done cannot be opened: .*/lock: Permission denied"),
+        (place, ["train", "quick", *flags(), "--name", f"{place}/new"],
+         rb"/new cannot be made: .*: Permission denied"),
+    ):
+        folder.chmod(0o500)
+        done = process(*words, preexec_fn=humble if os.geteuid() == 0 else None)
+        folder.chmod(0o700)
+        if done.returncode == 77:
+            pytest.skip("root cannot give up its privileges here")
+        assert re.fullmatch(b"rematch: .*" + expected + b"\n", done.stderr), done.stderr
+        assert done.returncode == 2
+    assert files(closed) == before and not (place / "new").exists()
+
+
+def test_a_run_that_another_process_holds(place: Path, wrong: Say) -> None:
+    lock = place / "runs" / "done" / "lock"
+    lock.write_text("process 1 on elsewhere since 2020\n")
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        before = files(place)
+        assert "runs/done is held by process 1 on elsewhere since 2020" in wrong("resume", "done")
+        assert "held by process 1" in wrong("train", "quick", *flags(), "--name", "done")
+        assert files(place) == before
+
+
+# --- runs that were tampered with ---------------------------------------------------------------------------
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(place: Path, right: Say) -> None:
+    whole = files(place / "runs" / "done")
+    flip(newest(place / "runs" / "done") / "state.safetensors")
+    said = right("resume", "done")
+    assert "checkpoint iter_00000003 does not verify: state.safetensors does not match its SHA-256" in said
+    assert "resumed runs/done at iteration 2" in said
+    again = files(place / "runs" / "done")
+    assert {name: again[name] for name in whole} == whole
+
+
+def test_where_no_checkpoint_is_whole_nothing_is_begun(place: Path, wrong: Say) -> None:
+    for checkpoint in (place / "runs" / "done" / "checkpoints").iterdir():
+        flip(checkpoint / "state.json")
+    before = files(place)
+    for command in ("resume", "eval"):
+        assert re.search(r"runs/done: none of its 3 checkpoints verifies \(iter_00000003: .*\): refusing",
+                         wrong(command, "done"))
+    assert files(place) == before
+
+
+def test_a_run_without_checkpoints(place: Path, wrong: Say, right: Say) -> None:
+    shutil.rmtree("runs/done/checkpoints")
+    assert "runs/done: no checkpoint yet" in wrong("eval", "done")
+    assert "from the beginning" in right("resume", "done")
+    assert "iter_00000003" in os.listdir("runs/done/checkpoints")
+
+
+def test_a_foreign_checkpoint_is_not_taken(place: Path, wrong: Say) -> None:
+    with Run.create(place / "runs" / "other", Path("runs/done/config.yaml").read_text()) as run:
+        run.save(3, {"session": {"iteration": 3}, "world": {"states": np.zeros(3)}}, {})
+    line = wrong("resume", "other")
+    assert "runs/other" in line and ("--other-machine" in line or "not a checkpoint of this run" in line)
+    assert "not a checkpoint of this run" in wrong("resume", "other", "--other-machine")
+    assert "not a checkpoint of this run" in wrong("eval", "other")
+
+
+def test_settings_edited_by_hand_are_noticed(place: Path, wrong: Say) -> None:
+    path = Path("runs/done/config.yaml")
+    text = path.read_text()
+    for edited in (text.replace("seed: 0", "seed: 1"), text + "# mine\n",
+                   text.replace("games: 8", "games: -8"), text.replace("game: pursuit", "game: chess"),
+                   text.replace("game: pursuit\n", ""), text.replace("prep_steps: 0", "prep_steps: 99")):
+        path.write_text(edited)
+        before = files(place)
+        assert "runs/done" in wrong("resume", "done")
+        assert files(place) == before
+    path.write_bytes(b"\xff\x00")
+    assert "config.yaml is not text" in wrong("resume", "done")
+    path.unlink()
+    assert "runs/done is not a run: it holds no config.yaml" in wrong("resume", "done")
+
+
+def test_a_checkpoint_of_another_machine_needs_leave(
+        place: Path, wrong: Say, right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = api.fingerprint
+    monkeypatch.setattr(api, "fingerprint", lambda config: here(config) | {"numpy": "0.1"})
+    said = wrong("resume", "done")
+    assert "saved with another numpy: " in said and "--other-machine" in said
+    right("resume", "done", "--other-machine")
+
+
+def test_rules_that_were_compiled_anew_need_leave(
+        place: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry.find("pursuit"), "BUILD", "other text")
+    assert "saved with another world: " in wrong("resume", "done")
+
+
+@pytest.mark.parametrize(("part", "name", "value"), [
+    ("session", "iteration", "x"), ("session", "iteration", -7), ("learner.pursuer", "updates", "x"),
+    ("league", "pursuer", {}),
+])
+def test_a_checkpoint_that_verifies_and_holds_nonsense(
+        place: Path, wrong: Say, part: str, name: str, value: Any) -> None:
+    """Seals are no secret: a stranger's folder can carry consistent ones."""
+    kept = newest(place / "runs" / "done")
+    checkpoint = disk.read_checkpoint(kept)
+    checkpoint.parts[part][name] = value
+    contents = disk.encode(checkpoint.parts)
+    marks = {file: Mark(len(raw), digest(raw)) for file, raw in contents.items()}
+    for file, raw in contents.items():
+        (kept / file).write_bytes(raw)
+    (kept / "manifest.json").write_bytes(replace(checkpoint.manifest, files=marks).sealed())
+    assert "not a checkpoint of this run" in wrong("resume", "done")
+
+
+# --- trouble while it works ---------------------------------------------------------------------------------
+
+
+def test_a_reward_that_is_no_number_stops_the_run_and_keeps_what_was_saved(
+        place: Path, capsys: pytest.CaptureFixture[str], right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    collect = Rollout.collect
+
+    def spoiled(self: Rollout, iteration: int) -> Any:
+        tape = collect(self, iteration)
+        if iteration == 2:
+            tape["evader"].reward[1, 3] = np.nan
+        return tape
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rollout, "collect", spoiled)
+        assert main.main(["train", "quick", *flags(), "--name", "x"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "evader: a reward or value is not finite" in err
+    assert newest(place / "runs" / "x").name == "iter_00000002"
+    assert main.main(["status", "x"]) == 1  # it is an alarm and the verdict, until somebody goes on
+    assert "verdict: collapsed: evader: a reward or value is not finite" in capsys.readouterr().out
+    right("resume", "x")
+    assert main.main(["status", "x"]) != 1 and "not finite" not in capsys.readouterr().out
+    assert files(place / "runs" / "x") == files(place / "runs" / "done")
+
+
+FULL = """if 1:
+    import resource, sys
+    from rematch import cli
+    from rematch.storage.run_folder import Run
+    save = Run.save
+    def fuller(self, iteration, *rest, **keep):  # from the second save on, files are short
+        if iteration == 2:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+        return save(self, iteration, *rest, **keep)
+    Run.save = fuller
+    sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_a_disk_that_fills_up_costs_nothing_that_was_saved(place: Path, right: Say) -> None:
+    done = subprocess.run([sys.executable, "-c", FULL, "train", "quick", *flags(), "--name", "x"],
+                          env=commands.environment(), capture_output=True)
+    assert done.returncode == 2 and re.fullmatch(
+        rb"rematch: checkpoint iter_00000002 was not saved: .*File too large\n", done.stderr), done.stderr
+    assert os.listdir("runs/x/checkpoints") == ["iter_00000001"]
+    assert "resumed runs/x at iteration 1" in right("resume", "x")
+    assert files(place / "runs" / "x") == files(place / "runs" / "done")
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_a_product_that_cannot_be_written_is_one_line_and_made_by_resume(
+        place: Path, capsys: pytest.CaptureFixture[str], right: Say, monkeypatch: pytest.MonkeyPatch,
+        product: str) -> None:
+    whole = files(place / "runs" / "done")
+    for name in PRODUCTS:
+        (place / "runs" / "done" / name).unlink()
+    write = Run.write_file
+
+    def no_space(fd: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    def full(self: Run, name: str, data: bytes) -> Path:
+        with monkeypatch.context() as patch:
+            if name == product:
+                patch.setattr(os, "write", no_space)
+            return write(self, name, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "write_file", full)
+        assert main.main(["resume", "done"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and f"{product} was not written: " in err and "No space left on device" in err
+    assert "the training itself is complete and saved: make the rest with `rematch resume runs/done`" in err
+    assert "runs/done is complete: 96 steps are done, nothing is left to train" in right("resume", "done")
+    assert files(place / "runs" / "done") == whole
+
+
+def test_a_film_that_went_missing_is_made_again_and_nothing_else_changes(place: Path, right: Say) -> None:
+    whole = files(place / "runs" / "done")
+    (place / "runs" / "done" / "match.gif").unlink()
+    inode = (place / "runs" / "done" / "learning.png").stat().st_ino
+    right("resume", "done")
+    assert files(place / "runs" / "done") == whole
+    assert (place / "runs" / "done" / "learning.png").stat().st_ino == inode
+
+
+def test_a_reader_that_leaves_is_no_error(finished: Path) -> None:
+    for words in ("train quick --help", "worlds", "eval done --games 2 --json"):
+        done = piped(f"{words} | head -c 1", finished)
+        assert (done.returncode, done.stderr) == (0, b"") and len(done.stdout) == 1, words
+
+
+def test_output_that_does_not_fit_is_one_line(finished: Path) -> None:
+    for words in (("worlds",), ("eval", "done", "--games", "2")):
+        with open("/dev/full", "w") as full:
+            done = process(*words, cwd=finished, stdout=full, stderr=subprocess.PIPE)
+        assert (done.returncode, done.stderr) == (2, b"rematch: output: No space left on device\n")
+
+
+def test_training_goes_on_when_its_reader_leaves(place: Path) -> None:
+    words = " ".join(["train", "quick", *flags(), "--name", "x"])
+    done = piped(f"{words} | head -n 1", place)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"run runs/x: pursuit, seed 0, 3 iterations of 8 games x 4 steps")
+    assert files(place / "runs" / "x") == files(place / "runs" / "done")
+
+
+# "ready" comes from inside `main`: before that a Ctrl-C is Python's own business.
+START = """if 1:
+    import sys
+    from rematch import cli
+    obey = cli.obey
+    cli.obey = lambda words: print("ready", flush=True) or obey(words)
+    sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def interrupted(name: str, delay: float) -> str:
+    """Ctrl-C so many seconds after a training began to start: what was wrong with its end, or nothing."""
+    words = ["train", "quick", *flags(total_steps=10**9, save_every=10**6, evaluation__every=10**6)]
+    command = [sys.executable, "-c", START, *words, "--name", name]
+    with subprocess.Popen(command, env=commands.environment(), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as child:
+        assert child.stdout and child.stdout.readline() == b"ready\n"
+        time.sleep(delay)
+        child.send_signal(signal.SIGINT)
+        try:
+            out, err = child.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            return "it went on"
+        finally:
+            child.kill()
+    if child.returncode == 0:  # it was training already: saved, and says how to go on
+        told = err == b"" and b"stopped (SIGINT)" in out and f"rematch resume runs/{name}".encode() in out
+        return "" if told and Path(f"runs/{name}/checkpoints").exists() else f"{out!r} {err!r}"
+    said = (child.returncode, err) == (130, b"rematch: interrupted; what was saved stands\n")
+    return "" if said and not Path(f"runs/{name}/lock").exists() else f"{child.returncode} {err!r}"
+
+
+def test_ctrl_c_at_any_moment_of_starting_up(place: Path) -> None:
+    for i, delay in enumerate((0.0, 0.05, 0.15, 0.3, 0.6)):
+        assert interrupted(f"x{i}", delay) == ""
+
+
+def test_real_processes_say_the_same(finished: Path) -> None:
+    for words, text in (
+        (("trian",), b"unknown command 'trian'"), (("train", "quick", "--gmaes", "3"), b"nearest: --game"),
+        (("resume", "done2"), b"nearest: runs/done"), ((b"\xff",), b"unknown command '\\udcff'"),
+    ):
+        began = time.perf_counter()
+        done = process(*words, cwd=finished)
+        assert time.perf_counter() - began < 3  # about half a second alone; the machine may be busy
+        assert done.returncode == 2 and done.stdout == b"" and text in done.stderr
+        assert done.stderr.count(b"\n") == 1 and b"Traceback" not in done.stderr

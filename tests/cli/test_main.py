@@ -1,0 +1,351 @@
+"""The command line: what it says when all is well, and one line for each word that is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from support.commands import Say, files, finished, place, right, wrong
+from support.tiny_run import flags
+
+from rematch import api
+from rematch.cli import main
+from rematch.training import memory_estimate
+
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
+__all__ = ["finished", "place", "right", "wrong"]
+
+
+# --- all is well --------------------------------------------------------------------------------------------
+
+
+def test_training_says_what_it_will_do_and_where_things_lie(
+        place: Path, right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "elsewhere").mkdir()
+    monkeypatch.chdir(place / "elsewhere")
+    said = right("train", "quick", *flags(), "--name", "some/where").splitlines()
+    assert said[0] == "run some/where: pursuit, seed 0, 3 iterations of 8 games x 4 steps"
+    ends = dict(line.split() for line in said[-5:])
+    assert ends == {"run": "some/where", "policies": "some/where/policies", "film": "some/where/match.gif",
+                    "picture": "some/where/learning.png", "report": "some/where/report.html"}
+    assert all((place / "elsewhere" / path).exists() for path in ends.values())
+    for path in (place / "elsewhere" / "some" / "where").rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+    assert files(place / "elsewhere" / "some" / "where") == files(place / "runs" / "done")
+
+
+def test_runs_without_a_name_are_numbered_and_kebab_case_works(place: Path, right: Say) -> None:
+    words = [word.replace("_", "-") if word.startswith("--") else word for word in flags(games="1e1")]
+    assert right("train", "quick", *words).startswith("run runs/quick-1: ")
+    assert "games: 10\n" in Path("runs/quick-1/config.yaml").read_text()
+    assert right("train", "quick", *words, "--max-minutes=1e-9").splitlines()[-1] == (
+        "stopped (time) at iteration 1 of 3; go on with: rematch resume runs/quick-2")
+    assert "resumed runs/quick-2 at iteration 1" in right("resume", "runs/quick-2")
+    assert files(place / "runs" / "quick-1") == files(place / "runs" / "quick-2")
+
+
+def test_resuming_a_finished_run_says_so(place: Path, right: Say) -> None:
+    whole = files(place / "runs" / "done")
+    said = right("resume", "done")
+    assert "runs/done is complete: 96 steps are done, nothing is left to train\n" in said
+    assert "Scoreboard after 96 steps" in said and "runs/done/report.html" in said
+    assert files(place / "runs" / "done") == whole
+
+
+def test_help_lists_every_flag_with_its_value_and_meaning(finished: Path, right: Say) -> None:
+    from rematch.core.config import leaves
+
+    said = right("train", "quick", "--games", "1e3", "--help").splitlines()
+    rows = {line.split()[0]: line for line in said[1:]}
+    config = api.configure("quick")
+    assert set(rows) == {f"--{key}" for key, _, _ in leaves(config)}
+    for key, field, _ in leaves(config):
+        assert field.metadata["help"] and field.metadata["help"] in rows[f"--{key}"]
+    assert re.search(r"--games +1000 +games that step together", rows["--games"])
+    assert re.search(r"--network.activation +\w+ +.*\(tanh \| relu\)", rows["--network.activation"])
+    for words in (["--help"], ["train", "--help"], ["eval", "-h"], ["help"]):
+        assert "rematch train RECIPE" in right(*words)
+    assert right("--version").startswith("rematch 0.")
+
+
+def test_worlds_and_recipes(right: Say) -> None:
+    said = right("worlds")
+    assert re.search(r"^pursuit: \w.*", said, re.M)
+    evader = r"^  evader: sees \d+ numbers, continuous actions speed, turn; scripted: random, .*flee_straight"
+    assert re.search(evader, said, re.M)
+    told = right("recipes").splitlines()
+    assert [line for line in told if not line.endswith(".")] == []  # whole sentences
+    names = [line.partition(":")[0] for line in told]
+    assert {"quick", "pursuit"} <= set(names)
+
+
+def test_eval_of_a_run(finished: Path, right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(finished)
+    before = files(finished)
+    options = ("--against", "random,lion", "--json")
+    row = json.loads(right("eval", "done", "--games", "20", *options))
+    assert row["run"] == "runs/done" and row["step"] == 96 and row["play"] == "sampled" and row["verdict"]
+    assert [(entry["role"], entry["rival"], entry["games"]) for entry in row["table"]] == \
+        [("pursuer", "random", 20), ("evader", "random", 20), ("evader", "lion", 20)]
+    for entry in row["table"]:
+        assert 0 <= entry["low"] <= entry["score"] <= entry["high"] <= 1 and entry["best_bot"]
+    assert row == json.loads(right("eval", "runs/done", "--games", "2e1", *options))
+    assert row != json.loads(right("eval", "done", "--games", "20", *options, "--seed", "1"))
+    text = right("eval", "done", "--games", "4", "--greedy")
+    assert "Scoreboard after 96 steps, policies play greedy" in text and "95 % interval" in text
+    assert files(finished) == before
+
+
+def test_eval_of_a_world(finished: Path, right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(finished)
+    players = ("--players", "pure_pursuit,stand_still")
+    row = json.loads(right("eval", "pursuit", *players, "--games", "50", "--json"))
+    hunter, prey = row["table"]
+    assert (hunter["player"], hunter["rival"], hunter["games"]) == ("pure_pursuit", "stand_still", 50)
+    assert hunter["low"] > 0.9 and prey["high"] < 0.1 and hunter["wins"] + prey["wins"] == 50
+    text = right("eval", "pursuit", "--players", "done,random", "--games", "4")
+    assert text.startswith("Match in pursuit, policies play sampled\n") and "done    random" in text
+
+
+def test_one_role_s_policy_alone_is_no_pair(place: Path, right: Say, wrong: Say) -> None:
+    right("export", "done", "--out", "mine.safetensors")
+    for words in (("eval",), ("eval", "--against", "lion"), ("film", "--out", "x.gif")):
+        said = wrong(words[0], "mine-pursuer.safetensors", *words[1:])
+        assert "mine-pursuer.safetensors plays pursuer alone, and nobody plays evader; expected" in said
+    right("eval", "pursuit", "--players", "mine-pursuer.safetensors,random", "--games", "4")
+
+
+def test_what_one_may_set_before_playing_is_listed(right: Say) -> None:
+    assert "--thought" in right("play", "beasty", "--help")
+    assert "--cartridge" in right("play", "gameboy", "-h")
+
+
+def test_general_sum_rewards_and_starts_that_were_redrawn_are_told(place: Path, right: Say) -> None:
+    narrow = flags(world__arena_width=4, world__arena_height=4, world__min_init_distance=4.5,
+                   world__max_init_distance=15, world__w_wall=0.1, world__n_obstacles_min=2)
+    text = right("train", "pursuit", *narrow, "--name", "narrow")
+    for told in (text, Path("runs/narrow/train.log").read_text()):
+        assert "Rewards are general-sum" in told
+    rows = [json.loads(line) for line in Path("runs/narrow/metrics.jsonl").read_text().splitlines()]
+    redraws = [row["rollout/spawn_redraws"] for row in rows]
+    assert redraws == sorted(redraws) and redraws[-1] > 0
+    assert f"World: spawn_redraws {redraws[-1]}" in text
+    assert "general-sum" not in right("train", "pursuit", *flags(), "--name", "plain")
+
+
+def test_a_run_plays_under_the_rules_it_learnt(place: Path, right: Say, wrong: Say) -> None:
+    right("train", "quick", *flags(world__n_obstacles_max=3), "--name", "three")
+    row = json.loads(right("eval", "pursuit", "--players", "three,random", "--games", "4", "--json"))
+    assert row["settings"]["n_obstacles_max"] == 3 and row["settings"]["max_steps"] == 20
+    said = wrong("eval", "pursuit", "--players", "three,done", "--games", "4")
+    assert "done learnt under other rules: n_obstacles_max = 2, three under 3; expected the same" in said
+
+
+def test_status_of_a_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main.main(["status", "done"])
+    out, err = capsys.readouterr()
+    assert code in (0, 1) and err == "" and "runs/done" in out
+    assert main.main(["status", "done", "--json"]) == code
+    about = json.loads(capsys.readouterr().out)
+    assert about["exit"] == code and about["lines"]
+    shutil.rmtree("runs/done/checkpoints/iter_00000003")
+    assert main.main(["status", "done"]) in (1, 3)
+
+
+# --- words and numbers that cannot be -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("words", "expected"), [
+    ("trian quick", "unknown command 'trian': expected one of train, .*; nearest: train"),
+    ("train", "expected rematch train RECIPE .*, found nothing; recipes: .*quick"),
+    ("train --games 3", "expected rematch train RECIPE .*found '--games'"),
+    ("train qick", "unknown recipe 'qick': expected one of .*quick.*; nearest: quick"),
+    ("train ''", "unknown recipe ''"),
+    ("train nowhere.yaml", "nowhere.yaml: cannot be read: No such file"),
+    ("train quick --ppo.clop 3", "unknown setting --ppo.clop = '3'; nearest: --ppo.clip"),
+    ("train quick --ppo-clip 3", "unknown setting --ppo-clip"),
+    ("train quick --gam 3", "unknown setting --gam = '3'; nearest: --game"),
+    ("train quick --max-minuts 3", "unknown option '--max-minuts'; nearest: --max-minutes"),
+    ("train quick --max-minutes 0", "--max-minutes = '0': expected a number above 0"),
+    ("train quick --max-minutes nan", "--max-minutes = 'nan': expected a number"),
+    ("train quick --max-minutes 5m", "--max-minutes = '5m': expected a number"),
+    ("train quick --max-minutes", "--max-minutes needs a value"),
+    ("train quick --max-minutes 1 --max-minutes 2", "--max-minutes is given twice"),
+    ("train quick extra", "expected a flag, found 'extra'"),
+    ("train quick --games", "--games needs a value"),
+    ("train quick --games 8 --games 9", "--games is given twice"),
+    ("train quick --games many", "games = 'many': expected a whole number from 1 to"),
+    ("train quick --games 2.5", "games = '2.5': expected a whole number"),
+    ("train quick --games -1", "games = '-1': expected a whole number from 1 to"),
+    ("train quick --games 1e18", "games = '1e18': expected a whole number from 1 to"),
+    ("train quick --games 4194304 --steps 1048576", "games = 4194304.* GiB.*; expected fewer games or steps"),
+    ("train quick --seed -1", "seed = '-1': expected a whole number from 0 to 4294967295"),
+    ("train quick --network.hidden 0", "network.hidden = '0': expected a list, each a whole number"),
+    ("train quick --network.hidden=", "network.hidden|hidden = "),
+    ("train quick --network.activation tan", "activation = 'tan': expected one of tanh, relu; nearest: tanh"),
+    ("train quick --network.shared maybe", "shared = 'maybe': expected true or false"),
+    ("train quick --ppo.lr inf", "ppo.lr = 'inf': expected a number"),
+    ("train quick --world.arena_width -5", "world.arena_width = '-5': expected a number"),
+    ("train quick --world.min_init_distance 9 --world.max_init_distance 3",
+     "world.min_init_distance = 9: expected at most max_init_distance = 3"),
+    ("train quick --world.min_init_distance 99 --world.max_init_distance 99",
+     "world.min_init_distance = 99: expected less than"),
+    ("train quick --world.min_init_distance 5 --world.max_init_distance 5.000001",
+     "no start found for .*min_init_distance.: 5.*; expected a wider range of distances"),
+    ("train quick --evaluation.games 1e12", "evaluation.games = '1e12': expected a whole number from 1 to"),
+    ("train quick --world.n_obstacles_max 3 --world.n_obstacle_obs 0",
+     "world.n_obstacle_obs = 0: expected -1 or at least n_obstacles_max = 3; the agents would be blind"),
+    ("train quick --world.n_obstacles_min 4 --world.n_obstacles_max 2",
+     "n_obstacles_min = 4: expected at most n_obstacles_max = 2"),
+    ("train quick --league.pick uniform --league.pfsp_power 3",
+     "pfsp_power = 3.0 has no effect: league.pick is 'uniform'"),
+    ("train quick --league.scripted lyon", "league.scripted = 'lyon': expected one of .*; nearest: lion"),
+    ("train quick --game lattice", "--game cannot change a recipe's world"),
+    ("train quick --name=", "--name = '': expected the name of a new folder"),
+    ("train quick --name ..", "--name = '..': expected the name of a new folder"),
+    ("train quick --name .hidden", "--name = '.hidden': expected the name of a new folder"),
+    ("train quick --name a/..", "--name = 'a/..': expected the name of a new folder"),
+    ("train quick --name /", "--name = '/': expected the name of a new folder"),
+    ("check qick", "unknown recipe 'qick'"),
+    ("check quick --name x", "unknown setting --name"),
+    ("resume", "expected rematch resume RUN, found nothing"),
+    ("resume ''", "expected rematch resume RUN, found ''"),
+    ("resume a b", "expected rematch resume RUN, found 'a' 'b'"),
+    ("resume done --max-minute 3", "unknown option '--max-minute'; nearest: --max-minutes"),
+    ("resume dome", "runs/dome: no such run; nearest: runs/done"),
+    ("resume runs", "runs is not a run: it holds no config.yaml; runs/done is one"),
+    ("train quick --config=", "--config needs a value"),
+    ("eval done --picture=", "--picture needs a value"),
+    ("eval done --picture x.png --games 100000", "best responses in pursuit are not known exactly"),
+    ("export done --out=", "--out needs a value"),
+    ("export done --out .", "--out = '.': expected a name that ends in .safetensors"),
+    ("export done --out ..", "--out = '..': expected a name that ends in .safetensors"),
+    ("export done --out runs", "--out = 'runs': expected a name that ends in .safetensors"),
+    ("report done --out x.pdf", "--out = 'x.pdf': expected a name that ends in .html"),
+    ("report done runs/done", "runs/done is given twice; expected each run once"),
+    ("status done/checkpoints", "runs/done/checkpoints is not a run"),
+    ("status dome", "runs/dome: no such run; nearest: runs/done"),
+    ("eval dome", "runs/dome: no such run; nearest: runs/done"),
+    ("eval nothing.safetensors", "^nothing.safetensors: there is no such file"),
+    ("film runs --out x.gif", "runs is not a run: it holds no config.yaml; runs/done is one"),
+    ("film nothing.safetensors --out x.gif", "^nothing.safetensors: there is no such file"),
+    ("eval runs/done/train.log", "runs/done/train.log is a file: expected a run's folder"),
+    ("eval pursuit --players x.safetensors,random", "^x.safetensors: there is no such file"),
+    ("play beasty --against nobody", "^no player called 'nobody': expected one of"),
+    ("eval pursuit", "eval pursuit: a world needs --players"),
+    ("eval pursit --players random,random", "unknown world 'pursit': expected one of .*; nearest: pursuit"),
+    ("eval pursuit --players random", "--players = random: expected 2 names, for pursuer, evader"),
+    ("eval pursuit --players lyon,random", "no pursuer called 'lyon': expected one of .*; nearest: lion"),
+    ("eval pursuit --players random,random --greedy", "--greedy has no effect: nobody of --players is"),
+    ("eval done --against nobody", "--against = 'nobody': expected one of"),
+    ("eval done --against ,", "--against = ',': expected names"),
+    ("eval done --games 0", "--games = '0': expected a whole number from 1 to 100000"),
+    ("eval done --games 1e9", "--games = '1e9': expected a whole number from 1 to 100000"),
+    ("eval done --seed -1", "--seed = '-1': expected a whole number from 0"),
+    ("eval done --gaems 3", "unknown option '--gaems'; nearest: --game"),
+    ("worlds all", "expected rematch worlds, found 'all'"),
+    ("recipes --json", "unknown option '--json'; usage: rematch recipes"),
+    ("bench pursit", "unknown world 'pursit'"),
+    ("bench --seconds 0", "--seconds = '0': expected a number above 0"),
+])
+def test_a_wrong_word_is_one_line_and_changes_nothing(
+        finished: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch, words: str, expected: str) -> None:
+    monkeypatch.chdir(finished)
+    before = files(finished)
+    assert re.search(expected, wrong(*["" if word == "''" else word for word in words.split()]))
+    assert files(finished) == before
+
+
+def test_bytes_that_are_no_text_are_named(place: Path, wrong: Say) -> None:
+    rubbish = os.fsdecode(b"\xff\xfe")
+    quick = ("train", "quick")
+    for words in (("unheard",), ("train",), ("resume",), ("status",), ("eval",), quick, (*quick, "--name"),
+                  (*quick, "--config"), (*quick, "--games")):
+        for word in (rubbish, "a\nb", "\x1b[31m", "x" * 5000):
+            assert "\x1b" not in wrong(*words, word)
+    wrong("train", "quick", "--" + rubbish, "3")
+    wrong("train", "quick", "--name", "x" * 300, *flags())
+    assert os.listdir("runs") == ["done"]
+
+
+def test_a_run_larger_than_the_machine_is_refused_before_it_is_begun(
+        place: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_estimate, "here", lambda: 1 << 28)
+    assert re.search(r"games = 500000, steps = 4: this run needs about \d+\.\d GiB of memory, this machine "
+                     r"has 0\.2; expected fewer games", wrong("train", "quick", *flags(games=500_000)))
+    assert re.search(r"network.hidden = \[4096, 4096\]: .*GiB.*expected narrower layers",
+                     wrong("train", "quick", *flags(network__hidden=[4096, 4096])))
+    assert os.listdir("runs") == ["done"]
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("gamez: 3", "x.yaml: unknown setting gamez = 3; nearest: game"),
+    ("games: [1]", r"x.yaml: games = \[1\]: expected a whole number"),
+    ("ppo:\n  clip: high", "x.yaml: ppo.clip = 'high': expected a number"),
+    ("- a\n- b", "expected settings as 'key: value' lines"),
+    ("a: [", "x.yaml: line 1 not plain YAML"),
+    ("game: chess", "x.yaml: game = 'chess' cannot change the world of quick"),
+    ("games: 8\ngames: 9", "x.yaml.*games.*twice|x.yaml.*repeated"),
+    ("a: !!python/object/apply:os.system [ls]", "x.yaml: line 1 not plain YAML"),
+    ("a: 2001-99-99", "x.yaml"),
+    ("[" * 1000, "x.yaml"),
+    ("a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\ngames: [*c, *c]", "x.yaml"),
+    ("b0: &b0 {x: 1}\n" + "".join(f"b{i + 1}: &b{i + 1} {{x: *b{i}, y: *b{i}}}\n" for i in range(40)),
+     "x.yaml"),
+    ("x" * 3_000_000, "x.yaml"),
+    ("seed: " + "1" * 30_000, "x.yaml.*4300 digits"),
+    ("\0\1\2", "x.yaml"),
+])
+def test_a_settings_file_that_is_none(place: Path, wrong: Say, text: str, expected: str) -> None:
+    Path("x.yaml").write_text(text)
+    assert re.search(expected, wrong("train", "quick", "--config", "x.yaml"))
+    wrong("train", "x.yaml")
+    shutil.copy("x.yaml", "runs/done/config.yaml")
+    for command in ("resume", "eval"):
+        wrong(command, "done")
+    assert os.listdir("runs") == ["done"]
+
+
+def test_a_setting_without_effect_in_a_file(place: Path, wrong: Say) -> None:
+    Path("x.yaml").write_text("league:\n  pick: uniform\n  pfsp_power: 3\n")
+    assert "x.yaml: league.pfsp_power = 3.0 has no effect: " in wrong("train", "quick", "--config", "x.yaml")
+    Path("x.yaml").write_text("like: quick\nleague:\n  pick: uniform\n  pfsp_power: 3\n")
+    assert "x.yaml: league.pfsp_power = 3.0 has no effect: " in wrong("train", "x.yaml")
+
+
+def test_flags_may_switch_off_what_a_file_sets_and_a_runs_settings_are_a_recipe(place: Path) -> None:
+    text = "ppo:\n  magnet: 0.1\n  magnet_decay: 0.9\n"
+    Path("y.yaml").write_text("like: quick\n" + text)
+    assert api.configure("y.yaml", flags=["--ppo.magnet", "0"]).ppo.magnet_decay == 0.9
+    Path("x.yaml").write_text(text)
+    assert api.configure("quick", Path("x.yaml"), ["--ppo.magnet", "0"]).ppo.magnet_decay == 0.9
+    stored = "runs/done/config.yaml"  # lists what this run did not use, too
+    again = api.configure(stored)
+    assert again == api.configure("quick", Path(stored)) == api.load("runs/done").config
+
+
+def test_a_file_that_would_change_the_recipes_world(place: Path, wrong: Say) -> None:
+    Path("other.yaml").write_text("game: lattice\n")
+    assert "other.yaml: game = 'lattice' cannot change the world of quick; name the world instead" in wrong(
+        "train", "quick", "--config", "other.yaml")
+
+
+def test_onnx_without_its_package_leaves_nothing_behind(
+        place: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    before = files(place)
+    assert "--onnx: onnx is not installed: " in wrong("export", "done", "--out", "a.safetensors", "--onnx")
+    assert files(place) == before
+
+
+def test_settings_that_are_no_file(place: Path, wrong: Say) -> None:
+    Path("binary.yaml").write_bytes(b"\x80\x81")
+    for name in ("binary.yaml", "/dev/zero", "runs", "missing.yaml", ""):
+        wrong("train", "quick", "--config", name)

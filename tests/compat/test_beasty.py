@@ -1,0 +1,145 @@
+"""The card-game document's configuration file, word for word: what it becomes, and that it runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from rematch import api
+from rematch.cli.main import main
+from rematch.core import config as settings
+from rematch.core.config import ConfigError
+
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+ROOT = Path(__file__).resolve().parents[2] / "compat"
+
+
+def script() -> ModuleType:
+    found = importlib.util.spec_from_file_location("train_iter600", ROOT / "train_iter600.py")
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+SCRIPT = script()
+GIVEN = SCRIPT.read(SCRIPT.CONFIG)
+ON_CPU = GIVEN | {"device": "cpu"}
+
+
+def test_every_key_goes_over() -> None:
+    """The recipe is the document's file, but for the machine and where it begins."""
+    changes, notes = SCRIPT.translate(ON_CPU)
+    base = api.configure("iter600_to_1000")
+    differ = {key for key, value in changes.items() if settings.get(base, key) != value}
+    assert differ <= {"threads", "start_iteration", "evaluation.rivals"}
+    assert settings.get(base, "iterations") == 1000 and base.start_iteration == 600
+    assert changes["evaluation.rivals"] == SCRIPT.NAMED == base.league.scripted
+    assert (base.network.width, base.network.heads, base.network.layers) == (256, 8, 4)
+    assert base.league.history == 0.5 and base.league.scripted_share == pytest.approx(0.8)
+    assert any(re.match(r"note: async_num_workers 32: \d+, for there are \d+ cores", note) for note in notes)
+
+
+def test_the_file_is_the_documents() -> None:
+    text = SCRIPT.CONFIG.read_text()
+    assert text.startswith("# configs/iter600_to_1000.yaml\n# Resume from iter600, run 400 more iterations\n")
+    assert 'temperature_end: 0.5' in text and text.endswith("  - distilled_outcome\n")
+
+
+CASES: list[tuple[dict[str, Any], str]] = [
+    ({"force_cython": False}, r"force_cython = False: the native core is the only one; expected true"),
+    ({"buffer_size": 100_000}, r"buffer_size = 100000: an iteration makes 196608 transitions"),
+    ({"ppo_config.normalize_advantages": False}, r"normalize_advantages = false: they always are"),
+    ({"temperature_schedule": "cosine"}, r"temperature_schedule = 'cosine': expected the shape of entropy"),
+    ({"entropy_schedule": "wavy"}, r"entropy_schedule = 'wavy': expected one of linear, cosine, none"),
+    ({"opponent_config.current_weight": 0.9}, r"opponent_config: the weights add up to 1.4; expected 1"),
+]
+
+
+@pytest.mark.parametrize(("changes", "line"), CASES)
+def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], line: str) -> None:
+    with pytest.raises(ConfigError, match=line):
+        SCRIPT.translate(ON_CPU | changes)
+
+
+def test_a_gpu_that_is_not_there_is_one_line() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(ConfigError, match=r"device = cuda: there is no GPU here; expected --device cpu"):
+        SCRIPT.translate(GIVEN)
+
+
+@pytest.mark.parametrize(("changes", "expected"), [
+    ({"use_exploit_patch": False}, {"league.exploit_every": 0}),
+    ({"exploit_patch_interval": 7}, {"league.exploit_every": 7}),
+    ({"use_opponent_pool": False}, {"league.history": 0.0}),
+    ({"use_adaptive_weights": False}, {"league.pick": "uniform"}),
+    ({"use_heuristic_variants": False}, {"league.scripted": ("random", "heuristic")}),
+    ({"temperature_schedule": "none"}, {"ppo.temperature_final": 1.0, "ppo.entropy_final": 0.01}),
+    ({"temperature_schedule": "none", "entropy_schedule": "none"}, {"ppo.anneal": "none"}),
+    ({"ppo_config.clip_value": False}, {"ppo.value_clip": 0.0}),
+    ({"async_game_generation": False}, {"threads": 1}),
+])
+def test_switches(changes: dict[str, Any], expected: dict[str, Any]) -> None:
+    found, _ = SCRIPT.translate(ON_CPU | changes)
+    assert {key: found[key] for key in expected} == expected
+    base = api.configure("iter600_to_1000")
+    differ = {key: value for key, value in found.items() if settings.get(base, key) != value}
+    api.configure("iter600_to_1000", changes=differ)
+
+
+SMALL = {
+    "hidden_dim: 256": "hidden_dim: 16", "num_layers: 4": "num_layers: 1", 'device: "cuda"': 'device: "cpu"',
+    "_iteration: 8192": "_iteration: 16", "total_iterations: 1000": "total_iterations: 4",
+    "minibatch_size: 2048": "minibatch_size: 128", "exploit_patch_interval: 100": "exploit_patch_interval: 3",
+    "eval_frequency: 25": "eval_frequency: 2", "checkpoint_frequency: 50": "checkpoint_frequency: 1",
+}  # fmt: skip
+
+
+def test_it_runs_and_begins_where_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = SCRIPT.CONFIG.read_text()
+    for old, new in SMALL.items():
+        assert old in text
+        text = text.replace(old, new)
+    only = text.index("  - heuristic\n")  # the first of eval_opponents stays
+    (tmp_path / "small.yaml").write_text(text[:only])
+    real = api.configure
+    quick = {"evaluation.games": 2, "evaluation.past": 0, "league.exploit_steps": 400}
+    monkeypatch.setattr(api, "configure", lambda *a, **k: settings.replace(real(*a, **k), quick)
+                        if a == ("iter600_to_1000",) and k else real(*a, **k))
+    assert main(["--config", "small.yaml"], act=SCRIPT.train) == 0, capsys.readouterr().err
+    rows = [json.loads(line) for line in Path("runs/iter600_to_1000/metrics.jsonl").read_text().splitlines()]
+    assert len(rows) == 4 and all(row["train/grad_norm_post_clip"] <= 0.5 + 1e-6 for row in rows)
+    assert rows[0]["player/temperature"] == 1.0 and rows[2]["player/temperature"] == 0.75
+    log = Path("runs/iter600_to_1000/train.log").read_text()
+    assert "note: async_num_workers 32" in log and "Exploiter: player exploiter@3 wins" in log
+    again = ["--config", "small.yaml", "--start-iteration", "2", "--from", "runs/iter600_to_1000",
+             "--output", "later"]
+    assert main(again, act=SCRIPT.train) == 0, capsys.readouterr().err
+    rows = [json.loads(line) for line in Path("later/metrics.jsonl").read_text().splitlines()]
+    assert [row["player/temperature"] for row in rows] == [1.0, 0.75]  # over those that remain
+
+
+def test_wrong_words_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(SCRIPT.CONFIG.read_text().replace("target_kl", "target_lk"))
+    short = tmp_path / "short.yaml"
+    short.write_text(SCRIPT.CONFIG.read_text().replace("seed: 42\n", ""))
+    for words, line in (
+        (["--config", str(other)], "unknown key ppo_config.target_lk = 0.02; nearest: ppo_config.target_kl"),
+        (["--config", str(short)], "seed is missing"),
+        (["--config", str(tmp_path / "none.yaml")], "cannot be read"),
+        (["--divice", "cpu"], "nearest: --device"),
+    ):
+        assert main(words, act=SCRIPT.train) == 2
+        assert line in capsys.readouterr().err

@@ -1,0 +1,220 @@
+"""The large-run document's command, word for word: what it becomes, and that it writes all it names."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from support import gameboy_worlds
+from support.single_seat_worlds import SIZES
+
+from rematch import api
+from rematch.agents.learners import dqn
+from rematch.cli.main import main
+from rematch.core.config import ConfigError
+from rematch.storage.run_folder import Run
+
+ROOT = Path(__file__).resolve().parents[2]
+# The document, sections 1 and 7, as they stand there.
+FIRST = r"""python -m Daddy.train_big \
+    --num-envs 32 \
+    --total-steps 5000000 \
+    --run-name big_run_01 \
+    --log-interval 5000
+"""
+SECOND = r"""python -m Daddy.train_big \
+    --num-envs 32 \
+    --total-steps 5000000 \
+    --model-size large \
+    --run-name big_run_01 \
+    --log-interval 5000 \
+    --save-interval 100000 \
+    --video-interval 250000
+"""
+MODULES = ("train_big", "agent", "networks", "curriculum", "video_utils")  # sections 1, 3 and 6
+# Our own settings, so that a run takes seconds.
+QUICK = [
+    "--world.cartridge", "tiny", "--world.max-steps", "30", "--threads", "1", "--steps", "8",
+    "--dqn.replay", "1000", "--dqn.sequence", "12", "--dqn.burn-in", "2", "--watch.video-steps", "8",
+    "--evaluation.games", "1", "--evaluation.every", "1000", "--bands.scouts", "2",
+    "--bands.scout-steps", "8",
+]  # fmt: skip
+
+
+def flags_of(command: str) -> list[str]:
+    return shlex.split(command.replace("\\\n", " "))[3:]
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    gameboy_worlds.need_pyboy()
+    monkeypatch.syspath_prepend(str(ROOT / "compat"))
+    return importlib.import_module("Daddy.train_big")
+
+
+def configured(script: ModuleType, words: list[str]) -> tuple[Any, list[str]]:
+    options = script.Options(words, (*script.FLAGS, *script.OWN))
+    config, notes = script.translate(options.given, options.rest)
+    return config, notes
+
+
+def test_every_module_of_the_document_is_there(script: ModuleType) -> None:
+    for name in MODULES:
+        module = importlib.import_module(f"Daddy.{name}")
+        assert all(hasattr(module, word) for word in getattr(module, "__all__", ())), name
+    from Daddy.curriculum import CurriculumManager
+
+    assert {"registry", "sample", "update", "probabilities"} <= set(dir(CurriculumManager))
+    assert script.MODEL_CONFIGS == {
+        "slim": {"cnn_channels": [16, 32, 64], "gru_hidden": 128, "lstm_hidden": 128, "ssm_hidden": 128},
+        "large": {"cnn_channels": [32, 64, 128], "gru_hidden": 256, "lstm_hidden": 256, "ssm_hidden": 256},
+    }
+
+
+@pytest.mark.parametrize("command", [FIRST, SECOND])
+def test_the_documents_commands_are_the_recipe(script: ModuleType, command: str) -> None:
+    config, notes = configured(script, flags_of(command))
+    assert config == api.configure("big")
+    assert (config.games, config.total_steps, config.dqn.size) == (32, 5_000_000, "large")
+    assert (config.watch.log_interval, config.watch.video_interval) == (5000, 250_000)
+    assert abs(config.save_every * config.games * config.steps - 100_000) < 1024
+    whole = {"--total-steps 5000000: 5000192 steps", "--save-interval 100000: every 100352 steps"}
+    assert {note[6:].partition(", whole")[0] for note in notes} == \
+        {text for text in whole if text.split()[0] in command}  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "key", "value"), [
+    (["--num-envs", "64"], "games", 64), (["--total-steps", "4096"], "total_steps", 4096),
+    (["--batch-size", "32"], "batch", 32), (["--model-size", "slim"], "size", "slim"),
+    (["--log-interval", "77"], "log_interval", 77), (["--save-interval", "2048"], "save_every", 2),
+    (["--video-interval", "0"], "video_interval", 0), (["--num_envs=16"], "games", 16),
+    (["--world.cartridge", "mid"], "cartridge", "mid"), (["--swarm", "all"], "swarm", "all"),
+])  # fmt: skip
+def test_each_flag_is_a_setting(script: ModuleType, words: list[str], key: str, value: Any) -> None:
+    config, _ = configured(script, words)
+    parts = (config, config.dqn, config.watch, config.world)
+    assert [getattr(part, key) for part in parts if hasattr(part, key)] == [value]
+
+
+@pytest.mark.parametrize(("words", "line"), [
+    (["--num-env", "3"], "unknown flag '--num-env'; nearest: --num-envs"),
+    (["--run_nam", "x"], "unknown flag '--run_nam'; nearest: --run-name"),
+    (["--dqn.batchs", "4"], "unknown flag '--dqn.batchs'; nearest: --dqn.batch"),
+    (["--num-envs"], "--num-envs needs a value"),
+    (["--num-envs", "2", "--num-envs", "3"], "--num-envs is given twice"),
+    (["--num-envs", "two"], "--num-envs = 'two': expected"),
+    (["--batch-size", "4", "--dqn.batch", "5"], "--dqn.batch is given twice"),
+    (["--model-size", "huge"], "--model-size = 'huge': expected one of slim, large"),
+    (["--save-interval", "0"], "--save-interval = '0': expected a whole number from 1"),
+    (["--log-interval", "0"], "--log-interval = '0': expected"),
+    (["--run-name", "../x"], "--run-name = '../x': expected a folder's name"),
+    (["--world.rom", "none.gb"], "world.rom = 'none.gb': no such file"),
+    (["--world.rom", "none.gb", "--world.cartridge", "tiny"], "none.gb"),
+])  # fmt: skip
+def test_contradictions_and_typing_errors_are_one_line(
+    script: ModuleType, words: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main(words, act=script.train) == 2
+    said = capsys.readouterr().err
+    assert line in said and said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_short_run_learns_all_the_same(script: ModuleType) -> None:
+    config, notes = configured(script, ["--total-steps", "4096"])
+    assert config.dqn.warmup == 409
+    assert notes == ["note: --total-steps 4096: learning begins after 409 steps, not 5000"]
+
+
+def test_it_writes_every_file_that_the_document_names(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every flag of the document, the same command again, and again with other settings."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dqn, "SIZES", SIZES)
+    words = ["--num-envs", "4", "--total-steps", "640", "--batch-size", "4", "--model-size", "large",
+             "--run-name", "big_run_01", "--log-interval", "64", "--save-interval", "100",
+             "--video-interval", "320", *QUICK]  # fmt: skip
+    assert main([*words, "--max-minutes", "1e-6"], act=script.train) == 0
+    assert os.listdir("checkpoints/big_run_01") == ["step_32"]  # it stopped after one iteration
+    assert main(words, act=script.train) == 0
+    said = capsys.readouterr().out
+    assert "resumed runs/big_run_01 at iteration 1" in said
+    assert re.search(r"^\[EP 1 env=0\] len=30  R_env=\S+  R_total=\S+  badges=0  map=DAWN  "
+                     r"savestate_tag=power_on  theta_\S+=0\.\d\d", said, re.M)  # fmt: skip
+    assert re.search(r"^step=640/640  sps=\d+  epsilon=", said, re.M)
+    run = Path("runs/big_run_01")
+    assert sorted(os.listdir("checkpoints/big_run_01")) == ["step_480", "step_576", "step_640"]
+    for link in Path("checkpoints/big_run_01").iterdir():
+        assert (link / "manifest.json").is_file()
+    states = sorted(path.name for path in Path("savestates/big_run_01").iterdir())
+    assert any(re.fullmatch(r"[A-Z0-9-]+_\d+\.state", name) for name in states) and "index.json" in states
+    assert Path("savestates/big_run_01").resolve() == (tmp_path / run / "savestates")
+    assert {"rollout_320.gif", "rollout_640.gif"} <= set(os.listdir(run / "films"))
+    with (run / "episodes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    named = {"episode_id", "env_id", "length_steps", "return_env", "return_total", "return_rnd",
+             "return_novel", "return_bayes", "milestones_reached", "alarm_triggered", "start_step",
+             "end_step", "alpha_DAWN", "beta_DAWN", "mean_DAWN"}  # fmt: skip
+    assert named <= set(rows[0]) and len(rows) == 640 // 4 // 30 * 4
+    assert (run / "progress.csv").read_text().startswith("step,milestone,alpha,beta,mean")
+    events = [json.loads(line)["event"] for line in (run / "events.jsonl").read_text().splitlines()]
+    assert {"episode", "milestone"} <= set(events)
+    with Run.open(run, write=False) as opened:
+        checkpoint = opened.load()
+    assert checkpoint is not None and {"swarm", "learner.joypad", "world"} <= set(checkpoint.parts)
+    assert {"weights", "target", "replay"} <= set(checkpoint.parts["learner.joypad"])
+
+    assert main([*words, "--seed", "3"], act=script.train) == 2
+    assert "runs/big_run_01 holds a run with other settings (seed 0 there, 3 here)" in capsys.readouterr().err
+    Path("savestates/other").mkdir()
+    assert main([*words[:2], "--run-name", "other", *QUICK], act=script.train) == 2
+    assert "savestates/other: is there, and no link of ours" in capsys.readouterr().err
+    assert not Path("runs/other").exists()
+
+
+def test_the_documents_command_runs_word_for_word_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    """As a cluster does it: SIGTERM, and everything is saved; no window, nothing on stderr."""
+    gameboy_worlds.need_pyboy()
+    (tmp_path / "Daddy").symlink_to(ROOT / "compat" / "Daddy")
+    (tmp_path / "python").symlink_to(sys.executable)
+    paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]])}
+    paths["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
+    with (tmp_path / "out").open("w") as out:
+        child = subprocess.Popen(["bash", "-c", "exec " + SECOND], cwd=tmp_path, stdout=out,
+                                 stderr=subprocess.STDOUT, env=os.environ | paths)  # fmt: skip
+    until = time.monotonic() + 300
+    while child.poll() is None and not (tmp_path / "runs" / "big_run_01" / "train.log").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    child.send_signal(signal.SIGTERM)
+    code = child.wait(300)
+    said = (tmp_path / "out").read_text()
+    assert code == 0 and "go on with: rematch resume runs/big_run_01" in said, said
+    assert (tmp_path / "checkpoints" / "big_run_01" / "step_1024" / "manifest.json").is_file()
+    assert (tmp_path / "savestates" / "big_run_01").is_dir()
+
+
+def test_help_names_every_flag(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"], act=script.train) == 0
+    said = capsys.readouterr().out
+    assert all(flag in said for flag in [*script.FLAGS, *flags_of(SECOND)[::2]])
+
+
+def test_unknown_names_are_no_run(script: ModuleType) -> None:
+    with pytest.raises(ConfigError, match=r"unknown flag '--wrld\.rom'; nearest: --world\.rom"):
+        configured(script, ["--wrld.rom", "x"])

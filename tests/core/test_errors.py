@@ -1,0 +1,26 @@
+"""Libraries that are not here: one line that brings them, and no setting is blamed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from rematch.core import config as settings
+from rematch.core.config import ConfigError
+from rematch.core.errors import NotInstalled
+
+
+@dataclass(frozen=True)
+class World:
+    error: type[ConfigError] = field(default=ConfigError)
+
+    def check(self) -> None:
+        raise NotInstalled("This", "that") if self.error is NotInstalled else ConfigError("id = 3: wrong")
+
+
+def test_no_setting_is_blamed_for_it() -> None:
+    with pytest.raises(ConfigError, match=r"^world\.id = 3: wrong"):
+        settings.validate(World(), "world.")
+    with pytest.raises(NotInstalled, match=r"^This is not installed: .*pip install -c constraints.txt that$"):
+        settings.validate(World(NotInstalled), "world.")

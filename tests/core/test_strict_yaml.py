@@ -1,0 +1,76 @@
+"""Plain YAML: libyaml's events mean what Python's do, both ways; what nests without end is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rematch import api
+from rematch.core import config as rematch_config
+from rematch.core import strict_yaml
+
+compiled = pytest.mark.skipif(not yaml.__with_libyaml__, reason="PyYAML without libyaml")
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@compiled
+def test_libyaml_is_used_where_it_is() -> None:
+    assert strict_yaml._Fast is not strict_yaml._Python and strict_yaml._Dumper is not yaml.SafeDumper
+
+
+@settings(max_examples=150)
+@given(values)
+def test_all_that_is_written_comes_back_by_either_reader(value: Any) -> None:
+    text = strict_yaml.dump(value)
+    assert strict_yaml.load(text) == value
+    assert strict_yaml._Python(text).get_single_data() == value
+    assert yaml.safe_load(text) == value
+
+
+@settings(max_examples=150)
+@given(st.text("ab:-[]{},#&*!|>?%'\"\n\r\t\x85\u2028 01.~", max_size=30))
+def test_what_python_reads_means_the_same(text: str) -> None:
+    """And what both refuse is refused in Python's words. libyaml lets some slips pass: `>#`."""
+    try:
+        wanted = strict_yaml._Python(text).get_single_data()
+    except strict_yaml.REFUSED as error:
+        try:
+            strict_yaml.load(text)
+        except strict_yaml.REFUSED as other:
+            assert str(other) == str(error)
+    else:
+        assert repr(strict_yaml.load(text)) == repr(wanted)  # 1 equals True
+
+
+def test_recipes_are_written_as_ever() -> None:
+    """A run's identity is the SHA-256 of its settings: another writer must not change a letter."""
+    assert strict_yaml.load(strict_yaml.dump({"a": "r\udcff.gb"})) == {"a": "r\udcff.gb"}
+    for name in ("quick", "tiny", "beasty"):
+        tree = rematch_config.tree(api.configure(name))
+        assert strict_yaml.dump(tree) == yaml.safe_dump(tree, sort_keys=False)
+
+
+@pytest.mark.parametrize("text", ["[" * 16000 + "]" * 16000, "[" * 32000, "{a: " * 8000, "- " * 16000])
+def test_a_file_of_brackets_is_refused_and_ends_nothing(text: str) -> None:
+    with pytest.raises(RecursionError):
+        strict_yaml.load(text)
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("a: &x 1", "no anchor"), ("a: *x", "no anchor or alias"), ("a: !!python/object:os.system 1", "no tags"),
+    ("a: 1\na: 2", "given twice"), ("<<: {a: 1}\na: 2", "no <<"), (f"{'k' * 900!r}: 1\n" * 2, "^.{,99}$"),
+    ("a: [", "expected the node content"),
+])  # fmt: skip
+def test_what_is_not_plain_is_named(text: str, said: str) -> None:
+    with pytest.raises(yaml.MarkedYAMLError) as caught:
+        strict_yaml.load(text)
+    assert re.search(said, caught.value.problem or "")

@@ -1,0 +1,334 @@
+"""The curriculum of starts: its ladders, its judgement by intervals, and the starts that live worlds play."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.stop_and_resume import stop_and_go_on
+
+from rematch import api
+from rematch.cli.commands import evaluate
+from rematch.core import config as settings
+from rematch.core.config import ConfigError
+from rematch.core.spec import Floats
+from rematch.curriculum.levels import Curriculum, CurriculumConfig, ladder
+from rematch.evaluation.match import wilson
+from rematch.rehearsal.shrink import Witness, differences, play
+from rematch.reporting.status import status
+from rematch.reporting.text import scoreboard_lines
+from rematch.storage.run_folder import Run
+from rematch.training import run_log
+from rematch.training.best_response import Frozen
+from rematch.training.trainer import Config, Session, train
+from rematch.worlds import registry
+
+N = 1000  # games of an evaluation
+
+
+def climbing(game: str = "pursuit", **changes: Any) -> tuple[Curriculum, Any]:
+    config = CurriculumConfig(**{"kind": "smooth"} | changes)
+    module = registry.find(game)
+    world = module.make(module.Config(), 4, 0, 0)
+    levels = ladder(config, module, module.Config(), world.spec)
+    return Curriculum(config, levels, world.spec, world.next.stage[0]), world
+
+
+def row(captured: int, games: int = N) -> dict[str, Any]:
+    """An evaluation in which the pursuer won so many games."""
+    rates = {}
+    for role, won in (("pursuer", captured), ("evader", games - captured)):
+        low, high = wilson(won, games)
+        rates[role] = {"rate": won / games, "low": low, "high": high, "games": games}
+    ends = [abs(2 * rates["pursuer"][end] - 1) for end in ("low", "high")]
+    inside = rates["pursuer"]["low"] <= 0.5 <= rates["pursuer"]["high"]
+    gap_low = 0.0 if inside else min(ends)
+    gap = {"gap": abs(2 * captured / games - 1), "gap_low": gap_low, "gap_high": max(ends)}
+    return {"rates": rates} | gap
+
+
+# --- ladders ------------------------------------------------------------------------------------------------
+
+
+def starts(curriculum: Curriculum) -> list[tuple[float, ...]]:
+    return [tuple(curriculum.start(level).tolist()) for level in range(len(curriculum.levels))]
+
+
+def test_the_discrete_levels_are_the_documents_six() -> None:
+    module = registry.find("pursuit")
+    changes = {"world.n_obstacles_max": 3, "curriculum.kind": "discrete"}
+    config = settings.replace(api.default("pursuit"), changes)
+    spec = module.make(config.world, 1, 0, 0).spec
+    levels = ladder(config.curriculum, module, config.world, spec)
+    curriculum = Curriculum(config.curriculum, levels, spec, np.zeros(4, np.float32))
+    assert starts(curriculum) == [(2, 5, 0, 0), (5, 15, 0, 0), (2, 5, 3, 3), (5, 8, 3, 3), (5, 12, 3, 3),
+                                  (2, 15, 3, 3)]  # fmt: skip
+
+
+@given(st.floats(0.1, 12), st.integers(0, 2))
+def test_the_smooth_range_grows_to_fifteen_metres_never_below_the_floor(step: float, floor: int) -> None:
+    curriculum, _ = climbing(increment=step, min_obstacles=floor)
+    levels = starts(curriculum)
+    tops = [far for _, far, _, _ in levels]
+    assert tops[0] == 5 and tops[-1] == 15 and all(near == 2 for near, *_ in levels)
+    assert np.allclose(np.diff(tops[:-1]), step, atol=1e-4) and 0 < tops[-1] - tops[-2] <= step + 1e-4
+    assert [fewest for *_, fewest, _ in levels] == [2 if top >= 8 else floor for top in tops]
+    assert all(fewest == most for *_, fewest, most in levels)
+
+
+def test_the_lattice_has_levels_of_its_own() -> None:
+    for kind in ("discrete", "smooth"):
+        curriculum, world = climbing("lattice", kind=kind, increment=1.0)
+        tops = [level.start["max_distance"] for level in curriculum.levels]
+        n = world.config.n
+        assert tops == sorted(tops) and n / 4 < tops[0] <= n / 2
+        assert tops[-1] == pytest.approx((n - 1) * 2**0.5)
+        for level in range(len(tops)):  # all of them can be played
+            world.set_stage(np.arange(4), np.tile(curriculum.start(level), (4, 1)))
+
+
+@pytest.mark.parametrize(
+    ("game", "changes", "expected"),
+    [
+        ("gym", {}, "has no levels; expected none"),
+        ("pursuit", {"curriculum.min_obstacles": 3}, "min_obstacles = 3: expected at most 2"),
+        ("pursuit", {"curriculum.kind": "discrete"}, "n_obstacles_max = 2: the discrete levels have up to 3"),
+        ("pursuit", {"world.min_init_distance": 4.0}, "world.min_init_distance = 4: has no effect"),
+        ("lattice", {"curriculum.min_obstacles": 1}, "a lattice has none"),
+        ("lattice", {"world.max_distance": 3.0}, "world.max_distance = 3: has no effect"),
+        ("pursuit", {"curriculum.kind": "none", "schedule.kind": "alternate", "schedule.last_first": True},
+         "schedule.last_first = True: there is no new level without a curriculum"),
+        ("pursuit", {"curriculum.kind": "none", "schedule.kind": "micro", "schedule.warm_start_steps": 9},
+         "schedule.warm_start_steps = 9: there is no new level without a curriculum"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_climbed_is_one_line(game: str, changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings.replace(api.default(game), {"curriculum.kind": "smooth"} | changes)
+    assert expected in str(caught.value) and "\n" not in str(caught.value)
+
+
+# --- judgement ----------------------------------------------------------------------------------------------
+
+
+def test_the_bound_climbs_not_the_point() -> None:
+    curriculum, _ = climbing()
+    assert curriculum.report(row(720)) == (0, "")  # 0.720, but surely only 0.691
+    moved, why = curriculum.report(row(740))
+    assert moved == 1 and curriculum.level == 1
+    assert why.startswith("rate 0.740 [0.712, 0.766] of the first role above 0.7") and "n = 1000" in why
+
+
+def test_an_evader_without_a_chance_holds_the_level() -> None:
+    curriculum, _ = climbing(min_escape_rate=0.05)
+    assert curriculum.report(row(970))[0] == 0 and curriculum.report(row(900))[0] == 1
+
+
+def test_a_small_gap_climbs_when_it_lasts() -> None:
+    curriculum, _ = climbing(by="gap", gap_consecutive=3, min_phases=2)
+    moves = [curriculum.report(row(won))[0] for won in (500, 520, 900, 510, 500, 480, 500, 500, 500)]
+    assert moves == [0, 0, 0, 0, 0, 1, 0, 0, 1]
+    assert climbing(by="gap", gap_consecutive=1)[0].report(row(570))[0] == 0  # 0.14, but at most 0.20
+
+
+def test_evaluations_on_a_level_are_counted_anew() -> None:
+    curriculum, _ = climbing(min_phases=3)
+    assert [curriculum.report(row(900))[0] for _ in range(7)] == [0, 0, 1, 0, 0, 1, 0]
+
+
+def test_a_level_is_left_downwards_when_the_last_role_is_lost() -> None:
+    curriculum, _ = climbing(min_phases=9)
+    curriculum.level = 2
+    assert [curriculum.report(row(won))[0] for won in (1000, 1000, 980, 1000, 1000, 1000)] == [0] * 5 + [-1]
+    assert curriculum.level == 1
+    low, _ = climbing(min_phases=9)
+    assert [low.report(row(1000))[0] for _ in range(6)] == [0] * 6  # there is nothing below
+    never, _ = climbing(min_phases=9, regress_after=0)
+    never.level = 2
+    assert [never.report(row(1000))[0] for _ in range(6)] == [0] * 6
+
+
+def test_the_top_is_the_end() -> None:
+    curriculum, _ = climbing(increment=10.0)
+    assert [curriculum.report(row(1000 - 100))[0] for _ in range(3)] == [1, 0, 0]
+
+
+@given(st.lists(st.integers(0, N), max_size=30), st.sampled_from(("capture", "gap")))
+def test_a_level_always_exists_and_the_state_says_all(results: list[int], by: str) -> None:
+    one, _ = climbing(by=by, increment=4.0)
+    two, _ = climbing(by=by, increment=4.0)
+    for won in results:
+        before = one.level
+        moved, why = one.report(row(won))
+        assert one.level == before + moved and 0 <= one.level < len(one.levels) and bool(moved) == bool(why)
+    two.restore(one.state())
+    assert [two.report(row(won)) for won in results] == [one.report(row(won)) for won in results]
+
+
+@given(st.integers(1, 200), st.floats(0.001, 1))
+def test_mixed_levels_keep_some_games_one_level_lower(games: int, ratio: float) -> None:
+    curriculum, _ = climbing(mixed_ratio=ratio)
+    assert (curriculum.stage(games) == curriculum.start(0)).all()  # nothing is below the first
+    curriculum.level = 3
+    stage = curriculum.stage(games)
+    below = (stage == curriculum.start(2)).all(1)
+    assert below.sum() == max(1, int(games * ratio)) and (stage[~below] == curriculum.start(3)).all()
+
+
+# --- live worlds --------------------------------------------------------------------------------------------
+
+
+def distances(game: str, world: Any) -> Floats:
+    """[N] between the two robots of each running game."""
+    games = world._named
+    if game == "lattice":
+        cell = games["robot"] // 8
+        x, y = cell % world.config.n, cell // world.config.n
+        return np.asarray(np.hypot(x[:, 0] - x[:, 1], y[:, 0] - y[:, 1]), np.float32)
+    return np.asarray(np.hypot(games["x"][:, 0] - games["x"][:, 1], games["y"][:, 0] - games["y"][:, 1]))
+
+
+class Ruler(Witness):
+    """Measures every start: the distance of a game that has just begun, with the level of that time."""
+
+    def __init__(self, session: Session, game: str) -> None:
+        super().__init__(session)
+        self.game, self.starts, self.told = game, [], []  # type: ignore[var-annotated]
+
+    def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None:
+        super().progress(step, rate, metrics)
+        curriculum, world = self.session.curriculum, self.session.world
+        assert curriculum is not None
+        fresh = world.view.ended != 0  # it ended in the last step, so the running game has not moved yet
+        stage = np.unique(world.next.stage[fresh], axis=0) if fresh.any() else None
+        self.starts.append((curriculum.level, distances(self.game, world)[fresh], stage))
+
+    def line(self, text: str) -> None:
+        self.told.append(text)
+
+
+def short_run(game: str, **changes: Any) -> Config:
+    tiny = {
+        "threads": 1, "games": 96, "steps": 6, "total_steps": 96 * 6 * 12, "save_every": 2,
+        "network.hidden": (8,), "ppo.minibatch": 256, "ppo.epochs": 1, "evaluation.every": 2,
+        "evaluation.games": 20, "evaluation.rivals": ("random",), "league.history": 0.0,
+        "curriculum.kind": "smooth", "curriculum.capture_rate": 0.0, "curriculum.increment": 3.0,
+    }  # fmt: skip
+    tiny |= {"world.horizon": 6} if game == "lattice" else {"world.max_steps": 6}
+    return settings.replace(api.default(game), tiny | {k.replace("__", "."): v for k, v in changes.items()})
+
+
+@pytest.mark.parametrize("game", ["pursuit", "lattice"])
+def test_the_distances_that_live_worlds_play_are_those_of_the_level(game: str, tmp_path: Path) -> None:
+    """The documents' curriculum did not reach live worlds: here every start is measured after an advance."""
+    session = Session(short_run(game))
+    ruler = Ruler(session, game)
+    with Run.create(tmp_path / "run", settings.to_yaml(session.config)) as run:
+        train(session, run, ruler, lambda: False)
+    curriculum = session.curriculum
+    assert curriculum is not None and curriculum.level >= 2
+    near, far = (session.spec.stage.index(name) for name in session.spec.stage if "_distance" in name)
+    seen = set()
+    for level, apart, _ in ruler.starts:
+        if len(apart):
+            low, high = curriculum.start(level)[near], curriculum.start(level)[far]
+            assert apart.min() >= low - 1e-4 and apart.max() <= high + 1e-4, (level, apart.min(), apart.max())
+            before = curriculum.start(level - 1)[far] if level else 0.0
+            assert apart.max() > before or game == "lattice", "games of this level begin further apart"
+            seen.add(level)
+    assert len(seen) >= 3, "starts of several levels were measured"
+    log = (tmp_path / "run" / "train.log").read_text()
+    ups = [line for line in log.splitlines() if line.startswith("CURRICULUM up to level")]
+    assert len(ups) >= 2 and ups == [line for line in ruler.told if line.startswith("CURRICULUM")]
+    rows = ruler.evaluations
+    assert [entry["level"] for entry in rows] == sorted(entry["level"] for entry in rows)
+    assert rows[0]["level_name"] == curriculum.levels[0].name
+    assert rows[0]["moved"] == 1 and rows[0]["evidence"]
+
+
+def test_strength_is_told_on_the_level_that_is_trained() -> None:
+    session = Session(short_run("pursuit"))
+    assert session.curriculum is not None
+    for level in (0, 2):
+        session.curriculum.level = level
+        world = session.scoreboard.make(200, 0, 7)
+        low, high = session.curriculum.start(level)[:2]
+        apart = distances("pursuit", world)
+        assert low <= apart.min() + 1e-4 and apart.max() <= high + 1e-4
+
+
+def test_what_is_played_after_training_is_played_on_its_level(tmp_path: Path) -> None:
+    """Eval, exploit, payoff matrix, film: the documents' evaluations played another world than training."""
+    config = short_run("pursuit")
+    seen = play(config, tmp_path / "run").session
+    trained = api.load(tmp_path / "run")
+    assert seen.curriculum is not None and trained.curriculum is not None
+    assert 0 < trained.curriculum.level == seen.curriculum.level
+    low, high = trained.curriculum.here[:2]
+    assert (low, high) != (config.world.min_init_distance, config.world.max_init_distance)
+    frozen = Frozen(config=config, players=trained.policies, iteration=0, level=trained.curriculum)
+    for make in (api.builder(config, trained.curriculum), frozen.make, seen.make_level):
+        apart = distances("pursuit", make(400, 0, 7))
+        assert low <= apart.min() + 1e-4 and apart.max() <= high + 1e-4
+        assert apart.min() < config.world.min_init_distance
+    row = evaluate.eval_run(tmp_path / "run", ["random"], 20, 0, greedy=False)
+    assert row["level_name"] == trained.curriculum.name and row["level"] == trained.curriculum.level
+    assert f"on level {row['level_name']}" in scoreboard_lines(row)[0]
+    told = status(tmp_path / "run")["lines"]
+    assert any(line.rstrip().endswith(seen.curriculum.levels[1].name) for line in told), told
+
+
+@pytest.mark.parametrize("kind", ["together", "alternate", "micro"])
+def test_a_stopped_climb_goes_on_to_the_same_bytes(kind: str, tmp_path: Path) -> None:
+    turns: dict[str, Any] = {} if kind == "together" else {
+        "schedule__kind": kind, "schedule__cold_start_steps": 96 * 6, "schedule__last_first": True,
+        "schedule__warm_start_steps": 96 * 6,
+    }
+    if kind == "alternate":
+        turns["schedule__phase_steps"] = 96 * 6 * 2
+    config = short_run("pursuit", curriculum__mixed_ratio=0.2, **turns)
+    play(config, tmp_path / "whole")
+    for at in (1, 4, 7):
+        cut = tmp_path / f"cut{at}"
+        stop_and_go_on(config, cut, at)
+        assert differences(tmp_path / "whole", cut) == []
+
+
+def test_a_level_that_is_reached_again_is_another_milestone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up, back and up again, a warm start each time: no milestone may stand in the next one's way."""
+    moves = iter([1, 1, -1, 1, -1, 1, 1, -1, 1, -1, 1])
+
+    def report(curriculum: Curriculum, row: Any) -> tuple[int, str]:
+        by = next(moves, 0)
+        curriculum.level += by
+        return by, "told to"
+
+    monkeypatch.setattr(Curriculum, "report", report)
+    config = short_run("pursuit", rollback__back=1, schedule__kind="alternate", evaluation__every=1,
+                       schedule__cold_start_steps=0, schedule__phase_steps=96 * 6,
+                       schedule__warm_start_steps=96 * 6)
+    assert play(config, tmp_path / "run").session.iteration == 12
+    names = {path.stem for path in (tmp_path / "run" / "policies").glob("*@level-2*.safetensors")}
+    assert len(names) >= 4, "level 2 was reached more than once, and both roles were kept each time"
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_pair_that_is_balanced_on_the_way_up_has_not_converged(
+    stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Document 002's run I stopped as converged on its second level."""
+    monkeypatch.setattr(run_log, "balanced", lambda history, eta: 1)
+    monkeypatch.setattr(run_log, "behind", lambda row: [])
+    config = short_run("pursuit", schedule__convergence_consecutive=1, evaluation__alarm_swing=1.0,
+                       curriculum__min_phases=100 if stays else 1, curriculum__increment=10.0)
+    session = Session(config)
+    with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
+        train(session, run, Witness(session), lambda: False)
+    assert session.curriculum is not None and session.curriculum.at_top != stays
+    assert session.ended == ("" if stays else "converged")

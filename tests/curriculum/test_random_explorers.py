@@ -1,0 +1,348 @@
+"""Scouts on the tiny cartridge: what they find, where they begin, exact resume, what each setting does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import gameboy_worlds, savestate_runs, single_seat_worlds
+
+from rematch.agents.learners import dqn
+from rematch.core import config as settings
+from rematch.curriculum.random_explorers import STRONGER, Place, Scouts, stronger
+from rematch.curriculum.start_states import POWER_ON
+from rematch.rehearsal.check import curriculum_features
+from rematch.rehearsal.shrink import differences, shrink
+from rematch.training.trainer import Session
+from rematch.worlds.gameboy import pyboy_emulator
+from rematch.worlds.gameboy.savestates import unpack
+from rematch.worlds.gameboy.world import ACTIONS, AGAIN, wander
+
+gameboy_worlds.need_pyboy()
+SIX = {"bands__scouts": 6, "bands__scout_steps": 40, "bands__scout_patience": 24, "world__screen": False,
+       "world__max_steps": 300, "seed": 1}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dqn, "SIZES", single_seat_worlds.SIZES)
+
+
+def scouting(**changes: Any) -> tuple[Session, Scouts]:
+    session = savestate_runs.session(savestate_runs.config(**SIX | changes))
+    assert session.scouts is not None and session.swarm is not None
+    return session, session.scouts
+
+
+def told(scouts: Scouts) -> list[Any]:
+    """All that they know, as plain values; bundles by their digest."""
+    tree = scouts.state()
+    held = [(bundle.sha256, bundle.inputs, bundle.place) for bundle in scouts.world.library]
+    plain = [tree[name].tolist() for name in ("numbers", "strength", "tried")]
+    return [tree["root"], tree["names"], *plain, held, scouts.swarm.scouted, scouts.swarm.frontier]
+
+
+# --- finding ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def found() -> tuple[Session, Scouts, list[list[str]], list[Any]]:
+    """Sought until ROUTE-1: the lines of each iteration, and what was known after the fourth."""
+    sizes, dqn.SIZES = dqn.SIZES, single_seat_worlds.SIZES
+    try:
+        session, scouts = scouting()
+    finally:
+        dqn.SIZES = sizes
+    lines: list[list[str]] = []
+    early: list[Any] = []
+    while len(lines) < 24 and not (lines and "ROUTE-1" in "".join(lines[-1])):
+        lines.append(scouts.search(len(lines), 100 * len(lines)))
+        early = told(scouts) if len(lines) == 4 else early
+    return session, scouts, lines, early
+
+
+Found = tuple[Session, Scouts, list[list[str]], list[Any]]
+
+
+def test_they_find_the_next_milestone_and_its_way_replays_from_power_on(found: Found) -> None:
+    session, _, lines, _ = found
+    swarm: Any = session.swarm
+    assert [line for some in lines for line in some] == [
+        "Milestone DAWN: first reached at step 0 from power-on",
+        f"Milestone ROUTE-1: first reached at step {100 * (len(lines) - 1):,} from DAWN_0.state",
+    ]
+    frontier = swarm.frontier
+    assert frontier.milestones == ("DAWN", "ROUTE-1") and not frontier.finished
+    bare = pyboy_emulator.ready(gameboy_worlds.tiny().rom)
+    bare.load(pyboy_emulator.power_on(gameboy_worlds.tiny().rom))
+    for action in frontier.actions:
+        bare.press(action)
+    assert hashlib.sha256(bare.save()).hexdigest() == frontier.sha256
+    assert [(start.milestone, start.parent, start.game) for start in swarm.starts] == [
+        ("DAWN", POWER_ON, -1), ("ROUTE-1", 0, -1)]
+    assert frontier.actions[: len(swarm.world.library[0].actions)] == swarm.world.library[0].actions
+    assert swarm.scouted == len(lines) * 6 * 40, "told apart from the steps of those that learn"
+    dawn, route = (swarm.reached[name] for name in ("DAWN", "ROUTE-1"))
+    assert "cold" not in dawn and "cold" not in route, "nobody learnt it"
+    assert (dawn["scouted"], route["scouted"]) == (6 * 40, swarm.scouted)
+
+
+def test_places_are_what_their_names_say(found: Found) -> None:
+    """Squares of two steps outside of matches; each begun from or come by, and reached from the root."""
+    _, scouts, _, _ = found
+    root = scouts.world.library.find(scouts.root)
+    assert len(scouts.places) > 5 and root.milestones == ("DAWN",)
+    world = gameboy_worlds.world(1)
+    tried = 0.0
+    for name, place in scouts.places.items():
+        bundle = scouts.world.library[place.number]
+        tried += place.tried
+        if not name:
+            assert bundle is root
+            continue
+        assert bundle.place == name and bundle.milestones == ("DAWN",)
+        assert bundle.actions[: len(root.actions)] == root.actions
+        world.next.stage[:, 0] = world.library.add(bundle)
+        world.restart()
+        facts = world._facts()
+        assert name == f"{bundle.map} {int(facts.y[0]) // 2} {int(facts.x[0]) // 2}"
+        strength = (float(facts.level[0].sum()), float(facts.hp[0].sum()))
+        assert place.strength == strength and facts.battle[0] == 0
+    assert tried > 6
+
+
+def test_a_walk_is_captured_on_squares_and_in_matches() -> None:
+    world = gameboy_worlds.world(2)
+    asked: list[str] = []
+    world.watch(lambda game, names, over, place, strength: asked.append(place) or place != "", 3)
+    seen: dict[str, Any] = {}
+    for action in gameboy_worlds.tiny().solution[:60]:
+        gameboy_worlds.press(world, action)
+        facts = world._facts()
+        for row, bundle in world.captured.items():
+            square = f"{bundle.map} {int(facts.y[row]) // 3} {int(facts.x[row]) // 3}"
+            if facts.battle[row]:
+                foe = int(facts.species[row])
+                square = f"{bundle.map} against {foe}, {int(world.quarters[row])} quarters"
+            assert bundle.place == square and not world.fresh[row].any()
+            assert world.state["last"][row] == world.state["time"][row], "who has come on is not idle"
+            seen[bundle.place] = bundle
+    assert len(seen) > 3 and "" in asked and any("quarters" in place for place in seen)
+    last = unpack(bundle.pack())
+    assert last == bundle and last.place
+    world.next.stage[:, 0] = world.library.add(last)
+    world.restart()
+    assert world.milestones(0) == last.milestones and not world.milestones(0, since=True)
+
+
+# --- the same again -----------------------------------------------------------------------------------
+
+
+def test_a_restored_session_goes_on_alike_whatever_its_threads(found: Found) -> None:
+    """Two iterations, a restore into a session with two threads, two more."""
+    first, scouts = scouting()
+    for iteration in range(2):
+        scouts.search(iteration, 100 * iteration)
+    other, again = scouting(threads=2)
+    other.swarm.restore(first.swarm.state())  # type: ignore[union-attr]
+    again.restore(scouts.state())
+    assert told(again) == told(scouts)
+    for iteration in (2, 3):
+        again.search(iteration, 100 * iteration)
+    assert told(again) == found[3]
+
+
+def test_a_save_writes_only_what_is_new() -> None:
+    _, scouts = scouting(bands__scouts=3, bands__scout_steps=30)
+    scouts.search(0, 0)
+    scouts.search(1, 100)
+    before = scouts.state()["chunks"]
+    scouts.search(2, 200)
+    after = scouts.state()["chunks"]
+    assert 0 < len(before) < len(after) == len(scouts.world.library)
+    assert all(old is new for old, new in zip(before, after)), "hashed and written once"
+    keep(scouts.swarm, bundles(2)[1])
+    scouts._follow()
+    (only,) = scouts.state()["chunks"]
+    assert only.name not in {chunk.name for chunk in after}
+
+
+# --- who is kept --------------------------------------------------------------------------------------
+
+STRENGTHS = st.tuples(st.integers(0, 3).map(float), st.integers(0, 40).map(float))
+
+
+@given(STRENGTHS, STRENGTHS)
+def test_levels_come_first_and_then_clearly_more_hp(one: Any, other: Any) -> None:
+    slow = one[0] > other[0] if one[0] != other[0] else one[1] - other[1] >= STRONGER
+    assert stronger(one, other) == slow and not (stronger(one, other) and stronger(other, one))
+
+
+class Burst:
+    """In the place of a rollout: what these games captured, asked for as threads would."""
+
+    def __init__(self, scouts: Scouts, moments: list[tuple[int, str, tuple[float, float]]]) -> None:
+        self.scouts, self.moments, self.steps, self.games = scouts, moments, 40, 6
+        self.captured: list[tuple[int, int, Any]] = []
+        self.ended = np.zeros((len(moments), 6), np.uint8)
+        self.names: dict[str, tuple[float, float]] = {}
+
+    def collect(self, iteration: int) -> Burst:
+        kept = self.scouts.world.capture(0)
+        for t, (game, place, strength) in enumerate(self.moments):
+            if self.scouts.wants(game, ("DAWN",), False, place, strength):
+                sha256 = hashlib.sha256(f"{iteration} {t}".encode()).hexdigest()
+                self.names[sha256] = strength
+                self.captured.append((t, game, replace(kept, place=place, sha256=sha256)))
+        return self
+
+
+def test_a_place_keeps_who_came_there_strongest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a burst, by one scout or by several, and later; who is begun from is who is believed there."""
+    _, scouts = scouting()
+    library = scouts.world.library
+    monkeypatch.setattr(library, "add", lambda bundle: library.bundles.append(bundle) or len(library) - 1)
+    names: dict[str, tuple[float, float]] = {}
+
+    def burst(iteration: int, *moments: tuple[int, str, tuple[float, float]]) -> int:
+        scouts.rollout = made = Burst(scouts, list(moments))  # type: ignore[assignment]
+        monkeypatch.setattr(scouts, "_follow", lambda: None)
+        monkeypatch.setattr(scouts.world, "restart", lambda: None)
+        scouts.search(iteration, 0)
+        names.update(made.names)
+        return len(made.captured)
+
+    def kept(name: str) -> tuple[float, float]:
+        place = scouts.places[name]
+        assert names[library[place.number].sha256] == place.strength, "the state is of that strength"
+        return place.strength
+
+    assert burst(0, (0, "a", (5.0, 20.0)), (0, "a", (5.0, 21.0)), (0, "a", (5.0, 30.0))) == 2
+    assert kept("a") == (5.0, 30.0)
+    burst(1, (1, "a", (5.0, 37.0)), (2, "a", (4.0, 99.0)), (3, "b", (5.0, 1.0)))
+    assert kept("a") == (5.0, 30.0) and kept("b") == (5.0, 1.0)
+    assert scouts.places["a"].tried >= 0.2, "two came by"
+    burst(2, (1, "a", (6.0, 1.0)), (2, "a", (5.0, 38.0)), (4, "a", (6.0, 30.0)))
+    assert kept("a") == (6.0, 30.0)
+    burst(3, (0, "b", (5.0, 10.0)), (5, "b", (5.0, 60.0)))
+    assert kept("b") == (5.0, 60.0)
+
+
+# --- the frontier -------------------------------------------------------------------------------------
+
+
+def bundles(count: int) -> list[Any]:
+    """The first captures of the solution."""
+    world, out = gameboy_worlds.world(1), []
+    world.watch(lambda *asked: True)
+    for action in gameboy_worlds.tiny().solution:
+        gameboy_worlds.press(world, action)
+        out += list(world.captured.values())
+        if len(out) == count:
+            break
+    return out
+
+
+def keep(swarm: Any, bundle: Any, over: bool = False) -> None:
+    swarm.keep(bundle, over, {"milestone": bundle.milestones[-1], "step": 7, "game": 0, "parent": POWER_ON})
+
+
+def test_they_follow_a_frontier_that_a_learner_found_and_stop_at_the_end() -> None:
+    session, scouts = scouting(bands__scouts=2, bands__scout_steps=4)
+    swarm: Any = session.swarm
+    dawn, route, rival = bundles(3)
+    scouts.places["old"] = Place(POWER_ON, (1.0, 1.0))
+    keep(swarm, dawn)
+    keep(swarm, route)
+    assert scouts.search(0, 80) == []
+    assert scouts.root == route.sha256 and "old" not in scouts.places
+    assert scouts.world.library[scouts.places[""].number].sha256 == route.sha256
+    assert all(bundle.actions[: len(route.actions)] == route.actions for bundle in scouts.world.library)
+    before = told(scouts)
+    assert before[-2] == swarm.scouted == 8
+    keep(swarm, rival, over=True)
+    assert swarm.frontier.finished and scouts.search(1, 160) == [] and swarm.scouted == 8
+
+
+def test_a_frontier_in_quarantine_does_not_end_the_run() -> None:
+    """Scouts then begin at power-on, and find what is known: nothing new."""
+    session, scouts = scouting(bands__scout_steps=60, bands__scout_patience=60)
+    swarm: Any = session.swarm
+    dawn, route = bundles(2)
+    keep(swarm, dawn)
+    keep(swarm, route)
+    scouts.world.library.quarantine[route.sha256] = "crashes"
+    assert scouts.search(0, 80) == [] and swarm.frontier.sha256 == route.sha256 and len(swarm.starts) == 2
+
+
+# --- wander -------------------------------------------------------------------------------------------
+
+
+def test_who_wanders_often_presses_the_same_again() -> None:
+    world = gameboy_worlds.world(1)
+    role = world.spec.role_of(0)
+    sight = np.zeros((20_000, role.size), np.float32)
+    seat: Any = type("Seat", (), {"role": role, "sight": sight})()
+    luck = (np.arange(20_000) + 0.5) / 20_000
+    any_first = np.bincount(wander(seat, luck), minlength=7) / 20_000
+    assert any_first.min() > 0, "nothing was pressed yet"
+    sight[:, role.columns.index(f"structured.action_1_ago_{ACTIONS[3]}")] = 1
+    shares = np.bincount(wander(seat, luck), minlength=7) / 20_000
+    expected = np.full(7, (1 - AGAIN) / 7) + AGAIN * (np.arange(7) == 3)
+    assert shares == pytest.approx(expected, abs=1e-3)
+
+
+# --- settings, and a whole run ------------------------------------------------------------------------
+
+
+def test_every_setting_of_theirs_changes_what_they_know() -> None:
+    def after(**changes: Any) -> list[Any]:
+        _, scouts = scouting(**{"bands__scouts": 3, "bands__scout_steps": 30} | changes)
+        for iteration in range(2):
+            scouts.search(iteration, 0)
+        return told(scouts)
+
+    base = after()
+    for key, value in {"scouts": 4, "scout_steps": 31, "scout_patience": 8, "squares": 1}.items():
+        assert after(**{f"bands__{key}": value}) != base, key
+        assert "swarm" in settings.has_effect(savestate_runs.config(swarm="all"), f"bands.{key}")
+    assert "scouts" in settings.has_effect(savestate_runs.config(), "bands.squares")
+
+
+def test_a_rehearsal_sends_few_scouts_for_a_short_time() -> None:
+    made = shrink(savestate_runs.config(bands__scouts=64, bands__scout_steps=500, bands__scout_patience=400))
+    assert made.bands.scouts == 2 and made.bands.scout_steps <= 32 and made.bands.scout_patience <= 32
+    assert shrink(savestate_runs.config()).bands.scouts == 0
+
+
+def test_a_run_with_scouts_and_practice_ends_alike_stopped_and_with_more_threads(tmp_path: Path) -> None:
+    """Moves are the learner's own; scouts find the way, and games are led along it.
+
+    Every byte, with as many threads: the killed runs of test_savestates.py.
+    """
+    made = savestate_runs.config(**savestate_runs.SCOUTED)
+    twin = savestate_runs.go_on(tmp_path / "twin", made, astray=None)
+    two = settings.replace(made, {"threads": 2})
+    stopped: Any = savestate_runs.go_on(tmp_path / "run", two, stop=11, astray=None).session.swarm
+    assert any(stopped.practice.left), "in the middle of being led"
+    savestate_runs.go_on(tmp_path / "run", astray=None)
+    unlike = [name for name in differences(tmp_path / "twin", tmp_path / "run") if "manifest" not in name]
+    assert unlike == ["config.yaml"]
+    swarm: Any = twin.session.swarm
+    assert twin.led > 10 and swarm.scouted == 13 * 3 * 30
+    rows = json.loads((tmp_path / "twin" / "savestates" / "index.json").read_text())
+    assert any(row["game"] == -1 for row in rows[1:]) and all((tmp_path / "twin" / "savestates" / row["file"])
+                                                              .exists() for row in rows[1:])  # fmt: skip
+    fired = {feature.name: feature.proof() for feature in curriculum_features(made, twin)}
+    assert all(fired[name] for name in ("swarm", "scouts", "practice"))
+    times = json.loads((tmp_path / "twin" / "milestones.json").read_text())["milestones"]
+    assert times["DAWN"]["scouted"] == swarm.reached["DAWN"]["scouted"] > 0
+    assert twin.rows[-1]["rollout/scouted"] == swarm.scouted, "the log tells of all that was done by then"
+    assert len(rows) == 1 + len(swarm.starts) == 1 + twin.rows[-1]["rollout/savestates"]

@@ -1,0 +1,199 @@
+"""Bayesian milestones: posteriors, bonus and alarm against slow references; spawn states never count."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+from math import comb
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rematch.core.config import ConfigError
+from rematch.core.spec import CUT_OFF, DECIDED, Actions, Field, Role, Spec
+from rematch.exploration.milestone_bonus import (
+    Beliefs,
+    Milestones,
+    MilestonesConfig,
+    budgets_of,
+    check_milestones,
+    incomplete_beta,
+)
+from rematch.rollout.rollout_buffer import Tape
+
+NAMES = ("town", "badge", "end")
+ROLE = Role(name="joypad", fields=(Field(name="a", columns=("x", *(f"milestone_{n}" for n in NAMES))),),
+            actions=Actions(kind="discrete", names=("a", "b")), seats=(0,))
+SPEC = Spec(world="toy", roles={"joypad": ROLE})
+LATER = MilestonesConfig(budget=10, budgets=("end=1000",), weight=1.0)
+
+
+@given(st.lists(st.booleans(), max_size=60), st.floats(0, 1), st.floats(0.1, 5), st.floats(0.1, 5))
+def test_posteriors_equal_the_closed_form(trials: list[bool], f: float, alpha: float, beta: float) -> None:
+    beliefs = Beliefs(2, (alpha, beta), f)
+    for success in trials:
+        beliefs.judge(1, success)
+    n = len(trials)
+    won = sum(f ** (n - 1 - i) * x for i, x in enumerate(trials))
+    lost = sum(f ** (n - 1 - i) * (not x) for i, x in enumerate(trials))
+    assert beliefs.alpha[1] == pytest.approx(alpha + won) and beliefs.beta[1] == pytest.approx(beta + lost)
+    assert (beliefs.alpha[0], beliefs.beta[0]) == (alpha, beta)
+    a, b = alpha + won, beta + lost
+    assert beliefs.mean[1] == pytest.approx(a / (a + b))
+    assert beliefs.deviation[1] ** 2 == pytest.approx(a * b / ((a + b) ** 2 * (a + b + 1)))
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.floats(0, 1))
+def test_the_incomplete_beta_function_is_a_sum_of_binomials(a: int, b: int, x: float) -> None:
+    n = a + b - 1  # DLMF 8.17.5
+    slow = sum(comb(n, j) * x**j * (1 - x) ** (n - j) for j in range(a, n + 1))
+    assert incomplete_beta(x, a, b) == pytest.approx(slow, abs=1e-10)
+
+
+@given(st.floats(0.05, 60), st.floats(0.05, 60), st.floats(0.001, 0.999))
+def test_it_is_the_integral_of_the_density(a: float, b: float, x: float) -> None:
+    """By its derivative, which needs no series: d/dx I = x^(a-1) (1-x)^(b-1) / B(a, b)."""
+    from math import exp, lgamma, log, log1p
+
+    h = 1e-5 * min(x, 1 - x)
+    slope = (incomplete_beta(x + h, a, b) - incomplete_beta(x - h, a, b)) / (2 * h)
+    density = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + (a - 1) * log(x) + (b - 1) * log1p(-x))
+    assert slope == pytest.approx(density, rel=1e-3, abs=1e-3)
+
+
+def test_the_interval_holds_its_share() -> None:
+    beliefs = Beliefs(1, (7.0, 3.0), 0.98)
+    low, high = beliefs.interval(0)
+    assert beliefs.below(0, low) == pytest.approx(0.025) and beliefs.below(0, high) == pytest.approx(0.975)
+
+
+def test_the_bonus_is_larger_while_uncertain_and_fades_as_it_is_mastered() -> None:
+    made = Milestones(LATER, ROLE, 1)
+    seen = [made.worth[0]]
+    for _ in range(100):
+        made.beliefs.judge(0, True)
+        seen.append(made.worth[0])
+    assert all(later < earlier for earlier, later in pairwise(seen)) and seen[-1] < 0.06
+    made.beliefs.alpha[:], made.beliefs.beta[:] = [2, 20, 0.5], [2, 20, 30.0]
+    sure, surer, hopeless = made.worth
+    assert sure > surer and hopeless > 0.95, "the same mean, more trials; and what nobody reaches"
+
+
+def tape_of(steps: int, games: int = 1) -> Tape:
+    tape = Tape(SPEC, steps, games)
+    tape.length[:] = 1 + np.arange(steps)[:, None]
+    return tape
+
+
+def test_a_milestone_counts_once_where_it_was_not_set_at_spawn() -> None:
+    made, tape = Milestones(LATER, ROLE, 2), tape_of(4, 2)
+    sight = tape["joypad"].sight[:, :, 0]
+    sight[:, 0, 1] = 1  # game 0 began with the town
+    sight[2:, 1, 1] = 1  # game 1 gets there with its second step
+    tape.events[:] = [(1, 1, "town")]
+    worth = made.worth[0]
+    out = made.score(tape, 0)
+    assert out[2, 1] == pytest.approx(worth) and out.sum() == out[2, 1], "the sight that it led to is paid"
+    assert made.trials.tolist() == [1, 0, 0] and made.beliefs.alpha[0] == 2.0
+    again = tape_of(4, 2)
+    again.length += 4
+    again["joypad"].sight[:, :, 0, 1] = 1
+    again.ended[3, 0] = CUT_OFF
+    assert not made.score(again, 1).any()
+    assert made.trials.tolist() == [1, 1, 1], "game 0 failed at badge and end, and tried no town"
+    assert made.beliefs.beta.tolist() == [1.0, 2.0, 2.0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 11), st.booleans()), max_size=8), st.integers(0, 7))
+def test_what_is_set_at_spawn_never_counts(when: list[tuple[int, bool]], spawned: int) -> None:
+    """Whatever a world tells, and however its episodes end: no trial of it, nothing paid."""
+    made, tape = Milestones(LATER, ROLE, 1), tape_of(12)
+    tape["joypad"].sight[:, 0, 0, 1:] = [spawned >> m & 1 for m in range(3)]
+    for t, cut in when:
+        tape.ended[t, 0] = CUT_OFF if cut else 0
+    tape.events[:] = sorted((t, 0, NAMES[m]) for t, _ in when for m in range(3) if spawned >> m & 1)
+    assert not made.score(tape, 0).any()
+    assert not any(made.trials[m] for m in range(3) if spawned >> m & 1)
+
+
+def test_budgets_and_ends_decide_what_is_a_failure() -> None:
+    made, tape = Milestones(LATER, ROLE, 1), tape_of(12)
+    tape.events[:] = [(10, 0, "town"), (11, 0, "end")]  # the town within 11 steps of 10: too late
+    tape.ended[11, 0] = DECIDED
+    assert not made.score(tape, 0).any(), "too late; and the last step is r_env's"
+    assert made.beliefs.alpha.tolist() == [1, 1, 2] and made.beliefs.beta.tolist() == [2, 2, 1]
+    assert made.begins.tolist() == [True] and not made.open.any()
+
+
+def test_a_bonus_over_the_end_of_a_tape_and_a_save_between() -> None:
+    made, tape = Milestones(LATER, ROLE, 1), tape_of(2)
+    tape.events[:] = [(1, 0, "badge")]
+    worth = made.worth[1]
+    assert not made.score(tape, 0).any()
+    other = Milestones(LATER, ROLE, 1)
+    other.restore(made.state())
+    for one in (made, other):
+        following = tape_of(2)
+        following.length += 2
+        assert one.score(following, 1)[:, 0].tolist() == pytest.approx([worth, 0])
+    assert all(np.array_equal(a, b) for a, b in zip(made.state().values(), other.state().values()))
+
+
+def test_an_alarm_is_raised_for_what_was_mastered_and_lost_and_for_nothing_else() -> None:
+    made = Milestones(LATER, ROLE, 1)
+
+    def episodes(count: int, **reached: bool) -> list[str]:
+        for _ in range(count):
+            tape = tape_of(3)
+            tape.events[:] = [(0, 0, name) for name, there in reached.items() if there]
+            tape.ended[2, 0] = CUT_OFF
+            made.score(tape, 0)
+        lines, made.lines = made.lines, []
+        return lines
+
+    assert not episodes(60, town=True) and made.mastered.tolist() == [True, False, False]
+    assert made.told()["theta_town"] > 0.9 and made.told()["alarm_triggered"] == 0
+    (line,) = episodes(60)
+    assert "town" in line and "mastered" in line, "badge and end never were, and raise none"
+    assert made.alarmed.tolist() == [True, False, False] and made.told()["alarm_triggered"] == 1
+    assert not episodes(200, town=True) and not made.alarmed.any()
+
+
+@pytest.mark.parametrize("word", ["town", "twon=3", "town=0", "town=-1", "town=x", "=3", f"town={2**31}"])
+def test_budgets_that_are_none(word: str) -> None:
+    with pytest.raises(ConfigError, match=r"milestones\.budgets"):
+        budgets_of(MilestonesConfig(budgets=(word,)), NAMES)
+
+
+def test_worlds_without_milestones_refuse_settings_of_them() -> None:
+    plain: Any = Role(name="a", fields=(Field(name="b", columns=("c",)),), actions=ROLE.actions, seats=(0,))
+    check_milestones(MilestonesConfig(), plain, "toy")
+    with pytest.raises(ConfigError, match="toy tells no milestones"):
+        check_milestones(MilestonesConfig(weight=0.5), plain, "toy")
+
+
+KNOBS: dict[str, Any] = {
+    "weight": 0.25, "budget": 2, "budgets": ("town=3",), "alpha": 2.0, "beta": 2.0, "forgetting": 0.5,
+    "target": 0.3, "alarm": 0.99,
+}  # fmt: skip
+
+
+def test_every_setting_changes_something() -> None:
+    """Thirty episodes that reach the town late, twenty that do not, and all that can be seen of it."""
+
+    def seen(config: MilestonesConfig) -> list[Any]:
+        made = Milestones(config, ROLE, 1)
+        out: list[Any] = [made.weight]
+        for episode in range(50):
+            tape = tape_of(12)
+            tape.events[:] = [(5, 0, "town")] if episode < 30 else []
+            tape.ended[11, 0] = CUT_OFF
+            out += [made.score(tape, episode).tolist(), made.told(), [*made.lines]]
+        return out
+
+    assert set(KNOBS) == {field.name for field in dataclasses.fields(MilestonesConfig)}
+    for key, value in KNOBS.items():
+        assert seen(dataclasses.replace(LATER, **{key: value})) != seen(LATER), key

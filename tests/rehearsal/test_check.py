@@ -1,0 +1,185 @@
+"""rematch check: every feature fires, kill and resume included; what fails or is read by nobody is named."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rematch import api
+from rematch.agents.learners.ppo import Ppo
+from rematch.cli import main
+from rematch.core import config as settings
+from rematch.core.config import ConfigError
+from rematch.rehearsal import check
+from rematch.rehearsal.shrink import ITERATIONS, RIVALS, differences, play, shrink
+from rematch.worlds import registry
+
+ALL_ON = ["--ppo.magnet", "0.1", "--ppo.value-clip", "0.2", "--ppo.target_kl", "0.02",
+          "--league.pick", "pfsp", "--league.scripted", "lion,flee_straight", "--stagger", "64",
+          "--evaluation.rivals", "random", "--schedule.kind", "alternate", "--schedule.max_phases", "12",
+          "--schedule.convergence_consecutive", "3", "--schedule.dampen_threshold", "0.1",
+          "--schedule.warm_start_steps", "50000", "--curriculum.kind", "smooth", "--curriculum.mixed_ratio",
+          "0.2", "--world.min_init_distance", "3", "--world.max_init_distance", "15",
+          "--rollback.back", "3", "--rollback.bilateral", "true", "--rnd.coef", "0.1", "--ewc.weight", "10"]
+FEATURES = ["rollout", "learning of pursuer", "learning of evader", "temperature",
+            "belief", "critic of all",
+            "magnet", "average", "value clipping", "target KL",
+            "begin anywhere", "cold start", "phases", "phase limit", "convergence", "damping",
+            "swarm", "scouts", "practice", "curriculum", "mixed levels", "warm start",
+            "snapshots", "rivals seated", "scripted rivals", "exploiters", "evaluation",
+            "rollback", "EWC", "RND",
+            "checkpoint", "policies", "past selves", "picture", "film", "report", "kill and resume"]
+# Not in this world, or not switched on:
+ABSENT = {"begin anywhere", "swarm", "scouts", "practice", "temperature", "belief", "critic of all",
+          "exploiters", "average"}  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files and stray folders would show."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def words(text: str) -> dict[str, str]:
+    """Feature -> fired, FAILED or off."""
+    return {line[:20].strip(): line[21:].split()[0] for line in text.splitlines() if not line.startswith(" ")}
+
+
+def test_every_feature_fires_and_nothing_is_left_behind(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main.main(["check", "quick", *ALL_ON])
+    out = capsys.readouterr().out
+    found = words(out)
+    assert [name for name in found if name != "settings"] == FEATURES, out
+    assert {found[name] for name in ABSENT} == {"off"}
+    assert {found[name] for name in FEATURES if name not in ABSENT} == {"fired"} and code == 0, out
+    total = sum(1 for _ in settings.leaves(api.default("pursuit")))
+    assert f" of {total} were read" in out and "NOTHING READ IT" not in out
+    assert list(place.iterdir()) == []
+
+
+def break_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> dict[str, float]:
+        raise ZeroDivisionError("a feature that\ncrashes at first use")
+
+    monkeypatch.setattr(Ppo, "learn", broken)
+
+
+def test_a_crash_is_one_line_and_exit_code_1(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_learning(monkeypatch)
+    assert check.rehearse(api.configure("quick")) == 1
+    out = capsys.readouterr().out
+    assert "FAILED" in out and "ZeroDivisionError: a feature that crashes at first use" in out
+    assert len(out.splitlines()) == 1 and list(place.iterdir()) == []
+
+
+def test_a_resume_to_other_bytes_is_found(place: Path) -> None:
+    """The twin is altered in one byte: the comparison must say in which file."""
+    config = settings.replace(shrink(api.configure("quick")), {"evaluation.rivals": ("random",)})
+    stage = check.Stage(place, config)
+    twin = place / "twin"
+    stage.finish(stage.start("train", str(stage.recipe), "--name", str(twin)))
+    log = twin / "train.log"
+    log.write_bytes(log.read_bytes()[:-2] + b"!\n")
+    with pytest.raises(ConfigError, match=r"not the undisturbed run's bytes: train\.log$"):
+        check.killed_and_resumed(stage, twin).proof()
+    stage.close()
+
+
+def test_a_command_that_fails_says_why(place: Path) -> None:
+    stage = check.Stage(place, shrink(api.configure("quick")))
+    with pytest.raises(ConfigError, match="no such run"):
+        stage.finish(stage.start("resume", str(place / "nowhere")))
+
+
+def test_unread_settings_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    config = api.configure("quick")
+    every = {key for key, _, _ in settings.leaves(config)}
+    assert not check._tell_unread(config, every - {"ppo.magnet_decay"})
+    assert "  ppo: ppo.magnet is 0.0 (it would need to be set); no effect: magnet_decay\n" in \
+        capsys.readouterr().out
+    off = {key for key in every if key.startswith(("dqn.", "schedule.phase_", "schedule.micro"))}
+    assert not check._tell_unread(config, every - off)
+    count = sum(key.startswith("dqn.") for key in every)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        f"  dqn: learner is 'ppo' (it would need dqn); no effect: all {count}",
+        "  schedule: schedule.kind is 'together' (it would need alternate); no effect: phase_steps, "
+        "phase_warmup",
+        "  schedule: schedule.kind is 'together' (it would need micro); no effect: micro_phase_steps"]
+    assert check._tell_unread(config, every - {"ppo.gamma"})
+    assert "ppo.gamma: NOTHING READ IT" in capsys.readouterr().out
+
+
+def test_a_feature_that_is_on_and_not_seen_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check._perform(check.Feature(name="bonus", proof=lambda: ""))
+    assert not check._perform(check.Feature(name="bonus", proof=lambda: "", off="it is off"))
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith("bonus") and "FAILED" in out[0] and "off" in out[1]
+
+
+SWITCHES = ("ppo.magnet", "ppo.average", "ppo.value_clip", "ppo.target_kl", "league.history",
+            "league.scripted", "stagger", "ppo.lr")
+
+
+@pytest.mark.parametrize("name", list(api.recipes()))
+@pytest.mark.parametrize("on", [False, True])
+def test_the_small_copy_keeps_what_is_on_and_off(name: str, on: bool) -> None:
+    if "game: openspiel" in api.recipes()[name]:
+        pytest.importorskip("pyspiel")
+    config = api.configure(name)
+    changes: dict[str, Any] = {"league.history": 0.0, "ppo.lr": 0.0}
+    if on:
+        changes = {"ppo.magnet": 0.5, "ppo.average": 0.1, "ppo.value_clip": 9.0, "ppo.target_kl": 0.5}
+        changes["stagger"] = 10**6
+        if config.schedule.convergence_consecutive:  # keeps who is judged to have converged
+            changes["ppo.average"] = 0.0
+    config = settings.replace(config, changes)
+    small = shrink(config)
+    for key in SWITCHES:
+        assert bool(settings.get(small, key)) == bool(settings.get(config, key)), key
+    most = 2**13 if hasattr(registry.find(config.game), "short") else 2**16  # long games need time to end
+    phases = small.schedule.kind == "alternate" and small.schedule.max_phases > 0
+    if phases and small.schedule.iterations(2, 1) is None:  # known when it is over
+        assert small.iterations == 4 * ITERATIONS and small.total_steps <= 2 * most
+    else:
+        assert small.iterations == ITERATIONS and small.total_steps <= most
+    assert small.network.hidden == tuple(min(w, 64) for w in config.network.hidden)
+    module = registry.find(config.game)
+    for names in module.BOTS.values():  # ten opponents at every evaluation took most of a rehearsal's time
+        met = set(names) & set(small.evaluation.rivals)
+        assert met and (config.evaluation.rivals or len(met) <= RIVALS)
+
+
+def test_a_control_that_must_not_learn_is_no_failure(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = {"ppo.lr": 0.0, "ppo.anneal": "none", "ppo.value_clip": 0.2, "evaluation.rivals": ("random",)}
+    small = shrink(api.configure("quick", changes=changes))
+    seen = play(small, place / "run")
+    failed = [check._perform(feature) for feature in check.learning_features(small, seen)]
+    assert not any(failed)
+    assert capsys.readouterr().out.count("ppo.lr is 0") == 3
+
+
+def test_differences_sees_every_byte_but_clock_times(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder in (one, two):
+        (folder / "checkpoints" / "iter_00000001").mkdir(parents=True)
+        (folder / "checkpoints" / "iter_00000001" / "state.json").write_bytes(b"{}")
+        (folder / "train.log").write_bytes(b"line\n")
+        (folder / "timing.jsonl").write_bytes(folder.name.encode())
+    shutil.copytree(one / "checkpoints", two / "damaged")
+    assert differences(one, two) == []
+    (two / "checkpoints" / "iter_00000001" / "state.json").write_bytes(b"{]")
+    (two / ".tmp-report.html").write_bytes(b"")
+    assert [line.split()[0] for line in differences(one, two)] == [
+        ".tmp-report.html", "checkpoints/iter_00000001/state.json"]

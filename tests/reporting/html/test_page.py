@@ -1,0 +1,211 @@
+"""report.html: whole from good files, honest about bad ones, safe with hostile ones; the same in JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from support.html_reader import TAGS, Reader
+
+from rematch.reporting.html import page as report
+from rematch.reporting.run_summary import facts, page
+from rematch.reporting.text import BALANCE, human, number
+from rematch.reporting.untrusted_folder import FILES
+
+EVIL = '<script>alert(1)</script>"\'><img src=x onerror=alert(1)>&\x1b[31m'
+def evaluation(word: str = "flee_straight", verdict: str = "improving") -> dict[str, Any]:
+    rate = {"rate": 0.5, "low": 0.469, "high": 0.531, "games": 1000}
+    rates = {"pursuer": rate, "evader": rate}
+    table = [{"player": "pursuer (learnt)", "role": "pursuer", "rival": word, "games": 1000, "wins": 931,
+              "draws": 0, "score": 0.931, "low": 0.913, "high": 0.945, "best_bot": "pure_pursuit",
+              "best_bot_score": 0.88, "best_bot_low": 0.858, "best_bot_high": 0.899}]
+    return {"iteration": 3, "step": 98_304, "phase": 1, "role": "both", "rates": rates, "gap": 0.0,
+            "gap_high": 0.062, "SR_P": 0.5, "SR_E": 0.5, "rollbacks": 0, "table": table, "verdict": verdict}
+
+
+def fill(folder: Path, word: str = "flee_straight", verdict: str = "improving") -> Path:
+    folder.mkdir()
+    (folder / "history.json").write_text(json.dumps([evaluation(), evaluation(word, verdict)]))
+    (folder / "metrics.jsonl").write_text('{"iteration": 1, "step": 98304, "games": 812}\n')
+    (folder / "config.yaml").write_text(f"name: {json.dumps(word)}\nworld: pursuit\nppo:\n  clip: 0.2\n")
+    columns = [{"column": word, "min": 0, "max": 0, "mean": 0.0, "constant": True},
+               {"column": "own.x", "min": -1, "max": 1, "mean": 0.1, "constant": False}]
+    (folder / "sight.json").write_text(json.dumps({"pursuer": columns, "evader": columns[1:]}))
+    Image.new("RGB", (9, 9)).save(folder / "learning.png")
+    Image.new("RGB", (9, 9)).save(folder / "match.gif")
+    return folder
+
+
+def test_a_good_folder_tells_everything_verdict_first(tmp_path: Path) -> None:
+    read = Reader(page(fill(tmp_path / "run", verdict="balanced but weak")))
+    order = [read.words.index(word) for word in (
+        "Verdict", "balanced but weak", "Learning curves", "NE gap beside exploitability", "Payoff matrix",
+        "Forgetting", "Curriculum", "Alarms and rollbacks", "Head to head", "Learning in detail", "One game",
+        "What every seat sees", "Settings", "Provenance")]
+    assert order == sorted(order)
+    for word in ("0.931", "[0.913, 0.945]", "1000", "pure_pursuit", "[0.858, 0.899]", "above", BALANCE,
+                 "NE gap 0.000, at most 0.062", "1 constant: flee_straight", "none constant", "clip: 0.2"):
+        assert word in read.words, word
+    sources = [attributes["src"] or "" for tag, attributes in read.used if tag == "img"]
+    assert [s.partition(";")[0] for s in sources] == ["data:image/png", "data:image/gif"]
+
+
+def test_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:
+    read = Reader(page(fill(tmp_path / "run")))
+    assert not {tag for tag, _ in read.used} & {"script", "link", "iframe", "object", "embed", "base", "form"}
+    for _, attributes in read.used:
+        assert not any(key.startswith("on") or key in ("href", "srcset") for key in attributes)
+    assert any("default-src 'none'" in str(attributes.get("content")) for _, attributes in read.used)
+
+
+def test_hostile_words_stay_words(tmp_path: Path) -> None:
+    text = page(fill(tmp_path / "run", word=EVIL, verdict=EVIL))
+    read = Reader(text)
+    assert "<script" not in text and "\x1b" not in text
+    assert {tag for tag, _ in read.used} <= TAGS
+    assert read.words.count("<script>alert(1)</script>") >= 4
+
+
+def test_the_bytes_depend_on_the_files_alone(tmp_path: Path) -> None:
+    one, two = fill(tmp_path / "undisturbed"), fill(tmp_path / "resumed")
+    (two / "timing.jsonl").write_text('{"event": "resume", "seconds": 3}\n')
+    (two / "train.log").write_text("other words\n")
+    os.utime(two / "history.json", (0, 0))
+    assert page(one) == page(two) == page(one)
+    assert not re.search(r"\d\d:\d\d:|20\d\d-\d\d|undisturbed", page(one))
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", ["missing", "empty", "rubbish", "wrong", "folder", "link", "pipe"])
+def test_a_bad_file_costs_only_its_section(name: str, damage: str, tmp_path: Path) -> None:
+    run = fill(tmp_path / "run")
+    path = run / name
+    secret = tmp_path / "secret"
+    secret.write_text("GIF8 [\"not for the page\"]")
+    path.unlink()
+    if damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "rubbish":
+        path.write_bytes(bytes(range(256)) * 4)
+    elif damage == "wrong":
+        path.write_text('[1, {"table": 3, "rates": [[]], "verdict": {}}, null]')
+    elif damage == "folder":
+        path.mkdir()
+    elif damage == "link":
+        path.symlink_to(secret)
+    elif damage == "pipe":
+        os.mkfifo(path)
+    text = page(run)
+    read = Reader(text)
+    assert "Traceback" not in text and "not for the page" not in text
+    assert read.words.count("Provenance") == 1
+    if damage in ("missing", "folder", "link", "pipe"):
+        assert name in read.words
+    if name != "history.json":
+        assert "[0.913, 0.945]" in read.words, "the other sections stand"
+    else:
+        assert "Not shown" in read.words
+
+
+leaf = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8))
+tree = st.recursive(leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+    st.sampled_from(("table", "rates", "verdict", "gap", "step", "score", "low", "high", "pursuer", "games",
+                     "level", "curriculum", "results", "roles", "question", "payoff", "config", "returns")),
+    inner, max_size=5), max_leaves=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(history=tree, sight=tree)
+def test_any_json_gives_a_page(history: Any, sight: Any) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        run = Path(name)
+        (run / "history.json").write_text(json.dumps([history]))
+        (run / "sight.json").write_text(json.dumps(sight))
+        (run / "exploit.json").write_text(json.dumps(sight))
+        (run / "payoff.json").write_text(json.dumps(sight))
+        (run / "metrics.jsonl").write_text(json.dumps(history) + "\n{torn")
+        Reader(page(run))
+        json.dumps(facts(run), allow_nan=False)
+
+
+def test_a_yaml_bomb_is_only_text(tmp_path: Path) -> None:
+    run = fill(tmp_path / "run")
+    bomb = ["a0: &a0 {k: v}"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)]
+    (run / "config.yaml").write_text("\n".join([*bomb, "name: 'a [b'", "world: [*a29]"]))
+    assert "<title>a [b</title>" in page(run)
+
+
+def test_an_empty_history_says_that_nothing_can_be_said(tmp_path: Path) -> None:
+    run = fill(tmp_path / "run")
+    (run / "history.json").write_text("[]")
+    assert "no evaluation has been made yet" in page(run)
+
+
+def test_a_truncated_history_is_one_clear_line(tmp_path: Path) -> None:
+    run = fill(tmp_path / "run")
+    data = (run / "history.json").read_bytes()
+    (run / "history.json").write_bytes(data[: len(data) // 2])
+    read = Reader(page(run))
+    assert facts(run)["problems"].count("history.json is damaged (not JSON)") == 1
+    assert read.words.count("history.json is damaged (not JSON)") == 1
+
+
+# --- what evaluations may carry ----------------------------------------------------------------------------
+
+
+def test_a_curriculum_is_shown_with_the_evidence_of_each_promotion(tmp_path: Path) -> None:
+    run = fill(tmp_path / "run")
+    why = "rate 0.812 [0.770, 0.850], n = 320"
+    rows = [evaluation() | {"step": 1000 * i, "level": i // 2, "level_name": f"far {i // 2}",
+                            "evidence": why if i == 1 else ""} for i in range(4)]
+    (run / "history.json").write_text(json.dumps(rows))
+    (run / "train.log").write_text("Eval\nCURRICULUM level 1 <b>at last</b>\n")
+    told = facts(run)["curriculum"]
+    assert [(move["step"], move["before"], move["level"]) for move in told["promotions"]] == [(2000, 0, 1)]
+    read = Reader(page(run))
+    for word in ("far 1", why, "level (number)", "CURRICULUM level 1 <b>at last</b>"):
+        assert word in read.words, word
+
+
+def test_rollbacks_are_told_where_they_happened(tmp_path: Path) -> None:
+    run = fill(tmp_path / "run")
+    rows = [evaluation() | {"step": 1000 * i, "rollbacks": (0, 0, 2, 0, 1)[i]} for i in range(5)]
+    (run / "history.json").write_text(json.dumps(rows))
+    found = facts(run)["rollbacks"]["events"]
+    assert found == [{"since": 1000, "step": 2000, "count": 2}, {"since": 3000, "step": 4000, "count": 1}]
+
+
+# --- the same numbers --------------------------------------------------------------------------------------
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from leaves(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from leaves(inner)
+    else:
+        yield value
+
+
+def test_every_figure_of_a_table_stands_in_the_json(tmp_path: Path) -> None:
+    whole = json.loads(json.dumps(facts(fill(tmp_path / "run"))))
+    shown = set()
+    for value in leaves(whole):
+        shown |= {str(value), human(value), *(number(value, digits) for digits in (2, 3))}
+    text = page(tmp_path / "run")
+    cells = re.findall(r'<td class="n">([^<]*)</td>', text)
+    figures = [word for cell in cells for word in re.findall(r"-?\d[\d.]*(?:e-?\d+)?(?: [KMGT])?", cell)]
+    assert len(figures) > 20
+    assert not [word for word in figures if word not in shown]
+    assert report.page({"rematch": "0", "runs": [whole], "groups": []}, [{}]).count("0.931") >= 1

@@ -1,0 +1,120 @@
+"""Films of episodes: a GIF always, an MP4 where this machine has an encoder, one clear line where not."""
+
+from __future__ import annotations
+
+import io
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rematch.core.spec import Pressed, Shot, Take
+from rematch.reporting import episode_film, mp4
+from rematch.reporting.console import Console
+
+
+def take(count: int = 5, actions: int = 7, bars: int = 3) -> Take:
+    shots = []
+    for number in range(count):
+        shots.append(
+            Shot(
+                picture=Pressed.of(Image.new("RGB", (161, 99), (10 * number, 90, 120))),
+                action=number % actions,
+                scores=np.linspace(-1, 1, actions, dtype=np.float32),
+                paid=dict.fromkeys(("env", "rnd", "novel", "bayes", "total"), (0.1, number * 0.1)),
+                bars=tuple((f"badge-{i}", None if i else 0.5, i == 1) for i in range(bars)),
+            )
+        )
+    names = tuple(f"action-{i}" for i in range(actions))
+    return Take(name="rollout_250000", actions=names, shots=shots, pace=1, caption="cut off after 5 steps")
+
+
+@pytest.fixture
+def no_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(mp4.importlib, "import_module", missing)
+
+
+def program(folder: Path, text: str) -> None:
+    file = folder / "ffmpeg"
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(file.stat().st_mode | stat.S_IXUSR)
+
+
+def test_the_picture_stays_whole_and_the_panel_has_room() -> None:
+    for actions, bars in ((2, 0), (7, 3), (7, 12), (30, 12)):
+        made = take(actions=actions, bars=bars)
+        sheet = episode_film.composed(made.shots[0], made)
+        assert sheet.width % 2 == 0 == sheet.height % 2
+        assert sheet.crop((0, 0, 161, 99)).tobytes() == made.shots[0].picture.image().tobytes()
+        pixels = np.asarray(sheet)
+        assert (pixels[-2:, -episode_film.PANEL :] == episode_film.PAPER).all(), "nothing is cut off below"
+        assert (pixels[:, -2:] == episode_film.PAPER).all() and (pixels == episode_film.GOLD).all(-1).any()
+
+
+def test_all_pictures_of_a_film_are_of_one_size() -> None:
+    few, many = take(bars=0), take(bars=9)
+    made = replace(few, shots=[*few.shots, *many.shots])
+    assert len({episode_film.composed(shot, made).size for shot in made.shots}) == 1
+
+
+def test_without_an_encoder_there_is_one_line_and_a_gif(no_encoder: None) -> None:
+    out = io.StringIO()
+    console = Console(out)
+    for _ in range(2):
+        films = console.film(take())
+        assert list(films) == ["rollout_250000.gif"]
+    film = Image.open(io.BytesIO(films["rollout_250000.gif"]))
+    assert getattr(film, "n_frames", 0) >= 5
+    assert out.getvalue().splitlines() == [mp4.NONE]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("echo 'Unknown encoder' >&2; exit 1", "Unknown encoder"),
+        ("cat >/dev/null", "it wrote nothing"),
+    ],
+)
+def test_an_encoder_that_fails_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
+    program(tmp_path, text)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    films, said = episode_film.films(take())
+    assert list(films) == ["rollout_250000.gif"]
+    assert said == f"no MP4: {tmp_path}/ffmpeg: {why}"
+
+
+def test_an_encoder_gets_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, 'for last; do :; done; cat > "$last"')
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    films, said = episode_film.films(take())
+    assert not said
+    sheet = episode_film.composed(take().shots[0], take())
+    size = 3 * sheet.width * sheet.height
+    data = films["rollout_250000.mp4"]
+    assert data[:size] == sheet.tobytes() and len(data) == size * (5 + 40), "and the last for two seconds"
+
+
+def test_a_real_encoder_makes_the_same_film_twice() -> None:
+    if not mp4.encoder():
+        pytest.skip("no ffmpeg here")
+    pictures = [episode_film.composed(shot, take()) for shot in take().shots]
+    one, two = (mp4.mp4(lambda: iter(pictures), 20) for _ in range(2))
+    assert one == two and one[0][4:8] == b"ftyp" and not one[1]
+
+
+def test_a_film_that_cannot_be_made_does_not_stop_a_run() -> None:
+    out = io.StringIO()
+    made = take()
+    made.shots.clear()
+    assert Console(out).film(made) == {}
+    assert out.getvalue().startswith("no film of rollout_250000: ")

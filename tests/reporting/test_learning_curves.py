@@ -1,0 +1,136 @@
+"""learning.png: equal bytes, quick for long runs, whole for short ones."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from rematch.reporting import learning_curves
+from rematch.reporting.learning_curves import learning
+
+ROLES = ("pursuer", "evader")
+
+
+def evaluations(count: int, rivals: int = 5) -> list[dict[str, Any]]:
+    rows = []
+    for i in range(count):
+        rate = 0.5 + 0.3 * math.cos(i) / (i + 1)
+        rates = {role: {"rate": r, "low": r - 0.03, "high": r + 0.03, "games": 1000}
+                 for role, r in zip(ROLES, (rate, 1 - rate))}
+        table = [{"player": f"{role} (learnt)", "role": role, "rival": f"rival_{k}", "games": 1000,
+                  "wins": 900, "draws": 0, "score": 0.9 - k / 20, "low": 0.88 - k / 20, "high": 0.92 - k / 20,
+                  "best_bot": "bot", "best_bot_score": 0.7, "best_bot_low": 0.67, "best_bot_high": 0.73}
+                 for role in ROLES for k in range(rivals)]
+        rows.append({"iteration": i, "step": (i + 1) * 100_000, "phase": i, "role": "both", "rates": rates,
+                     "gap": abs(2 * rate - 1), "gap_high": abs(2 * rate - 1) + 0.06, "table": table})
+    return rows
+
+
+def iterations(count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "iteration": i,
+            "step": (i + 1) * 32_768,
+            "games": 10 * i,
+            **{
+                f"{role}/{key}": abs(math.sin(i)) + 0.1 for role in ROLES for key, _ in learning_curves.CURVES
+            },
+            "rollout/win_pursuer": 0.5,
+        }
+        for i in range(count)
+    ]
+
+
+def test_equal_rows_give_equal_bytes_whatever_the_users_style() -> None:
+    import matplotlib
+
+    data = learning(evaluations(4), iterations(50), "a run")
+    with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "lines.linewidth": 9}):
+        assert data == learning(evaluations(4), iterations(50), "a run")
+    assert b"matplotlib" not in data, "no version in the file"
+    assert data != learning(evaluations(5), iterations(50), "a run")
+
+
+@pytest.mark.parametrize(("rows", "steps"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_short_runs_have_a_picture_too(rows: int, steps: int) -> None:
+    assert Image.open(io.BytesIO(learning(evaluations(rows), iterations(steps)))).size == (1500, 860)
+
+
+def test_long_runs_are_drawn_quickly() -> None:
+    history, metrics = evaluations(200), iterations(10_000)
+    began = time.process_time()
+    learning(history, metrics, "long")
+    assert time.process_time() - began < 3
+
+
+def test_hostile_names_and_damaged_rows_are_drawn_as_text() -> None:
+    history = evaluations(2, rivals=20)
+    history[0]["rates"] = None
+    history[1]["table"][0]["rival"] = "$\\frac{1}{$ <b>\n" * 5
+    history[1]["table"][1]["low"] = None
+    history[1]["table"][2]["score"] = float("nan")
+    history.append({"step": "x"})
+    metrics = iterations(3)
+    metrics[1]["pursuer/kl"] = None
+    metrics[2]["evader/value_loss"] = float("inf")
+    metrics[0]["evader/entropy"] = 10**400
+    data = learning(history, [*metrics, None], "$x_{$ \x1b[31m")  # type: ignore[list-item]
+    assert len(data) > 10_000
+
+
+def test_no_pyplot_is_loaded() -> None:
+    code = (
+        "import sys\nfrom rematch.reporting.learning_curves import learning\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        "learning([], [])\n"
+        "assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1), min_size=1, max_size=16))
+def test_labels_keep_their_order_and_distance(heights: list[float]) -> None:
+    spread = learning_curves._spread(sorted(heights), 0.058)
+    assert len(spread) == len(heights)
+    assert all(b - a > 0.0579 for a, b in itertools.pairwise(spread))
+    assert spread[-1] <= 1.0501
+
+
+@given(st.integers(1, 300), st.integers(1, 40))
+def test_bins_hold_every_row_once(rows: int, width: int) -> None:
+    x, y = np.arange(rows, dtype=np.float64), np.random.default_rng(rows).normal(size=rows)
+    ends, mean, low, high = learning_curves._binned(x, y, width)
+    groups = [y[i:i + width] for i in range(0, rows, width)]
+    assert np.allclose(mean, [g.mean() for g in groups])
+    assert np.array_equal(low, [g.min() for g in groups]) and np.array_equal(high, [g.max() for g in groups])
+    assert ends[-1] == rows - 1
+
+
+def test_the_caption_names_n() -> None:
+    assert "n = 1000 games" in learning_curves._caption({1000, None}, 10, 0)
+    assert "n = 100 to 1000 games" in learning_curves._caption({1000, 100}, 10, 0)
+    assert "n = 500 iterations, means of 5" in learning_curves._caption(set(), 500, 0)
+    assert "2 more roles" in learning_curves._caption(set(), 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("key", "curves"), [("q_mean", learning_curves.Q_CURVES), ("kl", learning_curves.CURVES)]
+)
+def test_what_a_learner_logs_is_what_is_drawn(
+    key: str, curves: tuple[tuple[str, str], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[str, str]] = []
+    monkeypatch.setattr(learning_curves, "_training", lambda axes, metrics, roles, curve: drawn.append(curve))
+    learning_curves.learning([], [{"step": 1, f"pad/{key}": 0.5}])
+    assert tuple(drawn) == curves

@@ -1,0 +1,76 @@
+"""All guards and the bonus at once: a stopped run goes on to the same bytes; threads change nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import advancing_curriculum, toys
+from support.stop_and_resume import stop_and_go_on
+
+from rematch import api
+from rematch.core import config as settings
+from rematch.rehearsal.shrink import differences, event_log, play
+from rematch.training.trainer import Config
+from rematch.worlds import registry
+
+
+@pytest.fixture(autouse=True)
+def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = registry.find
+    monkeypatch.setattr(registry, "find", lambda name: toys.TOYS[name] if name in toys.TOYS else find(name))
+    advancing_curriculum.stand_in(monkeypatch)
+
+
+PER = 32 * 8
+
+
+def everything(game: str, gradient: str = "native", **changes: Any) -> Config:
+    """Rollbacks every third iteration, anchors and curiosity of all roles; roles learn in turn."""
+    tiny: dict[str, Any] = {
+        "threads": 1, "games": 32, "steps": 8, "total_steps": 10 * PER, "save_every": 1,
+        "network.hidden": (8,), "ppo.minibatch": 64, "ppo.magnet": 0.1, "ppo.gradient": gradient,
+        "league.history": 0.5, "league.snapshot_every": 2, "evaluation.every": 3, "evaluation.games": 4,
+        "evaluation.rivals": ("random",), "schedule.kind": "alternate", "schedule.phase_steps": 3 * PER,
+        "schedule.cold_start_steps": 2 * PER, "rollback.back": 2, "rollback.every": PER, "rollback.keep": 3,
+        "rollback.episodes": 8, "rollback.low": 0.4999, "rollback.high": 0.5, "rollback.cooldown": 2 * PER,
+        "rollback.bilateral": True, "ewc.weight": 100.0, "ewc.fisher_samples": 20, "ewc.roles": "all",
+        "rnd.coef": 0.1, "rnd.hidden": 16, "rnd.embed": 8, "rnd.roles": "all",
+    }
+    if game == "pursuit":
+        tiny |= {"world.max_steps": 9}
+    return settings.replace(api.default(game), tiny | changes)
+
+
+@pytest.mark.parametrize(("game", "gradient", "at"), [
+    ("matching", "native", 1), ("matching", "torch", 5), ("pursuit", "native", 6), ("pursuit", "native", 7),
+])  # fmt: skip
+def test_a_stopped_run_with_all_guards_goes_on_to_the_same_bytes(
+    game: str, gradient: str, at: int, tmp_path: Path
+) -> None:
+    config = everything(game, gradient)
+    whole = play(config, tmp_path / "whole")
+    assert whole.session.rollback.count >= 2
+    assert len(list((tmp_path / "whole" / "policies").glob("*@level-*.safetensors"))) >= 10
+    stop_and_go_on(config, tmp_path / "cut", at)
+    assert differences(tmp_path / "whole", tmp_path / "cut") == []
+
+
+def test_threads_change_nothing() -> None:
+    games = {"games": 37}
+    assert len({event_log(everything("pursuit", **games, threads=threads)) for threads in (1, 2, 3)}) == 1
+
+
+def test_native_training_with_all_guards_imports_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.path.insert(0, 'tests');"
+        "import advancing, pytest, test_guards; from pathlib import Path;"
+        "advancing.stand_in(pytest.MonkeyPatch());"
+        f"test_guards.play(test_guards.everything('pursuit'), Path({str(tmp_path / 'run')!r}));"
+        "sys.exit('torch' in sys.modules)"
+    )
+    root = Path(api.__file__).parents[1]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0

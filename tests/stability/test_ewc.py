@@ -1,0 +1,232 @@
+"""Elastic weight consolidation: Fisher information and gradient by their definitions; what it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import advancing_curriculum, networks, toys
+
+from rematch import api
+from rematch.agents.learners.ppo import Ppo, PpoConfig
+from rematch.agents.policy import Policy, named
+from rematch.core import config as settings
+from rematch.core import rng as keys
+from rematch.core.config import ConfigError
+from rematch.rehearsal.shrink import play
+from rematch.rollout.rollout_buffer import Tape
+from rematch.stability.ewc import Ewc, EwcConfig, anchors, check_ewc, fisher
+from rematch.training.trainer import Config, Session
+from rematch.worlds import registry
+
+# What a network can see and do: quantities, columns that name things, continuous and masked play.
+KINDS: dict[str, dict[str, Any]] = {
+    "discrete": {"discrete": True}, "continuous": {"discrete": False},
+    "tables": {"discrete": True, "names": (3, 5)}, "masked": {"discrete": True},
+}  # fmt: skip
+
+
+def slow_fisher(policy: Policy, sight: Any, mask: Any, key: int) -> Any:
+    """Sample by sample with torch's autograd, in float64; actions drawn as the policy draws them."""
+    import torch
+
+    from rematch.agents.networks import mlp
+
+    n, about = len(sight), policy.role.actions
+    action: Any = np.zeros(n, np.int32) if about.kind == "discrete" else np.zeros((n, about.size), np.float32)
+    rest = np.zeros(n, np.float32), np.zeros(n, np.float32)
+    who = np.zeros(n, np.int32), sight, np.arange(n, dtype=np.uint32)
+    policy.network.act(policy.packed, *who, (key, 0), action, *rest, mask=mask)
+    total = torch.zeros(policy.weights.size, dtype=torch.float64)
+    for i in range(n):
+        flat = torch.from_numpy(policy.weights.astype(np.float64)).requires_grad_()
+        seen = torch.from_numpy(sight[i : i + 1].astype(np.float64))
+        legal = None if mask is None else torch.from_numpy(mask[i : i + 1])
+        play, _ = mlp.forward(flat, policy.role, policy.config, seen, legal)
+        (slope,) = torch.autograd.grad(play.log_prob(torch.from_numpy(action[i : i + 1])).sum(), flat)
+        total += slope**2
+    return (total / n).numpy()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_fisher_is_the_mean_of_each_sample_s_squared_gradient(kind: str, shared: bool) -> None:
+    policy = networks.policy(networks.role(**KINDS[kind]), hidden=(7, 6), shared=shared)
+    batch = networks.minibatch(policy, 70, masked=kind == "masked")
+    ours = fisher(policy, batch["sight"], batch.get("mask"), 9)
+    slow = slow_fisher(policy, batch["sight"], batch.get("mask"), 9)
+    np.testing.assert_allclose(ours, slow, rtol=2e-4, atol=1e-7)
+    views = named(ours, policy.layout)
+    assert views["policy.head.weight"].min() >= 0 and views["policy.head.weight"].max() > 0
+    assert not views["value.head.weight"].any()  # play does not depend on it
+
+
+def test_fisher_of_a_softmax_without_inputs_is_known() -> None:
+    """Logits alone: F = p (1 - p) on the diagonal; here a bias in front of inputs that are 0."""
+    policy = networks.policy(networks.role(sight=1, actions=3), hidden=(1,))
+    weights = np.zeros_like(policy.weights)
+    bias = named(weights, policy.layout)["policy.head.bias"]
+    bias[:] = np.log([0.2, 0.3, 0.5])
+    policy.set(weights)
+    found = named(fisher(policy, np.zeros((20_000, 1), np.float32), None, 3), policy.layout)
+    assert found["policy.head.bias"] == pytest.approx([0.16, 0.21, 0.25], abs=0.005)
+
+
+def test_fisher_of_a_gaussian_s_deviation_is_known() -> None:
+    """Of log sigma it is 2, whatever sigma; of a mean 1 / sigma^2."""
+    policy = networks.policy(networks.role(sight=1, actions=1, discrete=False), hidden=(1,))
+    named(policy.weights, policy.layout)["policy.log_std"][:] = -0.7
+    policy.set(policy.weights)
+    found = named(fisher(policy, np.zeros((10_000, 1), np.float32), None, 3), policy.layout)
+    assert found["policy.log_std"] == pytest.approx(2.0, abs=0.3)
+    assert found["policy.head.bias"] == pytest.approx(np.exp(1.4), rel=0.05)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_slope_is_the_penalty_s_own_gradient(kind: str) -> None:
+    import torch
+
+    policy = networks.policy(networks.role(**KINDS[kind]), hidden=(5,))
+    guard = Ewc(EwcConfig(weight=30.0), policy, 0)
+    rng = np.random.default_rng(0)
+    guard.anchor[:] = rng.standard_normal(policy.weights.size)
+    guard.fisher[:] = rng.random(policy.weights.size)
+    flat = torch.from_numpy(policy.weights.astype(np.float64)).requires_grad_()
+    penalty = 30.0 / 2 * (torch.from_numpy(guard.fisher) * (flat - torch.from_numpy(guard.anchor)) ** 2).sum()
+    (wanted,) = torch.autograd.grad(penalty, flat)
+    value, slope = guard.penalty(policy)
+    assert value == pytest.approx(float(penalty.detach()), rel=1e-5)
+    np.testing.assert_allclose(slope, wanted.numpy(), rtol=1e-5, atol=1e-6)
+
+
+# --- in a world with several fields ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = registry.find
+    monkeypatch.setattr(registry, "find", lambda name: toys.TOYS[name] if name in toys.TOYS else find(name))
+    advancing_curriculum.stand_in(monkeypatch)
+
+
+def small(game: str, **changes: Any) -> Config:
+    tiny: dict[str, Any] = {
+        "threads": 1, "games": 32, "steps": 8, "total_steps": 6 * 32 * 8, "network.hidden": (8,),
+        "ppo.minibatch": 64, "league.history": 0.0, "evaluation.every": 6, "evaluation.games": 4,
+        "evaluation.rivals": ("random",), "ewc.weight": 1000.0, "ewc.fisher_samples": 50,
+    }
+    return settings.replace(api.default(game), tiny | {k.replace("__", "."): v for k, v in changes.items()})
+
+
+@pytest.mark.parametrize("gradient", ["native", "torch"])
+@pytest.mark.parametrize("game", ["matching", "sticks", "drift"])
+@pytest.mark.usefixtures("toy_worlds")
+def test_dictionary_observations(game: str, gradient: str, tmp_path: Path) -> None:
+    """Several fields; seats that wait, masks, continuous actions. The documents' runs X and Y died here."""
+    config = small(game, ppo__gradient=gradient)
+    assert all(len(role.fields) > 1 for role in Session(config).spec.roles.values())
+    seen = play(config, tmp_path / "run")
+    last = list(seen.session.spec.roles)[-1]
+    penalties = [row[f"{last}/ewc_penalty"] for row in seen.rows]
+    assert penalties[0] == 0 and min(penalties[1:]) > 0
+    held = {name.split("/")[0] for row in seen.rows for name in row if name.endswith("ewc_penalty")}
+    assert held == {last} == set(seen.session.anchors)
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert f"EWC: {last} holds on to what it is at step 256 (50 decisions)" in log
+
+
+@pytest.mark.usefixtures("toy_worlds")
+def test_all_roles_can_hold_on_and_those_who_did_not_play_keep_their_anchor() -> None:
+    session = Session(small("matching", ewc__roles="all"))
+    assert list(session.anchors) == ["matcher", "hider"]
+    session.seat()
+    tape = session.rollout.collect(0)
+    tape["matcher"].slot[:] = 1  # a rival sat there throughout
+    session.mark("level 1")
+    assert [anchor.marks for anchor in session.anchors.values()] == [0, 1]
+    assert not session.anchors["matcher"].fisher.any() and session.anchors["hider"].fisher.any()
+
+
+def test_marks_rest_on_the_learner_s_own_decisions_drawn_by_key() -> None:
+    session = Session(settings.replace(small("pursuit", ewc__weight=0.0), {"threads": 1}))
+    session.seat()
+    tape = session.rollout.collect(0)
+    track = tape["evader"]
+    track.slot[:, ::2] = 1
+    track.sight[:, ::2] = np.nan  # were one of these drawn, it would show
+    guard = Ewc(EwcConfig(weight=1.0, fisher_samples=40), session.learners["evader"].policy, 5)
+    assert guard.mark(tape) == 40 and np.isfinite(guard.fisher).all()
+    again = Ewc(guard.config, guard.policy, 5)
+    again.mark(tape)
+    assert np.array_equal(again.fisher, guard.fisher) and np.array_equal(again.anchor, guard.policy.weights)
+    again.mark(tape)  # the next mark draws others
+    assert not np.array_equal(again.fisher, guard.fisher)
+
+
+# --- what it does -----------------------------------------------------------------------------------------
+
+
+def drilled(weight: float) -> tuple[float, float]:
+    """How far play and weights are led away by 40 iterations in one direction: mean KL, largest change."""
+    about = networks.role(sight=5, actions=3)
+    policy = networks.policy(about, hidden=(16,))
+    learner = Ppo(policy, PpoConfig(lr=3e-3, anneal="none", minibatch=64, entropy=0.0), 0, 1)
+    spec = toys.matching.make(toys.MatchingConfig(), 1, 0, 0).spec
+    tape = Tape(spec, 1, 256)
+    track = tape.tracks["player"] = type(tape["hider"])(
+        type(spec)(world="test", roles={"player": about}), "player", 1, 256)  # fmt: skip
+    if weight:
+        guard = anchors(EwcConfig(weight=weight), {"player": learner}, 0)["player"]
+    rng = np.random.default_rng(1)
+    track.sight[:] = rng.uniform(-1, 1, track.sight.shape)
+    track.acted[:], tape.ended[:] = 1, 1
+    if weight:
+        guard.mark(tape)
+    sight, before = track.sight[0, :, 0], policy.weights.copy()
+    old = policy.forward(sight)[0].astype(np.float64)
+    who = np.zeros(256, np.int32), sight, np.arange(256, dtype=np.uint32)
+    for iteration in range(40):
+        action = track.action[0, :, 0].copy()
+        logp, value = np.zeros(256, np.float32), np.zeros(256, np.float32)
+        key = keys.key(0, keys.ACT, 0, iteration)
+        policy.network.act(policy.packed, *who, (key, 0), action, logp, value)
+        track.action[0, :, 0], track.logp[0, :, 0], track.value[0, :, 0] = action, logp, value
+        track.reward[0, :, 0] = action == 0  # the first is always right now
+        learner.learn(tape, 0.0, iteration)
+    logp, logq = (x - np.log(np.exp(x).sum(1, keepdims=True)) for x in (old, policy.forward(sight)[0]))
+    return float((np.exp(logp) * (logp - logq)).sum(1).mean()), float(np.abs(policy.weights - before).max())
+
+
+def test_with_a_huge_weight_play_stays_what_it_was() -> None:
+    free, held = drilled(0.0), drilled(1e6)
+    assert free[0] > 0.5 and held[0] < 0.02, (free, held)
+    assert held[1] > 0.01  # what play does not depend on still learns
+    assert held[0] < drilled(1.0)[0] < free[0]
+
+
+def test_it_is_added_before_the_clip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """max_grad_norm bounds the whole step, and a penalty that is no number is caught like any gradient."""
+    policy = networks.policy(networks.role(), hidden=(8,))
+    learner = Ppo(policy, PpoConfig(max_grad_norm=0.5, minibatch=64, epochs=1), 0, 1)
+    guard = anchors(EwcConfig(weight=1e9), {"player": learner}, 0)["player"]
+    guard.fisher[:] = 1.0
+    batch = networks.minibatch(policy, 64)
+    monkeypatch.setattr(Ppo, "batch", lambda self, tape: (batch, np.arange(64)))
+    told = learner.learn(None, 0.0, 0)  # type: ignore[arg-type]
+    assert told["ewc_penalty"] > 1e6 and told["grad_norm_pre_clip"] > 1e6
+    assert told["grad_norm_post_clip"] == pytest.approx(0.5)
+
+
+def test_off_it_costs_nothing() -> None:
+    session = Session(small("pursuit", ewc__weight=0.0))
+    assert session.anchors == {} and all(learner.guard is None for learner in session.learners.values())
+    assert not any(name.startswith("ewc") for name in session.state())
+
+
+def test_without_a_curriculum_it_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"ewc\.weight = 1000: .* there is no curriculum; expected 0"):
+        small("pursuit")
+    check_ewc(EwcConfig(weight=1000.0), True)
+    check_ewc(EwcConfig(), False)

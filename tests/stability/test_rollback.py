@@ -1,0 +1,259 @@
+"""Rollback: there is always something to go back to; it comes when it should, and restores every bit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from support import toys
+
+from rematch import api
+from rematch.core import config as settings
+from rematch.core.config import ConfigError
+from rematch.rehearsal.shrink import play
+from rematch.stability.rollback import Rollback, RollbackConfig
+from rematch.training.trainer import Config, Session
+from rematch.worlds import registry
+
+
+@pytest.fixture(autouse=True)
+def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = registry.find
+    monkeypatch.setattr(registry, "find", lambda name: toys.TOYS[name] if name in toys.TOYS else find(name))
+
+
+PER = 32 * 8  # steps of an iteration
+
+
+def small(game: str = "matching", **changes: Any) -> Config:
+    tiny: dict[str, Any] = {
+        "threads": 1, "games": 32, "steps": 8, "total_steps": 8 * PER, "network.hidden": (8,),
+        "ppo.minibatch": 64, "ppo.magnet": 0.1, "league.history": 0.0, "save_every": 1,
+        "evaluation.every": 4, "evaluation.games": 4, "evaluation.rivals": ("random",),
+    }
+    return settings.replace(api.default(game), tiny | {k.replace("__", "."): v for k, v in changes.items()})
+
+
+# --- a tape and learners of which nothing is real but what is judged --------------------------------------
+
+
+class Numbers:
+    """A learner that is one number."""
+
+    def __init__(self, kind: str = "discrete") -> None:
+        self.weights = np.zeros(1)
+        self.policy = SimpleNamespace(role=SimpleNamespace(actions=SimpleNamespace(kind=kind)))
+
+    def state(self) -> dict[str, Any]:
+        return {"weights": self.weights, "updates": int(self.weights[0])}
+
+    def restore(self, tree: dict[str, Any]) -> None:
+        self.weights[:] = tree["weights"]
+        assert tree["updates"] == self.weights[0]
+
+
+def results(share: float, games: int = 100) -> Any:
+    """A tape on which `games` ended and the role `a` won this share of them; slot 1 is another's business."""
+    won = np.repeat([1.0, 0.0], [round(share * games), games - round(share * games)]).astype(np.float32)
+    ours = np.zeros(games, np.int32)
+    slot, both = np.append(ours, np.ones(50, np.int32)), np.append(won, np.full(50, 0.5, np.float32))
+    return SimpleNamespace(results=lambda role: (slot, both if role == "a" else 1 - both))
+
+
+def guarded(kind: str = "discrete", **changes: Any) -> Rollback:
+    config = RollbackConfig(**({"back": 3, "every": 10, "episodes": 100, "cooldown": 30} | changes))
+    return Rollback(config, {"a": Numbers(kind), "b": Numbers(kind)})  # type: ignore[dict-item]
+
+
+def iterate(guard: Rollback, steps: range | int, share: float = 0.5) -> list[str]:
+    """Iterations of 10 steps, up to these, in which `a` learns; both roles become the step's number.
+
+    The lines of the last of them.
+    """
+    lines: list[str] = []
+    for step in [steps] if isinstance(steps, int) else steps:
+        for learner in guard.learners.values():
+            learner.restore({"weights": step, "updates": step})
+        lines = guard.judge(results(share), {}, step, ["a"], False)
+    return lines
+
+
+def weights(guard: Rollback) -> list[float]:
+    return [float(learner.state()["weights"][0]) for learner in guard.learners.values()]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.98, 1.0])
+def test_a_collapse_goes_back_three_checkpoints(share: float) -> None:
+    guard = guarded()
+    assert iterate(guard, range(10, 101, 10)) == []
+    (line,) = iterate(guard, 110, share)
+    bound = "<= 0.02" if share < 0.5 else ">= 0.98"
+    won = f"a won {100 * share:g} of its last 100 training games ({share:.3f} {bound})"
+    assert line == f"ROLLBACK 1 at step 110: {won}: a back to step 80"
+    assert weights(guard) == [80, 110]  # the newest before it were 100, 90, 80
+
+
+@pytest.mark.parametrize("share", [0.03, 0.5, 0.97])
+def test_what_is_no_collapse_changes_nothing(share: float) -> None:
+    guard = guarded()
+    assert iterate(guard, range(10, 301, 10), share) == [] and weights(guard) == [300, 300]
+    assert [tree["step"] for tree in guard.rolling] == list(range(160, 301, 10))  # the newest 15
+
+
+def test_bilateral_restores_all_roles() -> None:
+    guard = guarded(bilateral=True)
+    iterate(guard, range(10, 101, 10))
+    (line,) = iterate(guard, 110, 1.0)
+    assert line.endswith(": a and b back to step 80") and weights(guard) == [80, 80]
+
+
+def test_after_a_rollback_it_waits_and_what_led_there_is_forgotten() -> None:
+    guard = guarded(keep=4)
+    iterate(guard, range(10, 101, 10))
+    assert len(iterate(guard, 110, 1.0)) == 1
+    assert iterate(guard, 120, 1.0) == [] and iterate(guard, 130, 1.0) == []  # the cooldown
+    (line,) = iterate(guard, 140, 1.0)
+    assert line.startswith("ROLLBACK 2 at step 140") and line.endswith("a back to step 80")
+    assert guard.told() == 2 and guard.told() == 0 and guard.count == 2
+
+
+def test_few_games_are_not_judged_and_old_ones_are_forgotten() -> None:
+    guard = guarded(episodes=250)
+    assert iterate(guard, range(10, 21, 10), 1.0) == []  # 200 games
+    assert len(iterate(guard, 30, 1.0)) == 1
+    guard = guarded(episodes=250, cooldown=0)
+    iterate(guard, range(10, 101, 10), 0.5)
+    assert iterate(guard, 110, 1.0) == [] and iterate(guard, 120, 1.0) == []
+    assert len(iterate(guard, 130, 1.0)) == 1  # the last three iterations are whole and enough
+
+
+def test_games_of_another_role_s_phase_do_not_count() -> None:
+    guard = guarded(episodes=150)
+    assert guard.judge(results(1.0), {}, 10, ["a"], False) == []
+    assert guard.judge(results(1.0), {}, 20, ["b"], False) == []
+    assert guard.judge(results(1.0), {}, 30, ["a"], False) == []
+    assert len(guard.judge(results(1.0), {}, 40, ["a"], False)) == 1
+
+
+def test_the_cold_start_is_judged_by_entropy_alone() -> None:
+    guard = guarded("continuous")
+    for step in (10, 20, 30):
+        assert guard.judge(results(1.0), {"a/entropy": 0.0}, step, ["a"], True) == []
+    lines = guard.judge(results(1.0), {"a/entropy": -2.5}, 40, ["a"], True)
+    assert lines[0].startswith("Entropy: a plays with entropy -2.5, below -2")
+    assert lines[1].startswith("ROLLBACK 1 at step 40: a plays with entropy -2.5, below -2: a back to step")
+
+
+def test_the_entropy_monitor_speaks_once_per_fall_also_where_there_is_no_rollback() -> None:
+    guard = guarded("continuous", back=0)
+    said = [
+        len(guard.judge(results(0.5), {"a/entropy": entropy}, 10, ["a"], False))
+        for entropy in (-1.0, -2.1, -3.0, -1.9, -2.1)
+    ]
+    assert said == [0, 1, 0, 0, 1]
+    assert guard.rolling == []
+    discrete = guarded("discrete", back=0)
+    assert discrete.judge(results(0.5), {"a/entropy": -9.0}, 10, ["a"], False) == []
+
+
+def test_nothing_before_the_cold_starts_end_is_gone_back_to() -> None:
+    guard = guarded(keep=3)
+    iterate(guard, range(10, 31, 10))
+    guard.start_over(30)
+    assert [tree["step"] for tree in guard.rolling] == [30]
+    iterate(guard, range(40, 201, 10))
+    assert [tree["step"] for tree in guard.rolling] == [180, 190, 200]
+
+
+# --- in a run ----------------------------------------------------------------------------------------------
+
+ALWAYS = {"rollback__back": 3, "rollback__episodes": 1, "rollback__low": 0.4999, "rollback__high": 0.5,
+          "rollback__cooldown": 0}
+
+
+@pytest.mark.parametrize("every", [1, 10**9])
+@pytest.mark.parametrize("cold", [0, 2])
+def test_in_the_first_phase_there_is_a_checkpoint_to_go_back_to(
+    every: int, cold: int, tmp_path: Path
+) -> None:
+    """The documents' runs had none of the evader: "0 rolling checkpoints available" (seed 002)."""
+    session = play(small(
+        schedule__kind="alternate", schedule__cold_start_steps=cold * PER, schedule__phase_steps=2 * PER,
+        total_steps=(cold + 2) * PER, rollback__every=every, rollback__bilateral=True, **ALWAYS,
+    ), tmp_path / "run").session
+    log = (tmp_path / "run" / "train.log").read_text().splitlines()
+    undone = [line for line in log if line.startswith("ROLLBACK")]
+    assert len(undone) >= 1 and session.rollback.count == len(undone)
+    assert all("matcher and hider back to step" in line for line in undone)
+    # It never undoes the cold start: its end is the furthest that S1 goes back to.
+    assert all(int(line.split()[-1].replace(",", "")) >= cold * PER for line in undone)
+    for tree in session.rollback.rolling:
+        assert set(tree["roles"]) == {"matcher", "hider"}
+    milestones = {path.stem for path in (tmp_path / "run" / "policies").glob("*.safetensors")}
+    assert milestones == {f"{role}@{name}" for role in ("matcher", "hider")
+                          for name in (["S0"] if cold else []) + ["S1"]}
+    counts = [row["rollbacks"] for row in json.loads((tmp_path / "run" / "history.json").read_text())]
+    assert sum(counts) == len(undone)
+
+
+@pytest.mark.parametrize("bilateral", [True, False])
+def test_weights_optimiser_and_magnet_come_back_to_the_bit(bilateral: bool) -> None:
+    changes = ALWAYS | {"rollback__back": 1, "rollback__low": 0.0, "rollback__high": 1.0}
+    session = Session(small(rollback__every=1, rollback__bilateral=bilateral, **changes))
+    session.begin()
+
+    def iterate() -> dict[str, Any]:
+        session.seat()
+        tape = session.rollout.collect(session.iteration)
+        metrics = session.learn(tape)
+        session.iteration += 1
+        return {"tape": tape, "metrics": metrics}
+
+    def everything() -> dict[str, dict[str, Any]]:
+        trees = {role: learner.state() for role, learner in session.learners.items()}
+        return {role: {k: np.array(v) for k, v in tree.items()} for role, tree in trees.items()}
+
+    for _ in range(2):
+        iterate()
+        session.rollback.keep(session.step)
+    kept = everything()
+    iterate()
+    later = everything()
+    assert session.rollback._go_back({"hider": "because"}, session.step).endswith(f"back to step {2 * PER}")
+    now = everything()
+    for role in ("matcher", "hider"):
+        wanted = kept if bilateral or role == "hider" else later
+        assert set(now[role]) == {"weights", "magnet", "first", "second", "updates"}
+        for name, value in now[role].items():
+            assert np.array_equal(value, wanted[role][name]), (role, name)
+            assert not np.array_equal(kept[role][name], later[role][name]), (role, name)
+    iterate()  # what is kept does not move with what learns
+    assert np.array_equal(session.rollback.rolling[-1]["roles"]["hider"]["weights"], kept["hider"]["weights"])
+
+
+def test_off_it_keeps_nothing(tmp_path: Path) -> None:
+    session = play(small(), tmp_path / "run").session
+    assert session.rollback.rolling == [] and not (tmp_path / "run" / "policies").exists()
+    assert "ROLLBACK" not in (tmp_path / "run" / "train.log").read_text()
+
+
+# --- refused -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("changes", "why"), [
+    ({"schedule__kind": "micro"}, "rollback.back = 3: micro-phases are shorter than any judgement of them"),
+    ({"rollback__low": 0.98}, "rollback.low = 0.98: expected less than high = 0.98"),
+    ({"rollback__keep": 2}, "rollback.back = 3: expected at most keep = 2"),
+])  # fmt: skip
+def test_what_cannot_work_is_refused(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        small("pursuit", rollback__back=3, **changes)
+
+
+def test_a_world_with_one_role_has_nobody_to_run_away_from() -> None:
+    with pytest.raises(ConfigError, match=r"rollback\.back = 3: .* the world has one; expected 0"):
+        small("drift", rollback__back=3)

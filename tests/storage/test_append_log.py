@@ -1,0 +1,140 @@
+"""Logs are plain, whole and there at once; what is no number is refused by name."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.fake_training import CPU, one_line
+
+from rematch.storage import append_log
+from rematch.storage.run_folder import Run, RunError
+
+
+def test_log_lines_are_plain_and_there_at_once(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "x", "") as run:
+        run.log_line("10%\r20% \x1b[1;31mred\x1b[0m \x1b]0;title\x07é\x00\x9b3m\r\n")
+        assert (tmp_path / "x" / "train.log").read_bytes() == "10% 20% red é\n".encode()
+        run.log_line("lone \ud800")
+    assert b"\r" not in (tmp_path / "x" / "train.log").read_bytes()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, np.float32("nan"), [1.0, math.nan], object()])
+def test_numbers_that_are_none_are_refused_by_name(tmp_path: Path, bad: Any) -> None:
+    with Run.create(tmp_path / "x", "") as run:
+        run.log({"fine": 0.1, "n": np.int64(3)})
+        for write, file in ((run.log, "metrics"), (run.timing, "timing"), (run.append_history, "history")):
+            with pytest.raises(RunError, match=f"{file}.*: loss = ") as caught:
+                write({"fine": 1, "loss": bad})
+            one_line(caught)
+        assert run.history == []
+    assert (tmp_path / "x" / "metrics.jsonl").read_text() == '{"fine": 0.1, "n": 3}\n'
+
+
+def test_history_is_whole_at_every_moment(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "x", "") as run:
+        assert json.loads((tmp_path / "x" / "history.json").read_text()) == []
+        for i in range(3):
+            run.append_history({"i": i, "x": np.float64(0.1)})
+            assert json.loads((tmp_path / "x" / "history.json").read_text()) == run.history
+    with Run.open(tmp_path / "x", write=False) as run:
+        assert [row["i"] for row in run.history] == [0, 1, 2]
+        for write in (lambda: run.log({}), lambda: run.save(1, {}, {}), lambda: run.timing({}),
+                      lambda: run.write_file("a", b""), lambda: run.rewind(None)):
+            with pytest.raises(RunError, match="reading only"):
+                write()
+
+
+def test_logging_and_saving_are_cheap(tmp_path: Path) -> None:
+    row = {"iteration": 1, "loss": 0.1234567, "kl": 1e-3, "entropy": np.float32(1.5), "sr": 0.5, "clip": 0.1}
+    weights = {"w": np.random.default_rng(0).random(1_310_720, np.float32)}
+    with Run.create(tmp_path / "x", "") as run:
+        logs, saves = [], []
+        for i in range(40):  # the best of them: a busy disk or machine makes any one of them slow
+            if logs and min(logs) < 50e-6 and min(saves) < 0.2:
+                break
+            begin = time.perf_counter()
+            for _ in range(200):
+                run.log(row)
+            middle = time.perf_counter()
+            run.save(i, {"learner": weights}, CPU)
+            logs.append((middle - begin) / 200)
+            saves.append(time.perf_counter() - middle)
+    assert min(logs) < 50e-6 and min(saves) < 0.2
+
+
+def test_nobody_waits_for_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that takes a fiftieth of a second a line holds up the checkpoint, and nothing else."""
+    slow = append_log.write_all
+    monkeypatch.setattr(append_log, "write_all", lambda fd, data: (time.sleep(0.02), slow(fd, data))[1])
+    with Run.create(tmp_path / "x", "") as run:
+        begin = time.perf_counter()
+        for i in range(20):
+            run.table("episodes.csv", str(i), "episode_id")
+        assert time.perf_counter() - begin < 0.2
+        run.save(1, {}, CPU)
+        written = (tmp_path / "x" / "episodes.csv").read_text()
+    assert written.split() == ["episode_id", *map(str, range(20))]
+
+
+def test_a_full_disk_is_one_line_and_no_half_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Run.create(tmp_path / "x", "") as run:
+        run.event({"step": 1})
+        run.save(1, {}, CPU)
+
+        def full(fd: int, data: bytes) -> int:
+            os.write(fd, data[:3])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(append_log, "write_all", full)
+        run.event({"step": 2})
+        with pytest.raises(RunError, match=r"events.jsonl: No space left on device") as caught:
+            run.save(2, {}, CPU)
+        one_line(caught)
+        with pytest.raises(RunError, match="No space left"):
+            run.event({"step": 3})
+    assert (tmp_path / "x" / "events.jsonl").read_text() == '{"step": 1}\n'
+    monkeypatch.undo()
+    with Run.open(tmp_path / "x", write=True) as run:
+        run.rewind(run.load())
+        run.event({"step": 2})
+    assert (tmp_path / "x" / "events.jsonl").read_text() == '{"step": 1}\n{"step": 2}\n'
+
+
+def test_tables_from_after_the_checkpoint_did_not_happen(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "x", "") as run:
+        run.save(1, {}, CPU)
+        run.table("progress.csv", "1", "step")
+    with Run.open(tmp_path / "x", write=True) as run:
+        run.rewind(run.load())
+        assert not (tmp_path / "x" / "progress.csv").exists()
+        run.table("progress.csv", "2", "step")
+        run.save(2, {}, CPU)
+    (tmp_path / "x" / "progress.csv").write_text("step\n3\n")
+    with Run.open(tmp_path / "x", write=True) as run, pytest.raises(RunError, match=r"progress.csv was"):
+        run.rewind(run.load())
+
+
+def test_whatever_stops_the_pen_is_told_and_nobody_waits_for_ever(tmp_path: Path) -> None:
+    log, pen = append_log.Log(tmp_path / "a.csv"), append_log.Pen()
+    for error in (MemoryError("no memory"), KeyboardInterrupt()):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(append_log.Log, "append", lambda *_, error=error: (_ for _ in ()).throw(error))
+            pen.put(log, "x")
+            with pytest.raises(type(error)):
+                pen.drain()
+        with pytest.raises(type(error)):
+            pen.put(log, "y")
+        pen.stop()
+        pen = append_log.Pen()
+    pen.put(log, "z")
+    pen.drain()
+    pen.stop()
+    assert (tmp_path / "a.csv").read_text() == "z\n"

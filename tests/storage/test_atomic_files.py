@@ -1,0 +1,84 @@
+"""Files are wholly there or not at all; a full disk is one line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.broken_disk import Kernel, under
+from support.fake_training import one_line
+
+from rematch.storage import atomic_files
+from rematch.storage.run_folder import Run, RunError
+
+
+def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x"
+    atomic_files.replace_file(path, b"old")
+
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        atomic_files.replace_file(path, b"new")
+    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["x"]
+
+
+def test_an_unwritable_log_is_one_line_and_leaves_no_half_row(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Run.create(tmp_path / "x", "") as run:
+        run.log({"a": 1})
+        real = os.write
+
+        class Full(Kernel):
+            def write(self, fd: int, data: bytes) -> int:
+                if len(data) < 8:
+                    raise OSError(errno.ENOSPC, "No space left on device")
+                return real(fd, data[:5])
+
+        under(Full(tmp_path), monkeypatch)
+        for write in (lambda: run.log({"abcdefg": 1.5}), lambda: run.log_line("a line of text"),
+                      lambda: run.append_history({"b": 1}), lambda: run.timing({"abcdefg": 1}),
+                      lambda: run.write_file("report.html", b"x" * 12),
+                      lambda: run.write_policy("p", {"w": np.ones(3)}, {})):
+            with pytest.raises(RunError, match="No space left") as caught:
+                write()
+            one_line(caught)
+        under(os, monkeypatch)
+        run.log({"b": 2})
+        assert run.history == []
+    assert (tmp_path / "x" / "metrics.jsonl").read_text() == '{"a": 1}\n{"b": 2}\n'
+    assert (tmp_path / "x" / "train.log").read_text() == ""
+    assert not list((tmp_path / "x").rglob(".tmp-*"))
+
+
+FULL = """if 1:
+    import resource, sys; from pathlib import Path; import numpy as np
+    from rematch.storage.run_folder import Run, RunError
+    with Run.create(Path(sys.argv[1]), "") as run:
+        run.save(1, {"x": {"w": np.zeros(100)}}, {})
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limit[1]))
+        for attempt in range(2):
+            try:
+                run.save(2, {"x": {"w": np.zeros(100_000)}}, {})
+            except RunError as error:
+                print(error)
+        assert run.load().iteration == 1
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        run.save(2, {"x": {"w": np.zeros(100_000)}}, {})
+        assert run.load().iteration == 2
+    assert "torch" not in sys.modules
+"""
+
+
+def test_a_limit_that_the_kernel_itself_enforces(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "x")], check=True, capture_output=True)
+    lines = done.stdout.decode().splitlines()
+    assert len(lines) == 2 and all("state.safetensors: File too large" in line for line in lines)

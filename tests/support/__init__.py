@@ -1,0 +1,1 @@
+"""Support code of the tests: toy worlds, references, fixtures, tiny runs."""

@@ -1,0 +1,111 @@
+"""Commands under test: fixtures with a finished tiny run, and what must hold of a command that is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rematch import api
+from rematch.cli import main
+from support.tiny_run import flags
+
+ROOT = Path(main.__file__).parents[2]
+Say = Callable[..., str]
+PRODUCTS = ("learning.png", "match.gif", "report.html")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A place with a finished tiny run in runs/done."""
+    place = tmp_path_factory.mktemp("place")
+    with contextlib.chdir(place):
+        assert main.main(["train", "quick", *flags(), "--name", "done"]) == 0
+    return place
+
+
+@pytest.fixture
+def place(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place of one's own with a copy of it, as working directory."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def wrong(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Say:
+    """Run a command that must end in exit code 2 and one line on stderr, after a second's work at most."""
+
+    def never(*_: Any) -> bool:
+        raise AssertionError("it trains")
+
+    def run(*words: str) -> str:
+        began = time.process_time()  # not of the clock: the machine may be busy
+        with monkeypatch.context() as patch:
+            patch.setattr(api, "loop", never)
+            code = main.main(words)
+        seconds = time.process_time() - began
+        out, err = capsys.readouterr()
+        assert (code, out) == (2, ""), (words, code, out, err)
+        assert err.startswith("rematch: ") and err.count("\n") == 1 and err.endswith("\n"), (words, err)
+        assert len(err) < 700 and "Traceback" not in err
+        assert seconds < 1.0, (words, seconds)
+        return err[len("rematch: "):-1]
+
+    return run
+
+
+@pytest.fixture
+def right(capsys: pytest.CaptureFixture[str]) -> Say:
+    def run(*words: str) -> str:
+        assert main.main(words) == 0, capsys.readouterr()
+        out, err = capsys.readouterr()
+        assert err == ""
+        return out
+
+    return run
+
+
+def environment() -> dict[str, str]:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return os.environ | {"PYTHONPATH": path}
+
+
+def process(*words: str | bytes, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-m", "rematch.cli", *words], env=environment(), timeout=60,
+                          stdin=subprocess.DEVNULL, capture_output="stdout" not in options, **options)
+
+
+def piped(command: str, place: Path) -> subprocess.CompletedProcess[bytes]:
+    line = f"set -o pipefail; {shlex.quote(sys.executable)} -m rematch.cli {command}"
+    return subprocess.run(["bash", "-c", line], cwd=place, env=environment(),
+                          capture_output=True, timeout=60)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Every byte of a run but its clock."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*"))
+            if path.is_file() and path.name not in ("timing.jsonl", "lock")}
+
+
+
+
+def newest(folder: Path) -> Path:
+    return max((folder / "checkpoints").iterdir())
+
+
+def flip(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+
+

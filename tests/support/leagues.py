@@ -1,0 +1,61 @@
+"""A league over a world whose games end on request."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from rematch.agents.policy import NetworkConfig, Policy
+from rematch.rollout.collector import Table
+from rematch.selfplay.league import League, LeagueConfig, Roster
+from support import toys
+
+TINY = NetworkConfig(hidden=(1,))
+
+
+
+class Hall:
+    """A league over a world whose games end when they are told to."""
+
+    def __init__(self, toy: str = "matching", games: int = 16, seed: int = 0, **changes: Any) -> None:
+        module = toys.TOYS[toy]
+        self.spec = module.make(module.Config(), 1).spec
+        self.config = LeagueConfig(**changes)
+        self.policies, rosters = {}, {}
+        for role, about in self.spec.roles.items():
+            made = Policy(about, TINY, role)
+            made.initialise(1)
+            table = Table(made, 1 + self.config.slots)
+            bots = [module.bot(name, role) for name in self.config.scripted]
+            rosters[role] = Roster(made, table, self.config, bots)
+            self.policies[role] = made
+        self.league = League(self.config, rosters, seed)
+        shape = (games, self.spec.seats)
+        after = SimpleNamespace(slot=np.zeros(shape, np.int32))
+        self.world: Any = SimpleNamespace(
+            games=games, spec=self.spec, slot=np.zeros(shape, np.int32), next=after
+        )
+
+    def learn(self, iteration: int) -> None:
+        """The current selves become others."""
+        for role, made in self.policies.items():
+            weights = made.weights.copy()
+            weights[0], weights[1] = iteration, len(role)
+            made.set(weights)
+
+    def iterate(self, iteration: int) -> None:
+        self.learn(iteration)
+        self.league.snapshot(iteration)
+        self.league.seat(self.world, iteration)
+
+    def end(self, games: Any) -> None:
+        self.world.slot[games] = self.world.next.slot[games]
+
+
+
+def roster_of(**changes: Any) -> Roster:
+    hall = Hall(**changes)
+    return next(iter(hall.league.rosters.values()))
+

@@ -1,0 +1,362 @@
+"""Pursuit once more, slowly and plainly: numpy float32, one whole-array line per rule, resets game by game.
+
+Written from the specification (sections 1 to 3), to be compared bit for bit with the compiled rules. Arrays
+are [n games] or [n, 2] for (pursuer, evader); obstacles are [n, 8]. Every number is a float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rematch.core import rng
+from rematch.worlds.pursuit.world import Config
+
+f = np.float32
+PI, TWO_PI, HALF_PI = f(3.14159274), f(6.28318548), f(1.57079637)
+A = Any  # a float32 array
+
+
+def wrap(angle: A) -> A:
+    return np.where(angle >= PI, angle - TWO_PI, np.where(angle < -PI, angle + TWO_PI, angle))
+
+
+def clip(a: A, low: Any, high: Any) -> A:
+    return np.minimum(np.maximum(a, f(low)), f(high))
+
+
+def hypot(x: A, y: A) -> A:
+    return np.sqrt(x * x + y * y)
+
+
+def sincos(x: A) -> tuple[A, A]:
+    quadrant = np.trunc(x * f(0.636619747) + np.where(x < 0, f(-0.5), f(0.5))).astype(np.int32)
+    k = quadrant.astype(f)
+    r = (x - k * f(1.5703125)) - k * f(4.83826792e-4)
+    z = r * r
+    s = r + r * z * (f(-0.166666508) + z * (f(8.33197311e-3) + z * f(-1.94949491e-4)))
+    c = f(1) - f(0.5) * z + z * z * (f(4.16666456e-2) + z * (f(-1.38873619e-3) + z * f(2.44377279e-5)))
+    turn = quadrant % 4
+    return np.choose(turn, [s, c, -s, -c]), np.choose(turn, [c, -s, -c, s])
+
+
+def atan2(y: A, x: A) -> A:
+    ax, ay = np.abs(x), np.abs(y)
+    large, small = np.maximum(ax, ay), np.minimum(ax, ay)
+    t = small / np.where(large > 0, large, f(1))
+    z = t * t
+    coefficients = (-4.35535703e-3, 2.30399650e-2, -5.77733517e-2, 9.79421809e-2, -0.139765754, 0.199627027)
+    p = f(coefficients[0])
+    for c in coefficients[1:]:
+        p = f(c) + z * p
+    angle = t + t * z * (f(-0.333316594) + z * p)
+    angle = np.where(ay > ax, HALF_PI - angle, angle)
+    angle = np.where(x < 0, PI - angle, angle)
+    return np.where(y < 0, -angle, angle)
+
+
+def log(x: A) -> A:
+    """Of positive float32: mantissa to [sqrt 1/2, sqrt 2), then a series."""
+    mantissa, exponent = np.frexp(x)  # mantissa in [1/2, 1)
+    small = mantissa + mantissa <= f(1.41421354)
+    part = np.where(small, mantissa + mantissa, mantissa).astype(f) - f(1)
+    s = part / (f(2) + part)
+    z = s * s
+    series = f(1) + z * (f(1 / 3) + z * (f(0.2) + z * (f(1 / 7) + z * f(1 / 9))))
+    return np.where(small, exponent - 1, exponent).astype(f) * f(0.693147182) + f(2) * s * series
+
+
+def philox(key: int, counter: list[int]) -> list[int]:
+    """Philox 4x32-10 (Salmon et al., SC11) in whole numbers."""
+    a, b, c, d = counter
+    low, high = key & 0xFFFFFFFF, key >> 32
+    for _ in range(10):
+        p, q = 0xD2511F53 * a, 0xCD9E8D57 * c
+        a, b, c, d = q >> 32 ^ b ^ low, q & 0xFFFFFFFF, p >> 32 ^ d ^ high, p & 0xFFFFFFFF
+        low, high = low + 0x9E3779B9 & 0xFFFFFFFF, high + 0xBB67AE85 & 0xFFFFFFFF
+    return [a, b, c, d]
+
+
+class Reference:
+    """The same games as a PursuitWorld of the same config, seeds and stages."""
+
+    def __init__(self, config: Config, seeds: A, stage: A) -> None:
+        self.config, self.n = config, len(seeds)
+        self.seeds, self.next_stage = [int(s) for s in seeds], stage
+        self.w, self.h = f(config.arena_width), f(config.arena_height)
+        self.radius = f(config.robot_radius)
+        self.limit = np.array([self.w * f(0.5) - self.radius, self.h * f(0.5) - self.radius])
+        self.per_diagonal = f(1) / hypot(self.w, self.h)
+        self.per_max_steps = f(1) / f(config.max_steps)
+        self.v_max = np.array([config.pursuer_v_max, config.evader_v_max], f)
+        self.shown = config.n_obstacles_max if config.n_obstacle_obs < 0 else config.n_obstacle_obs
+        self.x, self.y, self.theta, self.v, self.omega = (np.zeros((self.n, 2), f) for _ in range(5))
+        self.ox, self.oy, self.orad = (np.zeros((self.n, 8), f) for _ in range(3))
+        self.steps, self.obstacles, self.episode, self.redraws, self.missing = (
+            np.zeros(self.n, np.int32) for _ in range(5))
+        self.visited = np.zeros((self.n, 10, 10), np.int32)  # [row of y, column of x]
+        self.frames = np.zeros((self.n, 2, config.history_length, 7 + config.lidar_rays), f)  # oldest first
+        for game in range(self.n):
+            self.reset(game)
+        self.look()
+
+    # --- the start of an episode ------------------------------------------------------------------------
+
+    def reset(self, g: int) -> None:
+        near, far, fewest, most = self.next_stage[g]
+        seed, episode = self.seeds[g], int(self.episode[g])
+        block = 0
+
+        def draw() -> A:
+            nonlocal block
+            words = philox(seed, [episode, block, rng.RESET, 0])
+            block += 1
+            return np.array([word >> 8 for word in words], f) * f(2.0**-24)
+
+        self.steps[g], self.v[g], self.omega[g], self.visited[g], self.frames[g] = 0, 0, 0, 0, 0
+        while True:
+            wanted = int(fewest) + int(draw()[0] * f(most - fewest + 1))
+            self.obstacles[g] = self.place_obstacles(g, wanted, draw)
+            self.missing[g] += wanted - self.obstacles[g]
+            if self.place_robots(g, near, far, draw):
+                return
+            self.redraws[g] += 1
+
+    def place_obstacles(self, g: int, wanted: int, draw: Any) -> int:
+        low, high = f(self.config.obstacle_radius_min), f(self.config.obstacle_radius_max)
+        gap, margin = f(self.config.obstacle_gap), f(self.config.obstacle_margin)
+        self.ox[g] = self.oy[g] = self.orad[g] = 0
+        for k in range(wanted):
+            for _ in range(500):
+                u = draw()
+                r = low + (high - low) * u[0]
+                room_x, room_y = self.w * f(0.5) - r - margin, self.h * f(0.5) - r - margin
+                x, y = -room_x + (room_x + room_x) * u[1], -room_y + (room_y + room_y) * u[2]
+                apart = hypot(x - self.ox[g, :k], y - self.oy[g, :k])
+                if (apart >= r + self.orad[g, :k] + gap).all():
+                    self.ox[g, k], self.oy[g, k], self.orad[g, k] = x, y, r
+                    break
+            else:
+                return k
+        return wanted
+
+    def place_robots(self, g: int, near: A, far: A, draw: Any) -> bool:
+        lx, ly = self.limit
+        for _ in range(1000):
+            u = draw()
+            px, ex = -lx + (lx + lx) * u[0], -lx + (lx + lx) * u[2]
+            py, ey = -ly + (ly + ly) * u[1], -ly + (ly + ly) * u[3]
+            if near <= hypot(ex - px, ey - py) <= far and self.free(g, px, py) and self.free(g, ex, ey):
+                self.x[g], self.y[g] = (px, ex), (py, ey)
+                self.theta[g] = -PI + TWO_PI * draw()[:2]
+                return True
+        return False
+
+    def free(self, g: int, x: A, y: A) -> bool:
+        return all(hypot(x - self.ox[g, k], y - self.oy[g, k]) >= self.orad[g, k] + self.radius
+                   for k in range(self.obstacles[g]))
+
+    # --- a step -----------------------------------------------------------------------------------------
+
+    def step(self, action: A) -> dict[str, A]:
+        """action [n, 2 seats, A] -> reward [n, 2], captured, timeout, length [n]; ended games restart."""
+        c = self.config
+        before, near_before = self.distance(), self.nearest_surface()
+        turn = clip(action[:, :, -1], -1, 1)
+        speed = np.ones_like(turn) if c.fixed_speed else clip(action[:, :, 0], -1, 1)
+        self.v = self.v_max * ((speed + f(1)) * f(0.5))
+        self.v[self.steps < c.prep_steps, 0] = 0
+        self.omega = f(c.omega_max) * turn
+        sine, cosine = sincos(self.theta)
+        self.x = self.x + self.v * cosine * f(c.dt)
+        self.y = self.y + self.v * sine * f(c.dt)
+        self.theta = wrap(self.theta + self.omega * f(c.dt))
+        pushed = self.push_out()
+        x, y = clip(self.x, -self.limit[0], self.limit[0]), clip(self.y, -self.limit[1], self.limit[1])
+        walled = (x != self.x) | (y != self.y)
+        self.x, self.y = x, y
+        self.steps += 1
+        distance = self.distance()
+        captured = distance <= f(c.capture_radius)
+        timeout = ~captured & (self.steps >= c.max_steps)
+        reward = self.reward((before - distance) * self.per_diagonal, captured, timeout)
+        self.reward_extras(reward, near_before, pushed, walled, captured | timeout)
+        length = self.steps.copy()
+        for game in np.flatnonzero(captured | timeout):
+            self.episode[game] += 1
+            self.reset(game)
+        self.look()
+        return {"reward": reward, "captured": captured, "timeout": timeout, "length": length}
+
+    def distance(self) -> A:
+        return hypot(self.x[:, 1] - self.x[:, 0], self.y[:, 1] - self.y[:, 0])
+
+    def push_out(self) -> A:
+        pushed = np.zeros((self.n, 2), bool)
+        for _ in range(3):
+            for k in range(self.config.n_obstacles_max):
+                there = (k < self.obstacles)[:, None]
+                dx, dy = self.x - self.ox[:, k, None], self.y - self.oy[:, k, None]
+                reach = self.orad[:, k, None] + self.radius
+                square = dx * dx + dy * dy
+                hit = there & (square < reach * reach)
+                if hit.any():
+                    apart = np.sqrt(square)
+                    sine, cosine = sincos(self.theta)
+                    safe = np.where(apart > 0, apart, f(1))
+                    ux, uy = np.where(apart > 0, dx / safe, cosine), np.where(apart > 0, dy / safe, sine)
+                    self.x = np.where(hit, self.ox[:, k, None] + ux * (reach + f(1e-5)), self.x)
+                    self.y = np.where(hit, self.oy[:, k, None] + uy * (reach + f(1e-5)), self.y)
+                pushed |= hit
+        return pushed
+
+    # --- rewards ----------------------------------------------------------------------------------------
+
+    def reward(self, closed: A, captured: A, timeout: A) -> A:
+        c = self.config
+        closing = f(c.distance_scale) * closed
+        verdict = np.where(timeout, f(c.timeout_penalty), np.where(captured, f(c.capture_bonus), f(0)))
+        evader = f(0) if c.use_visibility_reward else -closing
+        return np.stack([closing + verdict, evader - verdict], 1)
+
+    def reward_extras(self, reward: A, near_before: A, pushed: A, walled: A, ended: A) -> None:
+        c = self.config
+        visible = self.sees(0, c.sight_range, c.sight_half_angle, c.sight_occlusion)[0]
+        if c.use_visibility_reward:
+            reward[:, 1] += np.where(visible, f(-c.visibility_weight), f(c.visibility_weight))
+        if c.survival_bonus:
+            reward[:, 1] += np.where(ended, f(0), f(c.survival_bonus))
+        if c.w_obs_approach:
+            reward[:, 1] += f(c.w_obs_approach) * ((near_before - self.nearest_surface()) * self.per_diagonal)
+        if c.w_vis_pursuer:
+            reward[:, 0] += np.where(visible, f(c.w_vis_pursuer), f(0))
+        if c.w_search:
+            column = np.clip(((self.x[:, 0] * (f(2) / self.w) + f(1)) * f(5)).astype(int), 0, 9)
+            row = np.clip(((self.y[:, 0] * (f(2) / self.h) + f(1)) * f(5)).astype(int), 0, 9)
+            cell = np.arange(self.n), row, column
+            stale = (self.steps - self.visited[cell]).astype(f) * self.per_max_steps
+            reward[:, 0] += np.where(visible, f(0), f(c.w_search) * stale)
+            self.visited[cell] = self.steps
+        if c.w_collision:
+            reward -= np.where(pushed, f(c.w_collision), f(0))
+        if c.w_wall:
+            reward -= np.where(walled, f(c.w_wall), f(0))
+
+    def nearest_surface(self) -> A:
+        surface = hypot(self.ox - self.x[:, 1:], self.oy - self.y[:, 1:]) - self.orad
+        surface[np.arange(8) >= self.obstacles[:, None]] = 1e9
+        return np.where(self.obstacles > 0, surface.min(1), f(0))
+
+    def sees(self, s: int, reach: float, half_angle: float, blocked: bool) -> tuple[A, A, A]:
+        """[n] whether robot s sees the other, its distance, its relative bearing."""
+        c, o = self.config, 1 - s
+        dx, dy = self.x[:, o] - self.x[:, s], self.y[:, o] - self.y[:, s]
+        distance, bearing = hypot(dx, dy), wrap(atan2(dy, dx) - self.theta[:, s])
+        seen = (distance <= f(reach)) & (np.abs(bearing) <= f(half_angle) * (PI / f(180)))
+        for k in range(c.n_obstacles_max if blocked else 0):
+            cx, cy = self.ox[:, k] - self.x[:, s], self.oy[:, k] - self.y[:, s]
+            square = dx * dx + dy * dy
+            along = clip((cx * dx + cy * dy) / np.where(square > 0, square, f(1)), 0, 1)
+            mx, my = cx - along * dx, cy - along * dy
+            seen &= ~((mx * mx + my * my < self.orad[:, k] * self.orad[:, k]) & (k < self.obstacles))
+        return seen, distance, bearing
+
+    # --- what both see ----------------------------------------------------------------------------------
+
+    def sight(self, s: int) -> A:
+        """[n, 14 + 2 K + 1] as robot s sees its game."""
+        o = 1 - s
+        bearing = atan2(self.y[:, 1] - self.y[:, 0], self.x[:, 1] - self.x[:, 0])
+        if s == 1:
+            bearing = np.where(bearing > 0, bearing - PI, bearing + PI)
+        walls = [f(1) - np.abs(self.x[:, s] * (f(2) / self.w)), f(1) - np.abs(self.y[:, s] * (f(2) / self.h))]
+        columns = [
+            *self.robot(s), *self.robot(o),
+            np.minimum(self.distance() * self.per_diagonal, f(1)),
+            clip(wrap(bearing - self.theta[:, s]) * (f(1) / PI), -1, 1),
+            *walls, *self.obstacles_seen(s),
+            (self.config.max_steps - self.steps).astype(f) * self.per_max_steps,
+        ]
+        return np.stack(columns, 1)
+
+    def robot(self, s: int) -> list[A]:
+        per_v = f(1) / self.v_max[s] if self.v_max[s] > 0 else f(0)
+        return [
+            self.x[:, s] * (f(2) / self.w), self.y[:, s] * (f(2) / self.h),
+            clip(self.theta[:, s] * (f(1) / PI), -1, 1), np.minimum(self.v[:, s] * per_v, f(1)),
+            clip(self.omega[:, s] * (f(1) / f(self.config.omega_max)), -1, 1),
+        ]
+
+    def obstacles_seen(self, s: int) -> list[A]:
+        """Distance and bearing, nearest first, padded with (1, 0)."""
+        dx, dy = self.ox - self.x[:, s, None], self.oy - self.y[:, s, None]
+        there = np.arange(8) < self.obstacles[:, None]
+        gap = np.where(there, hypot(dx, dy) - self.orad, f(1e9))
+        side = np.where(there, wrap(atan2(dy, dx) - self.theta[:, s, None]), f(0))
+        order = np.argsort(gap, axis=1, kind="stable")[:, : self.shown]
+        gap, side = np.take_along_axis(gap, order, 1), np.take_along_axis(side, order, 1)
+        gap, side = clip(gap * self.per_diagonal, -1, 1), clip(side * (f(1) / PI), -1, 1)
+        return [column[:, k] for k in range(self.shown) for column in (gap, side)]
+
+    # --- sensors ----------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Each robot's newest frame, after its older ones."""
+        if self.config.full_obs:
+            return
+        for s in range(2):
+            self.frames[:, s, :-1] = self.frames[:, s, 1:].copy()
+            self.frames[:, s, -1] = np.concatenate([self.state(s), self.lidar(s)], 1)
+
+    def state(self, s: int) -> A:
+        """[n, 7] the robot itself, and the other where it is seen."""
+        c = self.config
+        angle, reach = c.visibility in ("fov", "combined"), c.visibility != "line_of_sight"
+        blocked = c.visibility in ("line_of_sight", "combined")
+        seen, distance, bearing = self.sees(
+            s, c.view_range if reach else 1e9, c.view_half_angle if angle else 360.0, blocked)
+        far = np.where(seen, np.minimum(distance * self.per_diagonal, f(1)), f(-1))
+        side = np.where(seen, clip(bearing * (f(1) / PI), -1, 1), f(0))
+        return np.stack([*self.robot(s), far, side], 1)
+
+    def lidar(self, s: int) -> A:
+        """[n, rays] reach with noise over the range."""
+        reach = f(self.config.lidar_range)
+        noisy = clip(self.rays(s) + f(self.config.lidar_noise) * self.noise(s), 0, reach)
+        return np.minimum(noisy * (f(1) / reach), f(1))
+
+    def rays(self, s: int) -> A:
+        """[n, rays] metres to the wall or obstacle that each ray meets first, at most the range."""
+        count = self.config.lidar_rays
+        x, y = self.x[:, s, None], self.y[:, s, None]
+        off = np.arange(count, dtype=f) * (TWO_PI / f(count)) - PI
+        uy, ux = sincos(self.theta[:, s, None] + off)
+        with np.errstate(divide="ignore"):
+            to_x = np.where(ux == 0, f(1e9), (np.where(ux > 0, self.w, -self.w) * f(0.5) - x) / ux)
+            to_y = np.where(uy == 0, f(1e9), (np.where(uy > 0, self.h, -self.h) * f(0.5) - y) / uy)
+        reach = np.minimum(np.minimum(to_x, to_y), f(self.config.lidar_range))
+        for k in range(self.config.n_obstacles_max):
+            cx, cy = self.ox[:, k, None] - x, self.oy[:, k, None] - y
+            along, aside = cx * ux + cy * uy, cx * uy - cy * ux
+            under = self.orad[:, k, None] * self.orad[:, k, None] - aside * aside
+            near = np.maximum(along - np.sqrt(np.maximum(under, f(0))), f(0))
+            hit = (under >= 0) & (along > 0) & (k < self.obstacles)[:, None]
+            reach = np.where(hit, np.minimum(near, reach), reach)
+        return reach
+
+    def noise(self, s: int) -> A:
+        """[n, rays] standard normals: Box and Muller (1958), the four words of a block a quarter apart."""
+        count = self.config.lidar_rays
+        blocks = -(-count // 4)
+        counter = np.zeros((self.n, blocks, 4), np.uint64)
+        counter[..., 0], counter[..., 1] = np.arange(blocks), self.steps[:, None]
+        counter[..., 2], counter[..., 3] = rng.SENSOR, (2 * self.episode + s)[:, None]
+        key: Any = np.array(self.seeds, np.uint64)[:, None]
+        words = (rng.philox(key, counter) >> np.uint64(8)).astype(np.int64)
+        out = []
+        for w in (0, 2):
+            radius = np.sqrt(f(-2) * log((words[..., w] + 1).astype(f) * f(2.0**-24)))
+            sine, cosine = sincos(TWO_PI * (words[..., w + 1].astype(f) * f(2.0**-24)))
+            out += [radius * cosine, radius * sine]
+        return np.concatenate(out, 1)[:, :count]

@@ -1,0 +1,145 @@
+"""For the tests of the swarm: runs on the tiny cartridge whose games know the way, or most of it.
+
+    python tests/support/savestate_runs.py FOLDER KILLS SEED [scouted]     kills such runs there, compares
+    what they end as
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rematch import api
+from rematch.agents.learners import dqn
+from rematch.core import config as settings
+from rematch.core import rng
+from rematch.core.spec import Move, Noise, Seat
+from rematch.rehearsal.shrink import Witness, differences
+from rematch.storage.run_folder import Run
+from rematch.training.trainer import Session, train
+from support import gameboy_worlds, single_seat_worlds
+
+BASE: dict[str, Any] = {
+    "learner": "dqn", "threads": 1, "games": 4, "steps": 20, "total_steps": 4 * 20 * 14, "save_every": 3,
+    "swarm": "bands", "world.cartridge": "tiny", "world.max_steps": 60, "dqn.sequence": 8, "dqn.burn_in": 2,
+    "dqn.batch": 4, "dqn.replay": 4 * 80, "dqn.warmup": 80, "dqn.replay_ratio": 0.2, "milestones.weight": 0.5,
+    "milestones.budget": 60, "evaluation.games": 1, "evaluation.every": 100,
+}  # fmt: skip
+
+# Scouts find the way, and games of the learner's own are led along it. No milestone is four steps away: a
+# rollout ends while games are being led.
+SCOUTED: dict[str, Any] = {
+    "steps": 4, "total_steps": 4 * 4 * 13, "bands__practice": True, "bands__scouts": 3,
+    "bands__scout_steps": 30, "bands__scout_patience": 20, "world__screen": False, "world__max_steps": 14,
+    "seed": 1, "novelty__weight": 0.1, "novelty__lifelong": True, "bands__way": 0.02,
+}  # fmt: skip
+
+
+def config(**changes: Any) -> Any:
+    """BASE; `changes` with `__` for the dot."""
+    more = {key.replace("__", "."): value for key, value in changes.items()}
+    return settings.replace(api.default("gameboy"), BASE | more)
+
+
+class Guide:
+    """Follows the solution from wherever a game began, but for a share of moves that makes games differ."""
+
+    name = "guide"
+
+    def __init__(self, astray: float = 0.0) -> None:
+        self.astray, self.way = astray, gameboy_worlds.tiny().solution
+
+    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+        world: Any = seat.world
+        luck = rng.units(noise.seed, rng.BOT, 1000, noise.step)
+        out = []
+        for row in seat.rows.tolist():
+            origin, game = world._origin(row), world.first + row
+            gone = (len(origin.actions) if origin else 0) + int(world.state["time"][row])
+            on = gone < len(self.way) and luck[game] >= self.astray * (game % 2)
+            out.append(self.way[gone] if on else int(luck[game] * 1e6) % 7)
+        return Move(np.array(out, np.int32))
+
+
+def session(made: Any, astray: float | None = 0.0) -> Session:
+    """With a guide in every game; None: the learner's own player, which practises."""
+    out = Session(made)
+    for table in out.tables.values() if astray is not None else ():
+        table.others[:] = [Guide(astray or 0.0)]
+    return out
+
+
+def go_on(folder: Path, made: Any = None, stop: int = 10**9, astray: float | None = 0.0) -> Witness:
+    """Start the run in `folder`, or resume it; until iteration `stop`."""
+    torch.set_num_threads(1)
+    with Run.open(folder, write=True) if made is None else Run.create(folder, settings.to_yaml(made)) as run:
+        here = session(api.stored(run) if made is None else made, astray)
+        if made is None:
+            checkpoint = run.load()
+            if checkpoint:
+                here.restore(checkpoint.parts)
+            run.rewind(checkpoint)
+        seen = Lines(here)
+        train(here, run, seen, lambda: here.iteration >= stop)
+        return seen
+
+
+class Lines(Witness):
+    """And what the console was told."""
+
+    def line(self, text: str) -> None:
+        self.__dict__.setdefault("said", []).append(text)
+
+
+def kill(folder: Path, draw: random.Random, kind: Kind) -> bool:
+    """Let a child go on in `folder` and SIGKILL it at an instant of `draw`; False if it had ended."""
+    child = os.fork()
+    if not child:
+        begin_or_go_on(folder, kind)
+        os._exit(0)
+    until = time.monotonic() + draw.uniform(0.05, 0.9)
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > until:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return True
+        time.sleep(0.0005)
+    return False
+
+
+Kind = tuple[dict[str, Any], float | None]  # changes of the settings, and how far astray its guides go
+GUIDED: Kind = ({"total_steps": 4 * 20 * 9}, 0.1)
+ALONE: Kind = (SCOUTED, None)
+
+
+def begin_or_go_on(folder: Path, kind: Kind) -> None:
+    go_on(folder, None if (folder / "config.yaml").exists() else config(**kind[0]), astray=kind[1])
+
+
+def main(place: Path, kills: int, seed: int, kind: Kind) -> None:
+    dqn.SIZES = single_seat_worlds.SIZES
+    draw, done, number = random.Random(seed), 0, 0
+    begin_or_go_on(place / "twin", kind)
+    while done < kills:
+        number += 1
+        folder = place / f"run-{number}"
+        for _ in range(5):
+            done += kill(folder, draw, kind)
+        begin_or_go_on(folder, kind)
+        unlike = differences(place / "twin", folder)
+        assert not unlike, f"run {number}: {', '.join(unlike)}"
+    print(f"{done} kills")
+
+
+if __name__ == "__main__":
+    chosen = ALONE if sys.argv[4:] == ["scouted"] else GUIDED
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), chosen)

@@ -1,0 +1,327 @@
+"""Sweeps: what is refused before anything starts, what survives a kill, what one failure costs, the table."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.commands import Say, environment, files, process, wrong
+from support.tiny_run import flags
+
+import rematch
+from rematch import api
+from rematch.cli import main
+from rematch.core import system_memory
+from rematch.core.config import ConfigError
+from rematch.storage.run_folder import holder
+from rematch.sweep import plan as sweeps
+
+__all__ = ["wrong"]
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
+# many iterations, of which few are shown: long enough to be met in the middle
+LONG = flags(total_steps=32 * 40, evaluation__every=1000, threads=1)
+ENDLESS = flags(total_steps=10**7, evaluation__every=10**6, threads=1)
+
+
+def command(*words: str, place: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-m", "rematch.cli", "sweep", *words], cwd=place, text=True,
+                            env=environment(), stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def wait_until(true: Callable[[], object], what: str) -> None:
+    until = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < until, what
+        time.sleep(0.001)
+
+
+def saved(run: Path) -> int:
+    names = os.listdir(run / "checkpoints") if (run / "checkpoints").exists() else []
+    return max((int(name.removeprefix("iter_")) for name in names if name.startswith("iter_")), default=0)
+
+
+def stamps(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes())
+            for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+# --- killed, stopped, failed ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A place with the finished sweep runs/three."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    with contextlib.chdir(place):
+        assert main.main(["sweep", "quick", "--seeds", "0-2", "--name", "three", *LONG]) == 0
+    return place
+
+
+def test_killed_in_the_middle_the_same_command_goes_on(undisturbed: Path, tmp_path: Path) -> None:
+    """SIGKILL of the sweep while its second run is under way: the first is not touched, the second resumed,
+    the third begun, no process is left, and the table is that of a sweep that nobody disturbed."""
+    words = ("quick", "--seeds", "0-2", "--name", "three", "--jobs", "1", *LONG)
+    sweep, folder = command(*words, place=tmp_path), tmp_path / "runs" / "three"
+    wait_until(lambda: saved(folder / "seed-1") >= 3, "the second run does not start")
+    sweep.kill()
+    said = sweep.communicate()[0]
+    child = int(re.findall(r"seed-1 started \(process (\d+)\)", said)[0])
+    assert re.search(r"^\[1/3\] seed-0 finished: ", said, re.M) and "seed-2" not in said
+    before = stamps(folder / "seed-0")
+    again = command(*words, place=tmp_path)  # at once: the child may still be saving
+    said = again.communicate(timeout=120)[0]
+    assert again.returncode == 0, said
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    assert "1 finished before and are kept\n" in said
+    assert "seed-1 resumed" in said and "seed-2 started" in said and "seed-0 " not in said.split("Sweep")[0]
+    assert stamps(folder / "seed-0") == before
+    for name in ("sweep.json", "sweep.md", "sweep.yaml", "settings.yaml"):
+        assert (folder / name).read_bytes() == (undisturbed / "runs" / "three" / name).read_bytes(), name
+    for seed in range(3):
+        assert files(folder / f"seed-{seed}") == files(undisturbed / "runs" / "three" / f"seed-{seed}")
+
+
+def test_asked_to_stop_it_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+    sweep = command("quick", "--seeds", "4-6", "--jobs", "2", *ENDLESS, place=tmp_path)
+    folder = tmp_path / "runs" / "quick-sweep"
+    wait_until(lambda: saved(folder / "seed-4") and saved(folder / "seed-5"), "they do not start")
+    second = process("sweep", "quick", "--seeds", "4-6", *ENDLESS, cwd=tmp_path)
+    assert second.returncode == 2 and f"is held by process {sweep.pid}" in second.stderr.decode()
+    sweep.send_signal(signal.SIGTERM)
+    said = sweep.communicate(timeout=120)[0]
+    assert sweep.returncode == 0, said
+    assert said.splitlines()[-1].startswith("stopped (SIGTERM); go on with: rematch sweep quick --seeds 4-6 ")
+    assert "0 of 3 runs finished, 2 unfinished, 1 not begun" in said
+    for seed in (4, 5):
+        assert not holder(folder / f"seed-{seed}")
+        assert "stopped (SIGTERM) at iteration" in (folder / f"seed-{seed}.log").read_text()
+    assert not (folder / "seed-6").exists()
+
+
+def test_one_failure_is_told_and_the_others_finish(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["sweep", "quick", "--seeds", "3", *flags(threads=1), "--grid", "ppo.lr=1e30,1e-3"]
+    assert main.main(words) == 1
+    said = capsys.readouterr().out
+    assert re.search(r"^\[0/2, 1 failed\] ppo.lr=1e30/seed-3 FAILED: pursuer: the gradient is", said, re.M)
+    assert "1 of 2 runs finished, 1 failed" in said and "1 failed: they are not in the means" in said
+    folder = tmp_path / "runs" / "quick-sweep"
+    found = json.loads((folder / "sweep.json").read_text())
+    bad, good = found["cells"]
+    assert bad["runs"][0]["state"] == "failed" and "not finite" in bad["runs"][0]["why"] and bad["iqm"] == {}
+    assert good["runs"][0]["measures"].keys() == good["iqm"].keys() >= {"SR_P", "SR_E", "NE-GAP", "score"}
+    page = (folder / "sweep.md").read_text()
+    assert "| 3 | - | - | - | FAILED |" in page and "FAILED ppo.lr=1e30/seed-3: pursuer" in page
+    for path in [folder, *folder.rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_a_child_that_is_killed_is_told(tmp_path: Path) -> None:
+    sweep = command("quick", "--seeds", "0", "--name", "x", *ENDLESS, place=tmp_path)
+    run = tmp_path / "runs" / "x" / "seed-0"
+    wait_until(lambda: saved(run) >= 2, "it does not start")
+    os.kill(int((run / "lock").read_text().split()[1]), signal.SIGKILL)
+    said = sweep.communicate(timeout=120)[0]
+    assert sweep.returncode == 1 and "seed-0 FAILED: killed by SIGKILL, perhaps for lack of memory" in said
+    assert "0 of 1 runs finished, 1 failed" in said
+
+
+# --- refused before anything starts -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("words", "expected"), [
+    ("", "expected rematch sweep RECIPE"),
+    ("qick --seeds 0-1", "unknown recipe 'qick'"),
+    ("quick", "needs --seeds; expected seeds like 0-9 or 1,4,7"),
+    ("quick --seeds 9-0", "--seeds = '9-0': 9-0 is empty; expected 0-9"),
+    ("quick --seeds 0-3,2", "seed 2 is given twice"),
+    ("quick --seeds 1,", "--seeds = '1,': expected seeds like"),
+    ("quick --seeds -1", "--seeds = '-1': expected seeds like"),
+    ("quick --seeds x", "--seeds = 'x': expected seeds like"),
+    ("quick --seeds 1.5", "expected seeds like"),
+    ("quick --seeds ٣", "expected seeds like"),
+    ("quick --seeds 0-4294967296", "expected at most 1000, each from 0 to 4294967295"),
+    ("quick --seeds 0-1000", "expected at most 1000"),
+    ("quick --seeds 0-1 --seed 3", "--seed has no effect in a sweep"),
+    ("quick --seeds 0-1 --seeds 2", "--seeds is given twice"),
+    ("quick --seeds 0-1 --jobs 0", "--jobs = '0': expected a whole number from 1"),
+    ("quick --seeds 0-1 --jbs 2", "unknown option '--jbs'; nearest: --jobs"),
+    ("quick --seeds 0-1 --grid seed=1,2", "--grid = 'seed=1,2': expected the seeds as --seeds"),
+    ("quick --seeds 0-1 --grid ppo.lrr=1,2", "unknown setting --ppo.lrr = '1'; nearest: --ppo.lr"),
+    ("quick --seeds 0-1 --grid ppo.lr=1e-3,fast", "ppo.lr = 'fast': expected a number"),
+    ("quick --seeds 0-1 --grid ppo.lr", "expected KEY=VALUE,VALUE"),
+    ("quick --seeds 0-1 --grid ppo.lr=1,,2", "expected KEY=VALUE,VALUE"),
+    ("quick --seeds 0-1 --grid =1", "expected KEY=VALUE,VALUE"),
+    ("quick --seeds 0-1 --grid ppo.lr=1e-3,0.001", "ppo.lr=1e-3 and ppo.lr=0.001 are the same settings"),
+    ("quick --seeds 0-1 --grid ppo.lr=1 --grid ppo.lr=2", "--grid ppo.lr is given twice"),
+    ("quick --seeds 0-1 --grid ppo.lr=1,2 --ppo.lr 3", "--ppo.lr is given twice"),
+    ("quick --seeds 0-1 --grid game=lattice", "--game cannot change a recipe's world"),
+    ("quick --seeds 0-1 --grid league.pick=pfsp,uniform --grid league.pfsp_power=1,2",
+     "league.pfsp_power = 1.0 has no effect"),
+    ("quick --seeds 0-999 --grid ppo.lr=1e-3,1e-4", "2000 runs: expected at most 1000"),
+    ("quick --seeds 0-1 --name ..", "--name = '..': expected the name of a new folder"),
+])
+def test_a_wrong_sweep_is_one_line(
+        tmp_path: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch, words: str, expected: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sweeps, "Children", None)
+    assert expected in wrong("sweep", *words.split())
+    assert os.listdir(tmp_path) == []
+
+
+def test_four_runs_that_memory_does_not_hold_are_refused(
+        tmp_path: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four runs at once, out of memory: said before the first is begun, with a number that fits."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sweeps, "Children", None)
+    monkeypatch.setattr(system_memory, "available", lambda: 600 << 20)
+    words = ("sweep", "quick", "--seeds", "0-3", *flags(threads=1))
+    assert wrong(*words, "--jobs", "4") == ("--jobs = 4: a run needs about 0.16 GiB of memory, 0.59 are "
+                                            "free, which hold 3; expected --jobs 3 or fewer")
+    monkeypatch.setattr(system_memory, "available", lambda: 100 << 20)
+    assert wrong(*words) == ("a run needs about 0.16 GiB of memory, 0.10 are free: expected smaller runs, or "
+                             "more memory")
+    assert os.listdir(tmp_path) == []
+
+
+def test_how_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+
+    def plan(*words: str, seeds: str = "0-9") -> sweeps.Plan:
+        made = sweeps.read_grid(words)
+        return sweeps.make_plan(Path("x"), "quick", sweeps.read_seeds(seeds), made,
+                                lambda more: api.configure("quick", flags=[*flags(), *more]))
+
+    monkeypatch.setattr(system_memory, "available", lambda: 64 << 30)
+    assert sweeps.choose_jobs(plan(), None)[0] == 4
+    assert sweeps.choose_jobs(plan(seeds="0-2"), None)[0] == 3
+    assert sweeps.choose_jobs(plan("threads=1,64"), None)[0] == 1
+    jobs, _, line = sweeps.choose_jobs(plan(), 6)
+    assert jobs == 6 and "6 at a time, 2 threads each, on 8 cores; they will wait for each other; " in line
+    monkeypatch.setattr(system_memory, "available", lambda: 500 << 20)
+    assert 1 <= sweeps.choose_jobs(plan(), None)[0] <= 3  # chosen for the user: as many as fit
+
+
+def test_another_sweep_under_the_same_name(
+        undisturbed: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(undisturbed)
+    monkeypatch.setattr(sweeps, "Children", None)
+    before = stamps(undisturbed)
+    three = ("--name", "three")
+    for words, expected in (
+        (("--seeds", "0-2", *LONG, "--ppo.clip", "0.3"), "ppo.clip = 0.3 where it has 0.2"),
+        (("--seeds", "0-2", *LONG, "--grid", "ppo.clip=0.2,0.3"),
+         "--grid ppo.clip=0.2,0.3 where it has no grid"),
+        (("--seeds", "0-1", *LONG), "seeds 0-1 where it has 0-2: none may be left out"),
+        (("--seeds", "0-2"), " and 7 more; choose another --name"),
+    ):
+        said = wrong("sweep", "quick", *three, *words)
+        assert said.startswith("runs/three holds another sweep: ") and expected in said, said
+    assert "runs/three holds another sweep: game = 'lattice' where it has 'pursuit'" in wrong(
+        "sweep", "lattice", *three, "--seeds", "0-2")
+    assert "holds a run: choose another --name" in wrong(
+        "sweep", "quick", "--seeds", "0-2", *LONG, "--name", "runs/three/seed-0")
+    assert "is not empty and not a sweep" in wrong(
+        "sweep", "quick", "--seeds", "0-2", *LONG, "--name", "runs/three/seed-0/checkpoints")
+    assert stamps(undisturbed) == before
+
+
+# --- the table --------------------------------------------------------------------------------------------
+
+
+def test_the_same_command_on_a_finished_sweep_runs_nothing(
+        undisturbed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(undisturbed)
+    before = files(undisturbed)
+    assert main.main(["sweep", "quick", "--seeds", "0-2", "--name", "three", *LONG, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert files(undisturbed) == before
+    assert found == json.loads((undisturbed / "runs" / "three" / "sweep.json").read_text())
+    assert (found["finished"], found["seeds"], found["added"], found["game"]) == (3, "0-2", "", "pursuit")
+    (cell,) = found["cells"]
+    for run in cell["runs"]:
+        last = json.loads((undisturbed / "runs" / "three" / run["run"] / "history.json").read_text())[-1]
+        assert run["measures"]["NE-GAP"] == {
+            "value": last["gap"], "low": last["gap_low"], "high": last["gap_high"]}
+        assert run["measures"]["SR_P"]["value"] == last["SR_P"] and run["verdict"] == last["verdict"]
+        assert (run["step"], run["pairings"], run["games"]) == (1280, 2, 4)
+    mean = sum(run["measures"]["score"]["value"] for run in cell["runs"]) / 3
+    assert cell["iqm"]["score"]["value"] == pytest.approx(mean) and cell["iqm"]["score"]["n"] == 3
+
+
+def test_status_and_report_of_a_sweep(
+        undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Say,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    """A sweep is looked at like a run; commands that need one run name one of its own."""
+    shutil.copytree(undisturbed, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    before = files(tmp_path)
+    table = json.loads(Path("runs/three/sweep.json").read_text())
+    assert main.main(["status", "three", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert {key: said[key] for key in table} == table and said["exit"] == 0
+    assert main.main(["status", "runs/three"]) == 0
+    assert "3 of 3 runs finished" in capsys.readouterr().out
+    assert main.main(["status", "three/seed-1"]) == 0  # by its name within runs/
+    assert capsys.readouterr().out.startswith("runs/three/seed-1: pursuit, seed 1\n")
+    for command in ("resume", "eval", "exploit"):
+        assert wrong(command, "three") == ("runs/three is not a run: it holds no config.yaml; "
+                                           "runs/three/seed-0 is one")
+    assert files(tmp_path) == before
+
+    (tmp_path / "runs/three/seed-1/report.html").unlink()
+    shutil.rmtree(tmp_path / "runs/three/seed-2")
+    assert main.main(["status", "three"]) == 3
+    said = capsys.readouterr().out
+    assert "1 of 3 runs finished, 1 unfinished, 1 not begun" in said
+    assert "next: the same sweep command again goes on" in said
+    table["cells"][0]["runs"][1] |= {"state": "failed", "why": "the disk was full"}
+    (tmp_path / "runs/three/sweep.json").write_text(json.dumps(table))
+    assert main.main(["status", "three"]) == 1
+    assert "FAILED seed-1: the disk was full" in capsys.readouterr().out
+    assert main.main(["report", "three", "--games", "1"]) == 0
+    assert "seed-0: " in (said := capsys.readouterr().out) and "seed-1: " in said and "seed-2: " not in said
+
+    for name in ("sweep.json", "sweep.yaml"):
+        (tmp_path / "runs/three" / name).write_text("[")
+    assert wrong("status", "three") == "runs/three/sweep.yaml does not hold what it should"
+
+
+def test_from_python_a_grid_and_a_seed_that_came_later(tmp_path: Path) -> None:
+    changes = {"games": 100, "steps": 1, "total_steps": 100, "threads": 1, "evaluation.games": 2}
+    ask = {"grid": {"network.hidden": [[4], [4, 4]]}, "changes": changes, "folder": tmp_path / "x"}
+    first = rematch.sweep("gym", seeds=[5], **ask)
+    assert [cell["cell"] for cell in first["cells"]] == ["network.hidden=4", "network.hidden=4-4"]
+    assert (tmp_path / "x" / "network.hidden=4-4" / "seed-5" / "config.yaml").exists()
+    assert list(first["cells"][0]["iqm"]) == ["player's return"]
+    second = rematch.sweep("gym", seeds="5-6", **ask, jobs=2)
+    assert (second["finished"], second["seeds"], second["added"]) == (4, "5-6", "6")
+    assert "Seeds 6 were added later" in (tmp_path / "x" / "sweep.md").read_text()
+    with pytest.raises(ConfigError, match="seed has no effect in a sweep"):
+        rematch.sweep("gym", seeds=[1], changes={"seed": 3})
+
+
+def test_names_of_cells_are_folders_that_people_can_read() -> None:
+    for values, name in (({"ppo.lr": "0.001", "network.hidden": "[64, 64]"},
+                          "ppo.lr=0.001_network.hidden=64-64"),
+                         ({"world.id": "a/../b\n"}, "world.id=a-..-b-")):
+        assert sweeps.cell_name(values) == name
+    long = [sweeps.cell_name({"a": "x" * 200 + end}) for end in "12"]
+    assert len(set(long)) == 2 and max(map(len, long)) == 120
+    assert sweeps.read_grid(["network.hidden=[8,8],[16],4", "--ppo.minibatch=2"]) == {
+        "network.hidden": ("[8,8]", "[16]", "4"), "ppo.minibatch": ("2",)}

@@ -1,0 +1,121 @@
+"""Children: how they end is told, memory and locks are waited for, none outlives its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.commands import ROOT
+
+from rematch.core import system_memory
+from rematch.storage.run_lock import Lock
+from rematch.sweep import processes
+from rematch.sweep.processes import Children, Task
+
+
+def never() -> bool:
+    return False
+
+
+def test_what_a_child_said_last_is_why_it_failed(tmp_path: Path) -> None:
+    """Two wrong commands, one that ends well without having made a run; earlier output is not theirs."""
+    tasks = [Task("a", tmp_path / "a", ["train", "nonsense"]), Task("b", tmp_path / "b", ["recipes"])]
+    tasks[0].output.write_text("an old line\n")
+    said: list[str] = []
+    Children(tasks, 2, 1, said.append).run(never)
+    assert [task.state for task in tasks] == ["failed", "failed"]
+    assert tasks[0].why.startswith("unknown recipe 'nonsense': expected one of ")
+    assert tasks[1].why.startswith("it ended before the run was complete: z2: ")
+    assert said[-1].startswith("[0/2, 2 failed] ") and tasks[0].output.read_text().startswith("an old line\n")
+
+
+@pytest.mark.parametrize(("code", "text", "expected"), [
+    (2, "x\n\x1b[31mrematch: no\n\n", "no"),
+    (1, "", "it said nothing"),
+    (-9, "y\n", "killed by SIGKILL, perhaps for lack of memory; its last line: y"),
+    (-11, "y" * 9000, f"killed by SIGSEGV; its last line: {'y' * 500}"),
+])
+def test_the_last_line(tmp_path: Path, code: int, text: str, expected: str) -> None:
+    task = Task("a", tmp_path / "a", [])
+    task.output.write_text(text)
+    assert task.last_line(code) == expected
+
+
+def test_without_memory_for_two_they_run_one_after_the_other(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system_memory, "available", lambda: 5 << 29)
+    monkeypatch.setattr(system_memory, "taken", lambda _: (1 << 30, 2 << 30))  # larger than was estimated
+    monkeypatch.setattr(processes, "_has_learnt", lambda _: True)
+    said: list[str] = []
+    tasks = [Task(name, tmp_path / name, ["recipes"]) for name in "ab"]
+    Children(tasks, 2, 1 << 30, said.append).run(never)
+    words = [line.split()[-1] if "memory" in line else line.split("]")[1].split()[1] for line in said]
+    assert words == ["started", "room", "FAILED:", "started", "FAILED:"]
+    assert "a run takes 2.00 GiB and 2.50 are free beside the 1 running" in said[1]
+
+
+def test_others_wait_until_the_first_has_shown_its_size(tmp_path: Path) -> None:
+    said: list[str] = []
+    Children([Task(name, tmp_path / name, ["recipes"]) for name in "ab"], 2, 1, said.append).run(never)
+    assert [line.split("]")[1].split()[0] for line in said] == ["a", "a", "b", "b"]
+
+
+def test_a_run_that_somebody_holds_is_waited_for_and_the_others_go_on(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in "ab"]
+    folders[0].mkdir()
+    lock, said = Lock(folders[0]), list[str]()
+
+    def release_once_b_is_done() -> bool:
+        if any("b FAILED" in line for line in said):
+            lock.release()
+        return False
+
+    try:
+        tasks = [Task(folder.name, folder, ["recipes"]) for folder in folders]
+        Children(tasks, 1, 1, said.append).run(release_once_b_is_done)
+    finally:
+        lock.release()
+    told = [line.split("]", 1)[1].split()[:2] for line in said]
+    assert told == [["a", "is"], ["b", "started"], ["b", "FAILED:"], ["a", "started"], ["a", "FAILED:"]]
+    assert f"is held by process {os.getpid()} on " in said[0]
+
+
+def test_a_second_interruption_leaves_no_child_behind(tmp_path: Path) -> None:
+    children = Children([Task("a", tmp_path / "a", ["bench", "--seconds", "60"])], 1, 1, lambda _: None)
+
+    def interrupted() -> bool:
+        if children.running:
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        children.run(interrupted)
+    assert children.running[0][1].returncode == -signal.SIGKILL and children.tasks[0].state == "unfinished"
+
+
+def test_the_end_of_the_parent_is_a_sigterm_to_the_child(tmp_path: Path) -> None:
+    child = (
+        "import sys, time; from pathlib import Path; from rematch.core.interrupts import Stopper, follow\n"
+        "follow(int(sys.argv[1]))\n"
+        "with Stopper(1) as stop:\n"
+        "    Path('begun').touch()\n"
+        "    while not stop(): time.sleep(0.01)\n"
+        "Path('.end').write_text(stop.asked); Path('.end').rename('end')\n"
+    )
+    words = f"[sys.executable, '-c', {child!r}, str(os.getpid())]"
+    parent = f"import os, subprocess, sys; subprocess.run({words})"
+    started = subprocess.Popen([sys.executable, "-c", parent], cwd=tmp_path,
+                               env=os.environ | {"PYTHONPATH": str(ROOT)})
+    until = time.monotonic() + 60
+    for name in ("begun", "end"):
+        while not (tmp_path / name).exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        started.kill()
+    started.wait()
+    assert (tmp_path / "end").read_text() == "SIGTERM"

@@ -1,0 +1,66 @@
+"""The measuring rod's tool: every cell has settings of its own and nothing idle, and lines come back."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import nash_conv_table
+import pytest
+
+from rematch.core import config as settings
+
+
+def test_cells_differ_and_are_fair() -> None:
+    """All rows of a board share network, optimiser, batch, rates and starts, but for what their name says."""
+    for lattice in nash_conv_table.LATTICES:
+        made = {row: nash_conv_table.configure(lattice, row, 3) for row in nash_conv_table.ROWS}
+        assert len({settings.to_yaml(config) for config in made.values()}) == len(made)
+        ours = made["together+reg"]
+        for row, config in made.items():
+            assert config.seed == 3 and config.world == ours.world and config.network == ours.network
+            assert (config.games, config.steps) == (ours.games, ours.steps)
+            if row == "lookahead":
+                continue
+            assert config.total_steps == ours.total_steps * nash_conv_table.LONGER.get(row, 1)
+            regular = settings.replace(config.ppo, {key: getattr(ours.ppo, key)
+                                                    for key in ("entropy", "entropy_final", "magnet")})
+            assert regular == ours.ppo
+            assert (config.ppo == ours.ppo) == ("reg" in row)
+
+
+@pytest.mark.parametrize(
+    "words", [{"only": "n5/togethr"}, {"only": "n7"}, {"seeds": "abc"}, {"seeds": "7-3"}]
+)
+def test_what_there_is_none_of_is_not_nothing_to_do(words: dict[str, str]) -> None:
+    with pytest.raises(SystemExit, match=r"--only|--seeds"):
+        nash_conv_table.cells(argparse.Namespace(**{"only": "", "seeds": ""} | words))
+    assert len(nash_conv_table.cells(argparse.Namespace(only="n5/together", seeds="0-2"))) == 3
+
+
+def test_lines_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nash_conv_table, "RESULTS", tmp_path / "rod.jsonl")
+    assert nash_conv_table.known() == {}
+    ended = {"step": 5, "exact": {"nash_conv": 0.25, "gap": 0.5, "played": 0.75, "value": 0.6, "regret": 1.0}}
+    nash_conv_table.note("n5", "micro", 4, ended)
+    nash_conv_table.note("n5", "micro", 0, ended)
+    assert nash_conv_table.known()["n5", "micro", 4]["nash_conv"] == 0.25
+    assert "| micro | 2 of 10 | 0.250 | 0.250 | 0.250 0.250 | 0.50–0.50 |" in nash_conv_table.tables(
+        nash_conv_table.known()
+    )
+    assert "| micro | 0.250 (0.250; 2) *0.50* | – | – | – |" in nash_conv_table.summary(
+        nash_conv_table.known()
+    )
+
+
+def test_the_tables_lines_are_measurements() -> None:
+    cells = {cell for cell in nash_conv_table.known() if cell[2] in nash_conv_table.seeds(*cell[:2])}
+    assert cells, "docs/rod.jsonl holds what docs/self-play.md shows"
+    assert all(
+        0 <= line["nash_conv"] <= 1 and 0 <= line["gap"] <= 1 for line in nash_conv_table.known().values()
+    )
+
+
+def test_the_published_tables_are_those_of_the_lines() -> None:
+    for page, text in nash_conv_table.pages().items():
+        assert page.read_text() == text, f"{page.name}: run tools/experiments/nash_conv_table.py publish"

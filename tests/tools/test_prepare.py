@@ -1,0 +1,315 @@
+"""Set-up: the plan for .venv, the pins, the Makefile, .ci/run. No pip, no network."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import doctor
+import prepare
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ODD = "a b 'c \"d"  # a folder's name with spaces and both quotes
+GOOD = doctor.Python("python3", (3, 12, 1), prefix="/usr", executable="/usr/bin/python3", headers=True)
+
+
+def changed(python: Any, **fields: Any) -> Any:
+    return doctor.Python(**{**vars(python), **fields})
+
+
+def program(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text("#!/bin/sh\n" + text + "\n")
+    path.chmod(0o755)
+    return path
+
+
+# --- the plan for .venv ----------------------------------------------------------------------------
+
+FINISHED = {
+    "finished": True, "python": "3.12", "pins": "p", "root": str(ROOT), "extras": ["dev"], "torch_index": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("record", "python", "wish", "step"),
+    [
+        (FINISHED, GOOD, {}, "keep"),
+        (None, None, {}, "new"),
+        (FINISHED, None, {}, "new"),  # the interpreter it was made from is gone
+        ({"finished": False}, GOOD, {}, "new"),  # killed half-way
+        ({}, GOOD, {}, "install"),  # made by hand: completed, not thrown away
+        (FINISHED, changed(GOOD, version=(3, 13, 0)), {}, "new"),  # the system's python3 moved on
+        (FINISHED, changed(GOOD, version=(3, 12, 9)), {}, "keep"),
+        (FINISHED, changed(GOOD, version=(3, 10, 0)), {}, "new"),
+        (FINISHED, GOOD, {"pins": "q"}, "install"),
+        (FINISHED, GOOD, {"extras": ("dev", "bench")}, "install"),
+        ({**FINISHED, "extras": ["bench", "dev"]}, GOOD, {}, "keep"),
+        (FINISHED, GOOD, {"torch_index": "https://host/cpu"}, "install"),
+        ({**FINISHED, "torch_index": "https://host/cpu"}, GOOD, {}, "keep"),
+        (FINISHED, GOOD, {"python": "3.11 /usr"}, "new"),
+        (FINISHED, GOOD, {"python": "3.12 /usr"}, "keep"),
+        ({**FINISHED, "root": "/elsewhere"}, GOOD, {}, "link"),
+        ({**FINISHED, "root": ""}, GOOD, {}, "link"),
+    ],
+)
+def test_plan(record: Any, python: Any, wish: dict[str, Any], step: str) -> None:
+    taken, reason = prepare.plan(record, python, prepare.Wish(**{"pins": "p", **wish}))
+    assert taken == step
+    assert bool(reason) == (step != "keep" and record is not None)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project in an odd folder whose .venv holds this Python and a finished record; pip is forbidden."""
+    root = tmp_path / ODD
+    (root / ".venv/bin").mkdir(parents=True)
+    (root / "rematch").mkdir()
+    (root / ".venv/bin/python").symlink_to(sys.executable)
+    for name in ("constraints.txt", "pyproject.toml", "setup.py"):
+        shutil.copy(ROOT / name, root)
+    for name, path in {"ROOT": root, "VENV": root / ".venv", "RECORD": root / ".venv/rematch.json"}.items():
+        monkeypatch.setattr(prepare, name, path)
+    monkeypatch.setattr(prepare, "PYTHON", root / ".venv/bin/python")
+    monkeypatch.delenv("PYTHON", raising=False)
+    monkeypatch.delenv("TORCH_INDEX", raising=False)
+
+    def forbidden(*arguments: str) -> None:
+        raise AssertionError(f"pip was called: {arguments}")
+
+    monkeypatch.setattr(prepare, "pip", forbidden)
+    pins = prepare.digest_of("constraints.txt", "pyproject.toml", "setup.py")
+    minor = "{}.{}".format(*sys.version_info)
+    prepare.write_record({**FINISHED, "python": minor, "pins": pins, "root": str(root)})
+    return root
+
+
+def test_nothing_runs_when_nothing_changed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = prepare.RECORD.stat().st_mtime_ns
+    assert prepare.main(["dev"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert prepare.RECORD.stat().st_mtime_ns == before
+
+
+def test_failed_pip_keeps_what_was_there(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """New pins but no network: pip gives up, and the next run tries again on the same .venv."""
+    old = {**prepare.read_record(), "pins": "older"}
+    prepare.write_record(old)
+
+    def offline(*arguments: str) -> None:
+        assert prepare.read_record() == {"finished": False}
+        raise subprocess.CalledProcessError(1, ["pip"])
+
+    monkeypatch.setattr(prepare, "pip", offline)
+    assert prepare.main(["dev"]) == 2
+    assert "pip could not install" in capsys.readouterr().err
+    assert prepare.read_record() == old
+
+
+def test_interrupted_pip_is_begun_anew(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*arguments: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(prepare, "pip", interrupted)
+    assert prepare.main(["dev", "bench"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    wish = prepare.Wish(prepare.digest_of("constraints.txt", "pyproject.toml", "setup.py"))
+    python = doctor.ask(str(prepare.PYTHON))
+    assert prepare.plan(prepare.read_record(), python, wish) == ("new", "an earlier set-up was interrupted")
+
+
+def test_torch_alone_comes_from_the_other_index(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, ...]] = []
+    monkeypatch.setattr(prepare, "pip", lambda *arguments: calls.append(arguments))
+    monkeypatch.setenv("TORCH_INDEX", "https://host/cpu")
+    assert prepare.main(["dev"]) == 0
+    elsewhere = [call for call in calls if "--index-url" in call]
+    assert elsewhere == [
+        ("--no-deps", "--index-url", "https://host/cpu", "--force-reinstall", "torch==2.13.0")
+    ]
+    assert not any("--extra-index-url" in call for call in calls)
+    assert calls[-1] == ("-q", "--no-deps", "--no-build-isolation", "-e", ".")
+    assert prepare.read_record()["torch_index"] == "https://host/cpu"
+    assert prepare.read_record()["finished"] and prepare.read_record()["root"] == str(project)
+
+
+def test_bad_python_is_refused_before_anything_is_touched(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYTHON", str(project / "no such python"))
+    before = prepare.read_record()
+    assert prepare.main(["dev"]) == 2
+    assert "no such python: not found" in capsys.readouterr().err
+    assert prepare.read_record() == before
+
+
+# --- pins ------------------------------------------------------------------------------------------
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def pins() -> dict[str, str]:
+    lines = [line.partition("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines()]
+    pairs = [line.split("==") for line in lines if line]
+    assert all(len(pair) == 2 and re.fullmatch(r"[\w.]+", pair[1]) for pair in pairs), "an exact version each"
+    names = [canonicalize_name(name) for name, _ in pairs]
+    assert len(names) == len(set(names)), "one line each"
+    return dict(zip(names, (version for _, version in pairs)))
+
+
+def asked_for() -> list[Requirement]:
+    project = PROJECT["project"]
+    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    lines = [*project["dependencies"], *extras, *PROJECT["build-system"]["requires"], *prepare.BUILD_TOOLS]
+    return [Requirement(line) for line in lines]
+
+
+def test_every_dependency_has_a_pin_that_satisfies_it() -> None:
+    pinned = pins()
+    assert pinned["torch"] == "2.13.0"
+    for requirement in asked_for():
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
+
+
+def test_everything_that_dependencies_need_is_pinned_too() -> None:
+    """Walks what is installed here: a package that pip would choose freely is a set-up that drifts."""
+    pinned, seen, waiting = pins(), set(), asked_for()
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        if (name, *requirement.extras) in seen:
+            continue
+        seen.add((name, *requirement.extras))
+        assert name in pinned, requirement
+        try:
+            needs = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:
+            continue  # an extra that only `make bench` installs
+        for need in map(Requirement, needs):
+            extras = ("", *requirement.extras)
+            if need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in extras):
+                waiting.append(need)
+    assert len(seen) > 40
+
+
+# --- make ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Path:
+    """The Makefile and .ci/run in an odd folder, with stand-ins that write down how they are called."""
+    root = tmp_path / ODD
+    for name in ("Makefile", ".ci/run"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    (root / "tools").mkdir()
+    (root / "tools/setup/prepare.py").write_text(
+        "import os, sys\nprint('prepare', *sys.argv[1:], 'PYTHON=' + os.environ['PYTHON'],"
+        " 'TORCH_INDEX=' + os.environ['TORCH_INDEX'], file=open('log', 'a'))\n"
+        "sys.exit(os.path.exists('broken'))\n"
+    )
+    program(root / ".venv/bin", "python", 'echo "$@" >> log')
+    return root
+
+
+def make(stage: Path, *arguments: str, **environment: str) -> tuple[int, list[str]]:
+    """The exit code of `make ARGUMENTS`, without a terminal, and the calls it made."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    with open(os.devnull) as nothing:
+        done = subprocess.run(
+            ["make", *arguments], cwd=stage, env={**kept, **environment}, stdin=nothing, capture_output=True
+        )
+    log = stage / "log"
+    return done.returncode, log.read_text().splitlines() if log.exists() else []
+
+
+READY = "prepare dev PYTHON= TORCH_INDEX="
+
+
+@pytest.mark.parametrize(
+    ("target", "calls"),
+    [
+        ("train", [READY, ".venv/bin/rematch train quick"]),
+        ("test", [READY, "-m ruff check", "-m mypy", "-m pytest -n 2 --dist worksteal"]),
+        ("lint", [READY, "-m ruff check", "-m mypy"]),
+        ("build", [READY]),
+        ("bench", [READY.replace("dev", "dev bench"), ".venv/bin/rematch bench"]),
+        ("help", []),
+    ],
+)
+def test_targets_in_a_folder_with_spaces_and_quotes(stage: Path, target: str, calls: list[str]) -> None:
+    code, made = make(stage, target, PYTHON="", TORCH_INDEX="")
+    assert code == 0 and made[:2] == calls[:2]
+    assert sorted(made) == sorted(calls), "types and tests are checked at the same time"
+
+
+@pytest.mark.parametrize("fails", ["ruff", "mypy", "pytest"])
+def test_whatever_fails_the_tests_fail(stage: Path, fails: str) -> None:
+    program(stage / ".venv/bin", "python", f'echo "$@" >> log; case "$*" in *{fails}*) exit 3;; esac')
+    code, calls = make(stage, "test", PYTHON="", TORCH_INDEX="")
+    assert code != 0 and (len(calls) == 2 if fails == "ruff" else len(calls) == 4)
+
+
+def test_make_variables_reach_set_up_whole(stage: Path) -> None:
+    _, calls = make(stage, "build", "PYTHON=/a b/it's", "TORCH_INDEX=https://host/x?y=1&z")
+    assert calls == ["prepare dev PYTHON=/a b/it's TORCH_INDEX=https://host/x?y=1&z"]
+
+
+def test_failed_set_up_stops_make(stage: Path) -> None:
+    (stage / "broken").touch()
+    code, calls = make(stage, "train", PYTHON="", TORCH_INDEX="")
+    assert code != 0 and calls == [READY]
+
+
+def test_make_says_so_where_there_is_no_python(stage: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("make", "sh"):
+        (folder / name).symlink_to(shutil.which(name) or "")
+    done = subprocess.run(["make", "train"], cwd=stage, env={"PATH": str(folder)}, capture_output=True)
+    assert done.returncode == 2 and b"no Python was found" in done.stderr and not (stage / "log").exists()
+
+
+def test_clean_keeps_text_and_runs(stage: Path) -> None:
+    for name in ("rematch/x/core.pyx", "rematch/x/core.c", "rematch/x/core.a.so", "rematch/x/own.c",
+                 "build/y", "runs/first/train.log", "tests/t.py"):  # fmt: skip
+        (stage / name).parent.mkdir(parents=True, exist_ok=True)
+        (stage / name).touch()
+    assert make(stage, "clean")[0] == 0
+    left = {str(path.relative_to(stage)) for path in stage.rglob("*") if path.is_file()}
+    assert {"rematch/x/core.pyx", "rematch/x/own.c", "runs/first/train.log", ".venv/bin/python"} <= left
+    assert not {"rematch/x/core.c", "rematch/x/core.a.so", "build/y"} & left
+
+
+def test_ci_runs_the_test_command_and_nothing_else(stage: Path, tmp_path: Path) -> None:
+    program(tmp_path / "bin", "make", 'echo "$PWD: make $*" >> log')
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    subprocess.run(["bash", str(stage / ".ci/run")], cwd="/", env={"PATH": path}, check=True)
+    assert (stage / "log").read_text() == f"{stage}: make test\n"
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists() or not shutil.which("git"), reason="not a git checkout")
+def test_what_set_up_leaves_is_ignored_by_git() -> None:
+    kinds = (".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "rematch/__pycache__")
+    caches = [f"{kind}/x" for kind in kinds]
+    compiled = [f"rematch/worlds/x/core.{suffix}" for suffix in ("c", "abi.so", "abi.so.7.part")]
+    names = [".venv/x", "build/x", "rematch.egg-info/x", "runs/x/train.log", *caches, *compiled]
+    told = subprocess.run(["git", "check-ignore", *names], cwd=ROOT, capture_output=True, text=True)
+    assert told.stdout.split() == names

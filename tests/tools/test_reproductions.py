@@ -1,0 +1,136 @@
+"""The laboratory: its page is made of its lines, its criteria are the documents', its options see sensors."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import reproductions
+
+from rematch import api
+from rematch.core import config as settings
+from rematch.rehearsal.shrink import play, shrink
+
+
+def line(points: list[tuple[int, float]], levels: list[int] | None = None) -> dict[str, Any]:
+    """A run with these (step, capture rate) evaluations."""
+    rows = []
+    for i, (step, rate) in enumerate(points):
+        gap = abs(2 * rate - 1)
+        level = levels[i] if levels else None
+        rows.append([f"S{i + 1}", "pursuer", step, rate, 1 - rate, gap, max(0, gap - 0.05), gap + 0.05, 0,
+                     level, 1000])  # fmt: skip
+    return {"recipe": "ra1", "seed": 0, "steps": points[-1][0], "rows": rows, "rollbacks": 0, "climbs": [],
+            "verdict": "steady: nothing", "complete": True, "finite": True}  # fmt: skip
+
+
+def words(found: dict[str, str]) -> dict[str, str]:
+    return {name: text.split()[0] for name, text in found.items()}
+
+
+def test_a_balanced_run_meets_every_criterion() -> None:
+    steady = [(k * 100_000, 0.5 + 0.02 * (k % 2)) for k in range(1, 21)]
+    assert words(reproductions.criteria(line(steady))) == {
+        "gap < 0.30, 1M to 2M": "met", "gap > 0.80 for 500K": "no", "swing < 0.30": "met",
+        "swing > 0.70": "no", "no crash, no NaN": "met", "ours: bound < 0.30": "met",
+        "ours: SR_P within 0.15": "met"}  # fmt: skip
+
+
+def test_a_collapse_and_swings_are_called_so() -> None:
+    lost = [(k * 100_000, 0.05) for k in range(1, 21)]
+    found = reproductions.criteria(line(lost))
+    assert words(found)["gap < 0.30, 1M to 2M"] == "missed"
+    assert words(found)["gap > 0.80 for 500K"] == "FAILED"
+    assert "longest 1900K" in found["gap > 0.80 for 500K"]
+    wild = [(k * 100_000, 0.1 if k % 2 else 0.9) for k in range(1, 21)]
+    found = reproductions.criteria(line(wild))
+    assert words(found)["swing > 0.70"] == "FAILED" and words(found)["swing < 0.30"] == "missed"
+    assert words(found)["gap > 0.80 for 500K"] == "no"  # 0.80, not above it
+
+
+def test_nothing_is_claimed_that_was_not_seen() -> None:
+    """A run that broke off, one with a NaN, one that nobody evaluated between 1M and 2M."""
+    steady = line([(k * 100_000, 0.5) for k in range(1, 9)])
+    found = reproductions.criteria(steady | {"complete": False})
+    assert found["no crash, no NaN"] == "unfinished at step 800,000"
+    assert found["gap < 0.30, 1M to 2M"] == found["ours: bound < 0.30"] == reproductions.NOTHING
+    assert reproductions.criteria(steady | {"finite": False})["no crash, no NaN"].startswith("FAILED")
+    # the rollout that 2M falls into
+    ends = reproductions.criteria(line([(1_200_000, 0.5), (2_000_896, 0.1)]))
+    assert words(ends)["gap < 0.30, 1M to 2M"] == "missed"
+
+
+def test_the_table_of_seeds_is_the_documents() -> None:
+    one = line([(500_000, 0.94), (700_000, 0.5)]) | {"recipe": "seed_sensitivity", "rollbacks": 5}
+    for number, phase in enumerate(("S0", "S1")):
+        one["rows"][number][0] = phase
+    shown = reproductions.seeds([one])
+    assert shown[0] == "| seed | cold-start escape | S1 capture | S1 escape | NE gap | rollbacks |"
+    assert shown[2] == "| 0 | 0.060 | 0.500 | 0.500 | 0.000 [0.000, 0.050] | 5 |"
+
+
+def test_levels_count_until_two_million_steps() -> None:
+    points = [(k * 500_000, 0.5) for k in range(1, 9)]
+    late = reproductions.criteria(line(points, [0, 0, 0, 0, 1, 1, 2, 2]))
+    assert late["at least one level by 2M"] == "missed (level 1)"
+    early = reproductions.criteria(line(points, [0, 0, 1, 1, 1, 1, 2, 2]))
+    assert early["at least one level by 2M"] == "met (level 2)"
+    name = "ours: earlier levels keep 95 %"
+    climbed = line(points, [0, 0, 1, 1, 1, 1, 2, 2])
+    assert reproductions.criteria(climbed)[name] == reproductions.NOTHING
+    kept = climbed | {"kept": [[0, 0.8, 0.9], [1, 0.5, 0.48]]}
+    assert reproductions.criteria(kept)[name] == "met (of 2 the worst keeps 96%)"
+    lost = climbed | {"kept": [[0, 0.8, 0.9], [1, 0.5, 0.4]]}
+    assert reproductions.criteria(lost)[name] == "missed (of 2 the worst keeps 80%)"
+
+
+def test_the_page_is_that_of_the_lines() -> None:
+    assert reproductions.PAGE.read_text() == reproductions.page(), (
+        "run tools/experiments/reproductions.py publish"
+    )
+
+
+def test_each_failure_of_the_documents_names_a_test_that_is_there() -> None:
+    table = reproductions.PAGE.read_text().partition("## Their reported failures")[2].partition("\n## ")[0]
+    rows = [row for row in table.splitlines() if row.startswith("| ")][1:]
+    rows = [row for row in rows if not row.startswith("| ---")]
+    assert len(rows) == 10, "as many as the documents report"
+    for row in rows:
+        named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", row)
+        assert named and row.count("`test_") == len(named), row
+        for file, test in named:
+            assert f"def {test}(" in (Path(__file__).parents[1] / file).read_text(), f"{file} has no {test}"
+
+
+def test_a_finished_run_is_gathered(tmp_path: Path) -> None:
+    config = shrink(api.configure("z1", changes={"network.hidden": (16,)}))
+    session = play(config, tmp_path / "run").session
+    found = reproductions.gather("z1", tmp_path / "run")
+    assert found["seed"] == 47 and found["steps"] == session.step
+    assert len(found["rows"][0]) == len(reproductions.COLUMNS) and found["rows"][0][0] == "S0"
+    assert found["finite"] and not found["complete"]  # it has no pictures yet
+    assert found["climbs"] and found["rollbacks"] == session.rollback.count
+    assert session.curriculum is not None  # every level below was played again at the end
+    assert [level for level, _, _ in found["kept"]] == list(range(session.curriculum.level))
+    shown = "\n".join(reproductions.tables([found]))
+    assert "### z1: 1 seeds (47)" in shown and "| S1 | pursuer |" in shown and "not to the end" in shown
+
+
+@pytest.mark.parametrize("encoder", ["mlp", "lstm", "bimdn"])
+def test_every_option_with_sensors(encoder: str, tmp_path: Path) -> None:
+    """EWC, RND, rollback, curriculum, pool and critic with dictionary observations, and every encoder."""
+    changes = {
+        "network.hidden": (16,), "network.encoder": encoder, "network.critic": "all",
+        "league.history": 0.5, "evaluation.rivals": ("random",),
+    }  # fmt: skip
+    if encoder != "mlp":
+        changes["network.encoder_hidden"] = 8
+    small = shrink(settings.replace(api.configure("z2"), changes))
+    config = settings.replace(small, {"ewc.fisher_samples": 8})
+    seen = play(config, tmp_path / "run")
+    assert max(row.get("evader/ewc_penalty", 0.0) for row in seen.rows) > 0
+    assert max(row.get("evader/rnd_intrinsic", 0.0) for row in seen.rows) > 0
+    assert seen.session.rollback.count > 0 and seen.snapshots > 0
+    assert any(row.get("moved", 0) > 0 for row in seen.evaluations)

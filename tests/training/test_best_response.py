@@ -1,0 +1,365 @@
+"""rematch exploit: it finds what there is to find, reports it on other games, never trains one twice."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import toys
+
+from rematch import api
+from rematch.agents import policy_export
+from rematch.agents.policy import Policy
+from rematch.cli import main
+from rematch.cli.commands.evaluate import exploit_run
+from rematch.core import config as settings
+from rematch.core.config import ConfigError
+from rematch.evaluation.match import Scoreboard
+from rematch.rehearsal.shrink import play
+from rematch.reporting import best_response_text
+from rematch.storage.run_folder import Run, RunError
+from rematch.training import best_response as engine
+from rematch.training.best_response import Ahead, Ask, Frozen, Response, exploit, response_config
+from rematch.training.best_response_store import FILE, Kept, name_of
+from rematch.training.trainer import Config
+from rematch.worlds import registry
+
+ASK = Ask(budget=40_000, seeds=1, games=600)
+
+
+@pytest.fixture(autouse=True)
+def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toys of tests/support/toys.py beside the real worlds."""
+    find = registry.find
+    monkeypatch.setattr(registry, "find", lambda name: toys.TOYS[name] if name in toys.TOYS else find(name))
+
+
+def small(game: str, **changes: Any) -> Config:
+    """A run that does not learn: its players stay near uniform, and can be beaten."""
+    tiny: dict[str, Any] = {
+        "threads": 1, "games": 64, "steps": 16, "total_steps": 64 * 16, "network.hidden": (16,),
+        "ppo.lr": 0.0, "ppo.anneal": "none", "ppo.minibatch": 256, "ppo.gamma": 1.0, "league.history": 0.0,
+        "evaluation.games": 4,
+    }
+    tiny |= {key.replace("__", "."): value for key, value in changes.items()}
+    return settings.replace(api.default(game), tiny)
+
+
+def frozen_of(config: Config, folder: Path) -> Frozen:
+    session = play(config, folder).session
+    return Frozen(config=config, players=session.policies, iteration=1)
+
+
+def weights_of(frozen: Frozen) -> list[bytes]:
+    return [policy.weights.tobytes() for policy in frozen.players.values() if isinstance(policy, Policy)]
+
+
+def scripted(matcher: str, hider: str) -> dict[str, Any]:
+    return {"matcher": toys.matching.bot(matcher, "matcher"), "hider": toys.matching.bot(hider, "hider")}
+
+
+def quiet(line: str) -> None: ...
+
+
+def search(frozen: Frozen, ask: Ask, folder: Path) -> dict[str, Any]:
+    with Run.open(folder, write=True) as run:
+        return exploit(frozen, ask, run, quiet)
+
+
+# --- what it finds ------------------------------------------------------------------------------------------
+
+
+def test_against_coins_that_fall_anyhow_heads_wins_more(tmp_path: Path) -> None:
+    """Heads pays the matcher three: always heads wins 26 of 32 games of five rounds, chance fewer."""
+    frozen = frozen_of(small("matching"), tmp_path / "run")
+    before = weights_of(frozen)
+    result = search(frozen, ASK, tmp_path / "run")
+    matcher, hider = result["roles"]["matcher"], result["roles"]["hider"]
+    assert matcher["high"] > 26 / 32 - 0.02 and matcher["gain_low"] > 0.02
+    assert hider["gain_low"] > 0.05 and not hider["too_weak"]
+    assert result["nash_conv_at_least"] == pytest.approx(matcher["gain_low"] + hider["gain_low"])
+    assert result["steps"] == 40 * 64 * 16, "whole iterations: a little more than was asked for"
+    assert matcher["gain"] == pytest.approx(matcher["score"] - matcher["incumbent"]["score"])
+    assert matcher["games"] == matcher["incumbent"]["games"] == 600
+    assert {(t["start"], t["seed"], t["play"]) for t in matcher["trials"]} == {
+        (start, 0, how) for start in ("fresh", "incumbent", "ahead") for how in ("sampled", "greedy")}
+    assert weights_of(frozen) == before
+
+
+def test_on_a_small_lattice_it_finds_the_exact_gain(tmp_path: Path) -> None:
+    config = small("lattice", world__n=4, world__horizon=5, steps=8, games=128, network__hidden=(32,))
+    frozen = frozen_of(config, tmp_path / "run")
+    result = search(frozen, Ask(budget=150_000, seeds=1, games=2000), tmp_path / "run")
+    for answer in result["roles"].values():
+        exact = answer["exact"]
+        assert exact["share_found"] >= 0.8, result
+        assert exact["incumbent"] < exact["found"] <= exact["best"] + 1e-9
+        assert answer["low"] - 0.02 < exact["found"] < answer["high"] + 0.02  # measured as it is
+        own = answer["incumbent"]
+        assert own["low"] - 0.02 < exact["incumbent"] < own["high"] + 0.02
+    said = "\n".join(best_response_text.lines(result))
+    assert said.count("% of the exact gain") == 2
+
+
+@pytest.mark.parametrize("role", ["pursuer", "evader"])
+def test_who_looks_ahead_finds_most_of_what_there_is(role: str, tmp_path: Path) -> None:
+    """The rules and the frozen player's chances are known to it: 80 000 steps suffice."""
+    config = small("lattice", world__n=4, world__horizon=5, steps=8, games=128, network__hidden=(32,))
+    frozen = frozen_of(config, tmp_path / "run")
+    assert engine.starts(frozen, role) == ["fresh", "incumbent", "ahead"]
+    spec = frozen.make(1, 0, 0).spec
+    response = Ahead(frozen, response_config(config, 80_000, 0, spec), role, 7)
+    before = engine.exactly(frozen, role, response.player)["exact"]["share_found"]
+    response.train()
+    exact = engine.exactly(frozen, role, response.player)["exact"]
+    assert exact["share_found"] > max(0.85, before) and exact["found"] <= exact["best"] + 1e-9
+
+
+def test_who_cannot_look_ahead_does_not(tmp_path: Path) -> None:
+    assert not engine.can_look_ahead(frozen_of(small("sticks"), tmp_path / "sticks"), "player")
+    config = small("matching")
+    faced = Frozen(config=config, players=scripted("random", "heads"), iteration=1)  # no chances to read
+    assert not engine.can_look_ahead(faced, "matcher")
+    frozen = frozen_of(config, tmp_path / "coins")
+    assert engine.can_look_ahead(frozen, "matcher")
+    other = settings.replace(config, {"network.kind": "transformer"})  # not a network of ours in C
+    assert not engine.can_look_ahead(Frozen(config=other, players=frozen.players, iteration=1), "matcher")
+
+
+def test_where_all_play_one_role_the_response_takes_each_seat_in_turn(tmp_path: Path) -> None:
+    frozen = frozen_of(small("sticks"), tmp_path / "run")
+    result = search(frozen, ASK, tmp_path / "run")
+    assert list(result["roles"]) == ["player"] and "nash_conv_at_least" not in result
+    assert result["roles"]["player"]["gain_low"] > 0.02
+    assert result["roles"]["player"]["incumbent"]["score"] == pytest.approx(2 / 3, abs=0.06)
+
+
+def test_any_player_can_sit_frozen(tmp_path: Path) -> None:
+    """Scripted players have no weights: there is no incumbent to begin from, and they keep their seats."""
+    config = small("matching")
+    play(config, tmp_path / "run")
+    frozen = Frozen(config=config, players=scripted("random", "heads"), iteration=1)
+    result = search(frozen, Ask(budget=20_000, seeds=1, games=200, roles=("matcher",)), tmp_path / "run")
+    answer = result["roles"]["matcher"]
+    assert answer["score"] == 1.0 and {trial["start"] for trial in answer["trials"]} == {"fresh"}
+
+
+@pytest.mark.parametrize("game", ["matching", "sticks"])
+def test_the_frozen_players_have_their_seats_from_the_first_step(game: str, tmp_path: Path) -> None:
+    frozen = frozen_of(small(game), tmp_path / "run")
+    role = list(frozen.players)[-1]
+    spec = frozen.make(1, 0, 0).spec
+    response = Response(frozen, response_config(frozen.config, 10_000, 0, spec), role, 5)
+    for iteration in range(3):
+        response.tables[role].place(0, response.policy.weights)
+        response.seat(iteration)
+        tape = response.rollout.collect(iteration)
+        slots = np.concatenate([track.slot for track in tape.tracks.values()], axis=2)
+        assert set(np.unique(slots)) == {0, 1}
+        if game == "matching":
+            assert (tape["matcher"].slot == 1).all() and (tape["hider"].slot == 0).all()
+        else:
+            assert ((slots == 0).sum(2) == 1).all()  # one seat of each game
+            share = (slots == 0).mean((0, 1))
+            assert np.all(np.abs(share - 1 / 3) < 0.2)
+
+
+# --- what it says -------------------------------------------------------------------------------------------
+
+
+def spoil(self: Response) -> None:
+    """A response that learns to lose: always tails."""
+    self.policy.weights[:] = 0.0
+    bias = next(at for name, _, at in self.policy.layout if name == "policy.head.bias")
+    self.policy.weights[bias : bias + 2] = (-9.0, 9.0)
+    self.policy.set(self.policy.weights.copy())
+
+
+def test_a_response_that_does_worse_is_called_too_weak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Response, "train", spoil)
+    config = small("matching")
+    play(config, tmp_path / "run")
+    frozen = Frozen(config=config, players=scripted("heads", "tails"), iteration=1)
+    ask = Ask(budget=1000, seeds=1, games=200, roles=("hider",))
+    result = search(frozen, ask, tmp_path / "run")
+    answer = result["roles"]["hider"]
+    assert answer["too_weak"] is False and answer["gain"] == 0.0  # tails was right there
+    frozen = Frozen(config=config, players=scripted("random", "heads"), iteration=2)
+    result = search(frozen, Ask(budget=1000, seeds=1, games=200, roles=("matcher",)), tmp_path / "run")
+    answer = result["roles"]["matcher"]
+    assert answer["too_weak"] and answer["score"] == 0.0 < answer["incumbent"]["score"]
+    said = "\n".join(best_response_text.lines(result))
+    assert "the responses were too weak, which says nothing about how safe the others are" in said
+
+
+def test_it_is_chosen_on_some_games_and_reported_on_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen = frozen_of(small("matching"), tmp_path / "run")
+    played: list[tuple[int, str, bool]] = []
+    plain = Scoreboard.results
+
+    def noted(self: Scoreboard, players: Any, games: int, index: int) -> Any:
+        mine = players[0]
+        played.append((index, mine.name, getattr(mine, "greedy", False)))
+        return plain(self, players, games, index)
+
+    monkeypatch.setattr(Scoreboard, "results", noted)
+    search(frozen, Ask(budget=3000, seeds=2, games=50, roles=("matcher",)), tmp_path / "run")
+    chosen = [entry for entry in played if entry[0] == engine.CHOOSING]
+    told = [entry for entry in played if entry[0] == engine.REPORTING]
+    assert len(chosen) == 12 and {name for _, name, _ in chosen} == {"matcher (response)"}
+    assert [name for _, name, _ in told] == ["matcher (response)", "matcher (learnt)"]
+    assert len(played) == 14
+
+
+# --- what it keeps ------------------------------------------------------------------------------------------
+
+
+def test_what_was_trained_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    frozen = frozen_of(small("matching"), folder)
+    trained: list[tuple[str, str, int]] = []
+    plain: dict[Any, Any] = {kind: kind.train for kind in (Response, Ahead)}
+
+    def count(most: int) -> None:
+        def counted(self: Any) -> None:
+            if len(trained) == most:
+                raise KeyboardInterrupt
+            plain[type(self)](self)
+            trained.append((self.role, type(self).__name__, self.seed))
+
+        for kind in plain:
+            monkeypatch.setattr(kind, "train", counted)
+
+    count(3)
+    ask = Ask(budget=5000, seeds=1, games=100)
+    with pytest.raises(KeyboardInterrupt):
+        search(frozen, ask, folder)
+    assert len(json.loads((folder / FILE).read_text())["responses"]) == 3
+    count(100)
+    interrupted = search(frozen, ask, folder)
+    assert len(trained) == len(set(trained)) == 6
+    names = {record["name"] for record in json.loads((folder / FILE).read_text())["responses"]}
+    assert names <= {path.stem for path in (folder / "policies").glob("*.safetensors")} and len(names) == 6
+    again = frozen_of(small("matching"), tmp_path / "twin")
+    assert search(again, ask, tmp_path / "twin") == interrupted  # as if nothing had happened
+    # A policy that was damaged is trained again; one of other settings too; the first result stays.
+    about = json.loads((folder / FILE).read_text())["responses"][0]["about"]
+    (folder / "policies" / f"{name_of(about)}.safetensors").write_bytes(b"")
+    del trained[:]
+    search(frozen, Ask(budget=5000, seeds=1, games=120), folder)
+    assert len(trained) == 1
+    search(frozen, Ask(budget=6000, seeds=1, games=100, roles=("hider",)), folder)
+    assert len(trained) == 4
+    results = json.loads((folder / FILE).read_text())["results"]
+    assert [entry["question"]["budget"] for entry in results] == [5000, 5000, 6000]
+    assert results[0] == interrupted
+    # Responses are policies like others, and nobody begins with them who did not ask for one.
+    with pytest.raises(ConfigError, match="or a finished run"):
+        policy_export.starts(folder, small("matching"))
+    ahead, fresh = sorted(names)[:2]
+    assert policy_export.read(folder / "policies" / f"{fresh}.safetensors").policy.role.name == "hider"
+    with pytest.raises(ConfigError, match="what lookahead thinks positions are worth"):
+        policy_export.read(folder / "policies" / f"{ahead}.safetensors")
+
+
+def test_later_players_are_other_players(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    frozen = frozen_of(small("matching"), folder)
+    ask = Ask(budget=2000, seeds=1, games=50, roles=("hider",))
+    first = search(frozen, ask, folder)
+    policy = frozen.players["matcher"]
+    assert isinstance(policy, Policy)
+    policy.set(policy.weights + np.float32(0.5))
+    second = search(frozen, ask, folder)
+    assert first["question"] != second["question"]
+    assert first["roles"]["hider"]["policy"] != second["roles"]["hider"]["policy"]
+    with Run.open(folder, write=False) as run:
+        assert Kept(run).result(first["question"]) == first and Kept(run).result(second["question"]) == second
+
+
+def test_a_file_that_is_not_ours_is_one_line(tmp_path: Path) -> None:
+    play(small("matching"), tmp_path / "run")
+    for text in ("[]", '{"responses": 3, "results": []}', '{"responses": [], "results": [1]}', "{"):
+        (tmp_path / "run" / FILE).write_text(text)
+        with Run.open(tmp_path / "run", write=False) as run, pytest.raises((RunError, ConfigError)) as caught:
+            Kept(run)
+        assert "\n" not in str(caught.value)
+
+
+# --- the command --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of pursuit without learning, in two seconds."""
+    folder = tmp_path_factory.mktemp("runs") / "done"
+    config = settings.replace(api.default("pursuit"), {
+        "threads": 1, "games": 32, "steps": 16, "total_steps": 32 * 16, "world.max_steps": 12,
+        "world.prep_steps": 0, "network.hidden": (8,), "evaluation.games": 4,
+        "evaluation.rivals": ("random",)})
+    play(config, folder)
+    return folder
+
+
+FLAGS = ["--budget", "2e3", "--seeds", "1", "--games", "30"]
+
+
+def test_the_command_prints_and_stores(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["exploit", str(finished), *FLAGS, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result["roles"]) == {"pursuer", "evader"} and result["question"]["budget"] == 2000
+    assert result in json.loads((finished / FILE).read_text())["results"]
+    with (finished / "lock").open("w") as held:  # somebody trains: there is nothing to write any more
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert main.main(["exploit", str(finished), *FLAGS]) == 0
+        said = capsys.readouterr().out
+        assert said.count("a response scores at least 0.") + said.count("at least 1.") == 2
+        assert "n 30 with budget 2.05 K" in said  # whole iterations: 2048 steps
+        assert main.main(["exploit", str(finished), *FLAGS[:2], "--seeds", "2"]) == 2
+        assert "is held by" in capsys.readouterr().err
+    (finished / "lock").unlink()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--role", "evaders"], "--role = 'evaders': expected one of pursuer, evader; nearest: evader"),
+        (["--budget", "0"], "--budget = '0': expected a whole number from 1"),
+        (["--seeds", "x"], "--seeds = 'x': expected a whole number"),
+        (["--bugdet", "3"], "unknown option '--bugdet'; nearest: --budget"),
+    ],
+)
+def test_wrong_words_are_one_line(
+    words: list[str], expected: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["exploit", str(finished), *words]) == 2
+    err = capsys.readouterr().err
+    assert expected in err and err.count("\n") == 1
+
+
+def test_alone_there_is_nobody_to_exploit(tmp_path: Path) -> None:
+    play(small("drift"), tmp_path / "run")
+    with pytest.raises(ConfigError, match="exploit: drift has one seat: nobody plays against the agent"):
+        exploit_run(tmp_path / "run", Ask(), quiet)
+
+
+def test_in_a_game_of_cards_it_says_how_much_was_won_and_drawn(tmp_path: Path) -> None:
+    """Beasty Bar against a policy that plays nearly at random: the response learns to win more than half."""
+    play(small("beasty", evaluation__rivals=("random",)), tmp_path / "run")
+    said: list[str] = []
+    result = exploit_run(tmp_path / "run", Ask(budget=60_000, seeds=1, games=600), said.append)
+    answer = result["roles"]["player"]
+    assert answer["low"] > 0.5 and not answer["too_weak"]
+    assert abs(answer["incumbent"]["score"] - 0.5) < 0.08
+    assert answer["win"] == pytest.approx(answer["score"] - answer["draws"] / 2 / answer["games"])
+    text = "\n".join(best_response_text.lines(result))
+    assert f"won {answer['win']:.3f} [" in text and len(said) == 2
+    assert exploit_run(tmp_path / "run", Ask(budget=60_000, seeds=1, games=600)) == result

@@ -1,0 +1,80 @@
+"""The estimate of memory covers what a run allocates, and is not far above it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.tiny_run import SMALL, flags
+
+from rematch import api
+from rematch.core import system_memory
+from rematch.core.config import ConfigError
+from rematch.training import memory_estimate
+from rematch.training.trainer import Session
+from rematch.worlds import registry
+
+
+def arrays(thing: Any, seen: dict[int, int]) -> None:
+    """Notes the bytes of every array that can be reached from `thing`, views once with what they show."""
+    for value in vars(thing).values() if hasattr(thing, "__dict__") else ():
+        if isinstance(value, np.ndarray):
+            owner = value
+            while isinstance(owner.base, np.ndarray):
+                owner = owner.base
+            seen[id(owner)] = owner.nbytes
+        elif type(value).__module__.startswith("rematch."):
+            arrays(value, seen)
+        elif isinstance(value, dict):
+            for inner in value.values():
+                arrays(inner, seen)
+
+
+@pytest.mark.parametrize("changes", [
+    {"games": 512, "steps": 16}, {"games": 4096, "steps": 2}, {"network.hidden": [256, 256]},
+    {"network.hidden": [128], "league.size": 200},
+])
+def test_the_estimate_covers_what_is_allocated(changes: dict[str, Any]) -> None:
+    config = api.configure("quick", changes=SMALL | changes)
+    world = registry.find(config.game).make(config.world, 1, 0, 0)
+    session, seen = Session(config), dict[int, int]()
+    arrays(session, seen)
+    for about in session.tables, session.rollout.tape.tracks, session.league.rosters:
+        for inner in about.values():
+            arrays(inner, seen)
+    estimate, there = (
+        memory_estimate.tape(config, world) + memory_estimate.networks(config, world),
+        sum(seen.values()),
+    )
+    assert there <= estimate <= 4 * there, (there, estimate)
+
+
+def test_what_makes_a_run_too_large_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert memory_estimate.here() > 1 << 28
+    memory_estimate.check(api.configure("quick", changes=SMALL))
+    monkeypatch.setattr(memory_estimate, "here", lambda: 1 << 20)
+    with pytest.raises(ConfigError, match=r"games = 4096, steps = 64: .*; expected fewer games or steps"):
+        memory_estimate.check(api.configure("quick", changes=SMALL | {"games": 4096, "steps": 64}))
+    with pytest.raises(ConfigError, match=r"hidden = \[512, 512\]: .*narrower layers, or league.size below"):
+        memory_estimate.check(api.configure("quick", changes=SMALL | {"network.hidden": [512, 512]}))
+
+
+def test_the_estimate_covers_a_whole_process(tmp_path: Path) -> None:
+    """Its height, pictures included, as the kernel tells it."""
+    path = os.pathsep.join(
+        filter(None, [str(Path(memory_estimate.__file__).parents[2]), os.environ.get("PYTHONPATH")])
+    )
+    child = subprocess.Popen([sys.executable, "-m", "rematch.cli", "train", "quick", *flags()], cwd=tmp_path,
+                             env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.DEVNULL)
+    most = 0
+    while child.poll() is None:
+        most = max(most, system_memory.taken(child.pid)[1])
+        time.sleep(0.005)
+    assert child.returncode == 0
+    assert not most or most <= memory_estimate.process(api.configure("quick", changes=SMALL)) <= 2 * most

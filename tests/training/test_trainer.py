@@ -1,0 +1,285 @@
+"""The loop at small scale: it learns, alike in any number of threads; stops when asked; saves no NaN."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import toys
+from support.stop_and_resume import stop_and_go_on
+
+from rematch import api
+from rematch.agents.learners.adam import Adam
+from rematch.agents.learners.ppo import LearnError, Ppo
+from rematch.agents.policy import Policy
+from rematch.cli import main
+from rematch.core import config as settings
+from rematch.core.config import ConfigError
+from rematch.rehearsal.shrink import Witness, differences, event_log, play
+from rematch.storage.run_folder import Run
+from rematch.training.run_log import few
+from rematch.training.trainer import Config, Session, train
+from rematch.worlds import registry
+
+
+@pytest.fixture(autouse=True)
+def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toys of tests/support/toys.py beside the real worlds."""
+    names, find = registry.names, registry.find
+    monkeypatch.setattr(registry, "names", lambda: [*names(), *toys.TOYS])
+    monkeypatch.setattr(registry, "find", lambda name: toys.TOYS[name] if name in toys.TOYS else find(name))
+
+
+def small(game: str, **changes: Any) -> Config:
+    tiny: dict[str, Any] = {
+        "threads": 1, "games": 128, "steps": 16, "network.hidden": (32,), "ppo.minibatch": 512,
+        "ppo.lr": 3e-3, "league.history": 0.0, "evaluation.every": 1000, "evaluation.games": 200,
+    }
+    tiny |= {key.replace("__", "."): value for key, value in changes.items()}
+    return settings.replace(api.default(game), {"total_steps": 30 * tiny["games"] * tiny["steps"]} | tiny)
+
+
+def scores(config: Config, folder: Path) -> dict[str, float]:
+    """role/rival -> score of the run's last evaluation."""
+    row = play(config, folder).evaluations[-1]
+    return {f"{entry['role']}/{entry['rival']}": entry["score"] for entry in row["table"]}
+
+
+def test_it_learns_to_answer_a_rival_and_its_control_does_not(tmp_path: Path) -> None:
+    """Against somebody who always shows heads the matcher should show heads and the hider tails."""
+    shared = {"league__history": 1.0, "league__scripted": ("heads",), "league__scripted_share": 1.0}
+    learnt = scores(small("matching", **shared), tmp_path / "learnt")
+    control = scores(small("matching", **shared, ppo__lr=0.0, ppo__anneal="none"), tmp_path / "control")
+    for pairing in ("matcher/heads", "hider/heads"):
+        assert learnt[pairing] > 0.95 and control[pairing] < 0.9, (pairing, learnt, control)
+        assert learnt[pairing] > control[pairing] + 0.1
+
+
+def test_the_mean_of_the_last_part_is_who_is_judged_and_kept(tmp_path: Path) -> None:
+    config = small("matching", total_steps=128 * 16 * 10, ppo__average=0.7)
+    seen = play(config, tmp_path / "run")
+    for role, learner in seen.session.learners.items():
+        assert isinstance(learner, Ppo) and learner.averaged == 7  # of ten iterations
+        assert np.array_equal(learner.policy.weights, learner.mean)
+        told = f"Average: {role} is the mean of its last 7 iterations"
+        assert told in (tmp_path / "run" / "train.log").read_text()
+    with Run.open(tmp_path / "run", write=False) as run:
+        kept = run.load()
+    assert kept is not None and np.array_equal(
+        kept.parts["learner.matcher"]["weights"], seen.session.policies["matcher"].weights
+    )
+    without = play(settings.replace(config, {"ppo.average": 0.0}), tmp_path / "without")
+    assert not np.array_equal(
+        without.session.policies["matcher"].weights, seen.session.policies["matcher"].weights
+    )
+    with pytest.raises(ConfigError, match=r"ppo\.average = 0\.7: who is judged to have converged"):
+        settings.replace(config, {"schedule.convergence_consecutive": 2})
+
+
+def test_it_learns_in_a_world_that_cuts_games_off(tmp_path: Path) -> None:
+    """`drift`, one role alone with continuous actions: reach the shore against a wind that is not seen."""
+    learnt = play(small("drift"), tmp_path / "learnt").rows
+    control = play(small("drift", ppo__lr=0.0, ppo__anneal="none"), tmp_path / "control").rows
+
+    def wins(rows: list[dict[str, Any]]) -> float:
+        return float(np.mean([row["rollout/win_rafter"] for row in rows[-5:]]))
+
+    assert wins(learnt) > 0.9 and wins(learnt) > wins(control) + 0.2
+
+
+@pytest.mark.parametrize("game", ["pursuit", "matching", "sticks", "drift"])
+def test_threads_never_change_a_run(game: str) -> None:
+    shared: dict[str, Any] = {"games": 37, "total_steps": 37 * 16 * 4, "evaluation__games": 7}
+    shared |= {"evaluation__every": 2, "league__history": 0.5, "league__snapshot_every": 1}
+    shared |= {"league__rotate": 1}
+    if game == "pursuit":
+        shared |= {"world__max_steps": 12, "evaluation__rivals": ("random",), "league__scripted": ("lion",)}
+    assert len({event_log(small(game, threads=threads, **shared)) for threads in (1, 2, 3)}) == 1
+
+
+# --- where games begin ------------------------------------------------------------------------------------
+
+
+def board(**changes: Any) -> Config:
+    return small("lattice", world__n=7, world__horizon=5, games=2000, total_steps=2000 * 16 * 3, **changes)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_share_of_the_training_games_begins_anywhere(share: float) -> None:
+    session = Session(board(anywhere=share))
+    place = session.spec.stage.index("anywhere")
+    seen = []
+    for session.iteration in range(3):
+        session.seat()
+        seen.append(session.world.next.stage[:, place].copy())
+        session.seat()  # drawn by the iteration's number: the same again
+        assert np.array_equal(session.world.next.stage[:, place], seen[-1])
+        assert set(np.unique(seen[-1])) <= {0.0, 1.0} and seen[-1].mean() == pytest.approx(share, abs=0.05)
+    if 0 < share < 1:
+        assert not np.array_equal(seen[0], seen[1])
+    assert not session.make(50, 0, 1).next.stage[:, place].any()  # evaluations keep the game's own starts
+
+
+def test_where_games_can_begin_nowhere_else_that_is_said() -> None:
+    for game in ("pursuit", "drift"):
+        with pytest.raises(ConfigError, match=f"anywhere = 0.5: {game} cannot begin anywhere; expected 0"):
+            small(game, anywhere=0.5)
+
+
+# --- stopping ---------------------------------------------------------------------------------------------
+
+
+class Interrupting:
+    """A show during whose progress Ctrl-C is pressed."""
+
+    def __init__(self, at: int, number: int) -> None:
+        self.at, self.number, self.seen = at, number, 0
+
+    def line(self, text: str) -> None: ...
+
+    def evaluation(self, row: dict[str, Any]) -> None: ...
+
+    def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None:
+        self.seen += 1
+        if self.seen == self.at:
+            os.kill(os.getpid(), self.number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_iteration_saves_and_stops(number: int, tmp_path: Path) -> None:
+    config = small("matching", total_steps=128 * 16 * 8, save_every=100)
+    before = signal.getsignal(number)
+    with Run.create(tmp_path / "run", settings.to_yaml(config)) as run, api.Stopper(None) as stop:
+        assert not stop() and not train(Session(config), run, Interrupting(3, number), stop)
+        assert stop.asked == signal.Signals(number).name
+        checkpoint = run.load()
+        assert checkpoint is not None and checkpoint.manifest.iteration == 3
+        assert checkpoint.manifest.keep == "passing"
+    assert signal.getsignal(number) is before  # nothing stays behind
+
+
+@pytest.mark.parametrize("save_every", [2, 100])
+def test_who_is_told_to_stop_does_not_evaluate_first(save_every: int, tmp_path: Path) -> None:
+    """Evaluations can take minutes, whoever sends SIGTERM waits for less. It comes first on resuming."""
+    config = small("matching", total_steps=128 * 16 * 6, save_every=save_every, evaluation__every=2)
+    session = Session(config)
+    with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
+        assert not train(session, run, Witness(session), lambda: session.iteration >= 4)
+        assert [row["iteration"] for row in run.history] == [2]
+        checkpoint = run.load()
+        assert checkpoint is not None and checkpoint.manifest.keep == "passing"
+        again = Session(config)
+        again.restore(checkpoint.parts)
+        run.rewind(checkpoint)
+        assert not train(again, run, Witness(again), lambda: True), "who is stopped at once comes on, too"
+        assert [row["iteration"] for row in run.history] == [2, 4] and not again.owed
+    stop_and_go_on(config, tmp_path / "cut", 4)
+    whole = Session(config)
+    with Run.create(tmp_path / "whole", settings.to_yaml(config)) as run:
+        assert train(whole, run, Witness(whole), lambda: False)
+        assert [row["iteration"] for row in run.history] == [2, 4, 6]
+    assert differences(tmp_path / "whole", tmp_path / "cut") == []
+
+
+def test_a_second_ctrl_c_is_not_polite(tmp_path: Path) -> None:
+    with api.Stopper(None) as stop, pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop()
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_stopper_outside_the_main_thread_leaves_signals_alone() -> None:
+    before, said = signal.getsignal(signal.SIGINT), []
+
+    def elsewhere() -> None:
+        with api.Stopper(0.0) as stop:
+            said.append(stop() and stop.asked == "time" and signal.getsignal(signal.SIGINT) is before)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert said == [True]
+
+
+# --- what is not a number -----------------------------------------------------------------------------------
+
+
+class Poisoned(toys.Matching):
+    """Matching pennies that pays NaN once, in the fifth iteration of 16 steps."""
+
+    steps = 0
+    poison = float("nan")
+
+    def rules(self, actions: Any) -> None:
+        super().rules(actions)
+        self.steps += 1
+        if self.steps == 16 * 4 + 7:
+            self.view.reward[5, 0] = self.poison
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), float("-inf")])
+def test_a_reward_that_is_no_number_is_caught_and_never_saved(
+    poison: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bots = {"heads": lambda seat, luck: np.zeros(len(luck), np.int64)}
+    world = toys.module(Poisoned, toys.MatchingConfig, bots, ("matcher", "hider"))
+    monkeypatch.setattr(Poisoned, "poison", poison)
+    monkeypatch.setitem(toys.TOYS, "poisoned", world)
+    folder = tmp_path / "run"
+    flags = ["--games", "32", "--steps", "16", "--total_steps", str(32 * 16 * 9), "--save_every", "1",
+             "--threads", "1", "--league.history", "0", "--network.hidden", "8", "--evaluation.games", "10"]
+    assert main.main(["train", "poisoned", *flags, "--name", str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1 and "matcher" in said and "reward" in said and "not finite" in said
+    assert [path.name for path in sorted((folder / "checkpoints").iterdir())] == [
+        "iter_00000002", "iter_00000003", "iter_00000004"]
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4
+    assert not any(word in (folder / "metrics.jsonl").read_text() for word in ("NaN", "Infinity"))
+    with Run.open(folder, write=False) as run:
+        checkpoint = run.load()
+        assert checkpoint is not None and checkpoint.manifest.iteration == 4 and not checkpoint.skipped
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+@pytest.mark.parametrize("update", [9, 10, 12])
+@pytest.mark.parametrize("game", ["pursuit", "matching"])
+def test_a_weight_that_is_no_number_is_caught_and_never_saved(
+    game: str, update: int, poison: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update of the third iteration, of four each, the last among them, leaves one bad weight."""
+    plain = Adam.step
+
+    def step(self: Adam, policy: Policy, grad: Any, lr: float, scale: float = 1.0) -> None:
+        plain(self, policy, grad, lr, scale)
+        if self.updates == update:
+            weights = policy.weights.copy()
+            weights[0] = poison
+            policy.set(weights)
+
+    monkeypatch.setattr(Adam, "step", step)
+    config = small(game, games=16, steps=8, total_steps=16 * 8 * 5, save_every=1, ppo__epochs=4)
+    with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
+        with pytest.raises(LearnError, match="weights are not finite"):
+            train(Session(config), run, Interrupting(0, 0), lambda: False)
+        checkpoint = run.load()
+    assert checkpoint is not None and checkpoint.manifest.iteration == 2
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_an_update_that_overflows_is_caught_in_the_same_update(tmp_path: Path) -> None:
+    """A learning rate beyond float32: the first iteration must end it, with nothing logged or saved."""
+    config = small("matching", games=16, total_steps=16 * 16 * 3, ppo__lr=1e39, ppo__epochs=1, save_every=1)
+    with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
+        with pytest.raises(LearnError, match="not finite"):
+            train(Session(config), run, Interrupting(0, 0), lambda: False)
+        assert run.load() is None and (tmp_path / "run" / "metrics.jsonl").read_bytes() == b""
+
+
+def test_of_many_columns_the_first_and_the_last_are_told() -> None:
+    names = [f"ray_{n}" for n in range(41)]
+    assert few(names[:40]) == names[:40] and few(names) == ["ray_0", "...", "ray_40"]

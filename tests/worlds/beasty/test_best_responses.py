@@ -1,0 +1,91 @@
+"""Best known responses: what is committed can be read and played again; the tool measures and remembers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rematch
+from rematch.cli import main
+from rematch.cli.commands.evaluate import Match, eval_world
+from rematch.worlds.beasty.best_responses import FILE, best_known
+from rematch.worlds.beasty.bots import bot
+from rematch.worlds.beasty.config import Config
+from rematch.worlds.beasty.reference.bots import BOTS
+from rematch.worlds.beasty.terminal import AGENT
+
+TOOL = Path(rematch.__file__).parents[1] / "tools" / "beasty_responses.py"
+
+
+@pytest.fixture(scope="module")
+def tool() -> Any:
+    spec = importlib.util.spec_from_file_location("beasty_responses", TOOL)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_is_committed_is_whole() -> None:
+    whole = json.loads(FILE.read_text())
+    assert set(whole["responses"]) == set(BOTS)
+    for rival, entry in whole["responses"].items():
+        assert best_known(rival, Config()) == entry
+        assert best_known(rival, Config(document_variant=True)) is None
+        assert 0 < entry["low"] <= entry["win"] <= entry["high"] <= 1 and entry["games"] >= 100
+        assert bot(entry["response"], "player").name == entry["response"]
+        assert f"--against {rival} --games {entry['games']}" in entry["command"]
+    assert best_known("nobody", Config()) is None
+    assert best_known("random", Config(), FILE.with_name("absent.json")) is None
+
+
+def test_the_tool(tool: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "responses.json"
+    flags = [
+        "--games",
+        "8",
+        "--completions",
+        "3",
+        "--opponents",
+        "random,noisy",
+        "--out",
+        str(out),
+        "--threads",
+        "1",
+    ]
+    assert tool.main(flags) == 0
+    assert capsys.readouterr().out.count("\n") == 2
+    whole = json.loads(out.read_text())
+    assert list(whole["responses"]) == ["random", "noisy"]
+    entry = whole["responses"]["random"]
+    assert best_known("random", Config(), out) == entry
+    assert tool.main(flags) == 0 and capsys.readouterr().out == ""  # nothing is measured twice
+    words = shlex.split(entry["command"])
+    assert words[0] == "rematch" and main.main([*words[1:], "--json"]) == 0
+    (again,) = json.loads(capsys.readouterr().out)["table"]
+    assert (again["win"], again["win_low"], again["games"]) == (entry["win"], entry["low"], 8)
+
+
+def test_the_table_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["eval", "beasty", "--players", "queue", "--against", "random", "--games", "4"]) == 0
+    entry = best_known("random", Config())
+    assert entry is not None and f"{entry['response']} {100 * entry['win']:.1f} [" in capsys.readouterr().out
+    assert (
+        main.main(["eval", "beasty", "--players", "queue,random", "--games", "3", "--world.players", "3"])
+        == 0
+    )
+    assert "best known" not in capsys.readouterr().out
+
+
+def test_the_agent_in_the_repository_plays_as_the_readme_says() -> None:
+    """A small match: the README's table has 10 000 games against each."""
+    assert AGENT.stat().st_size < 5_000_000
+    for rival, bar in (("heuristic", 0.80), ("distilled_outcome", 0.71)):
+        match = Match(players=[str(AGENT)], against=[rival], games=400, greedy=True)
+        (row,) = eval_world("beasty", match)["table"]
+        assert row["win_low"] > bar, (rival, row["win"], row["win_low"])

@@ -1,0 +1,171 @@
+"""The ten opponents: equal to their references, choosing by the specification's terms, as strong as known."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from support.beasty_positions import DOCUMENT, PLAIN, position
+
+from rematch.core import rng
+from rematch.core.config import ConfigError
+from rematch.core.spec import Noise
+from rematch.worlds.beasty import native
+from rematch.worlds.beasty.config import ACTIONS, Config
+from rematch.worlds.beasty.reference import bots as slow
+from rematch.worlds.beasty.reference.compare import Difference, compare_bots, match, positions
+from rematch.worlds.beasty.state import pack, unpack
+from rematch.worlds.beasty.world import BOTS, bot, make
+from rematch.worlds.conformance.playback import seat_at
+
+RULES = [PLAIN, DOCUMENT, Config(players=3, first=-1), Config(players=4)]
+
+
+def tool() -> ModuleType:
+    place = Path(__file__).parents[3] / "tools/checks/beasty_check.py"
+    spec = importlib.util.spec_from_file_location("beasty_check", place)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("config", RULES, ids=["two", "document", "three", "four"])
+def test_every_opponent_is_its_reference(config: Config) -> None:
+    """Every score to the bit and every decision: 10 bots over 7000 positions."""
+    count = 3000 if config.players == 2 else 500
+    assert compare_bots(config, count, seed=2) == 10 * count
+
+
+def test_the_comparison_notices_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(slow.TERMS, "lion", lambda tried: 2.0000001 if slow._place(tried) == 0 else 0.0)
+    with pytest.raises(Difference, match="heuristic scores"):
+        compare_bots(PLAIN, 200, seed=2)
+
+
+def score(line: str, action: str, bot: str, config: Config = PLAIN) -> float:
+    """What a bot makes of an action, in C."""
+    number = ACTIONS.index(action)
+    state = position(line, slow.ACTS[number].card, config)
+    found = native.Core(config.values()).scores(
+        pack([state], config), np.zeros(1, np.int32), slow.BOTS.index(bot), (1, rng.BOT, 0)
+    )
+    return float(found[0, number])
+
+
+def test_scores_by_hand() -> None:
+    """A skunk at the gate after the other's lion and snake: worked out with a pencil."""
+    state = position("1 lion, 1 snake", "skunk")
+    assert state.thats_it == [{"parrot", "kangaroo"}, set()]  # what player 0 had to have played
+    hand = 0.1 * sum(slow.POINTS[name] for name in state.hands[0] - {"skunk"})
+    material = 1.1 * 4 - 0.5 * 8 + 0.5 * 4 + hand  # alone in line; 8 points of mine out, 4 of theirs
+    assert score("1 lion, 1 snake", "skunk", "heuristic") == pytest.approx(material + 1.5)
+    assert score("1 lion, 1 snake", "skunk", "queue") == pytest.approx(material + 0.9 * 4 + 1.5)
+    assert score("1 lion, 1 snake", "skunk", "skunk") == pytest.approx(material + 1.1 * 4 + 1.5)
+    assert score("1 lion, 1 snake", "skunk", "aggressive") == pytest.approx(
+        1.1 * 4 - 0.2 * 8 + 0.8 * 4 + hand + 1.5
+    )
+    assert score("1 lion, 1 snake", "skunk", "aggressive", DOCUMENT) == pytest.approx(material + 1.5)
+    assert score("1 lion, 1 snake", "skunk", "online") == pytest.approx(material + 4.0)
+    before = -0.6 * (0.53 * 2 + 0.37 * 2)
+    outcome = 2.0 * 4 + 1.5 * (0.53 * 4 - before) + 2.0 + 1.5 * 1 + 0.5 * 4
+    assert score("1 lion, 1 snake", "skunk", "outcome_heuristic") == pytest.approx(outcome)
+
+
+def test_a_parrot_takes_what_is_worth_most() -> None:
+    gain = [score("1 zebra, 1 lion, 0 seal", f"parrot at {i}", "outcome_heuristic") for i in range(3)]
+    assert gain[0] > gain[1] > gain[2]
+
+
+def test_equals_are_drawn_and_the_document_counts_animals() -> None:
+    """Two seals in line are one choice to copy; the document lists them twice."""
+    line, hand = "1 seal, 0 seal, 1 lion", "chameleon skunk zebra kangaroo"
+    for config, share in ((PLAIN, 1 / 6), (DOCUMENT, 2 / 7)):
+        state = position(line, hand, config, turn=1)
+        games = np.repeat(pack([state], config), 6000, 0)
+        numbers = np.arange(len(games), dtype=np.int32)
+        drawn = native.Core(config.values()).decide(games, numbers, 0, (7, rng.BOT, 3))
+        found = {ACTIONS[a]: int(n) for a, n in zip(*np.unique(drawn, return_counts=True), strict=True)}
+        assert set(found) == {"chameleon as seal", "chameleon as lion", "skunk", "zebra",
+                              "kangaroo over 1", "kangaroo over 2"}  # fmt: skip
+        assert abs(found["chameleon as seal"] / 6000 - share) < 0.025
+        assert abs(found["zebra"] / 6000 - (1 - share) / 5) < 0.025
+
+
+def test_noise_is_normal() -> None:
+    state = position("1 seal", "lion")
+    rules, games = native.Core(PLAIN.values()), np.repeat(pack([state], PLAIN), 4000, 0)
+    numbers, lion = np.arange(4000, dtype=np.int32), ACTIONS.index("lion")
+    noisy, plain = (rules.scores(games, numbers, slow.BOTS.index(name), (5, rng.BOT, 9))[:, lion]
+                    for name in ("noisy", "heuristic"))  # fmt: skip
+    noise = (noisy - plain) / 0.15
+    assert abs(noise.mean()) < 0.06 and abs(noise.std() - 1) < 0.04 and np.abs(noise).max() > 3
+
+
+@pytest.mark.parametrize("names", tool().FIGURES, ids="-".join)
+def test_known_figures(names: tuple[str, str]) -> None:
+    """Win, draw, loss in the document's variant, 8000 mirrored games: were rules and terms read right?"""
+    assert 100 * match(DOCUMENT, names, 4000, seed=3) == pytest.approx(
+        tool().FIGURES[names], abs=tool().ASIDE
+    )
+
+
+def test_the_command_says_what_agrees(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tool().main(["--games", "20", "--positions", "3", "--decisions", "10", "--deals", "0"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("agree") == 4 and "two players: " in said
+
+
+# --- as players
+
+
+@pytest.mark.parametrize("name", [name for name in BOTS["player"] if name != "search"])
+def test_players_move_by_what_their_seat_sees(name: str) -> None:
+    """Permuting hidden cards changes no move."""
+    config = PLAIN
+    states = positions(config, 300, seed=4)
+    world, other = make(config, 300), make(config, 300)
+    rows = np.arange(300, dtype=np.int32)
+    world.load(rows, states)
+    player, noise = bot(name, "player"), Noise(3, rng.BOT, 11)
+    for seat in range(config.players):
+        mine = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
+        wanted = player.act(seat_at(world, seat, mine), noise).action
+        for key in range(3):
+            hidden = world.resample(rows, seat, key)
+            assert not np.array_equal(hidden, states)
+            other.load(rows, hidden)
+            assert np.array_equal(player.act(seat_at(other, seat, mine), noise).action, wanted)
+
+
+def test_python_and_players_agree() -> None:
+    """A world's bot is the reference's decision: people can ask either."""
+    states = positions(PLAIN, 40, seed=6)
+    world = make(PLAIN, 40, first=5)
+    rows = np.arange(40, dtype=np.int32)
+    world.load(rows, states)
+    for seat in (0, 1):
+        mine = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
+        moves = bot("noisy", "player").act(seat_at(world, seat, mine), Noise(1, rng.BOT, 4)).action
+        key = rng.key(1, rng.BOT, seat)
+        for row, move in zip(mine.tolist(), moves.tolist(), strict=True):
+            state = unpack(states[row : row + 1], PLAIN)[0]
+            assert slow.decide(state, "noisy", slow.Chance(key, 5 + row, rng.BOT, 4), PLAIN) == move
+
+
+@pytest.mark.parametrize(("name", "role", "words"), [
+    ("heuristics", "player", "nearest: heuristic"),
+    ("random", "joker", "role = joker: expected one of player"),
+])  # fmt: skip
+def test_unknown_names_are_one_line(name: str, role: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        bot(name, role)
+
+
+def test_names_are_those_of_the_specification() -> None:
+    given: Any = BOTS["player"]
+    assert given == (*slow.BOTS, "search") and len(slow.BOTS) == 10

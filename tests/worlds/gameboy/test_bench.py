@@ -1,0 +1,33 @@
+"""The speed probe measures what it says, at the size of a test."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from support import gameboy_worlds
+
+from rematch.bench import rematch_subject, run
+from rematch.worlds.gameboy import bench as probe
+
+
+def test_it_measures_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    gameboy_worlds.need_pyboy()
+    for name, value in (("GAMES", 2), ("MACHINES", 2), ("TURNS", 1)):
+        monkeypatch.setattr(probe, name, value)
+    less = {"games": 2, "steps": 8, "world.workers": 0, "dqn.warmup": 80, "dqn.batch": 2, "threads": 1}
+    monkeypatch.setattr(rematch_subject, "ALONE", rematch_subject.ALONE | less)
+    assert run.bench("gameboy", 0.01, as_json=True) == 0
+    about = json.loads(capsys.readouterr().out)
+    assert len(about["steps_per_second"]) == 5 and all(
+        found["median"] > 0 and len(found["all"]) == 1 for found in about["steps_per_second"].values()
+    )
+    assert set(about["ratio_to_bare"]) == {"one thread", "two cores"} and about["megabytes"] < 100
+    trained = about["training"]
+    assert trained["settings"]["replay_ratio"] == 4 and "epochs" not in trained["settings"]
+    assert trained["n"] == 5 and min(trained["rates"]) > 0 and trained["met"] == (trained["median"] >= 1000)
+    assert re.search(r"recipe small, 2 games.*: \d+ steps/s \(\d+ to \d+; wanted 1000: (met|missed)\)$",
+                     run.training_line(trained))
+    said = probe.lines(about)
+    assert len(said) == 1 + 5 + 2 + 1 and about["steps_a_turn"] == 14

@@ -1,0 +1,137 @@
+"""Ways walked again: detours go, the milestone and the strength stay, and the bundle replays to its bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from support import gameboy_worlds
+
+from rematch.worlds.gameboy import pyboy_emulator, shorten_trajectory
+from rematch.worlds.gameboy.cartridge.constants import ACTIONS
+
+gameboy_worlds.need_pyboy()
+OPPOSITE = {"down": "up", "up": "down", "left": "right", "right": "left"}
+START, B = ACTIONS.index("start"), ACTIONS.index("b")
+
+
+def arrivals() -> dict[str, tuple[int, Any]]:
+    """By the newest milestone of the solution: how many inputs lead there, and the savestate."""
+    world, out = gameboy_worlds.world(1), {}
+    world.watch(lambda *asked: True)
+    for count, action in enumerate(gameboy_worlds.tiny().solution[:60], 1):
+        gameboy_worlds.press(world, action)
+        for bundle in world.captured.values():
+            out[world.events[-1][1]] = (count, bundle)
+    return out
+
+
+def aside(since: Any) -> Any:
+    world = gameboy_worlds.world(1)
+    world.next.stage[:, 0] = world.library.add(since)
+    world.restart()
+    return world
+
+
+def memory_after(since: Any, inputs: Sequence[int]) -> bytes:
+    world = aside(since)
+    for action in inputs:
+        gameboy_worlds.press(world, action)
+    return bytes(world.hall.bank.ram[0].tobytes())
+
+
+def with_detours(since: Any, way: list[int], places: Sequence[int]) -> tuple[list[int], int]:
+    """After these many inputs: back and forth again, and the box of START opened and closed."""
+    out, count = list(way), 0
+    for at in sorted(places, reverse=True):
+        back = OPPOSITE.get(ACTIONS[way[at - 1]])
+        walks = [] if back is None else [[ACTIONS.index(back), way[at - 1]]]
+        for detour in (*walks, [START, B]):
+            if memory_after(since, [*way[:at], *detour]) == memory_after(since, way[:at]):
+                out[at:at] = detour
+                count += 1
+    return out, count
+
+
+def replayed(bundle: Any) -> str:
+    rom = gameboy_worlds.tiny().rom
+    bare = pyboy_emulator.ready(rom)
+    bare.load(pyboy_emulator.power_on(rom))
+    for action in bundle.actions:
+        bare.press(action)
+    return hashlib.sha256(bare.save()).hexdigest()
+
+
+def test_detours_go_and_the_milestone_stays() -> None:
+    found, solution = arrivals(), list(gameboy_worlds.tiny().solution)
+    (first, since), (last, kept) = found["DAWN"], found["ROUTE-1"]
+    way = solution[first:last]
+    longer, detours = with_detours(since, way, (4, 8, 11))
+    assert detours >= 3 and len(longer) == len(way) + 2 * detours
+    world = gameboy_worlds.world(2)
+    out = world.shortened(since, [*longer, *[B] * 5])
+    assert len(out.inputs) <= len(way) and not out.over
+    once = shorten_trajectory.walk(aside(since), 0, longer)
+    assert once is not None and out.strength >= once.strength
+    assert out.end.milestones == kept.milestones and out.end.parent == since.sha256
+    assert out.end.actions == since.actions + out.inputs and replayed(out.end) == out.end.sha256
+    plain = shorten_trajectory.shortened(world, since, longer)
+    assert plain is not None and plain.inputs == out.inputs, "what comes after the milestone does not matter"
+
+
+def test_nothing_is_left_out_that_makes_a_weaker_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were one stronger with every step that he makes, he would make every one again."""
+    found, walk = arrivals(), shorten_trajectory.walk
+    (first, since), (last, kept) = found["DAWN"], found["ROUTE-1"]
+    longer, detours = with_detours(since, list(gameboy_worlds.tiny().solution[first:last]), (8,))
+
+    def hardening(world: Any, start: int, inputs: Sequence[int], *more: Any, **by: Any) -> Any:
+        made = walk(world, start, inputs, *more, **by)
+        if made:
+            made.strength = (5.0, float(len(made.end.actions)))
+        return made
+
+    monkeypatch.setattr(shorten_trajectory, "walk", hardening)
+    out = shorten_trajectory.shortened(gameboy_worlds.world(1), since, longer)
+    assert detours and out is not None
+    assert out.inputs == longer and out.end.milestones == kept.milestones
+
+
+def test_states_on_the_way_are_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shorten_trajectory, "MARK", 8)
+    found, solution = arrivals(), list(gameboy_worlds.tiny().solution)
+    first, last = (found[name][0] for name in ("DAWN", "ROUTE-1"))
+    out = gameboy_worlds.world(1).shortened(found["DAWN"][1], solution[first:last])
+    assert out is not None and len(out.marks) == (len(out.inputs) - 4) // 8 > 0
+    for number, mark in enumerate(out.marks, 1):
+        assert mark.place == f"+{8 * number}" and mark.milestones == ("DAWN",)
+        assert mark.actions == out.end.actions[: first + 8 * number] and replayed(mark) == mark.sha256
+
+
+def test_who_is_led_elsewhere_gives_up_at_once() -> None:
+    found, solution = arrivals(), list(gameboy_worlds.tiny().solution)
+    (first, since), (last, _) = found["DAWN"], found["ROUTE-1"]
+    way = shorten_trajectory.walk(aside(since), 0, solution[first:last])
+    assert way is not None and shorten_trajectory.walk(aside(since), 0, way.inputs, by=way.places) is not None
+    for other in range(1, len(way.places)):
+        by = [*way.places]
+        by[other] = -1
+        assert shorten_trajectory.walk(aside(since), 0, way.inputs, by=by) is None
+    assert shorten_trajectory.walk(aside(since), 0, way.inputs[:-1], by=way.places[:-1]) is None
+
+
+def test_inputs_that_reach_nothing_are_no_way() -> None:
+    assert gameboy_worlds.world(1).shortened(None, [B] * 6) is None
+    assert gameboy_worlds.world(1).shortened(None, []) is None
+
+
+def test_it_is_played_aside() -> None:
+    """Neither the games nor the library of the world that asks change."""
+    world = gameboy_worlds.world(2)
+    gameboy_worlds.follow(world, 7)
+    before, (first, _) = world.save(np.arange(2)), arrivals()["DAWN"]
+    world.shortened(None, list(gameboy_worlds.tiny().solution[:first]))
+    assert (world.save(np.arange(2)) == before).all() and not len(world.library)

@@ -1,0 +1,371 @@
+"""OpenSpiel's games as a world: the same games as pyspiel plays, whatever the table remembers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rematch.core.config import ConfigError
+from rematch.core.spec import DECIDED, Seat
+from rematch.worlds import conformance, registry
+from rematch.worlds.conformance import Trial
+
+pyspiel = pytest.importorskip("pyspiel", reason="pip install open_spiel")
+
+from rematch.worlds.openspiel import exploitability as exact  # noqa: E402
+from rematch.worlds.openspiel import games, hidden_states, history_table  # noqa: E402
+from rematch.worlds.openspiel.world import Config, SpielWorld, bot, make  # noqa: E402
+
+MODULE = registry.find("openspiel")
+CARDS = "goofspiel(num_cards=3,imp_info=True)"  # joint moves, hidden hands, chance
+GAMES = ["kuhn_poker", "leduc_poker", "tic_tac_toe", CARDS, "matrix_mp"]
+CERTAIN = ("tic_tac_toe", "matrix_mp")  # nothing is left to chance
+
+
+def random_moves(world: SpielWorld, dice: np.random.Generator) -> Any:
+    mask = world.view.mask["player"]
+    return np.where(mask, dice.random(mask.shape), -1.0).argmax(-1).astype(np.int32)
+
+
+def history(world: SpielWorld, row: int) -> list[int]:
+    return world.state["history"][row, : world.state["moves"][row]].tolist()  # type: ignore[no-any-return]
+
+
+def replayed(game: Any, moves: list[int]) -> Any:
+    """pyspiel's own state after these moves."""
+    state = game.new_initial_state()
+    while moves:
+        if state.is_simultaneous_node():
+            state.apply_actions(moves[:2])
+            moves = moves[2:]
+        else:
+            state.apply_action(moves[0])
+            moves = moves[1:]
+    return state
+
+
+@pytest.mark.parametrize("text", GAMES)
+def test_the_contract_holds(text: str) -> None:
+    trial = Trial(chance=text not in CERTAIN, games=4, steps=16)
+    report = conformance.check_module(MODULE, Config(game=text), trial=trial)
+    assert {"resample", "save and load", "bot player/random"} <= set(report.passed)
+
+
+# --- the same games as pyspiel's ----------------------------------------------------------------------
+
+
+def assert_shows(world: SpielWorld, row: int, state: Any) -> None:
+    """A running game shows what pyspiel's state says: whose turn, what is legal, both sights."""
+    view, about = world.view, state.get_game().get_type()
+    for seat in (0, 1):
+        acts = state.is_simultaneous_node() or state.current_player() == seat
+        legal = state.legal_actions(seat) if acts else []
+        assert view.acting[row, seat] == (len(legal) > 0)
+        assert np.flatnonzero(view.mask["player"][row, seat]).tolist() == legal
+        tell = state.information_state_tensor if about.provides_information_state_tensor else None
+        seen = (tell or state.observation_tensor)(seat)
+        assert view["player"]["sight"][row, seat].tolist() == np.float32(seen).tolist()
+        assert view["player"]["seat"][row, seat, 0] == seat
+
+
+@pytest.mark.parametrize(("text", "count"), [("kuhn_poker", 400), ("leduc_poker", 400), ("tic_tac_toe", 150),
+                                             (CARDS, 250), ("matrix_rps", 100)])  # fmt: skip
+def test_thousands_of_games_are_pyspiels(text: str, count: int) -> None:
+    game, world, dice = pyspiel.load_game(text), make(Config(game=text), 32), np.random.default_rng(1)
+    scale, over = max(abs(game.min_utility()), abs(game.max_utility())), 0
+    states = [replayed(game, history(world, row)) for row in range(32)]
+    while over < count:
+        moves = random_moves(world, dice)
+        for row, state in enumerate(states):
+            assert_shows(world, row, state)
+            if state.is_simultaneous_node():
+                state.apply_actions(moves[row].tolist())
+            else:
+                state.apply_action(int(moves[row, state.current_player()]))
+        before = [len(history(world, row)) for row in range(32)]
+        world.step({"player": moves})
+        for row, state in enumerate(states):
+            if world.view.ended[row]:
+                assert state.is_terminal() or state.is_chance_node()
+                if state.is_terminal():
+                    gains = np.array(state.returns())
+                    assert world.view.reward[row].tolist() == np.float32(gains / scale).tolist()
+                    assert world.view.outcome[row].tolist() == ((1 + np.sign(gains)) / 2).tolist()
+                over += 1
+                states[row] = replayed(game, history(world, row))
+                continue
+            mine = history(world, row)
+            for move in mine[before[row] + (2 if text in (CARDS, "matrix_rps") else 1) :]:
+                assert move in dict(state.chance_outcomes())
+                state.apply_action(move)
+            assert not state.is_terminal() and not state.is_chance_node()
+
+
+def test_chance_deals_as_often_as_the_rules_say() -> None:
+    world, dice = make(Config(game="kuhn_poker"), 2000), np.random.default_rng(0)
+    deals: dict[tuple[int, ...], int] = {}
+    for _ in range(8):
+        for row in range(world.games):
+            if world.state["time"][row] == 0:
+                deal = tuple(history(world, row))
+                deals[deal] = deals.get(deal, 0) + 1
+        world.step({"player": random_moves(world, dice)})
+    total = sum(deals.values())
+    assert len(deals) == 6 and total > 5000
+    assert max(abs(count / total - 1 / 6) for count in deals.values()) < 5 * np.sqrt(5 / 36 / total)
+
+
+def test_common_gains_are_won_together() -> None:
+    world = make(Config(game="matrix_coordination"), 2)
+    assert not world.spec.zero_sum
+    view = world.step({"player": np.array([[0, 0], [0, 1]], np.int32)})
+    assert view.ended.tolist() == [DECIDED] * 2
+    assert view.outcome.tolist() == [[1, 1], [0.5, 0.5]] and view.reward.tolist() == [[1, 1], [0, 0]]
+
+
+# --- what the table remembers changes nothing -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["leduc_poker", CARDS, "tic_tac_toe"])
+def test_a_table_emptied_in_mid_game_changes_nothing(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calm, busy = make(Config(game=text), 24), make(Config(game=text), 24)
+    parts, one, other = busy.parts(3), np.random.default_rng(2), np.random.default_rng(2)
+    for step in range(60):
+        moves = random_moves(calm, one)
+        assert np.array_equal(moves, random_moves(busy, other))
+        calm.step({"player": moves})
+        for part in parts:  # each step finds the table full, and begins another
+            with monkeypatch.context() as patch:
+                patch.setattr(history_table, "LIMIT", -1 if step % 2 else history_table.LIMIT)
+                part.step({"player": moves[part.first : part.first + part.games]})
+        for name in ("reward", "ended", "outcome", "acting", "length"):
+            assert np.array_equal(getattr(calm.view, name), getattr(busy.view, name)), name
+        assert np.array_equal(calm.view["player"]["sight"], busy.view["player"]["sight"])
+        assert np.array_equal(calm.save(np.arange(24)), busy.save(np.arange(24)))
+
+
+def test_states_do_not_depend_on_what_the_table_met_before() -> None:
+    world, dice = make(Config(game="leduc_poker"), 16), np.random.default_rng(3)
+    for _ in range(5):
+        world.step({"player": random_moves(world, dice)})
+    rows = np.arange(16, dtype=np.int32)
+    saved = world.save(rows)
+    history_table._tables.clear()
+    fresh = make(Config(game="leduc_poker"), 16, seed=9)
+    fresh.load(rows, saved)
+    assert np.array_equal(fresh.save(rows), saved)
+    assert np.array_equal(fresh.view["player"]["sight"], world.view["player"]["sight"])
+
+
+def test_a_state_whose_history_breaks_the_rules_is_refused() -> None:
+    world = make(Config(game="kuhn_poker"), 1)
+    rows = np.zeros(1, np.int32)
+    for moves in ([0, 0], [0], [0, 1, 5], [0, 1, 1, 1], [2, 1, 0, 0]):
+        state = world.state.copy()
+        state["history"] = 0
+        state["history"][0, : len(moves)] = moves
+        state["moves"], state["time"] = len(moves), max(0, len(moves) - 2)
+        before = world.save(rows)
+        with pytest.raises(ConfigError, match="no state of this world"):
+            world.load(rows, state.view(np.uint8).reshape(1, -1))
+        assert np.array_equal(world.save(rows), before)
+
+
+def test_an_illegal_move_is_refused() -> None:
+    world = make(Config(game="tic_tac_toe"), 2)
+    world.step({"player": np.full((2, 2), 4, np.int32)})
+    for move in (4, -1, 9):
+        with pytest.raises(ConfigError, match=rf"seat 1 of game 0 chose move {move}, which is not legal"):
+            world.step({"player": np.full((2, 2), move, np.int32)})
+
+
+# --- hidden things ---------------------------------------------------------------------------------------
+
+
+def test_resampled_cards_are_as_likely_as_chance_makes_them() -> None:
+    world = make(Config(game="leduc_poker"), 1)
+    rows, counts = np.zeros(1, np.int32), np.zeros(6)
+    mine, other = history(world, 0)[:2]
+    for key in range(1500):
+        state = world.resample(rows, 0, key).view(world.state.dtype)[0]
+        assert state["history"][0, 0] == mine
+        counts[state["history"][0, 1]] += 1
+    assert counts[mine] == 0 and counts[other] > 0
+    shares = np.delete(counts, mine) / counts.sum()
+    assert np.abs(shares - 0.2).max() < 5 * np.sqrt(0.16 / 1500)
+
+
+def test_what_cannot_be_redrawn_is_refused_and_not_leaked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hidden_states, "MOST_HISTORIES", 1000)
+    world = make(Config(game="liars_dice(numdice=2)"), 2)
+    with pytest.raises(ConfigError, match="what is hidden in it cannot be redrawn"):
+        world.resample(np.arange(2), 0, 1)
+    large = make(Config(game="leduc_poker(suit_isomorphism=False,players=2)"), 8)  # here OpenSpiel can
+    dice = np.random.default_rng(0)
+    for _ in range(3):
+        large.step({"player": random_moves(large, dice)})
+    for seat in (0, 1):
+        twin = make(large.config, 8)
+        twin.load(np.arange(8), large.resample(np.arange(8), seat, 5))
+        assert np.array_equal(twin.view["player"]["sight"][:, seat], large.view["player"]["sight"][:, seat])
+        assert not np.array_equal(twin.state["history"], large.state["history"])
+
+
+# --- exactly how good ------------------------------------------------------------------------------------
+
+
+class Leaning:
+    """Plays by fixed, uneven weights of the moves; its chances can be read."""
+
+    name = "leaning"
+
+    def __init__(self, weights: Any = None) -> None:
+        self.weights = weights
+
+    def chances(self, seat: Seat) -> Any:
+        assert seat.mask is not None
+        share = seat.mask * (1.0 if self.weights is None else np.asarray(self.weights))
+        return (share / share.sum(1, keepdims=True)).astype(np.float32)
+
+
+def judged(text: str, weights: Any = None, named: bool = False) -> dict[str, Any]:
+    return MODULE.exact(Config(game=text, named=named), {"player": Leaning(weights)}, 1)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("text", ["kuhn_poker", "leduc_poker", CARDS])
+def test_uniform_play_is_judged_as_openspiel_judges_it(text: str) -> None:
+    exploitability = pytest.importorskip("open_spiel.python.algorithms.exploitability")
+    from open_spiel.python import policy
+
+    game = pyspiel.load_game(text)
+    if text == CARDS:
+        game = pyspiel.convert_to_turn_based(game)
+    expected = exploitability.nash_conv(game, policy.UniformRandomPolicy(game))
+    assert judged(text)["nash_conv"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_uneven_play_is_judged_by_hand() -> None:
+    # Matching pennies, both heads with 0.7: each best response gains 0.4 over the value 0.16 or -0.16.
+    found = judged("matrix_mp", [0.7, 0.3])
+    assert found["value"] == pytest.approx(0.16, abs=1e-6)
+    assert found["nash_conv"] == pytest.approx(0.8, abs=1e-6)
+    assert judged("kuhn_poker")["value"] == pytest.approx(0.125, abs=1e-6)  # as the game's tables have it
+    assert judged("kuhn_poker")["information_states"] == 12
+
+
+def test_why_a_game_is_not_judged_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "more than" in judged("connect_four")["refused"]  # at once: far too large
+    monkeypatch.setattr(hidden_states, "MOST_HISTORIES", 500)
+    assert "more than 500 histories" in judged("liars_dice(dice_sides=3)")["refused"]
+    monkeypatch.undo()
+    assert "forget" in judged("dark_hex_ir(board_size=2)")["refused"]
+    assert exact.refusal(games.load("dark_hex(board_size=2)", "auto")) == ""
+
+
+# --- information states by number ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["kuhn_poker", "leduc_poker", CARDS])
+def test_a_number_is_an_information_state(text: str) -> None:
+    """Equal numbers where a seat's texts are equal, and only there; never two seats with one number."""
+    world, plain = make(Config(game=text, named=True), 256), make(Config(game=text), 256)
+    *quantities, count = world.spec.roles["player"].choices
+    assert not any(quantities)
+    game, dice, texts = pyspiel.load_game(text), np.random.default_rng(0), {}
+    for _ in range(12):
+        for row in np.flatnonzero(world.view.ended == 0).tolist():
+            state = replayed(game, history(world, row))
+            for seat in (0, 1):
+                number = int(world.view["player"]["state"][row, seat, 0])
+                assert 0 <= number < count
+                told = (seat, state.information_state_string(seat))
+                assert texts.setdefault(number, told) == told
+        assert (world.view["player"]["sight"] == plain.view["player"]["sight"]).all()
+        moves = random_moves(world, dice)
+        for both in (world, plain):
+            both.step({"player": moves})
+    assert len(set(texts.values())) == len(texts)
+
+
+def test_named_states_pass_the_contract_and_change_no_judgement() -> None:
+    conformance.check_module(MODULE, Config(game="leduc_poker", named=True), trial=Trial(games=4, steps=16))
+    assert judged("leduc_poker", named=True) == judged("leduc_poker")
+
+
+def test_games_whose_states_cannot_be_numbered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="named = true: connect_four has more than 300,000 histories; exp"):
+        Config(game="connect_four", named=True).check()
+    monkeypatch.setattr(hidden_states, "MOST_STATES", 900)
+    with pytest.raises(ConfigError, match=r"leduc_poker\(players=2\) has 1,?\d+ information states"):
+        Config(game="leduc_poker(players=2)", named=True).check()
+
+
+# --- refusals --------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "kuhn_pokr": "OpenSpiel has no game 'kuhn_pokr'; nearest: kuhn_poker",
+    "": "OpenSpiel has no game ''",
+    "kuhn_poker(players=3)": "3 players; expected a game of two",
+    "kuhn_poker(bogus=1)": "Unknown parameter 'bogus'",
+    "kuhn_poker(players=2": "Missing closing bracket",
+    "kuhn_poker(players=99)": "does not load it",
+    "goofspiel(num_cards=-4)": "nobody can move",
+    "nfg_game": "does not load it",
+    "mfg_crowd_modelling": "mean-field",
+    "negotiation": "chance events cannot be listed",
+    "liars_dice_ir": "no information-state or observation tensor",
+    "hearts": "4 players",
+    "go(board_size=25)": "OpenSpiel does not play it",
+    "connect_four(rows=-1)": "OpenSpiel does not play it",
+    "hanabi(colors=0)": "OpenSpiel ends the process on it (SIGABRT)",
+    "universal_poker(numSuits=0)": "OpenSpiel ends the process on it (SIG",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_games_that_cannot_be_played_are_refused_in_one_line(text: str, capfd: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config(game=text).check()
+    assert REFUSED[text] in str(caught.value) and "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("text", ["coop_box_pushing", "dots_and_boxes(num_rows=3,num_cols=2)",
+                                  "bargaining(max_turns=1)"])  # fmt: skip
+def test_games_that_are_longer_than_openspiel_says_are_played(text: str) -> None:
+    world = make(Config(game=text), 4)
+    assert world.game.longest > world.game.spiel.max_history_length()
+    dice, ended = np.random.default_rng(0), 0
+    while ended < 2:
+        legal = world.view.mask["player"] * dice.random(world.view.mask["player"].shape)
+        ended += int((world.step({"player": legal.argmax(2).astype(np.int32)}).ended != 0).sum())
+    honest = make(Config(game="leduc_poker"), 1).game
+    assert honest.longest == honest.spiel.max_history_length(), "where it says the truth, it is believed"
+    world.state["moves"][0] = world.game.longest
+    with pytest.raises(ConfigError, match="more than OpenSpiel says there can be"):
+        world._write(np.array([0]), np.array([1]))
+
+
+def test_a_sight_the_game_lacks_is_refused() -> None:
+    with pytest.raises(ConfigError, match="it offers no information-state tensor"):
+        Config(game="tic_tac_toe", sight="information_state").check()
+    small, large = (make(Config(game="leduc_poker", sight=sight), 1) for sight in ("observation", "auto"))
+    assert small.spec.roles["player"].size < large.spec.roles["player"].size
+    assert "sight.private_card_0" in large.spec.roles["player"].columns
+    with pytest.raises(ConfigError, match="expected random"):
+        bot("perfect", "player")
+
+
+def test_without_openspiel_one_line_says_how_to_get_it() -> None:
+    lacking = "import sys; sys.modules['pyspiel'] = None; from rematch.cli import main; "
+    for words, code in ((["worlds"], 0), (["train", "openspiel"], 2)):
+        run = subprocess.run([sys.executable, "-c", f"{lacking}sys.exit(main({words!r}))"],
+                             capture_output=True, text=True)  # fmt: skip
+        said = run.stdout + run.stderr
+        assert run.returncode == code and "Traceback" not in said
+        whose = "rematch: " if code else "  "  # an error, or a line about this world
+        assert f"{whose}OpenSpiel is not installed: .venv/bin/pip install -c constraints.txt open_s" in said

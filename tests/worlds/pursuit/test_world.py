@@ -1,0 +1,374 @@
+"""Pursuit as a world: settings, parts, threads, saved games, starts, scripted players, pictures."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rematch.core.config import ConfigError, has_effect, validate
+from rematch.core.spec import Noise, Seat
+from rematch.worlds import conformance
+from rematch.worlds.native_world import compare_with_struct
+from rematch.worlds.pursuit import native
+from rematch.worlds.pursuit.config import STAGE
+from rematch.worlds.pursuit.render import draw, frame_point
+from rematch.worlds.pursuit.world import BOTS, Config, PursuitWorld, bot, make
+from rematch.worlds.registry import find
+
+ROLES = ("pursuer", "evader")
+BUSY = Config(n_obstacles_min=1, n_obstacles_max=5, max_steps=40, w_search=1.0, w_wall=0.1,
+              survival_bonus=0.02)
+BLIND = Config(n_obstacles_min=1, n_obstacles_max=5, max_steps=40, full_obs=False, visibility="combined",
+               safety_filter=True, history_length=4, lidar_rays=10)
+
+
+def actions(world: PursuitWorld, step: int) -> dict[str, np.ndarray]:
+    """Driving that depends on the game's number and the step alone."""
+    out = {}
+    for role in ROLES:
+        size = world.spec.roles[role].actions.size
+        game = np.arange(world.first, world.first + world.games)[:, None]
+        numbers = game * 7 + np.arange(size) * 3 + len(role)
+        out[role] = np.sin(numbers * 1.7 + step * 0.31).astype(np.float32)[:, None]
+    return out
+
+
+def played(world: PursuitWorld, steps: int, start: int = 0, threads: int = 1) -> bytes:
+    """Every byte that many steps write."""
+    out = []
+    for step in range(start, start + steps):
+        view = world.step(actions(world, step), threads=threads)
+        out += [field.tobytes() for role in ROLES for field in view[role].values()]
+        out += [array.tobytes() for array in (view.reward, view.ended, view.outcome, view.length)]
+    return b"".join(out) + everything(world).tobytes()
+
+
+def everything(world: PursuitWorld) -> np.ndarray:
+    return world.save(np.arange(world.games))
+
+
+# --- settings -----------------------------------------------------------------------------------------
+
+# For each knob another value, and what must be on for it to matter.
+SIGHT = {"w_vis_pursuer": 0.5}
+PARTIAL: dict[str, Any] = {"full_obs": False}
+SAFE: dict[str, Any] = {"safety_filter": True}
+CLOSE: dict[str, Any] = {"capture_radius": 0.2, "min_init_distance": 0.4, "max_init_distance": 0.6}
+OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "arena_width": (18.0, {}), "arena_height": (18.0, {}), "dt": (0.06, {}), "max_steps": (90, {}),
+    "pursuer_v_max": (1.1, {}), "evader_v_max": (1.1, {}), "omega_max": (2.0, {}), "fixed_speed": (True, {}),
+    "robot_radius": (0.3, {}), "capture_radius": (2.9, {}), "prep_steps": (5, {}),
+    "min_init_distance": (4.0, {}), "max_init_distance": (6.0, {}),
+    "n_obstacles_min": (1, {}), "n_obstacles_max": (3, {}), "obstacle_radius_min": (0.5, {}),
+    "obstacle_radius_max": (0.8, {}), "obstacle_gap": (4.0, {}), "obstacle_margin": (1.0, {}),
+    "n_obstacle_obs": (3, {}), "distance_scale": (2.0, {}), "capture_bonus": (10.0, {}),
+    "timeout_penalty": (-10.0, {}), "survival_bonus": (0.1, {}), "use_visibility_reward": (True, {}),
+    "visibility_weight": (0.5, {"use_visibility_reward": True}), "w_obs_approach": (1.0, {}),
+    "w_vis_pursuer": (0.5, {}), "w_search": (0.5, {}), "w_collision": (0.5, {}), "w_wall": (0.5, {}),
+    "sight_range": (4.0, SIGHT), "sight_half_angle": (20.0, SIGHT), "sight_occlusion": (False, SIGHT),
+    "full_obs": (False, {}), "lidar_rays": (35, PARTIAL), "lidar_range": (4.0, PARTIAL),
+    "lidar_noise": (0.03, PARTIAL), "history_length": (9, PARTIAL), "visibility": ("combined", PARTIAL),
+    "view_half_angle": (50.0, PARTIAL), "view_range": (5.0, PARTIAL), "safety_filter": (True, {}),
+    "safety_gamma": (0.1, SAFE), "safety_separation": (True, SAFE | CLOSE),
+}
+
+
+def test_every_setting_is_live() -> None:
+    assert set(OTHERS) == {field.name for field in dataclasses.fields(Config)} == set(native.RULES)
+    usual: dict[str, Any] = {"max_steps": 100, "capture_radius": 2.0, "arena_width": 14.0,
+                             "arena_height": 14.0}
+    before: dict[str, bytes] = {}
+    for name, (value, needed) in OTHERS.items():
+        config = Config(**(usual | needed))
+        assert has_effect(config, name) == "" and getattr(config, name) != value
+        key = str(needed)
+        if key not in before:
+            before[key] = played(make(config, 48), 210)
+        assert played(make(dataclasses.replace(config, **{name: value}), 48), 210) != before[key], name
+
+
+@pytest.mark.parametrize(("wrong", "words"), [
+    ({"n_obstacles_min": 3}, "n_obstacles_min = 3: expected at most n_obstacles_max = 2"),
+    ({"n_obstacle_obs": 0}, "blind"),
+    ({"n_obstacle_obs": 1}, "n_obstacle_obs = 1: expected -1 or at least n_obstacles_max = 2"),
+    ({"min_init_distance": 28.0, "max_init_distance": 30.0}, "free diagonal"),
+    ({"min_init_distance": 16.0}, "min_init_distance = 16: expected at most max_init_distance = 15"),
+    ({"min_init_distance": 0.5}, "min_init_distance = 0.5: expected more than capture_radius"),
+    ({"obstacle_radius_min": 1.5}, "obstacle_radius_min = 1.5: expected at most obstacle_radius_max = 1"),
+    ({"obstacle_radius_max": 9.6}, "obstacle_radius_max = 9.6: expected at most 9.5"),
+    ({"n_obstacles_min": 8, "n_obstacles_max": 8, "arena_width": 5.0, "arena_height": 5.0,
+      "obstacle_radius_min": 1.0}, "as many as fit"),
+    ({"robot_radius": 10.0}, "robot_radius = 10: expected less than half the arena"),
+    ({"omega_max": 63.0}, "omega_max = 63: expected at most pi / dt"),
+    ({"prep_steps": 1200}, "prep_steps = 1200: expected less than max_steps"),
+    ({"use_visibility_reward": True, "n_obstacles_min": 0, "n_obstacles_max": 0}, "to hide behind"),
+    ({"sight_range": 5.0}, "sight_range = 5.0: has no effect"),
+    ({"visibility": "xray"}, "visibility = 'xray': expected one of fov, radius, line_of_sight, combined"),
+    ({"full_obs": False, "lidar_rays": 0}, "lidar_rays = 0: expected a whole number from 1 to 360"),
+    ({"max_steps": 0}, "max_steps = 0: expected"), ({"n_obstacles_max": 9}, "n_obstacles_max = 9: expected"),
+    ({"arena_width": -1.0}, "arena_width"), ({"dt": 0.0}, "dt"),
+    # It passes the arithmetic, but no draw meets it: refused when the world is made.
+    ({"min_init_distance": 27.85, "max_init_distance": 28.0}, "no start found"),
+])
+def test_impossible_settings_are_refused_in_one_line(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        make(Config(**wrong), 4)
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("changes", "idle"), [
+    ({}, {"lidar_rays", "lidar_range", "lidar_noise", "history_length", "visibility", "view_half_angle",
+          "view_range", "safety_gamma", "safety_separation"}),
+    (PARTIAL, {"n_obstacle_obs", "safety_gamma", "safety_separation"}),
+    (PARTIAL | {"visibility": "radius"} | SAFE, {"n_obstacle_obs", "view_half_angle"}),
+    (PARTIAL | {"visibility": "line_of_sight"} | SAFE, {"n_obstacle_obs", "view_half_angle", "view_range"}),
+])
+def test_settings_of_another_mode_have_no_effect(changes: dict[str, Any], idle: set[str]) -> None:
+    rules = Config(**changes)
+    own = {"lidar_rays", "lidar_range", "lidar_noise", "history_length", "visibility", "view_half_angle",
+           "view_range", "safety_gamma", "safety_separation", "n_obstacle_obs"}
+    assert {name for name in own if has_effect(rules, name)} == idle
+    make(dataclasses.replace(rules, n_obstacle_obs=-1 if rules.full_obs else 0), 1)  # no check of its own
+
+
+def test_struct_and_dataclass_are_compared() -> None:
+    compare_with_struct(Config, native.RULES, "state.h")
+    for other in (native.RULES | {"gravity": "float"}, native.RULES | {"dt": "int32_t"},
+                  {name: kind for name, kind in native.RULES.items() if name != "dt"}):
+        with pytest.raises(ImportError, match=r"gravity|dt"):
+            compare_with_struct(Config, other, "state.h")
+
+
+def test_general_sum_is_said() -> None:
+    assert make(Config(), 1).spec.zero_sum
+    for name in ("survival_bonus", "w_obs_approach", "w_vis_pursuer", "w_search", "w_collision", "w_wall"):
+        assert not make(Config(**{name: 0.1}), 1).spec.zero_sum
+    assert not make(Config(use_visibility_reward=True), 1).spec.zero_sum
+
+
+# --- the contract, parts, threads, saved games --------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", [Config(max_steps=60), BUSY, Config(fixed_speed=True, max_steps=30)])
+def test_keeps_the_contract_and_shows_what_it_holds(config: Config) -> None:
+    def move(name: str, index: int, by: float) -> Any:
+        def change(states: np.ndarray) -> np.ndarray:
+            games = states.view(native.GAME_TYPE)[:, 0]
+            games[name][:, index] += np.where(games[name][:, index] > 0, -by, by).astype(np.float32)
+            return states
+        return change
+
+    subjects = [conformance.Subject(name=f"{name} {index}", role=role, field="state",
+                                 change=move(name, index, by))
+                for role in ROLES
+                for name, index, by in (("x", 0, 0.1), ("y", 1, 0.1), ("theta", 0, 0.1), ("theta", 1, 0.1),
+                                        ("obstacle_x", 0, 0.1), ("obstacle_y", 0, 0.1),
+                                        ("omega", 1, 0.1))]
+    report = conformance.check_module(find("pursuit"), config, moves=subjects,
+                                   trial=conformance.Trial(games=3, steps=12, stage=(2.0, 6.0, 1.0, 2.0)))
+    assert report.skipped == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize("config", [BUSY, BLIND])
+def test_neither_parts_nor_threads_change_a_bit(config: Config, count: int) -> None:
+    whole, other, cut = make(config, 83, first=5), make(config, 83, first=5), make(config, 83, first=5)
+    expected = played(whole, 100)
+    assert whole.counters["spawn_redraws"] >= 0 and whole.state_of(0)["episode"] > 0
+    assert played(other, 100, threads=count) == expected
+    parts = cut.parts(count)
+    assert [part.first for part in parts] == [5 + 83 * n // count for n in range(count)]
+    runners = [threading.Thread(target=played, args=(part, 100)) for part in parts]
+    for runner in runners:
+        runner.start()
+    for runner in runners:
+        runner.join()
+    assert (everything(cut) == everything(whole)).all()  # the parts wrote the whole's memory
+    assert cut.view.reward.tobytes() == whole.view.reward.tobytes()
+    assert (cut.slot == whole.slot).all() and cut.counters == whole.counters
+
+
+@pytest.mark.parametrize("config", [BUSY, BLIND])
+def test_a_saved_game_goes_on_as_it_would_have(config: Config) -> None:
+    world, other = make(config, 20, seed=4), make(config, 20, seed=9)
+    played(world, 55)
+    other.next.seed[:], saved = world.next.seed, everything(world)
+    other.load(np.arange(20), saved)
+    assert all((other.view[role][name] == field).all() for role in ROLES
+               for name, field in world.view[role].items())
+    assert played(other, 90, start=55) == played(world, 90, start=55)
+    other.load(np.array([3, 1]), saved[[7, 7]])
+    assert (other.save(np.array([1, 3])) == saved[7]).all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from([BUSY, BLIND]), st.data())
+def test_hostile_bytes_are_refused_or_harmless(config: Config, data: st.DataObject) -> None:
+    world = make(config, 2, seed=1)
+    states = everything(world)
+    for _ in range(data.draw(st.integers(1, 4))):
+        states[data.draw(st.integers(0, 1)), data.draw(st.integers(0, states.shape[1] - 1))] = data.draw(
+            st.integers(0, 255))
+    try:
+        world.load(np.arange(2), states)
+    except ConfigError as error:
+        assert "\n" not in str(error)
+        return
+    played(world, 3)
+    for role in ROLES:
+        assert all((np.abs(field) <= 1).all() for field in world.view[role].values())
+    assert np.isfinite(world.view.reward).all()
+
+
+def test_actions_that_cannot_be_are_refused_and_nothing_moves() -> None:
+    world = make(Config(), 5, first=10)
+    before = everything(world)
+    for bad in (np.nan, np.inf, -np.inf):
+        wrong = actions(world, 0)
+        wrong["evader"][3, 0, 1] = bad
+        with pytest.raises(ConfigError, match="game 13: the evader's action is not a finite number"):
+            world.step(wrong)
+    for shape in ((5, 2), (5, 1, 1), (4, 1, 2)):
+        with pytest.raises(ConfigError, match="actions of pursuer"):
+            world.step(actions(world, 0) | {"pursuer": np.zeros(shape, np.float32)})
+    with pytest.raises(ConfigError, match="actions of evader"):
+        world.step({"pursuer": np.zeros((5, 1, 2), np.float32)})
+    with pytest.raises(ConfigError, match="rows"):
+        world.save(np.array([5]))
+    assert (everything(world) == before).all()
+
+
+def test_the_core_refuses_arrays_it_would_read_or_write_past() -> None:
+    world = make(Config(), 3)
+    rules, states = world.shared.rules, world.save(np.arange(3))
+    none, whole = np.zeros((3, 0), np.uint8), np.zeros((3, 1, rules.columns), np.float32)
+    seen = {role: {"state": whole.copy()} for role in ROLES}
+    rules.observe(states, none, seen)
+    for wrong in (
+        (states[:, :-1].copy(), none, seen),
+        (states, np.zeros((3, 8), np.uint8), seen),
+        (states[:0], none[:0], {role: {"state": whole[:0]} for role in ROLES}),
+        (states, none, seen | {"pursuer": {"state": whole[:2]}}),
+        (states, none, seen | {"evader": {"state": whole[:, :, :-1].copy()}}),
+    ):
+        with pytest.raises(ValueError, match="not fit"):
+            rules.observe(*wrong)
+
+
+# --- starts -------------------------------------------------------------------------------------------
+
+
+def test_starts_keep_to_the_stage() -> None:
+    world = make(Config(n_obstacles_min=0, n_obstacles_max=4, max_steps=2), 500)
+    stage = np.array([2.0, 5.0, 1, 3], np.float32)
+    world.set_stage(np.arange(500), np.tile(stage, (500, 1)))
+    world.next.slot[:] = (1, 2)
+    counts: set[int] = set()
+    for step in range(20):
+        view = world.step(actions(world, step))
+        if view.ended.all():
+            games = everything(world).view(native.GAME_TYPE)[:, 0]
+            apart = np.hypot(games["x"][:, 1] - games["x"][:, 0], games["y"][:, 1] - games["y"][:, 0])
+            assert ((apart >= 2.0 - 1e-6) & (apart <= 5.0 + 1e-6)).all()
+            assert (games["stage"] == stage).all() and (world.slot == (1, 2)).all()
+            counts |= set(games["obstacles"].tolist())
+            self_clear(games)
+    assert counts == {1, 2, 3}
+
+
+def self_clear(games: np.ndarray) -> None:
+    """No robot in an obstacle, no obstacles too close to one another or to a wall."""
+    for k in range(4):
+        there = k < games["obstacles"]
+        x, y, r = (games[f"obstacle_{name}"][:, k] for name in ("x", "y", "radius"))
+        for seat in range(2):
+            apart = np.hypot(games["x"][:, seat] - x, games["y"][:, seat] - y)
+            assert (apart[there] >= r[there] + 0.15 - 1e-5).all()
+        assert (np.maximum(np.abs(x), np.abs(y))[there] + r[there] <= 9.5 + 1e-5).all()
+        for j in range(k):
+            apart = np.hypot(games["obstacle_x"][:, j] - x, games["obstacle_y"][:, j] - y)
+            assert (apart[there] >= (r + games["obstacle_radius"][:, j])[there] + 0.5 - 1e-5).all()
+
+
+@pytest.mark.parametrize("stage", [(3, 15, 0, 3), (5, 4, 0, 2), (0.4, 5, 0, 0), (29, 30, 0, 0),
+                                   (3, 15, -1, 1), (3, 15, 0.5, 1), (np.nan, 15, 0, 1), (3, np.inf, 0, 1)])
+def test_an_unplayable_stage_is_refused(stage: tuple[float, ...]) -> None:
+    world = make(Config(max_steps=1), 3)
+    with pytest.raises(ConfigError):
+        world.set_stage(np.array([1]), np.array([stage], np.float32))
+    if np.isfinite(stage).all():
+        world.next.stage[1] = stage  # behind its back: found when the game restarts
+        with pytest.raises(ConfigError):
+            world.step(actions(world, 0))
+    assert world.spec.stage == STAGE
+
+
+# --- scripted players and pictures --------------------------------------------------------------------
+
+
+def captures(pursuer: str, evader: str, config: Config, games: int = 60) -> float:
+    """Share of first games that the pursuer wins."""
+    world, rows = make(config, games, seed=3), np.arange(games, dtype=np.int32)
+    won = np.full(games, np.nan)
+    for step in range(config.max_steps):
+        chosen = {}
+        for seat, (role, name) in enumerate(zip(ROLES, (pursuer, evader))):
+            asked = Seat(role=world.spec.roles[role], seat=seat, world=world, rows=rows,
+                         sight=world.view[role]["state"][:, 0])
+            chosen[role] = bot(name, role).act(asked, Noise(1, 2, step)).action[:, None]
+            assert (np.abs(chosen[role]) <= 1).all()
+        view = world.step(chosen)
+        new = (view.ended == 1) & np.isnan(won)
+        won[new] = view.outcome[new, 0]
+        if not np.isnan(won).any():
+            break
+    return float(won.mean())
+
+
+@pytest.mark.parametrize("pursuer", BOTS["pursuer"][2:])
+@pytest.mark.parametrize("evader", BOTS["evader"])
+def test_faster_pursuers_catch_every_evader(pursuer: str, evader: str) -> None:
+    assert captures(pursuer, evader, Config(evader_v_max=0.7)) == 1.0
+
+
+@pytest.mark.parametrize("evader", BOTS["evader"][3:])
+def test_evaders_outrun_slow_pursuers(evader: str) -> None:
+    config = Config(pursuer_v_max=0.4, min_init_distance=6.0, n_obstacles_min=3, n_obstacles_max=3)
+    assert captures("pure_pursuit", evader, config) <= 0.1
+    assert captures("pure_pursuit", "stand_still", config) == 1.0
+
+
+def test_scripted_players_go_by_game_number() -> None:
+    whole, late = make(Config(), 10, first=0, seed=2), make(Config(), 6, first=4, seed=2)
+    noise = Noise(5, 2, 2**33 + 1)
+    rows = np.arange(6, dtype=np.int32)
+    for role, seat in (("pursuer", 0), ("evader", 1)):
+        for name in BOTS[role]:
+            seats = [Seat(role=w.spec.roles[role], seat=seat, world=w, rows=r,
+                          sight=w.view[role]["state"][r, 0])
+                     for w, r in ((whole, rows + 4), (late, rows))]
+            one, other = (bot(name, role).act(asked, noise) for asked in seats)
+            assert (one.action == other.action).all() and one.action.shape == (6, 2)
+    with pytest.raises(ConfigError, match="nearest: pure_pursuit"):
+        bot("pure_persuit", "pursuer")
+    with pytest.raises(ConfigError, match="expected one of"):
+        bot("lion", "evader")
+
+
+@pytest.mark.parametrize("config", [Config(n_obstacles_max=6), Config(arena_width=4.0, arena_height=30.0),
+                                    BLIND])
+def test_pictures(config: Config) -> None:
+    world, trail = make(config, 2), []
+    first = draw(world, 1, trail)
+    for step in range(30):
+        world.step(actions(world, step))
+        last = draw(world, 1, trail)
+    assert first.size == last.size == (480, 480) and len(trail) == 31
+    assert trail[-1] == frame_point(world, 1) and first.tobytes() != last.tobytes()
+    validate(config)

@@ -1,0 +1,98 @@
+"""One world is one folder: a copied one works with nothing else edited. The document's example runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rematch
+from rematch.core.config import ConfigError
+from rematch.worlds import conformance, registry
+from rematch.worlds.conformance import BrokenPromise
+
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
+ROOT = Path(rematch.__file__).parent.parent
+
+
+# For each world a legal stage unlike its own, the setting that ends games sooner, and its compiled parts.
+COPIED = {
+    "pursuit": ((4.0, 6.0, 1.0, 2.0), "max_steps", {"core"}),
+    "lattice": ((0.0, 3.0, 5.0), "horizon", {"core", "solver"}),
+}
+
+
+@pytest.mark.parametrize("world", COPIED)
+def test_a_copied_folder_is_a_world(world: str, tmp_path: Path) -> None:
+    """Copies a world under a new name beside it, in a copy of the package, and edits nothing else.
+
+    The copy keeps the contract, has its flags and trains ten iterations, all by its own files.
+    """
+    shutil.copytree(ROOT / "rematch", tmp_path / "rematch", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(tmp_path / f"rematch/worlds/{world}", tmp_path / "rematch/worlds/again")
+    stage, ending, compiled = COPIED[world]
+    script = f"""
+import sys
+import rematch.worlds as worlds
+from rematch import cli
+from rematch import worlds
+from rematch.core.config import ConfigError
+from rematch.worlds import contract
+from rematch.worlds.conformance import Trial
+assert "again" in worlds.names() and {str(tmp_path)!r} in worlds.__file__
+print(contract.check_module(worlds.find("again"), trial=Trial(stage={stage!r})))
+assert cli.main(["train", "again", "--help"]) == 0
+small = ["--games", "4", "--steps", "10", "--total-steps", "400", "--network.hidden", "8"]
+small += ["--evaluation.games", "2", "--evaluation.rivals", "random", "--world.{ending}", "30"]
+assert cli.main(["train", "again", *small, "--name", "ten"]) == 0
+# Cython enters a core under the name it was compiled by, too; no Python file of the original may be in use.
+others = [name for name in sys.modules if name.startswith("rematch.worlds.{world}")]
+assert {{name.rpartition(".")[2] for name in others}} <= {compiled!r}, others
+assert "/again/" in sys.modules["rematch.worlds.again.core"].__file__
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-2000:]
+    assert "again keeps" in done.stdout and f"--world.{ending}" in done.stdout
+    assert len((tmp_path / "runs/ten/metrics.jsonl").read_text().splitlines()) == 10
+    assert f"{ending}: 30" in (tmp_path / "runs/ten/config.yaml").read_text()
+
+
+def test_the_documents_world_works(tmp_path: Path) -> None:
+    text = (ROOT / "docs/worlds.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
+    (tmp_path / "guess.py").write_text("\n".join(blocks))
+    place = importlib.util.spec_from_file_location("guess_of_the_document", tmp_path / "guess.py")
+    assert place and place.loader
+    example = importlib.util.module_from_spec(place)
+    sys.modules[place.name] = example
+    place.loader.exec_module(example)
+    assert str(conformance.check_module(example)) in text
+
+    class Leaky(example.Guess):  # type: ignore[misc,name-defined]
+        def show(self) -> None:
+            self.view["guesser"]["hint"][:, :, 0] = self.state["hint"][:, :1]
+
+    with pytest.raises(BrokenPromise) as caught:
+        conformance.check(Leaky, example.Config())
+    assert str(caught.value) in text
+    rules = blocks[0][blocks[0].index("class Guess") :]
+    assert len([line for line in rules.splitlines() if line.strip()]) <= 40, "a world in 40 lines"
+
+
+def test_a_world_in_use_is_found_while_its_files_are_being_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training died of it when the program's folder was copied anew under it."""
+    before = registry.find("lattice")
+    monkeypatch.setattr(registry, "__file__", str(tmp_path / "__init__.py"))
+    assert registry.find("lattice") is before
+    with pytest.raises(ConfigError, match="unknown world 'elsewhere'"):
+        registry.find("elsewhere")

@@ -1,0 +1,143 @@
+"""Where training time goes: the CPU seconds of a recipe's iterations by part, on one thread.
+
+    python tools/experiments/training_time.py beasty beasty_expert --iterations 20 [--json]
+
+CPU time is counted, so that a busy machine changes little. A part's time is its own: what it calls that is a
+part too is counted there. Evaluations and checkpoints are left out, they come at intervals that one sets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rematch import api
+from rematch.cli import main as cli
+from rematch.core import config as settings
+from rematch.rehearsal.shrink import Witness
+from rematch.storage.run_folder import Run
+from rematch.training.trainer import Session, train
+
+WARM = 3  # iterations before the clock starts: what is made at first use
+REST = "all else: league, logs, tables of numbers"
+
+
+class Clock:
+    """CPU seconds by part. One thread works at a time, whichever it is, so one stack serves."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = defaultdict(float)
+        self.stack, self.since = [REST], time.process_time()
+
+    def turn(self) -> None:
+        """What was spent since the last turn belongs to whoever is on top."""
+        now = time.process_time()
+        self.spent[self.stack[-1]] += now - self.since
+        self.since = now
+
+    def timed(self, part: str, act: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            self.turn()
+            self.stack.append(part)
+            try:
+                return act(*given, **named)
+            finally:
+                self.turn()
+                self.stack.pop()
+
+        return call
+
+
+class Timed:
+    """An object whose methods of these names are timed, and all else is as it was."""
+
+    def __init__(self, inner: Any, clock: Clock, parts: dict[str, str]) -> None:
+        self._inner = inner
+        for name, part in parts.items():
+            setattr(self, name, clock.timed(part, getattr(inner, name)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def watch(session: Session, clock: Clock) -> None:
+    """Put the clock around every part of an iteration."""
+    rules, gathering = "rules: the game's steps, views, saved states", "update: gathering"
+    rollout = session.rollout
+    watched: list[tuple[Any, dict[str, str]]] = [
+        (rollout, {"collect": "tape: what is written down of the games", "_ask": "scripted rivals"}),
+        (rollout.tape, {"advantages": "update: advantages"}),
+        *((world, dict.fromkeys(("step", "save", "load"), rules)) for world in rollout.parts),
+    ]
+    for learner in session.learners.values():
+        student = getattr(learner, "student", learner)
+        watched += [(learner, {"learn": gathering}), (student, {"step": "update: Adam"}),
+                    (student, {"gradient": "update: gradient"})]
+        if student is not learner:
+            watched.append((learner, {"values": "search of positions"}))
+    for thing, parts in watched:
+        for name, part in parts.items():
+            setattr(thing, name, clock.timed(part, getattr(thing, name)))
+    for table in session.tables.values():
+        player: Any = copy.copy(table.policy)  # the learner's own stays: its gradient asks what it is
+        player.network = Timed(player.network, clock, {"act": "network: acting"})
+        table.policy = player
+
+
+def measure(recipe: str, iterations: int, changes: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The parts of one recipe: seconds of CPU an iteration, and shares."""
+    config = settings.replace(api.configure(recipe), {"threads": 1} | (changes or {}))
+    session = Session(config)
+    with tempfile.TemporaryDirectory() as place, \
+            Run.create(Path(place) / "run", settings.to_yaml(config)) as run:
+        train(session, run, Witness(session), lambda: session.iteration >= WARM)
+        clock = Clock()
+        watch(session, clock)
+        clock.since, first = time.process_time(), session.iteration
+        began, steps = clock.since, session.learner_steps
+        last = [began]
+
+        def stop() -> bool:
+            clock.turn()
+            last[0] = clock.since
+            return session.iteration >= first + iterations
+
+        train(session, run, Witness(session), stop)
+        spent = dict(clock.spent)
+    done, total = session.iteration - first, last[0] - began
+    parts = sorted(spent.items(), key=lambda item: -item[1])
+    return {
+        "recipe": recipe, "iterations": done, "seconds_an_iteration": total / done,
+        "learner_steps_a_second": (session.learner_steps - steps) / total,
+        "parts": [{"part": name, "seconds": s / done, "share": s / total} for name, s in parts],
+    }  # fmt: skip
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("recipes", nargs="+")
+    parser.add_argument("--iterations", type=int, default=20)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(words)
+    found = [measure(recipe, given.iterations) for recipe in given.recipes]
+    if given.json:
+        print(json.dumps(found, indent=1))
+        return 0
+    for about in found:
+        print(f"{about['recipe']}: {1000 * about['seconds_an_iteration']:.0f} ms of CPU an iteration, "
+              f"{about['learner_steps_a_second']:,.0f} learner steps a CPU second "
+              f"({about['iterations']} iterations, one thread)")  # fmt: skip
+        for part in about["parts"]:
+            print(f"  {part['share']:6.1%}  {1000 * part['seconds']:7.1f} ms  {part['part']}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(cli.main(act=main))

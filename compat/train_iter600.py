@@ -49,7 +49,7 @@ Given = Mapping[str, Any]
 def read(path: Path) -> dict[str, Any]:
     """The file's keys, dotted: exactly those of the document."""
     from rematch.core import config as settings
-    from rematch.core.config import ConfigError
+    from rematch.core.errors import ConfigError
 
     try:
         found = settings.read_yaml(path.read_text(), str(path))
@@ -71,7 +71,7 @@ def read(path: Path) -> dict[str, Any]:
 def schedules(g: Given) -> dict[str, Any]:
     """Entropy and temperature go the same way from start to end, or stay where they are."""
     from rematch.core.annealing import SHAPES
-    from rematch.core.config import ConfigError
+    from rematch.core.errors import ConfigError
 
     shapes = {name: g[f"{name}_schedule"] for name in ("entropy", "temperature")}
     for name, shape in shapes.items():
@@ -91,7 +91,7 @@ def schedules(g: Given) -> dict[str, Any]:
 
 def rivals(g: Given, notes: list[str]) -> dict[str, Any]:
     """Shares of the current self, of past ones and of named opponents."""
-    from rematch.core.config import ConfigError
+    from rematch.core.errors import ConfigError
 
     if not g["use_opponent_pool"]:
         notes.append("note: use_opponent_pool false: the opponents' settings have no effect")
@@ -117,7 +117,7 @@ def rivals(g: Given, notes: list[str]) -> dict[str, Any]:
 
 def machine(g: Given, notes: list[str]) -> dict[str, Any]:
     """Who generates games, on what, and how many of them fit."""
-    from rematch.core.config import ConfigError
+    from rematch.core.errors import ConfigError
 
     if g["force_cython"] is not True:
         found = g["force_cython"]
@@ -142,7 +142,7 @@ def machine(g: Given, notes: list[str]) -> dict[str, Any]:
 
 def translate(g: Given) -> tuple[dict[str, Any], list[str]]:
     """Changes to the recipe, and a note for each key that is read otherwise."""
-    from rematch.core.config import ConfigError
+    from rematch.core.errors import ConfigError
 
     notes: list[str] = []
     if g["ppo_config.normalize_advantages"] is not True:

@@ -15,9 +15,10 @@ from rematch.agents.learners.dqn import DqnConfig
 from rematch.agents.learners.q_policy import QPolicy
 from rematch.agents.policy import Policy, digest
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.core.interrupts import Stopper
-from rematch.core.spec import Spec, World
+from rematch.core.spec import Spec
+from rematch.core.world import World
 from rematch.curriculum import archive_files
 from rematch.curriculum.levels import Curriculum, climbed
 from rematch.reporting import run_outputs

@@ -16,8 +16,8 @@ from support.tiny_run import SMALL
 
 import rematch
 from rematch import api
-from rematch.core.config import ConfigError
-from rematch.core.spec import World
+from rematch.core.errors import ConfigError
+from rematch.core.world import World
 from rematch.evaluation.match import Scoreboard
 from rematch.reporting.console import Console
 from rematch.storage.run_folder import Run

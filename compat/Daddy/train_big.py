@@ -21,7 +21,8 @@ from typing import Any
 
 from rematch.agents.learners.dqn import SIZES
 from rematch.cli.options import Options
-from rematch.core.config import ConfigError, leaves, nearest
+from rematch.core.config import leaves, nearest
+from rematch.core.errors import ConfigError
 from rematch.reporting.console import Console
 
 RECIPE = "big"

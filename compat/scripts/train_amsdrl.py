@@ -137,7 +137,8 @@ def climbs(given: Given) -> bool:
 
 def parse(words: Sequence[str]) -> tuple[Given, list[str], dict[str, str]]:
     """(every flag's value, the flags that were given, the rest: --max-minutes)."""
-    from rematch.core.config import ConfigError, nearest
+    from rematch.core.config import nearest
+    from rematch.core.errors import ConfigError
 
     values: Given = {name: flag.default for name, flag in FLAGS.items()}
     given: list[str] = []
@@ -200,7 +201,7 @@ def translate(values: Given, given: Sequence[str]) -> tuple[dict[str, Any], list
 
 def schedule(v: Given, notes: list[str]) -> dict[str, Any]:
     """Micro-phases, or long turns with rollback."""
-    from rematch.core.config import ConfigError
+    from rematch.core.errors import ConfigError
 
     out: dict[str, Any] = {"schedule.convergence_consecutive": v["convergence_consecutive"]}
     if v["eta"] is not None and v["convergence_consecutive"]:

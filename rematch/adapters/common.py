@@ -15,8 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.config import ConfigError, nearest
-from rematch.core.spec import CUT_OFF, Floats, Noise, Player, Role, Sight, Spec, View, World
+from rematch.core.arrays import Floats
+from rematch.core.config import nearest
+from rematch.core.errors import ConfigError
+from rematch.core.player import Noise, Player
+from rematch.core.spec import Role, Spec
+from rematch.core.world import CUT_OFF, Sight, View, World
 from rematch.worlds import registry
 from rematch.worlds.conformance.playback import seat_at
 

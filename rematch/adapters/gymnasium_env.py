@@ -20,9 +20,11 @@ from rematch.adapters.common import (
     module_of,
     role_of,
 )
-from rematch.core.config import ConfigError
-from rematch.core.errors import NotInstalled
-from rematch.core.spec import CUT_OFF, DECIDED, RUNNING, Floats, Player, Role, World
+from rematch.core.arrays import Floats
+from rematch.core.errors import ConfigError, NotInstalled
+from rematch.core.player import Player
+from rematch.core.spec import Role
+from rematch.core.world import CUT_OFF, DECIDED, RUNNING, World
 
 try:
     import gymnasium

@@ -11,9 +11,9 @@ import numpy as np
 
 from rematch.adapters.common import check_legal, empty_actions, flat, last_sight, module_of
 from rematch.core import rng
-from rematch.core.config import ConfigError
-from rematch.core.errors import NotInstalled
-from rematch.core.spec import CUT_OFF, DECIDED, RUNNING, Role, World
+from rematch.core.errors import ConfigError, NotInstalled
+from rematch.core.spec import Role
+from rematch.core.world import CUT_OFF, DECIDED, RUNNING, World
 
 try:
     import gymnasium

@@ -12,7 +12,10 @@ from rematch.agents.learners.lookahead import Foresight, Lookahead, LookaheadPla
 from rematch.agents.learners.ppo import Guard, Ppo
 from rematch.agents.learners.q_policy import QPlayer
 from rematch.agents.policy import Policy
-from rematch.core.spec import Floats, Ints, Player, Role, Spec, Tree, World
+from rematch.core.arrays import Floats, Ints, Tree
+from rematch.core.player import Player
+from rematch.core.spec import Role, Spec
+from rematch.core.world import World
 from rematch.curriculum.demo_progress import Way
 from rematch.exploration.count_bonus import Novelty
 from rematch.exploration.milestone_bonus import Milestones

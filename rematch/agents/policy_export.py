@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from rematch.agents.learners.dqn import SHAPING, DqnConfig
 from rematch.agents.learners.q_policy import QPlayer, QPolicy
-from rematch.agents.policy import NetworkConfig, Policy
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.policy import Policy
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
-from rematch.core.errors import NotInstalled
+from rematch.core.errors import ConfigError, NotInstalled
 from rematch.storage import policy_files
 from rematch.training.best_response_store import RESPONSE
 from rematch.worlds import registry

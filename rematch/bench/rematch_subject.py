@@ -13,8 +13,8 @@ from rematch import api
 from rematch.agents.policy import digest
 from rematch.core import config as settings
 from rematch.core import rng
-from rematch.core.config import ConfigError
-from rematch.core.spec import RUNNING, World
+from rematch.core.errors import ConfigError
+from rematch.core.world import RUNNING, World
 from rematch.evaluation.evaluator import bots_for, opponents, versus
 from rematch.training.trainer import Config, Session
 from rematch.worlds import registry

@@ -17,8 +17,7 @@ import numpy as np
 
 from rematch.bench import card_games, rematch_subject
 from rematch.bench.timing import REPETITIONS, Measurement, Subject, best, in_turns, load, ratio
-from rematch.core.config import ConfigError
-from rematch.core.errors import NotInstalled
+from rematch.core.errors import ConfigError, NotInstalled
 from rematch.worlds import registry
 
 THREADS = (1, 2)

@@ -18,7 +18,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecEnv
 
 from rematch.adapters.gymnasium_env import GymVector
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.training.trainer import Config
 
 VERSION: str = stable_baselines3.__version__

@@ -17,7 +17,8 @@ from typing import Any
 
 from rematch.cli.options import Options, folder_of, new_folder
 from rematch.cli.usage import USAGE
-from rematch.core.config import ConfigError, nearest
+from rematch.core.config import nearest
+from rematch.core.errors import ConfigError
 from rematch.core.interrupts import ATTENTION
 
 MOST_GAMES = 100_000  # of one match: they are in memory together
@@ -332,7 +333,7 @@ def list_worlds(words: Sequence[str]) -> int:
 
 
 def list_recipes(words: Sequence[str]) -> int:
-    from rematch.cli.commands.worlds import list_recipes as tell
+    from rematch.cli.commands.recipes import list_recipes as tell
 
     return tell(words)
 

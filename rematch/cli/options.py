@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from rematch.core.config import ConfigError, nearest
+from rematch.core.config import nearest
+from rematch.core.errors import ConfigError
 
 POLICY = ".safetensors"  # what a policy's file ends with
 

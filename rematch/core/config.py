@@ -22,13 +22,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from rematch.core import strict_yaml
+from rematch.core.errors import ConfigError
 
 C = TypeVar("C")
 LONGEST = 1 << 15  # characters of a settings file: reading YAML takes up to a second for these
-
-
-class ConfigError(ValueError):
-    """A setting that cannot be: one line naming key, value, what was expected and the nearest key."""
 
 
 def knob(

@@ -1,14 +1,16 @@
-"""Libraries that are not here."""
+"""Errors that end a command with one line and exit code 2."""
 
 from __future__ import annotations
 
-from rematch.core.config import ConfigError
+
+class ConfigError(ValueError):
+    """A setting that is refused: one line with its key, its value, what was expected and the nearest key."""
 
 
 class NotInstalled(ConfigError):
-    """What is not here, and the line that brings it, with the versions that everything is tested with."""
+    """A missing library, and the command that installs it in the version that the tests use."""
 
-    blameless = True  # no setting is at fault: none is named before it (config.validate)
+    blameless = True  # no setting is at fault: config.validate names none
 
     def __init__(self, what: str, packages: str) -> None:
         super().__init__(f"{what} is not installed: .venv/bin/pip install -c constraints.txt {packages}")

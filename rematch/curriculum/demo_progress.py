@@ -18,7 +18,9 @@ from bisect import bisect_right, insort
 
 import numpy as np
 
-from rematch.core.spec import MILESTONE, RUNNING, Floats, Role, Tree
+from rematch.core.arrays import Floats, Tree
+from rematch.core.spec import MILESTONE, Role
+from rematch.core.world import RUNNING
 from rematch.curriculum.demonstrations import OFF, Practice
 from rematch.curriculum.start_states import SwarmConfig
 from rematch.exploration.count_bonus import find_columns

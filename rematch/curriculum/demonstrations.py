@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.spec import RUNNING, Ints, Tree
+from rematch.core.arrays import Ints, Tree
+from rematch.core.world import RUNNING
 from rematch.rollout.rollout_buffer import Tape
 
 BEYOND = 1.25  # of a stretch, the most that a game is led

@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rematch.core.config import ConfigError, knob
-from rematch.core.spec import Floats, Ladder, Level, Spec, Tree, World
+from rematch.core.arrays import Floats, Tree
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
+from rematch.core.spec import Ladder, Level, Spec
+from rematch.core.world import World
 from rematch.worlds import registry
 
 if TYPE_CHECKING:

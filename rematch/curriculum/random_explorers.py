@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from rematch.core import rng
-from rematch.core.spec import DECIDED, Tree
+from rematch.core.arrays import Tree
+from rematch.core.world import DECIDED
 from rematch.curriculum.savestate_archive import Swarm
 from rematch.curriculum.start_states import POWER_ON, Kept, Strength, SwarmConfig
 from rematch.rollout.collector import Rollout, Table

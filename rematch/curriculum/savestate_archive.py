@@ -26,7 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.spec import DECIDED, RUNNING, Floats, Spec, Tree
+from rematch.core.arrays import Floats, Tree
+from rematch.core.spec import Spec
+from rematch.core.world import DECIDED, RUNNING
 from rematch.curriculum.demonstrations import ALONE, Practice, Stretch, stretches
 from rematch.curriculum.start_states import (
     BANDS,

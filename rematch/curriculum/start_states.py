@@ -8,8 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rematch.core.config import ConfigError, knob
-from rematch.core.spec import Tree, World
+from rematch.core.arrays import Tree
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
+from rematch.core.world import World
 from rematch.storage.array_chunks import Chunk
 
 BANDS = ("early", "mid", "late")

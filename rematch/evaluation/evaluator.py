@@ -11,8 +11,10 @@ from dataclasses import asdict, dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from rematch.core.config import ConfigError, knob, nearest
-from rematch.core.spec import Player, Spec
+from rematch.core.config import knob, nearest
+from rematch.core.errors import ConfigError
+from rematch.core.player import Player
+from rematch.core.spec import Spec
 from rematch.evaluation.match import Result, Scoreboard, wilson
 from rematch.evaluation.returns import Mean
 

@@ -16,7 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.spec import RUNNING, Floats, Ints, Noise, Player, Seat, Spec, World
+from rematch.core.arrays import Floats, Ints
+from rematch.core.player import Noise, Player, Seat
+from rematch.core.spec import Spec
+from rematch.core.world import RUNNING, World
 from rematch.evaluation.mirrored import Z95, effective, mean_by_deal
 from rematch.evaluation.returns import Mean, mean_of
 from rematch.rollout.collector import side_by_side

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from rematch.agents.build import build
 from rematch.agents.policy import Policy
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
-from rematch.core.spec import Player, World
+from rematch.core.errors import ConfigError
+from rematch.core.player import Player
+from rematch.core.world import World
 from rematch.storage import policy_files
 from rematch.storage.run_folder import PAST, Run
 

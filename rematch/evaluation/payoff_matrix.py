@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.config import ConfigError
-from rematch.core.spec import Player, Spec
+from rematch.core.errors import ConfigError
+from rematch.core.player import Player
+from rematch.core.spec import Spec
 from rematch.evaluation.evaluator import versus
 from rematch.evaluation.match import Result, Scoreboard, wilson
 from rematch.evaluation.past_policies import Self, chosen

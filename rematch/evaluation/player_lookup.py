@@ -16,8 +16,9 @@ from typing import Any
 from rematch import api
 from rematch.agents import policy_export
 from rematch.core import config as settings
-from rematch.core.config import ConfigError, nearest
-from rematch.core.spec import Player
+from rematch.core.config import nearest
+from rematch.core.errors import ConfigError
+from rematch.core.player import Player
 from rematch.worlds import registry
 
 SUFFIX, GUIDES = policy_export.SUFFIX, "+search"

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rematch.core.config import ConfigError, knob, nearest
-from rematch.core.spec import RUNNING, Floats, Role, Tree
+from rematch.core.arrays import Floats, Tree
+from rematch.core.config import knob, nearest
+from rematch.core.errors import ConfigError
+from rematch.core.spec import Role
+from rematch.core.world import RUNNING
 from rematch.rollout.rollout_buffer import Tape
 
 DIGEST = 8  # bytes by which a run knows a place

@@ -19,8 +19,11 @@ from math import exp, lgamma, log, log1p
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.config import ConfigError, knob, nearest
-from rematch.core.spec import MILESTONE, RUNNING, Floats, Role, Tree
+from rematch.core.arrays import Floats, Tree
+from rematch.core.config import knob, nearest
+from rematch.core.errors import ConfigError
+from rematch.core.spec import MILESTONE, Role
+from rematch.core.world import RUNNING
 from rematch.rollout.rollout_buffer import Tape
 
 Numbers = NDArray[np.float64]

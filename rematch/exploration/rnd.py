@@ -19,10 +19,13 @@ from numpy.typing import NDArray
 
 from rematch.agents.learners.adam import Adam
 from rematch.agents.networks import fused
-from rematch.agents.policy import NetworkConfig, Policy, named
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.networks.layout import named
+from rematch.agents.policy import Policy
 from rematch.core import rng
+from rematch.core.arrays import Floats, Tree
 from rematch.core.config import knob
-from rematch.core.spec import Actions, Floats, Role, Tree
+from rematch.core.spec import Actions, Role
 from rematch.rollout.rollout_buffer import Tape
 
 MAGNET_ALONE = (0.0, 0.0, 0.0, 0.0, 1.0)  # of the terms of agents/learners/ppo.py

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rematch.agents.learners.adam import Adam
+from rematch.agents.networks.layout import named
 from rematch.agents.networks.observation_codec import LEVELS, Senses
-from rematch.agents.policy import Policy, named
+from rematch.agents.policy import Policy
 from rematch.core import rng
-from rematch.core.config import ConfigError, knob
-from rematch.core.spec import Bytes, Floats, Role
+from rematch.core.arrays import Bytes, Floats
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
+from rematch.core.spec import Role
 from rematch.exploration.rnd import Deviation, Distilled
 from rematch.rollout.rollout_buffer import Tape
 

@@ -23,8 +23,9 @@ from rematch.agents.learners.dqn import Dqn
 from rematch.agents.learners.ppo import Ppo
 from rematch.agents.learners.replay_buffer import COMPONENTS
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
-from rematch.core.spec import Floats, Spec
+from rematch.core.arrays import Floats
+from rematch.core.errors import ConfigError
+from rematch.core.spec import Spec
 from rematch.rehearsal.kill_and_resume import Stage as Stage
 from rematch.rehearsal.shrink import Witness, compared, differences, event_log, events, play, shrink
 from rematch.selfplay.role_schedule import LEAST_RATE

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.rehearsal.shrink import ITERATIONS
 from rematch.training.config import Config
 from rematch.worlds import registry

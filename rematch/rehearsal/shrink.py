@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rematch.core import config as settings
-from rematch.core.spec import Take
+from rematch.core.recording import Take
 from rematch.curriculum.demonstrations import LED
 from rematch.storage.checkpoint import MANIFEST
 from rematch.storage.run_folder import CONFIG, TIMING, Run

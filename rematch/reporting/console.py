@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import rich.console
     import rich.live
 
-    from rematch.core.spec import Take
+    from rematch.core.recording import Take
 
 P = ParamSpec("P")
 

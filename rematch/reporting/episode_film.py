@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from rematch.core.spec import Shot, Take
+from rematch.core.recording import Shot, Take
 from rematch.reporting import match_film, mp4
 from rematch.reporting.text import clean
 

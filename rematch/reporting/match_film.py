@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.config import ConfigError
-from rematch.core.spec import CUT_OFF, RUNNING, Noise, Player, Role, Seat, View, World
+from rematch.core.errors import ConfigError
+from rematch.core.player import Noise, Player, Seat
+from rematch.core.spec import Role
+from rematch.core.world import CUT_OFF, RUNNING, View, World
 from rematch.reporting.text import clean
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 
 from rematch import __version__, api
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.curriculum import archive_files as chains
 from rematch.curriculum.levels import climbed
 from rematch.evaluation import payoff_matrix

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.curriculum import archive_files
 from rematch.evaluation.verdict import alarms
 from rematch.reporting.text import (

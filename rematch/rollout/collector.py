@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from rematch.agents.policy import Policy
 from rematch.core import rng
-from rematch.core.spec import CUT_OFF, Floats, Move, Noise, Player, Role, Seat, Sight, World
+from rematch.core.arrays import Floats
+from rematch.core.player import Move, Noise, Player, Seat
+from rematch.core.spec import Role
+from rematch.core.world import CUT_OFF, Sight, World
 from rematch.rollout.rollout_buffer import Tape
 
 

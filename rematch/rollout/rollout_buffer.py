@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.spec import CUT_OFF, RUNNING, Bytes, Floats, Ints, Spec
+from rematch.core.arrays import Bytes, Floats, Ints
+from rematch.core.spec import Spec
+from rematch.core.world import CUT_OFF, RUNNING
 
 
 class Track:

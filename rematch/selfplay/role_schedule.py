@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass
 from types import ModuleType
 from typing import Any
 
-from rematch.core.config import ConfigError, knob, nearest
-from rematch.core.spec import Tree
+from rematch.core.arrays import Tree
+from rematch.core.config import knob, nearest
+from rematch.core.errors import ConfigError
 
 APART = "kind=alternate|micro"
 LEAST_RATE = 0.1  # of the learning rate that damping leaves

@@ -20,8 +20,9 @@ from rematch.agents.build import Learner
 from rematch.agents.networks import fused
 from rematch.agents.policy import Policy
 from rematch.core import rng
-from rematch.core.config import ConfigError, knob
-from rematch.core.spec import Bytes, Floats, Tree
+from rematch.core.arrays import Bytes, Floats, Tree
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
 from rematch.rollout.rollout_buffer import Tape
 
 # of the terms of agents/learners/ppo.py; the ratio is 1, far from its clip

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from rematch.agents.build import Learner
-from rematch.core.config import ConfigError, knob
-from rematch.core.spec import Tree
+from rematch.core.arrays import Tree
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
 from rematch.rollout.rollout_buffer import Tape
 
 

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 
 LARGEST_TEXT = 1 << 24  # bytes of a manifest, of a policy's card, of config.yaml
 

@@ -29,7 +29,7 @@ import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from rematch.core.spec import Tree
+from rematch.core.arrays import Tree
 from rematch.storage import array_chunks
 from rematch.storage.array_chunks import DTYPES, Arrays, Chunk, read_arrays
 from rematch.storage.atomic_files import (

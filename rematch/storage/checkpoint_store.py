@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.storage import array_chunks, atomic_files
 from rematch.storage import checkpoint as disk
 from rematch.storage.array_chunks import Chunk

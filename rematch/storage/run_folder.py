@@ -30,8 +30,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rematch.core.config import ConfigError, nearest
-from rematch.core.spec import Tree
+from rematch.core.arrays import Tree
+from rematch.core.config import nearest
+from rematch.core.errors import ConfigError
 from rematch.storage import atomic_files, policy_files
 from rematch.storage import checkpoint as disk
 from rematch.storage.append_log import Log, Pen, is_open_as, plain_line

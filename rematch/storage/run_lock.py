@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.storage.append_log import CONTROLS
 from rematch.storage.atomic_files import write_all
 

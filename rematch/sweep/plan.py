@@ -25,7 +25,7 @@ import rematch
 from rematch import api
 from rematch.core import config as settings
 from rematch.core import strict_yaml, system_memory
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.core.interrupts import Stopper
 from rematch.evaluation.spread import measures, spread, standing
 from rematch.reporting import sweep_text as show

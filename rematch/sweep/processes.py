@@ -20,7 +20,7 @@ from typing import Any
 
 import rematch
 from rematch.core import system_memory
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.reporting.status import status
 from rematch.storage.append_log import plain_line
 from rematch.storage.run_folder import CONFIG, LOGS

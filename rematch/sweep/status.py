@@ -10,7 +10,7 @@ from typing import Any
 
 from rematch import api
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.reporting import sweep_text as show
 from rematch.reporting.status import ALARM, FINE, STOPPED
 from rematch.storage import atomic_files

@@ -29,8 +29,10 @@ from rematch.agents.learners.ppo import Ppo
 from rematch.agents.policy import Policy, digest
 from rematch.core import config as settings
 from rematch.core import rng
-from rematch.core.config import ConfigError
-from rematch.core.spec import Player, Spec, World
+from rematch.core.errors import ConfigError
+from rematch.core.player import Player
+from rematch.core.spec import Spec
+from rematch.core.world import World
 from rematch.curriculum.levels import Curriculum
 from rematch.evaluation.match import Result, Scoreboard
 from rematch.rollout.collector import Rollout, Table

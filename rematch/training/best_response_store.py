@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rematch.agents.policy import Policy
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.evaluation.past_policies import card
 from rematch.storage import atomic_files
 from rematch.storage.atomic_files import RunError

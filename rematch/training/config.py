@@ -10,8 +10,10 @@ from rematch.agents.learners.dqn import DqnConfig, check_dqn
 from rematch.agents.learners.expert_iteration import ExpertConfig, check_plies, check_search
 from rematch.agents.learners.lookahead import LookaheadConfig, check_network, check_spec
 from rematch.agents.learners.ppo import PpoConfig
-from rematch.agents.policy import NetworkConfig, layout
-from rematch.core.config import ConfigError, knob, part
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.networks.layout import layout
+from rematch.core.config import knob, part
+from rematch.core.errors import ConfigError
 from rematch.core.spec import Spec
 from rematch.curriculum.levels import CurriculumConfig, ladder
 from rematch.curriculum.start_states import START, SwarmConfig, check_swarm
@@ -20,7 +22,7 @@ from rematch.exploration.count_bonus import NoveltyConfig
 from rematch.exploration.milestone_bonus import MilestonesConfig, check_milestones
 from rematch.exploration.rnd import RndConfig
 from rematch.exploration.rnd_images import RndScreenConfig
-from rematch.selfplay.league import LeagueConfig
+from rematch.selfplay.opponent_pool import LeagueConfig
 from rematch.selfplay.role_schedule import ScheduleConfig, check_schedule
 from rematch.stability.ewc import EwcConfig, check_ewc
 from rematch.stability.rollback import RollbackConfig, check_rollback

@@ -20,8 +20,10 @@ import numpy as np
 
 from rematch.agents.learners.dqn import Dqn
 from rematch.agents.learners.replay_buffer import COMPONENTS
-from rematch.core.config import ConfigError, knob
-from rematch.core.spec import RUNNING, TellingWorld, Tree, World
+from rematch.core.arrays import Tree
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
+from rematch.core.world import RUNNING, TellingWorld, World
 from rematch.curriculum.demonstrations import LED
 from rematch.curriculum.savestate_archive import Swarm
 from rematch.exploration.milestone_bonus import Milestones

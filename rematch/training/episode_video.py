@@ -14,7 +14,10 @@ from rematch.agents.build import bonuses
 from rematch.agents.learners.dqn import Dqn
 from rematch.agents.learners.replay_buffer import COMPONENTS
 from rematch.core import rng
-from rematch.core.spec import CUT_OFF, DECIDED, RUNNING, Floats, Noise, Pressed, Seat, Shot, Take
+from rematch.core.arrays import Floats
+from rematch.core.player import Noise, Seat
+from rematch.core.recording import Pressed, Shot, Take
+from rematch.core.world import CUT_OFF, DECIDED, RUNNING
 from rematch.rollout.collector import side_by_side
 from rematch.rollout.rollout_buffer import Tape
 from rematch.training.episode_log import Diary

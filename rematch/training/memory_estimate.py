@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from rematch.agents.learners.dqn import replay_bytes
-from rematch.agents.policy import layout
-from rematch.core.config import ConfigError
-from rematch.core.spec import World
+from rematch.agents.networks.layout import layout
+from rematch.core.errors import ConfigError
 from rematch.core.system_memory import here
+from rematch.core.world import World
 from rematch.training.trainer import Config
 from rematch.worlds import registry
 

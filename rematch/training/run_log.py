@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rematch.core.spec import Take
+from rematch.core.recording import Take
 from rematch.evaluation.past_policies import card
 from rematch.evaluation.verdict import alarms, balanced, behind, verdict
 from rematch.reporting.text import evaluation_lines

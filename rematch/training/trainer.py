@@ -15,8 +15,9 @@ from rematch.agents.build import build
 from rematch.agents.learners.dqn import Dqn
 from rematch.agents.policy import Policy
 from rematch.core import rng
-from rematch.core.config import ConfigError
-from rematch.core.spec import RUNNING, Floats, StagedWorld, Tree, World
+from rematch.core.arrays import Floats, Tree
+from rematch.core.errors import ConfigError
+from rematch.core.world import RUNNING, StagedWorld, World
 from rematch.curriculum import archive_files
 from rematch.curriculum.levels import Curriculum, ladder
 from rematch.curriculum.random_explorers import BOT, Scouts
@@ -28,7 +29,8 @@ from rematch.evaluation.match import Result, Scoreboard
 from rematch.exploration.rnd import curious
 from rematch.rollout.collector import Rollout, Table
 from rematch.rollout.rollout_buffer import Tape
-from rematch.selfplay.league import League, LeagueConfig, Roster
+from rematch.selfplay.league import League
+from rematch.selfplay.opponent_pool import LeagueConfig, Roster
 from rematch.selfplay.role_schedule import Schedule
 from rematch.stability.ewc import anchors
 from rematch.stability.rollback import Rollback

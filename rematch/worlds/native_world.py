@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.config import ConfigError
-from rematch.core.spec import RUNNING, Bytes, Floats, Ints, Next, Sight, Spec, View
+from rematch.core.arrays import Bytes, Floats, Ints
+from rematch.core.errors import ConfigError
+from rematch.core.spec import Spec
+from rematch.core.world import RUNNING, Next, Sight, View
 
 
 class WorldError(ConfigError):

@@ -15,8 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.config import ConfigError
-from rematch.core.spec import CUT_OFF, RUNNING, Bytes, Ints, Move, Next, Noise, Seat, Sight, Spec, View
+from rematch.core.arrays import Bytes, Ints
+from rematch.core.errors import ConfigError
+from rematch.core.player import Move, Noise, Seat
+from rematch.core.spec import Spec
+from rematch.core.world import CUT_OFF, RUNNING, Next, Sight, View
 
 MAGIC = 0x6E616C50  # first word of every state: rubbish is told from a state
 

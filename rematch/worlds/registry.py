@@ -25,7 +25,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
-from rematch.core.config import ConfigError, nearest
+from rematch.core.config import nearest
+from rematch.core.errors import ConfigError
 
 
 def names() -> list[str]:

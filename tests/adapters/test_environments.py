@@ -13,8 +13,8 @@ import pytest
 from support import conformance_subjects, toys
 
 from rematch.adapters.common import Opponents
-from rematch.core.config import ConfigError
-from rematch.core.spec import Move, Noise, Seat
+from rematch.core.errors import ConfigError
+from rematch.core.player import Move, Noise, Seat
 from rematch.worlds import registry
 
 pytest.importorskip("gymnasium")

@@ -14,9 +14,13 @@ from support.networks import minibatch, policy, role
 
 from rematch import api
 from rematch.agents.learners.ppo import Ppo, PpoConfig
-from rematch.agents.policy import NetworkConfig, Policy, digest, layout, named, network
-from rematch.core.config import ConfigError, replace, validate
-from rematch.core.spec import Actions, Field, Noise, Role, Seat
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.networks.layout import layout, named
+from rematch.agents.policy import Policy, digest, network
+from rematch.core.config import replace, validate
+from rematch.core.errors import ConfigError
+from rematch.core.player import Noise, Seat
+from rematch.core.spec import Actions, Field, Role
 from rematch.worlds.conformance.playback import seat_at
 
 NETS = st.builds(

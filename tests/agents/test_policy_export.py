@@ -14,12 +14,13 @@ from support.single_seat_worlds import SIZES
 from rematch import api
 from rematch.agents import policy_export
 from rematch.agents.learners import dqn
-from rematch.agents.policy import NetworkConfig, Policy
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.policy import Policy
 from rematch.cli import main
 from rematch.cli.commands import evaluate
 from rematch.cli.commands.evaluate import Match, eval_run, eval_world, export_run, film_of
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.evaluation import past_policies
 from rematch.rehearsal.shrink import differences
 from rematch.storage import policy_files

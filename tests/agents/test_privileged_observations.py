@@ -13,10 +13,13 @@ from support.networks import minibatch, policy, role
 from rematch import api
 from rematch.adapters.gymnasium_env import GymEnv
 from rematch.agents.learners.ppo import LearnError, Ppo, PpoConfig
-from rematch.agents.policy import NetworkConfig, Policy, named
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.networks.layout import named
+from rematch.agents.policy import Policy
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
-from rematch.core.spec import Field, Noise, Seat
+from rematch.core.errors import ConfigError
+from rematch.core.player import Noise, Seat
+from rematch.core.spec import Field
 from rematch.rollout.collector import Rollout, Table, side_by_side
 from rematch.training.trainer import Config, Session
 from rematch.worlds import conformance, registry

@@ -17,7 +17,7 @@ from support import advancing_curriculum, single_seat_worlds, toys
 from rematch import api
 from rematch.agents.learners import dqn
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.rehearsal.shrink import event_log, events, play, shrink
 from rematch.training import trainer
 from rematch.training.config import idle_in

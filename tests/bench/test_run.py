@@ -12,7 +12,7 @@ import pytest
 from rematch.bench import rematch_subject, timing
 from rematch.bench.run import bench, lines, short, targets
 from rematch.cli import main
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 
 SMALL = {"games": 8, "steps": 8, "ppo.minibatch": 16, "ppo.epochs": 1, "network.hidden": [16], "stagger": 16}
 

@@ -11,7 +11,7 @@ import pytest
 
 from rematch.cli import main
 from rematch.cli.commands.evaluate import SEED_OFFSET, Match, eval_world
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.evaluation.match import Scoreboard
 from rematch.worlds.beasty.config import POINTS, Config
 from rematch.worlds.beasty.reference import rules

@@ -14,7 +14,7 @@ import pytest
 from rematch import api
 from rematch.cli.main import main
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 ROOT = Path(__file__).resolve().parents[2] / "compat"

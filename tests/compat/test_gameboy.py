@@ -23,7 +23,7 @@ from support.single_seat_worlds import SIZES
 from rematch import api
 from rematch.agents.learners import dqn
 from rematch.cli.main import main
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.storage.run_folder import Run
 
 ROOT = Path(__file__).resolve().parents[2]

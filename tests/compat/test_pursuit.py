@@ -18,7 +18,7 @@ import pytest
 
 from rematch import api
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.storage.run_folder import Run
 from rematch.training.trainer import Config
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from rematch import api
 from rematch.core import config
-from rematch.core.config import ConfigError, knob, part
+from rematch.core.config import knob, part
+from rematch.core.errors import ConfigError
 from rematch.worlds import registry
 
 

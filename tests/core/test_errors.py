@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
-from rematch.core.errors import NotInstalled
+from rematch.core.errors import ConfigError, NotInstalled
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from support import savestate_runs
 from rematch import api
 from rematch.agents.learners.dqn import Dqn
 from rematch.agents.learners.replay_buffer import COMPONENTS
-from rematch.core.config import ConfigError
-from rematch.core.spec import CUT_OFF, RUNNING, Actions, Field, Role, Spec
+from rematch.core.errors import ConfigError
+from rematch.core.spec import Actions, Field, Role, Spec
+from rematch.core.world import CUT_OFF, RUNNING
 from rematch.curriculum.demo_progress import Way
 from rematch.curriculum.demonstrations import OFF, Practice, Stretch
 from rematch.curriculum.start_states import POWER_ON, SwarmConfig

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from support import gameboy_worlds
 from support.archive_world import Shelf
 
-from rematch.core.config import ConfigError
-from rematch.core.spec import CUT_OFF, RUNNING, Actions, Field, Role, Spec
+from rematch.core.errors import ConfigError
+from rematch.core.spec import Actions, Field, Role, Spec
+from rematch.core.world import CUT_OFF, RUNNING
 from rematch.curriculum.demonstrations import (
     ALONE,
     BEYOND,

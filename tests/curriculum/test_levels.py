@@ -14,8 +14,8 @@ from support.stop_and_resume import stop_and_go_on
 from rematch import api
 from rematch.cli.commands import evaluate
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
-from rematch.core.spec import Floats
+from rematch.core.arrays import Floats
+from rematch.core.errors import ConfigError
 from rematch.curriculum.levels import Curriculum, CurriculumConfig, ladder
 from rematch.evaluation.match import wilson
 from rematch.rehearsal.shrink import Witness, differences, play

@@ -23,8 +23,8 @@ from rematch import api
 from rematch.agents.learners import dqn
 from rematch.cli.commands.evaluate import eval_run
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
-from rematch.core.spec import CUT_OFF
+from rematch.core.errors import ConfigError
+from rematch.core.world import CUT_OFF
 from rematch.curriculum import archive_files
 from rematch.curriculum.savestate_archive import Swarm
 from rematch.curriculum.start_states import BANDS, POWER_ON, Start, SwarmConfig, allot

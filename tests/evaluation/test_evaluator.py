@@ -9,8 +9,8 @@ import pytest
 from support import toys
 from support.networks import policy
 
-from rematch.core.config import ConfigError
-from rematch.core.spec import Player
+from rematch.core.errors import ConfigError
+from rematch.core.player import Player
 from rematch.evaluation.evaluator import (
     against_bots,
     best_scripted,

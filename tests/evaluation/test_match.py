@@ -13,7 +13,7 @@ from support import toys
 from support.networks import policy
 
 from rematch.core import rng
-from rematch.core.spec import Move, Noise, Player, Seat
+from rematch.core.player import Move, Noise, Player, Seat
 from rematch.evaluation.match import Result, Scoreboard, play, wilson
 from rematch.rollout.collector import Rollout, Table
 

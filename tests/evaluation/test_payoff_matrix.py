@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rematch import api
-from rematch.core.config import ConfigError, replace
+from rematch.core.config import replace
+from rematch.core.errors import ConfigError
 from rematch.evaluation import payoff_matrix as payoff_module
 from rematch.evaluation.match import Scoreboard
 from rematch.evaluation.past_policies import Self

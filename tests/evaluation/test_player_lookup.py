@@ -9,7 +9,7 @@ import pytest
 
 from rematch import api
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.evaluation import past_policies
 from rematch.evaluation.player_lookup import entrant, learnt, rules_of
 from rematch.rehearsal.shrink import play

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support import single_seat_worlds
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.exploration.count_bonus import Novelty, NoveltyConfig
 from rematch.rollout.rollout_buffer import Tape
 

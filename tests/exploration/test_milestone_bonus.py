@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rematch.core.config import ConfigError
-from rematch.core.spec import CUT_OFF, DECIDED, Actions, Field, Role, Spec
+from rematch.core.errors import ConfigError
+from rematch.core.spec import Actions, Field, Role, Spec
+from rematch.core.world import CUT_OFF, DECIDED
 from rematch.exploration.milestone_bonus import (
     Beliefs,
     Milestones,

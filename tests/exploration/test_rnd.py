@@ -10,7 +10,7 @@ import pytest
 from support import networks, toys
 
 from rematch import api
-from rematch.agents.policy import named
+from rematch.agents.networks.layout import named
 from rematch.core import config as settings
 from rematch.core.spec import Role
 from rematch.exploration.rnd import MAGNET_ALONE, Deviation, Rnd, RndConfig, curious

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support import single_seat_worlds
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.core.spec import Spec
 from rematch.exploration.rnd_images import RndScreen, RndScreenConfig
 from rematch.rollout.rollout_buffer import Tape

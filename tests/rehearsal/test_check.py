@@ -13,7 +13,7 @@ from rematch import api
 from rematch.agents.learners.ppo import Ppo
 from rematch.cli import main
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.rehearsal import check
 from rematch.rehearsal.shrink import ITERATIONS, RIVALS, differences, play, shrink
 from rematch.worlds import registry

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rematch.core.spec import Pressed, Shot, Take
+from rematch.core.recording import Pressed, Shot, Take
 from rematch.reporting import episode_film, mp4
 from rematch.reporting.console import Console
 

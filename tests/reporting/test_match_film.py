@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from rematch.core.config import ConfigError
-from rematch.core.spec import CUT_OFF, DECIDED, Actions, Field, Move, Next, Noise, Role, Seat, Spec, View
+from rematch.core.errors import ConfigError
+from rematch.core.player import Move, Noise, Seat
+from rematch.core.spec import Actions, Field, Role, Spec
+from rematch.core.world import CUT_OFF, DECIDED, Next, View
 from rematch.reporting.match_film import FPS, HOLD, SIDE, Reel, film, outcome
 
 

@@ -14,7 +14,7 @@ from support.tiny_run import flags
 
 import rematch
 from rematch.cli import main
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.reporting.html import strength_sections
 from rematch.reporting.run_summary import MATRIX, gather, report, stored_matrix
 from rematch.reporting.seed_groups import groups

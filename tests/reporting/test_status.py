@@ -13,7 +13,7 @@ import pytest
 
 from rematch import api
 from rematch.cli import main
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.reporting.status import status
 from rematch.storage.run_folder import Run
 

@@ -11,7 +11,8 @@ from support.networks import policy
 
 from rematch.agents.policy import Policy
 from rematch.core import rng as keys
-from rematch.core.spec import CUT_OFF, RUNNING, Noise, Seat
+from rematch.core.player import Noise, Seat
+from rematch.core.world import CUT_OFF, RUNNING
 from rematch.rollout.collector import Rollout, Table, side_by_side
 from rematch.rollout.rollout_buffer import Tape
 

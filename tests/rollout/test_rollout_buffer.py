@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from support import toys
 
-from rematch.core.spec import CUT_OFF, DECIDED, RUNNING
+from rematch.core.world import CUT_OFF, DECIDED, RUNNING
 from rematch.rollout.rollout_buffer import Tape
 
 SPEC = toys.sticks.make(toys.sticks.Config(), 1).spec  # three seats of one role

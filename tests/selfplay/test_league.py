@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from support.leagues import Hall, roster_of
 
 from rematch.agents.policy import digest
-from rematch.core.config import ConfigError, validate
+from rematch.core.config import validate
+from rematch.core.errors import ConfigError
 from rematch.rollout.rollout_buffer import Tape
-from rematch.selfplay.league import FORGET, League, LeagueConfig, Rival, Roster, floored
+from rematch.selfplay.league import League
+from rematch.selfplay.opponent_pool import FORGET, LeagueConfig, Rival, Roster, floored
 
 
 def test_a_pool_that_keeps_nobody_cannot_have_a_share_of_the_games() -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from support import toys
 from support.leagues import Hall, roster_of
 
-from rematch.selfplay.league import League, Rival
+from rematch.selfplay.league import League
+from rematch.selfplay.opponent_pool import Rival
 
 
 @given(st.floats(0.05, 1.0), st.booleans(), st.integers(0, 50))

@@ -15,7 +15,8 @@ from support.stop_and_resume import stop_and_go_on
 
 from rematch import api
 from rematch.core import config as settings
-from rematch.core.config import ConfigError, validate
+from rematch.core.config import validate
+from rematch.core.errors import ConfigError
 from rematch.rehearsal.shrink import Witness, differences, event_log, play
 from rematch.reporting.status import status
 from rematch.selfplay.role_schedule import Phase, Schedule, ScheduleConfig

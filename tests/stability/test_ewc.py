@@ -11,10 +11,11 @@ from support import advancing_curriculum, networks, toys
 
 from rematch import api
 from rematch.agents.learners.ppo import Ppo, PpoConfig
-from rematch.agents.policy import Policy, named
+from rematch.agents.networks.layout import named
+from rematch.agents.policy import Policy
 from rematch.core import config as settings
 from rematch.core import rng as keys
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.rehearsal.shrink import play
 from rematch.rollout.rollout_buffer import Tape
 from rematch.stability.ewc import Ewc, EwcConfig, anchors, check_ewc, fisher

@@ -13,7 +13,7 @@ from support import toys
 
 from rematch import api
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.rehearsal.shrink import play
 from rematch.stability.rollback import Rollback, RollbackConfig
 from rematch.training.trainer import Config, Session

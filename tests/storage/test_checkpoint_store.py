@@ -12,7 +12,7 @@ import pytest
 from support.broken_disk import Crash, Kernel, about_to_save, memory, under
 from support.fake_training import CPU, advance, contents, damage, go_on, new, newest, one_line, parts
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.storage import checkpoint as disk
 from rematch.storage.run_folder import Run, RunError
 

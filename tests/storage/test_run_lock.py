@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.fake_training import exit_status, forked, go_on, new, one_line
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.storage.run_folder import Run, holder
 
 HOLD = """if 1:

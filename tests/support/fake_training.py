@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.storage.checkpoint import Checkpoint
 from rematch.storage.run_folder import Run
 

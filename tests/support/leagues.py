@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from rematch.agents.policy import NetworkConfig, Policy
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.policy import Policy
 from rematch.rollout.collector import Table
-from rematch.selfplay.league import League, LeagueConfig, Roster
+from rematch.selfplay.league import League
+from rematch.selfplay.opponent_pool import LeagueConfig, Roster
 from support import toys
 
 TINY = NetworkConfig(hidden=(1,))

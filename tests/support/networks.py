@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from rematch.agents.policy import NetworkConfig, Policy, named
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.networks.layout import named
+from rematch.agents.policy import Policy
 from rematch.core.spec import Actions, Field, Role
 
 Batch = dict[str, Any]

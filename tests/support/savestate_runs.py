@@ -22,7 +22,7 @@ from rematch import api
 from rematch.agents.learners import dqn
 from rematch.core import config as settings
 from rematch.core import rng
-from rematch.core.spec import Move, Noise, Seat
+from rematch.core.player import Move, Noise, Seat
 from rematch.rehearsal.shrink import Witness, differences
 from rematch.storage.run_folder import Run
 from rematch.training.trainer import Session, train

@@ -21,7 +21,8 @@ from rematch import api
 from rematch.agents.learners import dqn
 from rematch.core import config as settings
 from rematch.core.config import knob
-from rematch.core.spec import CUT_OFF, DECIDED, RUNNING, Actions, Field, Role, Spec
+from rematch.core.spec import Actions, Field, Role, Spec
+from rematch.core.world import CUT_OFF, DECIDED, RUNNING
 from rematch.worlds import registry
 from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, States
 from support.kill_and_resume import kill_often

@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.config import ConfigError, knob
-from rematch.core.spec import CUT_OFF, DECIDED, RUNNING, Actions, Field, Role, Seat, Spec
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
+from rematch.core.player import Seat
+from rematch.core.spec import Actions, Field, Role, Spec
+from rematch.core.world import CUT_OFF, DECIDED, RUNNING
 from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, ScriptedPlayer, States
 
 

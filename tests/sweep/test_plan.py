@@ -23,7 +23,7 @@ import rematch
 from rematch import api
 from rematch.cli import main
 from rematch.core import system_memory
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.storage.run_folder import holder
 from rematch.sweep import plan as sweeps
 

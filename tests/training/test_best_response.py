@@ -17,7 +17,7 @@ from rematch.agents.policy import Policy
 from rematch.cli import main
 from rematch.cli.commands.evaluate import exploit_run
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.evaluation.match import Scoreboard
 from rematch.rehearsal.shrink import play
 from rematch.reporting import best_response_text

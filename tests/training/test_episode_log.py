@@ -17,8 +17,8 @@ from support.single_seat_worlds import little
 from rematch import api
 from rematch.agents.learners.dqn import Dqn
 from rematch.agents.learners.replay_buffer import COMPONENTS
-from rematch.core.config import ConfigError
-from rematch.core.spec import RUNNING
+from rematch.core.errors import ConfigError
+from rematch.core.world import RUNNING
 from rematch.curriculum.demonstrations import LED
 from rematch.exploration.milestone_bonus import Beliefs
 from rematch.rehearsal.shrink import Witness, differences, play

@@ -15,7 +15,7 @@ from support.tiny_run import SMALL, flags
 
 from rematch import api
 from rematch.core import system_memory
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.training import memory_estimate
 from rematch.training.trainer import Session
 from rematch.worlds import registry

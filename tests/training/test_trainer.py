@@ -19,7 +19,7 @@ from rematch.agents.learners.ppo import LearnError, Ppo
 from rematch.agents.policy import Policy
 from rematch.cli import main
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.rehearsal.shrink import Witness, differences, event_log, play
 from rematch.storage.run_folder import Run
 from rematch.training.run_log import few

@@ -11,7 +11,7 @@ import pytest
 from support import conformance_subjects, toys
 
 from rematch.core import rng
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.worlds import conformance, numpy_world, registry
 from rematch.worlds.conformance import BrokenPromise, Subject, Trial
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import rematch
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.worlds import conformance, registry
 from rematch.worlds.conformance import BrokenPromise
 

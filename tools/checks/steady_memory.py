@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from rematch import api
 from rematch.core import system_memory
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.reporting.console import Console
 
 MOST = 1.03  # of the second quarter's size

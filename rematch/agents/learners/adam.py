@@ -6,9 +6,10 @@ from __future__ import annotations
 import numpy as np
 
 from rematch.agents.networks import fused
-from rematch.agents.policy import Policy, named
-from rematch.core.config import ConfigError
-from rematch.core.spec import Floats, Tree
+from rematch.agents.networks.layout import named
+from rematch.agents.policy import Policy
+from rematch.core.arrays import Floats, Tree
+from rematch.core.errors import ConfigError
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-5
 

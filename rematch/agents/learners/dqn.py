@@ -25,8 +25,11 @@ from rematch.agents.networks.observation_codec import Senses
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
-from rematch.core.config import ConfigError, knob
-from rematch.core.spec import RUNNING, Floats, Role, Spec, Tree
+from rematch.core.arrays import Floats, Tree
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
+from rematch.core.spec import Role, Spec
+from rematch.core.world import RUNNING
 from rematch.curriculum.demo_progress import Way
 from rematch.curriculum.demonstrations import Practice
 from rematch.rollout.rollout_buffer import Tape

@@ -27,8 +27,11 @@ from rematch.agents.learners.ppo import Batch, Guard, Ppo, PpoConfig
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
-from rematch.core.config import ConfigError, knob
-from rematch.core.spec import Floats, Noise, Tree, World
+from rematch.core.arrays import Floats, Tree
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
+from rematch.core.player import Noise
+from rematch.core.world import World
 from rematch.rollout.collector import side_by_side
 from rematch.rollout.rollout_buffer import Tape
 

@@ -23,11 +23,16 @@ from numpy.typing import NDArray
 from rematch.agents.learners.adam import Adam, LearnError
 from rematch.agents.learners.ppo import Guard
 from rematch.agents.networks import fused
-from rematch.agents.policy import NetworkConfig, Policy
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
-from rematch.core.config import ConfigError, knob
-from rematch.core.spec import Bytes, Floats, Ints, Move, Noise, Open, Seat, Spec, Tree, World
+from rematch.core.arrays import Bytes, Floats, Ints, Tree
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
+from rematch.core.player import Move, Noise, Open, Seat
+from rematch.core.spec import Spec
+from rematch.core.world import World
 from rematch.rollout.collector import side_by_side
 from rematch.rollout.rollout_buffer import Tape
 

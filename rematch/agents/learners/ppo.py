@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from rematch.agents.learners.adam import Adam, LearnError
 from rematch.agents.networks import fused
-from rematch.agents.policy import HEAD, Policy, named, opponent
+from rematch.agents.networks.layout import HEAD, named, opponent
+from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import SHAPES, anneal
+from rematch.core.arrays import Floats, Tree
 from rematch.core.config import knob
-from rematch.core.spec import Floats, Tree
 from rematch.rollout.rollout_buffer import Tape
 
 if TYPE_CHECKING:

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rematch.agents.networks.layout import named
 from rematch.agents.networks.observation_codec import LEVELS, Senses
-from rematch.agents.policy import Policy, named
+from rematch.agents.policy import Policy
 from rematch.core import rng
-from rematch.core.config import ConfigError
-from rematch.core.spec import Bytes, Floats, Ints, Move, Noise, Role, Seat
+from rematch.core.arrays import Bytes, Floats, Ints
+from rematch.core.errors import ConfigError
+from rematch.core.player import Move, Noise, Seat
+from rematch.core.spec import Role
 
 if TYPE_CHECKING:
     from torch import Tensor

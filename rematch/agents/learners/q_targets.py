@@ -15,7 +15,8 @@ from torch.nn import functional
 from rematch.agents.learners.q_policy import QPolicy, shown
 from rematch.agents.learners.replay_buffer import Batch
 from rematch.agents.networks.cuda_graphs import Given
-from rematch.core.spec import CUT_OFF, RUNNING, Bytes, Floats
+from rematch.core.arrays import Bytes, Floats
+from rematch.core.world import CUT_OFF, RUNNING
 
 if TYPE_CHECKING:
     from rematch.agents.learners.dqn import DqnConfig

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.agents.networks.observation_codec import Seen, Senses
-from rematch.core.spec import RUNNING, Bytes, Floats, Tree
+from rematch.core.arrays import Bytes, Floats, Tree
+from rematch.core.world import RUNNING
 from rematch.storage.array_chunks import Chunk
 
 COMPONENTS = ("env", "rnd", "novel", "bayes", "way")  # of the reward

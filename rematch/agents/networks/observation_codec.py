@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.config import ConfigError
-from rematch.core.spec import Bytes, Field, Floats, Role
+from rematch.core.arrays import Bytes, Floats
+from rematch.core.errors import ConfigError
+from rematch.core.spec import Field, Role
 
 LEVELS = 3  # the brightest of four: two bits
 HALF = 2048.0  # whole numbers up to here are exact in half precision (IEEE 754)

@@ -14,9 +14,11 @@ import torch
 from numpy.typing import NDArray
 
 from rematch.agents.networks import fused, mlp
-from rematch.agents.policy import NetworkConfig, layout, named
-from rematch.core.config import ConfigError
-from rematch.core.spec import Floats, Role
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.networks.layout import layout, named
+from rematch.core.arrays import Floats
+from rematch.core.errors import ConfigError
+from rematch.core.spec import Role
 
 BLOCK, GPU_BLOCK = 64, 4096  # rows
 

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, linear, scaled_dot_product_attention
 
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.networks.layout import layout, quantities
 from rematch.agents.networks.mlp import Answer, Distribution, masked
-from rematch.agents.policy import NetworkConfig, layout, quantities
 from rematch.core.spec import Role
 
 if TYPE_CHECKING:

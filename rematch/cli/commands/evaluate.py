@@ -14,8 +14,9 @@ from rematch.agents import policy_export
 from rematch.agents.learners.q_policy import QPlayer
 from rematch.agents.policy import Policy
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
-from rematch.core.spec import Player, World
+from rematch.core.errors import ConfigError
+from rematch.core.player import Player
+from rematch.core.world import World
 from rematch.evaluation.evaluator import alone, best_scripted, check_rivals, evaluate, set_beside
 from rematch.evaluation.match import Scoreboard
 from rematch.evaluation.past_policies import card

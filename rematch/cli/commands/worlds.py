@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Sequence
 
 from rematch.cli.options import Options
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 
 
 def list_worlds(words: Sequence[str]) -> int:
@@ -26,15 +24,4 @@ def list_worlds(words: Sequence[str]) -> int:
             actions = f"{about.actions.kind} actions {', '.join(about.actions.names)}"
             scripted = ", ".join(module.BOTS.get(role, ())) or "none"
             print(f"  {role}: sees {about.size} numbers, {actions}; scripted: {scripted}")
-    return 0
-
-
-def list_recipes(words: Sequence[str]) -> int:
-    from rematch.api import recipes
-
-    Options(words).only(0, "rematch recipes")
-    for name, text in recipes().items():
-        head = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
-        about = " ".join(line.lstrip("# ") for line in head).removeprefix(f"{name}: ")
-        print(f"{name}: {re.split(r'(?<=[.]) ', about)[0]}")  # its first sentence
     return 0

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.config import ConfigError, nearest
-from rematch.core.spec import Floats, Ints, Move, Noise, Seat
+from rematch.core.arrays import Floats, Ints
+from rematch.core.config import nearest
+from rematch.core.errors import ConfigError
+from rematch.core.player import Move, Noise, Seat
 
 from . import native
 from .reference.bots import BOTS as NUMBERS

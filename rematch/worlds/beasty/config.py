@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rematch.core.config import ConfigError, knob
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
 from rematch.core.native_build import refuse_stale
 
 from . import native

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rematch.core import rng
-from rematch.core.spec import Bytes
+from rematch.core.arrays import Bytes
 
 from . import native
 from .config import ACTIONS, POINTS, SPECIES, STRENGTH, Config

@@ -4,7 +4,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.spec import Bytes, Floats, Ints, Next, View
+from rematch.core.arrays import Bytes, Floats, Ints
+from rematch.core.world import Next, View
 
 BUILD: str
 MARK: int

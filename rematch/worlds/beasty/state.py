@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.config import ConfigError, nearest
-from rematch.core.spec import Bytes
+from rematch.core.arrays import Bytes
+from rematch.core.config import nearest
+from rematch.core.errors import ConfigError
 
 from . import native
 from .config import POINTS, SPECIES, STRENGTH, Config

@@ -14,8 +14,9 @@ import numpy as np
 
 from rematch.core import config as settings
 from rematch.core import rng
+from rematch.core.arrays import Bytes
 from rematch.core.config import knob
-from rematch.core.spec import Bytes, Noise, Player
+from rematch.core.player import Noise, Player
 from rematch.worlds.conformance.playback import seat_at
 
 from .config import ACTS, POINTS, SCORINGS, STRENGTH, Config

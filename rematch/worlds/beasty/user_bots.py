@@ -34,8 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.config import ConfigError, nearest
-from rematch.core.spec import Move, Noise, Seat
+from rematch.core.config import nearest
+from rematch.core.errors import ConfigError
+from rematch.core.player import Move, Noise, Seat
 
 from .config import ACTIONS, STRENGTH, Config
 from .state import State, unpack

@@ -17,8 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
+from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.config import validate
-from rematch.core.spec import Actions, Bytes, Field, Floats, Ints, Noise, Player, Role, Spec, View
+from rematch.core.player import Noise, Player
+from rematch.core.spec import Actions, Field, Role, Spec
+from rematch.core.world import View
 from rematch.worlds.native_world import NativeWorld, Shown, WorldError, blank_view, first_next
 
 from . import native

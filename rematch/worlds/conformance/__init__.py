@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.spec import Bytes, Noise, Player, Seat, World
+from rematch.core.arrays import Bytes
+from rematch.core.player import Noise, Player, Seat
+from rematch.core.world import World
 from rematch.worlds.conformance.determinism_checks import Replaying
 from rematch.worlds.conformance.playback import Make, Trial, difference, seat_at, seen, short
 from rematch.worlds.conformance.shape_checks import BrokenPromise

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from rematch.core import rng
-from rematch.core.config import ConfigError
-from rematch.core.spec import RUNNING, Bytes, Ints, World
+from rematch.core.arrays import Bytes, Ints
+from rematch.core.errors import ConfigError
+from rematch.core.world import RUNNING, World
 from rematch.worlds.conformance.playback import Arrays, Make, Trial, difference, happened, seen, sights
 from rematch.worlds.conformance.shape_checks import BrokenPromise, Reading
 

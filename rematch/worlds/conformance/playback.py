@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.spec import CUT_OFF, RUNNING, Ints, Seat, World
+from rematch.core.arrays import Ints
+from rematch.core.player import Seat
+from rematch.core.world import CUT_OFF, RUNNING, World
 
 Arrays = dict[str, NDArray[Any]]  # name -> one array, the game first
 Make = Callable[..., World]  # make(config, games, first=0, seed=0)

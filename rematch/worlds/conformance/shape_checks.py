@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rematch.core.config import ConfigError
-from rematch.core.spec import CUT_OFF, RUNNING, World
+from rematch.core.errors import ConfigError
+from rematch.core.world import CUT_OFF, RUNNING, World
 from rematch.worlds.conformance.playback import Make, Playing, Trial, events, finals, short, sights
 
 

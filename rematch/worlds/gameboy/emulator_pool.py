@@ -27,8 +27,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rematch.core.config import ConfigError
-from rematch.core.spec import Bytes
+from rematch.core.arrays import Bytes
+from rematch.core.errors import ConfigError
 
 from .pyboy_emulator import HEIGHT, WIDTH, Region, give_back, ready
 

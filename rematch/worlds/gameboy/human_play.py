@@ -19,8 +19,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from rematch.core.config import ConfigError, apply, read_flags, refuse_idle, validate
-from rematch.core.spec import Bytes
+from rematch.core.arrays import Bytes
+from rematch.core.config import apply, read_flags, refuse_idle, validate
+from rematch.core.errors import ConfigError
 
 from .cartridge.constants import ACTIONS
 

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rematch.core.arrays import Bytes
 from rematch.core.errors import NotInstalled
 from rematch.core.native_build import refuse_stale
-from rematch.core.spec import Bytes
 
 from .cartridge.constants import ACTIONS, PRESS, TICKS
 

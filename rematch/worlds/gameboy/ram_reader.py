@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.spec import Bytes, Field, Floats
+from rematch.core.arrays import Bytes, Floats
+from rematch.core.spec import Field
 
 from .cartridge import ram_addresses
 from .cartridge.constants import ACTIONS

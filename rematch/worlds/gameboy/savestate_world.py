@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.config import ConfigError
-from rematch.core.spec import RUNNING, Bytes, Ints
+from rematch.core.arrays import Bytes, Ints
+from rematch.core.errors import ConfigError
+from rematch.core.world import RUNNING
 from rematch.worlds.numpy_world import MAGIC, PlainWorld, Rows, States
 
 from . import emulator_pool as banks

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from rematch.core.config import ConfigError
-from rematch.core.spec import Tree
+from rematch.core.arrays import Tree
+from rematch.core.errors import ConfigError
 
 MAGIC = b"rematch gameboy savestate 1\n"
 LENGTH = struct.Struct("<I")

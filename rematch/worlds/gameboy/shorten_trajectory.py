@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rematch.core.spec import DECIDED, RUNNING
+from rematch.core.world import DECIDED, RUNNING
 
 from .savestates import Bundle
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 
 from .cartridge import compiler
 from .cartridge import ram_addresses as ram

@@ -19,8 +19,12 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from rematch.core.config import ConfigError, knob, nearest
-from rematch.core.spec import CUT_OFF, DECIDED, RUNNING, Actions, Bytes, Ints, Role, Seat, Spec, View
+from rematch.core.arrays import Bytes, Ints
+from rematch.core.config import knob, nearest
+from rematch.core.errors import ConfigError
+from rematch.core.player import Seat
+from rematch.core.spec import Actions, Role, Spec
+from rematch.core.world import CUT_OFF, DECIDED, RUNNING, View
 from rematch.worlds.numpy_world import MAGIC, Rows, ScriptedPlayer
 
 from . import episode_info, pyboy_emulator, titles

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from rematch.core.config import ConfigError, nearest
-from rematch.core.errors import NotInstalled
+from rematch.core.config import nearest
+from rematch.core.errors import ConfigError, NotInstalled
 
 from .spaces import Acting, Looking, acting, looking
 

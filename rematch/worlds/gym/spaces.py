@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.config import ConfigError
-from rematch.core.spec import Actions, Field, Floats
+from rematch.core.arrays import Floats
+from rematch.core.errors import ConfigError
+from rematch.core.spec import Actions, Field
 
 SUPPORTED = (
     "supported are observations Box (numbers, not pixels) and Discrete, and actions Discrete and Box "

@@ -18,21 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.config import ConfigError, knob, nearest
-from rematch.core.spec import (
-    CUT_OFF,
-    DECIDED,
-    RUNNING,
-    Bytes,
-    Floats,
-    Ints,
-    Move,
-    Noise,
-    Role,
-    Seat,
-    Spec,
-    View,
-)
+from rematch.core.arrays import Bytes, Floats, Ints
+from rematch.core.config import knob, nearest
+from rematch.core.errors import ConfigError
+from rematch.core.player import Move, Noise, Seat
+from rematch.core.spec import Role, Spec
+from rematch.core.world import CUT_OFF, DECIDED, RUNNING, View
 from rematch.worlds.numpy_world import MAGIC, PlainWorld, Rows, States
 
 from . import making

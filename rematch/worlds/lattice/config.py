@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.config import ConfigError, knob
+from rematch.core.arrays import Floats, Ints
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
 from rematch.core.native_build import refuse_stale
-from rematch.core.spec import Floats, Ints
 from rematch.worlds.native_world import compare_with_struct
 
 from . import native

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rematch.core.config import ConfigError, untracked, validate
+from rematch.core.config import untracked, validate
+from rematch.core.errors import ConfigError
 from rematch.core.system_memory import here
 
 from .config import Config, free_cells

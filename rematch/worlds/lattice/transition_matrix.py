@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rematch.core.arrays import Ints
 from rematch.core.native_build import refuse_stale
-from rematch.core.spec import Ints
 
 from . import solver
 from .config import Config, free_cells, moves, reach, squared_distances, start_pairs

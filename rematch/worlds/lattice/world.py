@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.config import validate
-from rematch.core.spec import Actions, Bytes, Field, Floats, Ints, Role, Sight, Spec, View
+from rematch.core.spec import Actions, Field, Role, Spec
+from rematch.core.world import Sight, View
 from rematch.worlds.native_world import NativeWorld, Shown, WorldError, blank_view, first_next
 
 from . import native

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from rematch.core.config import ConfigError, nearest
-from rematch.core.errors import NotInstalled
+from rematch.core.config import nearest
+from rematch.core.errors import ConfigError, NotInstalled
 
 CHANCE, DECISION, TERMINAL = 0, 1, 2  # kinds of history
 TRIED = 4000  # moves at random by which the length of games is tried

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 
 from .games import CHANCE, DECISION, Game, hushed
 from .history_table import Table, current

@@ -17,8 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.config import ConfigError, knob
-from rematch.core.spec import DECIDED, Actions, Bytes, Field, Ints, Next, Player, Role, Seat, Spec, View
+from rematch.core.arrays import Bytes, Ints
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
+from rematch.core.player import Player, Seat
+from rematch.core.spec import Actions, Field, Role, Spec
+from rematch.core.world import DECIDED, Next, View
 from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, ScriptedPlayer, States
 
 from . import games, hidden_states, history_table

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from rematch.core.config import ConfigError, knob
+from rematch.core.arrays import Floats
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
 from rematch.core.native_build import refuse_stale
-from rematch.core.spec import Floats
 from rematch.worlds.native_world import compare_with_struct
 
 from . import native

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.core.spec import Ladder, Level
 
 from .config import Config, check_stage

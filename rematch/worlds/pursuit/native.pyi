@@ -4,7 +4,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.spec import Bytes, Floats, Ints, Next, Noise, Sight, View
+from rematch.core.arrays import Bytes, Floats, Ints
+from rematch.core.player import Noise
+from rematch.core.world import Next, Sight, View
 
 BUILD: str
 MOST_OBSTACLES: int

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.spec import Bytes, Field, Floats, Sight
+from rematch.core.arrays import Bytes, Floats
+from rematch.core.spec import Field
+from rematch.core.world import Sight
 
 from . import native
 from .config import Config

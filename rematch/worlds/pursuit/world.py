@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
+from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.config import validate
-from rematch.core.spec import Actions, Bytes, Floats, Ints, Role, Sight, Spec, View
+from rematch.core.spec import Actions, Role, Spec
+from rematch.core.world import Sight, View
 from rematch.worlds.native_world import NativeWorld, WorldError, blank_view, first_next
 
 from . import native

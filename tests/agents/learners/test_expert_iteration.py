@@ -12,8 +12,8 @@ import pytest
 from rematch import api
 from rematch.agents.learners.expert_iteration import Expert
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
-from rematch.core.spec import Noise
+from rematch.core.errors import ConfigError
+from rematch.core.player import Noise
 from rematch.rehearsal.shrink import event_log, play
 from rematch.training.trainer import Config, Session
 

@@ -16,10 +16,14 @@ from support import toys
 from rematch import api
 from rematch.agents.learners.lookahead import Foresight, LookaheadPlayer, best_answer, check_spec
 from rematch.agents.networks import fused
-from rematch.agents.policy import NetworkConfig, Policy, digest
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.policy import Policy, digest
 from rematch.core import config as settings
-from rematch.core.config import ConfigError, knob
-from rematch.core.spec import DECIDED, Actions, Field, Noise, Role, Seat, Spec, World
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
+from rematch.core.player import Noise, Seat
+from rematch.core.spec import Actions, Field, Role, Spec
+from rematch.core.world import DECIDED, World
 from rematch.training.trainer import Session
 from rematch.worlds import registry
 from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, States

@@ -10,9 +10,11 @@ import torch
 from support.networks import Batch, minibatch, policy, role
 
 from rematch.agents.learners.ppo import LearnError, Ppo, PpoConfig
-from rematch.agents.policy import Policy, digest, named
-from rematch.core.config import ConfigError
-from rematch.core.spec import DECIDED, Spec
+from rematch.agents.networks.layout import named
+from rematch.agents.policy import Policy, digest
+from rematch.core.errors import ConfigError
+from rematch.core.spec import Spec
+from rematch.core.world import DECIDED
 from rematch.rollout.rollout_buffer import Tape
 
 # --- a loss from the papers, in numpy and float64, one decision at a time -------------------------------

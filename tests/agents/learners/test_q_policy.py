@@ -10,7 +10,7 @@ from support import single_seat_worlds
 from support.single_seat_worlds import little
 
 from rematch.agents.learners.q_policy import BLOCK, QPlayer, QPolicy, choose
-from rematch.core.spec import Noise, Seat
+from rematch.core.player import Noise, Seat
 from rematch.evaluation.match import play
 from rematch.training.trainer import Session
 

@@ -15,7 +15,7 @@ from support.single_seat_worlds import little
 from rematch.agents.learners import q_targets
 from rematch.agents.learners.dqn import Dqn, DqnConfig
 from rematch.agents.learners.q_policy import shown
-from rematch.core.spec import CUT_OFF, DECIDED, RUNNING
+from rematch.core.world import CUT_OFF, DECIDED, RUNNING
 from rematch.training.trainer import Session
 
 __all__ = ["little"]

@@ -11,7 +11,7 @@ from support.networks import minibatch, policy, role
 from torch import distributions
 
 from rematch.agents.networks import mlp
-from rematch.agents.policy import named
+from rematch.agents.networks.layout import named
 
 
 def slow(made: Any, sight: Any) -> tuple[Any, Any]:

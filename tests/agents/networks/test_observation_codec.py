@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support import single_seat_worlds
 
 from rematch.agents.networks.observation_codec import Senses, pack_levels, unpack_levels
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.core.spec import Actions, Field, Role
 
 

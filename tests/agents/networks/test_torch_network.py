@@ -16,12 +16,15 @@ from rematch import api
 from rematch.agents.learners import ppo
 from rematch.agents.learners.ppo import Ppo, PpoConfig, loss
 from rematch.agents.networks import fused, mlp
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.networks.layout import named
 from rematch.agents.networks.torch_network import BLOCK, Recurrent
-from rematch.agents.policy import NetworkConfig, Policy, named
+from rematch.agents.policy import Policy
 from rematch.cli.commands.evaluate import eval_run, exploit_run
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
-from rematch.core.spec import Actions, Field, Role, Seat
+from rematch.core.errors import ConfigError
+from rematch.core.player import Seat
+from rematch.core.spec import Actions, Field, Role
 from rematch.rehearsal.check import learning_features
 from rematch.rehearsal.shrink import event_log, play
 from rematch.rollout.collector import side_by_side

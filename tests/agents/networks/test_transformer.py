@@ -13,9 +13,11 @@ from support.networks import minibatch, policy, role
 from rematch import api
 from rematch.agents.learners.ppo import Ppo, PpoConfig
 from rematch.agents.networks import mlp
-from rematch.agents.policy import NetworkConfig, Policy, layout
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.networks.layout import layout
+from rematch.agents.policy import Policy
 from rematch.core import config as settings
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.rehearsal.shrink import play
 
 SMALL: dict[str, Any] = {"kind": "transformer", "width": 16, "heads": 2, "layers": 2, "embedding": 6}

@@ -12,8 +12,8 @@ import pytest
 from support.beasty_positions import DOCUMENT, PLAIN, position
 
 from rematch.core import rng
-from rematch.core.config import ConfigError
-from rematch.core.spec import Noise
+from rematch.core.errors import ConfigError
+from rematch.core.player import Noise
 from rematch.worlds.beasty import native
 from rematch.worlds.beasty.config import ACTIONS, Config
 from rematch.worlds.beasty.reference import bots as slow

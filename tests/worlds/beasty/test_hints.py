@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.beasty_positions import DOCUMENT, PLAIN
 
-from rematch.core.spec import Bytes
+from rematch.core.arrays import Bytes
 from rematch.worlds.beasty import hints, native
 from rematch.worlds.beasty.config import Config
 from rematch.worlds.beasty.hints import Slip, Worth, review, weigh

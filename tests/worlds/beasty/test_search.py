@@ -10,8 +10,8 @@ import pytest
 from support.beasty_positions import DOCUMENT, PLAIN
 
 from rematch.core import rng
-from rematch.core.config import ConfigError
-from rematch.core.spec import Noise
+from rematch.core.errors import ConfigError
+from rematch.core.player import Noise
 from rematch.worlds.beasty import native
 from rematch.worlds.beasty.bots import PLAYOUT, GuidedSearch, SearchPlayer, guided
 from rematch.worlds.beasty.config import POINTS, STRENGTH, Config

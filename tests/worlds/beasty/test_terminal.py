@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rematch.agents.policy import NetworkConfig, Policy
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.policy import Policy
 from rematch.cli import main
 from rematch.core import config as settings
 from rematch.storage import policy_files

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from rematch.core import rng
-from rematch.core.config import ConfigError
-from rematch.core.spec import Noise
+from rematch.core.errors import ConfigError
+from rematch.core.player import Noise
 from rematch.worlds.beasty import user_bots
 from rematch.worlds.beasty.config import Config
 from rematch.worlds.beasty.reference.compare import positions

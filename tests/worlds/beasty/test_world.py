@@ -11,7 +11,7 @@ import pytest
 from support.beasty_positions import DOCUMENT, PLAIN, position
 
 from rematch.core import rng
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.worlds import conformance
 from rematch.worlds.beasty import bench, native
 from rematch.worlds.beasty import config as rules

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support import gameboy_worlds
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.worlds.gameboy import emulator_pool as banks
 from rematch.worlds.gameboy import pyboy_emulator, titles
 

@@ -13,7 +13,7 @@ import pytest
 from support import gameboy_worlds
 
 from rematch.cli.main import obey
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.worlds.gameboy import human_play
 
 

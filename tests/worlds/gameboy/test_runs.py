@@ -17,7 +17,7 @@ from support.gameboy_runs import little
 from support.single_seat_worlds import SIZES
 
 from rematch.agents.learners import dqn
-from rematch.agents.policy import named
+from rematch.agents.networks.layout import named
 from rematch.cli import main
 from rematch.rehearsal.shrink import differences, play
 from rematch.storage import atomic_files

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rematch.core import rng
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.worlds.gameboy.savestates import Bundle, Library, opened, runs, seal, unpack, unrun
 
 BODY = bytes(rng.words(3, rng.ACT, 5000).astype("u1"))

@@ -13,7 +13,7 @@ from support import gameboy_worlds
 
 from rematch import api
 from rematch.cli import main
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.worlds.gameboy import titles
 from rematch.worlds.gameboy.cartridge import compiler
 from rematch.worlds.gameboy.cartridge import ram_addresses as wram

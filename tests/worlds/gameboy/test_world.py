@@ -16,8 +16,8 @@ from support.gameboy_worlds import follow, press, tiny
 
 from rematch import api
 from rematch.core import rng
-from rematch.core.config import ConfigError
-from rematch.core.spec import CUT_OFF, DECIDED, RUNNING
+from rematch.core.errors import ConfigError
+from rematch.core.world import CUT_OFF, DECIDED, RUNNING
 from rematch.worlds import conformance, registry
 from rematch.worlds.gameboy import pyboy_emulator
 from rematch.worlds.gameboy.cartridge import game_model, ram_addresses

@@ -17,11 +17,13 @@ from support import ppo_reference
 
 from rematch import api
 from rematch.agents.learners.ppo import Ppo, PpoConfig
-from rematch.agents.policy import NetworkConfig, Policy, named
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.networks.layout import named
+from rematch.agents.policy import Policy
 from rematch.core import config
 from rematch.core import rng as keys
-from rematch.core.config import ConfigError
-from rematch.core.spec import CUT_OFF, DECIDED
+from rematch.core.errors import ConfigError
+from rematch.core.world import CUT_OFF, DECIDED
 from rematch.evaluation.match import Scoreboard, play
 from rematch.rehearsal.shrink import event_log
 from rematch.rollout.collector import Rollout, Table

@@ -16,7 +16,7 @@ from PIL import Image
 from support.lattice_slow_solver import Lattice, Robot, game_value
 
 from rematch.cli import main
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.worlds.lattice import heatmap, solve, solver
 from rematch.worlds.lattice import transition_matrix as boards
 from rematch.worlds.lattice.config import Config, moves

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from support import lattice_reference as slow
 from support.lattices import BOARDS, ROLES, actions, everything, positions
 
-from rematch.core.config import ConfigError, validate
-from rematch.core.spec import Noise
+from rematch.core.config import validate
+from rematch.core.errors import ConfigError
+from rematch.core.player import Noise
 from rematch.worlds import conformance
 from rematch.worlds.conformance.playback import seat_at
 from rematch.worlds.lattice import native

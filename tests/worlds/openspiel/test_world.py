@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rematch.core.config import ConfigError
-from rematch.core.spec import DECIDED, Seat
+from rematch.core.errors import ConfigError
+from rematch.core.player import Seat
+from rematch.core.world import DECIDED
 from rematch.worlds import conformance, registry
 from rematch.worlds.conformance import Trial
 

@@ -12,7 +12,7 @@ from support import pursuit_reference
 from support.pursuit_games import ROLES, core_width, rollout_actions, same_bits, split
 from support.pursuit_reference import Reference
 
-from rematch.core.spec import Noise, Seat
+from rematch.core.player import Noise, Seat
 from rematch.worlds.pursuit import native
 from rematch.worlds.pursuit.config import numbers_of
 from rematch.worlds.pursuit.world import Config, PursuitWorld, bot, make

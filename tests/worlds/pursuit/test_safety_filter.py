@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from support.pursuit_games import rollout_actions, split
 
-from rematch.core.spec import Noise, Seat
+from rematch.core.player import Noise, Seat
 from rematch.worlds.pursuit import native
 from rematch.worlds.pursuit.world import Config, PursuitWorld, bot, make
 

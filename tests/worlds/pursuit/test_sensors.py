@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.pursuit_games import core_width, rollout_actions, same_bits, split
 from support.pursuit_reference import Reference, log
 
-from rematch.core.spec import Noise, Seat
+from rematch.core.player import Noise, Seat
 from rematch.worlds import conformance
 from rematch.worlds.pursuit import native
 from rematch.worlds.pursuit.config import VISIBILITY

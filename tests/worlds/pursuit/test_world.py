@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rematch.core.config import ConfigError, has_effect, validate
-from rematch.core.spec import Noise, Seat
+from rematch.core.config import has_effect, validate
+from rematch.core.errors import ConfigError
+from rematch.core.player import Noise, Seat
 from rematch.worlds import conformance
 from rematch.worlds.native_world import compare_with_struct
 from rematch.worlds.pursuit import native

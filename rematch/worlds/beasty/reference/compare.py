@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.spec import Bytes, Ints, Noise
+from rematch.core.arrays import Bytes, Ints
+from rematch.core.player import Noise
 from rematch.worlds.conformance.playback import seat_at
 
 from .. import native

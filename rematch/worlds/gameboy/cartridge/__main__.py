@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.worlds.gameboy.cartridge import check, compiler, constants, solver, world_generator
 
 

@@ -6,7 +6,7 @@ import io
 from dataclasses import dataclass
 
 from rematch.core import rng
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.worlds.gameboy.cartridge import constants
 from rematch.worlds.gameboy.cartridge import ram_addresses as ram
 from rematch.worlds.gameboy.cartridge.compiler import Cartridge

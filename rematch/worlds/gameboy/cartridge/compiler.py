@@ -10,7 +10,8 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
-from rematch.core.config import ConfigError, nearest
+from rematch.core.config import nearest
+from rematch.core.errors import ConfigError
 from rematch.worlds.gameboy.cartridge import (
     constants as rules,
 )

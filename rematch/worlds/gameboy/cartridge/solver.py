@@ -11,7 +11,7 @@ import heapq
 from collections import deque
 from dataclasses import dataclass, field
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.worlds.gameboy.cartridge import constants
 from rematch.worlds.gameboy.cartridge.game_model import (
     BLACKOUT,

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rematch.core.config import ConfigError, nearest
+from rematch.core.config import nearest
+from rematch.core.errors import ConfigError
 from rematch.worlds.gameboy.cartridge.tiles import SPECIES, art
 
 WALK, SOLID, GRASS, WARP = range(4)

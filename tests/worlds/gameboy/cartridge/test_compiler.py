@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rematch.core.config import ConfigError
+from rematch.core.errors import ConfigError
 from rematch.worlds.gameboy.cartridge import (
     constants,
     game_model,

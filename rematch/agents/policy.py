@@ -2,9 +2,8 @@
 
 One vector makes everything else short: a digest, a rival's slot, an optimiser, a checkpoint and an
 average of policies are all operations on one array. Acting is done by agents/networks/fused.h;
-agents/networks/mlp.py is the
-same network in torch, for reading and for checking. A network with an encoder is
-agents/networks/torch_network.py, in torch.
+agents/networks/mlp.py is the same network in torch, for reading and for checking. A network with an encoder
+is agents/networks/torch_network.py, in torch.
 
 Two names of fields mean something here: an encoder reads `history`, a field with a shape [steps, numbers];
 `bimdn` learns where the opponent is from `other`, a field aside with two columns.
@@ -21,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.agents.networks import fused
+from rematch.agents.networks.config import NetworkConfig, one_tower
+from rematch.agents.networks.layout import HEAD, SHARED, aside, layout, named
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats
 from rematch.core.errors import ConfigError
@@ -30,13 +31,9 @@ from rematch.core.spec import Role
 
 if TYPE_CHECKING:
     from rematch.agents.networks.torch_network import Recurrent
-from rematch.agents.networks.config import NetworkConfig
-from rematch.agents.networks.layout import HEAD, SHARED, aside, layout, named, one_tower
 
 refuse_stale("rematch.agents.networks.fused", fused.BUILD, Path(__file__).parent / "networks" / "fused.pyx")
 
-
-MIXTURE, LATENT = 5, 32  # of bimdn: Gaussians in its belief, and the width of what else it tells
 ROW_GAIN, ROW_START = 3.0, 0.02  # length of its head's directions; how small rows begin: play is near uniform
 MOST_WEIGHTS = 1 << 26  # fused.h counts them, padded, in 32 bits
 

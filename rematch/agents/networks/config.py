@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    pass
-from rematch.agents.networks.layout import one_tower
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,3 +92,8 @@ class NetworkConfig:
                 f"log_std = {self.log_std:g}: expected between log_std_low {self.log_std_low:g} "
                 f"and log_std_high {self.log_std_high:g}"
             )
+
+
+def one_tower(config: NetworkConfig) -> bool:
+    """Whether policy and value share their hidden layers."""
+    return config.shared and config.critic == "own"

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from rematch.agents.policy import MIXTURE
+from rematch.agents.networks.layout import MIXTURE
 
 HALF_LOG_2PI = 0.9189385332046727
 NARROW, BROAD = -4.0, 1.0  # bounds of a Gaussian's log standard deviation: no place is ever quite certain

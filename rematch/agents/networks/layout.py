@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from rematch.agents.networks.config import NetworkConfig, one_tower
 from rematch.core.arrays import Floats
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Role
 
-if TYPE_CHECKING:
-    pass
-from rematch.agents.networks.config import NetworkConfig
-from rematch.agents.policy import LATENT, MIXTURE
-
 Layout = list[tuple[str, tuple[int, ...], int]]  # name, shape, offset into the flat vector
+MIXTURE, LATENT = 5, 32  # of bimdn: Gaussians in its belief, and the width of what else it tells
 BELIEF = 5  # numbers of a Gaussian in the plane: weight, mean x and y, log standard deviation of x and y
 
 
@@ -145,10 +140,6 @@ def transformer(role: Role, config: NetworkConfig) -> list[tuple[str, tuple[int,
     if role.actions.kind == "continuous":
         entries.append(("policy.log_std", (role.actions.size,)))
     return entries
-
-
-def one_tower(config: NetworkConfig) -> bool:
-    return config.shared and config.critic == "own"
 
 
 def aside(role: Role, config: NetworkConfig) -> tuple[int, ...]:

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from rematch.agents.networks import history_encoders
-from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.networks.config import NetworkConfig, one_tower
 from rematch.agents.networks.history_encoders import HALF_LOG_2PI
-from rematch.agents.networks.layout import aside, history, layout, one_tower, plain
+from rematch.agents.networks.layout import aside, history, layout, plain
 from rematch.core.spec import Role
 
 

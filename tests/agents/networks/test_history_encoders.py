@@ -9,8 +9,7 @@ import torch
 from torch import distributions
 
 from rematch.agents.networks import history_encoders
-from rematch.agents.networks.layout import BELIEF
-from rematch.agents.policy import LATENT, MIXTURE
+from rematch.agents.networks.layout import BELIEF, LATENT, MIXTURE
 
 N, STEPS, NUMBERS, WIDE = 7, 5, 3, 6
 

@@ -27,7 +27,7 @@ def blank_pictures() -> Iterator[None]:
     children that inherit PYTHONPATH. Drawing them takes one second, two with the library's import."""
     from rematch.reporting import learning_curves, match_film
 
-    folder = Path(__file__).parent / "blank"
+    folder = Path(__file__).parent / "support/blank"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learning_curves, "learning", lambda *_: white.png())
         patch.setattr(match_film, "film", lambda *_: (white.gif(), ""))

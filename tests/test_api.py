@@ -117,7 +117,8 @@ def test_stopped_and_resumed_in_a_thread_it_ends_the_same(trained: api.Trained, 
 
 def test_output_sent_into_the_log_leaves_the_log_as_it_is(trained: api.Trained, tmp_path: Path) -> None:
     """`rematch train ... > runs/x/train.log` must neither fail nor double its lines."""
-    code = ("import sys, rematch\nfrom rematch.reporting.console import Console\nfrom tiny import SMALL\n"
+    code = ("import sys, rematch\nfrom rematch.reporting.console import Console\n"
+            "from support.tiny_run import SMALL\n"
             "rematch.train('quick', SMALL, folder=sys.argv[1], console=Console())")
     with open(tmp_path / "train.log", "w") as log:
         path = os.pathsep.join([str(DOCS.parent), str(Path(__file__).parent), os.environ["PYTHONPATH"]])

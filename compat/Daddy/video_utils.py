@@ -1,5 +1,5 @@
 """Films of evaluation episodes, MP4 and GIF with an overlay (rematch/training/episode_video.py,
-rematch/show/)."""
+rematch/reporting/)."""
 
 from rematch.reporting.episode_film import composed, films
 from rematch.reporting.match_film import gif

@@ -5,11 +5,11 @@ worth 0.002 here, less than a network's own error. The way's own places are near
 number of the way's inputs by which it lies further on than the episode had come, none for what lies behind.
 So a way pays its length once, whoever walks it, and a shortcut all at once what it saves.
 
-A place is what some named columns say together, as for novelty.py. Where on the way each lies is learnt from
-the games that are led along it. A sight is looked for in the next `way_window` inputs only: a way may come by
-the same place again later. `way_marks` are columns that say what was reached so far. With them a place lies
-on the way only for who has reached what the way had there: who leaves something out is paid no more by going
-on, and who reached the same in another order is on the way again.
+A place is what some named columns say together, as for count_bonus.py. Where on the way each lies is learnt
+from the games that are led along it. A sight is looked for in the next `way_window` inputs only: a way may
+come by the same place again later. `way_marks` are columns that say what was reached so far. With them a
+place lies on the way only for who has reached what the way had there: who leaves something out is paid no
+more by going on, and who reached the same in another order is on the way again.
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@ is a file of the run; later episodes may begin there. Which do:
             Within a band, a start's chance is 1 / sqrt(visits + 1) times the deviation of what is believed
             (milestones.Beliefs) of its success: an episode from there that reaches something new.
             With `practice` only starts on the way to the frontier count, and games are led along it for a
-            part (practice.py); with `scouts` others look for what comes next (scouts.py).
+            part (demonstrations.py); with `scouts` others look for what comes next (random_explorers.py).
     all     every game begins from the newest record: the state with the most milestones.
     off     every game begins at power-on. What was reached, and when, is kept all the same.
 
 An episode begins without memory, wherever it begins: as the learner's sequences and a cold start do.
-Where files lie and how they come back after a kill: findings.py.
+Where files lie and how they come back after a kill: archive_files.py.
 """
 
 from __future__ import annotations

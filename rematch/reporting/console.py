@@ -2,7 +2,7 @@
 
 Nothing that goes wrong here may stop a training. A reader that went away (`| head`) or a full disk
 switches the output off; an error while drawing the panel falls back to plain lines.
-The texts are words.py's, so train.log can hold the same words.
+The texts are text.py's, so train.log can hold the same words.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
     checkpoints/     iter_00000123: the three newest, milestones, and after a stop the point it stopped at
     chunks/          what grows and never changes (a replay), shared by the checkpoints that name it
     policies/        NAME.safetensors and NAME.json; never silently overwritten
-    past/            what the players were at some evaluations (past.py)
+    past/            what the players were at some evaluations (past_policies.py)
     damaged/         checkpoints that did not verify, set aside by a resume; nothing reads them
     lock             while a process writes here: who
 

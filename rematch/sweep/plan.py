@@ -7,7 +7,7 @@
       CELL/seed-3.log  what its processes printed
       sweep.md  sweep.json   the table
 
-The same again goes on: finished runs are kept, unfinished ones resumed, the others begun (jobs.py).
+The same again goes on: finished runs are kept, unfinished ones resumed, the others begun (processes.py).
 """
 
 from __future__ import annotations

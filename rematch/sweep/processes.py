@@ -29,7 +29,7 @@ from rematch.storage.run_lock import holder
 POLL = 0.05  # seconds between two looks at the children
 TAIL = 4096  # bytes of a child's output in which its last line is looked for
 CHILD = ("import sys; from rematch.core.interrupts import follow; follow(int(sys.argv.pop(1))); "
-         "from rematch.cli import main; sys.exit(main())")
+         "from rematch.cli.main import main; sys.exit(main())")
 
 
 @dataclass

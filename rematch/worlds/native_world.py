@@ -100,7 +100,7 @@ def cut_view(view: View, cut: slice) -> View:
 
 
 class NativeWorld:
-    """See rematch.core.spec.World. Arrays are allocated once; parts are slices of the same memory."""
+    """See rematch.core.world.World. Arrays are allocated once; parts are slices of the same memory."""
 
     kind: np.dtype[np.void]  # one game, by name; has `slot` and `step`
 

@@ -1,4 +1,4 @@
-"""Worlds in plain numpy: write the rules, and this does the rest of what `rematch.core.spec.World` asks.
+"""Worlds in plain numpy: write the rules, and this does the rest of what `rematch.core.world.World` asks.
 
 A game's whole state is one row of a structured array, so saving is copying bytes and a part is a slice. A
 world of one's own says `promise`, `layout`, `begin`, `rules`, `show`, `sane` and, where something is hidden,

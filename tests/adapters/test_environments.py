@@ -234,7 +234,9 @@ def test_unknown_names_give_one_clear_line() -> None:
     assert Opponents(toys.drift, toys.drift.make(toys.DriftConfig(), 1).spec, 0, "nobody").players == {}
 
 
-@pytest.mark.parametrize(("library", "adapter"), [("gymnasium", "gym"), ("pettingzoo", "zoo")])
+@pytest.mark.parametrize(
+    ("library", "adapter"), [("gymnasium", "gymnasium_env"), ("pettingzoo", "pettingzoo_env")]
+)
 def test_a_missing_library_is_one_clear_line(library: str, adapter: str) -> None:
     script = (
         f"import sys; sys.modules['{library}'] = None\n"

@@ -41,7 +41,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         rematch_subject, "WORLDS", {world: rematch_subject.WORLDS[world] | sooner[world] for world in sooner}
     )
-    monkeypatch.setattr("rematch.bench.PEER_GAMES", 8)
+    monkeypatch.setattr("rematch.bench.run.PEER_GAMES", 8)
 
 
 def test_subjects_take_turns() -> None:

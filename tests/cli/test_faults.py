@@ -208,7 +208,7 @@ def test_a_reward_that_is_no_number_stops_the_run_and_keeps_what_was_saved(
 
 FULL = """if 1:
     import resource, sys
-    from rematch import cli
+    from rematch.cli import main
     from rematch.storage.run_folder import Run
     save = Run.save
     def fuller(self, iteration, *rest, **keep):  # from the second save on, files are short
@@ -216,7 +216,7 @@ FULL = """if 1:
             resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
         return save(self, iteration, *rest, **keep)
     Run.save = fuller
-    sys.exit(cli.main(sys.argv[1:]))
+    sys.exit(main.main(sys.argv[1:]))
 """
 
 
@@ -291,10 +291,10 @@ def test_training_goes_on_when_its_reader_leaves(place: Path) -> None:
 # "ready" comes from inside `main`: before that a Ctrl-C is Python's own business.
 START = """if 1:
     import sys
-    from rematch import cli
-    obey = cli.obey
-    cli.obey = lambda words: print("ready", flush=True) or obey(words)
-    sys.exit(cli.main(sys.argv[1:]))
+    from rematch.cli import main
+    obey = main.obey
+    main.obey = lambda words: print("ready", flush=True) or obey(words)
+    sys.exit(main.main(sys.argv[1:]))
 """
 
 

@@ -20,16 +20,19 @@ def core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package = tmp_path / "rematch"
     (package / "worlds/native").mkdir(parents=True)
     (package / "worlds/tiny").mkdir()
-    shutil.copy(ROOT / "rematch/core/native_build.py", package)
+    (package / "core").mkdir()
+    shutil.copy(ROOT / "rematch/core/native_build.py", package / "core")
     (package / "worlds/native/random.h").write_text("shared")
     (package / "worlds/tiny/rules.h").write_text("rules")
-    source = package / "worlds/tiny/core.pyx"
+    source = package / "worlds/tiny/native.pyx"
     source.write_text("core")
-    monkeypatch.setattr(native_build, "__file__", str(package / "stale.py"))
+    monkeypatch.setattr(native_build, "__file__", str(package / "core/native_build.py"))
     return source
 
 
-@pytest.mark.parametrize("name", ["core.pyx", "rules.h", "new.pxd", "../native/random.h", "../../stale.py"])
+@pytest.mark.parametrize(
+    "name", ["native.pyx", "rules.h", "new.pxd", "../native/random.h", "../../core/native_build.py"]
+)
 def test_changed_text_is_refused_and_rebuilt(core: Path, name: str) -> None:
     built = native_build.digest(core)
     compiled = core.with_suffix(".so")
@@ -56,7 +59,7 @@ def test_another_processor_or_flag_is_refused(core: Path, monkeypatch: pytest.Mo
 
 
 def test_worlds_do_not_fuse_multiply_and_add() -> None:
-    assert "-ffp-contract=off" in native_build.flags(ROOT / "rematch/worlds/tiny/core.pyx")
+    assert "-ffp-contract=off" in native_build.flags(ROOT / "rematch/worlds/tiny/native.pyx")
     assert "-ffp-contract=fast" in native_build.flags(ROOT / "rematch/agents/networks/fused.pyx")
 
 

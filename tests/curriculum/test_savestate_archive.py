@@ -389,6 +389,6 @@ def test_every_quota_changes_where_games_begin() -> None:
     known = {field.name for field in dataclasses.fields(SwarmConfig)}
     beside = {"practice", "scouts", "scout_steps", "scout_patience", "squares", "way", "way_columns",
               "way_window", "way_marks"}  # fmt: skip
-    assert set(other) | beside == known, "those are shown in test_practice.py, test_scouts.py, test_way.py"
+    assert set(other) | beside == known, "shown in the tests of demonstrations, explorers and demo progress"
     for key, changes in other.items():
         assert shares_of(made_swarm(20, "eml", **changes), 10) != base, key

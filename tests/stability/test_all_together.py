@@ -66,10 +66,12 @@ def test_threads_change_nothing() -> None:
 
 def test_native_training_with_all_guards_imports_no_torch(tmp_path: Path) -> None:
     code = (
-        "import sys; sys.path.insert(0, 'tests');"
-        "import advancing, pytest, test_guards; from pathlib import Path;"
-        "advancing.stand_in(pytest.MonkeyPatch());"
-        f"test_guards.play(test_guards.everything('pursuit'), Path({str(tmp_path / 'run')!r}));"
+        "import sys; sys.path[:0] = ['tests', 'tests/stability'];"
+        "import pytest, test_all_together; from pathlib import Path;"
+        "from support import advancing_curriculum;"
+        "advancing_curriculum.stand_in(pytest.MonkeyPatch());"
+        "test_all_together.play(test_all_together.everything('pursuit'), "
+        f"Path({str(tmp_path / 'run')!r}));"
         "sys.exit('torch' in sys.modules)"
     )
     root = Path(api.__file__).parents[1]

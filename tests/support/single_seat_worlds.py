@@ -213,7 +213,7 @@ KILLED = {"total_steps": 4 * 8 * 14, "evaluation.every": 7}
 
 
 def main(place: Path, kills: int, seed: int) -> None:
-    """Kill runs so many times in all (killed.py)."""
+    """Kill runs so many times in all (kill_and_resume.py)."""
     registry.find, dqn.SIZES = known(registry.find), SIZES
     kill_often(settings.replace(small(), KILLED), place, kills, seed)
 

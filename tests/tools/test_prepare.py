@@ -218,7 +218,7 @@ def stage(tmp_path: Path) -> Path:
     for name in ("Makefile", ".ci/run"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
-    (root / "tools").mkdir()
+    (root / "tools/setup").mkdir(parents=True)
     (root / "tools/setup/prepare.py").write_text(
         "import os, sys\nprint('prepare', *sys.argv[1:], 'PYTHON=' + os.environ['PYTHON'],"
         " 'TORCH_INDEX=' + os.environ['TORCH_INDEX'], file=open('log', 'a'))\n"

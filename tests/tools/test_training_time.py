@@ -20,7 +20,7 @@ TINY: dict[str, Any] = {"games": 32, "steps": 24, "stagger": 0, "network.hidden"
 
 
 def tool() -> ModuleType:
-    path = Path(__file__).parents[2] / "tools" / "training_time.py"
+    path = Path(__file__).parents[2] / "tools/experiments/training_time.py"
     spec = importlib.util.spec_from_file_location("training_time", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

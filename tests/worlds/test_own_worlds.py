@@ -23,8 +23,8 @@ ROOT = Path(rematch.__file__).parent.parent
 
 # For each world a legal stage unlike its own, the setting that ends games sooner, and its compiled parts.
 COPIED = {
-    "pursuit": ((4.0, 6.0, 1.0, 2.0), "max_steps", {"core"}),
-    "lattice": ((0.0, 3.0, 5.0), "horizon", {"core", "solver"}),
+    "pursuit": ((4.0, 6.0, 1.0, 2.0), "max_steps", {"native"}),
+    "lattice": ((0.0, 3.0, 5.0), "horizon", {"native", "solver"}),
 }
 
 
@@ -39,22 +39,19 @@ def test_a_copied_folder_is_a_world(world: str, tmp_path: Path) -> None:
     stage, ending, compiled = COPIED[world]
     script = f"""
 import sys
-import rematch.worlds as worlds
-from rematch import cli
-from rematch import worlds
-from rematch.core.config import ConfigError
-from rematch.worlds import contract
+from rematch.cli.main import main
+from rematch.worlds import conformance, registry
 from rematch.worlds.conformance import Trial
-assert "again" in worlds.names() and {str(tmp_path)!r} in worlds.__file__
-print(contract.check_module(worlds.find("again"), trial=Trial(stage={stage!r})))
-assert cli.main(["train", "again", "--help"]) == 0
+assert "again" in registry.names() and {str(tmp_path)!r} in registry.__file__
+print(conformance.check_module(registry.find("again"), trial=Trial(stage={stage!r})))
+assert main(["train", "again", "--help"]) == 0
 small = ["--games", "4", "--steps", "10", "--total-steps", "400", "--network.hidden", "8"]
 small += ["--evaluation.games", "2", "--evaluation.rivals", "random", "--world.{ending}", "30"]
-assert cli.main(["train", "again", *small, "--name", "ten"]) == 0
+assert main(["train", "again", *small, "--name", "ten"]) == 0
 # Cython enters a core under the name it was compiled by, too; no Python file of the original may be in use.
 others = [name for name in sys.modules if name.startswith("rematch.worlds.{world}")]
 assert {{name.rpartition(".")[2] for name in others}} <= {compiled!r}, others
-assert "/again/" in sys.modules["rematch.worlds.again.core"].__file__
+assert "/again/" in sys.modules["rematch.worlds.again.native"].__file__
 """
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120

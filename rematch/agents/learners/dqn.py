@@ -150,7 +150,7 @@ def replay_bytes(config: Config, role: Role) -> int:
 
 
 class Bonus(Protocol):
-    """Reward that the world did not give, of one of COMPONENTS (engine/bonuses/)."""
+    """Reward that the world did not give, of one of COMPONENTS (rematch/exploration/)."""
 
     name: str
     weight: float  # applied when a sequence is taken, nowhere else

@@ -27,7 +27,7 @@ AT_ONCE = 10  # completions between two looks at the clock
 
 if len(NUMBERS) != native.BOTS:
     raise ImportError(
-        f"beasty: {len(NUMBERS)} opponents are named in bots_reference.py, {native.BOTS} in bots.h"
+        f"beasty: {len(NUMBERS)} opponents are named in reference/bots.py, {native.BOTS} in bots.h"
     )
 
 

@@ -28,7 +28,7 @@ from .state import Card, State
 ME, ROW = 0, np.zeros(1, np.int32)
 AGENT = Path(__file__).with_name("agent.safetensors")  # the opponent, where one is shipped
 LETTERS = "-ABC"  # of the others, where there are several
-PAINT = ("31", "34", "33", "35")  # red, blue, yellow, purple: as in draw.py
+PAINT = ("31", "34", "33", "35")  # red, blue, yellow, purple: as in render.py
 KEYS = "a number or a name plays a move; h hint, u undo, ? what the animals do, r resign, q quit"
 WORTH_TELLING = 0.02  # a move that cost less is not worth a line
 

@@ -93,28 +93,28 @@ def play(words: Sequence[str], entrant: Callable[..., Player]) -> int:
 
 
 def guest(name: str, config: Config, seconds: float = 0.0) -> Player:
-    """A bot of one's own, `module:Class`; it has so many seconds for a move (see guests.py)."""
+    """A bot of one's own, `module:Class`; it has so many seconds for a move (see user_bots.py)."""
     from .user_bots import MOVE_SECONDS, GuestPlayer
 
     return GuestPlayer(name, config, seconds or MOVE_SECONDS)
 
 
 def best_known(rival: str, config: Config) -> dict[str, Any] | None:
-    """The best response to a scripted player that has been measured under these rules; see responses.py."""
+    """The best response to a scripted player that was measured under these rules; see best_responses.py."""
     from .best_responses import best_known as look
 
     return look(rival, config)
 
 
 def speed() -> ModuleType:
-    """What `rematch bench` times: subjects and targets (see speed.py)."""
+    """What `rematch bench` times: subjects and targets (see bench.py)."""
     from . import bench as own
 
     return own
 
 
 def draw(world: BeastyWorld, row: int, trail: list[Any]) -> Image:
-    """The table of one game; see draw.py."""
+    """The table of one game; see render.py."""
     from .render import draw as picture  # pillow only where pictures are made
 
     return picture(world, row, trail)
@@ -131,7 +131,7 @@ def _spec(config: Config) -> Spec:
 
 
 def _fields(config: Config) -> tuple[Field, ...]:
-    """As sight.h writes them."""
+    """As observation.h writes them."""
     players = range(config.players)
     sets = ["hand"]
     for player in players:
@@ -169,7 +169,7 @@ class _Shared:
 
 
 class BeastyWorld(NativeWorld):
-    """See rematch.core.spec.World."""
+    """See rematch.core.world.World."""
 
     config: Config
     shared: _Shared

@@ -1,13 +1,13 @@
 """The conformance test every world passes; public, so that a world of one's own can be held to it too.
 
-    from rematch.worlds import contract
-    print(contract.check_module(my_world))
+    from rematch.worlds import conformance
+    print(conformance.check_module(my_world))
 
-Each promise of `rematch.core.spec.World` is one method: those about what can be read after a step in
-reading.py,
-those about time, chance and hidden things in replaying.py, those about bots and subjects here. The first that
-does not hold raises `BrokenPromise`: one line that says which promise, which array, which game, which step.
-What a world does not promise (`Spec.resume`) is skipped, and the report says so.
+Each promise of `rematch.core.world.World` is one method: those about what can be read after a step in
+shape_checks.py, those about time, chance and hidden things in determinism_checks.py, those about bots and
+subjects here. The first that does not hold raises `BrokenPromise`: one line that says which promise, which
+array, which game, which step. What a world does not promise (`Spec.resume`) is skipped, and the report says
+so.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def check(
     moves: Sequence[Subject] = (),
     trial: Trial | None = None,
 ) -> Report:
-    """Hold a world to every promise of `rematch.core.spec.World`; the first that it breaks raises
+    """Hold a world to every promise of `rematch.core.world.World`; the first that it breaks raises
     BrokenPromise.
 
     bots: role -> players that must move legally. moves: subjects that must show in their fields.

@@ -155,7 +155,7 @@ class Silent(Exception):
 
 
 class Worker:
-    """One child process and the rows of the bank that it plays; see worker.py for its side."""
+    """One child process and the rows of the bank that it plays; see emulator_worker.py for its side."""
 
     def __init__(self, plan: Plan, fd: int, rows: range, patience: float) -> None:
         self.plan, self.fd, self.rows, self.patience = plan, fd, rows, patience
@@ -166,7 +166,7 @@ class Worker:
 
     def start(self) -> None:
         """Workers are started one after the other, and then waited for: they load at the same time."""
-        module = f"{__package__}.worker"  # a copy of this folder has a worker of its own
+        module = f"{__package__}.emulator_worker"  # a copy of this folder has a worker of its own
         path = os.pathsep.join(place or os.getcwd() for place in sys.path)
         environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         plan, rows = self.plan, self.rows

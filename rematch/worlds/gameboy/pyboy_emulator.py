@@ -40,7 +40,7 @@ Region = tuple[int, int]  # of memory: first address, and the one after the last
 def library() -> Any:
     """PyBoy, without the window library that it would load: that took longer than all the rest of it.
 
-    Who wants a window loads that library before (play.py).
+    Who wants a window loads that library before (human_play.py).
     """
     hidden = "sdl2" not in sys.modules
     if hidden:
@@ -65,7 +65,7 @@ def installed() -> str:
 
 @functools.cache
 def compiled() -> ModuleType | None:
-    """states.pyx, if it was compiled, and against this very PyBoy; else PyBoy's own way, slowly."""
+    """fast_savestates.pyx, if it was compiled, and against this very PyBoy; else PyBoy's own way, slowly."""
     library()
     try:
         from . import fast_savestates
@@ -80,7 +80,8 @@ def compiled() -> ModuleType | None:
         built = fast_savestates.PYBOY
     if built == version("pyboy"):
         return fast_savestates
-    said = f"savestates are slow: states.pyx was compiled for PyBoy {built}, and {version('pyboy')} is here"
+    said = f"savestates are slow: fast_savestates.pyx was compiled for PyBoy {built}, "
+    said += f"and {version('pyboy')} is here"
     warnings.warn(f"{said}; compile it again with: make clean build", stacklevel=2)
     return None
 
@@ -156,7 +157,7 @@ class Machine:
         return file.getvalue()
 
     def load(self, state: bytes) -> None:
-        """PyBoy neither asks which game a state belongs to nor where it ends: see bundle.py."""
+        """PyBoy neither asks which game a state belongs to nor where it ends: see savestates.py."""
         if fast := compiled():
             fast.load(self.boy, state)
         else:

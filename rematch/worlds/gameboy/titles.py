@@ -302,7 +302,7 @@ def cartridge(size: str, seed: int) -> compiler.Cartridge:
 
 
 def written(file: Path) -> compiler.Cartridge:
-    """A cartridge of ours from a world's text (cartridge/atlas.py says how to write one)."""
+    """A cartridge of ours from a world's text (cartridge/world_text.py says how to write one)."""
     try:
         with file.open() as text:
             return compiled(text.read(LONGEST_TEXT), file.stem)

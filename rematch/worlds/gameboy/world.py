@@ -1,11 +1,10 @@
 """Role-playing cartridges on an emulated Game Boy: our own, or a Pokémon Red that one brings along.
 
-N emulators behind rematch.core.spec.World, read through work RAM (cartridge/wram.py). A state is the
-emulator's
-bytes and the inputs that led there, so any game can be played again from power-on, to the same bytes. Nothing
-is left to chance: `next.seed` chooses nothing, `next.stage` chooses where a game begins (-1: power-on, k: the
-savestate `world.library[k]`), and an `idle_steps` of its own (0: that of the settings). An episode is cut off
-after `max_steps`; only the hall of fame decides it.
+N emulators behind rematch.core.world.World, read through work RAM (cartridge/ram_addresses.py). A state is
+the emulator's bytes and the inputs that led there, so any game can be played again from power-on, to the same
+bytes. Nothing is left to chance: `next.seed` chooses nothing, `next.stage` chooses where a game begins (-1:
+power-on, k: the savestate `world.library[k]`), and an `idle_steps` of its own (0: that of the settings). An
+episode is cut off after `max_steps`; only the hall of fame decides it.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class Config:
 
 
 class GameboyWorld(KeptGames):
-    """See rematch.core.spec.World; and `library`, `events`, `watch`, `capture`, `adopt`, `shortened`,
+    """See rematch.core.world.World; and `library`, `events`, `watch`, `capture`, `adopt`, `shortened`,
     `packed`."""
 
     config: Config
@@ -239,7 +238,7 @@ class GameboyWorld(KeptGames):
         self.show()
 
     def shortened(self, since: Any, inputs: Sequence[int]) -> Any:
-        """See retrace.py."""
+        """See shorten_trajectory.py."""
         from .shorten_trajectory import shortened
 
         return shortened(self, since, inputs)

@@ -1,6 +1,6 @@
 """Any Gymnasium environment with one player: `--world.id CartPole-v1`.
 
-N environments of one kind behind rematch.core.spec.World, each a Python object that is stepped in turn. A
+N environments of one kind behind rematch.core.world.World, each a Python object that is stepped in turn. A
 state is
 what it takes to get there again: the episode's seed and the actions so far; `load` plays them. Environments
 that do not repeat themselves are found out when they are made; they begin their episode anew on resume.
@@ -86,7 +86,7 @@ def episode_seed(seed: int, episode: int) -> int:
 
 
 class GymWorld(PlainWorld):
-    """See rematch.core.spec.World. The environments of a part are those of the whole: objects, shared."""
+    """See rematch.core.world.World. The environments of a part are those of the whole: objects, shared."""
 
     config: Config
 

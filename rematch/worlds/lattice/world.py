@@ -62,7 +62,7 @@ def short(config: Config) -> Config:
 
 
 def draw(world: LatticeWorld, row: int, trail: list[Any]) -> Image:
-    """One game seen from above; see draw.py."""
+    """One game seen from above; see render.py."""
     from .render import draw as picture  # pillow only where pictures are made
 
     return picture(world, row, trail)
@@ -89,7 +89,7 @@ class _Shared:
 
 
 class LatticeWorld(NativeWorld):
-    """See rematch.core.spec.World."""
+    """See rematch.core.world.World."""
 
     config: Config
     shared: _Shared

@@ -1,1 +1,2 @@
-"""OpenSpiel's two-player games: games.py (what can be played), table.py (histories), world.py, exact.py."""
+"""OpenSpiel's two-player games: games.py (what can be played), history_table.py (histories), world.py and
+exploitability.py."""

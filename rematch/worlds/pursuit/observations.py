@@ -3,7 +3,8 @@
 With `full_obs` there is one field, `state`, of 14 + 2 K + 1 numbers. Without it each robot has sensors of its
 own: `state` [7] (itself; the other's distance and bearing, -1 and 0 while unseen), `lidar` [rays] (walls and
 obstacles, never the other robot: who is unseen is unseen), `history` [history_length * (7 + rays)] (the last
-frames of both, the newest last, zeros before the start) and `clock` [1] (time to go). See sight.h, sensors.h.
+frames of both, the newest last, zeros before the start) and `clock` [1] (time to go).
+See full_observation.h, sensor_observation.h.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Two robots in a walled arena: one hunts, one hides; N arenas step together.
 
 Seat 0 is the pursuer, seat 1 the evader; both move at once. Each sees one field, `state`, of 14 + 2 K + 1
-numbers in [-1, 1] (K obstacles), or with `full_obs` off what its sensors show (sensors.py), and chooses
+numbers in [-1, 1] (K obstacles), or with `full_obs` off what its sensors show (observations.py), and chooses
 (speed, turn), or (turn) with `fixed_speed`, in [-1, 1]. An action that is not finite is refused before
-anything moves; others are clipped. With `safety_filter` the pursuer drives what that makes of it (safety.h).
+anything moves; others are clipped. With `safety_filter` the pursuer drives what that makes of it
+(safety_filter.h).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def short(config: Config) -> Config:
 
 
 def draw(world: PursuitWorld, row: int, trail: list[Any]) -> Image:
-    """One game seen from above; see draw.py."""
+    """One game seen from above; see render.py."""
     from .render import draw as picture  # pillow only where pictures are made
 
     return picture(world, row, trail)
@@ -89,7 +90,7 @@ class _Shared:
 
 
 class PursuitWorld(NativeWorld):
-    """See rematch.core.spec.World. A game is a row of `Game` in state.h, then one of its `Annex` where the
+    """See rematch.core.world.World. A game is a row of `Game` in state.h, then one of its `Annex` where the
     rules need one."""
 
     config: Config

@@ -19,7 +19,7 @@ from rematch.worlds.beasty.config import Config
 from rematch.worlds.beasty.reference.bots import BOTS
 from rematch.worlds.beasty.terminal import AGENT
 
-TOOL = Path(rematch.__file__).parents[1] / "tools" / "beasty_responses.py"
+TOOL = Path(rematch.__file__).parents[1] / "tools/experiments/beasty_responses.py"
 
 
 @pytest.fixture(scope="module")

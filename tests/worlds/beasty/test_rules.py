@@ -196,7 +196,7 @@ def test_the_comparison_notices_a_difference(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_golden_games() -> None:
     """Games in words, with the line after every move: both engines tell them so."""
-    text = (Path(__file__).parents[2] / "beasty_games.txt").read_text()
+    text = (Path(__file__).parents[2] / "support/beasty_games.txt").read_text()
     assert beasty_transcripts.retold(text) == text
 
 

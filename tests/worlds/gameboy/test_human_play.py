@@ -54,8 +54,10 @@ def test_a_window_needs_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_wants_a_window_gets_pyboys_and_others_do_not_load_it(wanted: bool) -> None:
     gameboy_worlds.need_pyboy()
     pytest.importorskip("sdl2")
-    code = (f"from rematch.worlds.gameboy import machine, play\nif {wanted}: play.load_window()\n"
-            "machine.library()\nfrom pyboy.plugins import window_sdl2\nprint(window_sdl2.sdl2 is not None)")
+    code = ("from rematch.worlds.gameboy import human_play, pyboy_emulator\n"
+            f"if {wanted}: human_play.load_window()\n"
+            "pyboy_emulator.library()\nfrom pyboy.plugins import window_sdl2\n"
+            "print(window_sdl2.sdl2 is not None)")
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True,
                           env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}, check=True)
     assert done.stdout == f"{wanted}\n"

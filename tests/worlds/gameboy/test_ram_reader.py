@@ -1,4 +1,4 @@
-"""What is read from memory for all games at once equals reading it byte by byte, with wram.py."""
+"""What is read from memory for all games at once equals reading it byte by byte, with ram_addresses.py."""
 
 from __future__ import annotations
 

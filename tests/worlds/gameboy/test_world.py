@@ -31,7 +31,7 @@ def rom_of(world: Any) -> bytes:
 
 
 def test_a_stage_is_a_savestate_to_begin_from() -> None:
-    """What the contract says of `next.stage`, in worlds that hold a savestate; the rest: test_worlds.py."""
+    """What the contract says of `next.stage`, in worlds with a savestate; the rest: test_conformance.py."""
     gameboy_worlds.need_pyboy()
     module = registry.find("gameboy")
     first = gameboy_worlds.world()

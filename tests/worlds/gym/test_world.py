@@ -376,9 +376,9 @@ def test_without_gymnasium_there_is_one_line(tmp_path: Path) -> None:
     script = """
 import sys
 sys.modules["gymnasium"] = None
-from rematch import cli
-assert cli.main(["worlds"]) == 0
-sys.exit(cli.main(["train", "gym"]))
+from rematch.cli.main import main
+assert main(["worlds"]) == 0
+sys.exit(main(["train", "gym"]))
 """
     root = Path(api.__file__).parents[1]
     done = subprocess.run(

@@ -362,7 +362,7 @@ def test_a_sight_the_game_lacks_is_refused() -> None:
 
 
 def test_without_openspiel_one_line_says_how_to_get_it() -> None:
-    lacking = "import sys; sys.modules['pyspiel'] = None; from rematch.cli import main; "
+    lacking = "import sys; sys.modules['pyspiel'] = None; from rematch.cli.main import main; "
     for words, code in ((["worlds"], 0), (["train", "openspiel"], 2)):
         run = subprocess.run([sys.executable, "-c", f"{lacking}sys.exit(main({words!r}))"],
                              capture_output=True, text=True)  # fmt: skip

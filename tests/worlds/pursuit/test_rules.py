@@ -222,7 +222,8 @@ def test_the_rules_are_c99_and_would_be_cuda_c(compiler: str) -> None:
     command = [*compiler.split(), "-fsyntax-only", f"-I{folder}", f"-I{folder.parent / 'native'}", "-"]
     done = subprocess.run(command, input=source, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for text in ("rules.h", "state.h", "start.h", "extras.h", "sight.h", "sensors.h", "safety.h", "bots.h"):
+    parts = ("full_observation.h", "sensor_observation.h", "safety_filter.h", "shaping_rewards.h")
+    for text in ("rules.h", "state.h", "spawn.h", *parts, "bots.h"):
         words = (folder / text).read_text()
         for call in ("malloc", "sinf(", "cosf(", "atan2f(", "logf(", "fmaf(", "\nstatic "):
             assert call not in words

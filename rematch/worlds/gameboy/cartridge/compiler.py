@@ -115,7 +115,7 @@ def build(size: str = "small", seed: int = 0) -> Cartridge:
 
 
 def compile_world(world: str, name: str = "own", seed: int = 0) -> Cartridge:
-    """The cartridge of a world's text (see atlas.py)."""
+    """The cartridge of a world's text (see world_text.py)."""
     read = world_text.parse(world)
     drawn = art()
     first = read.maps[0]

@@ -3,7 +3,7 @@ checking.
 
 An action is a button held for 8 of 24 ticks; whatever it starts is over when the 24 are. `Game.press`
 makes the same change that the cartridge makes to work RAM, and `Game.wram` says what is then at the
-addresses of wram.py; a test presses random buttons on both and compares after each.
+addresses of ram_addresses.py; a test presses random buttons on both and compares after each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lays a world out from a size and a seed, as the text that atlas.py reads.
+"""Lays a world out from a size and a seed, as the text that world_text.py reads.
 
 A world is a chain of towns, north of each other, with winding routes between them. A plan says which gym
 stands where, which one is locked, where the key item lies (always farther on than the lock: one must come

@@ -338,12 +338,8 @@ class Session:
         parts: dict[str, Tree] = {
             "session": {"iteration": self.iteration, "learner_steps": self.learner_steps,
                         "finished": self.finished, "ended": self.ended, "owed": self.owed},
-            "world": {
-                "states": world.save(rows),
-                "seed": world.next.seed,
-                "slot": world.next.slot,
-                "stage": world.next.stage,
-            },
+            "world": {"states": world.save(rows), "seed": world.next.seed,
+                      "slot": world.next.slot, "stage": world.next.stage},
             "league": self.league.state(),
             "schedule": self.schedule.state(),
             "rollback": self.rollback.state(),

@@ -1,0 +1,38 @@
+"""Importing rematch and printing help load no heavy library and take a moment only."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from support.source_tree import ROOT
+
+
+def best_of_three(code: list[str]) -> tuple[float, str]:
+    """Seconds that a fresh Python says something took, at best, and the rest of what it printed."""
+    said = []
+    for _ in range(3):
+        run = subprocess.run([sys.executable, *code], cwd=ROOT, capture_output=True, text=True, check=True)
+        first, _, rest = run.stdout.partition("\n")
+        said.append((float(first), rest))
+    return min(said)
+
+
+def test_importing_costs_next_to_nothing() -> None:
+    watch = "import sys, time; t = time.perf_counter(); import rematch; print(time.perf_counter() - t);"
+    watch += "print(*sys.modules)"
+    seconds, modules = best_of_three(["-c", watch])
+    assert seconds < 0.3
+    assert not {"torch", "numpy", "yaml", "matplotlib", "rich"} & set(modules.split())
+
+
+def test_help_comes_at_once() -> None:
+    watch = (
+        "import io, sys, time, contextlib, subprocess; t = time.perf_counter();"
+        "r = subprocess.run([sys.executable, '-m', 'rematch.cli', '--help'], capture_output=True, text=True);"
+        "print(time.perf_counter() - t); print(r.returncode, r.stderr, r.stdout)"
+    )
+    seconds, said = best_of_three(["-c", watch])
+    assert seconds < 1.0 and said.startswith("0 ") and "rematch train RECIPE" in said
+    listed = "import sys, rematch.cli.main; print(0); print(*sys.modules)"
+    assert not {"torch", "matplotlib"} & set(best_of_three(["-c", listed])[1].split())

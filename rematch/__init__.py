@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rematch.api import load, resume, train
     from rematch.cli.commands.evaluate import exploit_run as exploit
     from rematch.reporting.run_summary import report
-    from rematch.sweep.plan import sweep
+    from rematch.sweeps.plan import sweep
 
 
 def __getattr__(name: str) -> Any:
@@ -32,7 +32,7 @@ def __getattr__(name: str) -> Any:
 
         return exploit_run
     if name == "sweep":
-        from rematch.sweep import plan
+        from rematch.sweeps import plan
 
         return plan.sweep
     if name == "report":

@@ -85,7 +85,7 @@ def resume(words: Sequence[str]) -> int:
 
 def sweep(words: Sequence[str]) -> int:
     from rematch.reporting.console import Console
-    from rematch.sweep import plan as sweeps
+    from rematch.sweeps import plan as sweeps
 
     own = ("--seeds", "--jobs", "--name", "--max-minutes")
     recipe, options = recipe_words(words, "sweep", own, ("--json",), ("--grid",))
@@ -118,7 +118,7 @@ def list_settings(config: Any) -> int:
 
 def status(words: Sequence[str]) -> int:
     from rematch.reporting.status import status as look
-    from rematch.sweep import status as swept
+    from rematch.sweeps import status as swept
 
     options = Options(words, switches=("--json",))
     folder = folder_of(options.only(1, "rematch status RUN [--json]")[0])
@@ -257,7 +257,7 @@ def film(words: Sequence[str]) -> int:
 
 def report(words: Sequence[str]) -> int:
     from rematch.reporting import run_summary
-    from rematch.sweep import status as swept
+    from rematch.sweeps import status as swept
 
     options = Options(words, values=("--out", "--games"), switches=("--json",))
     usage = "rematch report RUN... [--out FILE] [--games N] [--json]"

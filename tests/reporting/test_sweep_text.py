@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rematch.reporting import sweep_text
-from rematch.sweep.plan import read_seeds
+from rematch.sweeps.plan import read_seeds
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=20, unique=True))

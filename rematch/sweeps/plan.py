@@ -33,7 +33,7 @@ from rematch.reporting.console import Console
 from rematch.storage import atomic_files
 from rematch.storage.run_folder import CONFIG, Run
 from rematch.storage.run_lock import LOCK, Lock
-from rematch.sweep.processes import Children, Task, gib
+from rematch.sweeps.processes import Children, Task, gib
 from rematch.training import memory_estimate
 from rematch.training.trainer import Config
 from rematch.worlds import registry

@@ -16,7 +16,7 @@ from rematch.reporting.status import ALARM, FINE, STOPPED
 from rematch.storage import atomic_files
 from rematch.storage.run_folder import CONFIG
 from rematch.storage.run_lock import holder
-from rematch.sweep import plan as sweeps
+from rematch.sweeps import plan as sweeps
 
 LARGEST_TABLE = 1 << 26  # bytes of sweep.json
 

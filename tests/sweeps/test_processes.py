@@ -14,8 +14,8 @@ from support.commands import ROOT
 
 from rematch.core import system_memory
 from rematch.storage.run_lock import Lock
-from rematch.sweep import processes
-from rematch.sweep.processes import Children, Task
+from rematch.sweeps import processes
+from rematch.sweeps.processes import Children, Task
 
 
 def never() -> bool:

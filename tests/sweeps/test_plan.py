@@ -25,7 +25,7 @@ from rematch.cli import main
 from rematch.core import system_memory
 from rematch.core.errors import ConfigError
 from rematch.storage.run_folder import holder
-from rematch.sweep import plan as sweeps
+from rematch.sweeps import plan as sweeps
 
 __all__ = ["wrong"]
 pytestmark = pytest.mark.usefixtures("blank_pictures")

@@ -4,9 +4,10 @@ A checkpoint is a folder `iter_00000123` that holds
 
     state.safetensors   every array of the state, under its path ("/learner/trunk.weight")
     state.json          the rest of the state; where an array belongs stands {"$array": its path}
-    manifest.json       schema, iteration, log offsets, and the size and SHA-256 of both files and of every
-                        chunk (storage/array_chunks.py) that the state names; its last key is a SHA-256 of the
-                        manifest itself, so that no single byte goes unwatched
+    manifest.json       schema, version (storage/migrations.py), iteration, log offsets, and the size and
+                        SHA-256 of both files and of every chunk (storage/array_chunks.py) that the state
+                        names; its last key is a SHA-256 of the manifest itself, so that no single byte goes
+                        unwatched
 
 Nothing in these files depends on time, process or host: equal states give equal bytes. Reading trusts
 nothing: each reason to doubt a file ends in `Damaged` with that reason, never in another exception.
@@ -30,7 +31,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from rematch.core.arrays import Tree
-from rematch.storage import array_chunks
+from rematch.storage import array_chunks, migrations
 from rematch.storage.array_chunks import DTYPES, Arrays, Chunk, read_arrays
 from rematch.storage.atomic_files import (
     LARGEST_TEXT,
@@ -158,6 +159,7 @@ class Manifest:
     policies: list[str]  # names under policies/ when this was saved
     files: dict[str, Mark] = field(default_factory=dict)
     chunks: dict[str, Mark] = field(default_factory=dict)  # names under chunks/
+    version: int = migrations.VERSION  # of the state
 
     def sealed(self) -> bytes:
         return seal({"schema": SCHEMA, **asdict(self)})
@@ -194,10 +196,11 @@ def read_manifest(folder: Path) -> Manifest:
     body = unseal(read_plain(folder / MANIFEST, LARGEST_TEXT), MANIFEST)
     if body.pop("schema", None) != SCHEMA:
         raise Damaged(f"{MANIFEST} is of another schema: expected {SCHEMA}")
+    version = migrations.check_version(body.pop("version", 0), folder)  # first: newer ones have other fields
     try:
         files, logs = _marks(body.pop("files")), _marks(body.pop("logs"))
         parts = _marks(body.pop("chunks", {}))
-        manifest = Manifest(files=files, logs=logs, chunks=parts, **body)
+        manifest = Manifest(files=files, logs=logs, chunks=parts, version=version, **body)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise Damaged(f"{MANIFEST} lacks fields, or has some that are unknown") from None
     texts = [*_listed(manifest.policies), manifest.config, manifest.keep, *_items(manifest.fingerprint)]
@@ -248,7 +251,7 @@ def verify(folder: Path) -> tuple[Manifest, dict[str, bytes]]:
 
 
 def read_checkpoint(folder: Path, whole: bool = True) -> Checkpoint:
-    """The checkpoint in this folder, verified; else Damaged.
+    """The checkpoint in this folder, verified and brought to the present version; else Damaged.
 
     Not `whole`: its chunks are only looked for. Who reads one then still compares all its bytes.
     """
@@ -264,5 +267,6 @@ def read_checkpoint(folder: Path, whole: bool = True) -> Checkpoint:
         raise Damaged(f"{REST} and {ARRAYS} do not belong together") from None
     if arrays or not isinstance(parts, dict):
         raise Damaged(f"{REST} and {ARRAYS} do not belong together")
+    parts = migrations.migrate(parts, manifest.version)
     return Checkpoint(iteration=manifest.iteration, parts=parts, fingerprint=manifest.fingerprint,
                       folder=folder, manifest=manifest)

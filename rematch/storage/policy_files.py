@@ -12,7 +12,7 @@ from typing import Any
 
 import safetensors.numpy
 
-from rematch.storage import atomic_files
+from rematch.storage import atomic_files, migrations
 from rematch.storage.array_chunks import Arrays, read_arrays
 from rematch.storage.atomic_files import Damaged, Mark, RunError, told
 from rematch.storage.checkpoint import SCHEMA, dense
@@ -82,6 +82,6 @@ def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
         raw = atomic_files.read_plain(path, weights.size)
         if Mark(len(raw), atomic_files.digest(raw)) != weights:
             raise Damaged(f"{path.name} does not match its SHA-256")
-        return read_arrays(raw, path.name), about
+        return migrations.present_names(read_arrays(raw, path.name), migrations.WEIGHT_NAMES), about
     except Damaged as why:
         raise RunError(f"{path} does not verify: {why}") from None

@@ -27,8 +27,8 @@ STEPS: tuple[Step, ...] = ()
 VERSION = len(STEPS)  # the version that this code writes
 
 METRIC_NAMES: dict[str, str] = {}  # metrics.jsonl: old name -> present name
-HISTORY_NAMES: dict[str, str] = {}  # history.json: keys of a row, at any depth
-EVENT_NAMES: dict[str, str] = {}  # events.jsonl: keys of a row, at any depth
+HISTORY_NAMES: dict[str, str] = {}  # history.json and the other JSON files: keys, at any depth
+EVENT_NAMES: dict[str, str] = {}  # events.jsonl: keys, at any depth
 COLUMN_NAMES: dict[str, str] = {}  # episodes.csv and progress.csv: columns
 WEIGHT_NAMES: dict[str, str] = {}  # arrays of an exported policy
 FILE_NAMES: dict[str, str] = {}  # files of a run folder

@@ -6,7 +6,7 @@ A run becomes a flat dict, leaf path -> value:
     metrics.jsonl/3/evader/kl              value "evader/kl" of row 3
     policies/evader.safetensors/trunk.0.w  arrays of an exported policy
 
-Names pass through the alias tables of `rematch.engine.migrations`: both runs are compared under the present
+Names pass through the alias tables of `rematch.storage.migrations`: both runs are compared under the present
 names. Texts for people are compared only for being there.
 """
 
@@ -28,10 +28,10 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from rematch.config import ConfigError
-from rematch.engine import migrations, policies
-from rematch.engine.chunks import Chunk
-from rematch.engine.run import Run
+from rematch.core.errors import ConfigError
+from rematch.storage import migrations, policy_files
+from rematch.storage.array_chunks import Chunk
+from rematch.storage.run_folder import Run
 
 Leaves = dict[str, Any]
 
@@ -125,7 +125,7 @@ def run_leaves(folder: Path) -> Leaves:
 def file_values(path: Path, name: str) -> Any:
     """What a file of a run holds, as a tree under the present names; bytes where its format is not known."""
     if path.suffix == ".safetensors":
-        return policies.read(path)[0]
+        return policy_files.read(path)[0]
     if path.suffix == ".jsonl":
         table = migrations.METRIC_NAMES if name == "metrics.jsonl" else migrations.EVENT_NAMES
         return [renamed(json.loads(line), table) for line in path.read_text().splitlines()]

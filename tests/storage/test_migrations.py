@@ -104,7 +104,7 @@ def test_alias_tables_rename_by_name_and_by_pattern(name: str, present: str) -> 
 
 
 def test_present_names_are_final() -> None:
-    """A new name is in no table as an old one: what is renamed twice would depend on who reads it."""
+    """A new name is in no table as an old one: a name renamed twice would depend on the reader."""
     for table in (migrations.METRIC_NAMES, migrations.HISTORY_NAMES, migrations.EVENT_NAMES,
                   migrations.COLUMN_NAMES, migrations.WEIGHT_NAMES, migrations.FILE_NAMES):
         for new in table.values():

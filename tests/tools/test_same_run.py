@@ -35,7 +35,7 @@ def differences(change: Any) -> list[str]:
     """How a tree differs from itself after `change`, a function that changes it in place."""
     new = tree()
     change(new)
-    return [f"{found.leaf}: {found.what}" for found in compare(leaves(tree()), leaves(new))]
+    return [f"{each.leaf}: {each.what}" for each in compare(leaves(tree()), leaves(new))]
 
 
 def test_equal_trees_have_no_difference() -> None:
@@ -66,8 +66,8 @@ def test_negative_zero_in_an_array_is_a_difference() -> None:
     ("rate", None, "float, now NoneType"),
 ])  # fmt: skip
 def test_type_shape_and_value_are_compared(key: str, value: Any, what: str) -> None:
-    found = differences(lambda new: new["learner"].__setitem__(key, value))
-    assert found[0] == f"checkpoint/learner/{key}: {what}"
+    lines = differences(lambda new: new["learner"].__setitem__(key, value))
+    assert lines[0] == f"checkpoint/learner/{key}: {what}"
 
 
 def test_leftovers_on_either_side_are_found() -> None:
@@ -87,7 +87,7 @@ def test_arrays_in_chunks_are_compared_and_their_file_names_are_not() -> None:
     one, two = (Chunk.of("replay-00000003", {name: np.ones(2)}) for name in ("reward", "rewards"))
     assert one.name != two.name
     assert set(leaves({"chunk": one})) == {"checkpoint/chunk/number", "checkpoint/chunk/arrays/reward"}
-    assert [found.leaf for found in compare(leaves({"chunk": one}), leaves({"chunk": two}))] == [
+    assert [each.leaf for each in compare(leaves({"chunk": one}), leaves({"chunk": two}))] == [
         "checkpoint/chunk/arrays/reward", "checkpoint/chunk/arrays/rewards"]
 
 
@@ -130,11 +130,11 @@ def test_runs_are_compared_under_the_present_names(tmp_path: Path, renamed: None
 
 def test_runs_that_trained_otherwise_differ_in_checkpoint_and_policy(tmp_path: Path) -> None:
     old, new = (comparison.run_leaves(a_run(tmp_path / str(w), w)) for w in (1.0, 1.5))
-    assert [found.leaf for found in compare(old, new)] == [
+    assert [each.leaf for each in compare(old, new)] == [
         "checkpoint/learner/weights", "policies/evader.safetensors/trunk"]
 
 
-def test_a_file_that_nobody_named_is_compared_too(tmp_path: Path) -> None:
+def test_file_of_unknown_format_is_compared_by_its_bytes(tmp_path: Path) -> None:
     old, new = (comparison.run_leaves(a_run(tmp_path / name)) for name in ("old", "new"))
     (tmp_path / "new" / "more.bin").write_bytes(b"\0")
     assert compare(old, comparison.run_leaves(tmp_path / "new")) == [
@@ -168,7 +168,7 @@ def test_exception_that_did_not_occur_is_named_once_all_its_cases_were_compared(
 
 
 def test_shipped_exceptions_and_cases_are_readable() -> None:
-    exceptions = read_exceptions(same_run.HERE / "same_run_exceptions.yaml")
+    exceptions = read_exceptions(same_run.CHECKS / "same_run_exceptions.yaml")
     assert all(exception.reason and exception.check for exception in exceptions)
 
 
@@ -216,6 +216,12 @@ def test_unknown_case_is_refused_with_those_there_are() -> None:
     assert same_run.chosen(cases, ["big"]) == cases[1:] and same_run.chosen(cases, []) == cases
     with pytest.raises(CheckError, match="--only bgi: expected some of quick, big"):
         same_run.chosen(cases, ["bgi"])
+
+
+def test_summary_names_the_first_leaf_and_the_first_metric() -> None:
+    assert same_run.summary(FOUND) == (
+        "2 leaves; first checkpoint/learner/weights: differs; in the log first metrics.jsonl/0/kl")
+    assert same_run.summary(FOUND[1:]) == "1 leaves; first metrics.jsonl/0/kl: differs"
 
 
 def test_report_says_each_case_and_fails_for_differences(capsys: pytest.CaptureFixture[str]) -> None:

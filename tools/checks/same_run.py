@@ -42,7 +42,7 @@ from same_run_compare import (
     unused,
 )
 
-HERE = Path(__file__).resolve().parent
+CHECKS = Path(__file__).resolve().parent
 SHOWN = 20  # differences of a case in --json
 
 
@@ -112,15 +112,24 @@ class Check:
         return Made(folder, time.monotonic() - begun)
 
     def _judged(self, case: Case, prefix: str, old: Made, new: Made) -> Outcome:
-        found = compare(run_leaves(old.folder), run_leaves(new.folder))
-        rest, names = unexplained(case.name, found, self.exceptions)
-        out = Outcome(case.name, "equal", "", old.seconds, new.seconds, len(found), found[:SHOWN], names)
+        differences = compare(run_leaves(old.folder), run_leaves(new.folder))
+        rest, names = unexplained(case.name, differences, self.exceptions)
+        out = Outcome(case.name, "equal", "", old.seconds, new.seconds)
+        out.exceptions, out.count, out.differences = names, len(differences), differences[:SHOWN]
         if rest:
             out.status, out.count, out.differences = "differs", len(rest), rest[:SHOWN]
-            out.detail = f"{prefix}{len(rest)} leaves; first {rest[0].leaf}: {rest[0].what}"
-        elif found:
-            out.status, out.detail = "exception", f"{prefix}{', '.join(names)} ({len(found)} leaves)"
+            out.detail = prefix + summary(rest)
+        elif differences:
+            out.status, out.detail = "exception", f"{prefix}{', '.join(names)} ({len(differences)} leaves)"
         return out
+
+
+def summary(differences: Sequence[Difference]) -> str:
+    """How many leaves differ, the first one, and the first logged metric, which dates the difference."""
+    first = differences[0]
+    text = f"{len(differences)} leaves; first {first.leaf}: {first.what}"
+    logged = [difference.leaf for difference in differences if difference.leaf.startswith("metrics.jsonl/")]
+    return f"{text}; in the log first {logged[0]}" if logged and logged[0] != first.leaf else text
 
 
 def run_cases(check: Check, cases: Sequence[Case], jobs: int, resume: bool) -> list[Outcome]:
@@ -143,6 +152,7 @@ def run_cases(check: Check, cases: Sequence[Case], jobs: int, resume: bool) -> l
 
 
 def line(out: Outcome) -> str:
+    """One case as a row of the table."""
     times = f"{out.old_seconds:6.1f} s {out.new_seconds:6.1f} s" if out.new_seconds else " " * 17
     return f"{out.case:<18} {out.status:<9} {times}  {out.detail}".rstrip()
 
@@ -156,13 +166,13 @@ def report(outcomes: Sequence[Outcome], stale: Sequence[str], seconds: float) ->
         print(f"exception {name!r} did not occur in any case: remove it from same_run_exceptions.yaml")
     counts = {status: sum(out.status == status for out in outcomes)
               for status in ("equal", "exception", "differs", "failed", "missing")}
-    told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    print(f"{told}; {seconds:.0f} s; baseline {COMMIT}")
+    totals = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    print(f"{totals}; {seconds:.0f} s; baseline {COMMIT}")
     return int(bool(stale) or not all(out.fine for out in outcomes))
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses in one line."""
+    """Reports a wrong argument in one line."""
 
     def error(self, message: str) -> NoReturn:
         raise CheckError(message)
@@ -187,6 +197,7 @@ def read_words(words: Sequence[str]) -> argparse.Namespace:
 
 
 def chosen(cases: Sequence[Case], only: Sequence[str]) -> list[Case]:
+    """The cases named by --only; all of them where it names none."""
     names = [case.name for case in cases]
     for name in only:
         if name not in names:
@@ -203,9 +214,10 @@ def check_trees(commands: Commands, trees: Sequence[Path]) -> None:
 
 
 def same_run(options: argparse.Namespace, scratch: Path) -> int:
+    """Build the baseline, run and compare the cases, print the report; returns the exit code."""
     begun = time.monotonic()
-    exceptions = read_exceptions(HERE / "same_run_exceptions.yaml")
-    added: dict[str, Any] = yaml.safe_load((HERE / "same_run_cases.yaml").read_text())
+    exceptions = read_exceptions(CHECKS / "same_run_exceptions.yaml")
+    added: dict[str, Any] = yaml.safe_load((CHECKS / "same_run_cases.yaml").read_text())
     commands = Commands(scratch)
     baseline = Baseline(options.baseline, commands)
     try:
@@ -230,6 +242,7 @@ def same_run(options: argparse.Namespace, scratch: Path) -> int:
 
 
 def interrupt(*_: object) -> NoReturn:
+    """SIGTERM ends the check as Ctrl-C does."""
     raise KeyboardInterrupt
 
 

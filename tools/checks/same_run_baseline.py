@@ -33,7 +33,8 @@ PACKAGES = ("numpy", "torch", "safetensors", "gymnasium", "pyboy", "open_spiel")
 LIMIT = 600.0  # seconds of one command
 HALF = 4  # iterations after which a run is stopped that the other tree resumes
 
-# Runs in the baseline tree: reads the added cases as JSON, writes NAME.yaml of all, tells of each on a line.
+# Runs in the baseline tree: reads the added cases as JSON, writes NAME.yaml of every case, prints a JSON line
+# for each.
 WRITE_CASES = """
 import json, sys
 from pathlib import Path
@@ -116,11 +117,11 @@ sys.meta_path.insert(0, Blank())
 
 
 class CheckError(Exception):
-    """Why nothing can be compared, in one line."""
+    """The check cannot go on; the text is the reason, in one line."""
 
 
 class Stopped(Exception):
-    """Somebody asked to stop."""
+    """The check was interrupted."""
 
 
 @dataclass(frozen=True)
@@ -201,26 +202,26 @@ class Baseline:
     def build(self) -> bool:
         """Put the commit's files there and compile them; False where that was done before."""
         done = self.folder / "built.json"
-        about = {"commit": COMMIT, "python": sys.version, "executable": sys.executable}
+        build_info = {"commit": COMMIT, "python": sys.version, "executable": sys.executable}
         self._claim()
         with locked(self.folder / "lock"):
-            if done.exists() and json.loads(done.read_text()) == about:
+            if done.exists() and json.loads(done.read_text()) == build_info:
                 return False
             done.unlink(missing_ok=True)
             shutil.rmtree(self.tree, ignore_errors=True)
             unpack(COMMIT, self.tree)
             self.commands.python(self.tree, [str(self.tree / "setup.py"), "-q", "build_ext", "--inplace"])
-            done.write_text(json.dumps(about))
+            done.write_text(json.dumps(build_info))
         return True
 
     def _claim(self) -> None:
-        """Our own folder, which nobody else may write to: what lies in it is executed."""
+        """Make the folder; refuse one of another user, as its code is executed, or with other files in it."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise CheckError(f"{self.folder}: {error.strerror}") from None
-        about = self.folder.lstat()
-        if not self.folder.is_dir() or self.folder.is_symlink() or about.st_uid != os.getuid():
+        owner = self.folder.lstat().st_uid
+        if not self.folder.is_dir() or self.folder.is_symlink() or owner != os.getuid():
             raise CheckError(f"{self.folder} is not a folder of this user; choose another with --baseline")
         names = {path.name for path in self.folder.iterdir()}
         if names - {"tree", "cases", "runs", "lock", "built.json"}:

@@ -213,12 +213,12 @@ def read_exceptions(path: Path) -> list[KnownDifference]:
         raise ConfigError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(rows, list):
         raise ConfigError(f"{path}: expected a list of exceptions")
-    found = [_exception(row, f"{path}, exception {index}") for index, row in enumerate(rows, 1)]
-    names = [exception.name for exception in found]
+    exceptions = [_exception(row, f"{path}, exception {index}") for index, row in enumerate(rows, 1)]
+    names = [exception.name for exception in exceptions]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"{path}: two exceptions are called {name!r}")
-    return found
+    return exceptions
 
 
 def _exception(row: Any, source: str) -> KnownDifference:

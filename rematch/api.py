@@ -10,12 +10,11 @@ from typing import Any
 
 from rematch.agents import policy_export
 from rematch.agents.build import build
-from rematch.agents.learners.adam import LearnError
 from rematch.agents.learners.dqn import DqnConfig
 from rematch.agents.learners.q_policy import QPolicy
 from rematch.agents.policy import Policy, digest
 from rematch.core import config as settings
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, LearnError
 from rematch.core.interrupts import Stopper
 from rematch.core.spec import Spec
 from rematch.core.world import World

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from rematch.core import strict_yaml
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, NotInstalled
 
 C = TypeVar("C")
 LONGEST = 1 << 15  # characters of a settings file: reading YAML takes up to a second for these
@@ -352,7 +352,7 @@ def validate(config: Any, prefix: str = "") -> None:
         try:
             check()
         except ConfigError as error:
-            raise (error if hasattr(error, "blameless") else ConfigError(f"{prefix}{error}")) from None
+            raise (error if isinstance(error, NotInstalled) else ConfigError(f"{prefix}{error}")) from None
 
 
 def has_effect(config: Any, key: str) -> str:

@@ -1,16 +1,33 @@
-"""Errors that end a command with one line and exit code 2."""
+"""Error classes that several packages raise. Each ends a command with one line on stderr and exit code 2."""
 
 from __future__ import annotations
 
 
 class ConfigError(ValueError):
-    """A setting that is refused: one line with its key, its value, what was expected and the nearest key."""
+    """A refused setting or input: one line with its key, its value, what was expected and the nearest key."""
 
 
 class NotInstalled(ConfigError):
-    """A missing library, and the command that installs it in the version that the tests use."""
+    """A missing library; the line holds the command that installs the tested version.
 
-    blameless = True  # no setting is at fault: config.validate names none
+    No setting causes this error, so `config.validate` does not put a setting's key before it.
+    """
 
-    def __init__(self, what: str, packages: str) -> None:
-        super().__init__(f"{what} is not installed: .venv/bin/pip install -c constraints.txt {packages}")
+    def __init__(self, library: str, packages: str) -> None:
+        super().__init__(f"{library} is not installed: .venv/bin/pip install -c constraints.txt {packages}")
+
+
+class RunError(ConfigError):
+    """A run folder that cannot be read or written: one line with the file and the reason."""
+
+
+class Damaged(RunError):
+    """A file whose bytes or contents do not verify; the message is the reason."""
+
+
+class LearnError(ConfigError):
+    """A gradient, a weight or a value that is not finite: one line with the place where it was found."""
+
+
+class WorldError(ConfigError):
+    """Actions, rows or saved states that a world cannot play: one line with the game."""

@@ -20,9 +20,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from rematch.core.errors import Damaged
 from rematch.curriculum.savestate_archive import Swarm
 from rematch.storage import atomic_files
-from rematch.storage.atomic_files import Damaged
 from rematch.storage.run_folder import Run
 
 FOLDER, INDEX, FRONTIER, MILESTONES = "savestates", "index.json", "frontier.inputs", "milestones.json"

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rematch.core.errors import RunError
 from rematch.evaluation import past_policies
-from rematch.storage.atomic_files import RunError
 
 if TYPE_CHECKING:
     from rematch.storage.run_folder import Run

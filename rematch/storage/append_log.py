@@ -11,7 +11,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from rematch.storage.atomic_files import Mark, RunError, write_all
+from rematch.core.errors import RunError
+from rematch.storage.atomic_files import Mark, write_all
 
 # ECMA-48: control sequences, operating system commands, two-character escapes; then lone controls
 ESCAPES = re.compile(r"(\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\].*?(\x07|\x1b\\|$)|\x1b[ -/]*[0-~]")

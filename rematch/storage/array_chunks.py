@@ -19,8 +19,9 @@ import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from rematch.core.errors import Damaged
 from rematch.storage import atomic_files
-from rematch.storage.atomic_files import Damaged, Mark
+from rematch.storage.atomic_files import Mark
 
 FOLDER = "chunks"
 NAME = re.compile(r"[a-z]+-(\d{8,15})\.([0-9a-f]{16})\.safetensors")

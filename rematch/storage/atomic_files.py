@@ -19,17 +19,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from rematch.core.errors import ConfigError
+from rematch.core.errors import Damaged, RunError
 
 LARGEST_TEXT = 1 << 24  # bytes of a manifest, of a policy's card, of config.yaml
-
-
-class RunError(ConfigError):
-    """Something about a run folder that a user must hear of: one line, naming the file and the reason."""
-
-
-class Damaged(RunError):
-    """A file that does not verify; the text is the reason."""
 
 
 @dataclass(frozen=True)

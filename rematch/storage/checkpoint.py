@@ -31,19 +31,10 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from rematch.core.arrays import Tree
+from rematch.core.errors import Damaged, RunError
 from rematch.storage import array_chunks, migrations
 from rematch.storage.array_chunks import DTYPES, Arrays, Chunk, read_arrays
-from rematch.storage.atomic_files import (
-    LARGEST_TEXT,
-    Damaged,
-    Mark,
-    RunError,
-    digest,
-    read_json,
-    read_plain,
-    seal,
-    unseal,
-)
+from rematch.storage.atomic_files import LARGEST_TEXT, Mark, digest, read_json, read_plain, seal, unseal
 
 SCHEMA = 1
 ARRAYS, REST, MANIFEST = "state.safetensors", "state.json", "manifest.json"

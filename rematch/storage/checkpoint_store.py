@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, Damaged, RunError
 from rematch.storage import array_chunks, atomic_files
 from rematch.storage import checkpoint as disk
 from rematch.storage.array_chunks import Chunk
-from rematch.storage.atomic_files import Damaged, RunError, told
+from rematch.storage.atomic_files import told
 from rematch.storage.checkpoint import Checkpoint, Manifest
 
 KEPT = 3

@@ -12,9 +12,10 @@ from typing import Any
 
 import safetensors.numpy
 
+from rematch.core.errors import Damaged, RunError
 from rematch.storage import atomic_files, migrations
 from rematch.storage.array_chunks import Arrays, read_arrays
-from rematch.storage.atomic_files import Damaged, Mark, RunError, told
+from rematch.storage.atomic_files import Mark, told
 from rematch.storage.checkpoint import SCHEMA, dense
 
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]{0,99}")

@@ -32,18 +32,18 @@ from typing import Any
 
 from rematch.core.arrays import Tree
 from rematch.core.config import nearest
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, Damaged, RunError
 from rematch.storage import atomic_files, policy_files
 from rematch.storage import checkpoint as disk
 from rematch.storage.append_log import Log, Pen, is_open_as, plain_line
 from rematch.storage.array_chunks import FOLDER, Arrays
-from rematch.storage.atomic_files import Damaged, Mark, RunError, row_text, told
+from rematch.storage.atomic_files import Mark, row_text, told
 from rematch.storage.checkpoint import TABLES, Checkpoint, Manifest
 from rematch.storage.checkpoint_store import Shelf
 from rematch.storage.policy_files import FILE_NAME
 from rematch.storage.run_lock import LOCK, Lock, holder
 
-__all__ = ["Checkpoint", "Run", "RunError", "holder"]
+__all__ = ["Checkpoint", "Run", "holder"]
 
 FAILED = "failed"  # the event of timing.jsonl: what was learnt is not a number
 CONFIG, HISTORY, TIMING = "config.yaml", "history.json", "timing.jsonl"

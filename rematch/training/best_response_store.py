@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rematch.agents.policy import Policy
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, RunError
 from rematch.evaluation.past_policies import card
 from rematch.storage import atomic_files
-from rematch.storage.atomic_files import RunError
 from rematch.storage.run_folder import Run
 
 if TYPE_CHECKING:

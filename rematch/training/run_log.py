@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from rematch.core.errors import RunError
 from rematch.core.recording import Take
 from rematch.evaluation.past_policies import card
 from rematch.evaluation.verdict import alarms, balanced, behind, verdict
 from rematch.reporting.text import evaluation_lines
 from rematch.rollout.rollout_buffer import Tape
-from rematch.storage.atomic_files import RunError
 from rematch.storage.run_folder import Run
 from rematch.training.episode_video import Camera
 

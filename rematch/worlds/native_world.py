@@ -18,13 +18,9 @@ from numpy.typing import NDArray
 
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats, Ints
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, WorldError
 from rematch.core.spec import Spec
 from rematch.core.world import RUNNING, Next, Sight, View
-
-
-class WorldError(ConfigError):
-    """A world that was handed something it cannot play: one line naming the game."""
 
 
 def compare_with_struct(config: type, struct: Mapping[str, str], header: str) -> None:

@@ -12,12 +12,12 @@ from support.networks import minibatch, policy, role
 
 from rematch import api
 from rematch.adapters.gymnasium_env import GymEnv
-from rematch.agents.learners.ppo import LearnError, Ppo, PpoConfig
+from rematch.agents.learners.ppo import Ppo, PpoConfig
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.networks.layout import named
 from rematch.agents.policy import Policy
 from rematch.core import config as settings
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, LearnError
 from rematch.core.player import Noise, Seat
 from rematch.core.spec import Field
 from rematch.rollout.collector import Rollout, Table, side_by_side

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from support.fake_training import CPU, one_line
 
+from rematch.core.errors import RunError
 from rematch.storage import append_log
-from rematch.storage.run_folder import Run, RunError
+from rematch.storage.run_folder import Run
 
 
 def test_log_lines_are_plain_and_there_at_once(tmp_path: Path) -> None:

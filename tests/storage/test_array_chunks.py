@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from support.broken_disk import Crash, Kernel, memory, under
 
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, Damaged
 from rematch.storage.array_chunks import FOLDER, Chunk
-from rematch.storage.atomic_files import Damaged, Mark, digest
+from rematch.storage.atomic_files import Mark, digest
 from rematch.storage.run_folder import Run
 
 __all__ = ["memory"]

@@ -13,8 +13,9 @@ import pytest
 from support.broken_disk import Kernel, under
 from support.fake_training import one_line
 
+from rematch.core.errors import RunError
 from rematch.storage import atomic_files
-from rematch.storage.run_folder import Run, RunError
+from rematch.storage.run_folder import Run
 
 
 def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +61,7 @@ def test_an_unwritable_log_is_one_line_and_leaves_no_half_row(
 
 FULL = """if 1:
     import resource, sys; from pathlib import Path; import numpy as np
-    from rematch.storage.run_folder import Run, RunError
+    from rematch.core.errors import RunError; from rematch.storage.run_folder import Run
     with Run.create(Path(sys.argv[1]), "") as run:
         run.save(1, {"x": {"w": np.zeros(100)}}, {})
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -17,9 +17,10 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rematch.core.errors import Damaged, RunError
 from rematch.storage import array_chunks
 from rematch.storage import checkpoint as disk
-from rematch.storage.checkpoint import Damaged, Manifest, Mark, RunError
+from rematch.storage.checkpoint import Manifest, Mark
 
 LOGS = {name: Mark(0, disk.digest(b"")) for name in ("train.log", "metrics.jsonl", "history.json")}
 PARTS: dict[str, Any] = {

@@ -12,9 +12,9 @@ import pytest
 from support.broken_disk import Crash, Kernel, about_to_save, memory, under
 from support.fake_training import CPU, advance, contents, damage, go_on, new, newest, one_line, parts
 
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, RunError
 from rematch.storage import checkpoint as disk
-from rematch.storage.run_folder import Run, RunError
+from rematch.storage.run_folder import Run
 
 __all__ = ["memory"]
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from support.fake_training import damage
 
-from rematch.storage.run_folder import Run, RunError
+from rematch.core.errors import RunError
+from rematch.storage.run_folder import Run
 
 
 def test_policies_are_verified_and_never_silently_overwritten(tmp_path: Path) -> None:

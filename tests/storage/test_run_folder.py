@@ -19,9 +19,9 @@ import pytest
 from support.broken_disk import memory
 from support.fake_training import advance, contents, damage, exit_status, forked, go_on, new, one_line
 
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, RunError
 from rematch.storage import checkpoint as disk
-from rematch.storage.run_folder import Run, RunError
+from rematch.storage.run_folder import Run
 
 __all__ = ["memory"]
 

@@ -17,11 +17,11 @@ from rematch.agents.policy import Policy
 from rematch.cli import main
 from rematch.cli.commands.evaluate import exploit_run
 from rematch.core import config as settings
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, RunError
 from rematch.evaluation.match import Scoreboard
 from rematch.rehearsal.shrink import play
 from rematch.reporting import best_response_text
-from rematch.storage.run_folder import Run, RunError
+from rematch.storage.run_folder import Run
 from rematch.training import best_response as engine
 from rematch.training.best_response import Ahead, Ask, Frozen, Response, exploit, response_config
 from rematch.training.best_response_store import FILE, Kept, name_of

@@ -15,11 +15,11 @@ from support.stop_and_resume import stop_and_go_on
 
 from rematch import api
 from rematch.agents.learners.adam import Adam
-from rematch.agents.learners.ppo import LearnError, Ppo
+from rematch.agents.learners.ppo import Ppo
 from rematch.agents.policy import Policy
 from rematch.cli import main
 from rematch.core import config as settings
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, LearnError
 from rematch.rehearsal.shrink import Witness, differences, event_log, play
 from rematch.storage.run_folder import Run
 from rematch.training.run_log import few

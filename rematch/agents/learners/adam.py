@@ -9,13 +9,8 @@ from rematch.agents.networks import fused
 from rematch.agents.networks.layout import named
 from rematch.agents.policy import Policy
 from rematch.core.arrays import Floats, Tree
-from rematch.core.errors import ConfigError
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-5
-
-
-class LearnError(ConfigError):
-    """Learning produced something that is not a number; the line says what and where."""
 
 
 class Adam:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.agents.learners.adam import Adam, LearnError
+from rematch.agents.learners.adam import Adam
 from rematch.agents.learners.ppo import Guard
 from rematch.agents.learners.q_policy import Explorer, QPolicy
 from rematch.agents.learners.replay_buffer import COMPONENTS, Plan, Replay, row_bytes
@@ -27,7 +27,7 @@ from rematch.core import rng
 from rematch.core.annealing import anneal
 from rematch.core.arrays import Floats, Tree
 from rematch.core.config import knob
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, LearnError
 from rematch.core.spec import Role, Spec
 from rematch.core.world import RUNNING
 from rematch.curriculum.demo_progress import Way

@@ -22,14 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.agents.learners.adam import LearnError
 from rematch.agents.learners.ppo import Batch, Guard, Ppo, PpoConfig
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
 from rematch.core.arrays import Floats, Tree
 from rematch.core.config import knob
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, LearnError
 from rematch.core.player import Noise
 from rematch.core.world import World
 from rematch.rollout.collector import side_by_side

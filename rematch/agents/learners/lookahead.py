@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.agents.learners.adam import Adam, LearnError
+from rematch.agents.learners.adam import Adam
 from rematch.agents.learners.ppo import Guard
 from rematch.agents.networks import fused
 from rematch.agents.networks.config import NetworkConfig
@@ -29,7 +29,7 @@ from rematch.core import rng
 from rematch.core.annealing import anneal
 from rematch.core.arrays import Bytes, Floats, Ints, Tree
 from rematch.core.config import knob
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, LearnError
 from rematch.core.player import Move, Noise, Open, Seat
 from rematch.core.spec import Spec
 from rematch.core.world import World

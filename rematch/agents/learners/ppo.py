@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.agents.learners.adam import Adam, LearnError
+from rematch.agents.learners.adam import Adam
 from rematch.agents.networks import fused
 from rematch.agents.networks.layout import HEAD, named, opponent
 from rematch.agents.policy import Policy
@@ -22,6 +22,7 @@ from rematch.core import rng
 from rematch.core.annealing import SHAPES, anneal
 from rematch.core.arrays import Floats, Tree
 from rematch.core.config import knob
+from rematch.core.errors import LearnError
 from rematch.rollout.rollout_buffer import Tape
 
 if TYPE_CHECKING:

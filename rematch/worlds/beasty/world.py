@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.config import validate
+from rematch.core.errors import WorldError
 from rematch.core.player import Noise, Player
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import View
-from rematch.worlds.native_world import NativeWorld, Shown, WorldError, blank_view, first_next
+from rematch.worlds.native_world import NativeWorld, Shown, blank_view, first_next
 
 from . import native
 from .bots import BOTS, PLAYOUT, SLOW, SearchPlayer, bot, guided

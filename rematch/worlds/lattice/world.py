@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.config import validate
+from rematch.core.errors import WorldError
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import Sight, View
-from rematch.worlds.native_world import NativeWorld, Shown, WorldError, blank_view, first_next
+from rematch.worlds.native_world import NativeWorld, Shown, blank_view, first_next
 
 from . import native
 from .bots import ACTIONS, BOTS, bot

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.config import validate
+from rematch.core.errors import WorldError
 from rematch.core.spec import Actions, Role, Spec
 from rematch.core.world import Sight, View
-from rematch.worlds.native_world import NativeWorld, WorldError, blank_view, first_next
+from rematch.worlds.native_world import NativeWorld, blank_view, first_next
 
 from . import native
 from .bots import BOTS, bot

@@ -17,12 +17,11 @@ from support.single_seat_worlds import little
 
 from rematch import api
 from rematch.agents.learners import q_targets
-from rematch.agents.learners.adam import LearnError
 from rematch.agents.learners.dqn import Dqn
 from rematch.agents.learners.q_policy import shown
 from rematch.agents.networks.layout import named
 from rematch.core import config as settings
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, LearnError
 from rematch.rehearsal.shrink import event_log, play
 from rematch.training.trainer import Session
 from rematch.worlds import registry

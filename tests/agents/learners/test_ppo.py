@@ -9,10 +9,10 @@ import pytest
 import torch
 from support.networks import Batch, minibatch, policy, role
 
-from rematch.agents.learners.ppo import LearnError, Ppo, PpoConfig
+from rematch.agents.learners.ppo import Ppo, PpoConfig
 from rematch.agents.networks.layout import named
 from rematch.agents.policy import Policy, digest
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, LearnError
 from rematch.core.spec import Spec
 from rematch.core.world import DECIDED
 from rematch.rollout.rollout_buffer import Tape

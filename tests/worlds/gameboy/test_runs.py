@@ -19,9 +19,9 @@ from support.single_seat_worlds import SIZES
 from rematch.agents.learners import dqn
 from rematch.agents.networks.layout import named
 from rematch.cli import main
+from rematch.core.errors import RunError
 from rematch.rehearsal.shrink import differences, play
 from rematch.storage import atomic_files
-from rematch.storage.atomic_files import RunError
 from rematch.storage.run_folder import Run
 from rematch.training.trainer import Session
 

@@ -22,7 +22,7 @@ from rematch.curriculum import archive_files
 from rematch.curriculum.levels import Curriculum, climbed
 from rematch.reporting import run_outputs
 from rematch.reporting.console import Console
-from rematch.storage.run_folder import FAILED, Run
+from rematch.storage.run_folder import FAILED_EVENT, Run
 from rematch.training import memory_estimate
 from rematch.training.config import idle_in
 from rematch.training.fingerprint import fingerprint
@@ -221,7 +221,7 @@ def _start(
                 console.line(note)
         _announce(session, run)
         if policies:  # they are in no setting: a run that is killed at once must find them again
-            run.save(session.iteration, session.state(), fingerprint(config), passing=True)
+            run.save(session.iteration, session.state(), fingerprint(config), temporary=True)
         return _go(session, run, console, stop)
 
 
@@ -309,8 +309,8 @@ def _go(session: Session, run: Run, console: Console | None, stop: Stopper) -> T
     try:
         done = loop(session, run, show, stop)
     except LearnError as error:  # an alarm of its own: `status` tells of it
-        event = {"event": FAILED, "why": str(error), "iteration": session.iteration, "time": time.time()}
-        run.timing(event)
+        row = {"event": FAILED_EVENT, "why": str(error), "iteration": session.iteration, "time": time.time()}
+        run.timing(row)
         raise
     finally:
         show.stop()
@@ -389,7 +389,7 @@ def load(folder: Path | str) -> Trained:
         return trained
     with Run.open(Path(folder), write=False) as run:
         config = stored(run)
-        checkpoint = run.load(whole=False)  # the weights, not the replay
+        checkpoint = run.load(verify_chunks=False)  # the weights, not the replay
         if checkpoint is None:
             raise ConfigError(f"{folder}: no checkpoint yet")
         make = builder(config)

@@ -91,7 +91,7 @@ def settle(swarm: Swarm, run: Run, steps: int) -> list[str]:
 
 def _read(path: Path) -> bytes | None:
     try:
-        return atomic_files.read_plain(path, LARGEST)
+        return atomic_files.read_regular_file(path, LARGEST)
     except (Damaged, OSError):
         return None
 

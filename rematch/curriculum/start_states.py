@@ -12,7 +12,7 @@ from rematch.core.arrays import Tree
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError
 from rematch.core.world import World
-from rematch.storage.array_chunks import Chunk
+from rematch.storage.array_chunks import ArrayChunk
 
 BANDS = ("early", "mid", "late")
 STAGE = START, _ = "start", "patience"  # the stage numbers: which savestate; steps without a milestone
@@ -124,7 +124,7 @@ class Kept:
 
     def __init__(self, kind: str, library: Any) -> None:
         self.kind, self.library = kind, library
-        self.chunks: list[Chunk] = []  # by number in the library
+        self.chunks: list[ArrayChunk] = []  # by number in the library
 
     def clear(self) -> None:
         self.library.clear()
@@ -133,7 +133,7 @@ class Kept:
     def state(self) -> Tree:
         for number in range(len(self.chunks), len(self.library)):
             data = np.frombuffer(self.library[number].pack(), np.uint8)
-            self.chunks.append(Chunk.of(f"{self.kind}-{number:08d}", {"bundle": data}))
+            self.chunks.append(ArrayChunk.from_arrays(f"{self.kind}-{number:08d}", {"bundle": data}))
         return {"chunks": list(self.chunks), "quarantine": dict(self.library.quarantine)}
 
     def restore(self, tree: Tree) -> None:

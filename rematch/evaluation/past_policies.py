@@ -19,7 +19,7 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import Player
 from rematch.core.world import World
 from rematch.storage import policy_files
-from rematch.storage.run_folder import PAST, Run
+from rematch.storage.run_folder import PAST_FOLDER, Run
 
 if TYPE_CHECKING:
     from rematch.training.trainer import Config, Session
@@ -56,7 +56,7 @@ def keep(session: Session, run: Run) -> None:
     arrays = {f"{name}/{key}": array for name, policy in networks.items()
               for key, array in policy.arrays().items()}
     about = {name: card(session.config, policy, iteration) for name, policy in networks.items()}
-    run.write_past(iteration, arrays, about, [*range(apart, iteration, apart), iteration])
+    run.write_past_policy(iteration, arrays, about, [*range(apart, iteration, apart), iteration])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,14 +80,14 @@ def selves(
     folder: Path, config: Config, make: Callable[[int, int, int], World], until: int, most: int
 ) -> tuple[list[Self], list[str]]:
     """At most `most` selves up to iteration `until`, oldest first; a line for each that does not verify."""
-    names = [name for name in policy_files.names(folder, PAST) if name.isdecimal()]
+    names = [name for name in policy_files.policy_names(folder, PAST_FOLDER) if name.isdecimal()]
     there = chosen(sorted(i for i in map(int, names) if 0 < i <= until), most)
     found, problems = [], []
     spec = make(1, 0, 0).spec
     for iteration in there:
         minds = build(config, spec, make)
         try:
-            arrays, _ = policy_files.read(folder / PAST / f"{iteration:08d}.safetensors")
+            arrays, _ = policy_files.read(folder / PAST_FOLDER / f"{iteration:08d}.safetensors")
             for name, policy in minds.networks.items():
                 head = f"{name}/"
                 policy.load_arrays({key.removeprefix(head): array for key, array in arrays.items()

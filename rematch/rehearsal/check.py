@@ -29,8 +29,8 @@ from rematch.core.spec import Spec
 from rematch.rehearsal.kill_and_resume import Stage as Stage
 from rematch.rehearsal.shrink import Witness, compared, differences, event_log, events, play, shrink
 from rematch.selfplay.role_schedule import LEAST_RATE
-from rematch.storage.policy_files import names
-from rematch.storage.run_folder import PAST, Run
+from rematch.storage.policy_files import policy_names
+from rematch.storage.run_folder import PAST_FOLDER, Run
 from rematch.training.config import idle_in
 from rematch.training.trainer import Config, Session
 from rematch.worlds import registry
@@ -334,7 +334,7 @@ def product_features(config: Config, folder: Path, iterations: int) -> Iterator[
         return ", ".join(f"{path.stem} ({len(Run.read_policy(path)[0])} arrays)" for path in found)
 
     def past() -> str:
-        kept = sorted(names(folder, PAST))
+        kept = sorted(policy_names(folder, PAST_FOLDER))
         return f"kept after iterations {', '.join(str(int(name)) for name in kept)}" if kept else ""
 
     yield Feature(name="checkpoint", proof=saved)

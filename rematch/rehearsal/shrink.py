@@ -11,8 +11,8 @@ from typing import Any
 from rematch.core import config as settings
 from rematch.core.recording import Take
 from rematch.curriculum.demonstrations import LED
-from rematch.storage.checkpoint import MANIFEST
-from rematch.storage.run_folder import CONFIG, TIMING, Run
+from rematch.storage.checkpoint import MANIFEST_FILE
+from rematch.storage.run_folder import CONFIG_FILE, TIMING_FILE, Run
 from rematch.training.trainer import Config, Session, train
 from rematch.worlds import registry
 
@@ -214,7 +214,7 @@ def events(folder: Path) -> str:
     """
     out = hashlib.sha256()
     for name, path in compared(folder).items():
-        if path.name not in (CONFIG, MANIFEST):
+        if path.name not in (CONFIG_FILE, MANIFEST_FILE):
             out.update(f"{name}\n{path.stat().st_size}\n".encode() + path.read_bytes())
     return out.hexdigest()
 
@@ -222,7 +222,7 @@ def events(folder: Path) -> str:
 def compared(folder: Path) -> dict[str, Path]:
     """Every file that two equal runs share: clock times and set-aside checkpoints are not compared."""
     found = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if not path.is_dir()}
-    return {str(name): path for name, path in found.items() if name.parts[0] not in (TIMING, "damaged")}
+    return {str(name): path for name, path in found.items() if name.parts[0] not in (TIMING_FILE, "damaged")}
 
 
 def differences(one: Path, two: Path) -> list[str]:

@@ -28,8 +28,8 @@ from rematch.reporting import untrusted_folder
 from rematch.reporting.seed_groups import groups
 from rematch.reporting.text import clean, exact_words
 from rematch.storage import atomic_files
-from rematch.storage.policy_files import names
-from rematch.storage.run_folder import PAST, Run
+from rematch.storage.policy_files import policy_names
+from rematch.storage.run_folder import PAST_FOLDER, Run
 from rematch.training.best_response import BUDGET
 from rematch.training.config import idle_in
 from rematch.training.trainer import Config
@@ -227,7 +227,7 @@ def _missing(run: Folder, told: Row, where: str) -> list[Row]:
                         "command": f"rematch exploit {where} --budget {budget}"})
     if told["payoff"] is None:
         what = "payoff matrix, its cyclic share and the forgetting curve"
-        if len(names(run.path, PAST)) > 1:
+        if len(policy_names(run.path, PAST_FOLDER)) > 1:
             out.append({"what": what, "command": f"rematch report {where}"})
         else:
             out.append({"what": f"{what}, of a run that keeps its past selves",
@@ -259,7 +259,7 @@ def _provenance(run: Folder, named: bool) -> Row:
     for name in untrusted_folder.FILES:
         try:
             data = untrusted_folder.read(run.path, name)
-            out["files"].append({"name": name, "bytes": len(data), "sha256": atomic_files.digest(data)})
+            out["files"].append({"name": name, "bytes": len(data), "sha256": atomic_files.sha256_hex(data)})
         except untrusted_folder.Unreadable as why:
             out["files"].append({"name": name, "bytes": None, "sha256": str(why)})
     return out
@@ -273,7 +273,7 @@ def stored_matrix(path: Path, level: str | None = None) -> Payoff | None:
     a curriculum where one is named."""
     try:
         found = untrusted_folder.read_json(path, MATRIX)
-        if found["config"] != atomic_files.digest(untrusted_folder.read(path, "config.yaml")):
+        if found["config"] != atomic_files.sha256_hex(untrusted_folder.read(path, "config.yaml")):
             return None
         if level is not None and found["level"] != level:
             return None
@@ -286,7 +286,7 @@ def matrix_of(path: Path, games: int | None, tell: Callable[[str], None]) -> Pay
     """The payoff matrix of a run's past selves: from its folder, or played now and put there."""
     with Run.open(path, write=False) as run:
         config = api.playable(api.stored(run))
-        checkpoint = run.load(whole=False)
+        checkpoint = run.load(verify_chunks=False)
     if checkpoint is None:
         return None
     curriculum = climbed(config, checkpoint.parts)
@@ -308,7 +308,7 @@ def matrix_of(path: Path, games: int | None, tell: Callable[[str], None]) -> Pay
     played = payoff_matrix.play(board, found, games, tell)
     try:
         with Run.open(path, write=True) as run:
-            about = {"config": atomic_files.digest(run.config_text.encode()), "level": level,
+            about = {"config": atomic_files.sha256_hex(run.config_text.encode()), "level": level,
                      "payoff": played.tree()}
             run.write_file(MATRIX, json.dumps(about).encode())
     except ConfigError as why:  # somebody trains there, or nothing may be written: then it is played again
@@ -356,7 +356,7 @@ def report(
         check_target(target)
     whole = gather(paths, games, tell)
     data = show.page(whole, [show.pictures(path) for path in paths]).encode("utf-8", "replace")
-    with atomic_files.told(f"{target} was not written"):
+    with atomic_files.os_errors_as_run_error(f"{target} was not written"):
         atomic_files.replace_file(target, data)
     return target, whole
 
@@ -369,7 +369,7 @@ def check_target(target: Path) -> None:
         raise ConfigError(f"--out = {str(target)!r}: expected a name that ends in .html, in a folder that is "
                           "there")
     if target.is_symlink() or target.exists():
-        with atomic_files.told(f"--out = {str(target)!r} cannot be read"):
+        with atomic_files.os_errors_as_run_error(f"--out = {str(target)!r} cannot be read"):
             plain = target.is_file() and not target.is_symlink()
             ours = plain and MARK.encode() in target.open("rb").read(400)
         if not ours:

@@ -27,7 +27,9 @@ from rematch.reporting.text import (
     number,
     standing,
 )
-from rematch.storage.run_folder import FAILED, Checkpoint, Run, holder
+from rematch.storage.checkpoint import Checkpoint
+from rematch.storage.run_folder import FAILED_EVENT, Run
+from rematch.storage.run_lock import lock_holder
 from rematch.training.trainer import Config
 from rematch.worlds import registry
 
@@ -43,7 +45,7 @@ def status(folder: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {"run": str(folder), "problems": []}
     problems: list[str] = facts["problems"]
     with Run.open(folder, write=False) as run:
-        facts["holder"] = holder(folder)
+        facts["holder"] = lock_holder(folder)
         config = _noted(problems, lambda: _settings(run))
         checkpoint: Checkpoint | None = _noted(problems, run.load)
         history: list[dict[str, Any]] = _noted(problems, lambda: run.history) or []
@@ -84,7 +86,7 @@ def _place(
     """How far it is, what it could go on from, and whether somebody is at it."""
     saved = checkpoint.manifest.iteration if checkpoint else 0
     logged = [row["iteration"] for row in _rows(folder / "metrics.jsonl") if _whole(row, "iteration")]
-    held = holder(folder)
+    held = lock_holder(folder)
     # Beside a writer the log is ahead of the checkpoint; after a stop only what was saved counts.
     iteration = max([saved, *logged[-1:]]) if held else saved
     total = config.iterations if config else None
@@ -145,7 +147,7 @@ def _speed(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
     events = [row for row in rows if isinstance(row.get("event"), str)]
     last = clean(f"{events[-1]['event']} {events[-1].get('why', '')}").strip()[:60] if events else ""
     out: dict[str, Any] = {"learner_steps_per_second": rate, "seconds_left": left, "last_event": last}
-    if events and events[-1]["event"] == FAILED:  # and nobody has gone on since
+    if events and events[-1]["event"] == FAILED_EVENT:  # and nobody has gone on since
         why = clean(events[-1].get("why", ""))
         out |= {"alarms": [*facts["alarms"], why], "verdict": f"collapsed: {why}"}
     return out

@@ -1,4 +1,4 @@
-"""Append-only files: train.log, metrics.jsonl, timing.jsonl, tables. One write a line, never half a line."""
+"""Append-only files: train.log, metrics.jsonl, timing.jsonl, tables. Each line is one write(2)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from contextlib import suppress
 from pathlib import Path
 
 from rematch.core.errors import RunError
-from rematch.storage.atomic_files import Mark, write_all
+from rematch.storage.atomic_files import FileDigest, write_all
 
-# ECMA-48: control sequences, operating system commands, two-character escapes; then lone controls
+# ECMA-48: control sequences, operating system commands, two-character escapes; then single control characters
 ESCAPES = re.compile(r"(\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\].*?(\x07|\x1b\\|$)|\x1b[ -/]*[0-~]")
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
+
 def plain_line(text: str) -> str:
-    """`text` as a log may hold it: no escapes, no carriage returns."""
+    """`text` without terminal escapes, carriage returns and other control characters."""
     return CONTROLS.sub("", ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", " "))).rstrip("\n")
 
 
-class Log:
-    """An append-only file that can say how far it went, and be cut back to there."""
+class AppendLog:
+    """An append-only file that knows the digest of its first bytes and can be truncated to them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -32,40 +33,40 @@ class Log:
         self.fd = os.open(path, flags, 0o600)
         if not stat.S_ISREG(os.fstat(self.fd).st_mode):
             os.close(self.fd)
-            raise RunError(f"{path} is not a plain file")
+            raise RunError(f"{path} is not a regular file")
         os.fchmod(self.fd, 0o600)
-        self._hashed, self._hash = 0, hashlib.sha256()
+        self._hashed, self._hash = 0, hashlib.sha256()  # bytes of the file that are in the hash
 
     def append(self, line: str) -> None:
-        """One write(2) per line, so that it is there even if we die the next moment."""
-        data, before = (line + "\n").encode(errors="backslashreplace"), os.fstat(self.fd).st_size
+        """Write one line with one write(2): the file holds it even if the process dies right after."""
+        data, size_before = (line + "\n").encode(errors="backslashreplace"), os.fstat(self.fd).st_size
         try:
             write_all(self.fd, data)
         except OSError as error:
             with suppress(OSError):
-                os.ftruncate(self.fd, before)  # no half lines
+                os.ftruncate(self.fd, size_before)  # no partial line
             raise RunError(f"{self.path}: {error.strerror}") from error
 
-    def prefix(self, size: int) -> Mark:
-        """The mark of the first `size` bytes, or of all where there are fewer."""
+    def prefix_digest(self, size: int) -> FileDigest:
+        """The digest of the first `size` bytes, or of the whole file where it is shorter."""
         if size < self._hashed:
             self._hashed, self._hash = 0, hashlib.sha256()
-        while chunk := os.pread(self.fd, min(1 << 20, size - self._hashed), self._hashed):
-            self._hash.update(chunk)
-            self._hashed += len(chunk)
-        return Mark(self._hashed, self._hash.hexdigest())
+        while block := os.pread(self.fd, min(1 << 20, size - self._hashed), self._hashed):
+            self._hash.update(block)
+            self._hashed += len(block)
+        return FileDigest(self._hashed, self._hash.hexdigest())
 
-    def mark(self) -> Mark:
-        """Bring everything to the disk and say how much that is."""
+    def sync(self) -> FileDigest:
+        """Bring every line to the disk; returns the digest of the whole file."""
         os.fsync(self.fd)
-        return self.prefix(os.fstat(self.fd).st_size)
+        return self.prefix_digest(os.fstat(self.fd).st_size)
 
-    def cut(self, size: int) -> None:
+    def truncate(self, size: int) -> None:
         os.ftruncate(self.fd, size)
         os.fsync(self.fd)
 
     def end_line(self) -> None:
-        """A machine that lost power may have left half a line: what follows starts a new one."""
+        """End a partial line, which a loss of power may leave, so that the next append starts a new line."""
         size = os.fstat(self.fd).st_size
         if size and os.pread(self.fd, 1, size - 1) != b"\n":
             self.append("")
@@ -74,29 +75,29 @@ class Log:
         os.close(self.fd)
 
 
-class Pen:
-    """A thread that writes lines into logs: who hands it a line never waits for a disk.
+class LogWriter:
+    """A thread that appends lines to logs, so that the caller does not wait for the disk.
 
-    What goes wrong is raised to whoever hands it the next line, or waits for it; lines after that are lost,
-    and the run that stops for it goes on from its checkpoint, as with any other log.
+    An error is raised by the next `put` or `drain`; lines after it are lost. The run then stops and resumes
+    from its last checkpoint, as after an error in any other log.
     """
 
     def __init__(self) -> None:
-        self.lines: queue.SimpleQueue[tuple[Log, str] | threading.Event | None] = queue.SimpleQueue()
+        self.lines: queue.SimpleQueue[tuple[AppendLog, str] | threading.Event | None] = queue.SimpleQueue()
         self.error: BaseException | None = None
-        self.thread = threading.Thread(target=self._write, name="pen", daemon=True)
+        self.thread = threading.Thread(target=self._write, name="log-writer", daemon=True)
         self.thread.start()
 
-    def put(self, log: Log, line: str) -> None:
+    def put(self, log: AppendLog, line: str) -> None:
         if self.error:
             raise self.error
         self.lines.put((log, line))
 
     def drain(self) -> None:
-        """Wait until all is written."""
-        done = threading.Event()
-        self.lines.put(done)
-        done.wait()
+        """Wait until every line is written."""
+        written = threading.Event()
+        self.lines.put(written)
+        written.wait()
         if self.error:
             raise self.error
 
@@ -111,12 +112,12 @@ class Pen:
             elif not self.error:
                 try:
                     item[0].append(item[1])
-                except BaseException as error:  # whatever it is: a dead thread would let drain wait for ever
+                except BaseException as error:  # of any kind: after a dead thread `drain` would wait for ever
                     self.error = error
 
 
-def is_open_as(path: Path, fd: int) -> bool:
-    """Whether this descriptor leads to this very file."""
+def is_same_file(path: Path, fd: int) -> bool:
+    """Whether the file descriptor `fd` is open on the file at `path`."""
     try:
         return os.path.samestat(os.lstat(path), os.fstat(fd))
     except OSError:

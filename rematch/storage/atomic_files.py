@@ -1,7 +1,8 @@
-"""Files that are wholly there or not at all, and JSON that is read and written strictly.
+"""Atomic file writes, checked file reads, and strict JSON.
 
-Whatever the operating system refuses (no space, no permission, an I/O error) ends in one line that names the
-file and the reason. Reading trusts nothing: each reason to doubt a file ends in `Damaged`.
+A file is written as a whole or not at all. An error of the operating system (no space, no permission, an I/O
+error) becomes one line that names the file and the reason. Reading trusts nothing: a file that fails any
+check raises `Damaged`.
 """
 
 from __future__ import annotations
@@ -21,39 +22,49 @@ import numpy as np
 
 from rematch.core.errors import Damaged, RunError
 
-LARGEST_TEXT = 1 << 24  # bytes of a manifest, of a policy's card, of config.yaml
+MAX_TEXT_BYTES = 1 << 24  # of a manifest, of a policy's metadata, of config.yaml
 
 
 @dataclass(frozen=True)
-class Mark:
-    """How far a file went at some moment: its bytes (history.json: its rows) and their SHA-256."""
+class FileDigest:
+    """Size and SHA-256 of a file's first `size` bytes; for history.json `size` counts rows."""
 
     size: int
     sha256: str
 
 
-# --- durable files --------------------------------------------------------------------------------------
+def sha256_hex(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def file_digest(data: bytes) -> FileDigest:
+    """The digest of a whole file that holds `data`."""
+    return FileDigest(len(data), sha256_hex(data))
+
+
+# --- errors of the operating system ---------------------------------------------------------------------
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
-    """Turns the operating system's refusal (no space, no permission, I/O error) into one line."""
+def os_errors_as_run_error(failure: str) -> Iterator[None]:
+    """Raise an OSError of the body as RunError with one line: `failure`, the file and the reason."""
     try:
         yield
     except OSError as error:
-        raise RunError(f"{what}: {reason(error)}") from error
+        raise RunError(f"{failure}: {reason(error)}") from error
 
 
 def reason(error: OSError | Damaged) -> str:
+    """File and cause of an error, without its number."""
     if isinstance(error, Damaged):
         return str(error)
-    about = error.strerror or type(error).__name__
-    return f"{error.filename}: {about}" if error.filename else about
+    cause = error.strerror or type(error).__name__
+    return f"{error.filename}: {cause}" if error.filename else cause
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Errors of write and fsync know a number only; this adds the file's name."""
+def _add_file_name(path: Path) -> Iterator[None]:
+    """Put `path` into errors of write(2) and fsync(2), which know a file descriptor only."""
     try:
         yield
     except OSError as error:
@@ -62,19 +73,22 @@ def _naming(path: Path) -> Iterator[None]:
         raise
 
 
+# --- durable writes -------------------------------------------------------------------------------------
+
+
 def write_all(fd: int, data: bytes) -> int:
-    """Write until nothing is left: write(2) may take less than it was given."""
-    done, rest = 0, memoryview(data)
-    while done < len(data):
-        done += os.write(fd, rest[done:])
-    return done
+    """Write all of `data`: one write(2) may accept fewer bytes than it was given."""
+    written, remaining = 0, memoryview(data)
+    while written < len(data):
+        written += os.write(fd, remaining[written:])
+    return written
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """A new file, on the disk when this returns (fsync(2)); never through a symbolic link."""
+    """Create a file that is on the disk when this returns (fsync(2)); never through a symbolic link."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
-        with _naming(path):
+        with _add_file_name(path):
             write_all(fd, data)
             os.fsync(fd)
     finally:
@@ -82,10 +96,10 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Names are the folder's data: a rename is on the disk once its folder is (fsync(2), NOTES)."""
+    """Bring a folder's names to the disk: a rename is durable once its folder is (fsync(2), NOTES)."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with _naming(folder):
+        with _add_file_name(folder):
             os.fsync(fd)
     except OSError as error:
         if error.errno != errno.EINVAL:  # some network file systems cannot sync a folder
@@ -95,21 +109,21 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write beside, then rename over: a reader meets the old bytes or the new ones (rename(2))."""
-    beside = path.with_name(f".tmp-{path.name}")
+    """Write a temporary file, then rename it to `path`: a reader gets old bytes or new ones (rename(2))."""
+    temporary = path.with_name(f".tmp-{path.name}")
     try:
-        remove(beside)
-        write_new(beside, data)
-        os.rename(beside, path)
+        remove(temporary)
+        write_new(temporary, data)
+        os.rename(temporary, path)
     except OSError:
         with suppress(OSError):
-            remove(beside)
+            remove(temporary)
         raise
     sync_folder(path.parent)
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a whole folder, if it is there; links are not followed."""
+    """Remove a file, a symbolic link or a whole folder, if it exists; links are not followed."""
     with suppress(FileNotFoundError):
         if stat.S_ISDIR(os.lstat(path).st_mode):
             for name in sorted(os.listdir(path)):
@@ -120,26 +134,30 @@ def remove(path: Path) -> None:
 
 
 def subfolder(folder: Path, name: str) -> Path:
-    """The folder of this name in there, made if it is missing; a link would lead out and is refused."""
+    """`folder`/`name`, created if missing; a symbolic link would lead out of the folder and is refused."""
     inner = folder / name
     with suppress(FileExistsError):
         os.mkdir(inner, 0o700)
         sync_folder(folder)
     if not stat.S_ISDIR(os.lstat(inner).st_mode):
-        raise RunError(f"{inner} is not a plain folder")
+        raise RunError(f"{inner} is not a regular folder")
     return inner
 
 
-def read_plain(path: Path, most: int) -> bytes:
-    """The bytes of a plain file of at most `most` bytes, from the disk and not from memory if possible."""
+# --- checked reads --------------------------------------------------------------------------------------
+
+
+def read_regular_file(path: Path, max_bytes: int) -> bytes:
+    """The bytes of a regular file of at most `max_bytes`, read from the disk and not from the page cache
+    where the system allows it; Damaged for anything else."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # O_NONBLOCK: a pipe must not hang us
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # O_NONBLOCK: a pipe must not block
         try:
-            about = os.fstat(fd)
-            if not stat.S_ISREG(about.st_mode):
-                raise Damaged(f"{path.name} is not a plain file")
-            if about.st_size > most:
-                raise Damaged(f"{path.name} has {about.st_size} bytes where at most {most} belong")
+            info = os.fstat(fd)
+            if not stat.S_ISREG(info.st_mode):
+                raise Damaged(f"{path.name} is not a regular file")
+            if info.st_size > max_bytes:
+                raise Damaged(f"{path.name} has {info.st_size} bytes: expected at most {max_bytes}")
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             with open(fd, "rb", buffering=0, closefd=False) as file:
@@ -156,70 +174,66 @@ def read_plain(path: Path, most: int) -> bytes:
         raise Damaged(f"{path.name} cannot be read: {error.strerror}") from None
 
 
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-# --- JSON, strictly -----------------------------------------------------------------------------------
+# --- strict JSON ----------------------------------------------------------------------------------------
 
 
 def read_json(raw: bytes, name: str) -> Any:
-    """JSON without repeated keys, NaN or bottomless nesting."""
+    """The value of a JSON text; Damaged where it repeats a key, holds NaN or nests too deep."""
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
+    def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        mapping = dict(pairs)
+        if len(mapping) != len(pairs):
             raise ValueError("repeated key")
-        return found
+        return mapping
 
-    def refuse(word: str) -> NoReturn:
+    def refuse_constant(word: str) -> NoReturn:
         raise ValueError(word)
 
     try:
-        return json.loads(raw.decode(), object_pairs_hook=once, parse_constant=refuse)
+        return json.loads(raw.decode(), object_pairs_hook=refuse_repeated, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         raise Damaged(f"{name} is not well-formed JSON") from None
 
 
-def seal(body: Mapping[str, Any]) -> bytes:
-    """A JSON object whose last key, "sha256", is the digest of all the others as written here."""
+def encode_with_digest(body: Mapping[str, Any]) -> bytes:
+    """A JSON object whose last key, "sha256", is the digest of the other keys as written here."""
     text = json.dumps(body, indent=1, allow_nan=False)
     before = text.removesuffix("}").removesuffix("\n") + ("," if body else "")
-    return f'{before}\n "sha256": "{digest(text.encode())}"\n}}\n'.encode()
+    return f'{before}\n "sha256": "{sha256_hex(text.encode())}"\n}}\n'.encode()
 
 
-def unseal(raw: bytes, name: str) -> dict[str, Any]:
-    """The body of a sealed object; a single changed byte, blanks included, is found."""
+def decode_with_digest(raw: bytes, name: str) -> dict[str, Any]:
+    """The reverse of `encode_with_digest`; Damaged where a single byte differs, white space included."""
     body = read_json(raw, name)
     if not isinstance(body, dict) or "sha256" not in body:
-        raise Damaged(f"{name} carries no digest of its own")
+        raise Damaged(f"{name} has no digest of its own")
     del body["sha256"]
     try:
-        whole = seal(body) == raw
-    except (ValueError, RecursionError):  # a number too long to write, 1e999, nesting
-        whole = False
-    if not whole:
+        matches = encode_with_digest(body) == raw
+    except (ValueError, RecursionError):  # a number too long to write, 1e999, deep nesting
+        matches = False
+    if not matches:
         raise Damaged(f"{name} does not match its own digest")
     return body
 
 
-def _python(value: Any) -> Any:
+def _python_number(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError
 
 
-_ROW = json.JSONEncoder(allow_nan=False, default=_python)
+_ENCODER = json.JSONEncoder(allow_nan=False, default=_python_number)
 
 
-def row_text(row: Mapping[str, Any], file: str) -> str:
-    """One row as JSON on one line; what JSON cannot say (NaN, infinity, an object) is named and refused."""
+def json_line(row: Mapping[str, Any], file: str) -> str:
+    """One row as JSON on one line; RunError names a value that JSON does not have (NaN, infinity, object)."""
     try:
-        return _ROW.encode(row)
+        return _ENCODER.encode(row)
     except (TypeError, ValueError, RecursionError):
         for key, value in row.items():
             try:
-                _ROW.encode(value)
+                _ENCODER.encode(value)
             except (TypeError, ValueError, RecursionError):
                 raise RunError(f"{file}: {key} = {value!r:.60}: expected finite numbers and text") from None
-        raise RunError(f"{file}: a row whose keys are not text: {list(row)!r:.60}") from None
+        raise RunError(f"{file}: a row with keys that are not text: {list(row)!r:.60}") from None

@@ -1,16 +1,16 @@
-"""Checkpoints: a tree of state as two files and a manifest that vouches for every byte of them.
+"""Checkpoint format: a state tree as two files, and a manifest with the digest of every byte of them.
 
 A checkpoint is a folder `iter_00000123` that holds
 
     state.safetensors   every array of the state, under its path ("/learner/trunk.weight")
-    state.json          the rest of the state; where an array belongs stands {"$array": its path}
-    manifest.json       schema, version (storage/migrations.py), iteration, log offsets, and the size and
-                        SHA-256 of both files and of every chunk (storage/array_chunks.py) that the state
-                        names; its last key is a SHA-256 of the manifest itself, so that no single byte goes
-                        unwatched
+    state.json          the rest of the state; {"$array": path} stands in the place of an array
+    manifest.json       schema, version (storage/migrations.py), iteration, log sizes, and the size and
+                        SHA-256 of both files and of every array chunk (storage/array_chunks.py) in the state;
+                        its last key is the SHA-256 of the manifest itself, so that every byte is covered by a
+                        digest
 
 Nothing in these files depends on time, process or host: equal states give equal bytes. Reading trusts
-nothing: each reason to doubt a file ends in `Damaged` with that reason, never in another exception.
+nothing: a file that fails any check raises `Damaged` with the reason, never another exception.
 """
 
 from __future__ import annotations
@@ -33,45 +33,55 @@ from numpy.typing import NDArray
 from rematch.core.arrays import Tree
 from rematch.core.errors import Damaged, RunError
 from rematch.storage import array_chunks, migrations
-from rematch.storage.array_chunks import DTYPES, Arrays, Chunk, read_arrays
-from rematch.storage.atomic_files import LARGEST_TEXT, Mark, digest, read_json, read_plain, seal, unseal
+from rematch.storage.array_chunks import DTYPES, ArrayChunk, Arrays, read_arrays
+from rematch.storage.atomic_files import (
+    MAX_TEXT_BYTES,
+    FileDigest,
+    decode_with_digest,
+    encode_with_digest,
+    read_json,
+    read_regular_file,
+    sha256_hex,
+)
 
 SCHEMA = 1
-ARRAYS, REST, MANIFEST = "state.safetensors", "state.json", "manifest.json"
-TABLES = frozenset({"episodes.csv", "progress.csv", "events.jsonl"})  # logs that only some runs have
-DEEPEST = 100  # levels of nesting; far below what Python's own readers can take
-NAME = re.compile(r"iter_(\d{8,15})")
+ARRAYS_FILE, STATE_FILE, MANIFEST_FILE = "state.safetensors", "state.json", "manifest.json"
+LOGS_OF_EVERY_RUN = {"train.log", "metrics.jsonl", "history.json"}
+TABLE_FILES = frozenset({"episodes.csv", "progress.csv", "events.jsonl"})  # logs that some runs do not have
+MAX_DEPTH = 100  # levels of nesting; far below the limit of Python's JSON reader
+CHECKPOINT_NAME = re.compile(r"iter_(\d{8,15})")
+RECENT, MILESTONE, TEMPORARY = "recent", "milestone", "passing"  # values of `keep` in a manifest
 
 
-# --- a tree as arrays and JSON --------------------------------------------------------------------------
+# --- a state tree as arrays and JSON --------------------------------------------------------------------
 
 
 def pack(value: Any, path: str, arrays: Arrays, depth: int = 0) -> Any:
-    """`value` as plain JSON; its arrays go into `arrays`. What JSON lacks is tagged by a key with "$"."""
+    """`value` as plain JSON; its arrays go into `arrays`. A key with "$" marks what JSON does not have."""
     kind = type(value)
     if value is None or kind in (bool, int):
         return value
     if kind is float:
-        return value if math.isfinite(value) else {"$float": struct.pack(">d", value).hex()}  # NaN to the bit
+        return value if math.isfinite(value) else {"$float": struct.pack(">d", value).hex()}  # all bits
     if kind is str:
         return _text(value, path)
     if isinstance(value, np.ndarray | np.generic):
         name = _text(path, path)
         while name in arrays:  # "/a/b" may be key "a/b" or "b" in "a"
             name += "'"
-        arrays[name] = dense(np.asarray(value), path)
+        arrays[name] = contiguous(np.asarray(value), path)
         return {"$array" if isinstance(value, np.ndarray) else "$scalar": name}
-    if kind is Chunk:
+    if kind is ArrayChunk:
         return {"$chunk": value.name}
-    if depth >= DEEPEST:
-        raise RunError(f"state{path[:60]}...: nested more than {DEEPEST} deep")
+    if depth >= MAX_DEPTH:
+        raise RunError(f"state{path[:60]}...: nested more than {MAX_DEPTH} deep")
     if isinstance(value, dict):
         packed = {}
         for key, inner in value.items():
             if type(key) is not str:
                 raise RunError(f"state{path}: key {key!r}: expected text")
-            safe = "$" + key if key.startswith("$") else key
-            packed[_text(safe, path)] = pack(inner, f"{path}/{key}", arrays, depth + 1)
+            escaped = "$" + key if key.startswith("$") else key
+            packed[_text(escaped, path)] = pack(inner, f"{path}/{key}", arrays, depth + 1)
         return packed
     if kind in (list, tuple):
         items = [pack(inner, f"{path}/{i}", arrays, depth + 1) for i, inner in enumerate(value)]
@@ -83,30 +93,30 @@ def _text(value: str, path: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise RunError(f"state{path!a}: text that is no Unicode: {value[:40]!a}") from None
+        raise RunError(f"state{path!a}: text that is not Unicode: {value[:40]!a}") from None
     return value
 
 
-def dense(array: NDArray[Any], path: str) -> NDArray[Any]:
-    """The array in C order (safetensors copies memory as it lies), if its numbers are of a kind we keep."""
+def contiguous(array: NDArray[Any], path: str) -> NDArray[Any]:
+    """The array in C order, as safetensors needs it; RunError where its dtype is not one of DTYPES."""
     if array.dtype not in DTYPES:
-        raise RunError(f"{path}: arrays of {array.dtype} cannot be kept: expected bool, int, uint or float")
+        raise RunError(f"{path}: arrays of {array.dtype} cannot be saved: expected bool, int, uint or float")
     return np.asarray(array, order="C")
 
 
-def shared(value: Any) -> Iterator[Chunk]:
-    """The chunks in a tree."""
-    if isinstance(value, Chunk):
+def find_chunks(value: Any) -> Iterator[ArrayChunk]:
+    """The array chunks in a state tree."""
+    if isinstance(value, ArrayChunk):
         yield value
     elif isinstance(value, dict | list | tuple):
         for inner in value.values() if isinstance(value, dict) else value:
-            yield from shared(inner)
+            yield from find_chunks(inner)
 
 
-def unpack(value: Any, arrays: Arrays, shelf: Mapping[str, Chunk]) -> Any:
-    """The reverse of `pack`; takes each array out of `arrays`. Raises KeyError, TypeError, ValueError."""
+def unpack(value: Any, arrays: Arrays, chunks: Mapping[str, ArrayChunk]) -> Any:
+    """The reverse of `pack`; removes each array from `arrays`. Raises KeyError, TypeError, ValueError."""
     if isinstance(value, list):
-        return [unpack(inner, arrays, shelf) for inner in value]
+        return [unpack(inner, arrays, chunks) for inner in value]
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
@@ -114,51 +124,51 @@ def unpack(value: Any, arrays: Arrays, shelf: Mapping[str, Chunk]) -> Any:
         if tag == "$array":
             return arrays.pop(inner)
         if tag == "$chunk":
-            return shelf[inner]
+            return chunks[inner]
         if tag == "$scalar":
             return arrays.pop(inner).reshape(())[()]
         if tag == "$float":
-            return _not_finite(bytes.fromhex(inner))
+            return _non_finite_float(bytes.fromhex(inner))
         if tag == "$tuple" and isinstance(inner, list):
-            return tuple(unpack(inner, arrays, shelf))
-    out = {}
+            return tuple(unpack(inner, arrays, chunks))
+    mapping = {}
     for key, inner in value.items():
         if key.startswith("$") and not key.startswith("$$"):
             raise ValueError(f"unknown tag {key}")
-        out[key[1:] if key.startswith("$") else key] = unpack(inner, arrays, shelf)
-    return out
+        mapping[key[1:] if key.startswith("$") else key] = unpack(inner, arrays, chunks)
+    return mapping
 
 
-def _not_finite(raw: bytes) -> float:
+def _non_finite_float(raw: bytes) -> float:
     if len(raw) != 8 or math.isfinite(value := float(struct.unpack(">d", raw)[0])):
         raise ValueError
     return value
 
 
-# --- the folder -----------------------------------------------------------------------------------------
+# --- the checkpoint folder ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What manifest.json says."""
+    """The contents of manifest.json; each field is a key of the file."""
 
     iteration: int
-    keep: str  # recent | milestone | passing (goes as soon as another is saved)
+    keep: str  # RECENT, MILESTONE (never deleted) or TEMPORARY (deleted after the next save)
     config: str  # SHA-256 of config.yaml: a checkpoint belongs to one run
-    fingerprint: dict[str, str]
-    logs: dict[str, Mark]  # of train.log, metrics.jsonl, history.json and any tables when this was saved
-    policies: list[str]  # names under policies/ when this was saved
-    files: dict[str, Mark] = field(default_factory=dict)
-    chunks: dict[str, Mark] = field(default_factory=dict)  # names under chunks/
+    fingerprint: dict[str, str]  # hardware and library versions that the bits depend on
+    logs: dict[str, FileDigest]  # train.log, metrics.jsonl, history.json and any tables at this moment
+    policies: list[str]  # names in policies/ at this moment
+    files: dict[str, FileDigest] = field(default_factory=dict)
+    chunks: dict[str, FileDigest] = field(default_factory=dict)  # names in chunks/
     version: int = migrations.VERSION  # of the state
 
-    def sealed(self) -> bytes:
-        return seal({"schema": SCHEMA, **asdict(self)})
+    def encode(self) -> bytes:
+        return encode_with_digest({"schema": SCHEMA, **asdict(self)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A checkpoint that verified, and the newer ones that did not: (name, why)."""
+    """A verified checkpoint, and the newer ones that do not verify as (name, reason)."""
 
     iteration: int
     parts: dict[str, Tree]
@@ -168,39 +178,40 @@ class Checkpoint:
     skipped: list[tuple[str, str]] = field(default_factory=list)
 
 
-def encode(parts: Mapping[str, Tree]) -> dict[str, bytes]:
-    """The files of a checkpoint, manifest aside: name -> bytes."""
+def encode_state(parts: Mapping[str, Tree]) -> dict[str, bytes]:
+    """The files of a checkpoint without its manifest: name -> bytes."""
     arrays: Arrays = {}
     try:
-        rest = json.dumps(pack(dict(parts), "", arrays), allow_nan=False, separators=(",", ":"))
+        text = json.dumps(pack(dict(parts), "", arrays), allow_nan=False, separators=(",", ":"))
     except ValueError as error:
         if isinstance(error, RunError):
             raise
         raise RunError(f"state: {error}") from None  # an integer of more than 4300 digits
-    return {ARRAYS: safetensors.numpy.save(arrays), REST: rest.encode() + b"\n"}
+    return {ARRAYS_FILE: safetensors.numpy.save(arrays), STATE_FILE: text.encode() + b"\n"}
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a checkpoint, every field of it checked."""
+    """The manifest of a checkpoint; every field is checked."""
     if not stat.S_ISDIR(_mode(folder)):
         raise Damaged("it is not a folder")
-    body = unseal(read_plain(folder / MANIFEST, LARGEST_TEXT), MANIFEST)
+    body = decode_with_digest(read_regular_file(folder / MANIFEST_FILE, MAX_TEXT_BYTES), MANIFEST_FILE)
     if body.pop("schema", None) != SCHEMA:
-        raise Damaged(f"{MANIFEST} is of another schema: expected {SCHEMA}")
+        raise Damaged(f"{MANIFEST_FILE} has another schema: expected {SCHEMA}")
     version = migrations.check_version(body.pop("version", 0), folder)  # first: newer ones have other fields
     try:
-        files, logs = _marks(body.pop("files")), _marks(body.pop("logs"))
-        parts = _marks(body.pop("chunks", {}))
-        manifest = Manifest(files=files, logs=logs, chunks=parts, version=version, **body)
+        files, logs = _file_digests(body.pop("files")), _file_digests(body.pop("logs"))
+        chunks = _file_digests(body.pop("chunks", {}))
+        manifest = Manifest(files=files, logs=logs, chunks=chunks, version=version, **body)
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise Damaged(f"{MANIFEST} lacks fields, or has some that are unknown") from None
-    texts = [*_listed(manifest.policies), manifest.config, manifest.keep, *_items(manifest.fingerprint)]
-    if type(manifest.iteration) is not int or any(type(text) is not str for text in texts) \
-            or set(files) != {ARRAYS, REST} or not all(map(array_chunks.NAME.fullmatch, parts)) \
-            or set(logs) - TABLES != {"train.log", "metrics.jsonl", "history.json"}:
-        raise Damaged(f"{MANIFEST} has fields of a wrong type")
+        raise Damaged(f"{MANIFEST_FILE} lacks a field or has an unknown one") from None
+    texts = [manifest.config, manifest.keep]
+    texts += [*_list_items(manifest.policies), *_dict_items(manifest.fingerprint)]
+    well_typed = type(manifest.iteration) is int and all(type(text) is str for text in texts)
+    known_files = set(files) == {ARRAYS_FILE, STATE_FILE} and set(logs) - TABLE_FILES == LOGS_OF_EVERY_RUN
+    if not (well_typed and known_files and all(map(array_chunks.CHUNK_NAME.fullmatch, chunks))):
+        raise Damaged(f"{MANIFEST_FILE} has a field of a wrong type")
     if folder.name.removeprefix(".old-") != f"iter_{manifest.iteration:08d}":
-        raise Damaged(f"{MANIFEST} is that of iteration {manifest.iteration}")
+        raise Damaged(f"{MANIFEST_FILE} belongs to iteration {manifest.iteration}")
     return manifest
 
 
@@ -211,53 +222,59 @@ def _mode(path: Path) -> int:
         raise Damaged(f"it cannot be read: {error.strerror}") from None
 
 
-def _marks(raw: dict[str, dict[str, Any]]) -> dict[str, Mark]:
-    marks = {name: Mark(**mark) for name, mark in raw.items()}
-    if any(type(m.size) is not int or m.size < 0 or type(m.sha256) is not str for m in marks.values()):
-        raise ValueError
-    return marks
+def _file_digests(raw: dict[str, dict[str, Any]]) -> dict[str, FileDigest]:
+    digests = {name: FileDigest(**entry) for name, entry in raw.items()}
+    for digest in digests.values():
+        if type(digest.size) is not int or digest.size < 0 or type(digest.sha256) is not str:
+            raise ValueError
+    return digests
 
 
-def _listed(value: Any) -> list[Any]:
+def _list_items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [None]
 
 
-def _items(value: Any) -> list[Any]:
+def _dict_items(value: Any) -> list[Any]:
     return [*value, *value.values()] if isinstance(value, dict) else [None]
 
 
 def verify(folder: Path) -> tuple[Manifest, dict[str, bytes]]:
-    """Manifest and files of a checkpoint, if each byte is the one that was saved; else Damaged."""
+    """Manifest and files of a checkpoint; Damaged where a byte differs from the saved one."""
     manifest = read_manifest(folder)
     files: dict[str, bytes] = {}
-    for name in (ARRAYS, REST):  # the manifest holds these two names exactly, so no path can stray
-        mark = manifest.files[name]
-        raw = read_plain(folder / name, mark.size)
-        if len(raw) != mark.size:
-            raise Damaged(f"{name} has {len(raw)} bytes of {mark.size}")
-        if digest(raw) != mark.sha256:
+    for name in (ARRAYS_FILE, STATE_FILE):  # the only names in manifest.files: no path leads out
+        digest = manifest.files[name]
+        raw = read_regular_file(folder / name, digest.size)
+        if len(raw) != digest.size:
+            raise Damaged(f"{name} has {len(raw)} bytes of {digest.size}")
+        if sha256_hex(raw) != digest.sha256:
             raise Damaged(f"{name} does not match its SHA-256")
         files[name] = raw
     return manifest, files
 
 
-def read_checkpoint(folder: Path, whole: bool = True) -> Checkpoint:
-    """The checkpoint in this folder, verified and brought to the present version; else Damaged.
+def read_checkpoint(folder: Path, verify_chunks: bool = True) -> Checkpoint:
+    """The checkpoint in this folder, migrated to the present version; Damaged where it does not verify.
 
-    Not `whole`: its chunks are only looked for. Who reads one then still compares all its bytes.
+    Without `verify_chunks` only the sizes of its array chunks are checked here; reading a chunk later still
+    compares it with its digest.
     """
     manifest, files = verify(folder)
     run = folder.parent.parent
-    (array_chunks.check if whole else array_chunks.there)(run, manifest.chunks)
-    place = run / array_chunks.FOLDER
-    shelf = {name: Chunk(name, mark, path=place / name) for name, mark in manifest.chunks.items()}
-    arrays, rest = read_arrays(files[ARRAYS], ARRAYS), read_json(files[REST], REST)
+    if verify_chunks:
+        array_chunks.check_digests(run, manifest.chunks)
+    else:
+        array_chunks.check_sizes(run, manifest.chunks)
+    chunk_folder = run / array_chunks.CHUNK_FOLDER
+    chunks = {name: ArrayChunk(name, digest, path=chunk_folder / name)
+              for name, digest in manifest.chunks.items()}
+    arrays, state = read_arrays(files[ARRAYS_FILE], ARRAYS_FILE), read_json(files[STATE_FILE], STATE_FILE)
     try:
-        parts = unpack(rest, arrays, shelf)
+        parts = unpack(state, arrays, chunks)
     except (KeyError, TypeError, ValueError, RecursionError):
-        raise Damaged(f"{REST} and {ARRAYS} do not belong together") from None
+        raise Damaged(f"{STATE_FILE} and {ARRAYS_FILE} do not belong together") from None
     if arrays or not isinstance(parts, dict):
-        raise Damaged(f"{REST} and {ARRAYS} do not belong together")
+        raise Damaged(f"{STATE_FILE} and {ARRAYS_FILE} do not belong together")
     parts = migrations.migrate(parts, manifest.version)
     return Checkpoint(iteration=manifest.iteration, parts=parts, fingerprint=manifest.fingerprint,
                       folder=folder, manifest=manifest)

@@ -1,4 +1,4 @@
-"""Who writes in a run's folder: one process at a time, named in a file that the kernel guards."""
+"""The lock of a run folder: one process at a time may write, and a file names it."""
 
 from __future__ import annotations
 
@@ -16,56 +16,56 @@ from rematch.core.errors import ConfigError
 from rematch.storage.append_log import CONTROLS
 from rematch.storage.atomic_files import write_all
 
-LOCK = "lock"
+LOCK_FILE = "lock"
 
 
-class Lock:
-    """flock(2) on a file that says who holds it; the kernel lets go when the process dies."""
+class RunLock:
+    """flock(2) on a file that names the locking process; the kernel unlocks it when the process dies."""
 
-    held: ClassVar[weakref.WeakSet[Lock]] = weakref.WeakSet()
+    acquired: ClassVar[weakref.WeakSet[RunLock]] = weakref.WeakSet()
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / LOCK
-        for _ in range(10):  # a look by `holder` may stand in the way for an instant
+        self.path = folder / LOCK_FILE
+        for _ in range(10):  # `lock_holder` in another process may hold the lock for an instant
             self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             try:
                 fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.path.lexists(self.path) and os.path.samestat(os.fstat(self.fd), os.lstat(self.path)):
-                    break  # else its last holder removed the file between our open and our lock
+                    break  # else the previous process deleted the file between our open and our lock
             except BlockingIOError:
                 time.sleep(0.01)
             except FileNotFoundError:
                 pass
             os.close(self.fd)
         else:
-            raise ConfigError(f"{folder} is held by {holder(folder) or 'another process'}")
+            raise ConfigError(f"{folder} is locked by {lock_holder(folder) or 'another process'}")
         since = datetime.now(UTC).isoformat(timespec="seconds")
         os.ftruncate(self.fd, 0)
         write_all(self.fd, f"process {os.getpid()} on {socket.gethostname()} since {since}\n".encode())
-        Lock.held.add(self)
+        RunLock.acquired.add(self)
 
     def release(self) -> None:
-        if self in Lock.held:
-            Lock.held.discard(self)
+        if self in RunLock.acquired:
+            RunLock.acquired.discard(self)
             with suppress(OSError):
-                os.unlink(self.path)  # while still locked: nobody else can hold this name now
+                os.unlink(self.path)  # while still locked: no other process can lock this name now
             os.close(self.fd)
 
     @staticmethod
-    def _forget() -> None:
-        """A forked worker that outlives us must not keep the run held: flock goes with the open file."""
-        for lock in list(Lock.held):
+    def _close_in_child() -> None:
+        """Close the lock in a forked worker, which may live longer: flock(2) belongs to the open file."""
+        for lock in list(RunLock.acquired):
             os.close(lock.fd)
-        Lock.held.clear()
+        RunLock.acquired.clear()
 
 
-os.register_at_fork(after_in_child=Lock._forget)
+os.register_at_fork(after_in_child=RunLock._close_in_child)
 
 
-def holder(folder: Path) -> str:
-    """Who holds this run now: "process 123 on HOST since ..."; empty if nobody does."""
+def lock_holder(folder: Path) -> str:
+    """The process that holds the lock of this run, "process 123 on HOST since ..."; empty if none does."""
     try:
-        fd = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return ""
     try:

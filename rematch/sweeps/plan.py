@@ -31,8 +31,8 @@ from rematch.evaluation.spread import measures, spread, standing
 from rematch.reporting import sweep_text as show
 from rematch.reporting.console import Console
 from rematch.storage import atomic_files
-from rematch.storage.run_folder import CONFIG, Run
-from rematch.storage.run_lock import LOCK, Lock
+from rematch.storage.run_folder import CONFIG_FILE, Run
+from rematch.storage.run_lock import LOCK_FILE, RunLock
 from rematch.sweeps.processes import Children, Task, gib
 from rematch.training import memory_estimate
 from rematch.training.trainer import Config
@@ -120,7 +120,7 @@ def cell_name(values: Mapping[str, str]) -> str:
     return (
         safe
         if len(safe) <= MOST_NAME
-        else f"{safe[: MOST_NAME - 9]}-{atomic_files.digest(text.encode())[:8]}"
+        else f"{safe[: MOST_NAME - 9]}-{atomic_files.sha256_hex(text.encode())[:8]}"
     )
 
 
@@ -141,7 +141,7 @@ def make_plan(folder: Path, recipe: str, seeds: tuple[int, ...], grid: dict[str,
             raise ConfigError(f"--grid: {same.name} and {cell_name(values)} are the same settings")
         name = cell_name(values)
         if name in cells:
-            name += "-" + atomic_files.digest(repr(chosen).encode())[:8]
+            name += "-" + atomic_files.sha256_hex(repr(chosen).encode())[:8]
         memory_estimate.check(config)
         cells[name] = Cell(name, values, config)
     return Plan(recipe, folder, seeds, grid, tuple(cells.values()))
@@ -199,14 +199,15 @@ def look(plan: Plan) -> dict[str, Any]:
     if not os.path.lexists(folder):
         return {}
     if not os.path.lexists(folder / FILE):
-        with atomic_files.told(f"{folder} cannot be opened"):
-            others = {name for name in os.listdir(folder) if not name.startswith(".tmp-")} - {LOCK, SETTINGS}
+        with atomic_files.os_errors_as_run_error(f"{folder} cannot be opened"):
+            others = {name for name in os.listdir(folder) if not name.startswith(".tmp-")}
+            others -= {LOCK_FILE, SETTINGS}
         if others:
-            what = "holds a run" if CONFIG in others else "is not empty and not a sweep"
+            what = "holds a run" if CONFIG_FILE in others else "is not empty and not a sweep"
             raise ConfigError(f"{folder} {what}: choose another --name")
         return {}
     try:
-        text = atomic_files.read_plain(folder / FILE, atomic_files.LARGEST_TEXT).decode()
+        text = atomic_files.read_regular_file(folder / FILE, atomic_files.MAX_TEXT_BYTES).decode()
         about = settings.read_yaml(text, str(folder / FILE))
         if not all(isinstance(about[key], str) for key in ("rematch", "recipe", "seeds", "added")):
             raise KeyError
@@ -228,7 +229,7 @@ def begin(plan: Plan, about: dict[str, Any]) -> dict[str, str]:
     new = {"rematch": versions, "recipe": plan.recipe, "seeds": show.ranges(plan.seeds),
            "added": show.ranges(added)}
     grid = {key: list(values) for key, values in plan.grid.items()}
-    with atomic_files.told(f"{plan.folder} cannot be written"):
+    with atomic_files.os_errors_as_run_error(f"{plan.folder} cannot be written"):
         if not about:
             atomic_files.replace_file(plan.folder / SETTINGS, settings.to_yaml(plan.cells[0].config).encode())
         text = strict_yaml.dump({**new, "grid": grid})
@@ -297,9 +298,9 @@ def run(plan: Plan, asked: int | None, minutes: float | None, console: Console, 
     about = look(plan)
     refuse_foreign(plan)
     jobs, need, line = choose_jobs(plan, asked)
-    with atomic_files.told(f"{plan.folder} cannot be made"):
+    with atomic_files.os_errors_as_run_error(f"{plan.folder} cannot be made"):
         plan.folder.mkdir(0o700, parents=True, exist_ok=True)
-        lock = Lock(plan.folder)
+        lock = RunLock(plan.folder)
     try:
         written, tasks = begin(plan, look(plan)), plan.tasks()  # another may have been quicker: look again
         console.line(f"sweep {plan.folder}: {len(tasks)} runs; {line}")
@@ -311,7 +312,7 @@ def run(plan: Plan, asked: int | None, minutes: float | None, console: Console, 
                 console.line(f"{kept} finished before and are kept")
             children.run(stop)
             found = result(plan, written, tasks)
-            with atomic_files.told(f"{plan.folder}: the table was not written"):
+            with atomic_files.os_errors_as_run_error(f"{plan.folder}: the table was not written"):
                 atomic_files.replace_file(plan.folder / RESULT, (json.dumps(found, indent=1) + "\n").encode())
                 atomic_files.replace_file(
                     plan.folder / TABLE, "\n".join([*show.markdown(found), ""]).encode()

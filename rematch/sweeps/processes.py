@@ -23,8 +23,8 @@ from rematch.core import system_memory
 from rematch.core.errors import ConfigError
 from rematch.reporting.status import status
 from rematch.storage.append_log import plain_line
-from rematch.storage.run_folder import CONFIG, LOGS
-from rematch.storage.run_lock import holder
+from rematch.storage.run_folder import CONFIG_FILE, LOG_FILES
+from rematch.storage.run_lock import lock_holder
 
 POLL = 0.05  # seconds between two looks at the children
 TAIL = 4096  # bytes of a child's output in which its last line is looked for
@@ -46,7 +46,7 @@ class Task:
 
     @property
     def begun(self) -> bool:
-        return os.path.lexists(self.folder / CONFIG)
+        return os.path.lexists(self.folder / CONFIG_FILE)
 
     @property
     def output(self) -> Path:
@@ -120,7 +120,7 @@ class Children:
         for task in list(self.todo):
             if len(self.running) >= self.jobs or not self.fits():
                 return
-            if who := holder(task.folder):
+            if who := lock_holder(task.folder):
                 if who != task.held:
                     self.tell(task, f"is held by {who}: waiting for it")
                 task.held = who
@@ -177,7 +177,7 @@ class Children:
             task.state = "unfinished"
             if task.finished():
                 self.tell(task, f"finished: {task.why}")
-            elif who := holder(task.folder):  # somebody else was quicker
+            elif who := lock_holder(task.folder):  # somebody else was quicker
                 self.todo.append(task)
                 self.tell(task, f"is held by {who}: waiting for it")
                 task.held = who
@@ -191,7 +191,7 @@ class Children:
 def _has_learnt(task: Task) -> bool:
     """Whether the run has an iteration behind it."""
     try:
-        return os.stat(task.folder / LOGS[1]).st_size > 0
+        return os.stat(task.folder / LOG_FILES[1]).st_size > 0
     except OSError:
         return False
 

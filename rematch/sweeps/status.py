@@ -14,15 +14,15 @@ from rematch.core.errors import ConfigError
 from rematch.reporting import sweep_text as show
 from rematch.reporting.status import ALARM, FINE, STOPPED
 from rematch.storage import atomic_files
-from rematch.storage.run_folder import CONFIG
-from rematch.storage.run_lock import holder
+from rematch.storage.run_folder import CONFIG_FILE
+from rematch.storage.run_lock import lock_holder
 from rematch.sweeps import plan as sweeps
 
 LARGEST_TABLE = 1 << 26  # bytes of sweep.json
 
 
 def is_sweep(folder: Path) -> bool:
-    return (folder / sweeps.FILE).is_file() and not (folder / CONFIG).exists()
+    return (folder / sweeps.FILE).is_file() and not (folder / CONFIG_FILE).exists()
 
 
 def reopened(folder: Path) -> tuple[sweeps.Plan, dict[str, str]]:
@@ -30,7 +30,7 @@ def reopened(folder: Path) -> tuple[sweeps.Plan, dict[str, str]]:
     file, own = folder / sweeps.FILE, str(folder / sweeps.SETTINGS)
     try:
         about = settings.read_yaml(
-            atomic_files.read_plain(file, atomic_files.LARGEST_TEXT).decode(), str(file)
+            atomic_files.read_regular_file(file, atomic_files.MAX_TEXT_BYTES).decode(), str(file)
         )
         grid = {key.removeprefix("grid."): tuple(map(str, values)) for key, values in about.items()
                 if key.startswith("grid.")}
@@ -58,10 +58,10 @@ def status(folder: Path) -> dict[str, Any]:
         if task.finished() or not task.begun:
             continue
         task.state = "unfinished"
-        if task.name in failures and not holder(task.folder):
+        if task.name in failures and not lock_holder(task.folder):
             task.state, task.why = "failed", failures[task.name]
     found = sweeps.result(plan, about, tasks)
-    who, left = holder(folder), len(tasks) - found["finished"]
+    who, left = lock_holder(folder), len(tasks) - found["finished"]
     found["holder"] = who
     found["exit"] = ALARM if found["failed"] else STOPPED if left and not who else FINE
     lines = show.lines(found)
@@ -75,7 +75,7 @@ def status(folder: Path) -> dict[str, Any]:
 def _failures(folder: Path) -> Mapping[str, str]:
     """Which runs the newest table calls failed, and why."""
     with suppress(OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        table = json.loads(atomic_files.read_plain(folder / sweeps.RESULT, LARGEST_TABLE))
+        table = json.loads(atomic_files.read_regular_file(folder / sweeps.RESULT, LARGEST_TABLE))
         return {row["run"]: str(row["why"]) for cell in table["cells"] for row in cell["runs"]
                 if row["state"] == "failed"}
     return {}

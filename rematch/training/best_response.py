@@ -215,7 +215,7 @@ def question(frozen: Frozen, ask: Ask) -> dict[str, Any]:
     spec = frozen.make(1, 0, 0).spec
     configs = [response_config(frozen.config, ask.budget, i, spec) for i in range(len(TEMPERS))]
     texts = [settings.to_yaml(settings.replace(config, {"threads": 1})) for config in configs]
-    learning = atomic_files.digest("".join(texts).encode())
+    learning = atomic_files.sha256_hex("".join(texts).encode())
     asked = asdict(ask) | {"roles": list(ask.roles or frozen.players)}
     asked["starts"] = {role: starts(frozen, role) for role in asked["roles"]}
     return {"frozen": frozen.identity(), "settings": learning} | asked

@@ -28,7 +28,7 @@ class Kept:
         path = run.folder / FILE
         if path.exists():
             found = atomic_files.read_json(
-                atomic_files.read_plain(path, atomic_files.LARGEST_TEXT), str(path)
+                atomic_files.read_regular_file(path, atomic_files.MAX_TEXT_BYTES), str(path)
             )
             lists = [found.get(name) if isinstance(found, dict) else None for name in self.content]
             if not all(type(rows) is list and all(type(row) is dict for row in rows) for rows in lists):
@@ -69,5 +69,5 @@ class Kept:
 
 def name_of(about: Mapping[str, Any]) -> str:
     """The name of a response's policy: two that differ in anything have different names."""
-    mark = atomic_files.digest(json.dumps(about, sort_keys=True).encode())[:10]
+    mark = atomic_files.sha256_hex(json.dumps(about, sort_keys=True).encode())[:10]
     return f"{RESPONSE}{about['role']}-{about['start']}-{about['seed']}-{mark}"

@@ -414,8 +414,8 @@ def train(session: Session, run: Run, show: Show, stop: Callable[[], bool]) -> b
         halt, due = halt or stop(), session.done or session.iteration % config.save_every == 0
         if due or halt:
             session.keep_findings(run)
-            passing = session.owed or not due
-            run.save(session.iteration, session.state(), fingerprint(config), passing=passing)
+            temporary = session.owed or not due
+            run.save(session.iteration, session.state(), fingerprint(config), temporary=temporary)
         if halt:
             break
     return session.done

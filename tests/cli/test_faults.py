@@ -25,7 +25,7 @@ from rematch import api
 from rematch.cli import main
 from rematch.rollout.collector import Rollout
 from rematch.storage import checkpoint as disk
-from rematch.storage.atomic_files import Mark, digest
+from rematch.storage.atomic_files import FileDigest, sha256_hex
 from rematch.storage.run_folder import Run
 from rematch.worlds import registry
 
@@ -41,10 +41,10 @@ def test_a_name_that_is_taken(place: Path, wrong: Say) -> None:
     (place / "runs" / "thesis" / "chapter1").write_text("mine")
     (place / "runs" / "paper").write_text("mine")
     before = files(place)
-    assert "runs/done holds a run already: go on with `rematch resume runs/done`" in wrong(
+    assert "runs/done holds a run already: continue it with `rematch resume runs/done`" in wrong(
         "train", "quick", *flags(), "--name", "done")
     assert "runs/thesis is not empty and not a run" in wrong("train", "quick", *flags(), "--name", "thesis")
-    assert "runs/paper cannot be made: runs/paper: Not a directory" in wrong(
+    assert "runs/paper cannot be created: runs/paper: Not a directory" in wrong(
         "train", "quick", *flags(), "--name", "paper")
     assert files(place) == before
 
@@ -52,7 +52,7 @@ def test_a_name_that_is_taken(place: Path, wrong: Say) -> None:
 def test_places_where_nothing_can_be_written(place: Path, wrong: Say) -> None:
     Path("file").write_text("")
     for name in ("file/run", "/proc/run", "/sys/run", "/dev/null/run", "/dev/full/x"):
-        assert f"{name} cannot be made: " in wrong("train", "quick", *flags(), "--name", name)
+        assert f"{name} cannot be created: " in wrong("train", "quick", *flags(), "--name", name)
 
 
 def humble() -> None:
@@ -69,7 +69,7 @@ def test_a_folder_without_permission(place: Path) -> None:
     for folder, words, expected in (
         (closed, ["resume", str(closed)], rb"runs/done cannot be opened: .*/lock: Permission denied"),
         (place, ["train", "quick", *flags(), "--name", f"{place}/new"],
-         rb"/new cannot be made: .*: Permission denied"),
+         rb"/new cannot be created: .*: Permission denied"),
     ):
         folder.chmod(0o500)
         done = process(*words, preexec_fn=humble if os.geteuid() == 0 else None)
@@ -87,8 +87,8 @@ def test_a_run_that_another_process_holds(place: Path, wrong: Say) -> None:
     with lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         before = files(place)
-        assert "runs/done is held by process 1 on elsewhere since 2020" in wrong("resume", "done")
-        assert "held by process 1" in wrong("train", "quick", *flags(), "--name", "done")
+        assert "runs/done is locked by process 1 on elsewhere since 2020" in wrong("resume", "done")
+        assert "locked by process 1" in wrong("train", "quick", *flags(), "--name", "done")
         assert files(place) == before
 
 
@@ -172,11 +172,11 @@ def test_a_checkpoint_that_verifies_and_holds_nonsense(
     kept = newest(place / "runs" / "done")
     checkpoint = disk.read_checkpoint(kept)
     checkpoint.parts[part][name] = value
-    contents = disk.encode(checkpoint.parts)
-    marks = {file: Mark(len(raw), digest(raw)) for file, raw in contents.items()}
+    contents = disk.encode_state(checkpoint.parts)
+    marks = {file: FileDigest(len(raw), sha256_hex(raw)) for file, raw in contents.items()}
     for file, raw in contents.items():
         (kept / file).write_bytes(raw)
-    (kept / "manifest.json").write_bytes(replace(checkpoint.manifest, files=marks).sealed())
+    (kept / "manifest.json").write_bytes(replace(checkpoint.manifest, files=marks).encode())
     assert "not a checkpoint of this run" in wrong("resume", "done")
 
 

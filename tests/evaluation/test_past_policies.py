@@ -16,7 +16,7 @@ from rematch import api
 from rematch.core.config import replace
 from rematch.evaluation.past_policies import chosen, selves, stride
 from rematch.rehearsal.shrink import compared, play
-from rematch.storage.run_folder import PAST, Run
+from rematch.storage.run_folder import PAST_FOLDER, Run
 from rematch.training.trainer import Config
 
 SMALL: dict[str, Any] = {
@@ -61,7 +61,7 @@ def test_those_chosen_are_spread_from_the_first_to_the_newest(found: list[int], 
 
 def test_a_run_leaves_its_selves_and_its_last(tmp_path: Path) -> None:
     seen = play(small(), tmp_path / "run")
-    names = sorted(os.listdir(tmp_path / "run" / PAST))
+    names = sorted(os.listdir(tmp_path / "run" / PAST_FOLDER))
     assert [name for name in names if name.endswith(".json")] == [f"{i:08d}.json" for i in (4, 8, 11)]
     found, problems = selves(tmp_path / "run", small(), seen.session.make, 11, 20)
     assert [self.iteration for self in found] == [4, 8, 11] and not problems
@@ -84,19 +84,20 @@ def test_a_resumed_run_keeps_the_same_files(tmp_path: Path) -> None:
                 (tmp_path / "two" / "checkpoints" / name).rmdir()
         assert run.load()
     for name in ("00000004.json", "00000011.safetensors"):
-        (tmp_path / "two" / PAST / name).unlink()
-    (tmp_path / "two" / PAST / "00000099.json").write_text("of a time that did not happen")
+        (tmp_path / "two" / PAST_FOLDER / name).unlink()
+    (tmp_path / "two" / PAST_FOLDER / "00000099.json").write_text("of a time that did not happen")
     api.resume(tmp_path / "two")
     one, two = compared(tmp_path / "one"), compared(tmp_path / "two")
-    later = {name: path for name, path in two.items() if name in one and name != f"{PAST}/00000004.json"}
-    assert {name for name in two if name.startswith(PAST)} == \
-        {name for name in one if name.startswith(PAST)} - {f"{PAST}/00000004.json"}  # before the checkpoint
+    absent = f"{PAST_FOLDER}/00000004.json"  # it was written before the checkpoint
+    later = {name: path for name, path in two.items() if name in one and name != absent}
+    assert {name for name in two if name.startswith(PAST_FOLDER)} == \
+        {name for name in one if name.startswith(PAST_FOLDER)} - {absent}
     assert all(path.read_bytes() == one[name].read_bytes() for name, path in later.items())
 
 
 def test_a_damaged_self_is_named_and_left_out(tmp_path: Path) -> None:
     seen = play(small(), tmp_path / "run")
-    damage(tmp_path / "run" / PAST / "00000008.safetensors", 90)
+    damage(tmp_path / "run" / PAST_FOLDER / "00000008.safetensors", 90)
     found, problems = selves(tmp_path / "run", small(), seen.session.make, 11, 20)
     assert [self.iteration for self in found] == [4, 11]
     assert len(problems) == 1 and "00000008" in problems[0] and "SHA-256" in problems[0]
@@ -115,5 +116,5 @@ def test_players_that_look_ahead_are_kept_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("past", [0, 1])
 def test_off_is_off_and_one_is_one(past: int, tmp_path: Path) -> None:
     play(small(evaluation__past=past), tmp_path / "run")
-    kept = os.listdir(tmp_path / "run" / PAST) if past else []
-    assert (tmp_path / "run" / PAST).exists() == bool(past) and len(kept) in (0, 4)  # 8, and the last
+    kept = os.listdir(tmp_path / "run" / PAST_FOLDER) if past else []
+    assert (tmp_path / "run" / PAST_FOLDER).exists() == bool(past) and len(kept) in (0, 4)  # 8, and the last

@@ -127,7 +127,7 @@ def test_rules_without_anybody_learnt() -> None:
             "no player called 'heuristc': expected one of random, .*, a run or a .safetensors file, or "
             "module:Class of your own; nearest: heuristic",
         ),
-        ("gone.safetensors", "gone.safetensors: there is no such file"),
+        ("gone.safetensors", "gone.safetensors: no such file"),
         ("4", "4 is no name; how many sit at a table is --world.players 4"),
         ("a b:c", "no player called 'a b:c'"),
     ],

@@ -124,17 +124,17 @@ def test_tables_from_after_the_checkpoint_did_not_happen(tmp_path: Path) -> None
 
 
 def test_whatever_stops_the_pen_is_told_and_nobody_waits_for_ever(tmp_path: Path) -> None:
-    log, pen = append_log.Log(tmp_path / "a.csv"), append_log.Pen()
+    log, pen = append_log.AppendLog(tmp_path / "a.csv"), append_log.LogWriter()
     for error in (MemoryError("no memory"), KeyboardInterrupt()):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(append_log.Log, "append", lambda *_, error=error: (_ for _ in ()).throw(error))
+            patch.setattr(log, "append", lambda _, error=error: (_ for _ in ()).throw(error))
             pen.put(log, "x")
             with pytest.raises(type(error)):
                 pen.drain()
         with pytest.raises(type(error)):
             pen.put(log, "y")
         pen.stop()
-        pen = append_log.Pen()
+        pen = append_log.LogWriter()
     pen.put(log, "z")
     pen.drain()
     pen.stop()

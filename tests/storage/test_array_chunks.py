@@ -13,25 +13,25 @@ import pytest
 from support.broken_disk import Crash, Kernel, memory, under
 
 from rematch.core.errors import ConfigError, Damaged
-from rematch.storage.array_chunks import FOLDER, Chunk
-from rematch.storage.atomic_files import Mark, digest
+from rematch.storage.array_chunks import CHUNK_FOLDER, ArrayChunk
+from rematch.storage.atomic_files import FileDigest, sha256_hex
 from rematch.storage.run_folder import Run
 
 __all__ = ["memory"]
 
 
-def chunk(number: int) -> Chunk:
+def chunk(number: int) -> ArrayChunk:
     arrays = {"a": np.full((3, 2), number, np.int16), "empty": np.zeros((0, 4))}
-    return Chunk.of(f"replay-{number:08d}", arrays)
+    return ArrayChunk.from_arrays(f"replay-{number:08d}", arrays)
 
 
-def parts(*chunks: Chunk) -> dict[str, Any]:
+def parts(*chunks: ArrayChunk) -> dict[str, Any]:
     return {"learner": {"replay": {"chunks": list(chunks)}, "x": 1}}
 
 
 def files(folder: Path) -> dict[str, int]:
     """Name -> the file's identity: a file that is written again has another."""
-    return {path.name: path.stat().st_ino for path in sorted((folder / FOLDER).iterdir())}
+    return {path.name: path.stat().st_ino for path in sorted((folder / CHUNK_FOLDER).iterdir())}
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_damaged_one_is_found_and_the_checkpoint_before_it_taken(run: Run, how
     first, second = chunk(1), chunk(2)
     run.save(1, parts(first), {})
     run.save(2, parts(first, second), {})
-    path = run.folder / FOLDER / second.name
+    path = run.folder / CHUNK_FOLDER / second.name
     raw = bytearray(path.read_bytes())
     path.unlink()
     if how != "remove":
@@ -83,25 +83,25 @@ def test_who_wants_the_rest_alone_reads_no_chunk_and_is_told_of_damage_when_he_d
 ) -> None:
     only = chunk(1)
     run.save(1, parts(only), {})
-    path = run.folder / FOLDER / only.name
+    path = run.folder / CHUNK_FOLDER / only.name
     raw = bytearray(path.read_bytes())
     raw[-1] ^= 1
     path.write_bytes(raw)
     with monkeypatch.context() as patch:
-        patch.setattr(Chunk, "read", lambda self: pytest.fail("it was read"))
-        found = run.load(whole=False)
+        patch.setattr(ArrayChunk, "read", lambda self: pytest.fail("it was read"))
+        found = run.load(verify_chunks=False)
     assert found is not None and found.parts["learner"]["x"] == 1
     with pytest.raises(Damaged, match="does not match its SHA-256"):
         found.parts["learner"]["replay"]["chunks"][0].arrays()
     path.unlink()
     with pytest.raises(ConfigError, match="none of its 1 checkpoints verifies"):
-        run.load(whole=False)
+        run.load(verify_chunks=False)
 
 
 def test_a_run_whose_only_chunk_is_gone_refuses_to_start(run: Run) -> None:
     only = chunk(1)
     run.save(1, parts(only), {})
-    (run.folder / FOLDER / only.name).unlink()
+    (run.folder / CHUNK_FOLDER / only.name).unlink()
     with pytest.raises(ConfigError, match=r"none of its 1 checkpoints verifies .*missing"):
         run.load()
 
@@ -158,14 +158,14 @@ def _newest(folder: Path) -> int:
 
 
 def test_a_manifest_cannot_lead_out_of_the_folder(run: Run) -> None:
-    stray = Chunk("../../etc.safetensors", chunk(1).mark, data=b"")
-    with pytest.raises(ConfigError, match="is not the name of a chunk"):
+    stray = ArrayChunk("../../etc.safetensors", chunk(1).digest, data=b"")
+    with pytest.raises(ConfigError, match="is not the name of an array chunk"):
         run.save(1, parts(stray), {})
     assert not list(run.folder.parent.parent.glob("*.safetensors"))
 
 
 def test_bytes_that_are_no_arrays_are_damage_however_well_sealed() -> None:
     raw = b"garbage" * 10
-    name = f"replay-00000000.{digest(raw)[:16]}.safetensors"
+    name = f"replay-00000000.{sha256_hex(raw)[:16]}.safetensors"
     with pytest.raises(Damaged, match="is not a safetensors file of plain arrays"):
-        Chunk(name, Mark(len(raw), digest(raw)), raw).arrays()
+        ArrayChunk(name, FileDigest(len(raw), sha256_hex(raw)), raw).arrays()

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from rematch.core.errors import Damaged, RunError
 from rematch.storage import array_chunks
 from rematch.storage import checkpoint as disk
-from rematch.storage.checkpoint import Manifest, Mark
+from rematch.storage.checkpoint import FileDigest, Manifest
 
-LOGS = {name: Mark(0, disk.digest(b"")) for name in ("train.log", "metrics.jsonl", "history.json")}
+LOGS = {name: FileDigest(0, disk.sha256_hex(b"")) for name in ("train.log", "metrics.jsonl", "history.json")}
 PARTS: dict[str, Any] = {
     "learner": {"w": np.arange(12, dtype=np.float32).reshape(3, 4), "step": 7, "best": -math.inf},
     "league": {"names": ["a", "b"], "seed": np.array([2**64 - 1], np.uint64)},
@@ -32,18 +32,18 @@ PARTS: dict[str, Any] = {
 def write(folder: Path, files: dict[str, bytes], /, **changes: Any) -> Path:
     """A checkpoint of iteration 5 with these files and a manifest that vouches for them, honest or not."""
     folder.mkdir()
-    marks = {name: Mark(len(data), disk.digest(data)) for name, data in files.items()}
+    marks = {name: FileDigest(len(data), disk.sha256_hex(data)) for name, data in files.items()}
     manifest = Manifest(iteration=5, keep="recent", config="c", fingerprint={"cpu": "x"}, logs=LOGS,
                         policies=["p"], files=marks)
     body = {"schema": disk.SCHEMA, **disk.asdict(manifest), **changes}
-    for name, data in (files | {disk.MANIFEST: disk.seal(body)}).items():
+    for name, data in (files | {disk.MANIFEST_FILE: disk.encode_with_digest(body)}).items():
         (folder / name).write_bytes(data)
     return folder
 
 
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
-    return write(tmp_path / "iter_00000005", disk.encode(PARTS))
+    return write(tmp_path / "iter_00000005", disk.encode_state(PARTS))
 
 
 def same(a: Any, b: Any) -> bool:
@@ -60,9 +60,9 @@ def same(a: Any, b: Any) -> bool:
 
 
 def round_trip(parts: dict[str, Any]) -> Any:
-    files = disk.encode(parts)
-    arrays = array_chunks.read_arrays(files[disk.ARRAYS], "")
-    back = disk.unpack(disk.read_json(files[disk.REST], ""), arrays, {})
+    files = disk.encode_state(parts)
+    arrays = array_chunks.read_arrays(files[disk.ARRAYS_FILE], "")
+    back = disk.unpack(disk.read_json(files[disk.STATE_FILE], ""), arrays, {})
     assert not arrays
     return back
 
@@ -83,7 +83,7 @@ TREES = st.recursive(LEAVES, lambda inner: st.one_of(
 @given(st.dictionaries(KEYS, TREES, max_size=4))
 def test_trees_come_back_to_the_bit(tree: dict[str, Any]) -> None:
     assert same(round_trip(tree), tree)
-    assert disk.encode(tree) == disk.encode(round_trip(tree))
+    assert disk.encode_state(tree) == disk.encode_state(round_trip(tree))
 
 
 def test_paths_that_read_alike_stay_apart_and_arrays_are_ours_to_change() -> None:
@@ -100,19 +100,19 @@ def test_paths_that_read_alike_stay_apart_and_arrays_are_ours_to_change() -> Non
 ])
 def test_what_cannot_be_kept_is_named(value: Any, word: str) -> None:
     with pytest.raises(RunError, match=word) as caught:
-        disk.encode({"part": value})
+        disk.encode_state({"part": value})
     assert "\n" not in str(caught.value)
 
 
 def test_endless_nesting_is_refused_when_saved_not_when_loaded() -> None:
     deep: Any = 1
-    for _ in range(disk.DEEPEST + 2):
+    for _ in range(disk.MAX_DEPTH + 2):
         deep = [deep]
     ring: list[Any] = []
     ring.append(ring)
     for tree in (deep, ring):
         with pytest.raises(RunError, match="deep"):
-            disk.encode({"x": tree})
+            disk.encode_state({"x": tree})
 
 
 def test_verified_checkpoint_reads_back(good: Path) -> None:
@@ -121,7 +121,7 @@ def test_verified_checkpoint_reads_back(good: Path) -> None:
 
 
 def test_one_flipped_bit_anywhere_in_the_manifest_is_found(good: Path) -> None:
-    path = good / disk.MANIFEST
+    path = good / disk.MANIFEST_FILE
     raw, chance = path.read_bytes(), random.Random(1)
     for position in range(len(raw)):
         path.write_bytes(flipped(raw, position, chance.randrange(8)))
@@ -135,7 +135,7 @@ def flipped(raw: bytes, position: int, bit: int) -> bytes:
     return raw[:position] + bytes([raw[position] ^ 1 << bit]) + raw[position + 1:]
 
 
-@pytest.mark.parametrize("name", [disk.ARRAYS, disk.REST])
+@pytest.mark.parametrize("name", [disk.ARRAYS_FILE, disk.STATE_FILE])
 def test_flipped_cut_grown_missing_and_swapped_files_are_found(good: Path, name: str) -> None:
     path = good / name
     raw, chance = path.read_bytes(), random.Random(2)
@@ -152,20 +152,20 @@ def test_flipped_cut_grown_missing_and_swapped_files_are_found(good: Path, name:
 
 
 def test_links_pipes_and_folders_in_place_of_files_are_refused(good: Path, tmp_path: Path) -> None:
-    kept = (good / disk.REST).read_bytes()
+    kept = (good / disk.STATE_FILE).read_bytes()
     (tmp_path / "elsewhere").write_bytes(kept)
 
     def link(path: Path) -> None:
         path.symlink_to(tmp_path / "elsewhere")
 
-    for make, word in ((link, "symbolic link"), (os.mkfifo, "plain file"), (os.mkdir, "plain file")):
-        (good / disk.REST).unlink()
-        make(good / disk.REST)
+    for make, word in ((link, "symbolic link"), (os.mkfifo, "regular file"), (os.mkdir, "regular file")):
+        (good / disk.STATE_FILE).unlink()
+        make(good / disk.STATE_FILE)
         with pytest.raises(Damaged, match=word):
             disk.verify(good)
         if make is os.mkdir:
-            (good / disk.REST).rmdir()
-            (good / disk.REST).write_bytes(kept)
+            (good / disk.STATE_FILE).rmdir()
+            (good / disk.STATE_FILE).write_bytes(kept)
     (tmp_path / "iter_00000006").symlink_to(good)
     with pytest.raises(Damaged, match="not a folder"):
         disk.verify(tmp_path / "iter_00000006")
@@ -177,13 +177,13 @@ MARK = {"size": 1, "sha256": "x"}
 
 
 @pytest.mark.parametrize("changes", [
-    {"files": {"../state.json": MARK, disk.ARRAYS: MARK}},
-    {"files": {"/etc/passwd": MARK, disk.ARRAYS: MARK, disk.REST: MARK}},
-    {"files": {disk.ARRAYS: {"size": 10**18, "sha256": "x"}, disk.REST: MARK}},
-    {"files": {disk.ARRAYS: {"size": -1, "sha256": "x"}, disk.REST: MARK}},
-    {"files": {disk.ARRAYS: {"size": True, "sha256": "x"}, disk.REST: MARK}},
-    {"files": {disk.ARRAYS: {"size": 1.5, "sha256": "x"}, disk.REST: MARK}},
-    {"files": []}, {"files": None}, {"files": {disk.ARRAYS: 3, disk.REST: MARK}},
+    {"files": {"../state.json": MARK, disk.ARRAYS_FILE: MARK}},
+    {"files": {"/etc/passwd": MARK, disk.ARRAYS_FILE: MARK, disk.STATE_FILE: MARK}},
+    {"files": {disk.ARRAYS_FILE: {"size": 10**18, "sha256": "x"}, disk.STATE_FILE: MARK}},
+    {"files": {disk.ARRAYS_FILE: {"size": -1, "sha256": "x"}, disk.STATE_FILE: MARK}},
+    {"files": {disk.ARRAYS_FILE: {"size": True, "sha256": "x"}, disk.STATE_FILE: MARK}},
+    {"files": {disk.ARRAYS_FILE: {"size": 1.5, "sha256": "x"}, disk.STATE_FILE: MARK}},
+    {"files": []}, {"files": None}, {"files": {disk.ARRAYS_FILE: 3, disk.STATE_FILE: MARK}},
     {"iteration": "5"}, {"iteration": True}, {"iteration": 6}, {"iteration": -5}, {"iteration": None},
     {"schema": 2}, {"schema": "1"}, {"extra": 1}, {"fingerprint": ["cpu"]}, {"fingerprint": {"cpu": 1}},
     {"logs": {}}, {"logs": {**LOGS, "../x": MARK}}, {"keep": 3}, {"config": None}, {"policies": "p"},
@@ -191,7 +191,7 @@ MARK = {"size": 1, "sha256": "x"}
 ])
 def test_forged_manifests_with_a_right_seal_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     changes = json.loads(json.dumps(changes, default=disk.asdict))
-    folder = write(tmp_path / "iter_00000005", disk.encode(PARTS), **changes)
+    folder = write(tmp_path / "iter_00000005", disk.encode_state(PARTS), **changes)
     with pytest.raises(Damaged) as caught:
         disk.read_checkpoint(folder)
     assert "\n" not in str(caught.value) and not isinstance(caught.value.__cause__, OSError)
@@ -203,7 +203,7 @@ def test_forged_manifests_with_a_right_seal_are_refused(tmp_path: Path, changes:
     b'{"a": ' + b"1" * 5000 + b', "sha256": ""}', b'{"x": ' + b"[" * 900 + b"]" * 900 + b', "sha256": ""}',
 ])
 def test_no_manifest_text_leads_to_anything_but_damaged(good: Path, raw: bytes) -> None:
-    (good / disk.MANIFEST).write_bytes(raw)
+    (good / disk.MANIFEST_FILE).write_bytes(raw)
     with pytest.raises(Damaged, match="manifest"):
         disk.read_checkpoint(good)
 
@@ -233,15 +233,15 @@ ONE = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
         b'{"x":NaN}', b'{"x":' + b"[" * 100_000, b'{"x":' + b"[" * 900 + b"]" * 900 + b"}", b"\xff", b"")),
 ])
 def test_foreign_contents_with_right_digests_are_refused(tmp_path: Path, arrays: bytes, rest: bytes) -> None:
-    folder = write(tmp_path / "iter_00000005", {disk.ARRAYS: arrays, disk.REST: rest})
+    folder = write(tmp_path / "iter_00000005", {disk.ARRAYS_FILE: arrays, disk.STATE_FILE: rest})
     with pytest.raises(Damaged) as caught:
         disk.read_checkpoint(folder)
     assert "\n" not in str(caught.value)
 
 
 def test_files_of_two_checkpoints_do_not_mix(tmp_path: Path, good: Path) -> None:
-    other = write(tmp_path / "iter_00000006", disk.encode({**PARTS, "more": {}}), iteration=6)
-    for name in (disk.REST, disk.MANIFEST):
+    other = write(tmp_path / "iter_00000006", disk.encode_state({**PARTS, "more": {}}), iteration=6)
+    for name in (disk.STATE_FILE, disk.MANIFEST_FILE):
         kept = (good / name).read_bytes()
         (good / name).write_bytes((other / name).read_bytes())
         with pytest.raises(Damaged):

@@ -27,7 +27,7 @@ def test_three_stay_and_milestones_and_a_passing_one_only_until_the_next(tmp_pat
         for i in range(5):
             advance(run, i, milestone=i == 1)
         assert there() == [1, 2, 3, 4]
-        advance(run, 7, passing=True)
+        advance(run, 7, temporary=True)
         assert there() == [1, 2, 3, 4, 7]
     with Run.open(tmp_path / "x", write=True) as run:
         checkpoint = run.load()
@@ -40,15 +40,15 @@ def test_three_stay_and_milestones_and_a_passing_one_only_until_the_next(tmp_pat
 
 def test_saving_one_iteration_twice(tmp_path: Path) -> None:
     with Run.create(tmp_path / "x", "") as run:
-        first = run.save(3, parts(3), CPU, passing=True)
+        first = run.save(3, parts(3), CPU, temporary=True)
         inode = first.stat().st_ino
-        assert run.save(3, parts(3), CPU, passing=True) == first and first.stat().st_ino == inode
+        assert run.save(3, parts(3), CPU, temporary=True) == first and first.stat().st_ino == inode
         run.save(3, {**parts(3), "more": {}}, CPU)
         assert os.listdir(first.parent) == [first.name]
     assert "more" in newest(tmp_path / "x").parts
 
 
-@pytest.mark.parametrize("name", [disk.ARRAYS, disk.REST, disk.MANIFEST])
+@pytest.mark.parametrize("name", [disk.ARRAYS_FILE, disk.STATE_FILE, disk.MANIFEST_FILE])
 def test_a_flipped_bit_is_found_named_and_the_previous_one_used(tmp_path: Path, name: str) -> None:
     folder, chance = new(tmp_path / "x", 4), random.Random(3)
     path = folder / "checkpoints" / "iter_00000003" / name
@@ -104,7 +104,7 @@ def test_every_prefix_of_a_save_recovers_to_the_old_or_the_new(
     start, twin = new(memory / "start", 4), contents(new(memory / "twin", 5))
     if again:  # iteration 4 is there already, as a passing one
         with about_to_save(start, 4) as run:
-            run.save(4, parts(4), CPU, passing=True)
+            run.save(4, parts(4), CPU, temporary=True)
     old = newest(start).manifest
     outcomes: set[tuple[int, str]] = set()
     committed = False

@@ -140,7 +140,7 @@ def test_an_altered_log_is_an_error_and_a_deleted_one_begins_anew(tmp_path: Path
     path.unlink()
     with Run.open(folder, write=True) as run:
         (note,) = run.rewind(run.load())
-        assert name in note and "anew" in note
+        assert name in note and "starts again" in note
         advance(run, 4)
     go_on(folder, 6)
 
@@ -160,7 +160,7 @@ def test_nothing_is_written_through_links(tmp_path: Path) -> None:
     for name in ("train.log", "metrics.jsonl", "timing.jsonl", "checkpoints", "policies", "lock", "damaged"):
         folder = new(tmp_path / f"x-{name}", 2)
         if name == "damaged":
-            damage(folder / "checkpoints" / "iter_00000001" / disk.REST, 0)
+            damage(folder / "checkpoints" / "iter_00000001" / disk.STATE_FILE, 0)
         if (folder / name).is_dir():
             shutil.rmtree(folder / name)
         else:

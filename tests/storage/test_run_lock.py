@@ -13,7 +13,8 @@ import pytest
 from support.fake_training import exit_status, forked, go_on, new, one_line
 
 from rematch.core.errors import ConfigError
-from rematch.storage.run_folder import Run, holder
+from rematch.storage.run_folder import Run
+from rematch.storage.run_lock import lock_holder
 
 HOLD = """if 1:
     import sys, time; from pathlib import Path; from rematch.storage.run_folder import Run
@@ -27,15 +28,15 @@ def test_second_process_is_told_who_holds_the_run_and_a_killed_one_is_no_obstacl
     with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE) as process:
         assert process.stdout and process.stdout.readline() == b"held\n"
         told = f"process {process.pid} on "
-        with pytest.raises(ConfigError, match=f"is held by {told}.* since 20") as caught:
+        with pytest.raises(ConfigError, match=f"is locked by {told}.* since 20") as caught:
             Run.open(folder, write=True)
         assert str(folder) in one_line(caught)
         with pytest.raises(ConfigError, match=told):
             Run.create(folder, "")
-        assert holder(folder).startswith(told)
+        assert lock_holder(folder).startswith(told)
         Run.open(folder, write=False).close()  # readers are welcome
         process.kill()
-    assert (folder / "lock").exists() and holder(folder) == ""
+    assert (folder / "lock").exists() and lock_holder(folder) == ""
     go_on(folder, 2)
     assert not (folder / "lock").exists()
 

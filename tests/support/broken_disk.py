@@ -137,6 +137,6 @@ def about_to_save(folder: Path, iteration: int) -> Run:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "save", lambda *args: None)
         advance(run, iteration)
-    if run._pen:
-        run._pen.drain()  # its lines are written, if not synced: what is tried next is the save
+    if run._table_writer:
+        run._table_writer.drain()  # its lines are written but not synced: the save comes next
     return run

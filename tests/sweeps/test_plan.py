@@ -24,7 +24,7 @@ from rematch import api
 from rematch.cli import main
 from rematch.core import system_memory
 from rematch.core.errors import ConfigError
-from rematch.storage.run_folder import holder
+from rematch.storage.run_lock import lock_holder
 from rematch.sweeps import plan as sweeps
 
 __all__ = ["wrong"]
@@ -108,14 +108,14 @@ def test_asked_to_stop_it_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "quick-sweep"
     wait_until(lambda: saved(folder / "seed-4") and saved(folder / "seed-5"), "they do not start")
     second = process("sweep", "quick", "--seeds", "4-6", *ENDLESS, cwd=tmp_path)
-    assert second.returncode == 2 and f"is held by process {sweep.pid}" in second.stderr.decode()
+    assert second.returncode == 2 and f"is locked by process {sweep.pid}" in second.stderr.decode()
     sweep.send_signal(signal.SIGTERM)
     said = sweep.communicate(timeout=120)[0]
     assert sweep.returncode == 0, said
     assert said.splitlines()[-1].startswith("stopped (SIGTERM); go on with: rematch sweep quick --seeds 4-6 ")
     assert "0 of 3 runs finished, 2 unfinished, 1 not begun" in said
     for seed in (4, 5):
-        assert not holder(folder / f"seed-{seed}")
+        assert not lock_holder(folder / f"seed-{seed}")
         assert "stopped (SIGTERM) at iteration" in (folder / f"seed-{seed}.log").read_text()
     assert not (folder / "seed-6").exists()
 

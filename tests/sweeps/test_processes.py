@@ -13,7 +13,7 @@ import pytest
 from support.commands import ROOT
 
 from rematch.core import system_memory
-from rematch.storage.run_lock import Lock
+from rematch.storage.run_lock import RunLock
 from rematch.sweeps import processes
 from rematch.sweeps.processes import Children, Task
 
@@ -68,7 +68,7 @@ def test_others_wait_until_the_first_has_shown_its_size(tmp_path: Path) -> None:
 def test_a_run_that_somebody_holds_is_waited_for_and_the_others_go_on(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in "ab"]
     folders[0].mkdir()
-    lock, said = Lock(folders[0]), list[str]()
+    lock, said = RunLock(folders[0]), list[str]()
 
     def release_once_b_is_done() -> bool:
         if any("b FAILED" in line for line in said):

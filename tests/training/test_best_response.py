@@ -324,7 +324,7 @@ def test_the_command_prints_and_stores(finished: Path, capsys: pytest.CaptureFix
         assert said.count("a response scores at least 0.") + said.count("at least 1.") == 2
         assert "n 30 with budget 2.05 K" in said  # whole iterations: 2048 steps
         assert main.main(["exploit", str(finished), *FLAGS[:2], "--seeds", "2"]) == 2
-        assert "is held by" in capsys.readouterr().err
+        assert "is locked by" in capsys.readouterr().err
     (finished / "lock").unlink()
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rematch.agents.networks.observation_codec import Seen, Senses
 from rematch.core.arrays import Bytes, Floats, Tree
 from rematch.core.world import RUNNING
-from rematch.storage.array_chunks import Chunk
+from rematch.storage.array_chunks import ArrayChunk
 
 COMPONENTS = ("env", "rnd", "novel", "bayes", "way")  # of the reward
 MEMORY = "memory"
@@ -77,7 +77,7 @@ class Replay:
         self.arrays["legal"] = np.zeros((rows, n, -(-plan.actions // 8)), np.uint8)  # a bit for each
         self.arrays[MEMORY] = np.zeros((rows // plan.stride, n, plan.memory), np.float32)
         self.head = 0  # steps of each game so far
-        self.chunks: list[Chunk] = []  # the oldest first; they end where the rest begins
+        self.chunks: list[ArrayChunk] = []  # the oldest first; they end where the rest begins
         self.sealed = 0  # steps that are in chunks, now or once
 
     @property
@@ -145,7 +145,7 @@ class Replay:
         while p.chunk and self.head - self.sealed >= p.chunk:
             name, end = f"replay-{self.sealed // p.chunk:08d}", self.sealed + p.chunk
             if end > oldest:
-                self.chunks.append(Chunk.of(name, self._cut(max(self.sealed, oldest), end)))
+                self.chunks.append(ArrayChunk.from_arrays(name, self._cut(max(self.sealed, oldest), end)))
             self.sealed = end
         self.chunks = [chunk for chunk in self.chunks if (chunk.number + 1) * p.chunk > oldest]
         rest = self._cut(max(self.sealed, oldest), self.head)

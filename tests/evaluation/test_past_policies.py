@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fake_training import damage
+from support.fake_training import flip_bit
 
 from rematch import api
 from rematch.core.config import replace
@@ -97,7 +97,7 @@ def test_a_resumed_run_keeps_the_same_files(tmp_path: Path) -> None:
 
 def test_a_damaged_self_is_named_and_left_out(tmp_path: Path) -> None:
     seen = play(small(), tmp_path / "run")
-    damage(tmp_path / "run" / PAST_FOLDER / "00000008.safetensors", 90)
+    flip_bit(tmp_path / "run" / PAST_FOLDER / "00000008.safetensors", 90)
     found, problems = selves(tmp_path / "run", small(), seen.session.make, 11, 20)
     assert [self.iteration for self in found] == [4, 11]
     assert len(problems) == 1 and "00000008" in problems[0] and "SHA-256" in problems[0]

@@ -1,4 +1,4 @@
-"""Logs are plain, whole and there at once; what is no number is refused by name."""
+"""Append-only logs: plain lines, written at once; values that are not finite are refused by key."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.fake_training import CPU, one_line
+from support.fake_training import CPU, single_line
 
 from rematch.core.errors import RunError
 from rematch.storage import append_log
 from rematch.storage.run_folder import Run
 
 
-def test_log_lines_are_plain_and_there_at_once(tmp_path: Path) -> None:
+def test_log_line_is_plain_text_and_written_at_once(tmp_path: Path) -> None:
     with Run.create(tmp_path / "x", "") as run:
         run.log_line("10%\r20% \x1b[1;31mred\x1b[0m \x1b]0;title\x07é\x00\x9b3m\r\n")
         assert (tmp_path / "x" / "train.log").read_bytes() == "10% 20% red é\n".encode()
@@ -28,18 +28,18 @@ def test_log_lines_are_plain_and_there_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, np.float32("nan"), [1.0, math.nan], object()])
-def test_numbers_that_are_none_are_refused_by_name(tmp_path: Path, bad: Any) -> None:
+def test_row_with_a_non_finite_value_is_refused_by_key(tmp_path: Path, bad: Any) -> None:
     with Run.create(tmp_path / "x", "") as run:
         run.log({"fine": 0.1, "n": np.int64(3)})
         for write, file in ((run.log, "metrics"), (run.timing, "timing"), (run.append_history, "history")):
             with pytest.raises(RunError, match=f"{file}.*: loss = ") as caught:
                 write({"fine": 1, "loss": bad})
-            one_line(caught)
+            single_line(caught)
         assert run.history == []
     assert (tmp_path / "x" / "metrics.jsonl").read_text() == '{"fine": 0.1, "n": 3}\n'
 
 
-def test_history_is_whole_at_every_moment(tmp_path: Path) -> None:
+def test_history_file_is_complete_after_every_append(tmp_path: Path) -> None:
     with Run.create(tmp_path / "x", "") as run:
         assert json.loads((tmp_path / "x" / "history.json").read_text()) == []
         for i in range(3):
@@ -53,12 +53,12 @@ def test_history_is_whole_at_every_moment(tmp_path: Path) -> None:
                 write()
 
 
-def test_logging_and_saving_are_cheap(tmp_path: Path) -> None:
+def test_log_row_and_checkpoint_are_fast(tmp_path: Path) -> None:
     row = {"iteration": 1, "loss": 0.1234567, "kl": 1e-3, "entropy": np.float32(1.5), "sr": 0.5, "clip": 0.1}
     weights = {"w": np.random.default_rng(0).random(1_310_720, np.float32)}
     with Run.create(tmp_path / "x", "") as run:
         logs, saves = [], []
-        for i in range(40):  # the best of them: a busy disk or machine makes any one of them slow
+        for i in range(40):  # the fastest counts: a busy machine makes single ones slow
             if logs and min(logs) < 50e-6 and min(saves) < 0.2:
                 break
             begin = time.perf_counter()
@@ -71,8 +71,8 @@ def test_logging_and_saving_are_cheap(tmp_path: Path) -> None:
     assert min(logs) < 50e-6 and min(saves) < 0.2
 
 
-def test_nobody_waits_for_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that takes a fiftieth of a second a line holds up the checkpoint, and nothing else."""
+def test_table_rows_do_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that needs 20 ms per line delays the checkpoint and nothing else."""
     slow = append_log.write_all
     monkeypatch.setattr(append_log, "write_all", lambda fd, data: (time.sleep(0.02), slow(fd, data))[1])
     with Run.create(tmp_path / "x", "") as run:
@@ -85,7 +85,8 @@ def test_nobody_waits_for_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert written.split() == ["episode_id", *map(str, range(20))]
 
 
-def test_a_full_disk_is_one_line_and_no_half_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_gives_one_error_line_and_no_partial_row(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Run.create(tmp_path / "x", "") as run:
         run.event({"step": 1})
         run.save(1, {}, CPU)
@@ -98,7 +99,7 @@ def test_a_full_disk_is_one_line_and_no_half_row(tmp_path: Path, monkeypatch: py
         run.event({"step": 2})
         with pytest.raises(RunError, match=r"events.jsonl: No space left on device") as caught:
             run.save(2, {}, CPU)
-        one_line(caught)
+        single_line(caught)
         with pytest.raises(RunError, match="No space left"):
             run.event({"step": 3})
     assert (tmp_path / "x" / "events.jsonl").read_text() == '{"step": 1}\n'
@@ -109,7 +110,7 @@ def test_a_full_disk_is_one_line_and_no_half_row(tmp_path: Path, monkeypatch: py
     assert (tmp_path / "x" / "events.jsonl").read_text() == '{"step": 1}\n{"step": 2}\n'
 
 
-def test_tables_from_after_the_checkpoint_did_not_happen(tmp_path: Path) -> None:
+def test_table_started_after_the_checkpoint_is_deleted_by_rewind(tmp_path: Path) -> None:
     with Run.create(tmp_path / "x", "") as run:
         run.save(1, {}, CPU)
         run.table("progress.csv", "1", "step")
@@ -123,19 +124,19 @@ def test_tables_from_after_the_checkpoint_did_not_happen(tmp_path: Path) -> None
         run.rewind(run.load())
 
 
-def test_whatever_stops_the_pen_is_told_and_nobody_waits_for_ever(tmp_path: Path) -> None:
-    log, pen = append_log.AppendLog(tmp_path / "a.csv"), append_log.LogWriter()
+def test_log_writer_error_is_raised_and_drain_does_not_hang(tmp_path: Path) -> None:
+    log, writer = append_log.AppendLog(tmp_path / "a.csv"), append_log.LogWriter()
     for error in (MemoryError("no memory"), KeyboardInterrupt()):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(log, "append", lambda _, error=error: (_ for _ in ()).throw(error))
-            pen.put(log, "x")
+            writer.put(log, "x")
             with pytest.raises(type(error)):
-                pen.drain()
+                writer.drain()
         with pytest.raises(type(error)):
-            pen.put(log, "y")
-        pen.stop()
-        pen = append_log.LogWriter()
-    pen.put(log, "z")
-    pen.drain()
-    pen.stop()
+            writer.put(log, "y")
+        writer.stop()
+        writer = append_log.LogWriter()
+    writer.put(log, "z")
+    writer.drain()
+    writer.stop()
     assert (tmp_path / "a.csv").read_text() == "z\n"

@@ -1,4 +1,4 @@
-"""Files are wholly there or not at all; a full disk is one line."""
+"""Atomic writes: a file is written as a whole or not at all; a full disk gives one error line."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.broken_disk import Kernel, under
-from support.fake_training import one_line
+from support.broken_disk import Kernel, use_kernel
+from support.fake_training import single_line
 
 from rematch.core.errors import RunError
 from rematch.storage import atomic_files
 from rematch.storage.run_folder import Run
 
 
-def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replace_file_leaves_the_old_file_after_an_error(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x"
     atomic_files.replace_file(path, b"old")
 
@@ -31,7 +32,7 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["x"]
 
 
-def test_an_unwritable_log_is_one_line_and_leaves_no_half_row(
+def test_failed_write_gives_one_error_line_and_no_partial_row(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Run.create(tmp_path / "x", "") as run:
         run.log({"a": 1})
@@ -43,15 +44,15 @@ def test_an_unwritable_log_is_one_line_and_leaves_no_half_row(
                     raise OSError(errno.ENOSPC, "No space left on device")
                 return real(fd, data[:5])
 
-        under(Full(tmp_path), monkeypatch)
+        use_kernel(Full(tmp_path), monkeypatch)
         for write in (lambda: run.log({"abcdefg": 1.5}), lambda: run.log_line("a line of text"),
                       lambda: run.append_history({"b": 1}), lambda: run.timing({"abcdefg": 1}),
                       lambda: run.write_file("report.html", b"x" * 12),
                       lambda: run.write_policy("p", {"w": np.ones(3)}, {})):
             with pytest.raises(RunError, match="No space left") as caught:
                 write()
-            one_line(caught)
-        under(os, monkeypatch)
+            single_line(caught)
+        use_kernel(os, monkeypatch)
         run.log({"b": 2})
         assert run.history == []
     assert (tmp_path / "x" / "metrics.jsonl").read_text() == '{"a": 1}\n{"b": 2}\n'
@@ -79,7 +80,7 @@ FULL = """if 1:
 """
 
 
-def test_a_limit_that_the_kernel_itself_enforces(tmp_path: Path) -> None:
+def test_file_size_limit_of_the_kernel_gives_one_error_line(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "x")], check=True, capture_output=True)
     lines = done.stdout.decode().splitlines()
     assert len(lines) == 2 and all("state.safetensors: File too large" in line for line in lines)

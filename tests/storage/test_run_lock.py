@@ -1,4 +1,4 @@
-"""One process writes in a run's folder; others are told which."""
+"""Run lock: one process writes in a run folder; others get its name."""
 
 from __future__ import annotations
 
@@ -10,38 +10,39 @@ import time
 from pathlib import Path
 
 import pytest
-from support.fake_training import exit_status, forked, go_on, new, one_line
+from support.fake_training import continue_run, fork, single_line, train_run, wait_for_exit
 
 from rematch.core.errors import ConfigError
 from rematch.storage.run_folder import Run
 from rematch.storage.run_lock import lock_holder
 
-HOLD = """if 1:
+LOCK_AND_SLEEP = """if 1:
     import sys, time; from pathlib import Path; from rematch.storage.run_folder import Run
     run = Run.open(Path(sys.argv[1]), write=True)
-    print("held", flush=True); time.sleep(60)
+    print("locked", flush=True); time.sleep(60)
 """
 
 
-def test_second_process_is_told_who_holds_the_run_and_a_killed_one_is_no_obstacle(tmp_path: Path) -> None:
-    folder = new(tmp_path / "x", 1)
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE) as process:
-        assert process.stdout and process.stdout.readline() == b"held\n"
-        told = f"process {process.pid} on "
-        with pytest.raises(ConfigError, match=f"is locked by {told}.* since 20") as caught:
+def test_locked_run_names_the_process_and_a_killed_one_unlocks_it(tmp_path: Path) -> None:
+    folder = train_run(tmp_path / "x", 1)
+    command = [sys.executable, "-c", LOCK_AND_SLEEP, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout and process.stdout.readline() == b"locked\n"
+        holder = f"process {process.pid} on "
+        with pytest.raises(ConfigError, match=f"is locked by {holder}.* since 20") as caught:
             Run.open(folder, write=True)
-        assert str(folder) in one_line(caught)
-        with pytest.raises(ConfigError, match=told):
+        assert str(folder) in single_line(caught)
+        with pytest.raises(ConfigError, match=holder):
             Run.create(folder, "")
-        assert lock_holder(folder).startswith(told)
-        Run.open(folder, write=False).close()  # readers are welcome
+        assert lock_holder(folder).startswith(holder)
+        Run.open(folder, write=False).close()  # reading needs no lock
         process.kill()
     assert (folder / "lock").exists() and lock_holder(folder) == ""
-    go_on(folder, 2)
+    continue_run(folder, 2)
     assert not (folder / "lock").exists()
 
 
-def test_of_many_that_create_one_run_at_once_one_wins(tmp_path: Path) -> None:
+def test_concurrent_creates_of_one_run_leave_one_winner(tmp_path: Path) -> None:
     for attempt in range(5):
         folder, start = tmp_path / str(attempt), time.time() + 0.03
 
@@ -55,22 +56,22 @@ def test_of_many_that_create_one_run_at_once_one_wins(tmp_path: Path) -> None:
             run.close()
             return 0
 
-        assert sorted(exit_status(pid) for pid in [forked(work) for _ in range(4)]) == [0, 1, 1, 1]
+        assert sorted(wait_for_exit(pid) for pid in [fork(work) for _ in range(4)]) == [0, 1, 1, 1]
 
 
-def test_a_forked_worker_that_outlives_us_does_not_hold_the_run(tmp_path: Path) -> None:
-    folder = new(tmp_path / "x", 1)
+def test_forked_worker_does_not_keep_the_lock(tmp_path: Path) -> None:
+    folder = train_run(tmp_path / "x", 1)
     read, write = os.pipe()
 
     def parent() -> int:
         run = Run.open(folder, write=True)
-        worker = forked(lambda: time.sleep(30) or 0)
+        worker = fork(lambda: time.sleep(30) or 0)
         os.write(write, b"%d" % worker)
         os.kill(os.getpid(), signal.SIGKILL)
         run.close()
         return 0
 
-    assert exit_status(forked(parent)) == -signal.SIGKILL
+    assert wait_for_exit(fork(parent)) == -signal.SIGKILL
     worker = int(os.read(read, 20))
     try:
         Run.open(folder, write=True).close()

@@ -1,11 +1,9 @@
-"""A kernel that fails, lies or stops at a chosen call, and remembers what had reached the disk by then."""
+"""A fake kernel that fails or stops at a chosen call, and records what had reached the disk by then."""
 
 from __future__ import annotations
 
 import itertools
 import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,28 +20,18 @@ from rematch.storage import (
     run_lock,
 )
 from rematch.storage.run_folder import Run
-from support.fake_training import advance
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: thousands of fsyncs, none of which needs a real disk here."""
-    if not os.access("/dev/shm", os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        yield Path(folder)
+from support.fake_training import train_iteration
 
 
 class Crash(BaseException):
-    """The machine stops here: no clean-up code may touch the disk after it."""
+    """The machine stops: no clean-up code may touch the disk afterwards."""
 
 
 class Kernel:
-    """Stands in for `os`: counts the calls that touch the disk, fails at one, remembers what was synced.
+    """Replaces `os`: counts the calls that touch the disk, fails at one of them, records what was synced.
 
-    Whatever lies under `root` at the start counts as synced. From then on a file's synced bytes are those
-    at its last fsync, and a folder's synced names those at its own.
+    The files in `root` at the start count as synced. From then on a file's synced bytes are those at its last
+    fsync, and a folder's synced names those at its last fsync.
     """
 
     COUNTED = frozenset({"open", "write", "fsync", "rename", "mkdir", "unlink", "rmdir", "ftruncate",
@@ -54,7 +42,7 @@ class Kernel:
         self.root, self.fail_at, self.error, self.lasting = root, fail_at, error, lasting
         self.calls: list[str] = []
         self.fresh = itertools.count()
-        self.numbers: dict[int, int] = {}  # inode -> a number of our own, for inodes are used again
+        self.numbers: dict[int, int] = {}  # inode -> a number that is never reused, as inodes are
         self.bytes: dict[int, bytes] = {}
         self.names: dict[int, dict[str, tuple[int, bool]]] = {}
         for path in [root, *root.rglob("*")]:
@@ -96,7 +84,7 @@ class Kernel:
             self.bytes[self.number(path)] = path.read_bytes()
 
     def power_loss(self, target: Path, names: str, data: str) -> Path:
-        """What the disk may hold now. names: synced | all; what was not synced: lost | torn | written."""
+        """The disk after a loss of power. names: synced | all; data not synced: lost | torn | written."""
         now = {self.number(path): path for path in [self.root, *self.root.rglob("*")]}
 
         def put(number: int, target: Path) -> None:
@@ -115,8 +103,8 @@ class Kernel:
         return target
 
 
-def under(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every module that touches a run's folder talk to this kernel."""
+def use_kernel(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every storage module call this kernel instead of `os`."""
     for module in (
         checkpoint,
         array_chunks,
@@ -130,13 +118,13 @@ def under(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "os", kernel)
 
 
-def about_to_save(folder: Path, iteration: int) -> Run:
-    """The run in `folder` right before the save of `iteration`."""
+def run_before_save(folder: Path, iteration: int) -> Run:
+    """The run in `folder`, opened, right before the save of `iteration`."""
     run = Run.open(folder, write=True)
     run.rewind(run.load())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "save", lambda *args: None)
-        advance(run, iteration)
+        train_iteration(run, iteration)
     if run._table_writer:
         run._table_writer.drain()  # its lines are written but not synced: the save comes next
     return run

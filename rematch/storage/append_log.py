@@ -62,6 +62,7 @@ class AppendLog:
         return self.prefix_digest(os.fstat(self.fd).st_size)
 
     def truncate(self, size: int) -> None:
+        self.prefix_digest(min(size, self._hashed))  # what is cut off must not stay in the hash
         os.ftruncate(self.fd, size)
         os.fsync(self.fd)
 

@@ -125,12 +125,21 @@ def replace_file(path: Path, data: bytes) -> None:
 def remove(path: Path) -> None:
     """Remove a file, a symbolic link or a whole folder, if it exists; links are not followed."""
     with suppress(FileNotFoundError):
-        if stat.S_ISDIR(os.lstat(path).st_mode):
-            for name in sorted(os.listdir(path)):
-                remove(path / name)
-            os.rmdir(path)
-        else:
+        folders = [path] if _is_folder(path) else []
+        for folder in folders:  # without recursion: a foreign folder may be nested as deep as it likes
+            for name in sorted(os.listdir(folder)):
+                if _is_folder(folder / name):
+                    folders.append(folder / name)
+                else:
+                    os.unlink(folder / name)
+        for folder in reversed(folders):
+            os.rmdir(folder)
+        if not folders:
             os.unlink(path)
+
+
+def _is_folder(path: Path) -> bool:
+    return stat.S_ISDIR(os.lstat(path).st_mode)
 
 
 def subfolder(folder: Path, name: str) -> Path:

@@ -45,6 +45,7 @@ class CheckpointStore:
             if os.path.lexists(final):  # saved before, most likely with the same state
                 with suppress(Damaged):
                     if checkpoint.verify(final)[0].encode() == encoded:
+                        array_chunks.check_sizes(self.run, manifest.chunks)
                         atomic_files.sync_folder(final.parent)
                         return final
             os.mkdir(temporary, 0o700)
@@ -76,23 +77,32 @@ class CheckpointStore:
         Changes nothing. Raises ConfigError where there are checkpoints and none verifies. Without
         `verify_chunks` array chunks are not hashed: the weights alone do not need a replay of a gigabyte.
         """
-        names: list[str] | None = None
-        skipped: list[tuple[str, str]] = []
-        while names != (present := self.candidates()):  # another process may save checkpoints meanwhile
-            names, skipped = present, []
-            for name in names:
-                try:
-                    loaded = checkpoint.read_checkpoint(self.folder / name, verify_chunks)
-                    if loaded.manifest.config != self.config:
-                        raise Damaged("it was saved with another config.yaml than the run has now")
-                    return replace(loaded, skipped=skipped)
-                except Damaged as damage:
-                    skipped.append((name, str(damage)))
+        names, loaded, skipped = self._load_newest(verify_chunks)
+        while (loaded is None or skipped) and names != self.candidates():  # another process saved meanwhile
+            names, loaded, skipped = self._load_newest(verify_chunks)
+        if loaded:
+            return replace(loaded, skipped=skipped)
         if not names:
             return None
         reasons = "; ".join(f"{name}: {reason}" for name, reason in skipped[:4])
         raise ConfigError(f"{self.run}: none of its {len(names)} checkpoints verifies ({reasons}): "
                           "refusing to start, nothing was changed")
+
+    def _load_newest(
+        self, verify_chunks: bool
+    ) -> tuple[list[str], Checkpoint | None, list[tuple[str, str]]]:
+        """All candidates, the newest that verifies, and (name, reason) of the newer ones."""
+        names = self.candidates()
+        skipped: list[tuple[str, str]] = []
+        for name in names:
+            try:
+                loaded = checkpoint.read_checkpoint(self.folder / name, verify_chunks)
+                if loaded.manifest.config != self.config:
+                    raise Damaged("it was saved with another config.yaml than the run has now")
+                return names, loaded, skipped
+            except Damaged as damage:
+                skipped.append((name, str(damage)))
+        return names, None, skipped
 
     def candidates(self) -> list[str]:
         """Names of checkpoints, newest first; one that was about to be replaced follows its replacement."""

@@ -23,6 +23,7 @@ import fcntl
 import json
 import operator
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -55,6 +56,7 @@ FAILED_EVENT = "failed"  # in timing.jsonl: a weight or a gradient is not finite
 CONFIG_FILE, HISTORY_FILE, TIMING_FILE = "config.yaml", "history.json", "timing.jsonl"
 TRAIN_LOG, METRICS_FILE, EVENTS_FILE = "train.log", "metrics.jsonl", "events.jsonl"
 PAST_FOLDER = "past"
+PAST_POLICY = re.compile(r"([0-9]{8,15})\.(safetensors|json)")
 LOG_FILES = (TRAIN_LOG, METRICS_FILE)
 RESERVED_FOLDERS = ("checkpoints", CHUNK_FOLDER, POLICY_FOLDER, PAST_FOLDER, "damaged")
 RESERVED_NAMES = frozenset(
@@ -152,15 +154,12 @@ class Run:
             raise ConfigError(f"{folder} is not a run: {reason}") from None
 
     def close(self) -> None:
-        if self._table_writer:
-            self._table_writer.stop()
         self._close_logs()
         if self._timing:
             self._timing.close()
-        self._table_writer, self._timing = None, None
         if self._lock:
             self._lock.release()
-        self._lock = None
+        self._timing, self._lock = None, None
 
     def __enter__(self) -> Run:
         return self
@@ -175,6 +174,9 @@ class Run:
         return any(is_same_file(self.folder / TRAIN_LOG, fd) for fd in (1, 2))
 
     def _close_logs(self) -> None:
+        if self._table_writer:
+            self._table_writer.stop()
+        self._table_writer = None
         for log in [*self._logs.values(), *self._tables.values()]:
             log.close()
         self._logs, self._tables = {}, {}
@@ -387,17 +389,19 @@ class Run:
 
     def write_past_policy(self, iteration: int, arrays: Arrays, metadata: Mapping[str, Any],
                           keep_iterations: list[int]) -> None:
-        """Write past/ITERATION, then delete the other iterations there but for `keep_iterations`.
+        """Write past/ITERATION, then delete the other iterations but for `keep_iterations`.
 
         An earlier checkpoint needs none of the deleted files: a run resumed from it deletes them too.
         """
         self._log(TRAIN_LOG)
-        name = f"{iteration:08d}"
-        policy_files.write(self.folder, name, arrays, metadata, replace=True, subfolder=PAST_FOLDER)
-        kept = {f"{kept:08d}{suffix}" for kept in keep_iterations for suffix in (".safetensors", ".json")}
+        policy_files.write(
+            self.folder, f"{iteration:08d}", arrays, metadata, replace=True, subfolder=PAST_FOLDER
+        )
         with os_errors_as_run_error(f"{PAST_FOLDER}/ was not pruned"):
-            for name in set(os.listdir(self.folder / PAST_FOLDER)) - kept:
-                atomic_files.remove(self.folder / PAST_FOLDER / name)
+            for file in sorted(os.listdir(self.folder / PAST_FOLDER)):  # metadata before weights
+                match = PAST_POLICY.fullmatch(file)
+                if match and int(match[1]) not in keep_iterations:
+                    atomic_files.remove(self.folder / PAST_FOLDER / file)
 
     @staticmethod
     def read_policy(path: Path) -> tuple[Arrays, dict[str, Any]]:

@@ -39,10 +39,17 @@ class RunLock:
             os.close(self.fd)
         else:
             raise ConfigError(f"{folder} is locked by {lock_holder(folder) or 'another process'}")
+        RunLock.acquired.add(self)
+        try:
+            self._write_process()
+        except OSError as error:
+            self.release()
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
+
+    def _write_process(self) -> None:
         since = datetime.now(UTC).isoformat(timespec="seconds")
         os.ftruncate(self.fd, 0)
         write_all(self.fd, f"process {os.getpid()} on {socket.gethostname()} since {since}\n".encode())
-        RunLock.acquired.add(self)
 
     def release(self) -> None:
         if self in RunLock.acquired:

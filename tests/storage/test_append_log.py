@@ -16,6 +16,7 @@ from support.fake_training import CPU, single_line
 
 from rematch.core.errors import RunError
 from rematch.storage import append_log
+from rematch.storage.atomic_files import file_digest
 from rematch.storage.run_folder import Run
 
 
@@ -140,3 +141,14 @@ def test_log_writer_error_is_raised_and_drain_does_not_hang(tmp_path: Path) -> N
     writer.drain()
     writer.stop()
     assert (tmp_path / "a.csv").read_text() == "z\n"
+
+
+def test_digest_follows_a_truncated_log(tmp_path: Path) -> None:
+    log = append_log.AppendLog(tmp_path / "a.log")
+    log.append("first")
+    log.append("second")
+    log.sync()
+    log.truncate(len("first\n"))
+    log.append("third and longer")
+    assert log.sync() == file_digest(b"first\nthird and longer\n")
+    log.close()

@@ -161,3 +161,11 @@ def test_chunk_that_holds_no_arrays_is_damaged() -> None:
     name = f"replay-00000000.{sha256_hex(raw)[:16]}.safetensors"
     with pytest.raises(Damaged, match="is not a safetensors file of plain arrays"):
         ArrayChunk(name, FileDigest(len(raw), sha256_hex(raw)), raw).arrays()
+
+
+def test_second_save_of_an_iteration_finds_a_missing_chunk(run: Run) -> None:
+    only = chunk(1)
+    run.save(1, parts(only), {})
+    (run.folder / CHUNK_FOLDER / only.name).unlink()
+    with pytest.raises(ConfigError, match=f"was not saved: {only.name} cannot be read"):
+        run.save(1, parts(only), {})

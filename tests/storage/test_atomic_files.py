@@ -84,3 +84,18 @@ def test_file_size_limit_of_the_kernel_gives_one_error_line(tmp_path: Path) -> N
     done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "x")], check=True, capture_output=True)
     lines = done.stdout.decode().splitlines()
     assert len(lines) == 2 and all("state.safetensors: File too large" in line for line in lines)
+
+
+def test_remove_deletes_a_folder_of_any_depth(tmp_path: Path) -> None:
+    """A foreign run folder may hold one that is nested deeper than Python recurses."""
+    path = Path("x")
+    before = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        for _ in range(sys.getrecursionlimit() + 500):
+            os.mkdir("x")
+            os.chdir("x")
+    finally:
+        os.chdir(before)
+    atomic_files.remove(tmp_path / path)
+    assert os.listdir(tmp_path) == []

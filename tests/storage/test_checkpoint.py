@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rematch.core.errors import Damaged, RunError
-from rematch.storage import array_chunks
-from rematch.storage import checkpoint
+from rematch.storage import array_chunks, checkpoint
 from rematch.storage.checkpoint import FileDigest, Manifest
 
 LOGS = dict.fromkeys(sorted(checkpoint.LOGS_OF_EVERY_RUN), FileDigest(0, checkpoint.sha256_hex(b"")))

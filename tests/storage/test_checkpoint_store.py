@@ -215,3 +215,20 @@ def test_commit_reads_back_and_finds_wrong_bytes(tmp_path: Path, monkeypatch: py
         single_line(caught)
         use_kernel(os, monkeypatch)
     assert compared_files(folder) == before
+
+
+def test_load_lists_again_where_a_checkpoint_is_replaced_meanwhile(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that looks between the two renames of a replacement finds the old checkpoint all the same."""
+    folder = train_run(tmp_path / "x", 4)
+    newest = folder / "checkpoints" / "iter_00000003"
+    read_checkpoint = checkpoint.read_checkpoint
+
+    def rename_first(path: Path, verify_chunks: bool) -> checkpoint.Checkpoint:
+        if newest.exists():
+            newest.rename(newest.with_name(".old-iter_00000003"))
+        return read_checkpoint(path, verify_chunks)
+
+    monkeypatch.setattr(checkpoint, "read_checkpoint", rename_first)
+    loaded = load_newest(folder)
+    assert loaded.iteration == 3 and not loaded.skipped

@@ -219,3 +219,20 @@ def test_run_killed_at_random_instants_ends_with_the_same_bytes(ram_folder: Path
     work()
     assert compared_files(folder) == compared_files(train_run(ram_folder / "expected", until))
     assert not (folder / "damaged").exists()
+
+
+def test_past_policies_are_pruned_and_foreign_files_are_kept(run: Run) -> None:
+    weights = {"w": np.zeros(2)}
+    run.write_past_policy(1, weights, {}, [1])
+    (run.folder / "past" / "notes.txt").write_text("text of a user")
+    (run.folder / "past" / "00000009.json").write_text("of a time that was rewound")
+    run.write_past_policy(2, weights, {}, [2])
+    assert sorted(os.listdir(run.folder / "past")) == ["00000002.json", "00000002.safetensors", "notes.txt"]
+
+
+def test_second_rewind_starts_tables_again(run: Run) -> None:
+    run.table("progress.csv", "1", "step")
+    run.rewind(None)
+    run.table("progress.csv", "2", "step")
+    run.save(1, {}, {})
+    assert (run.folder / "progress.csv").read_text() == "step\n2\n"

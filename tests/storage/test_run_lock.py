@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.fake_training import continue_run, fork, single_line, train_run, wait_for_exit
 
 from rematch.core.errors import ConfigError
+from rematch.storage import run_lock
 from rematch.storage.run_folder import Run
 from rematch.storage.run_lock import lock_holder
 
@@ -79,3 +82,28 @@ def test_forked_worker_does_not_keep_the_lock(tmp_path: Path) -> None:
         os.kill(worker, signal.SIGKILL)
         os.close(read)
         os.close(write)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_failed_lock_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    folder = train_run(tmp_path / "x", 1)
+
+    def fail(fd: int, data: bytes) -> int:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_lock, "write_all", fail)
+        with pytest.raises(ConfigError, match=os.strerror(code)) as caught:
+            Run.open(folder, write=True)
+        single_line(caught)
+    Run.open(folder, write=True).close()
+    assert lock_holder(folder) == ""
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_lock_that_is_not_a_regular_file_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    folder = train_run(tmp_path / "x", 1)
+    make(folder / "lock")
+    with pytest.raises(ConfigError, match="lock") as caught:
+        Run.open(folder, write=True)
+    single_line(caught)

@@ -70,13 +70,13 @@ def read(path: Path) -> dict[str, Any]:
 
 def schedules(g: Given) -> dict[str, Any]:
     """Entropy and temperature go the same way from start to end, or stay where they are."""
-    from rematch.core.annealing import SHAPES
+    from rematch.core.annealing import ANNEALING_SHAPES
     from rematch.core.errors import ConfigError
 
     shapes = {name: g[f"{name}_schedule"] for name in ("entropy", "temperature")}
     for name, shape in shapes.items():
-        if shape not in SHAPES:
-            raise ConfigError(f"{name}_schedule = {shape!r}: expected one of {', '.join(SHAPES)}")
+        if shape not in ANNEALING_SHAPES:
+            raise ConfigError(f"{name}_schedule = {shape!r}: expected one of {', '.join(ANNEALING_SHAPES)}")
     moving = {shape for shape in shapes.values() if shape != "none"}
     if len(moving) > 1:
         raise ConfigError(f"temperature_schedule = {shapes['temperature']!r}: expected the shape of "

@@ -15,7 +15,7 @@ from rematch.agents.learners.q_policy import QPolicy
 from rematch.agents.policy import Policy, digest
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError, LearnError
-from rematch.core.interrupts import Stopper
+from rematch.core.interrupts import StopRequest
 from rematch.core.spec import Spec
 from rematch.core.world import World
 from rematch.curriculum import archive_files
@@ -99,7 +99,7 @@ def configure(
 def _refuse_idle(config: Config, layer: Mapping[str, Any], source: str, spec: Spec) -> None:
     """What a user set is refused where nothing would read it: under these settings, or in such a world."""
     keys = [key.replace("-", "_") for key in layer]
-    settings.refuse_idle(config, keys, source)
+    settings.refuse_inert(config, keys, source)
     for key in keys:
         if why := idle_in(config, spec, key):
             raise ConfigError(f"{source}: {key} = {settings.get(config, key)} has no effect: {why}")
@@ -132,7 +132,7 @@ def layers_of(recipe: str, below: tuple[str, ...] = ()) -> list[tuple[str, dict[
 def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
-            data = file.read(4 * settings.LONGEST + 1)  # never all of it: it may be /dev/zero
+            data = file.read(4 * settings.MAX_CHARACTERS + 1)  # never all of it: it may be /dev/zero
         return settings.read_yaml(data.decode(), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
@@ -207,14 +207,14 @@ def _start(
     minutes: float | None, notes: Sequence[str],
 ) -> Trained:  # fmt: skip
     settings.validate(config)
-    if len(text := settings.to_yaml(config)) > settings.LONGEST:
+    if len(text := settings.to_yaml(config)) > settings.MAX_CHARACTERS:
         raise ConfigError(f"settings of {len(text)} characters: no resume could read them; expected at most "
-                          f"{settings.LONGEST}")
+                          f"{settings.MAX_CHARACTERS}")
     Run.refuse_used(folder)  # before the costly part; `create` looks again, under its lock
     memory_estimate.check(config)
     session = Session(config)
     session.start_from(policies)
-    with Stopper(minutes) as stop, Run.create(folder, text) as run:
+    with StopRequest(minutes) as stop, Run.create(folder, text) as run:
         for note in notes:
             run.log_line(note)
             if console is not None and not run.stdout_is_log:
@@ -232,7 +232,7 @@ def resume(
     other_machine: bool = False,
 ) -> Trained:
     """Go on with a run exactly where its newest whole checkpoint stands."""
-    with Stopper(minutes) as stop, Run.open(Path(folder), write=True) as run:
+    with StopRequest(minutes) as stop, Run.open(Path(folder), write=True) as run:
         config = stored(run)
         memory_estimate.check(config)
         session = Session(config)
@@ -287,7 +287,7 @@ def _notes(session: Session) -> list[str]:
     return [note for note, holds in said.items() if holds]
 
 
-def _go(session: Session, run: Run, console: Console | None, stop: Stopper) -> Trained:
+def _go(session: Session, run: Run, console: Console | None, stop: StopRequest) -> Trained:
     show = Console(live=False) if console is None else console
     if console is None or run.stdout_is_log:
         show.off = True
@@ -318,9 +318,9 @@ def _go(session: Session, run: Run, console: Console | None, stop: Stopper) -> T
     if done:
         finish(session, run, show, missing=False)
     else:
-        event = {"event": "stop", "why": stop.asked, "iteration": session.iteration, "time": time.time()}
+        event = {"event": "stop", "why": stop.reason, "iteration": session.iteration, "time": time.time()}
         run.timing(event)
-        at = f"stopped ({stop.asked}) at iteration {session.iteration} of {c.iterations}"
+        at = f"stopped ({stop.reason}) at iteration {session.iteration} of {c.iterations}"
         show.line(f"{at}; go on with: rematch resume {run.folder}")
     return trained
 

@@ -19,7 +19,7 @@ from rematch.cli.options import Options, folder_of, new_folder
 from rematch.cli.usage import USAGE
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError
-from rematch.core.interrupts import ATTENTION
+from rematch.core.interrupts import INTERRUPTS
 
 MOST_GAMES = 100_000  # of one match: they are in memory together
 LONGEST_LINE = 600  # characters of a complaint
@@ -222,7 +222,7 @@ def exploit(words: Sequence[str]) -> int:
               seeds=options.whole("--seeds", usual.seeds, 1, 1000),
               games=options.whole("--games", usual.games, 1, MOST_GAMES),
               roles=(options.given["--role"],) if "--role" in options.given else ())
-    ATTENTION.check()
+    INTERRUPTS.raise_if_received()
     with_words = "--json" not in options.given
     result = exploit_run(folder_of(run), ask, lambda line: print(line, flush=True) if with_words else None)
     print("\n".join(best_response_text.lines(result)) if with_words else json.dumps(result, indent=1))
@@ -265,7 +265,7 @@ def report(words: Sequence[str]) -> int:
     folders = [run for each in named for run in (swept.begun(each) if swept.is_sweep(each) else [each])]
     games = options.whole("--games", 0, 1, MOST_GAMES) if "--games" in options.given else None
     quiet = "--json" in options.given
-    ATTENTION.check()
+    INTERRUPTS.raise_if_received()
     out, whole = run_summary.report(folders, options.given.get("--out"), games,
                                 lambda line: print(line, file=sys.stderr if quiet else None, flush=True))
     if quiet:
@@ -289,7 +289,7 @@ def picture_file(options: Options) -> Path:
 
 
 def solve(words: Sequence[str]) -> int:
-    from rematch.core.config import apply, read_flags, refuse_idle, validate
+    from rematch.core.config import apply, read_flags, refuse_inert, validate
     from rematch.reporting.text import solution_lines
     from rematch.worlds import registry
 
@@ -307,7 +307,7 @@ def solve(words: Sequence[str]) -> int:
     given = read_flags(flags, module.Config())
     config = apply(module.Config(), given, "command line", text=True)
     validate(config)
-    refuse_idle(config, list(given), "command line")
+    refuse_inert(config, list(given), "command line")
     threads = options.whole("--threads", min(os.cpu_count() or 1, 64), 1, 64)
     row = module.solve(config, threads, picture_file(options) if "--picture" in options.given else None)
     print(json.dumps(row, indent=1) if "--json" in options.given else "\n".join(solution_lines(row)))
@@ -363,7 +363,7 @@ def obey(words: Sequence[str]) -> int:
     if helps and (words[0] not in ("train", "solve", "play") or len(words) == 2):
         print(USAGE, end="")
         return 0
-    with ATTENTION.patiently():  # loading the compiled parts would lose a Ctrl-C
+    with INTERRUPTS.deferred():  # loading the compiled parts would lose a Ctrl-C
         importlib.import_module("rematch.api")
     return COMMANDS[words[0]](words[1:])
 
@@ -391,13 +391,13 @@ def hush() -> None:
 def main(argv: Sequence[str] | None = None, act: Callable[[Sequence[str]], int] | None = None) -> int:
     """The command line, or `act` on its words: another face of the same house (compat/)."""
     words = list(sys.argv[1:] if argv is None else argv)
-    with ATTENTION:
+    with INTERRUPTS:
         try:
             return answer(words, act or obey)
         except KeyboardInterrupt:
             pass
         except Exception:
-            if not ATTENTION.noted:  # else it is what became of the interruption on its way here
+            if not INTERRUPTS.received:  # else it is what became of the interruption on its way here
                 raise
         return complain("interrupted; what was saved stands", 130)
 
@@ -420,7 +420,7 @@ def answer(words: Sequence[str], act: Callable[[Sequence[str]], int]) -> int:
         hush()
         return code
     except (ConfigError, ImportError) as error:  # ImportError: a stale core, or a library that is missing
-        ATTENTION.check()
+        INTERRUPTS.raise_if_received()
         return complain(error)
     except OSError as error:
         hush()

@@ -1,14 +1,14 @@
-"""Values that change with progress through a run."""
+"""Annealing: values that change with the progress of a run."""
 
 from __future__ import annotations
 
 import math
 
-SHAPES = ("linear", "cosine", "none")
+ANNEALING_SHAPES = ("linear", "cosine", "none")
 
 
 def anneal(shape: str, start: float, end: float, progress: float) -> float:
-    """From `start` at progress 0 to `end` at progress 1 (clamped); `none` stays at `start`."""
+    """`start` at progress 0, `end` at progress 1 and beyond; with shape `none` always `start`."""
     progress = min(max(progress, 0.0), 1.0)
     if shape == "none":
         return start

@@ -25,7 +25,7 @@ from rematch.core import strict_yaml
 from rematch.core.errors import ConfigError, NotInstalled
 
 C = TypeVar("C")
-LONGEST = 1 << 15  # characters of a settings file: reading YAML takes up to a second for these
+MAX_CHARACTERS = 1 << 15  # characters of a settings file: reading YAML takes up to a second for these
 
 
 def knob(
@@ -125,7 +125,7 @@ def _type_of(owner: Any, field: dataclasses.Field[Any]) -> Any:
     return _hints(kind)[field.name]
 
 
-def _expected(kind: Any, field: dataclasses.Field[Any]) -> str:
+def _expected_value(kind: Any, field: dataclasses.Field[Any]) -> str:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if field.metadata.get("choices"):
         word = "one of " + ", ".join(field.metadata["choices"])
@@ -206,7 +206,7 @@ def _is_kind(kind: Any, value: Any) -> bool:
     return kind not in (int, float, bool, str) or isinstance(value, int | float if kind is float else kind)
 
 
-def _shown(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -228,8 +228,8 @@ def nearest(word: str, among: Sequence[str]) -> str:
 def _unknown(key: str, value: Any, keys: Sequence[str], source: str, dashes: str = "") -> ConfigError:
     near = nearest(key.replace("-", "_"), keys)
     hint = f"; nearest: {dashes}{near}" if near else ""
-    name = dashes + key if key.isprintable() and len(key) <= 60 else _shown(dashes + key)
-    return ConfigError(f"{source}: unknown setting {name} = {_shown(value)}{hint}")
+    name = dashes + key if key.isprintable() and len(key) <= 60 else _short_repr(dashes + key)
+    return ConfigError(f"{source}: unknown setting {name} = {_short_repr(value)}{hint}")
 
 
 def apply(config: C, changes: Mapping[str, Any], source: str, text: bool = False) -> C:
@@ -247,7 +247,7 @@ def apply(config: C, changes: Mapping[str, Any], source: str, text: bool = False
         if key not in fields:
             raise _unknown(raw, value, list(fields), source)
         if key in read:
-            raise ConfigError(f"{source}: {key} = {_shown(value)} is given twice; expected it once")
+            raise ConfigError(f"{source}: {key} = {_short_repr(value)} is given twice; expected it once")
         field, owner = fields[key]
         kind = _type_of(owner, field)
         try:
@@ -256,39 +256,39 @@ def apply(config: C, changes: Mapping[str, Any], source: str, text: bool = False
         except (ValueError, OverflowError, TypeError):
             fits = False
         if not fits:
-            want = _expected(kind, field)
+            want = _expected_value(kind, field)
             near = ""
             if field.metadata.get("choices") and isinstance(value, str):
                 close = nearest(value, field.metadata["choices"])
                 near = f"; nearest: {close}" if close else ""
-            raise ConfigError(f"{source}: {key} = {_shown(value)}: expected {want}{near}")
+            raise ConfigError(f"{source}: {key} = {_short_repr(value)}: expected {want}{near}")
     return _replace(config, read)
 
 
 def flatten(data: Any, source: str, prefix: str = "") -> dict[str, Any]:
     """Nested mappings as dotted keys."""
     if not isinstance(data, dict):
-        raise ConfigError(f"{source}: expected settings as 'key: value' lines, found {_shown(data)}")
+        raise ConfigError(f"{source}: expected settings as 'key: value' lines, found {_short_repr(data)}")
     out: dict[str, Any] = {}
     for key, value in data.items():
         if not isinstance(key, str):
-            raise ConfigError(f"{source}: expected a name as key, found {_shown(key)}")
+            raise ConfigError(f"{source}: expected a name as key, found {_short_repr(key)}")
         name = prefix + key
         below = flatten(value, source, name + ".") if isinstance(value, dict) else {name: value}
         for name, inner in below.items():
             if name in out:
-                raise ConfigError(f"{source}: {name} = {_shown(inner)} is given twice; expected it once")
+                raise ConfigError(f"{source}: {name} = {_short_repr(inner)} is given twice; expected it once")
             out[name] = inner
     return out
 
 
 def read_yaml(text: str, source: str) -> dict[str, Any]:
     """Settings of a YAML text as dotted keys. Safe loader: no tags, no objects."""
-    if len(text) > LONGEST:
-        raise ConfigError(f"{source}: {len(text)} characters: expected settings, at most {LONGEST}")
+    if len(text) > MAX_CHARACTERS:
+        raise ConfigError(f"{source}: {len(text)} characters: expected settings, at most {MAX_CHARACTERS}")
     try:
         data = strict_yaml.load(text)
-    except strict_yaml.REFUSED as error:
+    except strict_yaml.YAML_ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark else ""
         why = str(getattr(error, "problem", None) or error).splitlines()[0]
@@ -304,7 +304,7 @@ def read_flags(argv: Sequence[str], config: Any) -> dict[str, str]:
     while words:
         word = words.pop(0)
         if not word.startswith("--") or word == "--":
-            raise ConfigError(f"command line: expected a flag, found {_shown(word)}")
+            raise ConfigError(f"command line: expected a flag, found {_short_repr(word)}")
         name, equals, value = word[2:].partition("=")
         key = name.replace("-", "_")
         switch = key in keys and isinstance(get(config, key), bool)
@@ -345,8 +345,8 @@ def validate(config: Any, prefix: str = "") -> None:
         if dataclasses.is_dataclass(value):
             validate(value, prefix + field.name + ".")
         elif not (_is_kind(kind := _type_of(config, field), value) and _in_range(value, field)):
-            want = _expected(kind, field)
-            raise ConfigError(f"{prefix}{field.name} = {_shown(value)}: expected {want}")
+            want = _expected_value(kind, field)
+            raise ConfigError(f"{prefix}{field.name} = {_short_repr(value)}: expected {want}")
     check = getattr(config, "check", None)
     if check is not None:
         try:
@@ -371,15 +371,15 @@ def has_effect(config: Any, key: str) -> str:
     if fine or root:
         return root
     want = " or ".join(wanted.split("|")) if equals else "to be set"
-    return f"{prefix}{name} is {_shown(value)} (it would need {want})"
+    return f"{prefix}{name} is {_short_repr(value)} (it would need {want})"
 
 
-def refuse_idle(config: Any, keys: Sequence[str], source: str) -> None:
+def refuse_inert(config: Any, keys: Sequence[str], source: str) -> None:
     """A key the user set that nothing would read is an error, not a shrug."""
     for key in keys:
         why = has_effect(config, key)
         if why:
-            raise ConfigError(f"{source}: {key} = {_shown(get(config, key))} has no effect: {why}")
+            raise ConfigError(f"{source}: {key} = {_short_repr(get(config, key))} has no effect: {why}")
 
 
 # --- help and tracking ------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""When to stop: after some minutes, or when a signal asked for it. Imports nothing of ours, and little else.
+"""Interrupts and stop requests: Ctrl-C, SIGTERM, time limits. Imports nothing of ours, and little else.
 
-An exception is not enough for a Ctrl-C that comes while modules load: Python drops what is raised in the weak
-references of its import locks, and a Cython module drops what is raised while it registers its types. So from
-its first moment a command also notes the signal, and whoever can stop properly looks at the note.
+An exception alone can lose a Ctrl-C that arrives while modules load: Python drops exceptions raised in weak
+references (its import locks use them), and a Cython module drops those raised while it registers its types.
+So a command also records the signal from its first moment, and `raise_if_received` raises it again.
 """
 
 from __future__ import annotations
@@ -15,104 +15,107 @@ import time
 from types import FrameType
 from typing import Any
 
-INTERRUPTED = "SIGINT"
-WATCH = 0.1  # seconds between two looks at the parent
+SIGINT_NAME = "SIGINT"
+PARENT_CHECK_SECONDS = 0.1
 
 
-class Attention:
-    """While a command runs, a Ctrl-C is noted and raised; within `patiently` it is raised at the end."""
+class InterruptRecorder:
+    """While a command runs, a Ctrl-C is recorded and raised; within `deferred` it is raised at the end."""
 
     def __init__(self) -> None:
-        self.noted = False
-        self.patient = 0
+        self.received = False
+        self.deferring = 0  # nested `deferred` blocks
 
-    def __enter__(self) -> Attention:
-        self.noted = False
-        self.before: Any = None
+    def __enter__(self) -> InterruptRecorder:
+        self.received = False
+        self.previous: Any = None
         in_main = threading.current_thread() is threading.main_thread()
         if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self.before = signal.signal(signal.SIGINT, self._note)
-            self.hook, sys.unraisablehook = sys.unraisablehook, self._dropped
+            self.previous = signal.signal(signal.SIGINT, self._record)
+            self.previous_hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.before is not None:
-            signal.signal(signal.SIGINT, self.before)
-            sys.unraisablehook = self.hook
+        if self.previous is not None:
+            signal.signal(signal.SIGINT, self.previous)
+            sys.unraisablehook = self.previous_hook
 
-    def _dropped(self, what: Any) -> None:
-        """An exception that nobody can catch: an interruption is noted already, the rest is told as ever."""
-        if what.exc_type is not KeyboardInterrupt:
-            self.hook(what)
+    def _unraisable(self, info: Any) -> None:
+        """Print an exception that no code can catch, unless it is a KeyboardInterrupt, which is recorded."""
+        if info.exc_type is not KeyboardInterrupt:
+            self.previous_hook(info)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        again, self.noted = self.noted, True
-        if again or not self.patient:  # who presses twice means it
+    def _record(self, number: int, frame: FrameType | None) -> None:
+        second, self.received = self.received, True
+        if second or not self.deferring:  # a second Ctrl-C interrupts at once
             raise KeyboardInterrupt
 
-    def patiently(self) -> Patience:
-        return Patience(self)
+    def deferred(self) -> DeferredInterrupts:
+        return DeferredInterrupts(self)
 
-    def check(self) -> None:
-        """Raise what was noted and went missing."""
-        if self.noted:
+    def raise_if_received(self) -> None:
+        """Raise a recorded Ctrl-C whose exception was lost."""
+        if self.received:
             raise KeyboardInterrupt
 
 
-class Patience:
-    """Work that a Ctrl-C must not cut: it is raised afterwards."""
+class DeferredInterrupts:
+    """A block that a Ctrl-C must not interrupt: it is raised when the block ends."""
 
-    def __init__(self, attention: Attention) -> None:
-        self.attention = attention
+    def __init__(self, recorder: InterruptRecorder) -> None:
+        self.recorder = recorder
 
     def __enter__(self) -> None:
-        self.attention.patient += 1
+        self.recorder.deferring += 1
 
     def __exit__(self, *_: object) -> None:
-        self.attention.patient -= 1
-        self.attention.check()
+        self.recorder.deferring -= 1
+        self.recorder.raise_if_received()
 
 
-ATTENTION = Attention()  # signals belong to the process: there is one
+INTERRUPTS = InterruptRecorder()  # signals belong to the process: there is one recorder
 
 
-class Stopper:
-    """Says when to stop. The first Ctrl-C is polite, also one that came while the command was starting."""
+class StopRequest:
+    """True once a run must stop: after some minutes, or after a signal, also one received before it was made.
+
+    The first Ctrl-C only sets the request; the second one interrupts at once.
+    """
 
     def __init__(self, minutes: float | None) -> None:
-        self.until = None if minutes is None else time.monotonic() + 60 * minutes
-        self.asked = ""
-        self.before: dict[int, Any] = {}
+        self.deadline = None if minutes is None else time.monotonic() + 60 * minutes
+        self.reason = ""  # "time" or the name of a signal; empty: not requested
+        self.previous: dict[int, Any] = {}
 
-    def __enter__(self) -> Stopper:
+    def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self.before[number] = signal.signal(number, self._note)
-            if ATTENTION.noted:
-                self.asked = INTERRUPTED
+                self.previous[number] = signal.signal(number, self._record)
+            if INTERRUPTS.received:
+                self.reason = SIGINT_NAME
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, answer in self.before.items():
-            signal.signal(number, answer)
+        for number, previous in self.previous.items():
+            signal.signal(number, previous)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.asked == INTERRUPTED and number == signal.SIGINT:  # the second one
+    def _record(self, number: int, frame: FrameType | None) -> None:
+        if self.reason == SIGINT_NAME and number == signal.SIGINT:  # the second one
             raise KeyboardInterrupt
-        self.asked = signal.Signals(number).name
+        self.reason = signal.Signals(number).name
 
     def __call__(self) -> bool:
-        if not self.asked and self.until is not None and time.monotonic() >= self.until:
-            self.asked = "time"
-        return bool(self.asked)
+        if not self.reason and self.deadline is not None and time.monotonic() >= self.deadline:
+            self.reason = "time"
+        return bool(self.reason)
 
 
-def follow(parent: int) -> None:
-    """From now on the end of the process that started us, even by SIGKILL, is a SIGTERM to this one."""
+def stop_with_parent(parent: int) -> None:
+    """Send this process a SIGTERM when its parent ends, even by SIGKILL."""
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(WATCH)
+            time.sleep(PARENT_CHECK_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()

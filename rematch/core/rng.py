@@ -1,7 +1,7 @@
-"""Random keys in Python: Philox 4x32-10, bit for bit that of worlds/native/random.h.
+"""Counter-based random numbers: Philox 4x32-10, with the same bits as worlds/native/random.h.
 
-Everything random in a run is a function of (run seed, stream, game or index, step). The streams are
-listed here so that no two purposes ever share one.
+Every random number of a run is a function of (run seed, stream, game or index, step). The streams are listed
+here so that no two purposes share one. A stream's number is part of a run's results: it never changes.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESET, BOT, ACT, SENSOR = 1, 2, 3, 4  # also in random.h
-GAME, SHUFFLE, INIT, SEATING, EVALUATE, RESERVOIR, STAGGER, ANYWHERE = 16, 17, 18, 19, 20, 21, 22, 23
-REPLAY = 24  # which sequences are learnt from
-FISHER, NOVELTY = 32, 33  # guards and bonuses
-EXPLOIT, TEACH, DROPOUT = 34, 35, 36  # exploiters, expert iteration, transformers
-BOOTSTRAP = 40  # resampling what was measured
-LAYOUT = 41  # of a cartridge's world
-SWARM, PRACTICE, SCOUT = 42, 43, 44  # which savestate a game begins from, how far it is led; scouts' own
+GAME, SHUFFLE, INIT, SEATING = 16, 17, 18, 19  # seeds of games, minibatch order, weights, seating
+EVALUATION, RESERVOIR, STAGGER, RANDOM_START = 20, 21, 22, 23  # RESERVOIR: which snapshots the league keeps
+REPLAY_SAMPLE = 24  # sequences drawn from the replay buffer
+FISHER, RND = 32, 33  # Fisher information of EWC; random network distillation
+EXPLOITER, EXPERT, DROPOUT = 34, 35, 36  # exploiters, expert iteration, transformers
+BOOTSTRAP = 40  # resampling of measurements
+MAP_LAYOUT = 41  # of a generated cartridge
+SAVESTATE, DEMONSTRATION, EXPLORER = 42, 43, 44  # start of a game, length of a demonstration, explorers
 
 Words = NDArray[np.uint64]
 
@@ -37,29 +38,29 @@ def philox(key: int, counter: NDArray[np.integer]) -> Words:
 
 
 def words(seed: int, stream: int, count: int, step: int = 0) -> Words:
-    """[count] random 64-bit words named by (seed, stream, 0 .. count - 1, step)."""
+    """[count] random 64-bit words, one for each (seed, stream, index 0 .. count - 1, step)."""
     counter = np.zeros((count, 4), np.uint64)
     counter[:, 0] = np.arange(count)
     counter[:, 1] = step & 0xFFFFFFFF
     counter[:, 2] = stream
     counter[:, 3] = step >> 32
-    out = philox(seed, counter)
-    return out[:, 0] << np.uint64(32) | out[:, 1]
+    drawn = philox(seed, counter)
+    return drawn[:, 0] << np.uint64(32) | drawn[:, 1]
 
 
 def units(seed: int, stream: int, count: int, step: int = 0) -> NDArray[np.float64]:
-    """[count] numbers in [0, 1), as `words`."""
+    """[count] uniform numbers in [0, 1), from the same words as `words`."""
     return (words(seed, stream, count, step) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 @lru_cache(maxsize=4096)
 def key(seed: int, stream: int, index: int = 0, step: int = 0) -> int:
-    """One 64-bit key derived from another. Players ask for the same one at every step: it is remembered."""
+    """One 64-bit key derived from a seed. Cached, because players need the same key at every step."""
     counter = np.array([index & 0xFFFFFFFF, step & 0xFFFFFFFF, stream, step >> 32], np.uint64)
-    out = philox(seed, counter)
-    return int(out[0]) << 32 | int(out[1])
+    drawn = philox(seed, counter)
+    return int(drawn[0]) << 32 | int(drawn[1])
 
 
 def generator(seed: int, stream: int, index: int = 0, step: int = 0) -> np.random.Generator:
-    """A numpy generator that starts at this key; use it and drop it, never keep it."""
+    """A numpy generator that starts at this key; use it at once, never store it: it is in no checkpoint."""
     return np.random.Generator(np.random.Philox(key=key(seed, stream, index, step)))

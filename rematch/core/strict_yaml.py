@@ -1,9 +1,9 @@
-"""YAML of plain values: no tags, no repeated keys, no aliases (a few lines of which mean gigabytes).
+"""YAML of plain values: no tags, no repeated keys, no aliases (a few lines of them expand to gigabytes).
 
-libyaml reads and writes where PyYAML was built with it: fifteen times as fast, and every command reads a
-recipe. Of its reader we take the events alone: what it nests itself, it nests without bound, and a file of
-brackets would end the process. Python nests here, and stops. libyaml lets some slips pass that Python's
-reader refuses (a tab after a colon); what one of them reads is taken.
+Where PyYAML was built with libyaml, libyaml reads and writes: fifteen times as fast, and every command reads
+a recipe. Only the events of its parser are used: its own composer nests without limit, so a file of brackets
+would crash the process. The composer here is Python, which raises RecursionError. libyaml accepts a few
+errors that Python's parser refuses (a tab after a colon); a text that one of them accepts is accepted.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from yaml.reader import Reader
 from yaml.resolver import Resolver
 from yaml.scanner import Scanner
 
-MERGE = "tag:yaml.org,2002:merge"  # << would bring keys that stand elsewhere, and hide repeated ones
+MERGE_TAG = "tag:yaml.org,2002:merge"  # << would add keys from elsewhere and hide repeated ones
 
 
-class _Plain(Composer, SafeConstructor, Resolver):
-    """What events mean; composed here, before any reader's own composing."""
+class _PlainValues(Composer, SafeConstructor, Resolver):
+    """Turns parser events into plain values; a base class that precedes the parser's own composer."""
 
-    def begin(self) -> None:
+    def initialise(self) -> None:
         for part in (Composer, SafeConstructor, Resolver):
             part.__init__(self)
 
@@ -41,54 +41,54 @@ class _Plain(Composer, SafeConstructor, Resolver):
         names: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
-                if key.tag == MERGE:
+                if key.tag == MERGE_TAG:
                     raise yaml.MarkedYAMLError(problem="expected no <<", problem_mark=key.start_mark)
                 if key.value in names:
-                    why = f"{key.value[:60]!r} is given twice; expected it once"
-                    raise yaml.MarkedYAMLError(problem=why, problem_mark=key.start_mark)
+                    problem = f"{key.value[:60]!r} is given twice; expected it once"
+                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
                 names.add(key.value)
         return super().construct_mapping(node, deep)
 
 
-class _Python(_Plain, Reader, Scanner, Parser):
+class _PythonReader(_PlainValues, Reader, Scanner, Parser):
     def __init__(self, text: str) -> None:
         Reader.__init__(self, text)
         Scanner.__init__(self)
         Parser.__init__(self)
-        self.begin()
+        self.initialise()
 
 
-_Fast: Any = _Python
+_Reader: Any = _PythonReader
 _Dumper: Any = yaml.SafeDumper
 with contextlib.suppress(ImportError):
     from yaml._yaml import CParser
     from yaml.cyaml import CSafeDumper
 
-    class _Compiled(_Plain, CParser):
+    class _LibyamlReader(_PlainValues, CParser):
         def __init__(self, text: str) -> None:
             CParser.__init__(self, text)
-            self.begin()
+            self.initialise()
 
-    _Fast, _Dumper = _Compiled, CSafeDumper
+    _Reader, _Dumper = _LibyamlReader, CSafeDumper
 
 
-# What reading may raise: ValueError of the 45th of a month, OverflowError of a number in sixties.
-REFUSED = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
+# What `load` raises: ValueError for the 45th of a month, OverflowError for a number in base 60.
+YAML_ERRORS = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
 
 
 def load(text: str) -> Any:
-    """What the text says; raises one of REFUSED where it is not plain YAML."""
+    """The value of a YAML text; raises one of YAML_ERRORS where it is not plain YAML."""
     try:
-        return _Fast(text).get_single_data()
+        return _Reader(text).get_single_data()
     except yaml.YAMLError:
-        return _Python(text).get_single_data()  # says better what is wrong, and where
+        return _PythonReader(text).get_single_data()  # its error message is clearer
 
 
 def dump(values: Any) -> str:
-    """Letters beyond ASCII are escaped: all of them come back."""
+    """YAML of plain values; characters beyond ASCII are escaped, so that `load` gives them back."""
     text: str
     try:
         text = yaml.dump(values, Dumper=_Dumper, sort_keys=False)
-    except UnicodeEncodeError:  # half a letter, as file names may have: libyaml has no way to write it
+    except UnicodeEncodeError:  # a lone surrogate, as file names may hold: libyaml cannot write it
         text = yaml.dump(values, Dumper=yaml.SafeDumper, sort_keys=False)
     return text

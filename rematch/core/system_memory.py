@@ -1,7 +1,7 @@
-"""How much memory this machine has, how much is free, how much a process took. Imports nothing of ours.
+"""Memory of this machine and of single processes, in bytes. Imports nothing of ours.
 
-Linux grants memory that it does not have and kills somebody once it is touched, so MemoryError alone would
-come too late or never (proc(5), overcommit_memory): whoever needs much asks here first.
+Linux grants memory that it does not have and kills a process once it is touched, so MemoryError comes too
+late or never (proc(5), overcommit_memory): code that needs much memory checks here first.
 """
 
 from __future__ import annotations
@@ -10,40 +10,41 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+CGROUP = Path("/sys/fs/cgroup")
+CGROUP_LIMITS = (CGROUP / "memory.max", CGROUP / "memory/memory.limit_in_bytes")  # versions 2 and 1
 
 
-def here() -> int:
-    """Bytes of memory that this machine, or the container we are in, has at most."""
-    amount = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for file in CGROUPS:
-        with suppress(OSError, ValueError):  # absent, or the word "max"
-            amount = min(amount, int(Path(file).read_text()))
-    return amount
+def total_bytes() -> int:
+    """Memory of this machine, or of the container that limits this process."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for file in CGROUP_LIMITS:
+        with suppress(OSError, ValueError):  # the file is absent or holds the word "max"
+            total = min(total, int(file.read_text()))
+    return total
 
 
-def available() -> int:
-    """Bytes that new processes could have now without pushing others out (proc(5), MemAvailable)."""
-    free = here()
+def available_bytes() -> int:
+    """Memory that new processes can use without swapping (proc(5), MemAvailable)."""
+    free = total_bytes()
     with suppress(OSError, ValueError):
-        free = min(free, 1024 * _number(Path("/proc/meminfo"), "MemAvailable:"))
-    group = Path("/sys/fs/cgroup")
-    with suppress(OSError, ValueError):  # a container's limit counts cached files, which it would give back
-        used = int((group / "memory.current").read_text()) - _number(group / "memory.stat", "inactive_file")
-        free = min(free, int((group / "memory.max").read_text()) - used)
+        free = min(free, 1024 * _read_number(Path("/proc/meminfo"), "MemAvailable:"))
+    with suppress(OSError, ValueError):  # a container's usage counts cached files, which it gives back
+        cached = _read_number(CGROUP / "memory.stat", "inactive_file")
+        used = int((CGROUP / "memory.current").read_text()) - cached
+        free = min(free, int((CGROUP / "memory.max").read_text()) - used)
     return max(free, 0)
 
 
-def taken(process: int) -> tuple[int, int]:
-    """Bytes that a process has in memory, now and at most so far; zeros where nobody can tell."""
+def process_bytes(process: int) -> tuple[int, int]:
+    """Memory of a process, now and at its maximum so far; zeros where the system does not tell."""
     file = Path(f"/proc/{process}/status")
     with suppress(OSError, ValueError):
-        return 1024 * _number(file, "VmRSS:"), 1024 * _number(file, "VmHWM:")
+        return 1024 * _read_number(file, "VmRSS:"), 1024 * _read_number(file, "VmHWM:")
     return 0, 0
 
 
-def _number(file: Path, name: str) -> int:
-    """The number behind a name, in a file with one such pair a line."""
+def _read_number(file: Path, name: str) -> int:
+    """The number after `name` in a file with one name and one number per line."""
     for line in file.read_text().splitlines():
         words = line.split()
         if words and words[0] == name:

@@ -50,7 +50,7 @@ class Scouts:
     def __init__(
         self, config: SwarmConfig, swarm: Swarm, world: Any, table: Table, seed: int, threads: int
     ) -> None:
-        self.config, self.swarm, self.world, self.seed = config, swarm, world, rng.key(seed, rng.SCOUT)
+        self.config, self.swarm, self.world, self.seed = config, swarm, world, rng.key(seed, rng.EXPLORER)
         (role,) = world.spec.roles
         self.rollout = Rollout(world, {role: table}, config.scout_steps, threads, self.seed)
         self.root = ""  # sha256 of the state that all places were come to from; "": power-on
@@ -79,7 +79,7 @@ class Scouts:
             return []
         self._follow()
         names = sorted(self.places)
-        luck = rng.units(self.seed, rng.SWARM, world.games * DRAWS, iteration).reshape(world.games, DRAWS)
+        luck = rng.units(self.seed, rng.SAVESTATE, world.games * DRAWS, iteration).reshape(world.games, DRAWS)
         for game, drawn in enumerate((luck * len(names)).astype(int).tolist()):
             place = min((self.places[names[i]] for i in drawn), key=lambda place: place.tried)
             place.tried += 1

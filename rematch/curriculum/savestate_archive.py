@@ -129,14 +129,14 @@ class Swarm:
                      for share, group in zip(shares[1:], groups[1:])]  # fmt: skip
             shares[1:] = [(1 - c.power_on) * need / (sum(needs) or 1) for need in needs]
         last = np.cumsum(allot(shares, len(out)))
-        luck = rng.units(self.seed, rng.SWARM, len(out), iteration)
+        luck = rng.units(self.seed, rng.SAVESTATE, len(out), iteration)
         group = np.searchsorted(last, self.turn, side="right")
         for game, which in enumerate(group.tolist()):
             odds = np.cumsum(weights[np.array(groups[which]) + 1])
             drawn = min(int(np.searchsorted(odds, luck[game] * odds[-1], side="right")), len(odds) - 1)
             out[game, 0] = groups[which][drawn]
         if self.practice:
-            far = rng.units(self.seed, rng.PRACTICE, len(out), iteration)
+            far = rng.units(self.seed, rng.DEMONSTRATION, len(out), iteration)
             far[group == 0] = -1  # these always play alone
             way = bytes(self.frontier.actions) if self.frontier else b""
             out[:, 1] = self.practice.plan(way, parts, out[:, 0].astype(np.int64), far)

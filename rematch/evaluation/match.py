@@ -173,9 +173,9 @@ class Scoreboard:
 
         Every `turn` of an index meets the same deals, with luck of its own.
         """
-        seed = rng.key(self.seed, rng.EVALUATE, index & 0xFFFFFFFF, index >> 32)
+        seed = rng.key(self.seed, rng.EVALUATION, index & 0xFFFFFFFF, index >> 32)
         world = self.make(games, 0, seed)
-        seed = rng.key(seed, rng.EVALUATE, turn) if turn else seed
+        seed = rng.key(seed, rng.EVALUATION, turn) if turn else seed
         parts = world.parts(max(1, min(self.threads, games)))
         if len(parts) == 1:
             return play(world, players, seed)

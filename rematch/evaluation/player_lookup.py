@@ -82,7 +82,7 @@ def rules_of(names: Sequence[str], world: str, given: Mapping[str, Any]) -> Any:
     basis = found[0].rules if found else module.Config()
     rules = settings.apply(basis, given, "command line", text=True)
     settings.validate(rules)
-    settings.refuse_idle(rules, list(given), "command line")
+    settings.refuse_inert(rules, list(given), "command line")
     for about in found:
         about.refuse_other(rules)
     return rules

@@ -92,7 +92,7 @@ class Rnd(Distilled):
         shape = NetworkConfig(hidden=(config.hidden, config.hidden), activation="relu", log_std=0.0)
         self.target, self.predictor = (Policy(about, shape, name) for name in ("target", "predictor"))
         for index, network in enumerate((self.target, self.predictor)):
-            network.initialise(rng.key(seed, rng.NOVELTY, index))
+            network.initialise(rng.key(seed, rng.RND, index))
             head = named(network.weights, network.layout)["policy.head.weight"]
             head *= 100.0  # a policy's head begins at a hundredth
             network.set(network.weights)
@@ -129,7 +129,7 @@ class Rnd(Distilled):
         the magnet's term of the fused gradient, alone, is the gradient of the predictor's error.
         """
         n, size = self.config.update_every, self.config.embed
-        order = rng.generator(self.seed, rng.NOVELTY, 2, iteration).permutation(len(sight))
+        order = rng.generator(self.seed, rng.RND, 2, iteration).permutation(len(sight))
         none, still = np.zeros(n, np.float32), np.zeros((n, size), np.float32)
         std = np.zeros(size, np.float32)
         for at in range(0, len(order), n):

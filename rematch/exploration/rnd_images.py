@@ -90,7 +90,7 @@ class RndScreen(Distilled):
         names = ("target", "predictor")
         self.target, self.predictor = (Glance(self.senses.shape, config.embed, name) for name in names)
         for index, net in enumerate((self.target, self.predictor)):
-            net.initialise(rng.key(seed, rng.NOVELTY, index))
+            net.initialise(rng.key(seed, rng.RND, index))
         self.adam = Adam(self.predictor.weights.size)
         self.deviation = Deviation()
 
@@ -120,7 +120,7 @@ class RndScreen(Distilled):
         import torch
 
         n, parameters = self.config.update_every, list(self.predictor.net.parameters())
-        order = rng.generator(self.seed, rng.NOVELTY, 2, iteration).permutation(len(frames))
+        order = rng.generator(self.seed, rng.RND, 2, iteration).permutation(len(frames))
         for at in range(0, len(order), n):
             rows = order[at : at + n][: max(1, n // 4)]  # a quarter: the predictor must not be too quick
             apart = self.predictor.net(self._shown(frames[rows])) - target[torch.from_numpy(rows)]

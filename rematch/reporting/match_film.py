@@ -120,7 +120,7 @@ def _ask(
                                 for field in role.fields], axis=1)
         mask = view.mask[role.name][:, place].copy() if role.name in view.mask else None
         seat = Seat(role=role, seat=number, world=world, rows=np.zeros(1, np.int32), sight=sight, mask=mask)
-        own = replace(noise, seed=rng.key(noise.seed, rng.EVALUATE, number))  # no two seats share a draw
+        own = replace(noise, seed=rng.key(noise.seed, rng.EVALUATION, number))  # no two seats share a draw
         move = player.act(seat, own, memories.get(number))
         memories[number] = move.memory
         actions[:, place] = np.asarray(move.action).reshape(actions[:, place].shape)

@@ -26,7 +26,7 @@ from rematch import api
 from rematch.core import config as settings
 from rematch.core import strict_yaml, system_memory
 from rematch.core.errors import ConfigError
-from rematch.core.interrupts import Stopper
+from rematch.core.interrupts import StopRequest
 from rematch.evaluation.spread import measures, spread, standing
 from rematch.reporting import sweep_text as show
 from rematch.reporting.console import Console
@@ -149,7 +149,8 @@ def make_plan(folder: Path, recipe: str, seeds: tuple[int, ...], grid: dict[str,
 
 def choose_jobs(plan: Plan, asked: int | None) -> tuple[int, int, str]:
     """How many at a time, the bytes each needs, and a line about it; refuses more than memory holds."""
-    need, free = max(memory_estimate.process(cell.config) for cell in plan.cells), system_memory.available()
+    need = max(memory_estimate.process(cell.config) for cell in plan.cells)
+    free = system_memory.available_bytes()
     threads = max(cell.config.threads for cell in plan.cells)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     runs, holds = len(plan.cells) * len(plan.seeds), free // need
@@ -306,7 +307,7 @@ def run(plan: Plan, asked: int | None, minutes: float | None, console: Console, 
         console.line(f"sweep {plan.folder}: {len(tasks)} runs; {line}")
         if added := written["added"] if written["added"] != about.get("added", "") else "":
             console.line(f"seeds {added} are new: the table will say that they came later")
-        with Stopper(minutes) as stop:
+        with StopRequest(minutes) as stop:
             children = Children(tasks, jobs, need, console.line)
             if kept := len(tasks) - len(children.todo):
                 console.line(f"{kept} finished before and are kept")
@@ -319,8 +320,8 @@ def run(plan: Plan, asked: int | None, minutes: float | None, console: Console, 
                 )
         for text in ["", *show.lines(found)]:
             console.line(text)
-        if stop.asked and found["finished"] + found["failed"] < len(tasks):
-            console.line(f"stopped ({stop.asked}); go on with: {again}")
+        if stop.reason and found["finished"] + found["failed"] < len(tasks):
+            console.line(f"stopped ({stop.reason}); go on with: {again}")
         return found
     finally:
         lock.release()

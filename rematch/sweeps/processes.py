@@ -28,7 +28,8 @@ from rematch.storage.run_lock import lock_holder
 
 POLL = 0.05  # seconds between two looks at the children
 TAIL = 4096  # bytes of a child's output in which its last line is looked for
-CHILD = ("import sys; from rematch.core.interrupts import follow; follow(int(sys.argv.pop(1))); "
+CHILD = ("import sys; from rematch.core.interrupts import stop_with_parent; "
+         "stop_with_parent(int(sys.argv.pop(1))); "
          "from rematch.cli.main import main; sys.exit(main())")
 
 
@@ -135,12 +136,12 @@ class Children:
         """Whether memory holds one more. Before others join, the first must have shown how large it is."""
         if not self.running:
             return True
-        sizes = [system_memory.taken(child.pid) for _, child in self.running]
+        sizes = [system_memory.process_bytes(child.pid) for _, child in self.running]
         self.need = max(self.need, *(most for _, most in sizes))
         if not any(_has_learnt(task) for task, _ in self.running):
             return False
         growth = sum(self.need - now for now, _ in sizes)
-        free = system_memory.available()
+        free = system_memory.available_bytes()
         if free >= self.need + growth:
             return True
         if not self.squeezed:

@@ -51,7 +51,7 @@ class Camera:
     def record(self) -> tuple[Take, dict[str, Any]]:
         """The take, and what is worth noting of it."""
         world, player = self.world, self.session.policies[self.role.name]
-        key = rng.key(self.session.config.seed, rng.EVALUATE, self.session.step)
+        key = rng.key(self.session.config.seed, rng.EVALUATION, self.session.step)
         memory, trail, rows = None, [], np.zeros(1, np.int32)  # type: ignore[var-annotated]
         kept: list[tuple[int, Pressed, int, Floats, tuple[str, ...]]] = []
         tape, ended, step = Tape(self.session.spec, PIECE, 1), RUNNING, 0

@@ -7,7 +7,7 @@ import numpy as np
 from rematch.agents.learners.dqn import replay_bytes
 from rematch.agents.networks.layout import layout
 from rematch.core.errors import ConfigError
-from rematch.core.system_memory import here
+from rematch.core.system_memory import total_bytes
 from rematch.core.world import World
 from rematch.training.trainer import Config
 from rematch.worlds import registry
@@ -68,7 +68,7 @@ def process(config: Config) -> int:
 def check(config: Config) -> None:
     """Refuse a run that cannot fit, naming what makes it so large."""
     world: World = registry.find(config.game).make(config.world, 1, 0, 0)
-    games, network, have = tape(config, world), networks(config, world), here()
+    games, network, have = tape(config, world), networks(config, world), total_bytes()
     if games + network <= have:
         return
     gib = f"{(games + network) / 2**30:.1f} GiB"

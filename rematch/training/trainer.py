@@ -276,7 +276,7 @@ class Session:
         if self.swarm:
             self.world.next.stage[:, [stage.index(name) for name in STAGE]] = self.swarm.stage(self.iteration)
         if "anywhere" in stage:
-            draws = rng.units(self.config.seed, rng.ANYWHERE, self.config.games, self.iteration)
+            draws = rng.units(self.config.seed, rng.RANDOM_START, self.config.games, self.iteration)
             self.world.next.stage[:, stage.index("anywhere")] = draws < share
 
     def snapshot(self) -> list[str]:

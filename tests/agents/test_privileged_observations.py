@@ -172,7 +172,7 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
         settings.replace(api.default("recall"), {"network.critic": "all", "learner": "lookahead"})
     idle = settings.replace(api.default("recall"), {"network.critic": "all", "network.shared": False})
     with pytest.raises(ConfigError, match=r"network.shared = .* has no effect: network.critic is 'all'"):
-        settings.refuse_idle(idle, ["network.shared"], "test")
+        settings.refuse_inert(idle, ["network.shared"], "test")
 
 
 def test_a_field_aside_that_is_no_number_is_named() -> None:

@@ -1,4 +1,4 @@
-"""Settings: every way of giving one is read strictly, and every error is one line that says what to do."""
+"""Settings: every source is read strictly; every error is one line with the expected value."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ def refused(changes: dict[str, Any], text: bool = False) -> str:
 
 @given(TRAINS)
 @settings(max_examples=100, deadline=None)
-def test_yaml_gives_back_what_was_written(train: Train) -> None:
+def test_yaml_is_read_back(train: Train) -> None:
     config.validate(train)
     assert config.apply(Train(), config.read_yaml(config.to_yaml(train), "file"), "file") == train
 
 
 @given(TRAINS, st.booleans(), st.booleans())
 @settings(max_examples=100, deadline=None)
-def test_flags_give_back_what_was_written(train: Train, kebab: bool, equals: bool) -> None:
+def test_flags_are_read_back(train: Train, kebab: bool, equals: bool) -> None:
     argv: list[str] = []
     for key, _, value in config.leaves(train):
         if isinstance(value, tuple) and any(
@@ -111,13 +111,13 @@ def test_flags_give_back_what_was_written(train: Train, kebab: bool, equals: boo
         assert value == config.get(train, key) or not any(key in word.replace("-", "_") for word in argv)
 
 
-def test_every_shipped_default_survives_yaml() -> None:
+def test_default_config_of_every_game_is_read_back_from_yaml() -> None:
     for name in registry.names():
         default = api.default(name)
         assert config.apply(default, config.read_yaml(config.to_yaml(default), "file"), "file") == default
 
 
-def test_replace_and_get_reach_into_parts() -> None:
+def test_replace_and_get_use_dotted_keys() -> None:
     changed = config.replace(Train(), {"engine.power": 2.0, "spare.sizes": (1,), "wheels": 4})
     assert (changed.engine.power, changed.spare.sizes, changed.wheels) == (2.0, (1,), 4)
     assert config.get(changed, "spare.sizes") == (1,)
@@ -164,10 +164,10 @@ WRONG: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("key", "value", "expected"), WRONG)
-def test_a_wrong_value_is_one_line_with_key_value_and_expected(key: str, value: Any, expected: str) -> None:
-    said = refused({key: value})
-    assert said.startswith(f"file: {key} = ") and expected in said
-    assert repr(value)[:40] in said and len(said) < 200
+def test_wrong_value_is_one_line_with_key_value_and_expected(key: str, value: Any, expected: str) -> None:
+    message = refused({key: value})
+    assert message.startswith(f"file: {key} = ") and expected in message
+    assert repr(value)[:40] in message and len(message) < 200
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_wrong_value_is_one_line_with_key_value_and_expected(key: str, value: 
         ("engine.fuel", "Coal", "nearest: coal"),
     ],
 )
-def test_a_wrong_flag_is_one_line_too(key: str, value: str, expected: str) -> None:
+def test_wrong_flag_value_is_one_line(key: str, value: str, expected: str) -> None:
     assert expected in refused({key: value}, text=True)
 
 
@@ -198,10 +198,10 @@ def test_a_wrong_flag_is_one_line_too(key: str, value: str, expected: str) -> No
         ("engine.oil-prize", "engine.oil_price"),
     ],
 )
-def test_an_unknown_key_names_the_nearest(key: str, near: str) -> None:
-    said = refused({key: 1})
-    assert said.startswith(f"file: unknown setting {key} = 1")
-    assert said.endswith(f"; nearest: {near}") or key == "engine"
+def test_unknown_key_names_the_nearest(key: str, near: str) -> None:
+    message = refused({key: 1})
+    assert message.startswith(f"file: unknown setting {key} = 1")
+    assert message.endswith(f"; nearest: {near}") or key == "engine"
     with pytest.raises(ConfigError, match=f"unknown setting --{key} = '1'") as caught:
         config.read_flags([f"--{key}", "1"], Train())
     assert str(caught.value).endswith(f"; nearest: --{near}") or key == "engine"
@@ -209,7 +209,7 @@ def test_an_unknown_key_names_the_nearest(key: str, near: str) -> None:
 
 @given(st.text(max_size=100), st.text(max_size=100))
 @settings(max_examples=200, deadline=None)
-def test_no_text_breaks_the_error_line(key: str, value: str) -> None:
+def test_error_is_one_line_for_any_key_and_value(key: str, value: str) -> None:
     for attempt in (
         lambda: config.apply(Train(), {"x" + key: value}, "file"),
         lambda: config.apply(Train(), {"wheels": "x" + value}, "file"),
@@ -222,7 +222,7 @@ def test_no_text_breaks_the_error_line(key: str, value: str) -> None:
         assert len(str(caught.value).splitlines()) == 1 and len(str(caught.value)) < 300
 
 
-def test_every_leaf_name_alone_points_home() -> None:
+def test_last_part_of_a_key_suggests_the_whole_key() -> None:
     default = api.default("pursuit")
     keys = [key for key, _, _ in config.leaves(default)]
     for key in keys:
@@ -241,7 +241,7 @@ def read(*argv: str) -> dict[str, str]:
     return config.read_flags(argv, Train())
 
 
-def test_flags_in_both_cases_with_and_without_equals() -> None:
+def test_flags_with_dashes_or_underscores_and_with_or_without_equals() -> None:
     assert read("--engine.oil-price", "3") == read("--engine.oil_price=3") == {"engine.oil_price": "3"}
     assert read("--engine.oil-price=-3") == {"engine.oil_price": "-3"}
     assert read("--engine.oil-price", "-3") == {"engine.oil_price": "-3"}
@@ -249,7 +249,7 @@ def test_flags_in_both_cases_with_and_without_equals() -> None:
     assert read("--title=") == {"title": ""}
 
 
-def test_switches() -> None:
+def test_switches_are_set_and_unset() -> None:
     assert read("--express") == {"express": "true"}
     assert read("--no-express") == read("--no_express") == {"express": "false"}
     assert read("--engine.no-turbo") == {"engine.turbo": "false"}
@@ -260,7 +260,7 @@ def test_switches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "message"),
     [
         (["--wheel", "4"], "unknown setting --wheel"),  # no prefix matching
         (["--engine.pow=4"], "unknown setting --engine.pow"),
@@ -276,8 +276,8 @@ def test_switches() -> None:
         (["--"], "expected a flag"),
     ],
 )
-def test_bad_flags(argv: list[str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
+def test_bad_flag_is_refused(argv: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
         config.read_flags(argv, Train())
     assert str(caught.value).startswith("command line: ")
 
@@ -314,21 +314,22 @@ def test_hostile_yaml_is_one_line(text: str) -> None:
 
 @given(st.text(max_size=60))
 @settings(max_examples=200, deadline=None)
-def test_any_text_is_settings_or_one_line(text: str) -> None:
+def test_any_yaml_text_is_settings_or_one_line(text: str) -> None:
     try:
         config.apply(Train(), config.read_yaml(text, "file"), "file")
     except ConfigError as error:
         assert len(str(error).splitlines()) == 1
 
 
-def test_the_longest_settings_file_is_read_in_about_a_second() -> None:
+def test_longest_settings_file_is_read_in_about_a_second() -> None:
     began = time.process_time()
     with pytest.raises(ConfigError, match="unknown setting a ="):
-        config.apply(Train(), config.read_yaml(f"a: [{'1,' * (config.LONGEST // 2 - 4)}]", "file"), "file")
+        text = f"a: [{'1,' * (config.MAX_CHARACTERS // 2 - 4)}]"
+        config.apply(Train(), config.read_yaml(text, "file"), "file")
     assert time.process_time() - began < 4
 
 
-def test_yaml_numbers() -> None:
+def test_yaml_numbers_keep_their_type() -> None:
     got = config.apply(
         Train(), config.read_yaml("wheels: 1e6\nengine: {power: 3, oil-price: 1e-3}", "file"), "file"
     )
@@ -339,7 +340,7 @@ def test_yaml_numbers() -> None:
     assert config.read_yaml("", "file") == config.read_yaml("# nothing", "file") == {}
 
 
-def test_one_key_in_two_spellings_is_given_twice() -> None:
+def test_key_in_two_spellings_is_given_twice() -> None:
     assert "engine.oil_price = 2 is given twice" in refused({"engine.oil-price": 1, "engine.oil_price": 2})
 
 
@@ -361,35 +362,35 @@ def test_one_key_in_two_spellings_is_given_twice() -> None:
         {"engine": Engine(sizes=(1,) * 9)},  # type: ignore[arg-type]
     ],
 )
-def test_validate_judges_what_python_built(bad: dict[str, Any]) -> None:
+def test_validate_refuses_wrong_values_from_python(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=": expected ") as caught:
         config.validate(Train(**bad))
     assert len(str(caught.value).splitlines()) == 1
     assert str(caught.value).startswith(next(iter(bad)))
 
 
-def test_a_whole_number_may_stand_for_a_number() -> None:
+def test_whole_number_is_accepted_as_a_number() -> None:
     config.validate(Train(engine=Engine(power=3)))
 
 
-def test_needs() -> None:
+def test_setting_without_effect_names_what_it_needs() -> None:
     assert config.has_effect(Train(), "wheels") == ""
     assert config.has_effect(Train(), "engine.oil_price") == "engine.fuel is 'coal' (it would need oil)"
     assert config.has_effect(Train(engine=Engine(fuel="oil")), "engine.oil_price") == ""
     assert config.has_effect(Train(engine=Engine(fuel="oil")), "spare.oil_price") != ""
     assert config.has_effect(Train(), "engine.boost") == "engine.turbo is False (it would need to be set)"
     with pytest.raises(ConfigError, match=r"^file: engine.boost = 3 has no effect: engine.turbo is False"):
-        config.refuse_idle(Train(), ["wheels", "engine.boost"], "file")
-    config.refuse_idle(Train(engine=Engine(turbo=True)), ["engine.boost"], "file")
+        config.refuse_inert(Train(), ["wheels", "engine.boost"], "file")
+    config.refuse_inert(Train(engine=Engine(turbo=True)), ["engine.boost"], "file")
 
 
-def test_needs_follow_one_another() -> None:
+def test_needs_are_followed_to_their_root() -> None:
     default = api.default("pursuit")
     lone = config.replace(default, {"league.history": 0.0, "league.pick": "pfsp"})
     assert "league.history" in config.has_effect(lone, "league.pfsp_power")
 
 
-def test_every_need_names_a_sibling_and_values_it_can_have() -> None:
+def test_needs_name_a_sibling_and_its_possible_values() -> None:
     for name in registry.names():
         default = api.default(name)
         for key, field, _ in config.leaves(default):
@@ -404,7 +405,7 @@ def test_every_need_names_a_sibling_and_values_it_can_have() -> None:
                 assert not equals or set(wanted.split("|")) <= set(choices), key
 
 
-def test_help_has_a_line_for_every_leaf() -> None:
+def test_help_has_a_line_for_every_setting() -> None:
     lines = list(config.help_lines(api.default("pursuit")))
     assert len(lines) == len(list(config.leaves(api.default("pursuit"))))
     assert all(flag.startswith("--") and text for flag, _, text in lines)
@@ -413,7 +414,7 @@ def test_help_has_a_line_for_every_leaf() -> None:
 # --- tracking --------------------------------------------------------------------------------------
 
 
-def test_track_notes_what_is_read_and_nothing_else() -> None:
+def test_track_records_the_settings_that_are_read() -> None:
     seen: set[str] = set()
     tracked = config.track(Train(), seen)
     assert seen == set()
@@ -424,7 +425,7 @@ def test_track_notes_what_is_read_and_nothing_else() -> None:
         tracked.wheels = 3  # type: ignore[misc]
 
 
-def test_writing_and_judging_a_config_is_not_reading_it() -> None:
+def test_track_ignores_validating_and_writing() -> None:
     seen: set[str] = set()
     tracked = config.track(Train(), seen)
     config.validate(tracked)
@@ -433,7 +434,7 @@ def test_writing_and_judging_a_config_is_not_reading_it() -> None:
     assert "wheels" not in seen and "engine.power" not in seen
 
 
-def test_properties_of_a_tracked_config_note_what_they_read() -> None:
+def test_track_records_the_settings_that_properties_read() -> None:
     seen: set[str] = set()
     assert config.track(api.default("pursuit"), seen).iterations > 0
     lengths = {"total_steps", "games", "steps"}

@@ -1,4 +1,4 @@
-"""Libraries that are not here: one line that brings them, and no setting is blamed."""
+"""Missing libraries: one line with the command that installs them, and no setting's key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class World:
         raise NotInstalled("This", "that") if self.error is NotInstalled else ConfigError("id = 3: wrong")
 
 
-def test_no_setting_is_blamed_for_it() -> None:
+def test_missing_library_names_no_setting() -> None:
     with pytest.raises(ConfigError, match=r"^world\.id = 3: wrong"):
         settings.validate(World(), "world.")
     with pytest.raises(NotInstalled, match=r"^This is not installed: .*pip install -c constraints.txt that$"):

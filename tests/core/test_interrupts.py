@@ -1,4 +1,4 @@
-"""Ctrl-C is never lost: raised where that works, noted where Python drops what is raised."""
+"""Interrupts: a Ctrl-C is never lost, also where Python drops its exception."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from rematch.cli import main
-from rematch.core.interrupts import ATTENTION, Stopper
+from rematch.core.interrupts import INTERRUPTS, StopRequest
 
 
 def press() -> None:
@@ -29,36 +29,36 @@ def press_where_python_drops_it() -> None:
     assert watched() is None
 
 
-def test_an_interruption_that_python_drops_still_stops_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_that_python_drops_still_stops_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     before = signal.getsignal(signal.SIGINT), sys.unraisablehook
-    with ATTENTION:
+    with INTERRUPTS:
         press_where_python_drops_it()
-        with Stopper(None) as stop:
-            assert stop() and stop.asked == "SIGINT"
+        with StopRequest(None) as stop:
+            assert stop() and stop.reason == "SIGINT"
         with pytest.raises(KeyboardInterrupt):
-            ATTENTION.check()
+            INTERRUPTS.raise_if_received()
     assert (signal.getsignal(signal.SIGINT), sys.unraisablehook) == before
     assert capsys.readouterr().err == ""
-    with ATTENTION, Stopper(None) as stop:  # the note is gone with its command
+    with INTERRUPTS, StopRequest(None) as stop:  # the note is gone with its command
         assert not stop()
 
 
-def test_it_is_raised_at_once_or_after_patient_work() -> None:
+def test_ctrl_c_is_raised_at_once_or_after_a_deferred_block() -> None:
     done = []
-    with ATTENTION, pytest.raises(KeyboardInterrupt):
+    with INTERRUPTS, pytest.raises(KeyboardInterrupt):
         press()
-    with ATTENTION:
-        with pytest.raises(KeyboardInterrupt), ATTENTION.patiently():
+    with INTERRUPTS:
+        with pytest.raises(KeyboardInterrupt), INTERRUPTS.deferred():
             press()
             done.append("the rest of it")
-        with pytest.raises(KeyboardInterrupt), ATTENTION.patiently():
+        with pytest.raises(KeyboardInterrupt), INTERRUPTS.deferred():
             press()  # the second time
             done.append("never")
     assert done == ["the rest of it"]
 
 
 @pytest.mark.parametrize("became", [KeyboardInterrupt, ImportError, SystemError])
-def test_whatever_it_becomes_on_its_way_it_is_one_line(
+def test_ctrl_c_that_became_another_exception_is_one_line(
     became: type[BaseException], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Compiled modules turn an interruption of their loading into errors of their own."""
@@ -72,11 +72,11 @@ def test_whatever_it_becomes_on_its_way_it_is_one_line(
     assert capsys.readouterr().err == "rematch: interrupted; what was saved stands\n"
 
 
-def test_other_dropped_exceptions_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_unraisable_exceptions_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     told = []
     before, sys.unraisablehook = sys.unraisablehook, lambda what: told.append(what.exc_type)
     try:
-        with ATTENTION:
+        with INTERRUPTS:
             thing = Thing()
             watched = weakref.ref(thing, lambda _: 1 // 0)
             del thing
@@ -87,10 +87,10 @@ def test_other_dropped_exceptions_are_told(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("asked", ["time", "SIGTERM"])
-def test_ctrl_c_while_a_run_is_being_stopped_does_not_cut_its_save(asked: str) -> None:
-    with Stopper(None) as stop:
-        stop.asked = asked
+def test_ctrl_c_after_another_stop_request_does_not_interrupt_the_save(asked: str) -> None:
+    with StopRequest(None) as stop:
+        stop.reason = asked
         press()
-        assert stop.asked == "SIGINT"
+        assert stop.reason == "SIGINT"
         with pytest.raises(KeyboardInterrupt):  # the second
             press()

@@ -33,7 +33,7 @@ def core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "name", ["native.pyx", "rules.h", "new.pxd", "../native/random.h", "../../core/native_build.py"]
 )
-def test_changed_text_is_refused_and_rebuilt(core: Path, name: str) -> None:
+def test_core_with_changed_sources_is_refused_and_rebuilt(core: Path, name: str) -> None:
     built = native_build.digest(core)
     compiled = core.with_suffix(".so")
     assert not native_build.is_fresh(core, compiled)
@@ -47,7 +47,7 @@ def test_changed_text_is_refused_and_rebuilt(core: Path, name: str) -> None:
         native_build.refuse_stale("tiny", built, core)
 
 
-def test_another_processor_or_flag_is_refused(core: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_core_for_another_processor_or_flag_is_refused(core: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = native_build.digest(core)
     for name, value in (("processor", lambda: "another"), ("FLAGS", ["-O0"])):
         with monkeypatch.context() as patch:
@@ -58,12 +58,12 @@ def test_another_processor_or_flag_is_refused(core: Path, monkeypatch: pytest.Mo
     native_build.refuse_stale("tiny", "anything", core.with_name("absent.pyx"))  # installed without its text
 
 
-def test_worlds_do_not_fuse_multiply_and_add() -> None:
+def test_world_cores_are_compiled_without_fused_multiply_add() -> None:
     assert "-ffp-contract=off" in native_build.flags(ROOT / "rematch/worlds/tiny/native.pyx")
     assert "-ffp-contract=fast" in native_build.flags(ROOT / "rematch/agents/networks/fused.pyx")
 
 
-def test_every_core_here_carries_the_digest_of_its_text() -> None:
+def test_every_compiled_core_has_the_digest_of_its_sources() -> None:
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     for source in ROOT.glob("rematch/**/*.pyx"):
         assert native_build.is_fresh(source, source.with_name(source.stem + suffix)), (

@@ -1,4 +1,4 @@
-"""Random keys: Philox's published answers, the same numbers in C, and streams that never meet."""
+"""Random numbers: Philox's published numbers, the same numbers in C, distinct streams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rematch
-from rematch.core import rng as keys
+from rematch.core import rng
 
 NATIVE = Path(rematch.__file__).parent / "worlds" / "native"
 U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
@@ -32,16 +32,16 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("counter", "key", "answer"), KNOWN)
-def test_philox_gives_the_published_answers(
+def test_philox_gives_the_published_numbers(
     counter: tuple[int, ...], key: tuple[int, int], answer: tuple[int, ...]
 ) -> None:
-    made = keys.philox(key[1] << 32 | key[0], np.array(counter, np.uint64))
+    made = rng.philox(key[1] << 32 | key[0], np.array(counter, np.uint64))
     assert tuple(made.tolist()) == answer
-    rows = keys.philox(key[1] << 32 | key[0], np.array([counter, (1, 2, 3, 4), counter], np.uint64))
+    rows = rng.philox(key[1] << 32 | key[0], np.array([counter, (1, 2, 3, 4), counter], np.uint64))
     assert tuple(rows[0].tolist()) == tuple(rows[2].tolist()) == answer != tuple(rows[1].tolist())
 
 
-def test_c_draws_the_same_words(tmp_path: Path) -> None:
+def test_c_philox_gives_the_same_words(tmp_path: Path) -> None:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("no C compiler")
@@ -72,24 +72,25 @@ def test_c_draws_the_same_words(tmp_path: Path) -> None:
         "draw",
     ]
     subprocess.run(build, cwd=tmp_path, check=True)
-    rng = np.random.default_rng(0)
-    asked = [
+    draw = np.random.default_rng(0)
+    inputs = [
         (key, tuple(counter))
         for key, counter in zip(
-            rng.integers(0, 2**64, 200, np.uint64).tolist(), rng.integers(0, 2**32, (200, 4)).tolist()
+            draw.integers(0, 2**64, 200, np.uint64).tolist(), draw.integers(0, 2**32, (200, 4)).tolist()
         )
     ]
-    asked += [(key[1] << 32 | key[0], counter) for counter, key, _ in KNOWN]
-    text = "".join(f"{key} {' '.join(map(str, counter))}\n" for key, counter in asked)
-    said = subprocess.run([tmp_path / "draw"], input=text, capture_output=True, text=True, check=True).stdout
-    for (key, counter), line in zip(asked, said.splitlines(), strict=True):
+    inputs += [(key[1] << 32 | key[0], counter) for counter, key, _ in KNOWN]
+    text = "".join(f"{key} {' '.join(map(str, counter))}\n" for key, counter in inputs)
+    command = [tmp_path / "draw"]
+    output = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    for (key, counter), line in zip(inputs, output.splitlines(), strict=True):
         *drawn, unit = line.split()
-        assert keys.philox(key, np.array(counter, np.uint64)).tolist() == [int(word) for word in drawn]
+        assert rng.philox(key, np.array(counter, np.uint64)).tolist() == [int(word) for word in drawn]
         assert float.fromhex(unit) == (int(drawn[0]) >> 8) / 2**24
 
 
-def test_streams_have_one_meaning_each_and_the_numbers_c_knows() -> None:
-    streams = {name: value for name, value in vars(keys).items() if name.isupper() and isinstance(value, int)}
+def test_stream_numbers_are_distinct_and_equal_those_in_c() -> None:
+    streams = {name: value for name, value in vars(rng).items() if name.isupper() and isinstance(value, int)}
     assert len(set(streams.values())) == len(streams)
     assert max(streams.values()) < 256  # C puts the number of a draw above the stream's eight bits
     for name, value in re.findall(r"RM_STREAM_(\w+) = (\d+)", (NATIVE / "random.h").read_text()):
@@ -98,39 +99,39 @@ def test_streams_have_one_meaning_each_and_the_numbers_c_knows() -> None:
 
 @given(U64, st.integers(0, 255), st.integers(1, 40), st.integers(0, 2**63))
 @settings(max_examples=50)
-def test_words_are_named_by_seed_stream_index_and_step(seed: int, stream: int, count: int, step: int) -> None:
-    drawn = keys.words(seed, stream, count, step)
-    assert drawn.tolist() == [keys.key(seed, stream, i, step) for i in range(count)]
-    assert keys.words(seed, stream, 1, step)[0] == drawn[0]  # how many are asked for changes none
-    units = keys.units(seed, stream, count, step)
+def test_words_depend_on_seed_stream_index_and_step(seed: int, stream: int, count: int, step: int) -> None:
+    drawn = rng.words(seed, stream, count, step)
+    assert drawn.tolist() == [rng.key(seed, stream, i, step) for i in range(count)]
+    assert rng.words(seed, stream, 1, step)[0] == drawn[0]  # how many are inputs for changes none
+    units = rng.units(seed, stream, count, step)
     assert ((units >= 0) & (units < 1)).all()
     assert units.tolist() == [(word >> 11) * 2.0**-53 for word in drawn.tolist()]
 
 
 @given(U64, st.integers(0, 255), U32, st.integers(0, 2**40))
 @settings(max_examples=100)
-def test_any_other_name_gives_another_key(seed: int, stream: int, index: int, step: int) -> None:
-    mine = keys.key(seed, stream, index, step)
+def test_key_changes_with_seed_stream_index_and_step(seed: int, stream: int, index: int, step: int) -> None:
+    key = rng.key(seed, stream, index, step)
     others = [
-        keys.key(seed ^ 1, stream, index, step),
-        keys.key(seed ^ 1 << 63, stream, index, step),
-        keys.key(seed, stream ^ 1, index, step),
-        keys.key(seed, stream, index ^ 1, step),
-        keys.key(seed, stream, index, step ^ 1),
-        keys.key(seed, stream, index, step ^ 1 << 35),
+        rng.key(seed ^ 1, stream, index, step),
+        rng.key(seed ^ 1 << 63, stream, index, step),
+        rng.key(seed, stream ^ 1, index, step),
+        rng.key(seed, stream, index ^ 1, step),
+        rng.key(seed, stream, index, step ^ 1),
+        rng.key(seed, stream, index, step ^ 1 << 35),
     ]
-    assert len({mine, *others}) == 7
-    assert 0 <= mine < 2**64
+    assert len({key, *others}) == 7
+    assert 0 <= key < 2**64
 
 
 def test_units_are_uniform() -> None:
-    counts = np.bincount((keys.units(7, keys.GAME, 64_000) * 64).astype(int), minlength=64)
+    counts = np.bincount((rng.units(7, rng.GAME, 64_000) * 64).astype(int), minlength=64)
     # chi-square with 63 degrees of freedom: beyond 115 once in 10 000
     assert ((counts - 1000.0) ** 2 / 1000.0).sum() < 115
 
 
-def test_generators_start_alike_and_go_apart() -> None:
-    first, again = keys.generator(3, keys.SHUFFLE, 1, 2), keys.generator(3, keys.SHUFFLE, 1, 2)
-    other = keys.generator(3, keys.SHUFFLE, 1, 3)
+def test_generators_of_one_key_are_equal_and_of_two_differ() -> None:
+    first, again = rng.generator(3, rng.SHUFFLE, 1, 2), rng.generator(3, rng.SHUFFLE, 1, 2)
+    other = rng.generator(3, rng.SHUFFLE, 1, 3)
     drawn = first.random(8)
     assert (drawn == again.random(8)).all() and (drawn != other.random(8)).all()

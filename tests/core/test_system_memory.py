@@ -1,4 +1,4 @@
-"""Memory as the kernel tells it: never more free than there is, a process as large as what it holds."""
+"""System memory: available memory is at most the total; a process counts its arrays."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from rematch.core import system_memory
 SLACK = 1 << 20  # the kernel counts in batches
 
 
-def test_what_is_free_is_part_of_what_there_is() -> None:
-    assert 0 < system_memory.available() <= system_memory.here()
+def test_available_memory_is_at_most_the_total() -> None:
+    assert 0 < system_memory.available_bytes() <= system_memory.total_bytes()
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells it there")
-def test_a_process_is_as_large_as_what_it_holds() -> None:
-    before, _ = system_memory.taken(os.getpid())
+def test_process_memory_counts_its_arrays() -> None:
+    before, _ = system_memory.process_bytes(os.getpid())
     block = np.ones(64 << 20, np.uint8)
-    during, most = system_memory.taken(os.getpid())
+    during, most = system_memory.process_bytes(os.getpid())
     assert most + SLACK >= during >= before + (48 << 20)
     del block
-    after, still = system_memory.taken(os.getpid())
+    after, still = system_memory.process_bytes(os.getpid())
     assert after < during and still + SLACK >= most
-    assert system_memory.taken(2**22 + 1) == (0, 0)  # above any process number
+    assert system_memory.process_bytes(2**22 + 1) == (0, 0)  # above any process number
 
 
-def test_a_file_of_names_and_numbers(tmp_path: Path) -> None:
+def test_read_number_finds_a_name(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("\nMemFree:  12 kB\nMemAvailable:   34 kB\n")
-    assert system_memory._number(tmp_path / "x", "MemAvailable:") == 34
+    assert system_memory._read_number(tmp_path / "x", "MemAvailable:") == 34
     with pytest.raises(ValueError, match="no Mem"):
-        system_memory._number(tmp_path / "x", "Mem")
+        system_memory._read_number(tmp_path / "x", "Mem")

@@ -146,8 +146,8 @@ def test_settings_without_effect_are_named() -> None:
     config = settings.replace(api.default("matching"), {"schedule.kind": "micro"})
     for key in ("phase_steps", "max_phases", "eta"):
         with pytest.raises(ConfigError, match=f"schedule.{key} = .* has no effect"):
-            settings.refuse_idle(config, [f"schedule.{key}"], "test")
-    settings.refuse_idle(config, ["schedule.cold_start_rival", "schedule.micro_phase_steps"], "test")
+            settings.refuse_inert(config, [f"schedule.{key}"], "test")
+    settings.refuse_inert(config, ["schedule.cold_start_rival", "schedule.micro_phase_steps"], "test")
 
 
 # --- in real runs -------------------------------------------------------------------------------------------

@@ -100,12 +100,13 @@ def test_a_second_interruption_leaves_no_child_behind(tmp_path: Path) -> None:
 
 def test_the_end_of_the_parent_is_a_sigterm_to_the_child(tmp_path: Path) -> None:
     child = (
-        "import sys, time; from pathlib import Path; from rematch.core.interrupts import Stopper, follow\n"
-        "follow(int(sys.argv[1]))\n"
-        "with Stopper(1) as stop:\n"
+        "import sys, time; from pathlib import Path\n"
+        "from rematch.core.interrupts import StopRequest, stop_with_parent\n"
+        "stop_with_parent(int(sys.argv[1]))\n"
+        "with StopRequest(1) as stop:\n"
         "    Path('begun').touch()\n"
         "    while not stop(): time.sleep(0.01)\n"
-        "Path('.end').write_text(stop.asked); Path('.end').rename('end')\n"
+        "Path('.end').write_text(stop.reason); Path('.end').rename('end')\n"
     )
     words = f"[sys.executable, '-c', {child!r}, str(os.getpid())]"
     parent = f"import os, subprocess, sys; subprocess.run({words})"

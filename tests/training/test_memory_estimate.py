@@ -74,7 +74,7 @@ def test_the_estimate_covers_a_whole_process(tmp_path: Path) -> None:
                              env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.DEVNULL)
     most = 0
     while child.poll() is None:
-        most = max(most, system_memory.taken(child.pid)[1])
+        most = max(most, system_memory.process_bytes(child.pid)[1])
         time.sleep(0.005)
     assert child.returncode == 0
     assert not most or most <= memory_estimate.process(api.configure("quick", changes=SMALL)) <= 2 * most

@@ -154,9 +154,9 @@ class Interrupting:
 def test_a_signal_ends_the_iteration_saves_and_stops(number: int, tmp_path: Path) -> None:
     config = small("matching", total_steps=128 * 16 * 8, save_every=100)
     before = signal.getsignal(number)
-    with Run.create(tmp_path / "run", settings.to_yaml(config)) as run, api.Stopper(None) as stop:
+    with Run.create(tmp_path / "run", settings.to_yaml(config)) as run, api.StopRequest(None) as stop:
         assert not stop() and not train(Session(config), run, Interrupting(3, number), stop)
-        assert stop.asked == signal.Signals(number).name
+        assert stop.reason == signal.Signals(number).name
         checkpoint = run.load()
         assert checkpoint is not None and checkpoint.manifest.iteration == 3
         assert checkpoint.manifest.keep == "passing"
@@ -187,7 +187,7 @@ def test_who_is_told_to_stop_does_not_evaluate_first(save_every: int, tmp_path: 
 
 
 def test_a_second_ctrl_c_is_not_polite(tmp_path: Path) -> None:
-    with api.Stopper(None) as stop, pytest.raises(KeyboardInterrupt):
+    with api.StopRequest(None) as stop, pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
         assert stop()
         os.kill(os.getpid(), signal.SIGINT)
@@ -197,8 +197,8 @@ def test_a_stopper_outside_the_main_thread_leaves_signals_alone() -> None:
     before, said = signal.getsignal(signal.SIGINT), []
 
     def elsewhere() -> None:
-        with api.Stopper(0.0) as stop:
-            said.append(stop() and stop.asked == "time" and signal.getsignal(signal.SIGINT) is before)
+        with api.StopRequest(0.0) as stop:
+            said.append(stop() and stop.reason == "time" and signal.getsignal(signal.SIGINT) is before)
 
     thread = threading.Thread(target=elsewhere)
     thread.start()

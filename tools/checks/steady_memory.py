@@ -36,7 +36,7 @@ class Gauge(Console):
 
     def progress(self, step: int, rate: float, metrics: Mapping[str, Any]) -> None:
         before = self.sizes[-1][0] if self.sizes else 0
-        self.sizes.append((step, system_memory.taken(os.getpid())[0]))
+        self.sizes.append((step, system_memory.process_bytes(os.getpid())[0]))
         if step // self.every > before // self.every:
             print(f"step {step:>9,}  {self.sizes[-1][1] / 1e6:7.1f} MB  {rate:.0f} steps/s", flush=True)
 

@@ -284,7 +284,7 @@ class Dqn:
         from rematch.agents.learners import q_targets
 
         c = self.config
-        draw = rng.generator(self.seed, rng.REPLAY, 0, self.adam.updates)
+        draw = rng.generator(self.seed, rng.REPLAY_SAMPLE, 0, self.adam.updates)
         start, game, weight = self._sample(starts, draw)
         batch = self.replay.take(start, game)
         reward = q_targets.paid(batch.reward, batch.ended, self.weights)[:, c.burn_in :]

@@ -138,14 +138,14 @@ class Expert:
         c, track = self.config, tape[self.policy.role.name]
         assert tape.states is not None
         mine = np.argwhere((track.slot == 0) & (track.acted != 0))
-        order = rng.generator(self.seed, rng.TEACH, 0, iteration).permutation(len(mine))
+        order = rng.generator(self.seed, rng.EXPERT, 0, iteration).permutation(len(mine))
         mine = mine[np.sort(order[: c.positions])]
         if not len(mine):
             return {"decisions": 0.0}
         rows = np.arange(len(mine), dtype=np.int32)
         states = tape.states[mine[:, 0], mine[:, 1]]
         self.scratch.load(rows, states)
-        noise = Noise(rng.key(self.seed, rng.TEACH, 1), rng.BOT, iteration)
+        noise = Noise(rng.key(self.seed, rng.EXPERT, 1), rng.BOT, iteration)
         values = self.values(rows, noise)
         legal = np.isfinite(values)
         values[~legal] = 0.0

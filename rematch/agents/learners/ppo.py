@@ -19,7 +19,7 @@ from rematch.agents.networks import fused
 from rematch.agents.networks.layout import HEAD, named, opponent
 from rematch.agents.policy import Policy
 from rematch.core import rng
-from rematch.core.annealing import SHAPES, anneal
+from rematch.core.annealing import ANNEALING_SHAPES, anneal
 from rematch.core.arrays import Floats, Tree
 from rematch.core.config import knob
 from rematch.core.errors import LearnError
@@ -50,7 +50,7 @@ class PpoConfig:
         1.0, "the same at the end", low=0.01, high=100, needs="anneal=linear|cosine"
     )
     anneal: str = knob(
-        "linear", "how rate, entropy and temperature go from start to end", choices=SHAPES
+        "linear", "how rate, entropy and temperature go from start to end", choices=ANNEALING_SHAPES
     )
     magnet: float = knob(0.0, "weight of KL(policy || its own slow average); 0 is off", low=0)
     magnet_decay: float = knob(

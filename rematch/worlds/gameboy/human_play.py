@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from rematch.core.arrays import Bytes
-from rematch.core.config import apply, read_flags, refuse_idle, validate
+from rematch.core.config import apply, read_flags, refuse_inert, validate
 from rematch.core.errors import ConfigError
 
 from .cartridge.constants import ACTIONS
@@ -51,7 +51,7 @@ def play(words: Sequence[str]) -> int:
     config = apply(Config(), {"max_steps": 200_000}, "play")
     config = apply(config, given, "command line", text=True)
     validate(config)
-    refuse_idle(config, list(given), "command line")
+    refuse_inert(config, list(given), "command line")
     if sys.stdin is None:
         raise ConfigError("play gameboy: there is no standard input to take keys from; expected a terminal")
     if TERMINAL not in words and sys.stdin.isatty() and window(config):

@@ -9,7 +9,7 @@ from typing import Any
 
 from rematch.core.config import untracked, validate
 from rematch.core.errors import ConfigError
-from rematch.core.system_memory import here
+from rematch.core.system_memory import total_bytes
 
 from .config import Config, free_cells
 from .transition_matrix import BEST_EVADER, BEST_PURSUER, SOLUTION, Board, Doubles
@@ -30,7 +30,7 @@ def need(config: Config, kinds: int) -> int:
 
 def refuse_large(config: Config, kinds: int) -> None:
     """Say what is needed where this machine does not have it."""
-    bytes_needed, have = need(config, kinds), here()
+    bytes_needed, have = need(config, kinds), total_bytes()
     if bytes_needed > have:
         hint = "a smaller n" if config.symmetry else "a smaller n, or symmetry"
         raise TooLarge(
@@ -55,7 +55,7 @@ def solve(config: Config, threads: int, picture: Path | None = None) -> dict[str
     """Value, states and seconds; and the exploitability of the very strategies that gave the value: a check
     that needs no trust in the matrix games. Draws the starts' values where a picture is asked for."""
     validate(config)
-    checked = need(config, 3) <= here()  # else the value alone: a third of the memory
+    checked = need(config, 3) <= total_bytes()  # else the value alone: a third of the memory
     kinds = (SOLUTION, BEST_PURSUER, BEST_EVADER) if checked else (SOLUTION,)
     refuse_large(config, len(kinds))
     started = time.perf_counter()

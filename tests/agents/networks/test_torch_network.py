@@ -183,7 +183,7 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
         Policy(blind, NetworkConfig(encoder="bimdn"), "p")
     for key, value in (("encoder_hidden", 8), ("belief_weight", 1.0)):
         with pytest.raises(ConfigError, match=f"network.{key} = .* has no effect: network.encoder is 'mlp'"):
-            settings.refuse_idle(
+            settings.refuse_inert(
                 settings.replace(api.default("recall"), {f"network.{key}": value}), [f"network.{key}"], "test"
             )
 

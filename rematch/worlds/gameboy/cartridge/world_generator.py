@@ -49,7 +49,7 @@ class Dice:
 
     def below(self, count: int) -> int:
         self.drawn += 1
-        return rng.key(self.seed, rng.LAYOUT, self.index, self.drawn) % count
+        return rng.key(self.seed, rng.MAP_LAYOUT, self.index, self.drawn) % count
 
     def chance(self, percent: int) -> bool:
         return self.below(100) < percent

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, Damaged
 from rematch.storage import atomic_files, checkpoint, migrations, policy_files
-from rematch.storage.atomic_files import Damaged
 from rematch.storage.run_folder import Run
 
 FINGERPRINT = {"numpy": "0"}
@@ -34,10 +33,12 @@ def saved(folder: Path, version: Any = None) -> Path:
     """A run with one checkpoint, whose manifest says `version`, or has no version as the oldest ones."""
     with Run.create(folder, "game: pursuit\n") as run:
         place = run.save(1, {"learner.old": {"weights": np.arange(3.0)}}, FINGERPRINT)
-    path = place / checkpoint.MANIFEST
-    body = atomic_files.unseal(path.read_bytes(), path.name)
+    path = place / checkpoint.MANIFEST_FILE
+    body = atomic_files.decode_with_digest(path.read_bytes(), path.name)
     del body["version"]
-    path.write_bytes(atomic_files.seal(body if version is None else body | {"version": version}))
+    if version is not None:
+        body["version"] = version
+    path.write_bytes(atomic_files.encode_with_digest(body))
     return place
 
 
@@ -49,7 +50,7 @@ def read(folder: Path) -> Any:
 def test_manifest_says_the_present_version(tmp_path: Path) -> None:
     with Run.create(tmp_path / "run", "game: pursuit\n") as run:
         place = run.save(1, {}, FINGERPRINT)
-    body = atomic_files.unseal((place / checkpoint.MANIFEST).read_bytes(), "manifest.json")
+    body = atomic_files.decode_with_digest((place / checkpoint.MANIFEST_FILE).read_bytes(), "manifest.json")
     assert body["version"] == migrations.VERSION == len(migrations.STEPS)
 
 

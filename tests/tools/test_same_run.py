@@ -16,7 +16,7 @@ from same_run_compare import Difference, KnownDifference, compare, flatten, read
 
 from rematch.core.errors import ConfigError
 from rematch.storage import migrations
-from rematch.storage.array_chunks import Chunk
+from rematch.storage.array_chunks import ArrayChunk
 from rematch.storage.run_folder import Run
 
 
@@ -84,7 +84,8 @@ def test_keys_that_look_like_paths_hide_nothing() -> None:
 
 
 def test_arrays_in_chunks_are_compared_and_their_file_names_are_not() -> None:
-    one, two = (Chunk.of("replay-00000003", {name: np.ones(2)}) for name in ("reward", "rewards"))
+    one = ArrayChunk.from_arrays("replay-00000003", {"reward": np.ones(2)})
+    two = ArrayChunk.from_arrays("replay-00000003", {"rewards": np.ones(2)})
     assert one.name != two.name
     assert set(leaves({"chunk": one})) == {"checkpoint/chunk/number", "checkpoint/chunk/arrays/reward"}
     assert [each.leaf for each in compare(leaves({"chunk": one}), leaves({"chunk": two}))] == [

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from rematch.core.errors import ConfigError
 from rematch.storage import migrations, policy_files
-from rematch.storage.array_chunks import Chunk
+from rematch.storage.array_chunks import ArrayChunk
 from rematch.storage.run_folder import Run
 
 Leaves = dict[str, Any]
@@ -91,7 +91,7 @@ class KnownDifference:
 
 def flatten(value: Any, path: str, out: Leaves) -> None:
     """Put every leaf of a tree into `out`; an empty dict or list is a leaf too."""
-    if isinstance(value, Chunk):
+    if isinstance(value, ArrayChunk):
         value = {"number": value.number, "arrays": value.arrays()}
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
@@ -110,7 +110,7 @@ def run_leaves(folder: Path) -> Leaves:
     """All that is compared of the run in this folder."""
     out: Leaves = {}
     with Run.open(folder, write=False) as run:
-        checkpoint = run.load(whole=False)
+        checkpoint = run.load(verify_chunks=False)
     if checkpoint is None:
         raise ConfigError(f"{folder}: no checkpoint")
     flatten({"iteration": checkpoint.iteration} | checkpoint.parts, "checkpoint", out)

@@ -79,6 +79,7 @@ def configure(
             raise ConfigError(f"{source}: game = {layer['game']!r} cannot change the world of {recipe}; name "
                               "the world instead of the recipe")
     config = default(game)
+    layers = [(source, settings.present_names(config, layer, source), own) for source, layer, own in layers]
     for source, layer, _ in layers:
         config = settings.apply(config, layer, source)
     filed, read = config, settings.read_flags(flags, config)
@@ -151,7 +152,7 @@ def stored(run: Run) -> Config:
         basis = default(game)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
-    config = settings.apply(basis, layer, source)
+    config = settings.apply(basis, layer, source, notes=False)
     try:
         settings.validate(config)
     except ConfigError as error:

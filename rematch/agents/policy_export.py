@@ -63,9 +63,11 @@ def read(path: Path, values: bool = False) -> Shipped:
         raise ConfigError(f"{path}: what lookahead thinks positions are worth, which plays only with the "
                           "rules at hand; expected its run's folder")
     module = registry.find(game)
-    world = settings.apply(module.Config(), settings.flatten(rules, str(path)), str(path))
+    rules = settings.flatten(rules, str(path))
+    world = settings.apply(module.Config(), rules, str(path), prefix="world.", notes=False)
     usual: Any = DqnConfig() if remembers else NetworkConfig()
-    network = settings.apply(usual, settings.flatten(shape, str(path)), str(path))
+    part, shape = "dqn." if remembers else "network.", settings.flatten(shape, str(path))
+    network = settings.apply(usual, shape, str(path), prefix=part, notes=False)
     network = settings.replace(network, {"device": "cpu"})  # wherever it learnt, it plays on any machine
     settings.validate(network)
     roles = module.make(world, 1, 0, 0).spec.roles

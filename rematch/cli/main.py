@@ -304,8 +304,8 @@ def solve(words: Sequence[str]) -> int:
         raise ConfigError(f"solve {name}: no exact solution is known for this world; expected one of {able}")
     if "--help" in options.given or "-h" in options.given:
         return list_settings(module.Config())
-    given = read_flags(flags, module.Config())
-    config = apply(module.Config(), given, "command line", text=True)
+    given = read_flags(flags, module.Config(), prefix="world.")
+    config = apply(module.Config(), given, "command line", text=True, prefix="world.")
     validate(config)
     refuse_inert(config, list(given), "command line")
     threads = options.whole("--threads", min(os.cpu_count() or 1, 64), 1, 64)

@@ -80,7 +80,7 @@ def rules_of(names: Sequence[str], world: str, given: Mapping[str, Any]) -> Any:
     for other in found[1:]:
         other.refuse_other(found[0].rules, f"{found[0].name} under")
     basis = found[0].rules if found else module.Config()
-    rules = settings.apply(basis, given, "command line", text=True)
+    rules = settings.apply(basis, given, "command line", text=True, prefix="world.")
     settings.validate(rules)
     settings.refuse_inert(rules, list(given), "command line")
     for about in found:

@@ -180,7 +180,10 @@ def test_wrong_value_is_one_line_with_key_value_and_expected(key: str, value: An
         ("engine.power", "inf", "expected a number"),
         ("engine.turbo", "maybe", "expected true or false"),
         ("engine.sizes", "4,x", "expected a list"),
-        ("engine.fuel", "Coal", "nearest: coal"),
+        ("engine.fuel", "cola", "nearest: coal"),
+        ("wheels", "1__0", "expected a whole number"),
+        ("wheels", "\u0661\u0662", "expected a whole number"),
+        ("engine.power", "\u0661", "expected a number"),
     ],
 )
 def test_wrong_flag_value_is_one_line(key: str, value: str, expected: str) -> None:

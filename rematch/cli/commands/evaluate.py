@@ -133,7 +133,7 @@ def eval_world(name: str, match: Match) -> dict[str, Any]:
     if not all(match.players):
         raise ConfigError(f"--players = {','.join(match.players)!r}: expected names, split by commas")
     flags = [f"--{flag[8:]}" if flag.startswith("--world.") else flag for flag in match.flags]
-    given = settings.read_flags(flags, module.Config())
+    given = settings.read_flags(flags, module.Config(), prefix="world.")
     rules = rules_of([*match.players, *match.against], name, given)
 
     def make(count: int, first: int, key: int) -> World:

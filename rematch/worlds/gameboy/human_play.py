@@ -44,12 +44,12 @@ def play(words: Sequence[str]) -> int:
 
     load_window()
     rest = [word for word in words if word != TERMINAL]
-    given = read_flags(rest, Config())
+    given = read_flags(rest, Config(), prefix="world.")
     if idle := [key for key in given if key in UNSEEN]:
         raise ConfigError(f"--{idle[0]} has no effect in play: it is about what policies see and where they "
                           "are trained")  # fmt: skip
     config = apply(Config(), {"max_steps": 200_000}, "play")
-    config = apply(config, given, "command line", text=True)
+    config = apply(config, given, "command line", text=True, prefix="world.")
     validate(config)
     refuse_inert(config, list(given), "command line")
     if sys.stdin is None:

@@ -26,6 +26,7 @@ from rematch.core.errors import ConfigError, NotInstalled
 from rematch.core.setting_names import RENAMED as RENAMED
 from rematch.core.setting_names import RENAMED_VALUES as RENAMED_VALUES
 from rematch.core.setting_names import SYNONYMS as SYNONYMS
+from rematch.core.setting_names import known_name as known_name
 from rematch.core.setting_names import nearest as nearest
 
 C = TypeVar("C")

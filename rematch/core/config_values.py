@@ -7,6 +7,8 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rematch.core.setting_names import known_name
+
 TRUE_WORDS, FALSE_WORDS = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
 Metadata = Mapping[str, Any]  # of a dataclass field that `knob` made
 
@@ -68,13 +70,8 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def match_choices(value: Any, choices: Sequence[str]) -> Any:
-    """`value`, with each text spelled as the choice that equals it but for upper and lower case."""
-
-    def match(word: str) -> str:
-        matches = [choice for choice in choices if choice.lower() == word.lower()]
-        return matches[0] if len(matches) == 1 and word not in choices else word
-
-    return map_texts(value, match)
+    """`value`, with each text spelled as the choice that differs from it in upper and lower case only."""
+    return map_texts(value, lambda word: known_name(word, choices))
 
 
 def has_type(kind: Any, value: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 # Old dotted key -> present key. An entry may name a whole part: {"bands": "savestates"} renames all its keys.
 RENAMED: dict[str, str] = {}
@@ -68,6 +68,13 @@ def note_renamed(old: str, new: str) -> None:
     if note not in _noted:
         _noted.add(note)
         warnings.warn(note, FutureWarning, stacklevel=2)
+
+
+def known_name(word: str, names: Iterable[str]) -> str:
+    """The name that differs from `word` in upper and lower case only; `word` itself where there is none."""
+    known = list(names)
+    same = [name for name in known if name.casefold() == word.casefold()]
+    return same[0] if word not in known and len(same) == 1 else word
 
 
 def nearest(word: str, among: Sequence[str]) -> str:

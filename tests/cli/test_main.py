@@ -236,7 +236,7 @@ def test_status_of_a_run(place: Path, capsys: pytest.CaptureFixture[str]) -> Non
     ("eval nothing.safetensors", "^nothing.safetensors: no such file"),
     ("film runs --out x.gif", "runs is not a run: it holds no config.yaml; runs/done is one"),
     ("film nothing.safetensors --out x.gif", "^nothing.safetensors: no such file"),
-    ("eval runs/done/train.log", "runs/done/train.log is a file: expected a run's folder"),
+    ("eval runs/done/train.log", "runs/done/train.log is a file: expected the folder of a run"),
     ("eval pursuit --players x.safetensors,random", "^x.safetensors: no such file"),
     ("play beasty --against nobody", "^no player called 'nobody': expected one of"),
     ("eval pursuit", "eval pursuit: a world needs --players"),
@@ -277,7 +277,7 @@ def test_bytes_that_are_no_text_are_named(place: Path, wrong: Say) -> None:
 
 def test_a_run_larger_than_the_machine_is_refused_before_it_is_begun(
         place: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_estimate, "here", lambda: 1 << 28)
+    monkeypatch.setattr(memory_estimate, "total_bytes", lambda: 1 << 28)
     assert re.search(r"games = 500000, steps = 4: this run needs about \d+\.\d GiB of memory, this machine "
                      r"has 0\.2; expected fewer games", wrong("train", "quick", *flags(games=500_000)))
     assert re.search(r"network.hidden = \[4096, 4096\]: .*GiB.*expected narrower layers",

@@ -197,11 +197,11 @@ def test_four_runs_that_memory_does_not_hold_are_refused(
     """Four runs at once, out of memory: said before the first is begun, with a number that fits."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sweeps, "Children", None)
-    monkeypatch.setattr(system_memory, "available", lambda: 600 << 20)
+    monkeypatch.setattr(system_memory, "available_bytes", lambda: 600 << 20)
     words = ("sweep", "quick", "--seeds", "0-3", *flags(threads=1))
     assert wrong(*words, "--jobs", "4") == ("--jobs = 4: a run needs about 0.16 GiB of memory, 0.59 are "
                                             "free, which hold 3; expected --jobs 3 or fewer")
-    monkeypatch.setattr(system_memory, "available", lambda: 100 << 20)
+    monkeypatch.setattr(system_memory, "available_bytes", lambda: 100 << 20)
     assert wrong(*words) == ("a run needs about 0.16 GiB of memory, 0.10 are free: expected smaller runs, or "
                              "more memory")
     assert os.listdir(tmp_path) == []
@@ -215,13 +215,13 @@ def test_how_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         return sweeps.make_plan(Path("x"), "quick", sweeps.read_seeds(seeds), made,
                                 lambda more: api.configure("quick", flags=[*flags(), *more]))
 
-    monkeypatch.setattr(system_memory, "available", lambda: 64 << 30)
+    monkeypatch.setattr(system_memory, "available_bytes", lambda: 64 << 30)
     assert sweeps.choose_jobs(plan(), None)[0] == 4
     assert sweeps.choose_jobs(plan(seeds="0-2"), None)[0] == 3
     assert sweeps.choose_jobs(plan("threads=1,64"), None)[0] == 1
     jobs, _, line = sweeps.choose_jobs(plan(), 6)
     assert jobs == 6 and "6 at a time, 2 threads each, on 8 cores; they will wait for each other; " in line
-    monkeypatch.setattr(system_memory, "available", lambda: 500 << 20)
+    monkeypatch.setattr(system_memory, "available_bytes", lambda: 500 << 20)
     assert 1 <= sweeps.choose_jobs(plan(), None)[0] <= 3  # chosen for the user: as many as fit
 
 

@@ -48,8 +48,8 @@ def test_the_last_line(tmp_path: Path, code: int, text: str, expected: str) -> N
 
 def test_without_memory_for_two_they_run_one_after_the_other(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system_memory, "available", lambda: 5 << 29)
-    monkeypatch.setattr(system_memory, "taken", lambda _: (1 << 30, 2 << 30))  # larger than was estimated
+    monkeypatch.setattr(system_memory, "available_bytes", lambda: 5 << 29)
+    monkeypatch.setattr(system_memory, "process_bytes", lambda _: (1 << 30, 2 << 30))  # above the estimate
     monkeypatch.setattr(processes, "_has_learnt", lambda _: True)
     said: list[str] = []
     tasks = [Task(name, tmp_path / name, ["recipes"]) for name in "ab"]

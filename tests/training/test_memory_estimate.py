@@ -56,9 +56,9 @@ def test_the_estimate_covers_what_is_allocated(changes: dict[str, Any]) -> None:
 
 
 def test_what_makes_a_run_too_large_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert memory_estimate.here() > 1 << 28
+    assert memory_estimate.total_bytes() > 1 << 28
     memory_estimate.check(api.configure("quick", changes=SMALL))
-    monkeypatch.setattr(memory_estimate, "here", lambda: 1 << 20)
+    monkeypatch.setattr(memory_estimate, "total_bytes", lambda: 1 << 20)
     with pytest.raises(ConfigError, match=r"games = 4096, steps = 64: .*; expected fewer games or steps"):
         memory_estimate.check(api.configure("quick", changes=SMALL | {"games": 4096, "steps": 64}))
     with pytest.raises(ConfigError, match=r"hidden = \[512, 512\]: .*narrower layers, or league.size below"):

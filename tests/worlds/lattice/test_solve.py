@@ -248,10 +248,10 @@ def test_tables_that_do_not_fit_are_refused() -> None:
 
 
 def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve, "here", lambda: 1 << 30)
+    monkeypatch.setattr(solve, "total_bytes", lambda: 1 << 30)
     with pytest.raises(ConfigError, match=r"n = 64: the exact solution needs about [\d.]+ GiB of memory"):
         solve.solve(Config(n=64), 1)
-    monkeypatch.setattr(solve, "here", lambda: solve.need(Config(n=5, horizon=3), 1))
+    monkeypatch.setattr(solve, "total_bytes", lambda: solve.need(Config(n=5, horizon=3), 1))
     row = solve.solve(Config(n=5, horizon=3), 1)  # room for the value alone
     assert row["nash_conv"] is None and 0 < row["value"] < 1
 

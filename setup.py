@@ -22,7 +22,7 @@ from setuptools.command.build_ext import build_ext  # turns .pyx into C where Cy
 root = Path(__file__).resolve().parent
 os.chdir(root)
 sys.path.insert(0, str(root / "rematch/core"))
-from native_build import DIRECTIVES, digest, flags, is_fresh, texts  # noqa: E402  (imports nothing of ours)
+from native_build import DIRECTIVES, digest, flags, is_fresh, source_files  # noqa: E402  (standard library only)
 
 del sys.path[0]
 with contextlib.suppress(ImportError):  # compiled from C text that is there already
@@ -52,7 +52,7 @@ def extension(source: Path) -> Extension:
         ".".join(source.relative_to(root).with_suffix("").parts),
         [str(source.relative_to(root))],
         include_dirs=[numpy.get_include(), "rematch/worlds/native"],
-        depends=[str(path.relative_to(root)) for path in texts(source)],
+        depends=[str(path.relative_to(root)) for path in source_files(source)],
         define_macros=[
             ("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION"),
             ("REMATCH_BUILD", f'"{digest(source)}"'),

@@ -1,4 +1,4 @@
-"""How a core is compiled, and whether a compiled one still matches its text. Used by setup.py and at import.
+"""How a native core is compiled, and whether it still matches its sources. Used by setup.py and at import.
 
 A core is compiled for the processor it runs on and from headers that people edit; both must still be the
 same when it is loaded. Standard library only, and no newer than Python 3.8: setup.py and tools/ import this
@@ -11,7 +11,7 @@ import hashlib
 import platform
 from pathlib import Path
 
-# gcc and clang name "this very processor" by -march on x86 and by -mcpu on ARM; elsewhere neither is certain.
+# gcc and clang select this machine's processor by -march on x86 and -mcpu on ARM; elsewhere it is uncertain.
 NATIVE = {"x86_64": ["-march=native"], "arm64": ["-mcpu=native"], "aarch64": ["-mcpu=native"]}
 FLAGS = ["-std=c99", "-O3", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wno-unused-function"]
 DIRECTIVES = {
@@ -21,9 +21,10 @@ DIRECTIVES = {
 
 
 def flags(source: Path) -> list[str]:
-    """The C flags for one core: a world must round as on a GPU (multiply, then add), a learner need not."""
-    world = Path(__file__).resolve().parents[1] / "worlds" in source.resolve().parents
-    return [*FLAGS, *NATIVE.get(platform.machine(), []), "-ffp-contract=" + ("off" if world else "fast")]
+    """The C flags of one core: a world must round as on a GPU (multiply, then add), a learner need not."""
+    is_world = Path(__file__).resolve().parents[1] / "worlds" in source.resolve().parents
+    contract = "-ffp-contract=" + ("off" if is_world else "fast")
+    return [*FLAGS, *NATIVE.get(platform.machine(), []), contract]
 
 
 def processor() -> str:
@@ -36,24 +37,25 @@ def processor() -> str:
         return platform.machine() + " " + platform.processor()
 
 
-def texts(source: Path) -> list[Path]:
-    """What a core is made from: the .pyx, what it may include beside it, the shared headers, this file."""
-    here = Path(__file__).resolve()
-    beside = [path for path in source.parent.iterdir() if path.suffix in (".h", ".pxd", ".pxi")]
-    return [source, *sorted(beside), *sorted((here.parents[1] / "worlds/native").glob("*.h")), here]
+def source_files(source: Path) -> list[Path]:
+    """The files a core is compiled from: the .pyx, the headers beside it, the shared headers, this file."""
+    this_file = Path(__file__).resolve()
+    headers = [path for path in source.parent.iterdir() if path.suffix in (".h", ".pxd", ".pxi")]
+    shared_headers = (this_file.parents[1] / "worlds/native").glob("*.h")
+    return [source, *sorted(headers), *sorted(shared_headers), this_file]
 
 
 def digest(source: Path) -> str:
-    """Sixteen hex digits over the texts, the flags and the processor."""
+    """Sixteen hex digits over the source files, the flags and the processor."""
     total = hashlib.sha256()
-    for text in texts(source):
-        total.update(text.name.encode() + b"\0" + text.read_bytes() + b"\0")
+    for file in source_files(source):
+        total.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     total.update((" ".join(flags(source)) + processor()).encode())
     return total.hexdigest()[:16]
 
 
 def is_fresh(source: Path, compiled: Path) -> bool:
-    """Whether `compiled` was made from this text: a core holds its digest as plain bytes (REMATCH_BUILD)."""
+    """Whether `compiled` was made from these sources: a core holds its digest as bytes (REMATCH_BUILD)."""
     try:
         return digest(source).encode() in compiled.read_bytes()
     except OSError:
@@ -61,8 +63,8 @@ def is_fresh(source: Path, compiled: Path) -> bool:
 
 
 def refuse_stale(name: str, built: str, source: Path) -> None:
-    """Raise ImportError where a core's digest is not that of the text beside it."""
+    """Raise ImportError where the digest in a compiled core differs from that of the sources beside it."""
     if source.exists() and digest(source) != built:
         raise ImportError(
-            f"{name} was compiled from other text or for another processor; rebuild it with: make build"
+            f"{name} was compiled from other sources or for another processor; rebuild it with: make build"
         )

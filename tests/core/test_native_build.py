@@ -1,5 +1,4 @@
-"""rematch/core/native_build.py: a compiled core that no longer matches its text, flags or processor never
-runs."""
+"""Native build: a compiled core that does not match its sources, flags and processor is never loaded."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ def test_core_for_another_processor_or_flag_is_refused(core: Path, monkeypatch: 
             with pytest.raises(ImportError, match="processor"):
                 native_build.refuse_stale("tiny", built, core)
     native_build.refuse_stale("tiny", built, core)
-    native_build.refuse_stale("tiny", "anything", core.with_name("absent.pyx"))  # installed without its text
+    native_build.refuse_stale("tiny", "anything", core.with_name("absent.pyx"))  # installed without sources
 
 
 def test_world_cores_are_compiled_without_fused_multiply_add() -> None:

@@ -44,6 +44,8 @@ class Settings:
     schedule: Schedule = part(Schedule)
 
 
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # single tests expect them
+
 RENAMED, RENAMED_VALUES = dict(config.RENAMED), dict(config.RENAMED_VALUES)  # without those of the tests
 
 
@@ -157,7 +159,8 @@ def test_old_value_is_noted_and_replaced_in_lists() -> None:
 
 
 def test_part_of_a_config_knows_old_names_by_its_prefix() -> None:
-    flags = config.read_flags(["--scouts", "3"], Savestates(), prefix="savestates.")
+    with pytest.warns(FutureWarning, match="scouts is now explorers"):
+        flags = config.read_flags(["--scouts", "3"], Savestates(), prefix="savestates.")
     assert flags == {"explorers": "3"}
     made = config.apply(Savestates(), {"scouts": 3}, "policy.json", prefix="savestates.", notes=False)
     assert made.explorers == 3

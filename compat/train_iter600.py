@@ -26,12 +26,12 @@ SAME = {
     "network_config.hidden_dim": "network.width", "network_config.num_heads": "network.heads",
     "network_config.num_layers": "network.layers", "network_config.dropout": "network.dropout",
     "network_config.species_embedding_dim": "network.embedding",
-    "ppo_config.clip_epsilon": "ppo.clip", "ppo_config.value_coef": "ppo.value",
-    "ppo_config.gamma": "ppo.gamma", "ppo_config.gae_lambda": "ppo.lam",
-    "ppo_config.ppo_epochs": "ppo.epochs", "ppo_config.minibatch_size": "ppo.minibatch",
+    "ppo_config.clip_epsilon": "ppo.clip", "ppo_config.value_coef": "ppo.value_weight",
+    "ppo_config.gamma": "ppo.gamma", "ppo_config.gae_lambda": "ppo.gae_lambda",
+    "ppo_config.ppo_epochs": "ppo.epochs", "ppo_config.minibatch_size": "ppo.minibatch_size",
     "ppo_config.max_grad_norm": "ppo.max_grad_norm", "ppo_config.target_kl": "ppo.target_kl",
     "games_per_iteration": "games", "checkpoint_frequency": "save_every",
-    "eval_frequency": "evaluation.every", "entropy_start": "ppo.entropy",
+    "eval_frequency": "evaluation.every", "entropy_start": "ppo.entropy_weight",
     "temperature_start": "ppo.temperature", "seed": "seed",
 }  # fmt: skip
 OTHER = (
@@ -44,6 +44,7 @@ OTHER = (
     "async_num_workers", "buffer_size", "device", "experiment_name", "eval_opponents",
 )  # fmt: skip
 Given = Mapping[str, Any]
+FINAL_VALUES = {"entropy": "ppo.entropy_weight_final", "temperature": "ppo.temperature_final"}
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -85,7 +86,7 @@ def schedules(g: Given) -> dict[str, Any]:
         return {"ppo.anneal": "none"}
     out = {"ppo.anneal": moving.pop(), "ppo.lr_final": g["ppo_config.learning_rate"]}
     for name, shape in shapes.items():
-        out[f"ppo.{name}_final"] = g[f"{name}_{'start' if shape == 'none' else 'end'}"]
+        out[FINAL_VALUES[name]] = g[f"{name}_{'start' if shape == 'none' else 'end'}"]
     return out
 
 
@@ -95,7 +96,7 @@ def rivals(g: Given, notes: list[str]) -> dict[str, Any]:
 
     if not g["use_opponent_pool"]:
         notes.append("note: use_opponent_pool false: the opponents' settings have no effect")
-        return {"league.history": 0.0}
+        return {"league.opponent_share": 0.0}
     names = ("current", "checkpoint", "random", "heuristic")
     current, past, random, heuristic = (float(g[f"opponent_config.{name}_weight"]) for name in names)
     total = current + past + random + heuristic
@@ -105,12 +106,12 @@ def rivals(g: Given, notes: list[str]) -> dict[str, Any]:
     if not adaptive:
         notes.append("note: use_adaptive_weights false: named opponents are met equally often")
     out = {
-        "league.history": 1 - current, "league.pick": "adaptive" if adaptive else "uniform",
+        "league.opponent_share": 1 - current, "league.matchmaking": "adaptive" if adaptive else "uniform",
         "league.size": g["opponent_config.max_checkpoints"],
         "league.snapshot_every": g["checkpoint_frequency"],
-        "league.scripted": NAMED if g["use_heuristic_variants"] else NAMED[:2],
-        "league.scripted_share": (random + heuristic) / (1 - current),
-        "league.exploit_every": g["exploit_patch_interval"] if g["use_exploit_patch"] else 0,
+        "league.bots": NAMED if g["use_heuristic_variants"] else NAMED[:2],
+        "league.bot_share": (random + heuristic) / (1 - current),
+        "exploiters.every": g["exploit_patch_interval"] if g["use_exploit_patch"] else 0,
     }  # fmt: skip
     return out | ({"league.adaptive_floor": g["min_opponent_weight"]} if adaptive else {})
 
@@ -155,7 +156,7 @@ def translate(g: Given) -> tuple[dict[str, Any], list[str]]:
         "ppo.lr": g["ppo_config.learning_rate"], "steps": STEPS,
         "ppo.value_clip": g["ppo_config.clip_epsilon"] if g["ppo_config.clip_value"] else 0.0,
         "total_steps": g["total_iterations"] * g["games_per_iteration"] * STEPS, "start_iteration": 0,
-        "evaluation.rivals": tuple(g["eval_opponents"]),
+        "evaluation.opponents": tuple(g["eval_opponents"]),
     }  # fmt: skip
     return changes | machine(g, notes) | schedules(g) | rivals(g, notes), notes
 

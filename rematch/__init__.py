@@ -1,14 +1,16 @@
-"""Rematch trains game agents by self-play and tells the truth about how strong they are.
+"""Rematch trains game agents by self-play and measures how strong they are.
 
     import rematch
     run = rematch.train("quick", {"seed": 1})
-    run.scoreboard()
+    rematch.evaluate(run.folder)
 
-Importing this costs next to nothing: torch and the worlds are loaded where they are first needed.
+Every command is a function whose result prints as a table; `dir(rematch)` lists them. Importing this costs
+next to nothing: torch and the worlds are loaded when they are first needed.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -17,30 +19,61 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
 __version__ = "0.1.0"
-__all__ = ["exploit", "load", "report", "resume", "sweep", "train"]
 
 if TYPE_CHECKING:
-    from rematch.api import load, resume, train
-    from rematch.cli.commands.evaluate import exploit_run as exploit
-    from rematch.reporting.run_summary import report
-    from rematch.sweeps.plan import sweep
+    from rematch.api import configure, load, resume, train
+    from rematch.bench.run import benchmark
+    from rematch.core.errors import ConfigError
+    from rematch.verbs.catalog import list_recipes, list_worlds
+    from rematch.verbs.check import check
+    from rematch.verbs.evaluate import evaluate
+    from rematch.verbs.exploit import exploit
+    from rematch.verbs.export import export
+    from rematch.verbs.film import film
+    from rematch.verbs.list_runs import list_runs
+    from rematch.verbs.play import play
+    from rematch.verbs.report import report
+    from rematch.verbs.settings import describe_settings
+    from rematch.verbs.solve import solve
+    from rematch.verbs.status import status
+    from rematch.verbs.sweep import sweep
+    from rematch.verbs.tournament import tournament
+
+_MODULES = {  # public name -> the module that defines it
+    "ConfigError": "rematch.core.errors",
+    "benchmark": "rematch.bench.run",
+    "check": "rematch.verbs.check",
+    "configure": "rematch.api",
+    "describe_settings": "rematch.verbs.settings",
+    "evaluate": "rematch.verbs.evaluate",
+    "exploit": "rematch.verbs.exploit",
+    "export": "rematch.verbs.export",
+    "film": "rematch.verbs.film",
+    "list_recipes": "rematch.verbs.catalog",
+    "list_runs": "rematch.verbs.list_runs",
+    "list_worlds": "rematch.verbs.catalog",
+    "load": "rematch.api",
+    "play": "rematch.verbs.play",
+    "report": "rematch.verbs.report",
+    "resume": "rematch.api",
+    "solve": "rematch.verbs.solve",
+    "status": "rematch.verbs.status",
+    "sweep": "rematch.verbs.sweep",
+    "tournament": "rematch.verbs.tournament",
+    "train": "rematch.api",
+}
+__all__ = [
+    "ConfigError", "benchmark", "check", "configure", "describe_settings", "evaluate", "exploit",
+    "export", "film", "list_recipes", "list_runs", "list_worlds", "load", "play", "report", "resume",
+    "solve", "status", "sweep", "tournament", "train",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name == "exploit":
-        from rematch.cli.commands.evaluate import exploit_run
+    if name not in _MODULES:
+        raise AttributeError(f"module 'rematch' has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
-        return exploit_run
-    if name == "sweep":
-        from rematch.sweeps import plan
 
-        return plan.sweep
-    if name == "report":
-        from rematch.reporting.run_summary import report
-
-        return report
-    if name in __all__:
-        from rematch import api
-
-        return getattr(api, name)
-    raise AttributeError(f"module 'rematch' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

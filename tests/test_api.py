@@ -21,7 +21,7 @@ from rematch.core.world import World
 from rematch.evaluation.match import Scoreboard
 from rematch.reporting.console import Console
 from rematch.storage.run_folder import Run
-from rematch.training.trainer import Session
+from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -36,11 +36,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> api.Trained:
 
 def test_the_page_runs_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text(), re.S)
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "how_to/python.md").read_text(), re.S)
     assert len(blocks) == 5
     space: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, "docs/python.md", "exec"), space)
+        exec(compile(block, "docs/how_to/python.md", "exec"), space)
     assert (tmp_path / "runs" / "first" / "report.html").exists()
 
 
@@ -81,8 +81,9 @@ def test_settings_from_python_are_as_strict_as_flags(tmp_path: Path) -> None:
         ({"gamez": 3}, "unknown setting gamez = 3; nearest: game"), ({"games": "many"}, "games = 'many'"),
         ({"games": 2.5}, "games = 2.5: expected a whole"), ({"games": True}, "games = True"),
         ({"world.max_steps": -1}, "world.max_steps = -1"), ({"ppo.lr": float("nan")}, "ppo.lr = nan"),
-        ({"league.pick": "uniform", "league.pfsp_power": 3.0}, "has no effect"),
-        ({"evaluation.rivals": ["random"] * 3000}, r"settings of \d+ characters: no resume could read them"),
+        ({"league.matchmaking": "uniform", "league.pfsp_power": 3.0}, "has no effect"),
+        ({"evaluation.opponents": ["random"] * 3000},
+         r"settings of \d+ characters: no resume could read them"),
     ):
         with pytest.raises(ConfigError, match=word) as caught:
             rematch.train("quick", changes, folder=tmp_path / "x")
@@ -137,20 +138,37 @@ def test_a_failing_console_does_not_matter(trained: api.Trained, tmp_path: Path)
 def test_a_run_that_is_all_cold_start_says_so() -> None:
     """The pursuer would never learn: two hundred thousand steps of it are the default."""
     for total, said in ((150_000, True), (250_000, False)):
-        changes = {"schedule.kind": "alternate", "total_steps": total, "games": 8}
-        session = Session(api.configure("lattice", changes=changes))
-        assert (api.COLD in api._notes(session)) == said
+        changes = {"schedule.kind": "alternating", "total_steps": total, "games": 8}
+        trainer = Trainer(api.configure("lattice", changes=changes))
+        assert (api.COLD in api._notes(trainer)) == said
 
 
-@pytest.mark.parametrize(("game", "flags", "why"), [
-    ("lattice", ("--network.log_std", "0.1"), "log_std = 0.1 has no effect: all actions are discrete"),
-    ("lattice", ("--network.fourier", "3"), "fourier = 3 has no effect: players see names alone, no numbers"),
-    ("lattice", ("--schedule.kind", "alternate", "--schedule.phase_steps", "300", "--schedule.phase_warmup",
-                 "1000,2000"), "has no effect: none of it is shorter than schedule.phase_steps = 300"),
-    ("beasty", ("--evaluation.alarm_gap", "0.5"), "there is no gap but between two roles"),
-    ("gym", ("--evaluation.past", "7"), "the world has one seat"),
-    ("gym", ("--league.history", "0.9"), "the world has one seat"),
-])
+@pytest.mark.parametrize(
+    ("game", "flags", "why"),
+    [
+        ("lattice", ("--network.log_std", "0.1"), "log_std = 0.1 has no effect: all actions are discrete"),
+        (
+            "lattice",
+            ("--network.fourier", "3"),
+            "fourier = 3 has no effect: players observe categories alone, no numbers",
+        ),
+        (
+            "lattice",
+            (
+                "--schedule.kind",
+                "alternating",
+                "--schedule.phase_steps",
+                "300",
+                "--schedule.short_phases",
+                "1000,2000",
+            ),
+            "has no effect: none of it is shorter than schedule.phase_steps = 300",
+        ),
+        ("beasty", ("--evaluation.alarm_gap", "0.5"), "there is a gap between two roles only"),
+        ("gym", ("--past_policies.count", "7"), "the world has one seat"),
+        ("gym", ("--league.opponent_share", "0.9"), "the world has one seat"),
+    ],
+)
 def test_settings_that_such_a_world_does_not_read_are_refused(
     game: str, flags: tuple[str, ...], why: str
 ) -> None:

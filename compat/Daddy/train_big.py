@@ -5,8 +5,8 @@
 
 The run lies in runs/RUN_NAME; savestates/RUN_NAME and checkpoints/RUN_NAME/step_N lead there. The same
 command again goes on with it. --max-minutes M stops in time, --other-machine resumes on another kind of
-processor, and any setting of Rematch may follow: --world.rom FILE, --swarm all, --dqn.device cuda.
-docs/gameboy.md says where this differs from the document, and why.
+processor, and any setting of Rematch may follow: --world.rom FILE, --savestates.mode all, --dqn.device cuda.
+docs/how_to/earlier_project.md says where this differs from the original, and why.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from typing import Any
 
 from rematch.agents.learners.dqn import SIZES
 from rematch.cli.options import Options
-from rematch.core.config import leaves, nearest
+from rematch.core.config import RENAMED, leaves, nearest
 from rematch.core.errors import ConfigError
 from rematch.reporting.console import Console
+from rematch.training.run_log import RunLog
 
 RECIPE = "big"
 MODEL_CONFIGS = {
@@ -46,9 +47,9 @@ FLAGS: dict[str, Flag] = {
     "--batch-size": Flag("dqn.batch", "sequences in one update (16)"),
     "--model-size": Flag("dqn.size", f"{' or '.join(MODEL_CONFIGS)} (large)"),
     "--run-name": Flag("", "the run's folder in runs/ (big-1, big-2, ...)"),
-    "--log-interval": Flag("watch.log_interval", "steps between two log lines (5000)"),
+    "--log-interval": Flag("episode_log.interval", "steps between two log lines (5000)"),
     "--save-interval": Flag("", "steps between two checkpoints (100000), in whole iterations"),
-    "--video-interval": Flag("watch.video_interval", "steps between two films (250000); 0: none"),
+    "--video-interval": Flag("episode_video.interval", "steps between two films (250000); 0: none"),
 }
 OWN = ("--max-minutes",)  # of every command of ours
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -104,7 +105,7 @@ def refuse_unknown(words: Sequence[str], known: Sequence[str]) -> None:
         key = name.removeprefix("--").replace("-", "_")
         leaf = key.rpartition(".")[2].removeprefix("no_")
         plain = f"{key.rpartition('.')[0]}.{leaf}".removeprefix(".")
-        if word.startswith("--") and key not in known and plain not in known:
+        if word.startswith("--") and not {key, plain} & {*known, *RENAMED}:
             near = nearest(name, [*FLAGS, *OWN, *(f"--{one}" for one in known)])
             raise ConfigError(f"unknown flag {name!r}" + (f"; nearest: {near}" if near else ""))
 
@@ -170,6 +171,11 @@ class Linking(Console):
 # --- the command ------------------------------------------------------------------------------------------
 
 
+# The earlier project's names of the returns in episodes.csv.
+COLUMN_NAMES = {"return_rnd_images": "return_rnd", "return_count_bonus": "return_novel",
+                "return_milestones": "return_bayes", "return_demo_progress": "return_way"}
+
+
 def train(words: Sequence[str]) -> int:
     from rematch import api
 
@@ -185,6 +191,7 @@ def train(words: Sequence[str]) -> int:
     folder = api.free_folder(Path("runs"), RECIPE) if name is None else Path("runs") / name
     console = Linking(Links(folder, config.games * config.steps))
     elsewhere = "--other-machine" in options.given
+    RunLog.column_names = COLUMN_NAMES
     try:
         if (folder / "config.yaml").exists():
             refuse_other(folder, config)
@@ -193,6 +200,7 @@ def train(words: Sequence[str]) -> int:
             notes += ["note: --other-machine has no effect: the run is new"] if elsewhere else []
             api.train(config, folder=folder, console=console, minutes=minutes, notes=notes)
     finally:
+        RunLog.column_names = {}
         if (folder / "config.yaml").exists():
             console.renew()
     return 0

@@ -6,7 +6,7 @@
 Every flag of the three documents is known; each is one line of FLAGS. A flag that has nothing to do beside
 the others is a printed note here, and an error everywhere else: the documents' own commands carry such flags.
 What the documents' script did where a command is silent (partial observation, the safety filter, rollback
-outside micro-phases) holds here too. docs/laboratory.md tells the whole translation.
+outside micro-phases) holds here too. docs/results/reproductions.md tells the whole translation.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ FLAGS: dict[str, Flag] = {
     "max_total_steps": Flag(int, None),
     "max_phases": Flag(int, None),
     "timesteps_per_phase": Flag(int, None),
-    "cold_start_timesteps": Flag(int, 200_000, "schedule.cold_start_steps"),
+    "cold_start_timesteps": Flag(int, 200_000, "schedule.warmup_steps"),
     "eta": Flag(float, None),
     "convergence_consecutive": Flag(int, 3),
     "phase_warmup": Flag(SWITCH, False),
@@ -88,7 +88,7 @@ FLAGS: dict[str, Flag] = {
     "bilateral_rollback": Flag(SWITCH, False),
     "ewc_lambda": Flag(float, 0.0, "ewc.weight"),
     "ewc_fisher_samples": Flag(int, None),
-    "rnd_coef": Flag(float, 0.0, "rnd.coef"),
+    "rnd_coef": Flag(float, 0.0, "rnd.weight"),
     "rnd_hidden_dim": Flag(int, None),
     "rnd_embed_dim": Flag(int, None),
     "rnd_update_freq": Flag(int, None),
@@ -191,7 +191,7 @@ def translate(values: Given, given: Sequence[str]) -> tuple[dict[str, Any], list
     changes |= schedule(v, notes)
     changes |= levels(v, notes)
     if v["opponent_pool_size"]:
-        changes |= {"league.history": 0.5, "league.size": v["opponent_pool_size"]}
+        changes |= {"league.opponent_share": 0.5, "league.size": v["opponent_pool_size"]}
     elif v["snapshot_freq_micro"] is not None and v["micro_phase_steps"]:
         notes.append(f"note: --snapshot_freq_micro {v['snapshot_freq_micro']} has no effect without a pool")
     if v["bilateral_rollback"]:
@@ -225,9 +225,9 @@ def schedule(v: Given, notes: list[str]) -> dict[str, Any]:
         phases, longest = v["max_phases"] or 12, max(ROLLOUT, _or(v["timesteps_per_phase"], 500_000))
         warm = _or(v["warm_start_timesteps"], 50_000) if v["warm_start_evader"] else 0
         most = phases * (int(longest * max(1.0, v["evader_multiplier"])) + warm)
-        out |= {"rollback.back": 3, "total_steps": v["cold_start_timesteps"] + most}
+        out |= {"rollback.checkpoints_back": 3, "total_steps": v["cold_start_timesteps"] + most}
         if v["phase_warmup"]:
-            out["schedule.phase_warmup"] = (100_000, 200_000, 300_000)
+            out["schedule.short_phases"] = (100_000, 200_000, 300_000)
         for name in ("eval_interval_micro", "snapshot_freq_micro", "max_total_steps"):
             if v[name] is not None:
                 notes.append(f"note: --{name} {v[name]} has no effect without --micro_phase_steps")
@@ -236,7 +236,7 @@ def schedule(v: Given, notes: list[str]) -> dict[str, Any]:
     if v["evader_first_on_advance"]:
         out["schedule.last_first"] = True
     if v["warm_start_evader"]:
-        out["schedule.warm_start_steps"] = _or(v["warm_start_timesteps"], 50_000)
+        out["schedule.level_warmup_steps"] = _or(v["warm_start_timesteps"], 50_000)
     elif v["warm_start_timesteps"] is not None:
         notes.append(f"note: --warm_start_timesteps {v['warm_start_timesteps']} has no effect without "
                      "--warm_start_evader")

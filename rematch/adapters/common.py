@@ -1,4 +1,4 @@
-"""Our worlds in the dress of other libraries: `gym` (Gymnasium) and `zoo` (PettingZoo).
+"""Our worlds in the dress of other libraries: gymnasium_env.py and pettingzoo_env.py.
 
 Neither library is needed here or anywhere else in the package. What an adapter hands out when a game ends:
 our worlds restart at once, so the sight after the last step is that of the next game already. The last
@@ -23,11 +23,12 @@ from rematch.core.spec import Role, Spec
 from rematch.core.world import CUT_OFF, Sight, View, World
 from rematch.worlds import registry
 from rematch.worlds.conformance.playback import seat_at
+from rematch.worlds.game import Game
 
 
-def module_of(world: Any) -> Any:
-    """A world's module, by its name or itself."""
-    return registry.find(world) if isinstance(world, str) else world
+def game_of(game: str | Game) -> Game:
+    """A game by its name, or the game itself."""
+    return registry.find(game) if isinstance(game, str) else game
 
 
 def role_of(spec: Spec, name: str) -> Role:
@@ -78,12 +79,12 @@ def empty_actions(world: World) -> dict[str, NDArray[Any]]:
 class Opponents:
     """Everybody but the learner: one player per other seat, a bot by name or any Player."""
 
-    def __init__(self, module: Any, spec: Spec, learner: int, opponent: str | Player) -> None:
+    def __init__(self, game: Game, spec: Spec, learner: int, opponent: str | Player) -> None:
         self.players: dict[int, Player] = {}
         for seat in range(spec.seats):
             if seat != learner:
                 role = spec.role_of(seat).name
-                self.players[seat] = _bot(module, role, opponent) if isinstance(opponent, str) else opponent
+                self.players[seat] = _bot(game, role, opponent) if isinstance(opponent, str) else opponent
         self.begin(0)
 
     def begin(self, seed: int) -> None:
@@ -118,14 +119,13 @@ class Opponents:
         self.moves += 1
 
 
-def _bot(module: Any, role: str, name: str) -> Player:
-    known = module.BOTS.get(role, ())
+def _bot(game: Game, role: str, name: str) -> Player:
+    known = game.bots.get(role, ())
     if name not in known:
         near = nearest(name, list(known))
         hint = f"; nearest: {near}" if near else ""
         raise ConfigError(f"opponent = {name!r}: expected a bot for {role}: {', '.join(known)}{hint}")
-    player: Player = module.bot(name, role)
-    return player
+    return game.bot(name, role)
 
 
 def check_legal(world: World, role: Role, place: int, actions: NDArray[Any]) -> None:

@@ -16,8 +16,8 @@ from rematch.adapters.common import (
     check_legal,
     empty_actions,
     flat,
+    game_of,
     last_sight,
-    module_of,
     role_of,
 )
 from rematch.core.arrays import Floats
@@ -58,12 +58,12 @@ class GymEnv(gymnasium.Env[Floats, Any]):
     def __init__(
         self, world: Any, config: Any = None, role: str = "", opponent: str | Player = "random"
     ) -> None:
-        self.module = module_of(world)
-        self.config = self.module.Config() if config is None else config
-        self.world: World = self.module.make(self.config, 1)
+        self.game = game_of(world)
+        self.config = self.game.Config() if config is None else config
+        self.world: World = self.game.make(self.config, 1)
         self.role = role_of(self.world.spec, role)
         self.seat = self.role.seats[0]
-        self.opponents = Opponents(self.module, self.world.spec, self.seat, opponent)
+        self.opponents = Opponents(self.game, self.world.spec, self.seat, opponent)
         self.observation_space = observation_space(self.role)
         self.action_space = action_space(self.role)
         self.fresh = False  # whether the running game has not been handed out yet
@@ -73,7 +73,7 @@ class GymEnv(gymnasium.Env[Floats, Any]):
         super().reset(seed=seed)
         if seed is not None or not self.fresh:
             start = int(self.np_random.integers(2**63))
-            self.world = self.module.make(self.config, 1, seed=start)
+            self.world = self.game.make(self.config, 1, seed=start)
             self.opponents.begin(start)
             self._await_turn()
         self.fresh = False
@@ -139,13 +139,13 @@ class GymVector(VectorEnv[Floats, Any, NDArray[Any]]):
         opponent: str | Player = "random",
         games: int = 64,
     ) -> None:
-        self.module = module_of(world)
-        self.config = self.module.Config() if config is None else config
+        self.game = game_of(world)
+        self.config = self.game.Config() if config is None else config
         self.num_envs = games
-        self.world: World = self.module.make(self.config, games)
+        self.world: World = self.game.make(self.config, games)
         self.role = role_of(self.world.spec, role)
         self.seat = self.role.seats[0]
-        self.opponents = Opponents(self.module, self.world.spec, self.seat, opponent)
+        self.opponents = Opponents(self.game, self.world.spec, self.seat, opponent)
         self.single_observation_space = observation_space(self.role)
         self.single_action_space = action_space(self.role)
         self.observation_space = batch_space(self.single_observation_space, games)
@@ -159,7 +159,7 @@ class GymVector(VectorEnv[Floats, Any, NDArray[Any]]):
             raise ConfigError(f"reset: seed = {seed!r}: expected one whole number for the whole batch")
         super().reset(seed=None if seed is None else int(seed))
         start = int(self.np_random.integers(2**63))
-        self.world = self.module.make(self.config, self.num_envs, seed=start)
+        self.world = self.game.make(self.config, self.num_envs, seed=start)
         self.opponents.begin(start)
         self._all_to_move()
         flat(self.world.view.fields, self.role, 0, out=self.sight)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rematch.adapters.common import check_legal, empty_actions, flat, last_sight, module_of
+from rematch.adapters.common import check_legal, empty_actions, flat, game_of, last_sight
 from rematch.core import rng
 from rematch.core.errors import ConfigError, NotInstalled
 from rematch.core.spec import Role
@@ -30,9 +30,9 @@ class Table:
     """One game of a world, by agents' names: what the two kinds of environment share."""
 
     def __init__(self, world: Any, config: Any) -> None:
-        self.module = module_of(world)
-        self.config = self.module.Config() if config is None else config
-        self.world: World = self.module.make(self.config, 1)
+        self.game = game_of(world)
+        self.config = self.game.Config() if config is None else config
+        self.world: World = self.game.make(self.config, 1)
         self.places: dict[str, tuple[Role, int]] = {}  # agent -> its role, its place among that role's seats
         for seat in range(self.world.spec.seats):
             role = self.world.spec.role_of(seat)
@@ -45,7 +45,7 @@ class Table:
         """A new game; without a seed the next one of the series that the last seed began."""
         if seed is not None:
             self.seed, self.resets = seed, 0
-        self.world = self.module.make(self.config, 1, seed=rng.key(self.seed, rng.GAME, self.resets))
+        self.world = self.game.make(self.config, 1, seed=rng.key(self.seed, rng.GAME, self.resets))
         self.resets += 1
 
     def space(self, agent: str) -> Any:

@@ -2,8 +2,9 @@
 
 One vector makes everything else short: a digest, a rival's slot, an optimiser, a checkpoint and an
 average of policies are all operations on one array. Acting is done by agents/networks/fused.h;
-agents/networks/mlp.py is the same network in torch, for reading and for checking. A network with an encoder
-is agents/networks/torch_network.py, in torch.
+agents/networks/mlp.py is the
+same network in torch, for reading and for checking. A network with an encoder is
+agents/networks/torch_network.py, in torch.
 
 Two names of fields mean something here: an encoder reads `history`, a field with a shape [steps, numbers];
 `bimdn` learns where the opponent is from `other`, a field aside with two columns.
@@ -20,8 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.agents.networks import fused
-from rematch.agents.networks.config import NetworkConfig, one_tower
-from rematch.agents.networks.layout import HEAD, SHARED, aside, layout, named
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats
 from rematch.core.errors import ConfigError
@@ -31,8 +30,11 @@ from rematch.core.spec import Role
 
 if TYPE_CHECKING:
     from rematch.agents.networks.torch_network import Recurrent
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.networks.layout import HEAD, SHARED, aside, layout, named
 
 refuse_stale("rematch.agents.networks.fused", fused.BUILD, Path(__file__).parent / "networks" / "fused.pyx")
+
 
 ROW_GAIN, ROW_START = 3.0, 0.02  # length of its head's directions; how small rows begin: play is near uniform
 MOST_WEIGHTS = 1 << 26  # fused.h counts them, padded, in 32 bits
@@ -51,7 +53,7 @@ def network(role: Role, config: NetworkConfig) -> fused.Network | Recurrent:
     shape = (role.choices, role.actions.size, role.actions.kind == "discrete")
     more = aside(role, config)
     return fused.Network(
-        *shape, config.hidden, one_tower(config), config.activation, config.fourier, more
+        *shape, config.hidden, config.one_tower, config.activation, config.fourier, more
     )
 
 
@@ -94,6 +96,12 @@ class Policy:
 
     def initialise(self, seed: int) -> None:
         """Orthogonal weights (Saxe et al. 2014); a small policy head, so that play starts near uniform."""
+        if self.config.module:
+            from rematch.agents.networks import user_network
+
+            user_network.initialise(named(self.weights, self.layout), self.role, self.config, seed)
+            self.set(self.weights.copy())
+            return
         gain = 2.0**0.5
         for i, (name, view) in enumerate(named(self.weights, self.layout).items()):
             if name == "policy.log_std":

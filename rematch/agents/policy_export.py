@@ -20,11 +20,10 @@ from rematch.agents.policy import Policy
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError, NotInstalled
 from rematch.storage import policy_files
-from rematch.training.best_response_store import RESPONSE
 from rematch.worlds import registry
 
 if TYPE_CHECKING:
-    from rematch.training.trainer import Config
+    from rematch.core.run_config import Config
 
 SUFFIX = ".safetensors"
 
@@ -43,7 +42,7 @@ class Shipped:
     def player(self) -> Any:
         """Who plays it: a Q network with the share of random moves that it was judged with."""
         policy = self.policy
-        return QPlayer(policy, policy.config.epsilon_play) if isinstance(policy, QPolicy) else policy
+        return QPlayer(policy, policy.config.evaluation_epsilon) if isinstance(policy, QPolicy) else policy
 
 
 def read(path: Path, values: bool = False) -> Shipped:
@@ -51,7 +50,7 @@ def read(path: Path, values: bool = False) -> Shipped:
     lookahead's value network, which plays nothing by itself, unless `values` are asked for."""
     arrays, about = policy_files.read(path)
     try:
-        game, name = str(about["game"]), str(about["role"])
+        game, name = registry.present_name(str(about["game"])), str(about["role"])
         rules, shape = about["world"], about["network"]
         iteration, columns = int(about["iteration"]), list(about["columns"])
         step = None if about.get("step") is None else int(about["step"])
@@ -62,15 +61,15 @@ def read(path: Path, values: bool = False) -> Shipped:
     if foresees and not values:
         raise ConfigError(f"{path}: what lookahead thinks positions are worth, which plays only with the "
                           "rules at hand; expected its run's folder")
-    module = registry.find(game)
+    played = registry.find(game)
     rules = settings.flatten(rules, str(path))
-    world = settings.apply(module.Config(), rules, str(path), prefix="world.", notes=False)
+    world = settings.apply(played.Config(), rules, str(path), prefix="world.", notes=False)
     usual: Any = DqnConfig() if remembers else NetworkConfig()
     part, shape = "dqn." if remembers else "network.", settings.flatten(shape, str(path))
     network = settings.apply(usual, shape, str(path), prefix=part, notes=False)
     network = settings.replace(network, {"device": "cpu"})  # wherever it learnt, it plays on any machine
     settings.validate(network)
-    roles = module.make(world, 1, 0, 0).spec.roles
+    roles = played.spec(world).roles
     if name not in roles:
         raise ConfigError(f"{path}: a policy for {name!r}, and {game} has {', '.join(roles)}")
     if list(roles[name].columns) != columns:
@@ -90,7 +89,7 @@ def refuse_other(source: Path, shipped: Shipped, config: Config) -> None:
     if remembers != (config.learner == "dqn"):
         made = "by dqn" if remembers else "by another learner than dqn"
         raise ConfigError(f"{source}: learnt {made}, and learner is {config.learner} in the run")
-    free = getattr(registry.find(config.game), "INDIFFERENT", ())
+    free = registry.find(config.game).defaults.indifferent
     network: tuple[str, Any] = ("dqn", config.dqn) if remembers else ("network", config.network)
     for what, theirs, ours in (("world", shipped.world, config.world),
                                (network[0], shipped.policy.config, network[1])):
@@ -109,7 +108,8 @@ def starts(source: Path, config: Config) -> dict[str, Policy]:
     else:
         found = sorted((source / "policies").glob(f"*{SUFFIX}"))
         # Milestones are not what it ended as, best responses are not its own.
-        found = [path for path in found if "@" not in path.stem and not path.stem.startswith(RESPONSE)]
+        own = [path for path in found if not path.stem.startswith(policy_files.RESPONSE)]
+        found = [path for path in own if "@" not in path.stem]
         if not found:
             raise ConfigError(f"--from = {str(source)!r}: expected a policy (*{SUFFIX}) or a finished run")
     out = {}

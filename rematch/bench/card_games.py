@@ -9,11 +9,11 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 from rematch.bench.timing import REPETITIONS, Measurement, Subject, in_turns, load, ratio
 from rematch.core.errors import NotInstalled
+from rematch.worlds.capabilities import CardGameSpeed
 
 OPENSPIEL = ("leduc_poker", "gin_rummy", "hearts")
 RLCARD = ("leduc-holdem", "uno", "gin-rummy")
@@ -99,10 +99,10 @@ def peers() -> tuple[list[Subject], list[str]]:
     return found, missing
 
 
-def measure(world: str, speed: ModuleType, seconds: float, machine: dict[str, Any]) -> dict[str, Any]:
+def measure(world: str, speed: CardGameSpeed, seconds: float, machine: dict[str, Any]) -> dict[str, Any]:
     """Everything that the table shows, as plain data. `speed`: the world's own subjects and targets."""
     started = load()
-    ours = speed.subjects()
+    ours = speed.subjects
     others, missing = peers()
     measured = in_turns([*ours, *others], seconds / REPETITIONS)
     rows = []
@@ -118,13 +118,13 @@ def measure(world: str, speed: ModuleType, seconds: float, machine: dict[str, An
     }  # fmt: skip
 
 
-def targets(speed: ModuleType, ours: list[Measurement]) -> list[dict[str, Any]]:
+def targets(speed: CardGameSpeed, ours: list[Measurement]) -> list[dict[str, Any]]:
     """What is asked of one core, by CPU time; and of two threads over one, by the clock (None: not told)."""
     by = {(getattr(m.subject, "key", ""), m.subject.threads): m for m in ours}
     out = []
     for (key, threads), m in by.items():
-        if threads == 1 and key in speed.TARGETS:
-            value, wanted = m.per_core, speed.TARGETS[key]
+        if threads == 1 and key in speed.targets:
+            value, wanted = m.per_core, speed.targets[key]
             out.append(
                 {
                     "name": f"{m.subject.name}, games per CPU second on one thread",
@@ -136,7 +136,7 @@ def targets(speed: ModuleType, ours: list[Measurement]) -> list[dict[str, Any]]:
         elif threads == 2 and (key, 1) in by:
             times, got = ratio("two threads over one", m, by[key, 1]), by[key, 1].processors
             about = {"name": f"{m.subject.name}, two threads over one", "value": times["value"],
-                     "wanted": speed.TWO_THREADS, "met": times["value"] >= speed.TWO_THREADS, "ratio": times}
+                     "wanted": speed.two_threads, "met": times["value"] >= speed.two_threads, "ratio": times}
             if got < BUSY:  # then a second thread has nowhere to run, whatever it could do
                 about |= {"met": None, "name": f"{about['name']} (one thread got {got:.2f} of a processor)"}
             out.append(about)

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rematch import api
+from rematch.agents.build import learner_class
 from rematch.agents.policy import digest
 from rematch.core import config as settings
 from rematch.core import rng
+from rematch.core.clock import Clock
+from rematch.core.component import Component
 from rematch.core.errors import ConfigError
-from rematch.core.world import RUNNING, World
+from rematch.core.run_config import Config
+from rematch.core.world import RUNNING, Next, World
 from rematch.evaluation.evaluator import bots_for, opponents, versus
-from rematch.training.trainer import Config, Session
+from rematch.evaluation.match import Scoreboard
+from rematch.selfplay.league import League
+from rematch.training.config import components_of
+from rematch.training.loop import iterate
+from rematch.training.trainer import Trainer
 from rematch.worlds import registry
+from rematch.worlds.capabilities import Benchmark
 
 LONG = 10**12  # steps of a run whose end, and with it annealing, is out of reach
 MARGIN = 0.1  # a score must rise by more than this over the control's to count as learning
@@ -27,26 +37,21 @@ SNAPSHOTS = 4  # rivals on each role's roster before the clock starts
 PINNED: dict[str, Any] = {
     "games": 2048, "steps": 32, "total_steps": LONG,
     "network.hidden": [64, 64], "network.activation": "tanh", "network.shared": True, "network.fourier": 0,
-    "ppo.epochs": 4, "ppo.minibatch": 8192, "ppo.gradient": "native",
-    "league.history": 0.3, "league.scripted": [],
+    "ppo.epochs": 4, "ppo.minibatch_size": 8192, "ppo.gradient": "native",
+    "league.opponent_share": 0.3, "league.bots": [],
 }  # fmt: skip
 
 # The hyper-parameters of the documents that asked for this: few games, small minibatches, wide networks.
 DOCUMENTS: dict[str, Any] = PINNED | {
     "games": 4, "steps": 512, "network.hidden": [256, 256], "network.shared": False,
-    "ppo.epochs": 10, "ppo.minibatch": 256, "league.history": 0.0, "stagger": 0,
+    "ppo.epochs": 10, "ppo.minibatch_size": 256, "league.opponent_share": 0.0, "stagger": 0,
 }  # fmt: skip
-
-# What is pinned of a world itself.
-WORLDS: dict[str, dict[str, Any]] = {
-    "pursuit": {"world.n_obstacles_min": 2, "world.n_obstacles_max": 2},
-    "lattice": {"world.n": 9, "world.block": 3, "world.horizon": 20},
-}
 
 
 def configure(world: str, threads: int, pins: dict[str, Any]) -> Config:
     """The recipe of this name (or the world's own settings) with `pins` over it."""
-    changes = WORLDS.get(world, {}) | pins | {"threads": threads}
+    asked = registry.find(world).benchmark or Benchmark()
+    changes = {**asked.settings, **pins, "threads": threads}
     out = settings.apply(api.configure(world), changes, "bench")
     settings.validate(out)
     return out
@@ -54,15 +59,8 @@ def configure(world: str, threads: int, pins: dict[str, Any]) -> Config:
 
 def shown(c: Config) -> dict[str, Any]:
     """The settings that a speed depends on."""
-    if c.learner == "dqn":
-        layers = {"gru": c.dqn.gru, "lstm": c.dqn.lstm, "ssm": c.dqn.ssm}
-        return {"world": c.game, "games": c.games, "steps": c.steps, "network": c.dqn.size, **layers,
-                "sequence": c.dqn.sequence, "batch": c.dqn.batch, "replay_ratio": c.dqn.replay_ratio}
-    return {
-        "world": c.game, "games": c.games, "steps": c.steps, "network": list(c.network.hidden),
-        "activation": c.network.activation, "shared_trunk": c.network.shared, "fourier": c.network.fourier,
-        "epochs": c.ppo.epochs, "batch": c.ppo.minibatch, "history": c.league.history,
-    }  # fmt: skip
+    common = {"world": c.game, "games": c.games, "steps": c.steps}
+    return common | learner_class(c).speed_settings(c)
 
 
 def random_actions(world: World, seed: int) -> dict[str, NDArray[Any]]:
@@ -90,7 +88,7 @@ class WorldAlone:
         config = configure(world, threads, {})
         self.name, self.threads = "the world alone", threads
         self.settings = {"world": world, "games": games}
-        whole: World = registry.find(world).make(config.world, games)
+        whole = registry.find(world).make(config.world, games)
         self.parts = whole.parts(threads)
         self.actions = [[random_actions(part, s) for s in range(self.SETS)] for part in self.parts]
         self.pool = ThreadPoolExecutor(threads)
@@ -111,64 +109,72 @@ class WorldAlone:
                 return done
 
 
-class Training:
-    """Whole iterations of the loop in training/trainer.py without logs, evaluations and checkpoints.
+class OneRoleLearns(Component):
+    """One role learns alone, against a bot: what Stable-Baselines3 does."""
 
-    With `alone`, that role alone learns, against a scripted rival: what Stable-Baselines3 does.
+    name = "one_role_learns"
+    role = ""
+
+    def connect(self) -> None:
+        spec, game = self.setup.spec, self.setup.game
+        self.opponent = str(game.bots[opponents(spec, self.role)[0]][0])
+        self.slots = {other: self.setup.seating[other].seat_player(game.bot(self.opponent, other))
+                      for other in opponents(spec, self.role)}  # fmt: skip
+
+    def before_rollout(self, clock: Clock, next: Next) -> None:
+        clock.phase = replace(clock.phase, roles=(self.role,))
+        for other, slot in self.slots.items():
+            next.slot[:, list(self.setup.spec.roles[other].seats)] = slot
+
+
+class Training:
+    """Whole iterations of training/loop.py without logs, evaluations and checkpoints.
+
+    With `alone`, that role alone learns, against a bot.
     """
 
     unit = "learner steps"
 
     def __init__(self, name: str, config: Config, alone: str = "") -> None:
-        self.session = session = Session(config)
-        self.name, self.threads, self.alone = name, config.threads, alone
-        self.settings = shown(config) | {"learning": [alone] if alone else list(session.spec.roles)}
+        kinds = list(components_of(config))
         if alone:
-            rival = rival_of(session, alone)
-            for other in opponents(session.spec, alone):
-                session.tables[other].others[:] = [session.module.bot(rival, other)]
-            self.settings["rival"] = rival
-        elif session.league.config.history:
-            self._fill_league()
+            kinds.append(type("One", (OneRoleLearns,), {"role": alone}))
+        self.trainer = trainer = Trainer(config, kinds)
+        self.name, self.threads, self.alone = name, config.threads, alone
+        roles = trainer.setup.spec.roles
+        self.settings = shown(config) | {"learning": [alone] if alone else list(roles)}
+        one_role, league = trainer.setup.get(OneRoleLearns), trainer.setup.get(League)
+        if one_role is not None:
+            self.settings["rival"] = one_role.opponent
+        elif league is not None:
+            self._fill_league(league)
 
-    def _fill_league(self) -> None:
-        """Snapshots on the rosters, and rivals in running games: what a run has after its first minute."""
-        session = self.session
+    def _fill_league(self, league: League) -> None:
+        """Snapshots in the pools, and opponents in running games: what a run has after its first minute."""
+        trainer, config = self.trainer, self.trainer.config
         for i in range(SNAPSHOTS):
             self.iterate()
-            session.league.snapshot(i * session.config.league.snapshot_every)
-        session.seat()
-        left = np.ones(session.world.games, bool)
-        actions = [random_actions(session.world, s) for s in range(4)]
+            league.matchmaker.snapshot(i * config.league.snapshot_every)
+        trainer.before_rollout()
+        left = np.ones(trainer.world.games, bool)
+        actions = [random_actions(trainer.world, s) for s in range(4)]
         for step in range(100_000):
-            left &= session.world.step(actions[step % 4]).ended == RUNNING
+            left &= trainer.world.step(actions[step % 4]).ended == RUNNING
             if not left.any():
                 break
-        session.begin()
+        trainer.before_rollout()
+        trainer.each("start", lambda part: part.start(trainer.clock))  # games are staggered
 
     def rivals_share(self) -> float:
-        """Of all seats on the last tape, those in which a rival sat."""
-        tracks = self.session.rollout.tape.tracks.values()
+        """Of all seats of the last rollout, those in which an opponent sat."""
+        tracks = self.trainer.setup.collector.rollout.tracks.values()
         return float(np.mean([(track.slot != 0).mean() for track in tracks]))
 
     def iterate(self) -> int:
         """One iteration; the decisions that entered an update."""
-        session, before = self.session, self.session.learner_steps
-        session.seat()
-        if self.alone:
-            for other in opponents(session.spec, self.alone):
-                seats = list(session.spec.roles[other].seats)
-                session.world.next.slot[:, seats] = len(session.tables[other].packed)
-        tape = session.rollout.collect(session.iteration)
-        if self.alone:
-            metrics = session.learners[self.alone].learn(tape, 0.0, session.iteration)
-            session.learner_steps += int(metrics["decisions"])
-        else:
-            session.learn(tape)
-        session.league.report(tape)
-        session.iteration += 1
-        session.league.snapshot(session.iteration)
-        return session.learner_steps - before
+        before = self.trainer.clock.learner_steps
+        iterate(self.trainer)
+        return self.trainer.clock.learner_steps - before
 
     def run(self, seconds: float) -> int:
         until, done = time.perf_counter() + seconds, 0
@@ -178,34 +184,29 @@ class Training:
                 return done
 
 
-ALONE = {"bands.scouts": 0, "stagger": 0}  # scouts search in the first fifth of a run
+ALONE = {"savestates.mode": "off", "stagger": 0, "episode_video.interval": 0}
 
 
 def trained(recipe: str) -> Training:
-    """A recipe of Q-learning as it acts and learns: all games from power-on, no scouts, replay warm."""
+    """A recipe of Q-learning as it acts and learns: all games from power-on, no explorers, replay warm."""
     config = api.configure(recipe, changes=ALONE)
-    training = Training(f"training, recipe {recipe}, {config.games} games, no scouts", config)
-    training.session.begin()
-    while training.session.step <= config.dqn.warmup:
+    training = Training(f"training, recipe {recipe}, {config.games} games, no explorers", config)
+    training.trainer.start()
+    while training.trainer.clock.step <= config.dqn.warmup:
         training.iterate()
     return training
 
 
-def rival_of(session: Session, role: str) -> str:
-    """The first scripted player of the role that faces `role`."""
-    other = opponents(session.spec, role)[0]
-    return str(session.module.BOTS[other][0])
-
-
-def score(session: Session, index: int, games: int) -> dict[str, float]:
-    """role -> mean score of its policy against every scripted rival, `games` games each."""
-    out = {}
-    for role, player in session.policies.items():
+def score(trainer: Trainer, index: int, games: int) -> dict[str, float]:
+    """role -> mean score of its policy against every bot, `games` games each."""
+    out, setup = {}, trainer.setup
+    board = Scoreboard(setup.make_level, trainer.config.seed, trainer.config.threads)
+    for role, player in trainer.agents.players.items():
         results = []
-        for other in opponents(session.spec, role):
-            for rival in bots_for(session.module, other, ()):
-                seats = versus(session.spec, player, role, rival)
-                results.append(session.scoreboard.results(seats, games, index)[seats.index(player)].score)
+        for other in opponents(setup.spec, role):
+            for rival in bots_for(setup.game, other, ()):
+                seats = versus(setup.spec, player, role, rival)
+                results.append(board.results(seats, games, index)[seats.index(player)].score)
                 index += 1
         out[role] = float(np.mean(results))
     return out
@@ -215,25 +216,25 @@ def learning(world: str, threads: int, seconds: float, games: int) -> dict[str, 
     """Scores before, midway and after `seconds` of the pinned set-up, and of its control at rate zero."""
     pins = PINNED | {"seed": 1}
     timed = Training("learning", configure(world, threads, pins))
-    session = timed.session
-    curve = [{"learner_steps": session.learner_steps, "seconds": 0.0} | score(session, 0, games)]
-    spent, first = 0.0, session.iteration
+    trainer = timed.trainer
+    curve = [{"learner_steps": trainer.clock.learner_steps, "seconds": 0.0} | score(trainer, 0, games)]
+    spent, first = 0.0, trainer.clock.iteration
     for part in (0.3, 0.7):
         started = time.perf_counter()
         timed.run(part * seconds)
         spent += time.perf_counter() - started
-        point = {"learner_steps": session.learner_steps, "seconds": spent}
-        curve.append(point | score(session, len(curve) << 8, games))
-    iterations = session.iteration - first
+        point = {"learner_steps": trainer.clock.learner_steps, "seconds": spent}
+        curve.append(point | score(trainer, len(curve) << 8, games))
+    iterations = trainer.clock.iteration - first
 
     control = Training("control", configure(world, threads, pins | {"ppo.lr": 0.0, "ppo.lr_final": 0.0}))
-    before = {role: digest(policy.weights) for role, policy in control.session.policies.items()}
+    before = {role: digest(policy.weights) for role, policy in control.trainer.agents.players.items()}
     for _ in range(iterations):
         control.iterate()
-    same = before == {role: digest(policy.weights) for role, policy in control.session.policies.items()}
-    after, still = curve[-1], score(control.session, 1 << 16, games)
+    same = before == {role: digest(policy.weights) for role, policy in control.trainer.agents.players.items()}
+    after, still = curve[-1], score(control.trainer, 1 << 16, games)
     return {
         "games_per_rival": games, "iterations": iterations, "curve": curve, "control_weights_unchanged": same,
-        "control": {"learner_steps": control.session.learner_steps} | still,
+        "control": {"learner_steps": control.trainer.clock.learner_steps} | still,
         "learns": same and max(after[role] - still[role] for role in still) > MARGIN,
     }  # fmt: skip

@@ -1,15 +1,14 @@
-"""`rematch bench`: how fast it is, beside its peers, in one run. See docs/speed.md.
+"""`rematch bench`: how fast it is, beside its peers, in one run. See docs/results/speed.md.
 
 Everything is timed in one process, in turns. A missed target is said, and is no error: this is a measurement.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,10 @@ import numpy as np
 from rematch.bench import card_games, rematch_subject
 from rematch.bench.timing import REPETITIONS, Measurement, Subject, best, in_turns, load, ratio
 from rematch.core.errors import ConfigError, NotInstalled
+from rematch.reporting.result import Block, Lines, Result
+from rematch.verbs.arguments import world_name
 from rematch.worlds import registry
+from rematch.worlds.capabilities import Benchmark
 
 THREADS = (1, 2)
 PEER_GAMES = 1024
@@ -26,23 +28,33 @@ MISSING = f"{NotInstalled('Stable-Baselines3', 'stable-baselines3')}; ours is me
 LEARNING_GAMES = 200  # per scripted rival; the score is the mean over all of them
 
 
-def bench(world: str, seconds: float, as_json: bool) -> int:
-    """Measure and print. Each thing is timed for `seconds` in all, REPETITIONS times a part of it."""
-    module = registry.find(world)
-    if hasattr(module, "bench"):  # a world that is compared with something else
-        about, told = module.bench(seconds)
-        if hasattr(module, "TRAINED"):
-            recipe, wanted = module.TRAINED
+class BenchmarkResult(Result):
+    """Measurements of one machine, and whether the targets were met."""
+
+    def __init__(self, values: Mapping[str, Any], text: Sequence[str]) -> None:
+        super().__init__(values)
+        self.text = list(text)
+
+    def blocks(self) -> Iterator[Block]:
+        yield Lines(self.text)
+
+
+def benchmark(world: str = "pursuit", seconds: float = 5.0) -> BenchmarkResult:
+    """Measure a world. Each thing is timed for `seconds` in all, REPETITIONS times a part of it."""
+    world = world_name(world)
+    asked = registry.find(world).benchmark or Benchmark()
+    if asked.measure is not None:
+        about, told = asked.measure(seconds)
+        if asked.recipe is not None:
+            recipe, wanted = asked.recipe
             about["training"] = training(recipe, wanted, seconds)
             told.append(training_line(about["training"]))
-    elif hasattr(module, "speed"):  # a world that says itself what is to be timed
-        about = card_games.measure(world, module.speed(), seconds, machine())
-        told = card_games.lines(about, short)
-    else:
-        about = measure(world, seconds)
-        told = lines(about)
-    print(json.dumps(about, indent=1) if as_json else "\n".join(told))
-    return 0
+        return BenchmarkResult(about, told)
+    if asked.card_game is not None:
+        about = card_games.measure(world, asked.card_game(), seconds, machine())
+        return BenchmarkResult(about, card_games.lines(about, short))
+    about = measure(world, seconds)
+    return BenchmarkResult(about, lines(about))
 
 
 def training(recipe: str, wanted: float, seconds: float) -> dict[str, Any]:
@@ -67,7 +79,7 @@ def measure(world: str, seconds: float) -> dict[str, Any]:
     ]
     asked = [rematch_subject.configure(world, t, rematch_subject.DOCUMENTS) for t in THREADS]
     documents = [rematch_subject.Training("rematch, documents'", config) for config in asked]
-    role = next(iter(documents[0].session.spec.roles))
+    role = next(iter(documents[0].trainer.setup.spec.roles))
     lone = [rematch_subject.Training("rematch, documents', one role", config, role) for config in asked]
     peers, peer_documents, peer = peer_subjects(world, (role, lone[0].settings["rival"]))
     groups: dict[str, Sequence[Subject]] = {

@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from rematch.adapters.gymnasium_env import GymVector
 from rematch.core.errors import ConfigError
-from rematch.training.trainer import Config
+from rematch.core.run_config import Config
 
 VERSION: str = stable_baselines3.__version__
 
@@ -105,7 +105,8 @@ class Peer:
         net, ppo = config.network, config.ppo
         self.settings = {
             "world": config.game, "games": config.games, "steps": config.steps, "network": list(net.hidden),
-            "activation": "tanh", "shared_trunk": net.shared, "epochs": ppo.epochs, "batch": ppo.minibatch,
+            "activation": "tanh", "shared_trunk": net.shared, "epochs": ppo.epochs,
+            "batch": ppo.minibatch_size,
             "learning": [role], "rival": rival,
         }  # fmt: skip
         torch.set_num_threads(threads)
@@ -124,8 +125,9 @@ class Peer:
             }  # fmt: skip
         self.model = PPO(
             "MlpPolicy", Games(games),
-            learning_rate=ppo.lr, n_steps=config.steps, batch_size=ppo.minibatch, n_epochs=ppo.epochs,
-            gamma=ppo.gamma, gae_lambda=ppo.lam, clip_range=ppo.clip, ent_coef=ppo.entropy, vf_coef=ppo.value,
+            learning_rate=ppo.lr, n_steps=config.steps, batch_size=ppo.minibatch_size, n_epochs=ppo.epochs,
+            gamma=ppo.gamma, gae_lambda=ppo.gae_lambda, clip_range=ppo.clip, ent_coef=ppo.entropy_weight,
+            vf_coef=ppo.value_weight,
             max_grad_norm=ppo.max_grad_norm, policy_kwargs=shape, device="cpu", seed=0,
         )  # fmt: skip
         self.per_iteration = config.games * config.steps

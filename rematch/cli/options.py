@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
+from rematch.cli.command import Command
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError
+from rematch.verbs.arguments import folder_of, new_folder
 
-POLICY = ".safetensors"  # what a policy's file ends with
+__all__ = ["Options", "folder_of", "new_folder"]
 
 MOST_MINUTES = 1e7  # 19 years
 
 
 class Options:
-    """A command's own options, taken out of its words; what is left are the run's settings."""
+    """A command's own options, taken out of its words; the rest are names and settings of a run."""
 
     def __init__(
         self, words: Sequence[str], values: Sequence[str] = (), switches: Sequence[str] = (),
@@ -24,29 +25,39 @@ class Options:
         self.given: dict[str, str] = {}
         self.many: dict[str, list[str]] = {name: [] for name in several}  # may be given more than once
         self.rest: list[str] = []
+        self.known = [*values, *several, *switches]
         todo = list(words)
         while todo:
             word = todo.pop(0)
             name, equals, value = word.partition("=")
             name = name.replace("_", "-")
             if name in values or name in several:
-                if not equals:
-                    if not todo:
-                        raise ConfigError(f"{name} needs a value")
-                    value = todo.pop(0)
-                if not value and name != "--name":  # whose own complaint says more
+                if not equals and not todo:
                     raise ConfigError(f"{name} needs a value")
-                if name in several:
-                    self.many[name].append(value)
-                    continue
-                if name in self.given:
-                    raise ConfigError(f"{name} is given twice: {self.given[name]!r} and {value!r}")
-                self.given[name] = value
+                self._take(name, value if equals else todo.pop(0))
             elif name in switches and not equals:
                 self.given[name] = "yes"
             else:
                 self.rest.append(word)
-        self.known = [*values, *several, *switches]
+
+    def _take(self, name: str, value: str) -> None:
+        """Store the value of an option: none twice, none empty."""
+        if not value and name != "--name":  # its own message says more
+            raise ConfigError(f"{name} needs a value")
+        if name in self.many:
+            self.many[name].append(value)
+        elif name in self.given:
+            raise ConfigError(f"{name} is given twice: {self.given[name]!r} and {value!r}")
+        else:
+            self.given[name] = value
+
+    @classmethod
+    def of(cls, command: Command, words: Sequence[str]) -> Options:
+        """The options of a command, as its description lists them."""
+        single = [option for option in command.options if option.value and not option.repeated]
+        return cls(words, [option.name for option in single],
+                   [option.name for option in command.options if not option.value],
+                   [option.name for option in command.options if option.repeated])
 
     def only(self, positional: int, usage: str) -> list[str]:
         """The positional words, exactly that many; anything else is an error."""
@@ -56,7 +67,9 @@ class Options:
                 raise ConfigError(f"unknown option {word!r}"
                                   + (f"; nearest: {near}" if near else f"; usage: {usage}"))
         if len(self.rest) != positional or "" in self.rest:
-            raise ConfigError(f"expected {usage}, found {' '.join(map(repr, self.rest)) or 'nothing'}")
+            hint = "" if self.rest or " RUN" not in usage else "; `rematch runs` lists runs"
+            words = " ".join(map(repr, self.rest)) or "nothing"
+            raise ConfigError(f"expected {usage}, found {words}{hint}")
         return self.rest
 
     def minutes(self) -> float | None:
@@ -82,19 +95,3 @@ class Options:
         if not low <= value <= high or value != int(value):
             raise ConfigError(f"{name} = {self.given[name]!r}: expected a whole number from {low} to {high}")
         return int(value)
-
-
-def folder_of(run: str) -> Path:
-    """A run by its folder or by its name in runs/; or a file, such as a policy's."""
-    path, ours = Path(run), Path("runs") / run
-    here = path.exists() or path.suffix == POLICY or "/" in run
-    return path if path.is_dir() or (here and not ours.is_dir()) else ours
-
-
-def new_folder(name: str) -> Path:
-    """Where a run called `name` goes: runs/NAME, or NAME itself where that is a path."""
-    folder = Path(name) if "/" in name else Path("runs") / name
-    if not name or name.startswith("-") or not name.isprintable() or folder.name in ("", "..") \
-            or ("/" not in name and name.startswith(".")):
-        raise ConfigError(f"--name = {name!r}: expected the name of a new folder in runs/, or a path to one")
-    return folder

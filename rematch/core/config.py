@@ -20,14 +20,14 @@ import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from rematch.core import config_values, setting_names, strict_yaml
-from rematch.core.config_values import expected_value, has_type, in_range, short_repr
 from rematch.core.errors import ConfigError, NotInstalled
-from rematch.core.setting_names import RENAMED as RENAMED
-from rematch.core.setting_names import RENAMED_VALUES as RENAMED_VALUES
-from rematch.core.setting_names import SYNONYMS as SYNONYMS
-from rematch.core.setting_names import known_name as known_name
-from rematch.core.setting_names import nearest as nearest
+from rematch.core.settings import config_values, setting_names, strict_yaml
+from rematch.core.settings.config_values import expected_value, has_type, in_range, short_repr
+from rematch.core.settings.setting_names import RENAMED as RENAMED
+from rematch.core.settings.setting_names import RENAMED_VALUES as RENAMED_VALUES
+from rematch.core.settings.setting_names import SYNONYMS as SYNONYMS
+from rematch.core.settings.setting_names import known_name as known_name
+from rematch.core.settings.setting_names import nearest as nearest
 
 C = TypeVar("C")
 MAX_CHARACTERS = 1 << 15  # of a settings file: reading this much YAML takes up to a second
@@ -343,9 +343,10 @@ def has_effect(config: Any, key: str) -> str:
     if not needs:
         return has_effect(config, part_key) if part_key else ""
     name, equals, needed = needs.partition("=")
-    value = getattr(owner, name)
+    whole = "." in name  # a dotted name is that of the run
+    value = get(config, name) if whole else getattr(owner, name)
     satisfied = str(value) in needed.split("|") if equals else bool(value)
-    sibling = f"{part_key}.{name}" if part_key else name
+    sibling = f"{part_key}.{name}" if part_key and not whole else name
     missing = has_effect(config, sibling)  # the sibling may need another setting, which is named first
     if satisfied or missing:
         return missing

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from rematch.core.errors import Damaged
-from rematch.curriculum.savestate_archive import Swarm
+from rematch.curriculum.savestate_archive import Archive
 from rematch.storage import atomic_files
-from rematch.storage.run_folder import Run
 
 FOLDER, INDEX, FRONTIER, MILESTONES = "savestates", "index.json", "frontier.inputs", "milestones.json"
 LARGEST = 1 << 28  # bytes of one of these files that are read
@@ -33,7 +32,7 @@ def _rows(rows: list[dict[str, Any]]) -> bytes:
     return ("[" + ",".join("\n" + json.dumps(row) for row in rows) + "\n]\n").encode()
 
 
-def frontier_of(swarm: Swarm) -> bytes | None:
+def frontier_of(swarm: Archive) -> bytes | None:
     """frontier.inputs: inputs as [name, how often], from power-on."""
     if swarm.frontier is None:
         return None
@@ -44,7 +43,7 @@ def frontier_of(swarm: Swarm) -> bytes | None:
     return f"{{\n{head}\n}}\n".encode()
 
 
-def milestones_of(swarm: Swarm, steps: int) -> bytes:
+def milestones_of(swarm: Archive, steps: int) -> bytes:
     """milestones.json; `steps` of all games together were made so far."""
     times = {name: {"frontier": None, "cold": None} | swarm.reached.get(name, {}) for name in swarm.names}
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found)}" for name, found in times.items())
@@ -52,23 +51,23 @@ def milestones_of(swarm: Swarm, steps: int) -> bytes:
     return f'{{"swarm": {swarmed}, "steps": {steps}, "milestones": {{\n{lines}\n}}}}\n'.encode()
 
 
-def write(swarm: Swarm, run: Run, steps: int, since: int) -> None:
+def write(swarm: Archive, files: Any, steps: int, since: int) -> None:
     """Bring the files up to date; starts from number `since` on have no file yet."""
     if swarm.starts:
         rows = [asdict(start) for start in (swarm.power_on, *swarm.starts)]
-        run.write_file(f"{FOLDER}/{INDEX}", _rows(rows))
+        files.write_file(f"{FOLDER}/{INDEX}", _rows(rows))
     for number in range(since, len(swarm.starts)):
-        run.write_file(f"{FOLDER}/{swarm.starts[number].file}", swarm.world.library[number].pack())
+        files.write_file(f"{FOLDER}/{swarm.starts[number].file}", swarm.world.library[number].pack())
     if frontier := frontier_of(swarm):
-        run.write_file(FRONTIER, frontier)
-    run.write_file(MILESTONES, milestones_of(swarm, steps))
+        files.write_file(FRONTIER, frontier)
+    files.write_file(MILESTONES, milestones_of(swarm, steps))
 
 
-def settle(swarm: Swarm, run: Run, steps: int) -> list[str]:
+def settle(swarm: Archive, files: Any, steps: int) -> list[str]:
     """After a resume: the files as they stood at the checkpoint; a line for each that was not so."""
-    folder, notes = run.folder / FOLDER, []
+    folder, notes = files.folder / FOLDER, []
     if os.path.lexists(folder):
-        atomic_files.subfolder(run.folder, FOLDER)  # a link would lead out and is refused
+        atomic_files.subfolder(files.folder, FOLDER)  # a link would lead out and is refused
     wanted = {start.file: swarm.world.library[number].pack() for number, start in enumerate(swarm.starts)}
     listed, there = _listed(folder), set(os.listdir(folder)) if os.path.isdir(folder) else set()
     for name in sorted(there - {INDEX}):
@@ -81,11 +80,11 @@ def settle(swarm: Swarm, run: Run, steps: int) -> list[str]:
     for name, data in wanted.items():
         if _read(folder / name) != data:
             notes.append(f"{folder / name} was missing or damaged: written again from the checkpoint")
-            run.write_file(f"{FOLDER}/{name}", data)
-    for path in (folder / INDEX, run.folder / FRONTIER, run.folder / MILESTONES):
+            files.write_file(f"{FOLDER}/{name}", data)
+    for path in (folder / INDEX, files.folder / FRONTIER, files.folder / MILESTONES):
         atomic_files.remove(path)
     if steps:
-        write(swarm, run, steps, len(swarm.starts))
+        write(swarm, files, steps, len(swarm.starts))
     return notes
 
 
@@ -105,7 +104,7 @@ def _listed(folder: Path) -> set[str]:
         return set()
 
 
-def told(folder: Path) -> list[str]:
+def summary_lines(folder: Path) -> list[str]:
     """Of a run's folder: the frontier and the cold start so far, a line each, never one number."""
     try:
         body = atomic_files.read_json(_read(folder / MILESTONES) or b"{}", MILESTONES)

@@ -11,21 +11,22 @@ taken off the tape before anybody counts them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core.arrays import Ints, Tree
-from rematch.core.world import RUNNING
-from rematch.rollout.rollout_buffer import Tape
+from rematch.core.clock import Clock
+from rematch.core.component import Component, Evidence, Record, Setup
+from rematch.core.config import knob
+from rematch.core.errors import ConfigError
+from rematch.rollout.forced_actions import OFF, ForcedActions
+from rematch.rollout.rollout_buffer import FORCED, RolloutBuffer
 
 BEYOND = 1.25  # of a stretch, the most that a game is led
 LEAVE, SLOWER, MOST = 40, 2.0, 300  # actions that it then has; more for each that the way takes; at most
-FREE = -1  # no action: the policy plays
-OFF = -1  # no index on the way: not there, or unknown
-ALONE, HELPED, LED = range(3)  # an episode that is, or was, led
 
 
 @dataclass(frozen=True)
@@ -51,74 +52,80 @@ def stretches(way: Sequence[int], known: Sequence[tuple[int, Sequence[int], bool
     return out[::-1]
 
 
-class Practice:
-    """Which games of a run are being led, and by which inputs."""
+@dataclass(frozen=True, kw_only=True)
+class DemonstrationsConfig:
+    """Episodes whose first actions follow a demonstration: the furthest known trajectory."""
 
-    def __init__(self, games: int, steps: int) -> None:
-        self.next: list[bytes] = [b""] * games  # of the episodes that begin in this rollout
-        self.left: list[bytes] = [b""] * games  # of those that run
-        self.helped = np.zeros(games, bool)  # [N] whether a running episode was led at all
-        self.how = np.zeros((steps, games), np.uint8)  # [T, N] of the rollout at hand: ALONE, HELPED or LED
-        self.way = b""
-        self.next_at = np.full(games, OFF, np.int64)  # [N] where on the way they begin
-        self.at = np.full(games, OFF, np.int64)  # [N] where those that run are, while that is known
-        self.index = np.full((steps, games), OFF, np.int64)  # [T, N] that of the rollout at hand
+    enabled: bool = knob(
+        False, "start games with a part of the demonstration; games that start at power-on are excluded"
+    )
+
+
+class Demonstrations(Component):
+    """Plans how far each next episode is forced along the demonstration (rollout/forced_actions.py)."""
+
+    name = "demonstrations"
+    Config = DemonstrationsConfig
+    needs = "savestates.mode=bands"
+
+    def __init__(self, config: DemonstrationsConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self.forced = ForcedActions(setup.world.games, setup.config.steps)
+        self.demonstration = b""
+        self.forced_steps = 0
+
+    def connect(self) -> None:
+        self.setup.collector.force(self.forced)
+
+    @classmethod
+    def check(cls, config: DemonstrationsConfig, setup: Setup) -> None:
+        learner = setup.learner_class
+        if not cls.off(config, setup) and not learner.learns_forced_actions:
+            raise ConfigError(f"demonstrations.enabled = True: {learner.name} cannot learn from actions that "
+                              "it did not choose; expected learner dqn, or False")
+
+    @classmethod
+    def off(cls, config: DemonstrationsConfig, setup: Setup) -> str:
+        if setup.config.savestates.mode != "bands":
+            return f"savestates.mode is {setup.config.savestates.mode}"
+        return "" if config.enabled else "demonstrations.enabled is False"
 
     def plan(
-        self, way: bytes, parts: dict[int, Stretch], starts: NDArray[np.int64], luck: NDArray[np.float64]
-    ) -> Ints:
-        """How far each game's next episode, from start `starts` [N], is led. Its patience [N]; 0: any.
+        self, actions: bytes, parts: Mapping[int, Stretch], starts: NDArray[np.int64],
+        draws: NDArray[np.float64],
+    ) -> Ints:  # fmt: skip
+        """How far each game's next episode, from start `starts` [N], is forced. Its patience [N]; 0: any.
 
-        luck [N] in [0, 1) chooses; games that begin on no stretch, or whose luck is negative, are not led.
+        draws [N] in [0, 1) choose; games that start on no part, or whose draw is negative, are not forced.
         """
-        if not way.startswith(self.way):  # who is under way is on another one
-            self.at[:] = OFF
-        self.way = way
-        patience = np.zeros(len(self.next), np.int32)
+        if not actions.startswith(self.demonstration):  # running episodes follow the previous demonstration
+            self.forced.index[:] = OFF
+        self.demonstration = actions
+        games = len(starts)
+        patience, index = np.zeros(games, np.int32), np.full(games, OFF, np.int64)
+        low, high = np.zeros(games, np.int64), np.zeros(games, np.int64)
         for game, start in enumerate(starts.tolist()):
             part = parts.get(start)
-            self.next[game] = b""
-            self.next_at[game] = OFF if part is None else len(way) - len(part.inputs)
-            if part is None or luck[game] < 0:
+            if part is None:
                 continue
-            far = min(int(luck[game] * (BEYOND * part.length + 1)), len(part.inputs) - 1)
-            self.next[game] = part.inputs[:far]
+            index[game] = len(actions) - len(part.inputs)
+            if draws[game] < 0:
+                continue
+            far = min(int(draws[game] * (BEYOND * part.length + 1)), len(part.inputs) - 1)
+            low[game], high[game] = index[game], index[game] + far
             patience[game] = far + min(MOST, LEAVE + int(SLOWER * max(0, part.ahead - far)))
+        self.forced.push(actions, (low, high), index)
         return patience
 
-    def lead(self, games: NDArray[np.integer], began: NDArray[np.bool_], step: int) -> Ints:
-        """What these games must do now, [n]; FREE where the policy plays. began [n]: their first step."""
-        out = np.full(len(games), FREE, np.int32)
-        t = step % len(self.how)
-        for i, game in enumerate(games.tolist()):
-            if began[i] and t:  # who ended with a rollout has begun anew in `judge`
-                self._begin(game)
-            left = self.left[game]
-            self.how[t, game] = LED if left else self.helped[game]
-            self.index[t, game] = at = self.at[game]
-            self.at[game] = at + 1 if left and at != OFF else OFF
-            if left:
-                out[i], self.left[game] = left[0], left[1:]
-        return out
+    def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
+        self.forced_steps += int((self.forced.forced == FORCED).sum())
 
-    def judge(self, tape: Tape) -> None:
-        """After a rollout: take off the tape what nobody reached by himself."""
-        tape.led = [event for event in tape.events if self.how[event[0], event[1]] == LED]
-        tape.events[:] = [event for event in tape.events if self.how[event[0], event[1]] != LED]
-        for game in np.flatnonzero(tape.ended[-1] != RUNNING).tolist():
-            self._begin(game)
+    def evidence(self, record: Record) -> Iterable[Evidence]:
+        yield Evidence("demonstrations", f"{self.forced_steps:,} forced steps" if self.forced_steps else "")
 
-    def _begin(self, game: int) -> None:
-        self.left[game], self.helped[game] = self.next[game], bool(self.next[game])
-        self.at[game] = self.next_at[game]
+    def state_dict(self) -> Tree:
+        return self.forced.state_dict() | {"demonstration": np.frombuffer(self.demonstration, np.uint8)}
 
-    def state(self) -> Tree:
-        return {"left": np.frombuffer(b"".join(self.left), np.uint8), "helped": self.helped,
-                "way": np.frombuffer(self.way, np.uint8), "at": self.at,
-                "sizes": np.array([len(left) for left in self.left], np.int64)}  # fmt: skip
-
-    def restore(self, tree: Tree) -> None:
-        whole, ends = tree["left"].tobytes(), np.cumsum(tree["sizes"]).tolist()
-        self.left = [whole[low:high] for low, high in zip([0, *ends], ends)]
-        self.helped, self.at = tree["helped"].copy(), tree["at"].copy()
-        self.way = tree["way"].tobytes()
+    def load_state_dict(self, tree: Tree) -> None:
+        self.forced.load_state_dict(tree)
+        self.demonstration = tree["demonstration"].tobytes()

@@ -12,6 +12,7 @@ iteration, so a checkpoint need not hold them; results do not depend on the numb
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +20,16 @@ import numpy as np
 
 from rematch.core import rng
 from rematch.core.arrays import Tree
+from rematch.core.clock import Clock
+from rematch.core.component import Component, Evidence, Record, Setup, SmallRun
+from rematch.core.config import knob
 from rematch.core.world import DECIDED
-from rematch.curriculum.savestate_archive import Swarm
-from rematch.curriculum.start_states import POWER_ON, Kept, Strength, SwarmConfig
-from rematch.rollout.collector import Rollout, Table
+from rematch.curriculum.savestate_archive import Archive
+from rematch.curriculum.savestates import Savestates
+from rematch.curriculum.start_states import POWER_ON, Kept, Strength
+from rematch.rollout.rollout_buffer import RolloutBuffer
+from rematch.rollout.seating import BotsOnly, RoleSeating
 
-BOT = "wander"
 NOBODY = -1  # the game of a start that none of those that learn has reached
 DRAWS = 20  # places of which the least tried is begun from
 STRONGER = 8.0  # HP by which a newcomer must exceed who is kept in a place, at equal levels
@@ -44,21 +49,38 @@ def stronger(one: Strength, other: Strength) -> bool:
     return one[0] > other[0] or (one[0] == other[0] and one[1] >= other[1] + STRONGER)
 
 
-class Scouts:
-    """The scouts of one run; `search` once an iteration."""
+@dataclass(frozen=True, kw_only=True)
+class ExplorersConfig:
+    """Additional games with random actions that search for the next milestone."""
+
+    games: int = knob(0, "games that explore; 0: off", unit="games", low=0, high=1024)
+    steps: int = knob(
+        64, "steps of each exploring game per iteration", unit="steps", low=1, high=10_000, needs="games"
+    )
+    patience: int = knob(
+        32, "steps without a new cell or milestone after which an exploring game restarts", unit="steps",
+        low=1, high=10_000, needs="games",
+    )  # fmt: skip
+    cell_size: int = knob(
+        2, "side of the square map cells that store one state each", unit="tiles", low=1, high=256,
+        needs="games",
+    )  # fmt: skip
+
+
+class Search:
+    """The exploring games of one run; `search` once an iteration."""
 
     def __init__(
-        self, config: SwarmConfig, swarm: Swarm, world: Any, table: Table, seed: int, threads: int
+        self, config: ExplorersConfig, swarm: Archive, world: Any, collector: Any, seed: int
     ) -> None:
         self.config, self.swarm, self.world, self.seed = config, swarm, world, rng.key(seed, rng.EXPLORER)
-        (role,) = world.spec.roles
-        self.rollout = Rollout(world, {role: table}, config.scout_steps, threads, self.seed)
+        self.rollout = collector
         self.root = ""  # sha256 of the state that all places were come to from; "": power-on
         self.places: dict[str, Place] = {"": Place(POWER_ON, (0.0, 0.0))}
         self.mine: list[dict[str, Strength]] = []  # by game: captured in this burst
         self.kept = Kept("scout", world.library)
         self.passed: list[list[str]] = []  # by game: places that it came by
-        world.watch(self.wants, config.squares)
+        world.watch(self.wants, config.cell_size)
 
     def wants(
         self, game: int, milestones: tuple[str, ...], over: bool, place: str, strength: Strength
@@ -83,7 +105,7 @@ class Scouts:
         for game, drawn in enumerate((luck * len(names)).astype(int).tolist()):
             place = min((self.places[names[i]] for i in drawn), key=lambda place: place.tried)
             place.tried += 1
-            world.next.stage[game] = place.number, c.scout_patience
+            world.next.stage[game] = place.number, c.patience
         self.mine, self.passed = [{} for _ in range(world.games)], [[] for _ in range(world.games)]
         world.restart()
         tape = self.rollout.collect(iteration)
@@ -129,7 +151,7 @@ class Scouts:
         self.root = frontier.sha256
         self.places = {"": Place(self.world.library.add(bundle), (0.0, 0.0))}
 
-    def state(self) -> Tree:
+    def state_dict(self) -> Tree:
         names = sorted(self.places)
         kept = [self.places[name] for name in names]
         return self.kept.state() | {
@@ -139,9 +161,56 @@ class Scouts:
             "tried": np.array([place.tried for place in kept], np.float64),
         }  # fmt: skip
 
-    def restore(self, tree: Tree) -> None:
+    def load_state_dict(self, tree: Tree) -> None:
         self.root = tree["root"]
         self.kept.restore(tree)
         rows = zip(tree["names"], tree["numbers"].tolist(), tree["strength"].tolist(), tree["tried"].tolist())
         self.places = {name: Place(number, (strength[0], strength[1]), tried)
                        for name, number, strength, tried in rows}  # fmt: skip
+
+
+class Explorers(Component):
+    """Searches for the next milestone beside the training."""
+
+    name = "explorers"
+    Config = ExplorersConfig
+    needs = "savestates.mode=bands"
+
+    def __init__(self, config: ExplorersConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        savestates = setup.get(Savestates)
+        assert savestates is not None
+        self.archive = savestates
+        (role,) = setup.spec.roles
+        seed = setup.config.seed
+        world = setup.make_world(config.games, 0, seed)
+        seating = RoleSeating(BotsOnly(setup.spec.roles[role]), 0)
+        seating.seat_player(setup.game.bot(setup.game.savestates.explorer, role))
+        collector = setup.make_collector(world, {role: seating}, config.steps, rng.key(seed, rng.EXPLORER))
+        self.search = Search(config, savestates.archive, world, collector, seed)
+
+    @classmethod
+    def off(cls, config: ExplorersConfig, setup: Setup) -> str:
+        if setup.config.savestates.mode != "bands":
+            return f"savestates.mode is {setup.config.savestates.mode}"
+        return "" if config.games else "explorers.games is 0"
+
+    @classmethod
+    def shrink(cls, config: ExplorersConfig, small: SmallRun) -> Mapping[str, Any]:
+        return {"games": min(config.games, 2), "steps": min(config.steps, 32),
+                "patience": min(config.patience, 32)}
+
+    def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
+        stored = len(self.search.swarm.starts)
+        lines = self.search.search(clock.iteration, clock.step + rollout.steps * rollout.games)
+        self.archive.publish(lines, stored, clock.step + rollout.steps * rollout.games)
+
+    def evidence(self, record: Record) -> Iterable[Evidence]:
+        steps = self.search.swarm.scouted
+        yield Evidence("explorers", f"{steps:,} steps of {self.config.games} games" if steps else "")
+
+    def state_dict(self) -> Tree:
+        return self.search.state_dict()
+
+    def load_state_dict(self, tree: Tree) -> None:
+        self.search.load_state_dict(tree)

@@ -27,36 +27,34 @@ from numpy.typing import NDArray
 
 from rematch.core import rng
 from rematch.core.arrays import Floats, Tree
+from rematch.core.beta_posterior import Beliefs
 from rematch.core.spec import Spec
 from rematch.core.world import DECIDED, RUNNING
-from rematch.curriculum.demonstrations import ALONE, Practice, Stretch, stretches
+from rematch.curriculum.demonstrations import Demonstrations, Stretch, stretches
 from rematch.curriculum.start_states import (
     BANDS,
     POWER_ON,
     START,
     Frontier,
     Kept,
+    SavestatesConfig,
     SavestateWorld,
     Start,
     Strength,
-    SwarmConfig,
     allot,
 )
-from rematch.exploration.milestone_bonus import Beliefs
-from rematch.rollout.rollout_buffer import Tape
+from rematch.rollout.rollout_buffer import POLICY, RolloutBuffer
 
 GOLDEN = (5**0.5 - 1) / 2
 MASTERED = 0.05  # how much a start is still practised from that always succeeds
 PRIOR = (1.0, 1.0)  # of an episode's success
 
 
-class Swarm:
-    """The starts of one run, who began where, and how far anybody came."""
+class Archive:
+    """The starts of one run, where each running episode started, and how far any game came."""
 
-    def __init__(
-        self, kind: str, config: SwarmConfig, world: Any, seed: int, forgetting: float, steps: int = 1
-    ) -> None:
-        self.kind, self.config, self.seed = kind, config, seed
+    def __init__(self, config: SavestatesConfig, world: Any, seed: int, forgetting: float) -> None:
+        self.kind, self.config, self.seed = config.mode, config, seed
         self.world: SavestateWorld = world
         spec: Spec = world.spec
         (role,) = spec.roles.values()
@@ -71,7 +69,7 @@ class Swarm:
         self.frontier: Frontier | None = None
         self.reached: dict[str, dict[str, int]] = {}  # milestone -> "frontier", "cold": the first time
         self.locally: dict[int, set[frozenset[str]]] = {}  # captured in this rollout, by game
-        self.practice = Practice(games, steps) if config.practice and kind == "bands" else None
+        self.practice: Demonstrations | None = None
         self.scouted = 0  # steps that scouts have made
         self.turn = np.argsort(np.argsort(np.arange(games) * GOLDEN % 1.0))  # neighbours lie far apart
         world.watch(self.wants)
@@ -164,12 +162,10 @@ class Swarm:
 
     # --- what happened ---
 
-    def report(self, tape: Tape, iteration: int) -> list[str]:
+    def report(self, tape: RolloutBuffer, iteration: int) -> list[str]:
         """Of a rollout: who reached what and who began where; lines worth telling."""
         first = iteration * tape.steps * tape.games
         lines: list[str] = []
-        if self.practice:
-            self.practice.judge(tape)
         born = {(t, game): int(self.at[game]) for t, game, _ in tape.captured}
         events = [(t, 0, game, name) for t, game, name in tape.events]
         events += [(t, 1, game, "") for t, game in np.argwhere(tape.ended != RUNNING).tolist()]
@@ -179,7 +175,7 @@ class Swarm:
             if (t, game) in born:
                 born[t, game] = number
             if not ended:
-                alone = self.practice is None or self.practice.how[t, game] == ALONE
+                alone = tape.forced is None or tape.forced[t, game] == POLICY
                 lines += self.reach(name, step, number, alone and number == POWER_ON)
                 if not self.new[game]:
                     self.start(number).successes += 1
@@ -236,7 +232,7 @@ class Swarm:
         self.beliefs.grow()
         return True
 
-    def told(self) -> dict[str, float]:
+    def numbers(self) -> dict[str, float]:
         """Numbers for the log: where the running episodes began, savestates, and how far anybody came."""
         bands = [self.start(number).band for number in self.at.tolist()]
         shares = {f"spawn_{band}": bands.count(band) / len(bands) for band in BANDS}
@@ -249,16 +245,15 @@ class Swarm:
 
     # --- keeping ---
 
-    def state(self) -> Tree:
+    def state_dict(self) -> Tree:
         return self.kept.state() | {
             "power_on": asdict(self.power_on), "starts": [asdict(start) for start in self.starts],
             "alpha": self.beliefs.alpha, "beta": self.beliefs.beta, "at": self.at, "new": self.new,
             "frontier": asdict(self.frontier) if self.frontier else None,
             "reached": {name: dict(times) for name, times in self.reached.items()}, "scouted": self.scouted,
-            "practice": self.practice.state() if self.practice else None,
         }  # fmt: skip
 
-    def restore(self, tree: Tree) -> None:
+    def load_state_dict(self, tree: Tree) -> None:
         """Before the world's own states: a game that began in a savestate needs it."""
         self.power_on = Start(**tree["power_on"])
         self.starts = [Start(**start) for start in tree["starts"]]
@@ -270,5 +265,3 @@ class Swarm:
         self.frontier = Frontier(**tree["frontier"]) if tree["frontier"] else None
         self.reached = {name: dict(times) for name, times in tree["reached"].items()}
         self.scouted = tree["scouted"]
-        if self.practice:
-            self.practice.restore(tree["practice"])

@@ -20,44 +20,34 @@ POWER_ON = -1  # no savestate
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwarmConfig:
-    """How `--swarm bands` spreads the games."""
+class SavestatesConfig:
+    """Curriculum of savestates: episodes start from stored states that reached something new."""
 
-    power_on: float = knob(0.25, "share of the games that always begin at power-on", low=0, high=1)
-    early: float = knob(0.4, "quota of the other games that begin early; power-on is early", low=0, high=1)
-    mid: float = knob(0.3, "their quota that begins in mid-game", low=0, high=1)
-    late: float = knob(0.3, "their quota that begins late", low=0, high=1)
-    practice: bool = knob(
-        False, "games begin on the furthest way known, and are led along it for a part; not those at power-on"
-    )
-    way: float = knob(
-        0.0, "weight of r_way: each input by which an episode comes on along that way; 0 is off", low=0,
-        needs="practice",
+    mode: str = knob(
+        "off", "start states of episodes; off: power-on; bands: savestates from the early, middle and late "
+        "part of the game; all: the savestate with the most milestones", choices=("off", "bands", "all"),
     )  # fmt: skip
-    way_columns: tuple[str, ...] = knob(
-        ("map", "x", "y", "enemy_species"), "what makes a place of it: names of columns", needs="way"
-    )
-    way_marks: tuple[str, ...] = knob(
-        (), "columns that have to be as they are on the way there, such as milestone_*: none may be left out",
-        needs="way",
+    power_on: float = knob(
+        0.25, "fraction of all games that start at power-on", unit="fraction", low=0, high=1,
+        needs="mode=bands",
     )  # fmt: skip
-    way_window: int = knob(64, "inputs ahead in which a place is looked for", low=1, needs="way")
-    scouts: int = knob(
-        0, "games beside those that learn, which look for the next milestone at random; 0: none",
-        low=0, high=1024,
+    early: float = knob(
+        0.4, "fraction of the remaining games that start early in the game; power-on counts as early",
+        unit="fraction", low=0, high=1, needs="mode=bands",
     )  # fmt: skip
-    scout_steps: int = knob(64, "steps of each scout in an iteration", low=1, high=10_000, needs="scouts")
-    scout_patience: int = knob(
-        32, "steps after which a scout who has found nothing begins anew", low=1, high=10_000, needs="scouts"
-    )
-    squares: int = knob(
-        2, "side of the squares of a map in which scouts keep one state each", low=1, high=256, needs="scouts"
-    )
+    mid: float = knob(
+        0.3, "fraction of the remaining games that start in the middle of the game", unit="fraction", low=0,
+        high=1, needs="mode=bands",
+    )  # fmt: skip
+    late: float = knob(
+        0.3, "fraction of the remaining games that start late in the game", unit="fraction", low=0, high=1,
+        needs="mode=bands",
+    )  # fmt: skip
 
     def check(self) -> None:
         total = self.early + self.mid + self.late
         if abs(total - 1) > 1e-6:
-            raise ConfigError(f"early + mid + late = {total:g}: quotas that do not add up; expected 1")
+            raise ConfigError(f"early + mid + late = {total:g}: the fractions must add up; expected 1")
 
 
 Strength = tuple[float, float]  # levels, HP
@@ -74,14 +64,6 @@ class SavestateWorld(World, Protocol):
     def watch(self, wants: Wants, waypoints: int = 0) -> None: ...
 
     def shortened(self, since: Any, inputs: list[int]) -> Any: ...
-
-
-def check_swarm(kind: str, config: SwarmConfig, learner: str, world: World) -> None:
-    if kind == "bands" and config.practice and learner != "dqn":
-        raise ConfigError(f"bands.practice = True: {learner} cannot learn from moves that it did not choose; "
-                          "expected learner dqn, or False")
-    if kind != "off" and not hasattr(world, "captured"):
-        raise ConfigError(f"swarm = {kind}: {world.spec.world} has no savestates; expected off")
 
 
 @dataclass

@@ -8,46 +8,49 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from types import ModuleType
 from typing import Any
 
 from rematch.core.config import knob, nearest
 from rematch.core.errors import ConfigError
 from rematch.core.player import Player
 from rematch.core.spec import Spec
-from rematch.evaluation.match import Result, Scoreboard, wilson
-from rematch.evaluation.returns import Mean
+from rematch.evaluation.match import Result, Scoreboard
+from rematch.evaluation.statistics import Mean, wilson
+from rematch.worlds.game import Game
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig:
-    """When and how strength is measured."""
+    """Evaluations during the run: frequency, opponents and alarms."""
 
-    every: int = knob(20, "iterations between evaluations; the last iteration always has one", low=1)
+    every: int = knob(
+        20, "iterations between evaluations; the last iteration always has one", unit="iterations", low=1
+    )
     games: int = knob(
-        1000, "games per pairing: 1000 give an interval of about 0.06", low=1, high=100_000
-    )
-    rivals: tuple[str, ...] = knob((), "scripted rivals to play; empty: all but slow ones")
-    past: int = knob(
-        40, "past selves kept for the report: so many to half as many, evenly spread; 0 is off", low=0,
-        high=1000,
-    )
-    alarm_gap: float = knob(0.80, "a larger gap for alarm_steps raises an alarm", low=0, high=1)
-    alarm_steps: int = knob(500_000, "steps for which that gap must last", low=0)
+        1000, "games per pairing; 1000 games give a 95 % interval of about 0.06", unit="games", low=1,
+        high=100_000,
+    )  # fmt: skip
+    opponents: tuple[str, ...] = knob((), "bots to evaluate against, by name; empty: all but the slow ones")
+    alarm_gap: float = knob(
+        0.80, "gap between the roles' win rates above which an alarm is raised once it lasts alarm_steps",
+        unit="fraction", low=0, high=1,
+    )  # fmt: skip
+    alarm_steps: int = knob(500_000, "steps that the gap must last before the alarm", unit="steps", low=0)
     alarm_swing: float = knob(
-        0.70, "a larger change of a rate between two evaluations raises an alarm", low=0, high=1
-    )
+        0.70, "change of a win rate between two evaluations above which an alarm is raised", unit="fraction",
+        low=0, high=1,
+    )  # fmt: skip
 
 
-def bots_for(module: ModuleType, role: str, wanted: Sequence[str]) -> list[Player]:
-    """The scripted players of a role: those named, or all but those that a world calls SLOW."""
-    names: Sequence[str] = module.BOTS.get(role, ())
-    slow: Sequence[str] = getattr(module, "SLOW", ())
-    return [module.bot(name, role) for name in names if name in wanted or not (wanted or name in slow)]
+def bots_for(game: Game, role: str, wanted: Sequence[str]) -> list[Player]:
+    """The scripted players of a role: those named, or all but the slow ones of a game."""
+    names: Sequence[str] = game.bots.get(role, ())
+    slow = game.defaults.slow_bots
+    return [game.bot(name, role) for name in names if name in wanted or not (wanted or name in slow)]
 
 
-def check_rivals(module: ModuleType, wanted: Sequence[str], key: str) -> None:
-    known = sorted({name for names in module.BOTS.values() for name in names})
+def check_rivals(game: Game, wanted: Sequence[str], key: str) -> None:
+    known = sorted({name for names in game.bots.values() for name in names})
     for name in wanted:
         if name not in known:
             near = nearest(name, known)
@@ -87,7 +90,7 @@ def alone(
 
 def against_bots(
     board: Scoreboard,
-    module: ModuleType,
+    game: Game,
     spec: Spec,
     players: Mapping[str, Player],
     ask: tuple[int, Sequence[str], int],
@@ -97,16 +100,16 @@ def against_bots(
     rows = []
     for role, player in players.items():
         for other in opponents(spec, role):
-            for rival in bots_for(module, other, wanted):
+            for rival in bots_for(game, other, wanted):
                 seats = versus(spec, player, role, rival)
                 result = board.results(seats, games, index)[seats.index(player)]
-                rows.append(replace(result, role=role, rival=rival.name))
+                rows.append(replace(result, role=role, opponent=rival.name))
                 index += 1
     return rows
 
 
 def best_scripted(
-    board: Scoreboard, module: ModuleType, spec: Spec, ask: tuple[int, Sequence[str], int]
+    board: Scoreboard, game: Game, spec: Spec, ask: tuple[int, Sequence[str], int]
 ) -> dict[str, Result]:
     """For each rival, the scripted player of the facing role that does best against it: role/rival -> row.
 
@@ -117,7 +120,7 @@ def best_scripted(
     if spec.seats == 1:
         (role,) = spec.roles
         found = []
-        for candidate in bots_for(module, role, wanted):
+        for candidate in bots_for(game, role, wanted):
             returned = board.results([candidate], games, index)[0].returned
             found.append((returned.mean if returned else 0.0, candidate))
             index += 1
@@ -126,9 +129,9 @@ def best_scripted(
         return best
     for role in spec.roles:
         for other in opponents(spec, role):
-            for rival in bots_for(module, other, wanted):
+            for rival in bots_for(game, other, wanted):
                 trials = []
-                for candidate in bots_for(module, role, ()):
+                for candidate in bots_for(game, role, ()):
                     seats = versus(spec, candidate, role, rival)
                     trials.append(
                         (board.results(seats, games, index)[seats.index(candidate)].score, candidate)
@@ -157,7 +160,7 @@ def set_beside(row: dict[str, Any], best: Mapping[str, Result]) -> None:
 
 def evaluate(
     board: Scoreboard,
-    module: ModuleType,
+    game: Game,
     spec: Spec,
     players: Mapping[str, Player],
     ask: tuple[int, Sequence[str], int],
@@ -184,16 +187,16 @@ def evaluate(
         low, high = wilson(first * games, games)
         row["gap_low"] = 0.0 if low <= 0.5 <= high else min(abs(2 * low - 1), abs(2 * high - 1))
         row["gap_high"] = max(abs(2 * low - 1), abs(2 * high - 1))
-    table = against_bots(board, module, spec, players, (games, wanted, index + 1))
+    table = against_bots(board, game, spec, players, (games, wanted, index + 1))
     row["table"] = [result.row() for result in table]
-    if found := exactly(board, module, players):
+    if found := exactly(board, game, players):
         row["exact"] = found
     return row
 
 
-def exactly(board: Scoreboard, module: ModuleType, players: Mapping[str, Player]) -> dict[str, float]:
+def exactly(board: Scoreboard, game: Game, players: Mapping[str, Player]) -> dict[str, float]:
     """What a world that can be solved says of these players, with "nash_conv"; nothing where it cannot."""
-    if not hasattr(module, "exact") or not all(hasattr(player, "chances") for player in players.values()):
+    if game.solver is None or not all(hasattr(player, "chances") for player in players.values()):
         return {}
     world: Any = board.make(1, 0, 0)
-    return dict(module.exact(world.config, players, board.threads))
+    return game.solver.nash_conv(world.config, players, board.threads)

@@ -1,6 +1,6 @@
-"""The scoreboard: who beat whom, how often, how surely. Scores are read off outcomes, never off rewards.
+"""Matches between players, with results per seat. Scores come from outcomes, never from rewards.
 
-Rewards only enter as returns, where they do not cancel: beside the score, never into it.
+Where rewards do not add up to zero, mean returns are reported beside the score.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from math import sqrt
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -20,39 +19,30 @@ from rematch.core.arrays import Floats, Ints
 from rematch.core.player import Noise, Player, Seat
 from rematch.core.spec import Spec
 from rematch.core.world import RUNNING, World
-from rematch.evaluation.mirrored import Z95, effective, mean_by_deal
-from rematch.evaluation.returns import Mean, mean_of
-from rematch.rollout.collector import side_by_side
-
-
-def wilson(score: float, games: float, z: float = Z95) -> tuple[float, float]:
-    """Wilson's (1927) 95 % interval of a rate of `score` successes (draws count half) in `games`."""
-    if games == 0:
-        return 0.0, 1.0
-    p = score / games
-    middle = (p + z * z / (2 * games)) / (1 + z * z / games)
-    half = z / (1 + z * z / games) * sqrt(p * (1 - p) / games + z * z / (4 * games * games))
-    low, high = max(0.0, middle - half), min(1.0, middle + half)
-    return (low if score > 0 else 0.0), (high if score < games else 1.0)  # not 3.5e-18
+from rematch.evaluation.evaluation import STORED
+from rematch.evaluation.statistics import Mean, effective_games, mean_by_deal, mean_interval, wilson
+from rematch.rollout.stepping import concat_fields
 
 
 @dataclass(frozen=True)
 class Result:
-    """One row: how a player of a role did against a rival."""
+    """Games of a player in a role against an opponent."""
 
     player: str
     role: str
-    rival: str
+    opponent: str
     games: int
     wins: int
     draws: int
     length: float  # mean steps of a game
-    returned: Mean | None = None  # points per game, where the seats' rewards do not cancel
-    deals: int = 0  # of which each was played from every seat; 0: every game was dealt anew
-    effective: float = 0.0  # independent games that would tell the score as well; 0: as many as there are
+    returned: Mean | None = None  # mean return, where the rewards of the seats do not add up to zero
+    deals: int = 0  # deals that were played from every seat; 0: every game had its own deal
+    effective: float = 0.0  # independent games with the same information about the score; 0: all games
     effective_wins: float = 0.0  # the same for the share of games won
-    margin: Mean | None = None  # own points less the best other's at the end, where the world tells points
-    reached: dict[str, int] | None = None  # games in which each milestone was reached, where it tells any
+    # points ahead of the best other player at the end, where the world counts points
+    margin: Mean | None = None
+    # milestone -> games that reached it, where the world has milestones
+    reached: dict[str, int] | None = None
 
     @property
     def score(self) -> float:
@@ -65,23 +55,26 @@ class Result:
 
     @property
     def won(self) -> tuple[float, float, float]:
-        """The share of games won, draws counted as not won, and its interval."""
+        """The share of games won and its interval; a draw is not won."""
         rate, n = self.wins / max(self.games, 1), self.effective_wins or self.games
         return (rate, *wilson(rate * n, n))
 
     def row(self) -> dict[str, Any]:
+        """The row of history.json (evaluation.MatchRow)."""
         low, high = self.interval
-        row = asdict(self) | {"score": self.score, "low": low, "high": high}
+        row = {STORED.get(name, name): value for name, value in asdict(self).items()}
+        row |= {"score": self.score, "low": low, "high": high}
         row |= dict(zip(("win", "win_low", "win_high"), self.won))
         return {name: value for name, value in row.items()
                 if value is not None or name not in ("returned", "margin", "reached")}
 
 
 class Played(NamedTuple):
-    """Whole games: outcomes [N, seats], steps [N], and the points each seat collected [N, seats].
+    """Whole games: outcomes [N, seats], steps [N], and the return of each seat [N, seats].
 
-    `points` [N, seats] are a world's own, as they stood at the end; not a number where it tells none.
-    `reached` [N, M]: which milestones, where it tells any (Role.milestones of the first seat).
+    `points` [N, seats] are the world's own points at the end; nan where it counts none.
+    `reached` [N, M]: milestones that a game reached, where the world has any (Role.milestones of the first
+    seat).
     """
 
     outcome: Floats
@@ -94,8 +87,8 @@ class Played(NamedTuple):
 def play(world: World, players: Sequence[Player], seed: int) -> Played:
     """One whole game per copy, players by seat.
 
-    Every copy counts exactly once, so long games weigh as much as short ones. Who resigns has lost; of
-    several others each has half a point.
+    Every copy counts exactly once, so long games weigh as much as short ones. A player that resigns loses;
+    with three or more players the others score half a point each.
     """
     spec, n = world.spec, world.games
     outcome: Floats = np.zeros((n, spec.seats), np.float32)
@@ -116,7 +109,7 @@ def play(world: World, players: Sequence[Player], seed: int) -> Played:
             act: NDArray[Any] = (
                 np.zeros((n, k), np.int32) if discrete else np.zeros((n, k, about.actions.size), np.float32)
             )
-            sight, mask = side_by_side(about, world.view[role]), world.view.mask.get(role)
+            sight, mask = concat_fields(about, world.view[role]), world.view.mask.get(role)
             if mask is not None and discrete:
                 act[:] = mask.argmax(-1)  # games that are over here go on with any legal move
             for j, seat in enumerate(about.seats):
@@ -152,14 +145,27 @@ def play(world: World, players: Sequence[Player], seed: int) -> Played:
     return Played(outcome, length, returns / spec.reward_scale, points, reached)
 
 
-def _ahead(points: NDArray[np.float64], seat: int) -> NDArray[np.float64]:
-    """[N] a seat's points less the best other's."""
+def _margin(points: NDArray[np.float64], seat: int) -> NDArray[np.float64]:
+    """[N] points of a seat minus those of the best other seat."""
     others = np.delete(points, seat, 1)
     return points[:, seat] - others.max(1) if others.shape[1] else np.full(len(points), np.nan)
 
 
+@dataclass(frozen=True)
+class Rotation:
+    """One match of a set of mirrored deals: order[seat] is the index of the player that sits there."""
+
+    order: list[int]
+    match: Played
+
+    def column(self, name: str, player: int) -> NDArray[Any]:
+        """[N] the values of a player's seat."""
+        array: NDArray[Any] = getattr(self.match, name)[:, self.order.index(player)]
+        return array
+
+
 class Scoreboard:
-    """Plays matches in worlds from one builder, `make(games, first) -> World`, over some threads."""
+    """Plays matches in worlds from one builder, `make(games, first, seed) -> World`, with some threads."""
 
     def __init__(self, make: Callable[[int, int, int], World], seed: int, threads: int) -> None:
         self.make, self.seed, self.threads = make, seed, threads
@@ -171,7 +177,7 @@ class Scoreboard:
     def match(self, players: Sequence[Player], games: int, index: int, turn: int = 0) -> Played:
         """`games` games between players by seat; no two values of `index` share random numbers.
 
-        Every `turn` of an index meets the same deals, with luck of its own.
+        Every `turn` of an index has the same deals, with random numbers of its own.
         """
         seed = rng.key(self.seed, rng.EVALUATION, index & 0xFFFFFFFF, index >> 32)
         world = self.make(games, 0, seed)
@@ -180,42 +186,53 @@ class Scoreboard:
         if len(parts) == 1:
             return play(world, players, seed)
         with ThreadPoolExecutor(len(parts)) as pool:
-            out = list(pool.map(lambda part: play(part, players, seed), parts))
-        return Played(*(np.concatenate(arrays) for arrays in zip(*out)))
+            played = list(pool.map(lambda part: play(part, players, seed), parts))
+        return Played(*(np.concatenate(arrays) for arrays in zip(*played)))
 
     def results(self, players: Sequence[Player], games: int, index: int) -> list[Result]:
-        """A row per seat. With several seats of one role, every player sits everywhere equally often.
+        """A result per seat. With several seats of one role, every player sits everywhere equally often.
 
-        There each deal is played from every seat: game i of every rotation begins from the same key.
+        There each deal is played from every seat: game i of every rotation starts from the same key.
         """
-        spec = self.spec
-        if len(spec.roles) > 1 or spec.seats == 1:
-            rotations = [(list(range(spec.seats)), self.match(players, games, index))]
-        else:
-            rotations = []
-            for turn in range(spec.seats):
-                order = [(seat + turn) % spec.seats for seat in range(spec.seats)]
-                share = games // spec.seats + (turn < games % spec.seats)
-                if share:
-                    seated = [players[order[seat]] for seat in range(spec.seats)]
-                    rotations.append((order, self.match(seated, share, index, turn)))
-        rows = []
-        deal = np.concatenate([np.arange(len(match.length)) for _, match in rotations])
+        rotations = self._rotations(players, games, index)
+        return [self._result(players, player, rotations) for player in range(len(players))]
+
+    def _rotations(self, players: Sequence[Player], games: int, index: int) -> list[Rotation]:
+        seats = self.spec.seats
+        if len(self.spec.roles) > 1 or seats == 1:
+            return [Rotation(list(range(seats)), self.match(players, games, index))]
+        rotations = []
+        for turn in range(seats):
+            order = [(seat + turn) % seats for seat in range(seats)]
+            share = games // seats + (turn < games % seats)
+            if share:
+                seated = [players[order[seat]] for seat in range(seats)]
+                rotations.append(Rotation(order, self.match(seated, share, index, turn)))
+        return rotations
+
+    def _result(self, players: Sequence[Player], player: int, rotations: Sequence[Rotation]) -> Result:
+        """The games of one player in all rotations."""
+        outcome, returns = (np.concatenate([rotation.column(name, player) for rotation in rotations])
+                            for name in ("outcome", "returns"))
+        steps = np.concatenate([rotation.match.length for rotation in rotations])
+        deal = np.concatenate([np.arange(len(rotation.match.length)) for rotation in rotations])
         deals = len(np.unique(deal)) if len(rotations) > 1 else 0
-        for me, player in enumerate(players):
-            mine = np.concatenate([match.outcome[:, order.index(me)] for order, match in rotations])
-            steps = np.concatenate([match.length for _, match in rotations])
-            points = np.concatenate([match.returns[:, order.index(me)] for order, match in rotations])
-            others = [p.name for i, p in enumerate(players) if i != me]
-            wins, draws = int((mine > 0.75).sum()), int((np.abs(mine - 0.5) <= 0.25).sum())
-            role = spec.role_of(me).name
-            counted = (len(mine), wins, draws, float(steps.mean()))
-            returned = None if spec.zero_sum else mean_of(points)
-            known = (deals, effective(mine, deal), effective(mine > 0.75, deal)) if deals else (0, 0.0, 0.0)
-            ahead = np.concatenate([_ahead(match.points, order.index(me)) for order, match in rotations])
-            told = (*known, mean_by_deal(ahead, deal))
-            names = spec.role_of(0).milestones
-            reached = np.concatenate([match.reached for _, match in rotations]).sum(0).tolist()
-            rows.append(Result(player.name, role, "+".join(others), *counted, returned, *told,
-                               dict(zip(names, reached)) if names else None))
-        return rows
+        margin = np.concatenate([_margin(rotation.match.points, rotation.order.index(player))
+                                 for rotation in rotations])
+        milestones = self.spec.role_of(0).milestones
+        reached = np.concatenate([rotation.match.reached for rotation in rotations]).sum(0).tolist()
+        return Result(
+            player=players[player].name,
+            role=self.spec.role_of(player).name,
+            opponent="+".join(other.name for i, other in enumerate(players) if i != player),
+            games=len(outcome),
+            wins=int((outcome > 0.75).sum()),
+            draws=int((np.abs(outcome - 0.5) <= 0.25).sum()),
+            length=float(steps.mean()),
+            returned=None if self.spec.zero_sum else mean_interval(returns),
+            deals=deals,
+            effective=effective_games(outcome, deal) if deals else 0.0,
+            effective_wins=effective_games(outcome > 0.75, deal) if deals else 0.0,
+            margin=mean_by_deal(margin, deal),
+            reached=dict(zip(milestones, reached)) if milestones else None,
+        )

@@ -1,9 +1,9 @@
-"""Who plays, by name: scripted players, runs, policy files, bots of one's own. What is no player is refused.
+"""Players by name: scripted players, runs, policy files, bots from a Python module.
 
-heuristic  search:200  search:5ms       a world's own
-mine+search:100                         a learnt one that guides the world's search
-runs/mine  mine  agent.safetensors      learnt, under the rules that it learnt
-mymodule:MyBot                          yours, where the world takes them (`guest`)
+heuristic  search:200  search:5ms       scripted players of the world
+mine+search:100                         a trained policy that guides the world's search
+runs/mine  mine  agent.safetensors      a trained policy, under the rules that it was trained with
+mymodule:MyBot                          a class of the user, if the world accepts one (`guest`)
 """
 
 from __future__ import annotations
@@ -21,100 +21,99 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import Player
 from rematch.worlds import registry
 
-SUFFIX, GUIDES = policy_export.SUFFIX, "+search"
+SUFFIX, WITH_SEARCH = policy_export.SUFFIX, "+search"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learnt:
-    """A run or a policy file: under which rules it learnt, and who plays which role."""
+class TrainedPlayers:
+    """A run or a policy file: the rules of its training, and its player of each role."""
 
     name: str
     rules: Any
     players: Mapping[str, Any]
-    indifferent: Sequence[str] = ()  # settings that a world changes without making it another game
+    free_settings: Sequence[str] = ()  # settings that may differ: they do not make it another game
 
-    def refuse_other(self, rules: Any, whose: str = "the match has") -> None:
-        """Refuse other rules than those it learnt under, naming both."""
+    def require_rules(self, rules: Any, other: str = "the match has") -> None:
+        """ConfigError if the rules differ from those of the training, with both values."""
         for key, _, value in settings.leaves(self.rules):
-            if value != settings.get(rules, key) and key not in self.indifferent:
+            if value != settings.get(rules, key) and key not in self.free_settings:
                 raise ConfigError(
-                    f"{self.name} learnt under other rules: {key} = {value}, {whose} "
+                    f"{self.name} was trained with other rules: {key} = {value}, {other} "
                     f"{settings.get(rules, key)}; expected the same"
                 )
 
 
-def learnt(name: str, world: str) -> Learnt | None:
-    """The run or policy file of this name; None where there is none."""
-    name = name.partition(GUIDES)[0]
+def find_trained(name: str, world: str) -> TrainedPlayers | None:
+    """The run or policy file of this name; None if there is none."""
+    name = name.partition(WITH_SEARCH)[0]
     path = Path(name)
     if name.endswith(SUFFIX):
-        return from_file(path, world)
+        return load_policy_file(path, world)
     if not path.is_dir() and not (path := Path("runs") / name).is_dir():
         return None
     trained = api.load(path)
     if trained.config.game != world:
         raise ConfigError(f"{name} is a run of {trained.config.game}, not of {world}")
-    free = getattr(registry.find(world), "INDIFFERENT", ())
-    return Learnt(name=name, rules=trained.config.world, players=trained.policies, indifferent=free)
+    free = registry.find(world).defaults.indifferent
+    return TrainedPlayers(name=name, rules=trained.config.world, players=trained.policies, free_settings=free)
 
 
-def from_file(path: Path, world: str) -> Learnt:
-    """A policy as a run or an export leaves it: weights, and beside them NAME.json that vouches for them."""
-    found = policy_export.read(path)
-    if found.game != world:
-        raise ConfigError(f"{path} is a policy of {found.game}; expected one of {world}")
-    free = getattr(registry.find(world), "INDIFFERENT", ())
-    players = {found.policy.role.name: found.player}
-    return Learnt(name=str(path), rules=found.world, players=players, indifferent=free)
+def load_policy_file(path: Path, world: str) -> TrainedPlayers:
+    """The policy in a file of a run or an export, with its metadata in NAME.json beside it."""
+    exported = policy_export.read(path)
+    if exported.game != world:
+        raise ConfigError(f"{path} is a policy of {exported.game}; expected one of {world}")
+    free = registry.find(world).defaults.indifferent
+    players = {exported.policy.role.name: exported.player}
+    return TrainedPlayers(name=str(path), rules=exported.world, players=players, free_settings=free)
 
 
-def rules_of(names: Sequence[str], world: str, given: Mapping[str, Any]) -> Any:
-    """The rules of a match: those that its runs learnt under, which must be the same; else the world's own.
+def match_rules(names: Sequence[str], world: str, changes: Mapping[str, Any]) -> Any:
+    """The rules of a match: those of its trained players, which must be equal, or the world's defaults.
 
-    What is `given` goes over them, and must not make them others than a run's.
+    `changes` are applied to them, and must leave the rules of trained players as they are.
     """
-    module = registry.find(world)
-    scripted = {bot for bots in module.BOTS.values() for bot in bots}
+    game = registry.find(world)
+    scripted = {bot for bots in game.bots.values() for bot in bots}
     others = [name for name in dict.fromkeys(names) if name.partition(":")[0] not in scripted]
-    found = [about for name in others if (about := learnt(name, world))]
-    for other in found[1:]:
-        other.refuse_other(found[0].rules, f"{found[0].name} under")
-    basis = found[0].rules if found else module.Config()
-    rules = settings.apply(basis, given, "command line", text=True, prefix="world.")
+    trained = [players for name in others if (players := find_trained(name, world))]
+    for players in trained[1:]:
+        players.require_rules(trained[0].rules, f"{trained[0].name} with")
+    basis = trained[0].rules if trained else game.Config()
+    rules = settings.apply(basis, changes, "command line", text=True, prefix="world.")
     settings.validate(rules)
-    settings.refuse_inert(rules, list(given), "command line")
-    for about in found:
-        about.refuse_other(rules)
+    settings.refuse_inert(rules, list(changes), "command line")
+    for players in trained:
+        players.require_rules(rules)
     return rules
 
 
-def entrant(name: str, world: str, rules: Any, role: str, seconds: float = 0.0) -> Player:
-    """The player of this name in a world of these rules; `seconds` a move for bots of one's own."""
-    module = registry.find(world)
-    if name.partition(":")[0] in module.BOTS[role]:
-        scripted: Player = module.bot(name, role)
-        return scripted
-    if found := learnt(name, world):
-        found.refuse_other(rules)
-        if role not in found.players:
-            raise ConfigError(f"{name} plays {', '.join(found.players)}; expected {role}")
-        player: Player = found.players[role]
-        _, guides, budget = name.partition(GUIDES)
-        if guides and not hasattr(module, "guided"):
-            raise ConfigError(f"{name}: {world} has no search for a policy to guide")
-        if guides:
-            player = module.guided(player, budget.removeprefix(":"))
+def find_player(name: str, world: str, rules: Any, role: str, seconds: float = 0.0) -> Player:
+    """The player of this name for a world with these rules; `seconds` per move limit the user's own bots."""
+    game = registry.find(world)
+    user_bot = game.human.user_bot if game.human is not None else None
+    if name.partition(":")[0] in game.bots[role]:
+        return game.bot(name, role)
+    if trained := find_trained(name, world):
+        trained.require_rules(rules)
+        if role not in trained.players:
+            raise ConfigError(f"{name} plays {', '.join(trained.players)}; expected {role}")
+        player: Player = trained.players[role]
+        _, search, budget = name.partition(WITH_SEARCH)
+        if search:
+            if game.search is None:
+                raise ConfigError(f"{name}: {world} has no search for a policy to guide")
+            player = game.search.guide(player, budget.removeprefix(":"))
         player.name = name
         return player
     if ":" in name and all(part.isidentifier() for part in name.replace(":", ".").split(".")):
-        if not hasattr(module, "guest"):
-            raise ConfigError(f"{name}: {world} does not take bots of one's own")
-        own: Player = module.guest(name, rules, seconds)
-        return own
+        if user_bot is None:
+            raise ConfigError(f"{name}: {world} does not accept bots of your own")
+        return user_bot(name, rules, seconds)
     if name.isdigit():
-        raise ConfigError(f"{name} is no name; how many sit at a table is --world.players {name}")
-    near, known = nearest(name, module.BOTS[role]), ", ".join(module.BOTS[role])
-    own_too = ", or module:Class of your own" if hasattr(module, "guest") else ""
+        raise ConfigError(f"{name} is not the name of a player; --world.players {name} sets their number")
+    near, known = nearest(name, game.bots[role]), ", ".join(game.bots[role])
+    own_too = ", or module:Class of your own" if user_bot is not None else ""
     raise ConfigError(
         f"no {role} called {name!r}: expected one of {known}, a run or a {SUFFIX} file"
         f"{own_too}" + (f"; nearest: {near}" if near else "")

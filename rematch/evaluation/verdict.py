@@ -1,235 +1,296 @@
-"""What a run's evaluations say, in words. The formulas stand in docs/strength.md."""
+"""The verdict on a run: a word and its evidence, from the history of evaluations.
+
+A verdict reads "word: evidence". The words, most important first: collapsed, cycling, forgetting, balanced
+but weak, weak, converged; then one of improving, steady, declining and inconclusive.
+docs/explanation/strength.md has the formulas.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil, hypot, sqrt
-from typing import Any
+from math import ceil, hypot, inf, sqrt
 
-from rematch.evaluation import returns
+from rematch.evaluation.evaluation import Evaluation, MatchRow, ReturnRow
 from rematch.evaluation.evaluator import EvaluationConfig
-from rematch.evaluation.mirrored import Z95
-from rematch.evaluation.payoff_matrix import LOST, Payoff, cyclic, drop, forgetting, surely
+from rematch.evaluation.payoff_matrix import LARGE_DROP, Payoff, cycle_share, find_forgetting
+from rematch.evaluation.statistics import Z95, bonferroni_z, score_drop
+from rematch.evaluation.text import percent, verdict_word
 
-Row = dict[str, Any]
-Pairing = tuple[str, str]  # role, rival
-STEADY = 0.05  # smaller changes of the mean score are no change
-CIRCULAR = 0.5  # a larger share of the payoff matrix: more circles than progress
-
-
-def alarms(history: Sequence[Row], config: EvaluationConfig) -> list[str]:
-    """The failures that people named beforehand: a lasting gap, and swings."""
-    return [alarm["text"] for alarm in raised(history, config)]
+STEADY_SCORE = 0.05  # a smaller change of the mean score counts as no change
+STEADY_RETURN = 0.05  # the same for mean returns, as a fraction of the larger of two means
+MOSTLY_CYCLIC = 0.5  # cyclic share of the payoff matrix above which cycles outweigh progress
+SMALL_GAP = 0.30  # upper bound of the NE gap below which a pair counts as balanced
+RETURN_WORDS = ("weak", "declining", "inconclusive", "steady", "improving")  # the worst role decides
+ONE_EVALUATION = "inconclusive: there is only one evaluation"
 
 
-def raised(history: Sequence[Row], config: EvaluationConfig) -> list[Row]:
-    """The first alarm of each kind: "kind", "first" and "last" step, "text", "role" of a swing."""
-    out: list[Row] = []
-    since: int | None = None
-    most, lasting = config.alarm_gap, config.alarm_steps
-    for row in history:
-        if lopsided(row) > most:
-            since = row["step"] if since is None else since
-            if row["step"] - since >= lasting:
-                text = f"gap above {most:g} from step {since:,} to {row['step']:,}"
-                out.append({"kind": "gap", "first": since, "last": row["step"], "role": None, "text": text})
-                break
-        else:
-            since = None
-    for before, after in pairwise(history):
-        if before.get("level") != after.get("level"):  # another game: no rate of it could have swung
-            continue
-        for role, rate in after.get("rates", {}).items():
-            if role not in before.get("rates", {}):  # a row that somebody else wrote
-                continue
-            swing = abs(rate["rate"] - before["rates"][role]["rate"])
-            if swing > config.alarm_swing:
-                first, last = before["step"], after["step"]
-                text = f"{role} swung by {swing:.2f} between steps {first:,} and {last:,}"
-                return [*out, {"kind": "swing", "first": first, "last": last, "role": role, "text": text}]
-    return out
+def verdict(history: Sequence[Evaluation], config: EvaluationConfig, payoff: Payoff | None = None) -> str:
+    """The most important finding."""
+    return findings(history, config, payoff)[0]
 
 
-def lopsided(row: Row) -> float:
-    """How far a match is from even, as a gap; where the game is solved, from what perfect play gives."""
-    exact = row.get("exact", {})
-    if "played" in exact and "value" in exact:
-        return 2 * abs(float(exact["played"]) - float(exact["value"]))
-    return float(row.get("gap", 0.0))
+def findings(
+    history: Sequence[Evaluation], config: EvaluationConfig, payoff: Payoff | None = None
+) -> list[str]:
+    """All findings about a run as "word: evidence", the most important first; never empty.
 
-
-def pairings(row: Row) -> set[Pairing]:
-    return {(entry["role"], entry["rival"]) for entry in row["table"]}
-
-
-def strength(row: Row, among: set[Pairing]) -> tuple[float, float, float]:
-    """Mean score over these scripted rivals, each role weighing the same; how far it may lie below and above.
-
-    The distances to the ends of the pairings' Wilson intervals add as squares (Zou and Donner 2008).
+    `payoff` is the matrix of the run's past policies, where there is one.
     """
-    mean = below = above = 0.0
-    roles = sorted({role for role, _ in among})
-    for role in roles:
-        entries = [e for e in row["table"] if e["role"] == role and (role, e["rival"]) in among]
-        weight = 1 / len(roles) / len(entries)
-        for entry in entries:
-            mean += weight * entry["score"]
-            below += (weight * (entry["score"] - entry["low"])) ** 2
-            above += (weight * (entry["high"] - entry["score"])) ** 2
-    return mean, sqrt(below), sqrt(above)
+    if not history:
+        return ["inconclusive: there is no evaluation yet"]
+    raised = alarms(history, config)
+    collapse = "collapsed: " + "; ".join(alarm.text for alarm in raised) if raised else ""
+    if history[-1].judged_by_returns:
+        return [*filter(None, [collapse]), return_verdict(history)]
+    on_level = same_level(history)
+    texts = [collapse, cycles(payoff) if payoff else "", forgetting(on_level, payoff),
+             weakness(history[-1]), convergence(history[-1])]
+    trend = score_trend(on_level, len(history) > 1)
+    if payoff and verdict_word(trend) == "inconclusive":
+        trend = trend_against_first(payoff) or trend
+    return [*filter(None, texts), trend]
 
 
-def trend(first: Row, last: Row) -> str:
-    """What became of the strength, over the pairings that both evaluations played."""
-    both = pairings(first) & pairings(last)
-    if not both:
-        return "inconclusive: no scripted rival was played at first and now"
-    (before, under, over), (now, below, above) = strength(first, both), strength(last, both)
-    change, less, more = now - before, hypot(below, over), hypot(above, under)  # so much it may be off
-    seen = f"mean score against scripted rivals {before:.3f} at first, {now:.3f} now"
-    if change > max(STEADY, less):
-        return f"improving: {seen}"
-    if -change > max(STEADY, more):
-        return f"declining: {seen}"
-    if max(less, more) <= STEADY:
-        return f"steady: {seen}"
-    fewest = min(entry["games"] for entry in [*first["table"], *last["table"]])
-    need = ceil((fewest + 4) * (max(less, more) / STEADY) ** 2)
-    change_seen = f"a change of {change:+.3f} [{change - less:+.3f}, {change + more:+.3f}]"
-    return f"inconclusive: {seen}, {change_seen}; about {need} games per pairing would tell"
+def same_level(history: Sequence[Evaluation]) -> list[Evaluation]:
+    """The evaluations on the newest one's curriculum level: scores on another level are of another game."""
+    return [evaluation for evaluation in history if evaluation.level == history[-1].level]
 
 
-def behind(row: Row) -> list[Row]:
-    """The pairings of an evaluation in which the best scripted player is surely better."""
-    return [e for e in row["table"] if "best_bot_low" in e and e["high"] < e["best_bot_low"]]
+def below_baseline(evaluation: Evaluation) -> list[MatchRow]:
+    """The match-ups in which the best scripted player is better, beyond the 95 % intervals."""
+    return evaluation.below_baseline
 
 
-def on_level(history: Sequence[Row]) -> list[Row]:
-    """The evaluations on the newest one's level of a curriculum: a score on another is of another game."""
-    return [row for row in history if row.get("level") == history[-1].get("level")]
+def count_balanced(history: Sequence[Evaluation], eta: float) -> int:
+    """The number of newest evaluations in a row whose NE gap has an upper bound below `eta`.
 
-
-def balanced(history: Sequence[Row], eta: float) -> int:
-    """How many of the newest evaluations in a row have a gap whose upper bound is below eta, S0's apart.
-
-    All of them on the newest one's level.
+    They are on the newest one's curriculum level; the warm-up phase S0 ends the count.
     """
     count = 0
-    for row in reversed(history):
-        other = row.get("level") != history[-1].get("level")
-        if row["phase"] == "S0" or row["gap_high"] >= eta or other:
+    for evaluation in reversed(history):
+        gap_high = inf if evaluation.gap_high is None else evaluation.gap_high
+        if evaluation.phase == "S0" or gap_high >= eta or evaluation.level != history[-1].level:
             break
         count += 1
     return count
 
 
-def cycling(payoff: Payoff) -> str:
-    """Whether most of what past selves win from each other surely goes in circles, and it is worth a word."""
-    found = cyclic(payoff)
-    if found["share"] is None or found["low"] <= CIRCULAR or found["cyclic"] <= STEADY:
-        return ""
-    share = f"{found['share']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"
-    return (f"cycling: {share} of what {found['selves']} past selves win from each other goes in circles "
-            f"({found['games']} games a cell), by {found['cyclic']:.2f} of a score where "
-            f"ratings explain {found['transitive']:.2f}")
+# --- alarms -----------------------------------------------------------------------------------------------
 
 
-def forgotten(history: Sequence[Row], payoff: Payoff | None) -> str:
-    """What the pair once surely did better by more than LOST: against a scripted rival, against past selves.
+@dataclass(frozen=True, kw_only=True)
+class Alarm:
+    """A failure with its evidence: a large gap that lasts, or a swing between two evaluations."""
 
-    Every earlier evaluation of every pairing is a chance to find something: all of them are allowed for.
-    """
-    last = {(entry["role"], entry["rival"]): entry for entry in history[-1]["table"]}
-    earlier = [(row["step"], entry) for row in history[:-1] for entry in row["table"]
-               if (entry["role"], entry["rival"]) in last]
-    z = surely(len(earlier))
-    worst: tuple[float, str] = (LOST, "")
-
-    def told(one: Row) -> tuple[float, float]:
-        return one["score"], one.get("effective") or one["games"]  # mirrored deals tell less, or more
-
-    for step, entry in earlier:
-        now = last[entry["role"], entry["rival"]]
-        gone, least = drop(told(entry), told(now), z)
-        if least > worst[0]:
-            worst = least, (
-                f"forgetting: {entry['role']} against {entry['rival']} had {entry['score']:.3f} at step "
-                f"{step:,} and has {now['score']:.3f} now: {gone:.3f} lost, at least {least:.3f} "
-                f"({now['games']} games)")
-    if worst[1] or payoff is None:
-        return worst[1]
-    found = forgetting(payoff)
-    if not found["lost"]:
-        return ""
-    skill = found["lost"][0]
-    whom = ("its past opponents on average" if skill["rival_step"] is None
-            else f"the opponent of step {skill['rival_step']:,}")
-    return (f"forgetting: against {whom} the {skill['role']} of step {skill['step']:,} has "
-            f"{skill['was']:.3f} and the newest {skill['now']:.3f}: {skill['drop']:.3f} lost, at least "
-            f"{skill['at_least']:.3f} ({found['games']} games a cell)")
+    kind: str  # gap or swing
+    first: int  # step
+    last: int  # step
+    role: str | None = None  # role of a swing
+    text: str
 
 
-def weak(row: Row) -> str:
-    below = behind(row)
+def alarms(history: Sequence[Evaluation], config: EvaluationConfig) -> list[Alarm]:
+    """The first alarm of each kind."""
+    return [alarm for alarm in (gap_alarm(history, config), swing_alarm(history, config)) if alarm]
+
+
+def gap_alarm(history: Sequence[Evaluation], config: EvaluationConfig) -> Alarm | None:
+    """A gap above `alarm_gap` for `alarm_steps` or more."""
+    longest, first = config.alarm_steps, None  # read where no gap is large, too: it counts as used
+    for evaluation in history:
+        step = evaluation.step
+        if imbalance(evaluation) <= config.alarm_gap:
+            first = None
+            continue
+        first = step if first is None else first
+        if step - first >= longest:
+            text = f"NE gap above {config.alarm_gap:g} from step {first:,} to step {step:,}"
+            return Alarm(kind="gap", first=first, last=step, text=text)
+    return None
+
+
+def swing_alarm(history: Sequence[Evaluation], config: EvaluationConfig) -> Alarm | None:
+    """A change of a role's win rate by more than `alarm_swing` between two evaluations of one level."""
+    for before, after in pairwise(history):
+        if before.level != after.level:
+            continue
+        for role, rate in after.rates.items():
+            if role not in before.rates:
+                continue
+            swing = abs(rate.rate - before.rates[role].rate)
+            if swing > config.alarm_swing:
+                text = (f"win rate of {role} changed by {swing:.2f} between step {before.step:,} and step "
+                        f"{after.step:,}")
+                return Alarm(kind="swing", first=before.step, last=after.step, role=role, text=text)
+    return None
+
+
+def imbalance(evaluation: Evaluation) -> float:
+    """The NE gap; in a solved world twice the distance of the first role's score from perfect play."""
+    exact = evaluation.exact or {}
+    if "played" in exact and "value" in exact:
+        return 2 * abs(float(exact["played"]) - float(exact["value"]))
+    return evaluation.gap or 0.0
+
+
+# --- scores against scripted opponents --------------------------------------------------------------------
+
+
+def weakness(evaluation: Evaluation) -> str:
+    """The match-ups that a scripted baseline plays better, with the worst of them."""
+    below = evaluation.below_baseline
     if not below:
         return ""
-    worst = min(below, key=lambda e: e["score"] - e["best_bot_score"])
-    word = "balanced but weak" if "gap" in row and row["gap_high"] < 0.30 else "weak"
+    worst = min(below, key=lambda entry: entry.score - (entry.best_bot_score or 0.0))
+    balanced = evaluation.gap is not None and (evaluation.gap_high or 0.0) < SMALL_GAP
+    word = "balanced but weak" if balanced else "weak"
+    verb = "scores" if worst.draws else "wins"  # a draw counts half in a score
     return (
-        f"{word}: {len(below)} of {len(row['table'])} pairings below the best scripted player, "
-        f"the worst {worst['role']} against {worst['rival']}: {worst['score']:.3f} "
-        f"[{worst['low']:.3f}, {worst['high']:.3f}] where {worst['best_bot']} has "
-        f"{worst['best_bot_score']:.3f}"
+        f"{word}: loses to scripted baselines in {len(below)} of {len(evaluation.matches)} match-ups; worst: "
+        f"{worst.role} against {worst.opponent} {verb} {percent(worst.score)} % "
+        f"[{percent(worst.low)}–{percent(worst.high)}], {worst.best_bot} "
+        f"{percent(worst.best_bot_score or 0)} %"
     )
 
 
-def converged(row: Row) -> str:
-    if not row.get("converged") or behind(row):
+def convergence(evaluation: Evaluation) -> str:
+    """A small gap several times in a row, where no scripted baseline is better."""
+    if not evaluation.converged or evaluation.below_baseline:
         return ""
-    games = min(rate["games"] for rate in row["rates"].values())
+    games = min(rate.games for rate in evaluation.rates.values())
     return (
-        f"converged: {row['balanced']} evaluations in a row with a small gap, the last "
-        f"{row['gap']:.3f} [{row['gap_low']:.3f}, {row['gap_high']:.3f}] in {games} games; "
-        f"none of {len(row['table'])} pairings below the best scripted player"
+        f"converged: {evaluation.balanced} evaluations in a row with a small NE gap, the last "
+        f"{evaluation.gap or 0:.3f} [{evaluation.gap_low or 0:.3f}, {evaluation.gap_high or 0:.3f}] in "
+        f"{games} games; no scripted baseline is better in any of {len(evaluation.matches)} match-ups"
     )
 
 
-def findings(
-    history: Sequence[Row], config: EvaluationConfig, payoff: Payoff | None = None
-) -> list[str]:
-    """All that can be said of a run, "word: evidence", what matters most first; never empty.
+def score_trend(history: Sequence[Evaluation], other_levels: bool) -> str:
+    """The change of the mean score between the first and the newest evaluation of a level."""
+    if len(history) < 2:
+        return ONE_EVALUATION + (" on this level" if other_levels else "")
+    first, last = history[0], history[-1]
+    common = first.match_ups & last.match_ups
+    if not common:
+        return "inconclusive: the first and the newest evaluation share no scripted opponent"
+    before, now = first.strength(common), last.strength(common)
+    change = now.score - before.score
+    below, above = hypot(now.below, before.above), hypot(now.above, before.below)
+    scores = f"mean score against scripted opponents {before.score:.3f} at first, {now.score:.3f} now"
+    if change > max(STEADY_SCORE, below):
+        return f"improving: {scores}"
+    if -change > max(STEADY_SCORE, above):
+        return f"declining: {scores}"
+    if max(below, above) <= STEADY_SCORE:
+        return f"steady: {scores}"
+    fewest = min(entry.games for entry in [*first.matches, *last.matches])
+    games = ceil((fewest + 4) * (max(below, above) / STEADY_SCORE) ** 2)
+    bounds = f"change {change:+.3f} [{change - below:+.3f}, {change + above:+.3f}]"
+    return f"inconclusive: {scores}, {bounds}; about {games} games per match-up are needed"
 
-    collapsed, cycling, forgetting, balanced but weak, weak, converged; then one of improving, steady,
-    declining and inconclusive. With the `payoff` matrix of its past selves, where there is one.
+
+# --- past policies ----------------------------------------------------------------------------------------
+
+
+def cycles(payoff: Payoff) -> str:
+    """A payoff matrix in which cycles outweigh transitive skill, beyond the interval."""
+    result = cycle_share(payoff)
+    if result.low is None or result.low <= MOSTLY_CYCLIC or (result.cyclic or 0.0) <= STEADY_SCORE:
+        return ""
+    share = f"{result.share:.2f} [{result.low:.2f}, {result.high:.2f}]"
+    return (f"cycling: cycles explain {share} of the score differences between {result.policies} past "
+            f"policies ({result.games} games per match); typical difference {result.cyclic:.2f} from cycles, "
+            f"{result.transitive:.2f} from transitive skill")
+
+
+def forgetting(history: Sequence[Evaluation], payoff: Payoff | None) -> str:
+    """The largest drop of a score by more than LARGE_DROP: against scripted opponents, then past policies.
+
+    Every earlier evaluation of every match-up is a comparison; the bounds hold for all of them together.
     """
-    if not history:
-        return ["inconclusive: no evaluation yet"]
-    said = alarms(history, config)
-    found = ["collapsed: " + "; ".join(said)] if said else []
-    if returns.judged(history[-1]):
-        return [*found, returns.verdict(history)]
-    found += [cycling(payoff)] if payoff else []
-    here = on_level(history)
-    found += [forgotten(here, payoff), weak(history[-1]), converged(history[-1])]
-    only = "inconclusive: one evaluation only" + (" on this level" if len(history) > 1 else "")
-    over = only if len(here) < 2 else trend(here[0], here[-1])
-    if payoff and over.startswith("inconclusive") and (told := against_first(payoff)):
-        over = told
-    return [*filter(None, found), over]
+    last = {entry.match_up: entry for entry in history[-1].matches}
+    earlier = [(evaluation.step, entry) for evaluation in history[:-1] for entry in evaluation.matches
+               if entry.match_up in last]
+    z = bonferroni_z(len(earlier))
+    largest, text = LARGE_DROP, ""
+    for step, entry in earlier:
+        now = last[entry.match_up]
+        drop, at_least = score_drop(_score_and_games(entry), _score_and_games(now), z)
+        if at_least > largest:
+            largest, text = at_least, (
+                f"forgetting: {entry.role} against {entry.opponent} scored {entry.score:.3f} at step "
+                f"{step:,} and scores {now.score:.3f} now: a drop of {drop:.3f}, at least {at_least:.3f} "
+                f"({now.games} games)")
+    if text or payoff is None:
+        return text
+    return _forgotten_past(payoff)
 
 
-def against_first(payoff: Payoff) -> str:
-    """Where scripted rivals do not tell: the newest self against the first, each in both roles in turn."""
-    ahead = (payoff.score[-1, 0] - payoff.score[0, -1]) / 2
-    off = Z95 * sqrt(payoff.variance[-1, 0] + payoff.variance[0, -1]) / 2
-    seen = (f"the newest self scores {0.5 + ahead:.3f} ± {off:.3f} against the first "
-            f"({payoff.games} games a role)")
-    if abs(ahead) <= max(STEADY, off):
+def _score_and_games(entry: MatchRow) -> tuple[float, float]:
+    return entry.score, entry.effective or entry.games  # mirrored deals carry less information, or more
+
+
+def _forgotten_past(payoff: Payoff) -> str:
+    result = find_forgetting(payoff)
+    if not result.lost:
         return ""
-    return f"{'improving' if ahead > 0 else 'declining'}: {seen}"
+    skill = result.lost[0]
+    opponent = "all past opponents on average"
+    if skill.opponent_step is not None:
+        opponent = f"the opponent of step {skill.opponent_step:,}"
+    return (f"forgetting: against {opponent} the {skill.role} of step {skill.step:,} scores "
+            f"{skill.old_score:.3f} and the newest {skill.role} {skill.new_score:.3f}: a drop of "
+            f"{skill.drop:.3f}, at least {skill.at_least:.3f} ({result.games} games per match)")
 
 
-def verdict(history: Sequence[Row], config: EvaluationConfig, payoff: Payoff | None = None) -> str:
-    """The first of the findings."""
-    return findings(history, config, payoff)[0]
+def trend_against_first(payoff: Payoff) -> str:
+    """The newest policies against the first, in both roles, for runs without scripted opponents."""
+    ahead = (payoff.score[-1, 0] - payoff.score[0, -1]) / 2
+    half = Z95 * sqrt(payoff.variance[-1, 0] + payoff.variance[0, -1]) / 2
+    if abs(ahead) <= max(STEADY_SCORE, half):
+        return ""
+    word = "improving" if ahead > 0 else "declining"
+    return (f"{word}: the newest policies score {0.5 + ahead:.3f} ± {half:.3f} against the first "
+            f"({payoff.games} games per role)")
+
+
+# --- returns: worlds with one seat ------------------------------------------------------------------------
+
+
+def return_verdict(history: Sequence[Evaluation]) -> str:
+    """The verdict by mean returns; with several roles the worst."""
+    verdicts = [role_verdict(role, history) for role in history[-1].returns]
+    return min(verdicts, key=lambda verdict: RETURN_WORDS.index(verdict_word(verdict)))
+
+
+def role_verdict(role: str, history: Sequence[Evaluation]) -> str:
+    """A role's mean return beside the best scripted player's, then its change since the first evaluation."""
+    entries = [evaluation.returns[role] for evaluation in history if role in evaluation.returns]
+    last = entries[-1]
+    if last.high is not None and last.best_bot_low is not None and last.high < last.best_bot_low:
+        return (f"weak: mean return {last.mean:.4g} [{last.low:.4g}, {last.high:.4g}]; scripted baseline "
+                f"{last.best_bot} reaches {last.best_bot_mean:.4g}")
+    if len(entries) < 2:
+        return ONE_EVALUATION
+    return _return_trend(entries[0], last)
+
+
+def _return_trend(first: ReturnRow, last: ReturnRow) -> str:
+    change, half = last.mean - first.mean, hypot(_half_width(first), _half_width(last))
+    means = f"mean return {first.mean:.4g} at first, {last.mean:.4g} now"
+    threshold = STEADY_RETURN * max(abs(first.mean), abs(last.mean))
+    if abs(change) > max(half, threshold):
+        return f"{'improving' if change > 0 else 'declining'}: {means}"
+    if half <= threshold or (half == 0 and change == 0):
+        return f"steady: {means}"
+    means = f"{means}, change {change:+.4g} ± {half:.4g}"
+    if half == inf or threshold == 0:
+        return f"inconclusive: {means}"
+    games = ceil(max(first.games, last.games) * (half / threshold) ** 2)
+    return f"inconclusive: {means}; about {games} games are needed"
+
+
+def _half_width(entry: ReturnRow) -> float:
+    return inf if entry.low is None or entry.high is None else (entry.high - entry.low) / 2

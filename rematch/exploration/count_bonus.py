@@ -13,58 +13,42 @@ from dataclasses import dataclass
 import numpy as np
 
 from rematch.core.arrays import Floats, Tree
-from rematch.core.config import knob, nearest
+from rematch.core.component import Setup
+from rematch.core.config import knob
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Role
 from rematch.core.world import RUNNING
-from rematch.rollout.rollout_buffer import Tape
+from rematch.rollout.columns import find_columns
+from rematch.rollout.reward_term import RewardTermComponent
+from rematch.rollout.rollout_buffer import RolloutBuffer
 
 DIGEST = 8  # bytes by which a run knows a place
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoveltyConfig:
-    """The bonus for places that are new in an episode."""
+class CountBonusConfig:
+    """Intrinsic reward for places that are new in the episode (visit counts)."""
 
-    weight: float = knob(0.0, "weight of r_novel; 0 is off", low=0)
-    columns: tuple[str, ...] = knob(("map", "x", "y"), "what makes a place: names of columns", needs="weight")
-    lifelong: bool = knob(
-        False, "once an episode, and less in each episode of the run that meets it", needs="weight"
+    weight: float = knob(0.0, "weight of the reward term; 0: off", low=0)
+    columns: tuple[str, ...] = knob(
+        ("map", "x", "y"), "observation columns that together identify a place", needs="weight"
     )
+    lifelong: bool = knob(
+        False, "count the episodes of the whole run that visited a place: its first visit in an episode "
+        "pays 1 / sqrt(count)", needs="weight",
+    )  # fmt: skip
 
 
-def find_columns(role: Role, names: tuple[str, ...], setting: str = "novelty.columns") -> list[int]:
-    """Where these columns lie in a sight; a name is a column's own, or field.column; NAME* is all such."""
-    out = []
-    for name in names:
-        if name.endswith("*"):
-            many_found = [i for i, full in enumerate(role.columns)
-                          if any(word.startswith(name[:-1]) for word in (full, full.partition(".")[2]))]
-            if many_found:
-                out += many_found
-                continue
-        found = [i for i, full in enumerate(role.columns) if name in (full, full.partition(".")[2])]
-        if len(found) != 1:
-            near = nearest(name, list(role.columns))
-            known = f"; nearest: {near}" if near and not found else ""
-            many = f"{role.name} sees {len(found) or 'no'} columns of that name"
-            raise ConfigError(f"{setting} = {name!r}: {many}; expected field.column{known}")
-        out += found
-    return out
-
-
-class Novelty:
+class VisitCounts:
     """One role's counts, by game; those of an episode go with it."""
 
-    name = "novel"
-
-    def __init__(self, config: NoveltyConfig, role: Role, games: int) -> None:
-        self.weight, self.role, self.columns = config.weight, role, find_columns(role, config.columns)
+    def __init__(self, config: CountBonusConfig, role: Role, games: int) -> None:
+        self.role, self.columns = role, find_columns(role, config.columns)
         self.counts: list[dict[bytes, int]] = [{} for _ in range(games)]
         self.lifelong = config.lifelong
         self.episodes: dict[bytes, int] = {}  # by a place's digest: how many of the run have met it
 
-    def score(self, tape: Tape, iteration: int) -> Floats:
+    def score(self, tape: RolloutBuffer, iteration: int) -> Floats:
         sight = np.ascontiguousarray(tape[self.role.name].sight[:, :, 0, self.columns])
         out: Floats = np.zeros(sight.shape[:2], np.float32)
         for game, counts in enumerate(self.counts):
@@ -74,9 +58,9 @@ class Novelty:
                 out[t, game] = self._known(place, counts[place]) if self.lifelong else counts[place] ** -0.5
                 if tape.ended[t, game] != RUNNING:
                     counts.clear()
-        return out
+        return out[:, :, None]
 
-    def take_over(self, other: Novelty) -> None:
+    def copy_from(self, other: VisitCounts) -> None:
         """Know what another knows: in which episodes of the run a place was met."""
         self.episodes = dict(other.episodes)
 
@@ -88,7 +72,7 @@ class Novelty:
         self.episodes[short] = self.episodes.get(short, 0) + 1
         return float(self.episodes[short] ** -0.5)
 
-    def state(self) -> Tree:
+    def state_dict(self) -> Tree:
         places = [place for counts in self.counts for place in counts]
         shape = (len(places), len(self.columns))
         return {
@@ -99,7 +83,7 @@ class Novelty:
             "episodes": np.array(list(self.episodes.values()), np.int64),
         }
 
-    def restore(self, tree: Tree) -> None:
+    def load_state_dict(self, tree: Tree) -> None:
         rows = zip(tree["places"], tree["counts"].tolist())
         for counts, size in zip(self.counts, tree["sizes"].tolist()):
             counts.clear()
@@ -108,3 +92,22 @@ class Novelty:
                 counts[place.tobytes()] = n
         known = zip(tree["known"], tree["episodes"].tolist())
         self.episodes = {digest.tobytes(): n for digest, n in known}
+
+
+class CountBonus(RewardTermComponent):
+    """Counts of places, for roles with one seat."""
+
+    name = "count_bonus"
+    Config = CountBonusConfig
+
+    @classmethod
+    def check(cls, config: CountBonusConfig, setup: Setup) -> None:
+        for role in setup.spec.roles.values() if config.weight else ():
+            find_columns(role, config.columns)
+            if len(role.seats) > 1:
+                raise ConfigError(f"count_bonus.weight = {config.weight:g}: {role.name} has "
+                                  f"{len(role.seats)} seats, places are counted for one; expected 0")
+
+    @classmethod
+    def make_scorer(cls, config: CountBonusConfig, role: Role, games: int, seed: int) -> VisitCounts:
+        return VisitCounts(config, role, games)

@@ -5,14 +5,16 @@ often. The bonus of a decision is that of the sight it was made at,
 
     b = coef * e(s) / sd,      e(s) = mean_j (predictor_j(s) - target_j(s))^2
 
-sd being the deviation of all errors so far. It stands apart from the world's own reward on the tape, and only
-the advantages see it: outcomes, scoreboards and returns never do.
+sd being the deviation of all errors so far. It is a column of its own beside the world's reward, and only
+learners see it: outcomes, matches and returns never do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,25 +26,33 @@ from rematch.agents.networks.layout import named
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.arrays import Floats, Tree
+from rematch.core.component import Metrics, Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.spec import Actions, Role
-from rematch.rollout.rollout_buffer import Tape
+from rematch.rollout.reward_term import RewardTermComponent
+from rematch.rollout.rollout_buffer import RolloutBuffer
 
 MAGNET_ALONE = (0.0, 0.0, 0.0, 0.0, 1.0)  # of the terms of agents/learners/ppo.py
 
 
 @dataclass(frozen=True, kw_only=True)
 class RndConfig:
-    """The bonus for what is new."""
+    """Intrinsic reward for new observations: random network distillation."""
 
-    coef: float = knob(0.0, "weight of the bonus for what is new; 0 is off", low=0)
-    hidden: int = knob(128, "width of both hidden layers", low=1, high=4096, needs="coef")
-    embed: int = knob(64, "numbers to be predicted", low=1, high=4096, needs="coef")
+    weight: float = knob(0.0, "weight of the reward term; 0: off", low=0)
+    hidden: int = knob(
+        128, "width of the two hidden layers of both networks", unit="units", low=1, high=4096,
+        needs="weight",
+    )  # fmt: skip
+    embed: int = knob(64, "output size of both networks", unit="units", low=1, high=4096, needs="weight")
     update_every: int = knob(
-        256, "the predictor makes a gradient step per so many decisions, over them", low=1, needs="coef"
+        256, "decisions per gradient step of the predictor network", unit="decisions", low=1, needs="weight"
     )
-    lr: float = knob(1e-3, "learning rate of the predictor", low=0, needs="coef")
-    roles: str = knob("last", "who is curious: the last role, or all", choices=("last", "all"), needs="coef")
+    lr: float = knob(1e-3, "learning rate of the predictor network", low=0, needs="weight")
+    roles: str = knob(
+        "last", "roles that receive the reward term; last: the last role; all: every role",
+        choices=("last", "all"), needs="weight",
+    )  # fmt: skip
 
 
 class Deviation:
@@ -69,21 +79,24 @@ class Distilled:
     adam: Adam
     deviation: Deviation
 
-    def state(self) -> Tree:
+    def state_dict(self) -> Tree:
         """The target follows from the seed."""
         d = self.deviation
         seen = {"count": d.count, "mean": d.mean, "squares": d.squares}
         return {"predictor": self.predictor.weights, "deviation": seen} | self.adam.state()
 
-    def restore(self, tree: Tree) -> None:
+    def load_state_dict(self, tree: Tree) -> None:
         self.predictor.set(tree["predictor"])
         self.adam.restore(tree)
         for name, value in tree["deviation"].items():
             setattr(self.deviation, name, value)
 
+    def copy_from(self, other: Distilled) -> None:
+        self.load_state_dict(copy.deepcopy(other.state_dict()))
 
-class Rnd(Distilled):
-    """One role's bonus. Both networks see all fields side by side; columns that name things are looked up."""
+
+class Distillation(Distilled):
+    """One role's networks. Both see all fields in one row; columns that name categories are looked up."""
 
     def __init__(self, config: RndConfig, role: Role, seed: int) -> None:
         self.config, self.role, self.seed = config, role, seed
@@ -100,27 +113,24 @@ class Rnd(Distilled):
         self.grad: Floats = np.empty_like(self.predictor.weights)
         self.deviation = Deviation()
 
-    def score(self, tape: Tape, iteration: int) -> dict[str, float]:
-        """Put the bonus of the learner's decisions beside the rewards, then learn from their sights.
+    def score(self, rollout: RolloutBuffer, iteration: int) -> NDArray[np.float64]:
+        """Score the observations of the learner's decisions, then learn from them.
 
-        The whole tape is scored before the predictor moves: within an update nothing is new only because it
-        came first. Means are told per step of the games in which the learner sits.
+        The whole rollout is scored before the predictor moves: within an update nothing is new only because
+        it came first.
         """
-        track = tape[self.role.name]
-        mine = track.slot == 0
-        rows = np.flatnonzero(mine & (track.acted != 0))
-        track.bonus = np.zeros_like(track.reward)
+        track = rollout[self.role.name]
+        rows = np.flatnonzero((track.slot == 0) & (track.acted != 0))
+        values = np.zeros(track.reward.shape, np.float64)
         if len(rows) == 0:
-            return {}
+            return values
         sight = track.sight.reshape(-1, self.role.size)[rows]
         target = self.target.forward(sight)[0]
         error = ((self.predictor.forward(sight)[0].astype(np.float64) - target) ** 2).mean(1)
         self.deviation.add(error)
-        bonus = self.config.coef * error / max(float(self.deviation), 1e-8)
-        track.bonus.reshape(-1)[rows] = bonus
+        values.reshape(-1)[rows] = error / max(float(self.deviation), 1e-8)
         self._learn(sight, target, iteration)
-        given, added = (float(x[mine].mean(dtype=np.float64)) for x in (track.reward, track.bonus))
-        return {"rnd_intrinsic": added, "rnd_extrinsic": given, "rnd_total": given + added}
+        return values
 
     def _learn(self, sight: Floats, target: Floats, iteration: int) -> None:
         """A shuffled pass over the sights [n, F].
@@ -143,13 +153,41 @@ class Rnd(Distilled):
             self.adam.step(self.predictor, self.grad, self.config.lr)
 
 
-def curious(config: RndConfig, roles: Sequence[Role], seed: int) -> dict[str, Rnd]:
-    """The bonus of each role that has one; none where it is off."""
-    if not config.coef:
-        return {}
-    last = len(roles) - 1
-    return {
-        role.name: Rnd(config, role, seed << 8 | i)
-        for i, role in enumerate(roles)
-        if config.roles == "all" or i == last
-    }
+class Rnd(RewardTermComponent):
+    """Random network distillation over the observations of chosen roles."""
+
+    name = "rnd"
+    Config = RndConfig
+    credit = "decision"
+
+    @classmethod
+    def receivers(cls, config: RndConfig, setup: Setup) -> list[tuple[int, Role]]:
+        roles = super().receivers(config, setup)
+        return roles if config.roles == "all" else roles[-1:]
+
+    @classmethod
+    def make_scorer(cls, config: RndConfig, role: Role, games: int, seed: int) -> Distillation:
+        return Distillation(config, role, seed)
+
+    @classmethod
+    def memory_bytes(cls, config: RndConfig, setup: Setup) -> int:
+        """The column; observations, targets and predictions of a rollout's decisions."""
+        if not config.weight:
+            return 0
+        roles = setup.spec.roles.values()
+        sizes = [len(role.seats) * (4 * role.size + 4 * 3 * config.embed) for role in roles]
+        return int(setup.config.games * setup.config.steps) * max(sizes)
+
+    @classmethod
+    def shrink(cls, config: RndConfig, small: SmallRun) -> Mapping[str, Any]:
+        return {"update_every": min(config.update_every, small.steps_per_iteration // 4)}
+
+    def numbers(self, rollout: RolloutBuffer, role: str) -> Metrics:
+        """Means per step of the games in which the learner sits."""
+        track = rollout[role]
+        learner = track.slot == 0
+        if not (learner & (track.acted != 0)).any():
+            return {}
+        weighted = (self.weight * track.reward_terms[self.name].values).astype(np.float32)
+        extrinsic, intrinsic = (float(x[learner].mean(dtype=np.float64)) for x in (track.reward, weighted))
+        return {"rnd_intrinsic": intrinsic, "rnd_extrinsic": extrinsic, "rnd_total": extrinsic + intrinsic}

@@ -6,9 +6,9 @@ errors so far, is the bonus. The same idea for sights without pictures is explor
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +18,13 @@ from rematch.agents.networks.observation_codec import LEVELS, Senses
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats
+from rematch.core.component import Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Role
 from rematch.exploration.rnd import Deviation, Distilled
-from rematch.rollout.rollout_buffer import Tape
+from rematch.rollout.reward_term import RewardTermComponent
+from rematch.rollout.rollout_buffer import RolloutBuffer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,15 +33,15 @@ BLOCK = 64  # pictures looked at together
 
 
 @dataclass(frozen=True, kw_only=True)
-class RndScreenConfig:
-    """The bonus for pictures that are new."""
+class RndImagesConfig:
+    """Intrinsic reward for new images: random network distillation of the screen."""
 
-    weight: float = knob(0.0, "weight of r_rnd; 0 is off", low=0)
-    embed: int = knob(64, "numbers to be predicted", low=1, high=4096, needs="weight")
-    lr: float = knob(3e-4, "learning rate of the predictor", low=0, needs="weight")
+    weight: float = knob(0.0, "weight of the reward term; 0: off", low=0)
+    embed: int = knob(64, "output size of both networks", unit="units", low=1, high=4096, needs="weight")
+    lr: float = knob(3e-4, "learning rate of the predictor network", low=0, needs="weight")
     update_every: int = knob(
-        256, "the predictor makes a gradient step per so many pictures, over a quarter of them", low=4,
-        needs="weight",
+        256, "images per gradient step of the predictor network; it trains on a quarter of them",
+        unit="images", low=4, needs="weight",
     )  # fmt: skip
 
 
@@ -75,18 +77,14 @@ class Glance(Policy):
             view[:] = draw * (2.0 / view[0].size) ** 0.5 if view.ndim > 1 else 0.1 * draw
 
 
-class RndScreen(Distilled):
-    """One role's bonus."""
+class ImageDistillation(Distilled):
+    """One role's networks, over its newest picture."""
 
-    name = "rnd"
     predictor: Glance
 
-    def __init__(self, config: RndScreenConfig, role: Role, seed: int) -> None:
-        self.config, self.weight, self.role, self.seed = config, config.weight, role, seed
+    def __init__(self, config: RndImagesConfig, role: Role, seed: int) -> None:
+        self.config, self.role, self.seed = config, role, seed
         self.senses = Senses(role)
-        if not self.senses.picture:
-            why = f"{role.name} sees no picture; expected 0"
-            raise ConfigError(f"rnd_screen.weight = {config.weight:g}: {why}")
         names = ("target", "predictor")
         self.target, self.predictor = (Glance(self.senses.shape, config.embed, name) for name in names)
         for index, net in enumerate((self.target, self.predictor)):
@@ -94,8 +92,8 @@ class RndScreen(Distilled):
         self.adam = Adam(self.predictor.weights.size)
         self.deviation = Deviation()
 
-    def score(self, tape: Tape, iteration: int) -> Floats:
-        """The whole tape is scored before the predictor moves."""
+    def score(self, tape: RolloutBuffer, iteration: int) -> Floats:
+        """The whole rollout is scored before the predictor moves."""
         import torch
 
         torch.set_num_threads(1)  # of the calling thread: results do not depend on their number
@@ -109,7 +107,8 @@ class RndScreen(Distilled):
         error = ((guess - target) ** 2).mean(1).numpy().astype(np.float64)
         self.deviation.add(error)
         self._learn(frames, target, iteration)
-        return (error / max(float(self.deviation), 1e-8)).reshape(tape.steps, tape.games).astype(np.float32)
+        values = (error / max(float(self.deviation), 1e-8)).reshape(tape.steps, tape.games, 1)
+        return values.astype(np.float32)
 
     def _shown(self, frames: Bytes) -> Tensor:
         import torch
@@ -128,5 +127,24 @@ class RndScreen(Distilled):
             grad = np.ascontiguousarray(torch.cat([g.flatten() for g in found]).numpy())
             self.adam.step(self.predictor, grad, self.config.lr)
 
-    def take_over(self, other: RndScreen) -> None:
-        self.restore(copy.deepcopy(other.state()))
+
+class RndImages(RewardTermComponent):
+    """Random network distillation over pictures, for roles with one seat that observe one."""
+
+    name = "rnd_images"
+    Config = RndImagesConfig
+
+    @classmethod
+    def check(cls, config: RndImagesConfig, setup: Setup) -> None:
+        for role in setup.spec.roles.values() if config.weight else ():
+            if not Senses(role).picture or len(role.seats) > 1:
+                raise ConfigError(f"rnd_images.weight = {config.weight:g}: {role.name} observes no picture, "
+                                  "or has several seats; expected 0")
+
+    @classmethod
+    def make_scorer(cls, config: RndImagesConfig, role: Role, games: int, seed: int) -> ImageDistillation:
+        return ImageDistillation(config, role, seed)
+
+    @classmethod
+    def shrink(cls, config: RndImagesConfig, small: SmallRun) -> Mapping[str, Any]:
+        return {"update_every": max(4, min(config.update_every, small.steps_per_iteration // 4))}

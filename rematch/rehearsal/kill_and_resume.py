@@ -8,14 +8,25 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
+from rematch.core.run_config import Config
+from rematch.core.system import user_code
 from rematch.rehearsal.shrink import ITERATIONS
-from rematch.training.config import Config
 from rematch.worlds import registry
 
 LIMIT = 180.0  # seconds for all commands: well under a minute on a free core; a busy machine is no failure
+
+
+def with_full_paths(config: Config) -> Config:
+    """The settings for a process in another folder: files of the user's code with their full paths."""
+    changes: dict[str, Any] = {key: tuple(map(user_code.absolute, settings.get(config, key)))
+                                  for key in ("components", "reward_terms")}
+    changes["network.module"] = user_code.absolute(config.network.module)
+    user_code.allow([*changes["components"], *changes["reward_terms"], changes["network.module"]])
+    return settings.replace(config, changes)
 
 
 class Stage:
@@ -24,16 +35,21 @@ class Stage:
     def __init__(self, place: Path, config: Config) -> None:
         self.place, self.until = place, time.monotonic() + LIMIT
         self.recipe = place / "rehearsal.yaml"
-        self.recipe.write_text(settings.to_yaml(config))
+        self.recipe.write_text(settings.to_yaml(with_full_paths(config)))
         self.running: list[subprocess.Popen[bytes]] = []
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         ours = str(Path(registry.__file__).parents[2])
-        path = os.pathsep.join(filter(None, [ours, os.environ.get("PYTHONPATH")]))
+        path = os.pathsep.join(filter(None, [ours, os.environ.get("PYTHONPATH"), os.getcwd()]))
         with (self.place / f"{len(self.running)}.err").open("wb") as errors:
-            child = subprocess.Popen([sys.executable, "-m", "rematch.cli", *words], cwd=self.place,
-                                     env=os.environ | {"PYTHONPATH": path}, stdin=subprocess.DEVNULL,
-                                     stdout=subprocess.DEVNULL, stderr=errors)
+            child = subprocess.Popen(
+                [sys.executable, "-m", "rematch.cli", *words, *user_code.child_flags()],
+                cwd=self.place,
+                env=os.environ | {"PYTHONPATH": path},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
         self.running.append(child)
         return child
 

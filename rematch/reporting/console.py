@@ -1,8 +1,7 @@
-"""What a run says while it works: a live panel on a terminal, plain lines anywhere else.
+"""The console output of a run: a live panel on a terminal, plain lines anywhere else.
 
-Nothing that goes wrong here may stop a training. A reader that went away (`| head`) or a full disk
-switches the output off; an error while drawing the panel falls back to plain lines.
-The texts are text.py's, so train.log can hold the same words.
+No error here may stop a training run. When the reader has gone (`| head`) or the disk is full, the output is
+switched off; an error while the panel is drawn falls back to plain lines.
 """
 
 from __future__ import annotations
@@ -17,17 +16,19 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TextIO
 
-from rematch.reporting.text import (
-    aligned,
+from rematch.evaluation.text import (
     clean,
-    dashboard,
-    duration,
     evaluation_lines,
     human,
     number,
-    pair_words,
+    rate_phrases,
+    return_phrases,
+)
+from rematch.reporting.text import (
+    aligned,
+    dashboard,
+    duration,
     progress_line,
-    return_words,
     roles_in,
     scoreboard_lines,
     weakest_first,
@@ -41,16 +42,19 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-METERS = (("entropy", "entropy"), ("kl", "KL"), ("clip_fraction", "clipped"), ("value_loss", "value loss"),
-          ("explained_variance", "expl. var"), ("grad_norm_pre_clip", "grad norm"))
-EPISODES = "recent/episodes"  # a run that has it tells its progress itself, in lines
-STANDINGS = {"above": "green", "below": "red", "level": "yellow"}
+ROLE_METRICS = (("entropy", "entropy"), ("kl", "KL"), ("clip_fraction", "clipped"),
+                ("value_loss", "value loss"), ("explained_variance", "expl. var"),
+                ("grad_norm_pre_clip", "grad norm"))
+EPISODES = "recent/episodes"  # a run with this metric has an episode log, which prints its own progress lines
+STANDING_COLOURS = {"above": "green", "below": "red", "level": "yellow"}
 REFRESH = 0.1  # seconds between two drawings of the live panel
-LOG_LINES = 5  # of the newest lines stay in the panel
+LOG_LINES = 5  # newest lines that stay in the panel
 
 
-def _unharmed(method: Callable[Concatenate[Console, P], None]) -> Callable[Concatenate[Console, P], None]:
-    """No error of showing reaches the training: see the module's first paragraph."""
+def _without_errors(
+    method: Callable[Concatenate[Console, P], None],
+) -> Callable[Concatenate[Console, P], None]:
+    """The method without exceptions: no error of the output reaches the training loop."""
 
     @functools.wraps(method)
     def call(self: Console, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -62,27 +66,28 @@ def _unharmed(method: Callable[Concatenate[Console, P], None]) -> Callable[Conca
             with contextlib.suppress(Exception):
                 self._end_live()
             with contextlib.suppress(Exception):
-                self._write(f"(could not be shown: {type(error).__name__}: {error})")
+                self._write(f"(output failed: {type(error).__name__}: {error})")
 
     return call
 
 
 class Console:
-    """The run's voice. `live=None`: a panel if `stream` is a terminal that can draw, else plain lines."""
+    """Prints a run. `live=None`: a panel if `stream` is a terminal that can draw, otherwise plain lines."""
 
     def __init__(self, stream: TextIO | None = None, live: bool | None = None, every: float = 2.0) -> None:
         self.stream = sys.stdout if stream is None else stream
         self.live = self._can_draw() if live is None else live
-        self.every = every  # seconds between two progress lines; 0: all of them
+        self.every = every  # seconds between two progress lines; 0: every iteration has one
         self.off = False
-        self.title, self.total, self.step = "", 0, 0
+        self.title = ""
+        self.total, self.step = 0, 0
         self.rate: float | None = None
         self.metrics: dict[str, Any] = {}
         self.row: dict[str, Any] = {}
         self.lines: deque[str] = deque(maxlen=LOG_LINES)
-        self.lacking = ""  # why there is no MP4, as it was said
+        self.missing_film = ""  # the newest message about a film that could not be made
         self._live: rich.live.Live | None = None
-        self._drawn = self._said = -math.inf
+        self._drawn = self._printed = -math.inf  # time.monotonic() of the newest panel, of the newest line
 
     def _can_draw(self) -> bool:
         try:
@@ -96,29 +101,29 @@ class Console:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    @_unharmed
+    @_without_errors
     def start(self, title: str, total: int) -> None:
         self.title, self.total = clean(title), total
         if self.off:
             return
         if not self.live:
-            self._write(f"{self.title}: {human(total)} steps to go")
+            self._write(f"{self.title}: {human(total)} steps")
             return
         from rich.console import Console as Screen
         from rich.live import Live
 
-        class Tough(Screen):
-            def on_broken_pipe(self) -> None:  # rich would leave the process with SystemExit
+        class PipeScreen(Screen):
+            def on_broken_pipe(self) -> None:  # rich would end the process with SystemExit
                 raise BrokenPipeError
 
-        screen = Tough(file=self.stream, force_terminal=True)  # rich itself reads NO_COLOR and the size
+        screen = PipeScreen(file=self.stream, force_terminal=True)  # rich itself reads NO_COLOR and the size
         live = Live(console=screen, auto_refresh=False, get_renderable=self.panel)
         live.start(refresh=False)
         screen.show_cursor(True)  # a killed process must not leave a terminal without one
         self._live = live
         self._draw(now=True)
 
-    @_unharmed
+    @_without_errors
     def line(self, text: str) -> None:
         for part in str(text).splitlines() or [""]:
             if self._live is not None:
@@ -127,7 +132,7 @@ class Console:
                 self._write(part)
         self._draw()
 
-    @_unharmed
+    @_without_errors
     def progress(self, step: int, rate: float, metrics: Mapping[str, Any]) -> None:
         """Steps of all games so far, steps per second, and the latest metrics row."""
         self.step, self.metrics = step, dict(metrics)
@@ -135,11 +140,11 @@ class Console:
             self.rate = rate if self.rate is None else 0.7 * self.rate + 0.3 * rate
         if self._live is not None:
             self._draw()
-        elif EPISODES not in metrics and time.monotonic() - self._said >= self.every:
-            self._said = time.monotonic()
+        elif EPISODES not in metrics and time.monotonic() - self._printed >= self.every:
+            self._printed = time.monotonic()
             self._write(progress_line(step, self.total, metrics, self.rate))
 
-    @_unharmed
+    @_without_errors
     def evaluation(self, row: Mapping[str, Any]) -> None:
         self.row = dict(row)
         if self._live is not None:
@@ -149,38 +154,38 @@ class Console:
                 self._write(text)
 
     def film(self, take: Take) -> dict[str, bytes]:
-        """The take as GIF and, where it can be encoded, MP4. What fails is said, and the run goes on."""
+        """The recording as GIF and, with an encoder, MP4. A failure is one line; the run continues."""
         from rematch.reporting import episode_film
 
         try:
-            films, why = episode_film.films(take)
+            films, message = episode_film.films(take)
         except Exception as error:
-            films, why = {}, f"no film of {take.name}: {type(error).__name__}: {error}"
-        if why and why != self.lacking:
-            self.lacking = why
-            self.line(why)
+            films, message = {}, f"no film of {take.name}: {type(error).__name__}: {error}"
+        if message and message != self.missing_film:
+            self.missing_film = message
+            self.line(message)
         return films
 
-    @_unharmed
+    @_without_errors
     def stop(self) -> None:
         self._end_live()
 
-    @_unharmed
+    @_without_errors
     def scoreboard(self, row: Mapping[str, Any]) -> None:
         """The final table, plain in both modes; ends the live view."""
         self.stop()
         for text in ["", *scoreboard_lines(row)]:
             self._write(text)
 
-    @_unharmed
-    def where(self, paths: Mapping[str, object] | Sequence[object]) -> None:
-        """What lies where, one line each: {"picture": path, ...} or paths alone."""
+    @_without_errors
+    def list_files(self, paths: Mapping[str, object] | Sequence[object]) -> None:
+        """The files of a run, one line each: {"picture": path, ...} or paths alone."""
         self.stop()
         cells = [(k, v) for k, v in paths.items()] if isinstance(paths, Mapping) else [(v,) for v in paths]
         for text in aligned([[clean(cell) for cell in row] for row in cells]):
             self._write(text)
 
-    # --- inside ---
+    # --- output ---
 
     def _end_live(self) -> None:
         live, self._live = self._live, None
@@ -202,8 +207,9 @@ class Console:
         self._live.refresh()
 
     def _switch_off(self) -> None:
-        """No reader any more. The descriptor goes to /dev/null, else Python's flush at exit would fail
-        and turn the exit code into 120 (docs.python.org, signal, "Note on SIGPIPE")."""
+        """The reader has gone. The descriptor goes to /dev/null: otherwise Python's flush at exit would fail
+        and
+        the exit code would be 120 (docs.python.org, signal, "Note on SIGPIPE")."""
         self.off = True
         with contextlib.suppress(Exception):
             self._end_live()
@@ -213,42 +219,56 @@ class Console:
                 os.dup2(null, self.stream.fileno())
                 os.close(null)
 
+    # --- the live panel ---
+
     def panel(self) -> rich.console.RenderableType:
-        """The live view. Every text is a rich Text, so a name like "[red]" is shown, not obeyed."""
+        """The live view. Every text is a rich Text: a name like "[red]" is shown and not interpreted."""
         from rich.console import Group
         from rich.panel import Panel
+        from rich.text import Text
+
+        parts: list[rich.console.RenderableType] = [self._progress_bar()]
+        roles: list[str] = []
+        if EPISODES in self.metrics:
+            parts.append(Text(dashboard(self.metrics), no_wrap=True, overflow="ellipsis"))
+        elif roles := roles_in(self.metrics):
+            parts.append(_table([("role", "wins", *(title for _, title in ROLE_METRICS)),
+                                 *(self._role_cells(role) for role in roles)]))
+        if self.row:
+            head = f"evaluation at step {human(self.row.get('step'))}"
+            parts.append(Text("; ".join([head, *rate_phrases(self.row), *return_phrases(self.row)])))
+            height = self._live.console.height if self._live else 40
+            free_lines = max(3, height - len(roles) - len(self.lines) - 10)
+            if len(rows := weakest_first(self.row)) > 1:
+                parts.append(_table(rows[: free_lines + 1]))
+        parts += [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in self.lines]
+        return Panel(Group(*parts), title=Text(self.title, "bold"), title_align="left")
+
+    def _progress_bar(self) -> rich.console.RenderableType:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
-
-        def table(rows: Sequence[Sequence[str]]) -> Table:
-            grid = Table.grid(padding=(0, 2, 0, 0))
-            for i, row in enumerate(rows):
-                plain = "" if i else "dim"
-                grid.add_row(*(Text(clean(cell), STANDINGS.get(cell, plain), no_wrap=True) for cell in row))
-            return grid
 
         left = max(0, self.total - self.step) / self.rate if self.rate else math.nan
         bar = Table.grid(padding=(0, 2, 0, 0), expand=True)
         bar.add_column(ratio=1)
         bar.add_row(ProgressBar(total=max(self.total, 1), completed=min(self.step, self.total)),
                     Text(f"{human(self.step)} of {human(self.total)} steps  {human(self.rate)}/s  "
-                         f"left {duration(left)}", "bold", no_wrap=True))
-        parts: list[rich.console.RenderableType] = [bar]
-        roles = roles_in(self.metrics)
-        if EPISODES in self.metrics:
-            roles = []
-            parts.append(Text(dashboard(self.metrics), no_wrap=True, overflow="ellipsis"))
-        if roles:
-            parts.append(table([("role", "wins", *(title for _, title in METERS))] + [
-                (role, number(self.metrics.get(f"rollout/win_{role}")),
-                 *(number(self.metrics.get(f"{role}/{key}")) for key, _ in METERS)) for role in roles]))
-        if self.row:
-            head = f"evaluated at {human(self.row.get('step'))}"
-            parts.append(Text("; ".join([head, *pair_words(self.row), *return_words(self.row)])))
-            height = self._live.console.height if self._live else 40
-            room = max(3, height - len(roles) - len(self.lines) - 10)
-            if len(rows := weakest_first(self.row)) > 1:
-                parts.append(table(rows[: room + 1]))
-        parts += [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in self.lines]
-        return Panel(Group(*parts), title=Text(self.title, "bold"), title_align="left")
+                         f"{duration(left)} left", "bold", no_wrap=True))
+        return bar
+
+    def _role_cells(self, role: str) -> list[str]:
+        metrics = [number(self.metrics.get(f"{role}/{key}")) for key, _ in ROLE_METRICS]
+        return [role, number(self.metrics.get(f"rollout/win_{role}")), *metrics]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> rich.console.RenderableType:
+    """Rows as a grid, the first one dim; words of a standing have its colour."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for i, row in enumerate(rows):
+        style = "" if i else "dim"
+        grid.add_row(*(Text(clean(cell), STANDING_COLOURS.get(cell, style), no_wrap=True) for cell in row))
+    return grid

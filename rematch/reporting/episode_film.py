@@ -1,4 +1,4 @@
-"""A filmed episode: the world's picture, and beside it what the player thought, was paid and has reached."""
+"""A film of one episode: the world's picture beside the player's Q values, rewards and milestones."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from rematch.core.recording import Shot, Take
+from rematch.evaluation.text import clean
 from rematch.reporting import match_film, mp4
-from rematch.reporting.text import clean
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -23,22 +23,22 @@ MOST_PICTURES, MOST_BYTES = 200, 4_000_000  # of the GIF
 
 
 def films(take: Take) -> tuple[dict[str, bytes], str]:
-    """Name -> bytes of its GIF and its MP4; and why one of them is missing."""
+    """Name -> bytes of the GIF and of the MP4; and the reason where the MP4 is missing."""
     last = match_film.captioned(composed(take.shots[-1], take), take.caption)
-    fewer = take.shots[:: -(-len(take.shots) // MOST_PICTURES)]
-    made = {f"{take.name}.gif": match_film.gif([composed(shot, take) for shot in fewer], last, MOST_BYTES)}
-    data, why = mp4.mp4(lambda: _reel(take, last), match_film.FPS)
-    return made | ({f"{take.name}.mp4": data} if data else {}), why
+    selected = take.shots[:: -(-len(take.shots) // MOST_PICTURES)]
+    gif = match_film.gif([composed(shot, take) for shot in selected], last, MOST_BYTES)
+    data, reason = mp4.mp4(lambda: _reel(take, last), match_film.FPS)
+    return {f"{take.name}.gif": gif} | ({f"{take.name}.mp4": data} if data else {}), reason
 
 
 def _reel(take: Take, last: Image) -> Iterator[Image]:
-    """One picture after the other, the last one held: all of them at once would take a gigabyte."""
+    """One picture after the other, then the last one for HOLD seconds: all at once would take a gigabyte."""
     yield from (composed(shot, take) for shot in take.shots)
     yield from [last] * int(match_film.FPS * match_film.HOLD)
 
 
 def composed(shot: Shot, take: Take) -> Image:
-    """The picture with the panel at its right; both sides even, as encoders want them."""
+    """The picture with the panel to its right; width and height are even, as encoders require."""
     from PIL import Image, ImageDraw
 
     picture = shot.picture.image()
@@ -58,10 +58,10 @@ def composed(shot: Shot, take: Take) -> Image:
 
 @lru_cache(4096)
 def _written(text: str) -> Image:
-    """A word as a mask, LINE high: most words come again in the next picture, and glyphs are slow to draw."""
+    """A text as a mask, LINE pixels high; cached, because most texts return in the next picture."""
     from PIL import Image, ImageDraw, ImageFont
 
-    font = ImageFont.load_default(12)  # Pillow's own: the same glyphs on every machine
+    font = ImageFont.load_default(12)  # Pillow's font: the same glyphs on every machine
     mask = Image.new("L", (max(1, math.ceil(font.getlength(text))), LINE))
     ImageDraw.Draw(mask).text((0, LINE / 2), text, 255, font, anchor="lm")
     return mask
@@ -85,7 +85,7 @@ def _bar(pen: ImageDraw, at: tuple[int, int], share: float, colour: Colour) -> N
 
 
 def _values(pen: ImageDraw, shot: Shot, actions: tuple[str, ...], at: tuple[int, int]) -> int:
-    """Q of every action: a bar from the worst to the best, the action taken in gold."""
+    """Q of every action: a bar from the lowest to the highest value; the chosen action in gold."""
     left, top = at
     right = left + PANEL - 2 * EDGE
     _left(pen, (left, top), "action", FAINT)
@@ -101,22 +101,22 @@ def _values(pen: ImageDraw, shot: Shot, actions: tuple[str, ...], at: tuple[int,
 
 
 def _rewards(pen: ImageDraw, shot: Shot, at: tuple[int, int]) -> int:
-    """The reward's components: of the step before, and so far."""
+    """The reward terms: of the step before, and the sum of the episode."""
     left, top = at
     right = left + PANEL - 2 * EDGE
     _left(pen, (left, top), "reward", FAINT)
     _right(pen, (right - 70, top), "step", FAINT)
-    _right(pen, (right, top), "so far", FAINT)
-    for name, (now, so_far) in shot.paid.items():
+    _right(pen, (right, top), "total", FAINT)
+    for name, (step_reward, total) in shot.paid.items():
         top += LINE
         _left(pen, (left, top), f"r_{name}", INK)
-        _right(pen, (right - 70, top), f"{now:+.3f}", INK if now else FAINT)
-        _right(pen, (right, top), f"{so_far:.2f}", INK)
+        _right(pen, (right - 70, top), f"{step_reward:+.3f}", INK if step_reward else FAINT)
+        _right(pen, (right, top), f"{total:.2f}", INK)
     return top + LINE
 
 
 def _milestones(pen: ImageDraw, shot: Shot, at: tuple[int, int]) -> None:
-    """Posterior means as bars; what the game has set is green, with or without a belief about it."""
+    """Posterior means as bars; milestones that were reached are green."""
     left, top = at
     right = left + PANEL - 2 * EDGE
     _left(pen, (left, top), "milestones", FAINT)
@@ -127,5 +127,5 @@ def _milestones(pen: ImageDraw, shot: Shot, at: tuple[int, int]) -> None:
         colour = GREEN if reached else INK
         _left(pen, (left, top), f"{name:.14}", colour)
         _bar(pen, (left + 106, top), float(reached) if mean is None else mean, GREEN if reached else BLUE)
-        said = ("set" if reached else "-") if mean is None else f"{mean:.2f}"
-        _right(pen, (right, top), said, colour)
+        state = "set" if reached else "-"
+        _right(pen, (right, top), state if mean is None else f"{mean:.2f}", colour)

@@ -1,8 +1,8 @@
-"""learning.png: how strong the pair is, and how the learning behaves, over steps of all games.
+"""learning.png: strength of the policies and metrics of learning, over steps of all games.
 
-Drawn with Figure objects only (no pyplot, so no global state) under matplotlib's own default style, so
-that the same history gives the same bytes whatever matplotlibrc says.
-Colours: Okabe and Ito's eight, told apart with any colour vision (jfly.uni-koeln.de/color).
+Drawn with Figure objects only (no pyplot, so no global state) in matplotlib's default style, so that the same
+history gives the same bytes with any matplotlibrc. Colours: the eight of Okabe and Ito, which are distinct
+with any colour vision (jfly.uni-koeln.de/color).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.reporting.text import clean, human, roles_in
+from rematch.evaluation.text import clean, human
+from rematch.reporting.text import roles_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,34 +30,34 @@ Array = NDArray[np.float64]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vPX"
 GREY = "#555555"
-MOST_POINTS = 100  # of one curve; longer logs are averaged in bins of neighbouring iterations
-MOST_ROLES, MOST_RIVALS = 3, 14  # that have room; the caption says what was left out
+MOST_POINTS = 100  # points of a curve; longer logs are averaged in bins of consecutive iterations
+MOST_ROLES, MOST_OPPONENTS = 3, 14  # that fit; the caption names the number of roles left out
 CURVES = (("entropy", "entropy (nats)"), ("kl", "KL from the old policy (nats)"),
           ("value_loss", "value loss"), ("explained_variance", "explained variance"))
 Q_CURVES = (("q_mean", "mean Q"), ("td_error", "TD error"), ("loss", "loss"),
-            ("epsilon_mean", "share of random moves"))
+            ("epsilon_mean", "exploration rate"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """One line with its 95 % band: x, y, low, high [n]; `reference` is the best scripted player's score."""
+    """One line with its 95 % band: x, y, low, high [n]; `baseline`: the best scripted player."""
 
     name: str
     x: Array
     y: Array
     low: Array
     high: Array
-    reference: float = math.nan
+    baseline: float = math.nan
 
 
 def learning(history: Sequence[Row], metrics: Sequence[Row], title: str = "") -> bytes:
-    """Evaluation rows (history.json) and iteration rows (metrics.jsonl), drawn: the bytes of a PNG."""
+    """A PNG of evaluation rows (history.json) and iteration rows (metrics.jsonl)."""
     import matplotlib.style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     with matplotlib.style.context("default"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # glyphs that the font lacks are drawn as boxes
+        warnings.simplefilter("ignore")  # about missing glyphs, which are drawn as boxes
         figure = Figure(figsize=(15, 8.6), dpi=100, facecolor="white")
         FigureCanvasAgg(figure)
         _compose(figure, history, metrics, title)
@@ -69,52 +70,65 @@ def _compose(figure: Figure, history: Sequence[Row], metrics: Sequence[Row], tit
     history = [row for row in history if isinstance(row, Mapping)]
     metrics = [row for row in metrics if isinstance(row, Mapping)]
     roles = _roles(history, metrics)
-    shown = roles[:MOST_ROLES]
     figure.text(0.012, 0.966, _label(title or "learning", 110), fontsize=15, weight="bold", va="center")
-
-    alone = bool(history) and all(not _rates(row) and not row.get("table") for row in history) and any(
-        row.get("returns") for row in history)  # a task for one: nobody to meet
-    columns = 1 if alone else 1 + max(1, len(shown))
-    edge = 0.07 if alone else 0.045  # returns are long numbers
-    grid = figure.add_gridspec(1, columns, left=edge, right=0.865, top=0.895, bottom=0.51, wspace=0.76)
-    panels = [figure.add_subplot(grid[i]) for i in range(columns)]
-    if alone:
-        _returns(panels[0], history, roles)
+    one_seat = _has_one_seat(history)
+    if one_seat:
+        # returns are long numbers
+        grid = figure.add_gridspec(1, 1, left=0.07, right=0.865, top=0.895, bottom=0.51)
+        _returns(figure.add_subplot(grid[0]), history, roles)
     else:
-        _head_to_head(panels[0], history, roles)
-    games: set[Any] = {rate.get("games") for row in history for rate in _rates(row).values()}
-    games |= {entry.get("games") for row in history for entry in (row.get("returns") or {}).values()}
-    for i, panel in enumerate(panels[1:]):
-        role = shown[i] if i < len(shown) else ""
-        rivals = _rivals(history, role)
-        games |= {entry.get("games") for row in history for entry in row.get("table") or []}
-        _scores(panel, rivals[:MOST_RIVALS], history, f"{role or 'score'} against scripted rivals")
-    q = any(str(key).endswith("/q_mean") for row in metrics for key in row)
-    below = figure.add_gridspec(1, len(CURVES), left=0.045, right=0.985, top=0.39, bottom=0.12, wspace=0.27)
-    for i, (key, name) in enumerate(Q_CURVES if q else CURVES):
-        _training(figure.add_subplot(below[i]), metrics, roles, (key, name))
-    caption = _caption(games, len(metrics), len(roles) - len(shown), alone)
+        _matches(figure, history, roles)
+    q_learning = any(str(key).endswith("/q_mean") for row in metrics for key in row)
+    lower = figure.add_gridspec(1, len(CURVES), left=0.045, right=0.985, top=0.39, bottom=0.12, wspace=0.27)
+    for i, curve in enumerate(Q_CURVES if q_learning else CURVES):
+        _training(figure.add_subplot(lower[i]), metrics, roles, curve)
+    caption = _caption(_games(history), len(metrics), len(roles) - MOST_ROLES, one_seat)
     figure.text(0.012, 0.025, caption, fontsize=9.5, color=GREY)
 
 
-def _caption(games: set[Any], iterations: int, left_out: int, alone: bool = False) -> str:
+def _has_one_seat(history: Sequence[Row]) -> bool:
+    """Whether the evaluations hold returns alone."""
+    no_matches = all(not _rates(row) and not row.get("table") for row in history)
+    return no_matches and any(row.get("returns") for row in history)
+
+
+def _games(history: Sequence[Row]) -> set[Any]:
+    """The numbers of games of all points in the upper row."""
+    games: set[Any] = {rate.get("games") for row in history for rate in _rates(row).values()}
+    games |= {entry.get("games") for row in history for entry in (row.get("returns") or {}).values()}
+    return games | {entry.get("games") for row in history for entry in row.get("table") or []}
+
+
+def _caption(games: set[Any], iterations: int, left_out: int, one_seat: bool = False) -> str:
     counts = sorted(g for g in games if isinstance(g, int))
     if counts:
         n = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
-        mark = "the dashed line" if alone else "diamonds at the right edge"
-        words = [f"Upper row: n = {n} games a point, bands are 95 % intervals, {mark} "
-                 "what the best scripted player of that role reaches."]
+        marker = "Dashed line" if one_seat else "Diamonds at the right edge"
+        sentences = [f"Upper row: n = {n} games per point; bands are 95 % intervals. {marker}: the best "
+                     "scripted player of that role."]
     else:
-        words = ["Upper row: n = 0 games so far."]
+        sentences = ["Upper row: no games yet."]
     width = _bin_width(iterations)
-    words.append(f"Lower row: n = {iterations} iteration{'s' * (iterations != 1)}"
-                 + (f", means of {width} with their range." if width > 1 else "."))
+    sentences.append(f"Lower row: n = {iterations} iteration{'s' * (iterations != 1)}"
+                     + (f"; means of {width} iterations and their range." if width > 1 else "."))
     if left_out > 0:
-        words.append(f"{left_out} more roles are not drawn.")
-    return "  ".join(words)
+        sentences.append(f"{left_out} more roles are not drawn.")
+    return "  ".join(sentences)
 
 
 # --- the upper row: strength ------------------------------------------------------------------------
+
+
+def _matches(figure: Figure, history: Sequence[Row], roles: Sequence[str]) -> None:
+    """Head to head, then a panel for the scripted opponents of every role."""
+    shown = roles[:MOST_ROLES] or [""]
+    columns = 1 + len(shown)
+    grid = figure.add_gridspec(1, columns, left=0.045, right=0.865, top=0.895, bottom=0.51, wspace=0.76)
+    _head_to_head(figure.add_subplot(grid[0]), history, roles)
+    for i, role in enumerate(shown):
+        panel = figure.add_subplot(grid[1 + i])
+        _draw_curves(panel, _opponents(history, role)[:MOST_OPPONENTS], history)
+        _finish(panel, f"{role or 'score'} against scripted opponents", "score (win 1, draw ½)", history)
 
 
 def _head_to_head(axes: Axes, history: Sequence[Row], roles: Sequence[str]) -> None:
@@ -129,45 +143,40 @@ def _head_to_head(axes: Axes, history: Sequence[Row], roles: Sequence[str]) -> N
     if known.any():
         axes.plot(x[known], gap[known], color=GREY, lw=1.6, ls=(0, (4, 2)), label="NE gap",
                   marker="." if known.sum() < 3 else "")
-        axes.plot(x[known], bound[known], color=GREY, lw=1.0, ls=(0, (1, 2)), label="its upper bound",
+        axes.plot(x[known], bound[known], color=GREY, lw=1.0, ls=(0, (1, 2)), label="upper bound of the gap",
                   marker="_" if known.sum() < 3 else "")
     exact = np.array([_float((row.get("exact") or {}).get("nash_conv")) for row in history], dtype=np.float64)
-    judged = np.isfinite(x) & np.isfinite(exact)
-    if judged.any():
-        axes.plot(x[judged], exact[judged], color="#000000", lw=2.0, marker="." if judged.sum() <= 40 else "",
-                  label=f"NashConv (exact) {exact[judged][-1]:.3f}")
-    if known.any() or judged.any():
+    solved = np.isfinite(x) & np.isfinite(exact)
+    if solved.any():
+        axes.plot(x[solved], exact[solved], color="#000000", lw=2.0, marker="." if solved.sum() <= 40 else "",
+                  label=f"NashConv (exact) {exact[solved][-1]:.3f}")
+    if known.any() or solved.any():
         axes.legend(loc="upper right", fontsize=8, frameon=False, ncols=2, bbox_to_anchor=(1.02, 1.0),
                     handlelength=2.4)
-    _finish(axes, "the learnt pair, head to head", "share of games won", history)
+    _finish(axes, "trained policies head to head", "win rate", history)
 
 
 def _returns(axes: Axes, history: Sequence[Row], roles: Sequence[str]) -> None:
-    """Mean returns with their bands, the best scripted player's as a dashed line; in any unit."""
+    """Mean returns with their bands; the best scripted player as a dashed line."""
     for i, role in enumerate(roles[: len(COLOURS)]):
-        told = [(row, row["returns"][role]) for row in history if role in (row.get("returns") or {})]
-        curve, colour = _curve(role, told, "mean"), COLOURS[i]
+        entries = [(row, row["returns"][role]) for row in history if role in (row.get("returns") or {})]
+        curve, colour = _curve(role, entries, "mean"), COLOURS[i]
         if not len(curve.x):
             continue
         axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, lw=0)
         marker = MARKERS[i] if len(history) <= 40 else ""
         axes.plot(curve.x, curve.y, color=colour, lw=1.8, marker=marker, ms=4,
                   label=f"{_label(role, 22)} {curve.y[-1]:.4g}")
-        bot = _float(told[-1][1].get("best_bot_mean"))
+        bot = _float(entries[-1][1].get("best_bot_mean"))
         if math.isfinite(bot):
-            name = _label(told[-1][1].get("best_bot", "scripted"), 22)
+            name = _label(entries[-1][1].get("best_bot", "scripted"), 22)
             axes.axhline(bot, color=colour, lw=1.2, ls=(0, (4, 2)), label=f"{name} {bot:.4g}")
     axes.legend(loc="center left", fontsize=9, frameon=False, bbox_to_anchor=(1.01, 0.5))
     _frame(axes, "mean return of an episode", "return", [_float(row.get("step")) for row in history])
 
 
-def _scores(axes: Axes, rivals: Sequence[Curve], history: Sequence[Row], title: str) -> None:
-    _draw_curves(axes, rivals, history)
-    _finish(axes, title, "score (win 1, draw ½)", history)
-
-
 def _draw_curves(axes: Axes, curves: Sequence[Curve], history: Sequence[Row]) -> None:
-    """Lines with bands, then their names right of the frame, moved apart where they would overlap."""
+    """Lines with bands, then their names to the right of the frame, moved apart where they would overlap."""
     ends: list[tuple[float, str, str]] = []
     few = len(history) <= 40
     for i, curve in enumerate(curves):
@@ -180,8 +189,8 @@ def _draw_curves(axes: Axes, curves: Sequence[Curve], history: Sequence[Row]) ->
         axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, lw=0)
         axes.plot(curve.x, curve.y, color=colour, lw=1.8, ls="--" if dashed else "-",
                   marker=MARKERS[i % len(MARKERS)] if few else "", ms=4)
-        if math.isfinite(curve.reference):
-            axes.plot([1.0], [curve.reference], marker="D", ms=6, mfc="white", mec=colour, mew=1.6, ls="",
+        if math.isfinite(curve.baseline):
+            axes.plot([1.0], [curve.baseline], marker="D", ms=6, mfc="white", mec=colour, mew=1.6, ls="",
                       transform=axes.get_yaxis_transform(), clip_on=False, zorder=5)
         ends.append((float(curve.y[-1]), f"{curve.y[-1]:.2f} {_label(curve.name, 23)}", colour))
     for y, (height, name, colour) in zip(_spread([end[0] for end in sorted(ends)], 0.058), sorted(ends)):
@@ -200,15 +209,15 @@ def _finish(axes: Axes, title: str, ylabel: str, history: Sequence[Row]) -> None
     _frame(axes, title, ylabel, [_float(row.get("step")) for row in history])
 
 
-def _spread(heights: Sequence[float], apart: float) -> list[float]:
-    """Ascending heights pushed at least `apart` from each other, kept between 0 and 1.05 if they fit."""
+def _spread(heights: Sequence[float], spacing: float) -> list[float]:
+    """Ascending heights moved at least `spacing` from each other, between 0 and 1.05 if they fit."""
     out: list[float] = []
     for height in heights:
-        out.append(max(height, out[-1] + apart) if out else max(height, 0.0))
-    ceiling = max(1.05, apart * (len(out) - 1))
+        out.append(max(height, out[-1] + spacing) if out else max(height, 0.0))
+    ceiling = max(1.05, spacing * (len(out) - 1))
     for i in reversed(range(len(out))):
         out[i] = min(out[i], ceiling)
-        ceiling = out[i] - apart
+        ceiling = out[i] - spacing
     return out
 
 
@@ -216,7 +225,7 @@ def _spread(heights: Sequence[float], apart: float) -> list[float]:
 
 
 def _training(axes: Axes, metrics: Sequence[Row], roles: Sequence[str], curve: tuple[str, str]) -> None:
-    """One quantity of learning, a line per role: mean of neighbouring iterations within their range."""
+    """One metric of learning, a line per role: the mean of consecutive iterations, with their range."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     key, name = curve
@@ -245,7 +254,7 @@ def _training(axes: Axes, metrics: Sequence[Row], roles: Sequence[str], curve: t
         elif key == "kl":
             axes.set_ylim(bottom=min(0.0, least))
     else:
-        axes.text(0.5, 0.5, "nothing yet", transform=axes.transAxes, ha="center", color=GREY)
+        axes.text(0.5, 0.5, "no data yet", transform=axes.transAxes, ha="center", color=GREY)
     _frame(axes, name.partition(" (")[0], name, list(steps))
 
 
@@ -254,7 +263,7 @@ def _bin_width(rows: int) -> int:
 
 
 def _binned(x: Array, y: Array, width: int) -> tuple[Array, Array, Array, Array]:
-    """Neighbours in groups of `width`: last x, mean, least and greatest y of each group."""
+    """Consecutive points in groups of `width`: last x, mean, smallest and largest y of each group."""
     starts = np.arange(0, len(x), width)
     sizes = np.diff(np.append(starts, len(x)))
     return (x[starts + sizes - 1], np.add.reduceat(y, starts) / sizes, np.minimum.reduceat(y, starts),
@@ -296,7 +305,7 @@ def _rates(row: Row) -> Mapping[str, Row]:
     return row.get("rates") or {}
 
 
-def _rivals(history: Sequence[Row], role: str) -> list[Curve]:
+def _opponents(history: Sequence[Row], role: str) -> list[Curve]:
     rows: dict[str, list[tuple[Row, Row]]] = {}
     for row in history:
         for entry in row.get("table") or []:
@@ -311,8 +320,8 @@ def _curve(name: str, rows: Sequence[tuple[Row, Row]], key: str) -> Curve:
                     for k in (key, "low", "high"))
     known = np.isfinite(x) & np.isfinite(y)
     low, high = np.where(np.isfinite(low), low, y), np.where(np.isfinite(high), high, y)
-    reference = _float(rows[-1][1].get("best_bot_score")) if rows else math.nan
-    return Curve(name=name, x=x[known], y=y[known], low=low[known], high=high[known], reference=reference)
+    baseline = _float(rows[-1][1].get("best_bot_score")) if rows else math.nan
+    return Curve(name=name, x=x[known], y=y[known], low=low[known], high=high[known], baseline=baseline)
 
 
 def _float(value: object) -> float:
@@ -325,7 +334,7 @@ def _float(value: object) -> float:
 
 
 def _label(text: object, most: int) -> str:
-    """A name as the plain text it is: no mathematics between dollar signs, no second line."""
+    """A name as plain text in one line: dollar signs start no formula."""
     plain = clean(text)
     plain = plain if len(plain) <= most else plain[: most - 1] + "…"
     return plain.replace("\\", "/").replace("$", r"\$")

@@ -1,8 +1,9 @@
-"""match.gif: one game between two players, from the first step to who won.
+"""match.gif: one game between players, from the first step to its result.
 
-A world's `draw(world, row, trail) -> PIL.Image` makes each picture. `trail` is one list for the whole game,
-empty at its start: draw may append to it what it wants to show of the past (positions, cards played) and is
-asked once before every step, in order, so nothing is missed where the film itself skips pictures.
+A game's renderer, `draw(world, row, trail) -> PIL.Image`, makes each picture. `trail` is one list for the
+whole game, empty at its start: draw may append to it what it wants to show of the past (positions, cards
+played) and is asked once before every step, in order, so nothing is missed where the film itself skips
+pictures.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import io
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,27 +22,22 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import Noise, Player, Seat
 from rematch.core.spec import Role
 from rematch.core.world import CUT_OFF, RUNNING, View, World
-from rematch.reporting.text import clean
+from rematch.evaluation.text import clean
+from rematch.worlds.capabilities import Draw
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-FPS = 20  # pictures a second; GIF delays are hundredths of a second (GIF89a, 23.c.vi)
-SIDE = 480  # most pixels of a side
-COLOURS = 64  # one palette for the film: small, and still areas cost nothing from picture to picture
+FPS = 20  # pictures per second; GIF delays are hundredths of a second (GIF89a, 23.c.vi)
+SIDE = 480  # largest width or height, in pixels
+COLOURS = 64  # one palette for the film: small files, and areas that do not change cost nothing
 MOST_BYTES = 1_500_000
-MOST_STEPS = 100_000  # a game that never ends must not stop the run that films it
-HOLD = 2.0  # seconds that the last picture stays
-
-
-class Draw(Protocol):
-    """How a world shows one of its games."""
-
-    def __call__(self, world: Any, row: int, trail: list[Any]) -> Image: ...
+MOST_STEPS = 100_000  # limit for a game that never ends
+HOLD = 2.0  # seconds for which the last picture is shown
 
 
 class Reel:
-    """At most `most` pictures, evenly spaced: when full, every second one goes and the pace doubles."""
+    """At most `most` pictures, evenly spaced: when full, every second one is dropped."""
 
     def __init__(self, most: int) -> None:
         self.most, self.pace, self.seen = max(2, most), 1, 0
@@ -58,7 +54,7 @@ class Reel:
         self.seen += 1
 
     def end(self) -> list[Image]:
-        """The pictures kept, the very last one always among them."""
+        """The selected pictures, always with the last one."""
         if self.last is not None and (self.seen - 1) % self.pace:
             return [*self.pictures, _fitted(self.last)]
         return self.pictures
@@ -80,14 +76,14 @@ def played(
 ) -> tuple[list[Image], Image, str]:
     """Pictures of a game that is played to its end, the last one again with its caption, and the caption.
 
-    players: role -> Player; a role's player takes all its seats. A longer game than `seconds` is shown
-    with pictures left out.
+    players: role -> Player; a player takes all seats of its role. Of a game that is longer than `seconds`,
+    pictures are left out.
     """
     if world.games != 1:
         raise ConfigError(f"film: games = {world.games}: expected a world of 1 game")
     missing = [role for role in world.spec.roles if role not in players]
     if missing:
-        raise ConfigError(f"film: nobody plays {', '.join(missing)}")
+        raise ConfigError(f"film: no player for {', '.join(missing)}")
     reel = Reel(int((seconds - HOLD) * FPS))
     trail: list[Any] = []
     memories: dict[int, NDArray[Any] | None] = {}
@@ -128,15 +124,15 @@ def _ask(
 
 
 def outcome(world: World, view: View, players: Mapping[str, Player]) -> str:
-    """Who won, in words: "pursuer (pure_pursuit) wins after 143 steps"."""
+    """The result of a game: "pursuer (pure_pursuit) wins after 143 steps"."""
     after = f"after {int(view.length[0])} steps"
     if view.ended[0] == RUNNING:
         return f"still undecided {after}"
     if view.ended[0] == CUT_OFF:
         return f"undecided, cut off {after}"
     score = view.outcome[0]
-    if world.spec.seats == 1:  # nobody to win against
-        return f"{'the goal is reached' if score[0] > 0 else 'over'} {after}"
+    if world.spec.seats == 1:  # no opponent
+        return f"{'goal reached' if score[0] > 0 else 'over'} {after}"
     best = float(score.max())
     winners = [number for number in range(world.spec.seats) if score[number] == best]
     if best <= 0 or len(winners) == world.spec.seats or best == 0.5:
@@ -162,13 +158,13 @@ def _fitted(picture: Image) -> Image:
 
 
 def captioned(picture: Image, caption: str) -> Image:
-    """The picture with a dark strip at its foot and the caption in it, broken where it must be."""
+    """The picture with the caption in a dark strip at its bottom, in several lines if needed."""
     from PIL import ImageDraw, ImageFont
 
     picture = picture.copy()
     pen = ImageDraw.Draw(picture)
     size = max(9, min(20, picture.width // 24))
-    font = ImageFont.load_default(size)  # Pillow's own: the same glyphs on every machine
+    font = ImageFont.load_default(size)  # Pillow's font: the same glyphs on every machine
     lines: list[str] = []
     for word in caption.split():
         if lines and pen.textlength(f"{lines[-1]} {word}", font) <= picture.width - 16:
@@ -184,7 +180,7 @@ def captioned(picture: Image, caption: str) -> Image:
 
 
 def gif(pictures: list[Image], last: Image, most: int) -> bytes:
-    """A GIF of at most `most` bytes: as many pictures go, evenly, as it takes; the time it runs stays."""
+    """A GIF of at most `most` bytes: pictures are dropped evenly, and the duration stays the same."""
     delay = 1000 // FPS
     while True:
         data = _encoded([*pictures, last], [delay] * len(pictures) + [round(1000 * HOLD)])
@@ -197,7 +193,7 @@ def gif(pictures: list[Image], last: Image, most: int) -> bytes:
 def _encoded(pictures: list[Image], delays: list[int]) -> bytes:
     from PIL import Image as Images
 
-    # One palette from a strip of sample pictures, without dithering: what stands still stays the same bytes.
+    # One palette from a strip of sample pictures, without dithering: areas that do not move keep their bytes.
     width = max(picture.width for picture in pictures)
     sample = [*pictures[:: max(1, len(pictures) // 6)], pictures[-1]]
     strip = Images.new("RGB", (width, sum(picture.height for picture in sample)))

@@ -1,4 +1,4 @@
-"""MP4 by an encoder of this machine: ffmpeg itself, or the one that comes with imageio-ffmpeg."""
+"""MP4 files by the ffmpeg of this machine, or by the one in the package imageio-ffmpeg."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 NONE = "no MP4 encoder was found: films are GIF only; install ffmpeg, or pip install imageio-ffmpeg"
+SAME_BYTES = ("-pix_fmt", "yuv420p", "-threads", "1", "-fflags", "+bitexact", "-flags", "+bitexact",
+              "-movflags", "+faststart")  # options under which equal pictures give equal files
 CODECS = (("libx264", "-preset", "veryfast", "-crf", "23"), ("mpeg4", "-q:v", "5"))
-PATIENCE = 120  # seconds that an encoder may take
+TIME_LIMIT = 120  # seconds for an encoder
 
 
 def encoder() -> str:
-    """The path of an ffmpeg, or nothing."""
-    if found := shutil.which("ffmpeg"):
-        return found
+    """The path of an ffmpeg; empty if there is none."""
+    if program := shutil.which("ffmpeg"):
+        return program
     try:
         return str(importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe())
     except (ImportError, RuntimeError):  # not installed; installed without its binary
@@ -32,75 +34,49 @@ def encoder() -> str:
 
 
 def mp4(pictures: Callable[[], Iterator[Image]], fps: int) -> tuple[bytes, str]:
-    """Pictures of one size, both sides even, as an MP4; or nothing, and why. Equal pictures, equal bytes.
+    """Pictures of one size, both sides even, as an MP4; or no bytes and the reason. Equal pictures give equal
+    bytes.
 
-    They are asked for once for each codec that is tried, and given to the encoder one by one.
+    `pictures` is called once for each codec that is tried, and its pictures go to the encoder one by one.
     """
     program = encoder()
     if not program:
         return b"", NONE
     width, height = next(pictures()).size
-    why = ""
-    with tempfile.TemporaryDirectory(prefix="rematch-") as place:
+    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(fps)]
+    message = ""
+    with tempfile.TemporaryDirectory(prefix="rematch-") as folder:
         for codec in CODECS:
-            out = Path(place) / f"{codec[0]}.mp4"
-            words = [
-                program,
-                "-loglevel",
-                "error",
-                "-y",
-                "-f",
-                "rawvideo",
-                "-pix_fmt",
-                "rgb24",
-                "-s",
-                f"{width}x{height}",
-                "-r",
-                str(fps),
-                "-i",
-                "-",
-                "-an",
-                "-c:v",
-                *codec,
-                "-pix_fmt",
-                "yuv420p",
-                "-threads",
-                "1",
-                "-fflags",
-                "+bitexact",
-                "-flags",
-                "+bitexact",
-                "-movflags",
-                "+faststart",
-                str(out),
-            ]
+            out = Path(folder) / f"{codec[0]}.mp4"
+            target = ["-an", "-c:v", *codec, *SAME_BYTES, str(out)]
+            command = [program, "-loglevel", "error", "-y", *source, "-i", "-", *target]
             try:
-                code, said = _encode(words, pictures())
+                code, output = _encode(command, pictures())
             except OSError as error:
                 return b"", f"no MP4: {program}: {error}"
             if code == 0 and out.is_file() and out.stat().st_size:
                 return out.read_bytes(), ""
-            why = said.strip().partition("\n")[0]
-    return b"", f"no MP4: {program}: {why or 'it wrote nothing'}"
+            message = output.strip().partition("\n")[0]
+    return b"", f"no MP4: {program}: {message or 'it wrote no file'}"
 
 
-def _encode(words: list[str], pictures: Iterator[Image]) -> tuple[int, str]:
-    """Give the pictures to the encoder; its exit code and what it said. One that hangs is killed."""
+def _encode(command: list[str], pictures: Iterator[Image]) -> tuple[int, str]:
+    """Run the encoder on the pictures; its exit code and error output. It is killed if it hangs."""
     with tempfile.TemporaryFile() as errors:
-        child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
-        late = threading.Timer(PATIENCE, child.kill)
-        late.start()
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
+        timer = threading.Timer(TIME_LIMIT, child.kill)
+        timer.start()
         try:
             assert child.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # it gave up: its code says so
+            with contextlib.suppress(BrokenPipeError):  # the encoder ended: its exit code counts
                 for picture in pictures:
                     child.stdin.write(picture.tobytes())
             with contextlib.suppress(BrokenPipeError):
                 child.stdin.close()
             code = child.wait()
         finally:
-            late.cancel()
+            timer.cancel()
             child.kill()
         errors.seek(0)
-        said = errors.read(4000).decode(errors="replace")
-    return code, said or (f"no end after {PATIENCE} s" if code == -signal.SIGKILL else "")
+        output = errors.read(4000).decode(errors="replace")
+    return code, output or (f"no end after {TIME_LIMIT} s" if code == -signal.SIGKILL else "")

@@ -1,4 +1,4 @@
-"""What a finished run leaves for people: policies, a picture, a film, a report."""
+"""The output files of a finished run: policies, a picture, a film, a report."""
 
 from __future__ import annotations
 
@@ -7,44 +7,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rematch.core.errors import RunError
-from rematch.evaluation import past_policies
 
 if TYPE_CHECKING:
     from rematch.storage.run_folder import Run
-    from rematch.training.trainer import Session
+    from rematch.training.trainer import Trainer
 
 PICTURE, FILM, REPORT = "learning.png", "match.gif", "report.html"
 
 
-def make(session: Session, run: Run, missing: bool) -> dict[str, Path]:
+def make(trainer: Trainer, run: Run, missing: bool) -> dict[str, Path]:
     """Write all of it, or only what is `missing`; returns name -> path of all there is.
 
-    Each file is replaced as a whole, so whatever is there was finished. The report shows the others: it is
-    made again whenever one of them was.
+    Each file is replaced as a whole, so an existing file is complete. The report shows the others: it is
+    written again whenever one of them was.
     """
     from rematch.reporting import learning_curves, match_film, run_summary
 
     try:
-        for name, policy in session.minds.networks.items():
-            run.write_policy(
-                name, policy.arrays(), past_policies.card(session.config, policy, session.iteration)
-            )
+        trainer.setup.store_policies(trainer.clock)
         files = (PICTURE, FILM, REPORT)
         there = {name for name in files if missing and (run.folder / name).is_file()}
-        draw = getattr(session.module, "draw", None)
-        title = f"{session.config.game}, seed {session.config.seed}"  # no folder: equal runs, equal bytes
+        renderer = trainer.setup.game.renderer
+        title = f"{trainer.config.game}, seed {trainer.config.seed}"  # no folder: equal runs, equal bytes
         if PICTURE not in there:
             rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
             run.write_file(PICTURE, learning_curves.learning(run.history, rows, title))
-        if FILM not in there and draw is not None:
-            world = session.make_level(1, 0, session.config.seed)
-            run.write_file(FILM, match_film.film(world, session.policies, draw)[0])
-        if len(there) < (3 if draw is not None else 2):
+        if FILM not in there and renderer is not None:
+            world = trainer.setup.make_level(1, 0, trainer.config.seed)
+            run.write_file(FILM, match_film.film(world, trainer.agents.players, renderer.draw)[0])
+        if len(there) < (3 if renderer is not None else 2):
             run.write_file(REPORT, run_summary.page(run.folder).encode("utf-8", "replace"))
     except (OSError, RunError) as error:
-        why = error if isinstance(error, RunError) else error.strerror
-        raise RunError(f"{why}; the training itself is complete and saved: "
-                       f"make the rest with `rematch resume {run.folder}`") from None
-    named = {"run": run.folder, "policies": run.folder / "policies", "picture": run.folder / PICTURE,
+        reason = error if isinstance(error, RunError) else error.strerror
+        raise RunError(f"{reason}; the training itself is complete and saved: "
+                       f"write the missing files with `rematch resume {run.folder}`") from None
+    paths = {"run": run.folder, "policies": run.folder / "policies", "picture": run.folder / PICTURE,
              "film": run.folder / FILM, "report": run.folder / REPORT}
-    return {name: path for name, path in named.items() if path.exists()}
+    return {name: path for name, path in paths.items() if path.exists()}

@@ -1,7 +1,8 @@
-"""Where a run stands, in one screen. Reads only; works beside a writer, and on folders that are damaged.
+"""`rematch status`: progress, strength and problems of a run in one screen. It only reads.
 
-`status` gives the same facts twice: `lines` for people, everything else for programs. Whatever a file says
-is a stranger's word: sizes are bounded, links are not followed, and what cannot be read costs one line.
+It works while the run trains, and on damaged folders. `status` returns the same facts twice: `lines` for
+people, the rest for programs. Files may come from someone else: sizes are bounded, links are not followed,
+and a file that cannot be read is one line.
 """
 
 from __future__ import annotations
@@ -15,53 +16,46 @@ from statistics import median
 from typing import Any
 
 from rematch.core.errors import ConfigError
+from rematch.core.run_config import Config
 from rematch.curriculum import archive_files
+from rematch.evaluation.evaluation import Evaluation, read_history
+from rematch.evaluation.text import clean, human, interval, number, standing, verdict_text, verdict_word
 from rematch.evaluation.verdict import alarms
-from rematch.reporting.text import (
-    aligned,
-    clean,
-    duration,
-    human,
-    interval,
-    milestone_lines,
-    number,
-    standing,
-)
+from rematch.reporting.text import aligned, duration, milestone_lines
 from rematch.storage.checkpoint import Checkpoint
 from rematch.storage.run_folder import FAILED_EVENT, Run
 from rematch.storage.run_lock import lock_holder
-from rematch.training.trainer import Config
 from rematch.worlds import registry
 
 FINE, ALARM, STOPPED = 0, 1, 3  # exit codes
-TAIL = 1 << 18  # bytes at the end of a log that are looked at
+TAIL = 1 << 18  # bytes at the end of a log that are read
 SHOWN = 6  # evaluations in the table
 COLUMNS = ("phase", "role", "gap", "gap_low", "gap_high", "rollbacks", "step", "level_name")
-RECENT = 20  # iterations over which speed is taken
+RECENT = 20  # iterations of which the median is the speed
 
 
 def status(folder: Path) -> dict[str, Any]:
-    """The facts of a run as JSON values, with `exit` and `lines`. ConfigError if `folder` is no run."""
+    """The facts of a run as JSON values, with `exit` and `lines`. ConfigError if `folder` is not a run."""
     facts: dict[str, Any] = {"run": str(folder), "problems": []}
     problems: list[str] = facts["problems"]
     with Run.open(folder, write=False) as run:
         facts["holder"] = lock_holder(folder)
-        config = _noted(problems, lambda: _settings(run))
-        checkpoint: Checkpoint | None = _noted(problems, run.load)
-        history: list[dict[str, Any]] = _noted(problems, lambda: run.history) or []
-    facts |= _place(folder, config, checkpoint, problems)
-    facts |= _strength(history, config, problems)
+        config = _attempt(problems, lambda: _config(run))
+        checkpoint: Checkpoint | None = _attempt(problems, run.load)
+        rows: list[dict[str, Any]] = _attempt(problems, lambda: run.history) or []
+    facts |= _progress(folder, config, checkpoint, problems)
+    facts |= _strength(rows, config, problems)
     facts |= _speed(folder, facts)
-    facts["frontier"] = archive_files.told(folder)
+    facts["frontier"] = archive_files.summary_lines(folder)
     facts["next"] = _next(folder, facts)
-    alarmed = bool(facts["alarms"]) or bool(facts["broken"]) or facts["verdict"].startswith("collapsed")
+    alarmed = facts["alarms"] or facts["broken"] or verdict_word(facts["verdict"]) == "collapsed"
     facts["exit"] = ALARM if alarmed else STOPPED if facts["state"] == "stopped" else FINE
     facts["lines"] = [clean(line) for line in _lines(facts)]
     return facts
 
 
-def _noted(problems: list[str], read: Any) -> Any:
-    """What `read` gives; None, and its one line among the problems, where it fails."""
+def _attempt(problems: list[str], read: Any) -> Any:
+    """The value of `read`; None, and one line among the problems, where it fails."""
     try:
         return read()
     except ConfigError as error:
@@ -71,8 +65,8 @@ def _noted(problems: list[str], read: Any) -> Any:
     return None
 
 
-def _settings(run: Run) -> Config:
-    from rematch.api import stored
+def _config(run: Run) -> Config:
+    from rematch.training.recipes import stored
 
     return stored(run)
 
@@ -80,82 +74,89 @@ def _settings(run: Run) -> Config:
 # --- facts ------------------------------------------------------------------------------------------------
 
 
-def _place(
+def _progress(
     folder: Path, config: Config | None, checkpoint: Checkpoint | None, problems: list[str]
 ) -> dict[str, Any]:
-    """How far it is, what it could go on from, and whether somebody is at it."""
+    """Iterations so far, the newest checkpoint, and whether a process trains the run."""
     saved = checkpoint.manifest.iteration if checkpoint else 0
     logged = [row["iteration"] for row in _rows(folder / "metrics.jsonl") if _whole(row, "iteration")]
-    held = lock_holder(folder)
-    # Beside a writer the log is ahead of the checkpoint; after a stop only what was saved counts.
-    iteration = max([saved, *logged[-1:]]) if held else saved
+    running = bool(lock_holder(folder))
+    # While it trains, the log is ahead of the checkpoint; after a stop only the checkpoint counts.
+    iteration = max([saved, *logged[-1:]]) if running else saved
     total = config.iterations if config else None
-    per = config.games * config.steps if config else None
-    products = all(os.path.lexists(folder / name) for name in ("policies", "report.html"))
-    ended = checkpoint.parts.get("session", {}).get("ended") if checkpoint else None  # before its last step
-    done = total is not None and (saved >= total or ended) and products
+    per_iteration = config.games * config.steps if config else None
+    outputs = all(os.path.lexists(folder / name) for name in ("policies", "report.html"))
+    # before its last step
+    ended = checkpoint.parts.get("clock", {}).get("end_reason") if checkpoint else None
+    done = total is not None and (saved >= total or ended) and outputs
     skipped = checkpoint.skipped if checkpoint else []
-    problems += [f"{name} does not verify: {why}" for name, why in skipped]
+    problems += [f"{name} does not verify: {reason}" for name, reason in skipped]
     lost = checkpoint is None and any((folder / "checkpoints").glob("iter_*"))
     return {
         "game": config.game if config else None, "seed": config.seed if config else None,
         "ended": clean(ended) if ended else None,
-        "state": "running" if held else "complete" if done else "stopped",
+        "state": "running" if running else "complete" if done else "stopped",
         "iteration": iteration, "iterations": total,
-        "step": iteration * per if per is not None else None,
-        "total_steps": total * per if total is not None and per is not None else None,
+        "step": iteration * per_iteration if per_iteration is not None else None,
+        "total_steps": total * per_iteration if total is not None and per_iteration is not None else None,
         "checkpoint": checkpoint.folder.name if checkpoint else None,
         "skipped": [name for name, _ in skipped], "broken": config is None or lost,
     }
 
 
-def _strength(history: list[dict[str, Any]], config: Config | None, problems: list[str]) -> dict[str, Any]:
-    """The evaluations so far, alarms and the newest verdict."""
-    facts: dict[str, Any] = {"evaluations": len(history), "alarms": [], "verdict": "", "recent": []}
-    names = getattr(registry.find(config.game), "RATE_NAMES", {}) if config else {}
-    facts |= {"standings": {}, "rate_names": names, "cold_start": ""}
+def _strength(rows: list[dict[str, Any]], config: Config | None, problems: list[str]) -> dict[str, Any]:
+    """The newest evaluations, the alarms and the newest verdict."""
+    names = dict(registry.find(config.game).defaults.rate_names) if config else {}
+    facts: dict[str, Any] = {"evaluations": len(rows), "alarms": [], "verdict": "", "recent": [],
+                             "standings": {}, "rate_names": names, "cold_start": ""}
     try:
+        history = read_history(rows)
         if config is not None:
-            facts["alarms"] = alarms(history, config.evaluation)
-        for row in history[-SHOWN:]:
-            rates = {role: {key: rate[key] for key in ("rate", "low", "high", "games")}
-                     for role, rate in row["rates"].items()}
-            entry = {key: row.get(key) for key in COLUMNS}
-            entry |= {name: rates[role]["rate"] for role, name in names.items()}
-            returns = {role: {key: told.get(key) for key in ("mean", "low", "high", "games")}
-                       for role, told in (row.get("returns") or {}).items()}
-            entry["nash_conv"] = (row.get("exact") or {}).get("nash_conv")
-            facts["recent"].append(entry | {"rates": rates, "returns": returns})
-        if history:
-            facts["verdict"] = clean(history[-1].get("verdict", ""))
-            facts["cold_start"] = next(iter(milestone_lines(history[-1])[1:]), "")
-            levels = [standing(entry) for entry in history[-1]["table"]]
-            facts["standings"] = {level: levels.count(level) for level in ("above", "level", "below")}
+            facts["alarms"] = [alarm.text for alarm in alarms(history, config.evaluation)]
+        facts["recent"] = [_recent(evaluation, names) for evaluation in history[-SHOWN:]]
+        if rows:
+            facts["verdict"] = clean(history[-1].verdict or "")
+            facts["cold_start"] = next(iter(milestone_lines(rows[-1])[1:]), "")
+            standings = [standing(entry) for entry in rows[-1]["table"]]
+            facts["standings"] = {word: standings.count(word) for word in ("above", "level", "below")}
     except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
-        problems.append(f"history.json does not hold what it should ({type(error).__name__})")
+        problems.append(f"history.json has unexpected content ({type(error).__name__})")
     return facts
 
 
+def _recent(evaluation: Evaluation, names: Mapping[str, str]) -> dict[str, Any]:
+    """One evaluation as JSON; `names` are the world's names for the roles' rates."""
+    row = {key: getattr(evaluation, key) for key in COLUMNS}
+    row |= {name: evaluation.rates[role].rate for role, name in names.items()}
+    row["nash_conv"] = evaluation.nash_conv
+    row["rates"] = {role: {key: getattr(rate, key) for key in ("rate", "low", "high", "games")}
+                    for role, rate in evaluation.rates.items()}
+    row["returns"] = {role: {key: getattr(entry, key) for key in ("mean", "low", "high", "games")}
+                      for role, entry in evaluation.returns.items()}
+    return row
+
+
 def _speed(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Speed over the newest iterations and what is left at that pace, from timing.jsonl."""
+    """Speed over the newest iterations and the time left at that speed, from timing.jsonl."""
     rows = list(_rows(folder / "timing.jsonl"))
-    laps = [row for row in rows if _real(row, "seconds") and _real(row, "learner_steps_per_second")][-RECENT:]
-    rate = median(row["learner_steps_per_second"] for row in laps) if laps else None
+    timed = [row for row in rows if _real(row, "seconds") and _real(row, "learner_steps_per_second")]
+    timed = timed[-RECENT:]
+    rate = median(row["learner_steps_per_second"] for row in timed) if timed else None
     left = None
-    if laps and facts["iterations"] is not None and facts["state"] != "complete":
-        left = max(0, facts["iterations"] - facts["iteration"]) * median(row["seconds"] for row in laps)
+    if timed and facts["iterations"] is not None and facts["state"] != "complete":
+        left = max(0, facts["iterations"] - facts["iteration"]) * median(row["seconds"] for row in timed)
     events = [row for row in rows if isinstance(row.get("event"), str)]
     last = clean(f"{events[-1]['event']} {events[-1].get('why', '')}").strip()[:60] if events else ""
     out: dict[str, Any] = {"learner_steps_per_second": rate, "seconds_left": left, "last_event": last}
-    if events and events[-1]["event"] == FAILED_EVENT:  # and nobody has gone on since
-        why = clean(events[-1].get("why", ""))
-        out |= {"alarms": [*facts["alarms"], why], "verdict": f"collapsed: {why}"}
+    if events and events[-1]["event"] == FAILED_EVENT:  # and the run was not resumed since
+        reason = clean(events[-1].get("why", ""))
+        out |= {"alarms": [*facts["alarms"], reason], "verdict": f"collapsed: {reason}"}
     return out
 
 
 def _next(folder: Path, facts: Mapping[str, Any]) -> str:
     if facts["broken"]:
-        return "put back the files named above from a copy, or train anew under another name"
+        return "restore the files named above from a copy, or train again under another name"
     if facts["state"] == "running":
         return f"tail -f {folder / 'train.log'}"
     return f"rematch {'eval' if facts['state'] == 'complete' else 'resume'} {folder}"
@@ -165,7 +166,7 @@ def _next(folder: Path, facts: Mapping[str, Any]) -> str:
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects at the end of a log; a line that is half written, or is none, is passed over."""
+    """The JSON objects at the end of a log; a line that is incomplete or not an object is skipped."""
     for line in _tail(path):
         try:
             row = json.loads(line, parse_constant=lambda word: None)
@@ -176,16 +177,16 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _tail(path: Path) -> list[bytes]:
-    """The whole lines among the last TAIL bytes of a plain file; none of anything else."""
+    """The whole lines among the last TAIL bytes of a regular file; empty for anything else."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return []
     try:
-        about = os.fstat(fd)
-        if not stat.S_ISREG(about.st_mode):
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
             return []
-        start = max(0, about.st_size - TAIL)
+        start = max(0, info.st_size - TAIL)
         lines = os.pread(fd, TAIL, start).split(b"\n")
         return lines[1 if start else 0 : -1]
     except OSError:
@@ -213,8 +214,8 @@ def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
            f"step {human(facts['step'])} of {human(facts['total_steps'])}")
     rate, left = facts["learner_steps_per_second"], facts["seconds_left"]
     speed = f"; {human(rate)} learner steps/s" if rate is not None else ""
-    pace = f", {duration(left)} left at that pace" if left else ""
-    yield f"newest checkpoint: {facts['checkpoint'] or 'none yet'}{speed}{pace}"
+    time_left = f", {duration(left)} left at this speed" if left else ""
+    yield f"newest checkpoint: {facts['checkpoint'] or 'none yet'}{speed}{time_left}"
     for problem in facts["problems"]:
         yield f"PROBLEM: {problem}"
     yield ""
@@ -225,42 +226,40 @@ def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
     for alarm in facts["alarms"]:
         yield f"ALARM: {alarm}"
     if facts["verdict"]:
-        yield f"verdict: {facts['verdict']}"
+        yield f"verdict: {verdict_text(facts['verdict'])}"
     yield f"next: {facts['next']}"
 
 
 def _state(facts: Mapping[str, Any]) -> str:
     if facts["state"] == "running":
-        return f"running (held by {facts['holder'] or 'another process'})"
+        return f"running (locked by {facts['holder'] or 'another process'})"
     if facts["state"] == "complete":
         return f"complete ({facts['ended']})" if facts["ended"] else "complete"
-    last = f" (last: {facts['last_event']})" if facts["last_event"] else ""
+    last = f" (last event: {facts['last_event']})" if facts["last_event"] else ""
     return f"stopped before its end{last}"
 
 
 def _table(facts: Mapping[str, Any]) -> Iterator[str]:
-    """The newest evaluations; rates with their intervals, n is the games of each."""
+    """The newest evaluations: win rates with their intervals and the number of games."""
     rows = facts["recent"]
     if not rows:
         yield "no evaluation yet"
         return
     if not rows[-1]["rates"] and rows[-1]["returns"]:
-        yield from _returns(rows)
+        yield from _return_table(rows)
         return
-    roles = list(rows[-1]["rates"])
-    names = facts["rate_names"]
+    roles, names = list(rows[-1]["rates"]), facts["rate_names"]
     exact = any(row["nash_conv"] is not None for row in rows)  # the world can be solved
     levels = any(row["level_name"] for row in rows)
-    head = ["phase", "role", *(names.get(role, role) for role in roles), "gap",
-            *(["NashConv"] if exact else []), "n", "rollbacks", "steps",
-            *(["level"] if levels else [])]
-    cells = [head]
+    cells = [[_phase_title(rows), "role", *(names.get(role, role) for role in roles), "NE gap",
+              *(["NashConv"] if exact else []), "games", "rollbacks", "steps",
+              *(["level"] if levels else [])]]
     for row in rows:
         rates = [row["rates"].get(role, {}) for role in roles]
         games = str(rates[0].get("games", "-")) if rates else "-"
-        shares = [f"{number(rate.get('rate'))} {interval(rate)}" for rate in rates]
-        gap = f"{number(row['gap'])} {interval(row, 'gap_')}"
-        cells.append([str(row["phase"]), str(row["role"]), *shares, gap,
+        cells.append([str(row["phase"]), str(row["role"]),
+                      *(f"{number(rate.get('rate'))} {interval(rate)}" for rate in rates),
+                      f"{number(row['gap'])} {interval(row, 'gap_')}",
                       *([number(row["nash_conv"])] if exact else []), games, str(row["rollbacks"]),
                       human(row["step"]), *([str(row["level_name"] or "-")] if levels else [])])
     yield from aligned([[clean(cell)[:40] for cell in row] for row in cells])
@@ -268,15 +267,20 @@ def _table(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"({facts['evaluations'] - len(rows)} earlier evaluations in history.json)"
     counts = facts["standings"]
     if any(counts.values()):
-        yield ("beside the best scripted player of each role: "
-               + ", ".join(f"{count} {level}" for level, count in counts.items()) + " (95 % intervals)")
+        yield ("match-ups relative to the best scripted player: "
+               + ", ".join(f"{count} {word}" for word, count in counts.items()) + " (95 % intervals)")
 
 
-def _returns(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """The newest evaluations of a task for one: mean returns with their intervals."""
-    cells = [["steps", *(f"{role}'s return" for role in rows[-1]["returns"]), "n"]]
+def _phase_title(rows: list[dict[str, Any]]) -> str:
+    """Where all roles learn together there are no phases, and the column holds iterations."""
+    return "iteration" if all(isinstance(row["phase"], int) for row in rows) else "phase"
+
+
+def _return_table(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """The newest evaluations of a world with one seat: mean returns with their intervals."""
+    cells = [["steps", *(f"{role}'s return" for role in rows[-1]["returns"]), "games"]]
     for row in rows:
-        told = list(row["returns"].values())
-        cells.append([human(row["step"]), *(f"{number(entry['mean'])} {interval(entry)}" for entry in told),
-                      str(told[0]["games"]) if told else "-"])
+        entries = list(row["returns"].values())
+        returns = [f"{number(entry['mean'])} {interval(entry)}" for entry in entries]
+        cells.append([human(row["step"]), *returns, str(entries[0]["games"]) if entries else "-"])
     yield from aligned([[clean(cell)[:40] for cell in row] for row in cells])

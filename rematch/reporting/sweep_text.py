@@ -1,4 +1,4 @@
-"""A sweep as a table: every seed of every cell, failures too, then what the seeds of a cell come to."""
+"""A sweep as a table: every seed of every cell with failures, then the interquartile means of each cell."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rematch.reporting.text import aligned, clean, human, interval, number
+from rematch.evaluation.text import clean, human, interval, number, verdict_word
+from rematch.reporting.text import aligned
 
 Row = Mapping[str, Any]
 
+# words for people, where they differ from the stored ones
+STATES = {"failed": "FAILED", "waiting": "not started"}
 MEANING = (
-    "A seed's interval is of the games of its last evaluation, at 95 %. IQM: interquartile mean over the "
-    "seeds that finished (the lowest and the highest quarter, rounded down, left out), with a 95 % interval "
-    "from 10 000 bootstrap resamples of seeds.",
-    "score: mean over the scripted rivals, each role weighing the same. below: pairings in which the best "
-    "scripted player is surely better. The NE gap is a balance score, not strength.",
+    "Brackets: 95 % interval of a seed over the games of its last evaluation. IQM: interquartile mean over "
+    "the seeds that finished (the lowest and the highest quarter, rounded down, are left out), with a 95 % "
+    "interval from 10 000 bootstrap samples of the seeds.",
+    "score: mean over the scripted opponents; every role has the same weight. below: match-ups in which a "
+    "scripted baseline is better, beyond the intervals. The NE gap measures balance, not strength.",
 )
 
 
@@ -30,40 +33,42 @@ def ranges(seeds: Sequence[int]) -> str:
     return ",".join("-".join(map(str, part)) for part in parts)
 
 
-def title(found: Row) -> str:
-    runs = sum(len(cell["runs"]) for cell in found["cells"])
-    told = [f"{found[state]} {state}" for state in ("failed", "unfinished") if found[state]]
-    told += [f"{found['waiting']} not begun"] if found["waiting"] else []
-    return clean(f"Sweep {found['sweep']}: {found['recipe']} ({found['game']}), seeds {found['seeds']}: "
-                 + ", ".join([f"{found['finished']} of {runs} runs finished", *told]))
+def title(sweep: Row) -> str:
+    """Name, recipe, seeds and the number of runs in each state."""
+    runs = sum(len(cell["runs"]) for cell in sweep["cells"])
+    states = [f"{sweep['finished']} of {runs} runs finished"]
+    states += [f"{sweep[state]} {state}" for state in ("failed", "unfinished") if sweep[state]]
+    states += [f"{sweep['waiting']} not started"] if sweep["waiting"] else []
+    return clean(f"Sweep {sweep['sweep']}: {sweep['recipe']} ({sweep['game']}), seeds {sweep['seeds']}: "
+                 + ", ".join(states))
 
 
-def names(cells: Sequence[Row]) -> list[str]:
+def measure_names(cells: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(name for cell in cells for name in cell["iqm"]))
 
 
 def figure(entry: Row | None) -> str:
-    """A value with its interval; alone where it is exact, or where one seed is all."""
+    """A value with its interval; without one where it is exact, or where there is one seed."""
     if entry is None:
         return "-"
-    told = number(entry["value"])
-    return told if entry["low"] is None else f"{told} {interval(entry)}"
+    value = number(entry["value"])
+    return value if entry["low"] is None else f"{value} {interval(entry)}"
 
 
 def cell_rows(cell: Row) -> list[list[str]]:
-    """A head, a line for every seed, and the interquartile means."""
-    shown = names([cell])
-    rows = [["seed", *shown, "below", "games", "steps", "verdict"]]
+    """A head, a row for every seed, and the interquartile means."""
+    names = measure_names([cell])
+    rows = [["seed", *names, "below", "games", "steps", "verdict"]]
     for run in cell["runs"]:
         if run["state"] != "finished":
-            word = {"failed": "FAILED", "waiting": "not begun"}.get(run["state"], run["state"])
-            rows.append([str(run["seed"]), *("-" for _ in shown), "-", "-", "-", word])
+            state = STATES.get(run["state"], run["state"])
+            rows.append([str(run["seed"]), *("-" for _ in names), "-", "-", "-", state])
             continue
         below = f"{run['below']} of {run['pairings']}" if run["pairings"] else "-"
-        rows.append([str(run["seed"]), *(figure(run["measures"].get(name)) for name in shown), below,
-                     str(run["games"]), human(run["step"]), run["verdict"].partition(":")[0]])
-    rows.append([f"IQM of {finished(cell)}", *(figure(cell["iqm"][name]) for name in shown), "", "", "",
-                 summary(cell)])
+        rows.append([str(run["seed"]), *(figure(run["measures"].get(name)) for name in names), below,
+                     str(run["games"]), human(run["step"]), verdict_word(run["verdict"])])
+    rows.append([f"IQM of {finished(cell)}", *(figure(cell["iqm"][name]) for name in names), "", "", "",
+                 verdict_counts(cell)])
     return [[clean(text) for text in row] for row in rows]
 
 
@@ -71,62 +76,62 @@ def finished(cell: Row) -> int:
     return sum(run["state"] == "finished" for run in cell["runs"])
 
 
-def summary(cell: Row) -> str:
-    """How many seeds came to which verdict, the most frequent first; failures among them."""
-    words = Counter(run["verdict"].partition(":")[0] if run["state"] == "finished" else run["state"]
-                    for run in cell["runs"])
-    return ", ".join(f"{count} {word}" for word, count in words.most_common())
+def verdict_counts(cell: Row) -> str:
+    """The number of seeds with each verdict or other end, the most frequent first."""
+    counts = Counter(verdict_word(run.get("verdict", run["state"])) for run in cell["runs"])
+    return ", ".join(f"{count} {word}" for word, count in counts.most_common())
 
 
 def all_rows(cells: Sequence[Row]) -> list[list[str]]:
-    """The interquartile means of every cell under one another."""
-    shown = names(cells)
-    rows = [["cell", "seeds", *shown, "verdicts"]]
+    """The interquartile means of every cell, one row each."""
+    names = measure_names(cells)
+    rows = [["cell", "seeds", *names, "verdicts"]]
     rows += [[cell["cell"], f"{finished(cell)} of {len(cell['runs'])}",
-              *(figure(cell["iqm"].get(name)) for name in shown), summary(cell)] for cell in cells]
+              *(figure(cell["iqm"].get(name)) for name in names), verdict_counts(cell)] for cell in cells]
     return [[clean(text) for text in row] for row in rows]
 
 
-def tables(found: Row) -> list[tuple[str, list[list[str]]]]:
-    """(heading, rows) of each table; the heading of a sweep without a grid is empty."""
-    out = [(clean(cell["cell"]), cell_rows(cell)) for cell in found["cells"]]
+def tables(sweep: Row) -> list[tuple[str, list[list[str]]]]:
+    """(heading, rows) of each table; the heading is empty in a sweep without a grid."""
+    out = [(clean(cell["cell"]), cell_rows(cell)) for cell in sweep["cells"]]
     if len(out) > 1:
-        out.append(("IQM over seeds, every cell", all_rows(found["cells"])))
+        out.append(("IQM over seeds, every cell", all_rows(sweep["cells"])))
     return out
 
 
-def notes(found: Row) -> list[str]:
-    """What failed and why; what else a reader should know."""
-    failed = [run for cell in found["cells"] for run in cell["runs"] if run["state"] == "failed"]
-    said = [f"FAILED {run['run']}: {run['why']}" for run in failed]
+def notes(sweep: Row) -> list[str]:
+    """The failed runs with their reasons, seeds that were added later, several versions of rematch."""
+    failed = [run for cell in sweep["cells"] for run in cell["runs"] if run["state"] == "failed"]
+    out = [f"FAILED {run['run']}: {run['why']}" for run in failed]
     if failed:
-        said.append(f"{len(failed)} failed: they are not in the means, which are that much too kind.")
-    if found["added"]:
-        said.append(f"Seeds {found['added']} were added later, after others had been seen.")
-    if "," in found["rematch"]:
-        said.append(f"Made with more than one version of rematch: {found['rematch']}.")
-    return [clean(line) for line in said]
+        out.append(f"{len(failed)} failed and are not in the means, which are therefore too optimistic.")
+    if sweep["added"]:
+        out.append(f"Seeds {sweep['added']} were added later, when results of the others were known.")
+    if "," in sweep["rematch"]:
+        out.append(f"The runs were made with more than one version of rematch: {sweep['rematch']}.")
+    return [clean(line) for line in out]
 
 
-def lines(found: Row) -> list[str]:
-    out = [title(found)]
-    for heading, rows in tables(found):
+def lines(sweep: Row) -> list[str]:
+    """The tables and notes for the console."""
+    out = [title(sweep)]
+    for heading, rows in tables(sweep):
         out += ["", *([heading] if heading else []), *aligned(rows)]
-    return [*out, "", *notes(found), *MEANING]
+    return [*out, "", *notes(sweep), *MEANING]
 
 
-def markdown(found: Row) -> list[str]:
-    """The same as a page."""
-    out = [f"# {_cell(title(found))}"]
-    for heading, rows in tables(found):
-        out += ["", *([f"## {_cell(heading)}", ""] if heading else [])]
-        head, *body = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
+def markdown(sweep: Row) -> list[str]:
+    """The same as a Markdown page."""
+    out = [f"# {_escaped(title(sweep))}"]
+    for heading, rows in tables(sweep):
+        out += ["", *([f"## {_escaped(heading)}", ""] if heading else [])]
+        head, *body = [f"| {' | '.join(map(_escaped, row))} |" for row in rows]
         out += [head, "|" + " --- |" * len(rows[0]), *body]
-    return [*out, "", *(f"- {_cell(line)}" for line in [*notes(found), *MEANING])]
+    return [*out, "", *(f"- {_escaped(line)}" for line in [*notes(sweep), *MEANING])]
 
 
-def _cell(text: str) -> str:
-    """As text: nothing in it is a table's edge, a link or a tag."""
+def _escaped(text: str) -> str:
+    """Text for a Markdown cell: no character in it ends the cell or starts a link or a tag."""
     for sign in "\\`*_|<[":
         text = text.replace(sign, "\\" + sign)
     return text

@@ -1,7 +1,7 @@
-"""Reading a run folder as a stranger's: links are not followed, sizes are bounded, numbers are finite.
+"""Reads a run folder that may come from someone else: no links, bounded sizes, finite numbers.
 
-A file that is missing or damaged raises Unreadable with words for the page; what is read of a JSON file holds
-nothing but text, finite numbers, lists and dicts, however it was written.
+A missing or damaged file raises Unreadable with a message for the page. Values from a JSON file are text,
+finite numbers, lists and dicts only.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ import yaml
 
 Row = Mapping[str, Any]
 
-LARGEST = 256 << 20  # bytes of any one file that is read
-MOST_LINES = 200  # of one kind that are shown of a log
+LARGEST = 256 << 20  # bytes of a file
+MOST_LINES = 200  # lines of one kind that are read from a log
 PICTURES = {"learning.png": (b"\x89PNG\r\n\x1a\n", "image/png"), "match.gif": (b"GIF8", "image/gif")}
 FILES = ("config.yaml", "sight.json", "history.json", "metrics.jsonl", *PICTURES)
 
 
 class Unreadable(Exception):
-    """Why a file cannot be shown, in words for the page."""
+    """The reason why a file cannot be shown, as a message for the page."""
 
 
 def read(run: Path, name: str) -> bytes:
-    """The bytes of a plain file of the folder; links, devices and giants are refused."""
+    """The bytes of a regular file of the folder; links, devices and huge files are refused."""
     try:
         descriptor = os.open(run / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
-            about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode):
-                raise Unreadable(f"{name} is not a plain file")
-            if about.st_size > LARGEST:
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
+                raise Unreadable(f"{name} is not a regular file")
+            if info.st_size > LARGEST:
                 raise Unreadable(f"{name} is larger than {LARGEST >> 20} MiB")
             return file.read()
     except FileNotFoundError:
@@ -46,21 +46,50 @@ def read(run: Path, name: str) -> bytes:
         raise Unreadable(f"{name} cannot be read ({error.strerror})") from None
 
 
-def tame(value: Any) -> Any:
-    """The same without numbers that are not finite, or so large that sums of them would not be."""
+def first_bytes(path: Path, most: int) -> bytes:
+    """At most the first `most` bytes of a plain file."""
+    return _part(path, most, last=False)
+
+
+def last_lines(path: Path, most: int) -> list[bytes]:
+    """The whole lines among the last `most` bytes of a plain file."""
+    return _part(path, most, last=True).split(b"\n")
+
+
+def _part(path: Path, most: int, last: bool) -> bytes:
+    """The first or the last `most` bytes of a plain file, without a line that was cut."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise Unreadable(f"{path.name} cannot be read ({error.strerror})") from None
+    try:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode):
+            raise Unreadable(f"{path.name} is not a plain file")
+        start = max(0, info.st_size - most) if last else 0
+        data = os.pread(descriptor, most, start)
+        return data.partition(b"\n")[2] if start else data
+    except OSError as error:
+        raise Unreadable(f"{path.name} cannot be read ({error.strerror})") from None
+    finally:
+        os.close(descriptor)
+
+
+def bounded(value: Any) -> Any:
+    """The same with None for numbers that are not finite, or so large that their sum may not be finite."""
     if isinstance(value, dict):
-        return {str(key): tame(inner) for key, inner in value.items()}
+        return {str(key): bounded(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [tame(inner) for inner in value]
+        return [bounded(inner) for inner in value]
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value if math.isfinite(value) and abs(value) < 1e15 else None
     return value
 
 
 def loads(text: bytes | str) -> Any:
-    """JSON, tamed; ValueError where it is none, or so deep or large that nobody wrote it on purpose."""
+    """JSON with bounded numbers; ValueError for other text, and for JSON of extreme depth or size."""
     try:
-        return tame(json.loads(text))
+        return bounded(json.loads(text))
     except (RecursionError, OverflowError):
         raise ValueError("not JSON") from None
 
@@ -81,7 +110,7 @@ def history(run: Path) -> list[dict[str, Any]]:
 
 
 def json_lines(run: Path, name: str) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a log, and how many of its lines are no such row (a torn last line, for example)."""
+    """The rows of a log, and the number of lines that are not a row (an incomplete last line)."""
     rows: list[dict[str, Any]] = []
     lines = read(run, name).splitlines()
     for line in lines:
@@ -95,10 +124,10 @@ def json_lines(run: Path, name: str) -> tuple[list[dict[str, Any]], int]:
 
 
 def log_lines(run: Path, start: str) -> list[str]:
-    """The lines of train.log that begin with a word, the first MOST_LINES of them."""
+    """The first MOST_LINES lines of train.log that begin with a word."""
     text = read(run, "train.log").decode("utf-8", "replace")
-    found = (line for line in text.split("\n") if line.lower().startswith(start.lower()))
-    return [line[:400] for line, _ in zip(found, range(MOST_LINES))]
+    matching = (line for line in text.split("\n") if line.lower().startswith(start.lower()))
+    return [line[:400] for line, _ in zip(matching, range(MOST_LINES))]
 
 
 def picture(run: Path, name: str) -> bytes:
@@ -110,16 +139,16 @@ def picture(run: Path, name: str) -> bytes:
 
 
 def title(run: Path) -> str:
-    """The run's name, recipe and game as its settings say (not the folder's name: a copy's page is equal).
+    """The run's name, recipe and game from its settings (not the folder's name: the page of a copy is equal).
 
-    Only those lines are parsed: a whole file could be a bomb of aliases.
+    Only these lines are parsed: a whole file could be a YAML alias bomb.
     """
-    words = []
+    names = []
     try:
         for line in read(run, "config.yaml").decode("utf-8", "replace").splitlines():
             if re.match(r"(name|recipe|game|world):.{,200}$", line):
                 value = yaml.safe_load(line.partition(":")[2])
-                words += [value] if isinstance(value, str) and value else []
+                names += [value] if isinstance(value, str) and value else []
     except (Unreadable, yaml.YAMLError, ValueError, RecursionError):
         pass
-    return " · ".join(dict.fromkeys(words))[:200] or "A run"
+    return " · ".join(dict.fromkeys(names))[:200] or "A run"

@@ -1,64 +1,71 @@
-"""The rollout: seats players, steps the world, writes the tape. One thread per part of the world.
+"""Collectors: step the world with the seated players and fill the rollout buffer.
 
-A thread keeps its games from the first step to the last, so nothing waits for anybody inside a rollout,
-and the parts of the world share no memory that is written: results do not depend on their number.
+ThreadCollector gives each thread a part of the games. A thread keeps its games from the first step to the
+last, so no thread waits for another inside a rollout, and the parts of the world share no memory that is
+written: results do not depend on the number of threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.arrays import Floats
-from rematch.core.player import Move, Noise, Player, Seat
-from rematch.core.spec import Role
-from rematch.core.world import CUT_OFF, Sight, World
-from rematch.rollout.rollout_buffer import Tape
+from rematch.core.player import Noise
+from rematch.core.world import CUT_OFF, RUNNING, Sight, World
+from rematch.rollout.forced_actions import ForcedActions
+from rematch.rollout.rollout_buffer import RolloutBuffer
+from rematch.rollout.seating import Seating
+from rematch.rollout.stepping import ask_player, concat_fields
 
 
-def side_by_side(role: Role, sight: Mapping[str, Floats], aside: bool = False) -> Floats:
-    """A role's fields, or those aside, as one row per seat: [N, k, F]; the field itself where it is one."""
-    fields = role.aside if aside else role.fields
-    if len(fields) == 1:
-        return sight[fields[0].name]
-    return np.concatenate([sight[f.name] for f in fields], axis=-1)
+class Collector(Protocol):
+    """Plays rollouts: `submit` one, take its `result`. With lag 0 a result is of the newest submission.
 
-
-class Table:
-    """Who sits where for one role: policies in slots 0 .. S - 1 (0 is the learner), others after them.
-
-    With no slots for policies the first of the others is the learner's player.
+    The inputs of pending submissions are part of a run's state, so that a resume plays them again.
     """
 
-    def __init__(self, policy: Policy, slots: int) -> None:
-        self.policy = policy
-        self.packed: Floats = np.zeros((slots, policy.network.packed_size), np.float32)
-        self.others: list[Player] = []  # slot S + i
+    lag: int
+    rollout: RolloutBuffer  # the newest result
 
-    def place(self, slot: int, weights: Floats) -> None:
-        self.policy.network.pack(weights[None], self.packed[slot : slot + 1])
+    def submit(self, iteration: int) -> None:
+        """Play T steps of all games from where they stand; `iteration` keys the random numbers."""
+
+    def result(self) -> RolloutBuffer:
+        """The oldest rollout that was submitted."""
 
 
-class Rollout:
-    """Plays T steps of N games between the players at the tables."""
+def collect(collector: Collector, iteration: int) -> RolloutBuffer:
+    """Submit a rollout and wait for it."""
+    collector.submit(iteration)
+    return collector.result()
 
-    def __init__(
-        self, world: World, tables: Mapping[str, Table], steps: int, threads: int, seed: int
-    ) -> None:
-        self.world, self.tables, self.seed = world, tables, seed
-        self.tape = Tape(world.spec, steps, world.games)
+
+def episode_starts(world: World) -> NDArray[np.bool_]:
+    """[N] whether each game is at an episode's first step; a restored game is known by its length."""
+    return np.asarray((world.view.ended != RUNNING) | (world.view.length == 0))
+
+
+class ThreadCollector:
+    """Plays T steps of N games between the seated players, on threads of this process."""
+
+    lag = 0
+
+    def __init__(self, world: World, seating: Seating, steps: int, threads: int, seed: int) -> None:
+        self.world, self.seating, self.seed = world, seating, seed
+        self.rollout = RolloutBuffer(world.spec, steps, world.games)
+        self.forced: ForcedActions | None = None  # set where demonstrations force actions
         for role in world.view.mask:
-            track = self.tape[role]
+            track = self.rollout[role]
             track.mask = np.zeros((*track.value.shape, track.role.actions.size), np.uint8)
-        for role, table in tables.items():
-            if table.policy.config.reads_aside:
-                track = self.tape[role]
+        for role, seats in seating.items():
+            if seats.policy.config.reads_aside:
+                track = self.rollout[role]
                 track.aside = np.zeros((*track.value.shape, track.role.aside_size), np.float32)
         self.keys = {
             role: rng.key(seed, rng.ACT, about.seats[0]) for role, about in world.spec.roles.items()
@@ -67,120 +74,133 @@ class Rollout:
         self.parts: Sequence[World] = world.parts(max(1, min(threads, world.games)))
         self.pool = ThreadPoolExecutor(len(self.parts)) if len(self.parts) > 1 else None
 
-    def collect(self, iteration: int) -> Tape:
-        """One tape of the games going on where they stood."""
-        events, captured = self.tape.events, self.tape.captured
-        events.clear()
-        captured.clear()
-        self.tape.told.clear()
+    def allocate(self, columns: Collection[str]) -> None:
+        """Optional columns that some component reads."""
+        if "states" in columns:
+            size = self.world.save(np.zeros(1, np.int32)).shape[1]
+            self.rollout.states = np.zeros((self.rollout.steps, self.rollout.games, size), np.uint8)
+
+    def force(self, forced: ForcedActions) -> None:
+        """From now on games may follow a demonstration; its columns are those of the rollout."""
+        self.forced = forced
+        self.rollout.forced, self.rollout.demo_index = forced.forced, forced.demo_index
+
+    def submit(self, iteration: int) -> None:
+        self.rollout.clear()
+        self.rollout.started[:] = episode_starts(self.world)
         if self.pool is None:
             self._play(self.parts[0], 0, iteration)
-        else:
-            starts = np.cumsum([0, *(part.games for part in self.parts[:-1])]).tolist()
-            jobs = [self.pool.submit(self._play, part, at, iteration) for part, at in zip(self.parts, starts)]
-            for job in jobs:
-                job.result()
-        events.sort(key=lambda event: event[:2])  # as one thread would have met them
-        captured.sort(key=lambda found: found[:2])
-        self.tape.told.sort(key=lambda told: told[:2])  # whichever thread was quicker
-        return self.tape
+            return
+        starts = np.cumsum([0, *(part.games for part in self.parts[:-1])]).tolist()
+        jobs = [self.pool.submit(self._play, part, at, iteration) for part, at in zip(self.parts, starts)]
+        for job in jobs:
+            job.result()
+
+    def result(self) -> RolloutBuffer:
+        self.rollout.sort()
+        if self.forced is not None:
+            self.rollout.split_events(self.forced.forced)
+            self.forced.end_rollout(self.rollout.ended[-1])
+        return self.rollout
+
+    def collect(self, iteration: int) -> RolloutBuffer:
+        return collect(self, iteration)
 
     def _play(self, part: World, at: int, iteration: int) -> None:
-        spec, tape = part.spec, self.tape
+        spec, rollout = part.spec, self.rollout
         rows = slice(at, at + part.games)
-        for t in range(tape.steps):
-            step = iteration * tape.steps + t
+        for t in range(rollout.steps):
+            step = iteration * rollout.steps + t
             actions: dict[str, NDArray[Any]] = {}
-            if tape.states is not None:
-                tape.states[t, rows] = part.save(np.arange(part.games, dtype=np.int32))
+            if rollout.states is not None:
+                rollout.states[t, rows] = part.save(np.arange(part.games, dtype=np.int32))
             for role in spec.roles:
                 actions[role] = self._decide(part, role, t, rows, step)
             view = part.step(actions)
-            if self.eventful:
-                told: Any = part
-                tape.events.extend([(t, at + row, name) for row, name in told.events])
-                tape.captured.extend([(t, at + row, bundle) for row, bundle in told.captured.items()])
-            for row, what in getattr(part, "told", ()):
-                tape.told.append((t, at + row, what))
-            tape.ended[t, rows] = view.ended
-            tape.length[t, rows] = view.length
+            self._record_events(part, t, at)
+            rollout.ended[t, rows] = view.ended
+            rollout.length[t, rows] = view.length
             for role, about in spec.roles.items():
-                track, seats = tape[role], list(about.seats)
+                track, seats = rollout[role], list(about.seats)
                 track.reward[t, rows] = view.reward[:, seats]
                 track.outcome[t, rows] = view.outcome[:, seats]
                 if spec.cutoffs and (view.ended == CUT_OFF).any():
                     track.cut_value[t, rows] = self._value(role, view.final)
         for role, about in spec.roles.items():
-            track = tape[role]
+            track = rollout[role]
             track.last_acting[rows] = part.view.acting[:, list(about.seats)]
             track.last_value[rows] = self._value(role, part.view.fields)
 
+    def _record_events(self, part: Any, t: int, at: int) -> None:
+        """Milestones, savestates and the infos of ended episodes, of worlds that have them."""
+        rollout = self.rollout
+        if self.eventful:
+            rollout.events.extend([(t, at + row, name) for row, name in part.events])
+            rollout.captured.extend([(t, at + row, bundle) for row, bundle in part.captured.items()])
+        for row, info in getattr(part, "told", ()):
+            rollout.told.append((t, at + row, info))
+
     def _decide(self, part: World, role: str, t: int, rows: slice, step: int) -> NDArray[Any]:
-        """Write what this role sees and does into the tape; the actions [N, k, ...] to step with."""
-        about, track, table = part.spec.roles[role], self.tape[role], self.tables[role]
+        """Write what this role observes and does into the buffer; the actions [N, k, ...] to step with."""
+        about, track, seating = part.spec.roles[role], self.rollout[role], self.seating[role]
         seats = list(about.seats)
         k, n = len(seats), part.games
-        track.sight[t, rows] = side_by_side(about, part.view[role])
+        track.sight[t, rows] = concat_fields(about, part.view[role])
         track.slot[t, rows] = part.slot[:, seats]
         track.acted[t, rows] = part.view.acting[:, seats]
         aside: Floats | None = None
         if track.aside is not None:
-            track.aside[t, rows] = side_by_side(about, part.view[role], aside=True)
+            track.aside[t, rows] = concat_fields(about, part.view[role], aside=True)
             aside = track.aside[t, rows].reshape(n * k, about.aside_size)
         mask = part.view.mask.get(role)
         if mask is not None:
             assert track.mask is not None, "a world that masks sends its masks from the start"
             track.mask[t, rows] = mask
             mask = track.mask[t, rows].reshape(n * k, about.actions.size)
-        slot = track.slot[t, rows].reshape(n * k)
-        flat = (n * k, about.actions.size) if about.actions.kind == "continuous" else (n * k,)
-        action = track.action[t, rows].reshape(flat)
-        logp, value = track.logp[t, rows].reshape(n * k), track.value[t, rows].reshape(n * k)
-        number = np.arange(part.first * k, (part.first + n) * k, dtype=np.uint32)
-        if len(table.packed):
-            table.policy.network.act(
-                table.packed,
-                slot,
+        if len(seating.packed):
+            flat = (n * k, about.actions.size) if about.actions.kind == "continuous" else (n * k,)
+            seating.policy.network.act(
+                seating.packed,
+                track.slot[t, rows].reshape(n * k),
                 track.sight[t, rows].reshape(n * k, about.size),
-                number,
+                np.arange(part.first * k, (part.first + n) * k, dtype=np.uint32),
                 (self.keys[role], step),
-                action,
-                logp,
-                value,
+                track.action[t, rows].reshape(flat),
+                track.logp[t, rows].reshape(n * k),
+                track.value[t, rows].reshape(n * k),
                 acting=track.acted[t, rows].reshape(n * k),
                 mask=mask,
                 aside=aside,
             )
-        for i, player in enumerate(table.others):
-            for j, seat in enumerate(seats):
-                here = np.flatnonzero(
-                    (part.slot[:, seat] == len(table.packed) + i) & (part.view.acting[:, seat] != 0)
-                ).astype(np.int32)
-                if len(here):
-                    move = self._ask(player, part, track.sight[t, rows], (about, j, here), step)
-                    track.action[t, rows][here, j] = move.action
-                    if move.value is not None:
-                        track.value[t, rows][here, j] = move.value
+        self._ask_others(part, role, t, rows, step)
+        if self.forced is not None:
+            games = np.arange(rows.start, rows.stop, dtype=np.int32)
+            self.forced.apply(games, part.view.ended != RUNNING, t, track.action[t, rows, 0])
         return track.action[t, rows]
 
-    def _ask(
-        self, player: Player, part: World, sight: Floats, who: tuple[Role, int, NDArray[np.int32]], step: int
-    ) -> Move:
-        """What a player does in these rows of a role's j-th seat; `sight` [N, k, F] is the whole role's."""
-        about, j, here = who
-        mask = part.view.mask.get(about.name)
-        legal = None if mask is None else mask[here, j]
-        seat = Seat(about, about.seats[j], part, here, sight[here, j], legal)
-        return player.act(seat, Noise(self.seed, rng.BOT, step))
+    def _ask_others(self, part: World, role: str, t: int, rows: slice, step: int) -> None:
+        """The players that are no policies in slots decide, in the games that they are seated in."""
+        about, track, seating = part.spec.roles[role], self.rollout[role], self.seating[role]
+        noise = Noise(self.seed, rng.BOT, step)
+        for i, player in enumerate(seating.others):
+            for j, seat in enumerate(about.seats):
+                games = np.flatnonzero(
+                    (part.slot[:, seat] == len(seating.packed) + i) & (part.view.acting[:, seat] != 0)
+                ).astype(np.int32)
+                if len(games):
+                    move = ask_player(player, part, track.sight[t, rows], (about, j, games), noise)
+                    track.action[t, rows][games, j] = move.action
+                    if move.value is not None:
+                        track.value[t, rows][games, j] = move.value
 
     def _value(self, role: str, sight: Sight) -> Floats:
-        """The learner's value [N, k] of a sight; 0 where it is no network."""
-        about, policy = self.tape[role].role, self.tables[role].policy
-        if not len(self.tables[role].packed):
+        """The learner's value [N, k] of an observation; 0 where the learner is no network in a slot."""
+        about, policy = self.rollout[role].role, self.seating[role].policy
+        if not len(self.seating[role].packed):
             return np.zeros((len(next(iter(sight[role].values()))), len(about.seats)), np.float32)
-        flat = np.ascontiguousarray(side_by_side(about, sight[role])).reshape(-1, about.size)
-        told: Floats | None = None
+        flat = np.ascontiguousarray(concat_fields(about, sight[role])).reshape(-1, about.size)
+        privileged: Floats | None = None
         if policy.config.reads_aside:
-            more = side_by_side(about, sight[role], aside=True)
-            told = np.ascontiguousarray(more).reshape(-1, about.aside_size)
-        return policy.forward(flat, aside=told)[1].reshape(-1, len(about.seats))
+            more = concat_fields(about, sight[role], aside=True)
+            privileged = np.ascontiguousarray(more).reshape(-1, about.aside_size)
+        return self.seating[role].value(flat, privileged).reshape(-1, len(about.seats))

@@ -1,100 +1,157 @@
-"""The tape: the last T steps of N games, and the advantages along each seat's own decisions."""
+"""The rollout buffer: the last T steps of N games, and the advantages along each seat's own decisions."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core.arrays import Bytes, Floats, Ints
-from rematch.core.spec import Spec
+from rematch.core.spec import Role, Spec
 from rematch.core.world import CUT_OFF, RUNNING
 
+POLICY, HELPED, FORCED = range(3)  # a step of an episode that was never forced; was before; is now
+Credit = Literal["decision", "arrival"]
 
-class Track:
-    """One role's part of the tape; k is the number of its seats, F the numbers it sees, A its actions."""
+
+@dataclass
+class RewardTerm:
+    """A column of reward that the world did not give: what each observation is worth, unweighted.
+
+    `credit` says which decision earns it for learners that learn from the rollout itself: the one made at the
+    observation, or the one that led to it.
+    """
+
+    values: NDArray[np.floating[Any]]  # [T, N, k]
+    weight: float
+    credit: Credit = "arrival"
+
+
+class RoleRollout:
+    """One role's columns; k is the number of its seats, F the size of its observation, A of its actions."""
 
     def __init__(self, spec: Spec, role: str, steps: int, games: int) -> None:
         about = spec.roles[role]
         shape = (steps, games, len(about.seats))
         size = about.actions.size
         discrete = about.actions.kind == "discrete"
-        self.role = about
+        self.role: Role = about
         self.sight: Floats = np.zeros((*shape, about.size), np.float32)
         self.action: NDArray[Any] = (
             np.zeros(shape, np.int32) if discrete else np.zeros((*shape, size), np.float32)
         )
-        self.mask: Bytes | None = None  # [T, N, k, A], made when the world first sends one
-        self.aside: Floats | None = None  # [T, N, k, aside], made where the network learns from it
+        self.mask: Bytes | None = None  # [T, N, k, A], where the world masks actions
+        self.aside: Floats | None = None  # [T, N, k, aside], where a critic reads it
         self.logp: Floats = np.zeros(shape, np.float32)
         self.value: Floats = np.zeros(shape, np.float32)
         self.reward: Floats = np.zeros(shape, np.float32)
-        self.bonus: Floats | None = None  # [T, N, k] what was added to it before learning, where anything was
+        self.reward_terms: dict[str, RewardTerm] = {}  # by component, in the order of the list
         self.acted: Bytes = np.zeros(shape, np.uint8)
-        self.slot: Ints = np.zeros(shape, np.int32)  # who decided: 0 is the learner
+        self.slot: Ints = np.zeros(shape, np.int32)  # slot of the player that decided: 0 is the learner
         self.outcome: Floats = np.zeros(shape, np.float32)  # where the game ended
-        self.cut_value: Floats = np.zeros(shape, np.float32)  # value of the last sight of a cut-off game
-        self.last_value: Floats = np.zeros(shape[1:], np.float32)  # of what is seen after the last step
+        self.cut_value: Floats = np.zeros(shape, np.float32)  # of the last observation of a cut-off game
+        self.last_value: Floats = np.zeros(shape[1:], np.float32)  # of the observation after the last step
         self.last_acting: Bytes = np.zeros(shape[1:], np.uint8)
 
 
-class Tape:
-    """Tracks of all roles and what they share: which games ended, and after how many steps."""
+class RolloutBuffer:
+    """The columns of all roles and what they share: which games ended, and after how many steps."""
 
     def __init__(self, spec: Spec, steps: int, games: int) -> None:
         self.steps, self.games = steps, games
-        self.tracks = {role: Track(spec, role, steps, games) for role in spec.roles}
+        self.tracks = {role: RoleRollout(spec, role, steps, games) for role in spec.roles}
         self.ended: Bytes = np.zeros((steps, games), np.uint8)
         self.length: Ints = np.zeros((steps, games), np.int32)
-        # Of worlds that tell milestones, in the order of (step, game): (step, game, name), and the savestates
-        # that were asked for.
+        self.started: NDArray[np.bool_] = np.ones(games, bool)  # whether row 0 is an episode's first step
+        # Of worlds with milestones, in the order of (step, game): (step, game, name), and the savestates that
+        # were captured.
         self.events: list[tuple[int, int, str]] = []
         self.captured: list[tuple[int, int, Any]] = []
-        # taken off `events`: nobody's own (curriculum/demonstrations.py)
-        self.led: list[tuple[int, int, str]] = []
-        self.told: list[tuple[int, int, dict[str, Any]]] = []  # (step, game, what) at ends
-        self.states: Bytes | None = None  # [T, N, S] before each step, made where a learner searches them
+        self.forced_events: list[tuple[int, int, str]] = []  # removed from `events`: actions were forced
+        self.told: list[tuple[int, int, dict[str, Any]]] = []  # (step, game, info) of ended episodes
+        self.states: Bytes | None = None  # [T, N, S] before each step, where a component reads them
+        self.forced: Bytes | None = None  # [T, N] (rollout/forced_actions.py), where actions can be forced
+        self.demo_index: NDArray[np.int64] | None = None  # [T, N]
 
-    def __getitem__(self, role: str) -> Track:
+    def __getitem__(self, role: str) -> RoleRollout:
         return self.tracks[role]
 
+    def clear(self) -> None:
+        """Before a rollout: lists are emptied, reward terms are gone; arrays are written over."""
+        for column in (self.events, self.captured, self.forced_events, self.told):
+            column.clear()
+        for track in self.tracks.values():
+            track.reward_terms.clear()
+
+    def sort(self) -> None:
+        """After a rollout of several threads: the order that one thread would have written."""
+        for column in (self.events, self.captured, self.told):
+            column.sort(key=lambda entry: entry[:2])
+
+    def split_events(self, forced: Bytes) -> None:
+        """Move the events that happened while actions were forced [T, N] to `forced_events`."""
+        self.forced_events = [event for event in self.events if forced[event[0], event[1]] == FORCED]
+        self.events = [event for event in self.events if forced[event[0], event[1]] != FORCED]
+
     def results(self, role: str) -> tuple[Ints, Floats]:
-        """(slot, outcome) of every game of this role's seats that ended on the tape, both [m]."""
+        """(slot, outcome) of every game of this role's seats that ended in the rollout, both [m]."""
         track = self.tracks[role]
         where = np.broadcast_to((self.ended != RUNNING)[:, :, None], track.slot.shape)
         return track.slot[where], track.outcome[where]
+
+    def total_reward(self, role: str) -> Floats:
+        """[T, N, k] the world's reward plus every weighted reward term, added one at a time."""
+        track = self.tracks[role]
+        total = track.reward
+        for term in track.reward_terms.values():
+            weighted = (term.weight * term.values).astype(np.float32)
+            total = total + (weighted if term.credit == "decision" else self._arrivals(weighted))
+        return total
+
+    def _arrivals(self, values: Floats) -> Floats:
+        """Values of observations [T, N, k], moved to the steps that led to them.
+
+        What an episode's first observation is worth was earned by no step. The step before a rollout's first
+        row lies in the previous rollout: its value goes to the first row itself.
+        """
+        out = np.zeros_like(values)
+        running = (self.ended[:-1] == RUNNING)[:, :, None]
+        out[:-1] = np.where(running, values[1:], np.float32(0))
+        out[0] += np.where(self.started[:, None], np.float32(0), values[0])
+        return out
 
     def advantages(self, role: str, gamma: float, lam: float) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """Generalised advantages (Schulman et al. 2016, eq. 16), value targets, and which decisions count.
 
         A reward belongs to the seat's latest decision, however many others move in between; chains run along
-        (game, seat). A decided end is worth nothing more; a cut-off one is worth the value of its last sight.
-        The newest decision of a chain whose seat is not to move when the tape ends has no successor yet: it
-        serves its predecessor as bootstrap and is not learnt from.
+        (game, seat). After a decided end nothing follows; after a cut-off the value of the last observation
+        does. The newest decision of a chain whose seat is not to move when the rollout ends has no successor
+        yet: it serves its predecessor as bootstrap and is not learned from.
         All three results are [T, N, k].
         """
         t = self.tracks[role]
-        reward = t.reward if t.bonus is None else t.reward + t.bonus
+        reward = self.total_reward(role)
         advantage = np.zeros_like(t.value)
         counts = np.zeros(t.value.shape, bool)
         ahead = t.last_value.astype(np.float32, copy=True)  # value of the seat's next decision
         known = t.last_acting.astype(bool)  # whether that next decision, or the end, is on record
-        run = np.zeros_like(ahead)  # the advantage of the next decision
+        next_advantage = np.zeros_like(ahead)
         due = np.zeros_like(ahead)  # reward since the decision we are walking back to
         for step in range(self.steps - 1, -1, -1):
             over = (self.ended[step] != RUNNING)[:, None]
             cut = (self.ended[step] == CUT_OFF)[:, None]
             due = np.where(over, reward[step], due + reward[step])
             ahead = np.where(over, np.where(cut, t.cut_value[step], np.float32(0)), ahead)
-            run = np.where(over, np.float32(0), run)
+            next_advantage = np.where(over, np.float32(0), next_advantage)
             known = known | over
             acted = t.acted[step].astype(bool)
             delta = due + np.float32(gamma) * ahead - t.value[step]
-            here = np.where(known, delta + np.float32(gamma * lam) * run, np.float32(0))
-            advantage[step] = np.where(acted, here, np.float32(0))
+            own = np.where(known, delta + np.float32(gamma * lam) * next_advantage, np.float32(0))
+            advantage[step] = np.where(acted, own, np.float32(0))
             counts[step] = acted & known
-            run = np.where(acted, here, run)
+            next_advantage = np.where(acted, own, next_advantage)
             ahead = np.where(acted, t.value[step], ahead)
             due = np.where(acted, np.float32(0), due)
             known = known | acted

@@ -12,61 +12,69 @@ from rematch.core.arrays import Floats, Tree
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError
 from rematch.core.player import Player
-from rematch.rollout.collector import Table
+from rematch.rollout.seating import RoleSeating
 
 FORGET = 0.95  # how much of a rival's record stays per iteration: win rates follow the learner
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeagueConfig:
-    """Games against others than the current selves."""
+    """League: training games against a pool of snapshots and bots."""
 
-    history: float = knob(
-        0.3, "share of games in which one seat learns and rivals play the others", low=0, high=1
-    )
-    size: int = knob(20, "snapshots kept per role", low=0, high=10_000, needs="history")
-    keep: str = knob("reservoir", "which snapshots stay", choices=("reservoir", "fifo"), needs="history")
-    pick: str = knob(
-        "uniform",
-        "who is seated: all alike, those that beat us in training, or scripted ones by 1 - our share of wins "
-        "in the newest evaluation (past selves alike)",
-        choices=("uniform", "pfsp", "adaptive"),
-        needs="history",
-    )
+    opponent_share: float = knob(
+        0.3, "fraction of games in which one role learns against the opponent pool; 0: current policies only",
+        unit="fraction", low=0, high=1,
+    )  # fmt: skip
+    size: int = knob(
+        20, "snapshots in the pool of each role, at most", unit="snapshots", low=0, high=10_000,
+        needs="opponent_share",
+    )  # fmt: skip
+    replacement: str = knob(
+        "reservoir", "replacement in a full pool; reservoir: a uniform sample of all snapshots stays; fifo: "
+        "the newest stay", choices=("reservoir", "fifo"), needs="opponent_share",
+    )  # fmt: skip
+    matchmaking: str = knob(
+        "uniform", "selection of opponents; uniform: equal probabilities; pfsp: prioritized by the "
+        "learner's losses against them in training; adaptive: bots in proportion to 1 - win rate in the "
+        "newest evaluation, snapshots uniformly", choices=("uniform", "pfsp", "adaptive"),
+        needs="opponent_share",
+    )  # fmt: skip
     adaptive_floor: float = knob(
-        0.05, "least share of any scripted rival among them, after normalising", low=0, high=1,
-        needs="pick=adaptive",
+        0.05, "smallest probability of each bot in adaptive selection, after normalization", low=0, high=1,
+        needs="matchmaking=adaptive",
     )  # fmt: skip
-    pfsp_power: float = knob(2.0, "weight (1 - our win rate) to this power", low=0, needs="pick=pfsp")
-    pfsp_floor: float = knob(0.05, "least weight of any rival", low=0, high=1, needs="pick=pfsp")
-    snapshot_every: int = knob(10, "iterations between snapshots", low=1, needs="history")
-    slots: int = knob(4, "rivals of a role seated at the same time", low=1, high=64, needs="history")
-    rotate: int = knob(5, "iterations after which a slot takes its next rival", low=1, needs="history")
-    scripted: tuple[str, ...] = knob((), "scripted rivals that play too, by name", needs="history")
-    scripted_share: float = knob(
-        0.5, "their share of rivals' seats, once there are snapshots", low=0, high=1, needs="scripted"
+    pfsp_power: float = knob(
+        2.0, "exponent p of the selection weight (1 - win rate)^p", low=0, needs="matchmaking=pfsp"
     )
-    exploit_every: int = knob(
-        0, "iterations between exploiters: trained against the agent as it stands; 0: none", low=0,
-        needs="history",
+    pfsp_floor: float = knob(
+        0.05, "smallest selection weight of an opponent", low=0, high=1, needs="matchmaking=pfsp"
+    )
+    snapshot_every: int = knob(
+        10, "iterations between snapshots", unit="iterations", low=1, needs="opponent_share"
+    )
+    slots: int = knob(
+        4, "different opponents of a role that play at the same time", unit="opponents", low=1, high=64,
+        needs="opponent_share",
     )  # fmt: skip
-    exploit_steps: int = knob(
-        1_000_000, "steps of all games that an exploiter learns", low=1, needs="exploit_every"
+    rotate: int = knob(
+        5, "iterations before a slot gets its next opponent", unit="iterations", low=1, needs="opponent_share"
     )
-    exploit_keep: float = knob(
-        0.55, "it joins the rivals where it wins at least this share", low=0, high=1, needs="exploit_every"
-    )
+    bots: tuple[str, ...] = knob((), "bots in the pool, by name", needs="opponent_share")
+    bot_share: float = knob(
+        0.5, "fraction of the opponents that are bots, once the pool has snapshots", unit="fraction", low=0,
+        high=1, needs="bots",
+    )  # fmt: skip
 
     def check(self) -> None:
-        if self.pick == "adaptive" and self.adaptive_floor * len(self.scripted) > 1:
+        if self.matchmaking == "adaptive" and self.adaptive_floor * len(self.bots) > 1:
             raise ConfigError(
-                f"adaptive_floor = {self.adaptive_floor:g}: {len(self.scripted)} scripted rivals cannot all "
-                f"have that share; expected at most {1 / len(self.scripted):g}"
+                f"adaptive_floor = {self.adaptive_floor:g}: {len(self.bots)} bots cannot all "
+                f"have that share; expected at most {1 / len(self.bots):g}"
             )
-        if self.history and not self.size:
+        if self.opponent_share and not self.size:
             raise ConfigError(
-                f"size = 0: nobody from the past is kept, and history = {self.history:g} of the games are to "
-                "be against them; expected at least 1, or history 0"
+                f"size = 0: the pool has no snapshots for opponent_share = {self.opponent_share:g} of the "
+                "games; expected at least 1, or opponent_share 0"
             )
 
 
@@ -106,7 +114,9 @@ def floored(weight: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
 class Roster:
     """One role's rivals and the slots they play from. Slot 0 is the learner's."""
 
-    def __init__(self, policy: Policy, table: Table, config: LeagueConfig, others: list[Player]) -> None:
+    def __init__(
+        self, policy: Policy, table: RoleSeating, config: LeagueConfig, others: list[Player]
+    ) -> None:
         self.policy, self.table, self.config = policy, table, config
         self.rivals: list[Rival] = []
         self.weights: Floats = np.zeros((config.size, policy.weights.size), np.float32)
@@ -117,7 +127,8 @@ class Roster:
         self.since = [0] * count
         self.open = [False] * count
         self.scripted = [Rival(player.name, "") for player in others]
-        table.others[:] = others
+        for player in others:
+            table.seat_player(player)
 
     def add(self, name: str, weights: Floats, draw: float) -> bool:
         """Freeze a copy. A full roster drops its oldest, or any at equal odds (Vitter's algorithm R).
@@ -129,7 +140,7 @@ class Roster:
         if at == self.config.size:
             at = (
                 int(draw * self.seen)
-                if self.config.keep == "reservoir"
+                if self.config.replacement == "reservoir"
                 else (self.seen - 1) % self.config.size
             )
             if at >= self.config.size:
@@ -140,9 +151,10 @@ class Roster:
 
     def odds(self, among: list[Rival]) -> NDArray[np.float64]:
         """How likely each rival is seated next, [n]."""
-        if self.config.pick == "uniform" or (self.config.pick == "adaptive" and among is self.rivals):
+        kind = self.config.matchmaking
+        if kind == "uniform" or (kind == "adaptive" and among is self.rivals):
             return np.full(len(among), 1.0 / len(among))
-        if self.config.pick == "adaptive":  # until they were met in an evaluation, by what training tells
+        if kind == "adaptive":  # before the first evaluation: win rates of training games
             won = [rival.win_rate() if rival.won < 0 else rival.won for rival in among]
             return floored(1.0 - np.array(won), self.config.adaptive_floor)
         hard = np.array([(1.0 - rival.win_rate()) ** self.config.pfsp_power for rival in among])
@@ -169,13 +181,14 @@ class Roster:
             self.held[slot] = self.weights[at]
             self.table.place(slot, self.weights[at])
             self.who[slot], self.since[slot], self.open[slot] = rival.name, iteration, True
+            self.table.names[slot] = rival.name
 
     def choose(self, draws: NDArray[np.float64], kind: NDArray[np.float64]) -> NDArray[np.int32]:
         """A slot for each draw; 0 where nobody is on the roster yet."""
         policies = [s for s in range(1, len(self.who)) if self.open[s]]
         bots = [len(self.who) + i for i in range(len(self.scripted))]
         out = np.zeros(len(draws), np.int32)
-        share = self.config.scripted_share if bots else 0.0
+        share = self.config.bot_share if bots else 0.0
         scripted = kind < share
         if share > 0:
             cumulative = np.cumsum(self.odds(self.scripted))
@@ -200,7 +213,7 @@ class Roster:
                     rival.games += float(here.sum())
                     rival.score += float((1.0 - lost[here]).sum())
 
-    def state(self) -> Tree:
+    def state_dict(self) -> Tree:
         def record(rival: Rival) -> Tree:
             return asdict(rival)
 
@@ -215,7 +228,7 @@ class Roster:
             "open": list(self.open),
         }
 
-    def restore(self, tree: Tree) -> None:
+    def load_state_dict(self, tree: Tree) -> None:
         self.rivals = [Rival(**record) for record in tree["rivals"]]
         self.scripted = [Rival(**record) for record in tree["scripted"]]
         self.weights[: len(self.rivals)] = tree["weights"]
@@ -224,3 +237,4 @@ class Roster:
         self.held[:] = tree["held"]
         for slot in range(1, len(self.who)):
             self.table.place(slot, self.held[slot])
+            self.table.names[slot] = self.who[slot]

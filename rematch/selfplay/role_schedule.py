@@ -1,7 +1,7 @@
 """Who learns when.
 
-`together`: all roles learn from the same games. `alternate`: S0, a cold start in which the last role learns
-against a scripted player; then phases S1, S2 ... in which one role learns and the others stay as they are.
+`simultaneous`: all roles learn from the same games. `alternating`: S0, a warm-up in which the last role
+learns against a bot; then phases S1, S2 ... in which one role learns and the others stay as they are.
 `micro`: the same with phases as short as one rollout. Phases take turns, unless an evaluation says otherwise:
 options let the losing role, or at a new level of the curriculum the last role, learn next.
 """
@@ -9,111 +9,117 @@ options let the losing role, or at a new level of the curriculum the last role, 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from types import ModuleType
 from typing import Any
 
 from rematch.core.arrays import Tree
+from rematch.core.clock import Clock, Phase, Request
+from rematch.core.component import Component, Evidence, Record, Setup, SmallRun
 from rematch.core.config import knob, nearest
 from rematch.core.errors import ConfigError
+from rematch.core.world import Next
+from rematch.evaluation.verdict import alarms, below_baseline, count_balanced
+from rematch.selfplay.league import League
+from rematch.worlds.game import Game
 
-APART = "kind=alternate|micro"
+MICRO = 10  # micro-phases per line about them
+APART = "kind=alternating|micro"
 LEAST_RATE = 0.1  # of the learning rate that damping leaves
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
-    """Which roles learn in an iteration, and when a balanced pair may end the run. Steps are of all games."""
+    """Roles that learn in each iteration, and the end of a balanced run. Steps count all games."""
 
     kind: str = knob(
-        "together", "which roles learn in an iteration", choices=("together", "alternate", "micro")
+        "simultaneous", "roles that learn; simultaneous: all roles in every iteration; alternating: one role "
+        "per phase, with an evaluation after each phase; micro: one role per short phase, without these "
+        "evaluations", choices=("simultaneous", "alternating", "micro"),
+    )  # fmt: skip
+    warmup_steps: int = knob(
+        200_000, "length of the warm-up phase S0, in which the last role learns against a bot; 0: no warm-up",
+        unit="steps", low=0, needs=APART,
+    )  # fmt: skip
+    warmup_opponent: str = knob(
+        "random", "bot that plays the other roles in the warm-up phase", needs="warmup_steps"
     )
-    cold_start_steps: int = knob(
-        200_000,
-        "S0: so many steps the last role learns against cold_start_rival; 0: none",
-        low=0,
-        needs=APART,
+    phase_steps: int = knob(
+        500_000, "length of a phase, at least one iteration", unit="steps", low=1, needs="kind=alternating"
     )
-    cold_start_rival: str = knob("random", "who plays the other roles in S0", needs="cold_start_steps")
-    phase_steps: int = knob(500_000, "steps of a phase, at least an iteration", low=1, needs="kind=alternate")
-    phase_warmup: tuple[int, ...] = knob(
-        (),
-        "shorter phases at first: steps of the phases of the first round of roles, of the second, ...",
-        low=1,
-        needs="kind=alternate",
-    )
+    short_phases: tuple[int, ...] = knob(
+        (), "lengths of shorter phases at the start: of the first round of roles, of the second round, and "
+        "so on", unit="steps", low=1, needs="kind=alternating",
+    )  # fmt: skip
     last_multiplier: float = knob(
-        1.0, "phases of the last role are so many times as long", low=0.01, high=100, needs=APART
+        1.0, "factor on the length of the last role's phases", low=0.01, high=100, needs=APART
     )
     last_first: bool = knob(
-        False, "at a new level of the curriculum the last role learns first", needs=APART
+        False, "on a new level of the curriculum, the last role learns first", needs=APART
     )
-    warm_start_steps: int = knob(
-        0,
-        "at a new level of the curriculum the last role learns so many steps before the next phase; 0: none",
-        low=0,
-        needs=APART,
-    )
+    level_warmup_steps: int = knob(
+        0, "length of an additional phase of the last role on each new level of the curriculum; 0: none",
+        unit="steps", low=0, needs=APART,
+    )  # fmt: skip
     adaptive_threshold: float = knob(
-        0.0,
-        "after an evaluation with a larger gap the losing role has the next adaptive_phases phases; 0: never",
-        low=0,
-        high=1,
-        needs=APART,
+        0.0, "gap between the roles' win rates above which the losing role gets the next phases; 0: never",
+        unit="fraction", low=0, high=1, needs=APART,
+    )  # fmt: skip
+    adaptive_phases: int = knob(
+        20, "consecutive phases that the losing role gets", unit="phases", low=1, needs="adaptive_threshold"
     )
-    adaptive_phases: int = knob(20, "phases in a row for the losing role", low=1, needs="adaptive_threshold")
     force_switch_steps: int = knob(
-        0, "no role learns longer than so many steps while the others wait; 0: no limit", low=0, needs=APART
-    )
+        0, "largest number of steps that one role learns without a phase of another role; 0: no limit",
+        unit="steps", low=0, needs=APART,
+    )  # fmt: skip
     dampen_threshold: float = knob(
-        0.0,
-        "below this gap the learning rate shrinks with it, down to a tenth; 0: never",
-        low=0,
-        high=1,
-    )
+        0.0, "gap between the roles' win rates below which the learning rate is reduced in proportion to "
+        "it, down to a tenth; 0: never", unit="fraction", low=0, high=1,
+    )  # fmt: skip
     max_phases: int = knob(
-        0, "the run ends after so many phases, S0 not counted; 0: no limit", low=0, needs="kind=alternate"
-    )
+        0, "phases after which the run ends, the warm-up phase not included; 0: no limit", unit="phases",
+        low=0, needs="kind=alternating",
+    )  # fmt: skip
     micro_phase_steps: int = knob(
-        0, "steps of a micro-phase; up to an iteration's: one rollout", low=0, needs="kind=micro"
+        0, "length of a micro-phase, at least one iteration", unit="steps", low=0, needs="kind=micro"
     )
     convergence_consecutive: int = knob(
-        0,
-        "the run ends when the gap's upper bound is below eta in so many evaluations in a row, S0's not "
-        "counted, on a curriculum's last level, and the pair does not lose to scripted players; 0: never",
-        low=0,
-    )
+        0, "consecutive balanced evaluations after which the run ends: the gap's upper bound is below eta, "
+        "on the last level of the curriculum, outside the warm-up, and no role loses to its bots; 0: never",
+        unit="evaluations", low=0,
+    )  # fmt: skip
     eta: float = knob(
-        0.10, "gap below which a pair is balanced", low=0, high=1, needs="convergence_consecutive"
-    )
+        0.10, "gap between the roles' win rates below which they count as balanced", unit="fraction", low=0,
+        high=1, needs="convergence_consecutive",
+    )  # fmt: skip
 
     def length(self, number: int, last: bool, roles: int, steps: int) -> int:
         """Steps of phase `number` (from 1) of one of so many roles, at least an iteration of `steps`."""
-        wanted = self.phase_steps if self.kind == "alternate" else self.micro_phase_steps
+        wanted = self.phase_steps if self.kind == "alternating" else self.micro_phase_steps
         turn = (number - 1) // roles
-        if turn < len(self.phase_warmup):
-            wanted = min(wanted, self.phase_warmup[turn])
+        if turn < len(self.short_phases):
+            wanted = min(wanted, self.short_phases[turn])
         wanted = max(steps, wanted)
         return max(steps, round(wanted * self.last_multiplier)) if last else wanted
 
     def iterations(self, roles: int, steps: int) -> int | None:
         """Iterations after which `max_phases` are over; None: no limit, or it depends on what happens."""
         turns = self.last_first or self.adaptive_threshold > 0
-        depends = self.warm_start_steps or self.force_switch_steps or (self.last_multiplier != 1 and turns)
-        if self.kind != "alternate" or not self.max_phases or depends:
+        depends = self.level_warmup_steps or self.force_switch_steps or (self.last_multiplier != 1 and turns)
+        if self.kind != "alternating" or not self.max_phases or depends:
             return None
         phases = range(1, self.max_phases + 1)
         total = sum(self.length(number, number % roles == 0, roles, steps) for number in phases)
-        return -(-(self.cold_start_steps + total) // steps)
+        return -(-(self.warmup_steps + total) // steps)
 
 
-def check_schedule(config: ScheduleConfig, module: ModuleType, roles: Sequence[str]) -> None:
+def check_schedule(config: ScheduleConfig, game: Game, roles: Sequence[str]) -> None:
     """Refuse what a world with these roles and scripted players cannot do."""
     many = f"{len(roles)} roles" if len(roles) > 1 else "one role"
-    if config.kind != "together" and len(roles) < 2:
+    if config.kind != "simultaneous" and len(roles) < 2:
         raise ConfigError(
-            f"schedule.kind = {config.kind!r}: roles learn in turn, the world has {many}; expected together"
+            f"schedule.kind = {config.kind!r}: roles learn in turn, the world has {many}; "
+            "expected simultaneous"
         )
     for name in ("convergence_consecutive", "adaptive_threshold", "dampen_threshold"):
         if getattr(config, name) and len(roles) != 2:
@@ -121,32 +127,17 @@ def check_schedule(config: ScheduleConfig, module: ModuleType, roles: Sequence[s
                 f"schedule.{name} = {getattr(config, name):g}: a gap is between two roles, and the world has "
                 f"{many}; expected 0"
             )
-    if config.kind == "together" or not config.cold_start_steps:
+    if config.kind == "simultaneous" or not config.warmup_steps:
         return
     for role in roles[:-1]:
-        known = module.BOTS.get(role, ())
-        if config.cold_start_rival not in known:
-            near = nearest(config.cold_start_rival, known)
+        known = game.bots.get(role, ())
+        if config.warmup_opponent not in known:
+            near = nearest(config.warmup_opponent, known)
             raise ConfigError(
-                f"schedule.cold_start_rival = {config.cold_start_rival!r}: expected a scripted {role}: "
-                f"{', '.join(known) or 'there is none, so cold_start_steps 0'}"
+                f"schedule.warmup_opponent = {config.warmup_opponent!r}: expected a scripted {role}: "
+                f"{', '.join(known) or 'there is none, so warmup_steps 0'}"
                 + (f"; nearest: {near}" if near else "")
             )
-
-
-@dataclass(frozen=True)
-class Phase:
-    """Iterations `first` .. `last` - 1, in which these roles learn. 0 is the cold start."""
-
-    number: int
-    roles: tuple[str, ...]
-    first: int
-    last: int
-    warm: bool = False  # a warm start before the next phase: it has that one's number
-
-    @property
-    def name(self) -> str:
-        return f"S{self.number}{'w' if self.warm else ''}"
 
 
 class Schedule:
@@ -154,15 +145,14 @@ class Schedule:
 
     def __init__(self, config: ScheduleConfig, roles: Sequence[str], steps: int) -> None:
         self.config, self.roles, self.steps = config, tuple(roles), steps
-        self.apart = config.kind != "together"  # whether roles learn apart from each other
-        self.cold = config.cold_start_steps if self.apart else 0
+        self.apart = config.kind != "simultaneous"  # whether roles learn apart from each other
+        self.cold = config.warmup_steps if self.apart else 0
         self.until = 0  # step at which the phase ends; it takes the whole iteration that this falls into
         self.upcoming = self.roles[0]  # whose turn is next
         self.boosted, self.boosts = "", 0  # the losing role, and how many of the next phases are its own
         self.warm = False  # whether a warm start comes next
         self.streak = 0  # steps for which the present role has learnt while the others waited
         self.rate = 1.0  # of the learning rate
-        self.learnt: list[str] = []  # the roles that learnt since the newest snapshots
         self.phase = Phase(1, self.roles, 0, sys.maxsize)
         if self.apart:
             self.phase = Phase(0, self.roles[-1:], 0, 0)
@@ -176,10 +166,10 @@ class Schedule:
 
     def _next(self) -> Phase:
         c, now, n = self.config, self.phase, len(self.roles)
-        number = now.number if now.warm else now.number + 1
+        number = now.number if now.level_warmup else now.number + 1
         if self.warm:
             self.warm = False
-            return self._lasting(number, self.roles[-1], c.warm_start_steps, warm=True)
+            return self._lasting(number, self.roles[-1], c.level_warmup_steps, level_warmup=True)
         role = self.upcoming
         if self.boosts:
             role, self.boosts = self.boosted, self.boosts - 1
@@ -195,26 +185,22 @@ class Schedule:
     def _after(self, role: str) -> str:
         return self.roles[(self.roles.index(role) + 1) % len(self.roles)]
 
-    def _lasting(self, number: int, role: str, steps: int, warm: bool = False) -> Phase:
+    def _lasting(self, number: int, role: str, steps: int, level_warmup: bool = False) -> Phase:
         """The phase of so many steps after the present one."""
         first = self.phase.last
         goes_on = self.phase.number > 0 and self.phase.roles == (role,)
         self.streak = steps + (self.streak if goes_on else 0)
         self.until += steps
-        return Phase(number, (role,), first, max(-(-self.until // self.steps), first), warm)
-
-    def note(self, roles: Sequence[str]) -> None:
-        """These roles have just learnt."""
-        self.learnt = [role for role in self.roles if role in self.learnt or role in roles]
+        return Phase(number, (role,), first, max(-(-self.until // self.steps), first), level_warmup)
 
     def rests(self, iteration: int) -> bool:
-        """Whether a phase has just ended that is followed by an evaluation: S0, or any of `alternate`."""
-        ended = iteration >= self.phase.last and not self.phase.warm
-        return ended and (self.config.kind == "alternate" or self.phase.number == 0)
+        """Whether a phase has just ended that is followed by an evaluation: S0, or any of `alternating`."""
+        ended = iteration >= self.phase.last and not self.phase.level_warmup
+        return ended and (self.config.kind == "alternating" or self.phase.number == 0)
 
     def over(self, iteration: int) -> bool:
         """Whether all the phases there may be have been played."""
-        limit = self.config.max_phases if self.config.kind == "alternate" else 0
+        limit = self.config.max_phases if self.config.kind == "alternating" else 0
         return bool(limit) and self.phase.number >= limit and self.rests(iteration)
 
     def report(self, row: Mapping[str, Any], moved: int) -> None:
@@ -227,15 +213,188 @@ class Schedule:
             self.boosted = min(scores, key=lambda role: scores[role])
             self.boosts = c.adaptive_phases if gap > c.adaptive_threshold else 0
         if moved > 0 and self.apart:
-            self.warm = bool(c.warm_start_steps)
+            self.warm = bool(c.level_warmup_steps)
             if c.last_first:
                 self.upcoming, self.boosts = self.roles[-1], 0
 
-    def state(self) -> Tree:
-        names = ("until", "upcoming", "boosted", "boosts", "warm", "streak", "rate", "learnt")
+    def state_dict(self) -> Tree:
+        names = ("until", "upcoming", "boosted", "boosts", "warm", "streak", "rate")
         return {name: getattr(self, name) for name in names} | {"phase": asdict(self.phase)}
 
-    def restore(self, tree: Tree) -> None:
-        for name in self.state():
+    def load_state_dict(self, tree: Tree) -> None:
+        for name in self.state_dict():
             setattr(self, name, tree[name])
         self.phase = Phase(**tree["phase"] | {"roles": tuple(tree["phase"]["roles"])})
+
+
+class RoleSchedule(Component):
+    """Which roles learn in an iteration; the warm-up's bot; when a balanced pair ends the run."""
+
+    name = "schedule"
+    Config = ScheduleConfig
+    needs = "learner=ppo|expert"
+
+    def __init__(self, config: ScheduleConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        steps = setup.config.games * setup.config.steps
+        self.schedule = Schedule(config, list(setup.spec.roles), steps)
+        self.slots: dict[str, int] = {}  # role -> slot of the warm-up's bot
+        self.announced: Phase | None = None
+
+    @classmethod
+    def check(cls, config: ScheduleConfig, setup: Setup) -> None:
+        check_schedule(config, setup.game, list(setup.game.bots))
+        if setup.config.curriculum.kind == "none" and (config.last_first or config.level_warmup_steps):
+            name = "last_first" if config.last_first else "level_warmup_steps"
+            raise ConfigError(
+                f"schedule.{name} = {getattr(config, name)}: there is no new level without a curriculum; "
+                "expected curriculum.kind discrete or smooth"
+            )
+
+    @classmethod
+    def no_effect(cls, key: str, config: ScheduleConfig, setup: Setup) -> str:
+        warmup = config.short_phases
+        if key == "short_phases" and warmup and min(warmup) >= config.phase_steps:
+            return f"none of it is shorter than schedule.phase_steps = {config.phase_steps}"
+        return ""
+
+    @classmethod
+    def shrink(cls, config: ScheduleConfig, small: SmallRun) -> Mapping[str, Any]:
+        return shrunken(config, small)
+
+    def connect(self) -> None:
+        for role in self.schedule.roles[:-1] if self.schedule.cold else ():
+            bot = self.setup.game.bot(self.config.warmup_opponent, role)
+            self.slots[role] = self.setup.seating[role].seat_player(bot)
+        self.league = self.setup.get(League)
+
+    def start(self, clock: Clock) -> None:
+        if self.slots:
+            self.setup.world.slot[:] = self.setup.world.next.slot  # no game has begun: no opponent changes
+
+    def before_rollout(self, clock: Clock, next: Next) -> None:
+        """All seats are the learners' own; in the warm-up the bot has the other roles."""
+        self.schedule.turn(clock.iteration)
+        phase = clock.phase = self.schedule.phase
+        clock.learning_rate_factor = self.schedule.rate
+        clock.fixed_slots = {} if phase.number else self.slots
+        next.slot[:] = 0
+        for role, slot in clock.fixed_slots.items():
+            next.slot[:, list(self.setup.spec.roles[role].seats)] = slot
+        self._announce(clock)
+
+    def _announce(self, clock: Clock) -> None:
+        """A line when a phase begins; of micro-phases, one for every MICRO of them."""
+        schedule, phase = self.schedule, self.schedule.phase
+        if not schedule.apart or clock.iteration != phase.first or self.announced == phase:
+            return
+        self.announced = phase
+        opponent = "" if phase.number else f" against {self.config.warmup_opponent}"
+        text = f"Phase {phase.name}: {phase.roles[0]} learns{opponent}, from step {clock.step:,}"
+        if phase.level_warmup:
+            text += f"; a warm-up on the new level, until step {phase.last * schedule.steps:,}"
+        elif phase.number and (phase.number - 1) // len(schedule.roles) < len(schedule.config.short_phases):
+            text += f"; WARMUP: only {(phase.last - phase.first) * schedule.steps:,} steps"
+        if schedule.config.kind == "micro" and phase.number and not phase.level_warmup:
+            if phase.number % MICRO != 1:
+                return
+            text = f"{text}; micro {phase.number}{self._pool_sizes()}"
+        self.setup.log.line(text)
+
+    def _pool_sizes(self) -> str:
+        if self.league is None:
+            return ""
+        rosters = self.league.matchmaker.rosters
+        return f", Pool: {', '.join(f'{len(roster.rivals)} {role}' for role, roster in rosters.items())}"
+
+    def requests(self, clock: Clock) -> Iterable[Request]:
+        if self.schedule.over(clock.iteration):
+            yield Request.END
+        if self.schedule.rests(clock.iteration):
+            yield Request.EVALUATE
+
+    def evaluation_fields(self, clock: Clock) -> Mapping[str, Any]:
+        if not self.schedule.apart:
+            return {"phase": clock.iteration, "role": "both"}
+        return {"phase": self.schedule.phase.name, "role": self.schedule.phase.roles[0]}
+
+    def after_evaluation(self, evaluation: Any, rollout: Any, clock: Clock) -> None:
+        c, row = self.config, evaluation.row
+        if c.convergence_consecutive:
+            row["balanced"] = count_balanced(evaluation.records(), c.eta)
+            # Balance on the way up a curriculum ends nothing.
+            if evaluation.on_last_level and row["balanced"] >= c.convergence_consecutive:
+                evaluation.attach_best_bots()
+                history = evaluation.records()
+                alarmed = alarms(history, self.setup.config.evaluation)
+                row["converged"] = not (alarmed or below_baseline(history[-1]))
+                clock.end_reason = "converged" if row["converged"] else ""
+        self.schedule.report(row, row.get("moved", 0))
+        if self.schedule.over(clock.iteration) and clock.iteration < clock.last:
+            clock.end_reason = "phases"
+
+    def evidence(self, record: Record) -> Iterable[Evidence]:
+        yield from evidence_of(self, record)
+
+    def state_dict(self) -> Tree:
+        return self.schedule.state_dict()
+
+    def load_state_dict(self, tree: Tree) -> None:
+        self.schedule.load_state_dict(tree)
+
+
+def shrunken(c: ScheduleConfig, small: SmallRun) -> dict[str, Any]:
+    """A warm-up of two iterations and phases of one, so that each kind of phase comes to its turn.
+
+    A limit of phases ends the run in the same iteration, before its steps do. Any gap but the largest counts
+    as balanced, and all evaluations must say so: if the pair converges, then with the last iteration.
+    """
+    per = small.steps_per_iteration
+    cold = 2 * per if c.warmup_steps else 0
+    changes: dict[str, Any] = {
+        "warmup_steps": cold, "phase_steps": min(c.phase_steps, per),
+        "micro_phase_steps": min(c.micro_phase_steps, per),
+        "short_phases": tuple(min(steps, per) for steps in c.short_phases),
+        "level_warmup_steps": min(c.level_warmup_steps, per),
+        "adaptive_threshold": min(c.adaptive_threshold, 1e-9), "adaptive_phases": 1,
+        "force_switch_steps": min(c.force_switch_steps, 2 * per),
+        "dampen_threshold": 1.0 if c.dampen_threshold else 0.0,
+    }  # fmt: skip
+    left = small.iterations - (cold // per if c.kind != "simultaneous" else 0)  # iterations after the warm-up
+    if c.kind == "alternating" and c.max_phases:
+        depends = c.iterations(2, per) is None  # then the step at which the phases are over is not known
+        changes |= {"max_phases": left, "run:total_steps": (4 if depends else 2) * small.iterations * per}
+    if c.convergence_consecutive:
+        changes["eta"] = 1.0
+        changes["convergence_consecutive"] = left if c.kind == "alternating" else left // 2
+    return changes
+
+
+def evidence_of(part: RoleSchedule, record: Record) -> Iterable[Evidence]:
+    """Lines of `rematch check` about phases, convergence and damping."""
+    c, schedule, roles = part.config, part.schedule, list(part.setup.spec.roles)
+    apart = "" if schedule.apart else "schedule.kind is simultaneous"
+    bots = [f"{name} made {count:,} decisions" for role in part.slots
+            for name, count in record.decisions.get(role, {}).items() if name == c.warmup_opponent]
+    cold = f"{', '.join(bots)}, {roles[-1]} learned" if record.phases.get("S0") == roles[-1] and bots else ""
+    yield Evidence("warm-up", cold, apart or ("" if c.warmup_steps else "schedule.warmup_steps is 0"))
+    turns = {name: role for name, role in record.phases.items() if name != "S0"}
+    taken = ", ".join(f"{name} {role}" for name, role in turns.items())
+    yield Evidence("phases", taken if set(turns.values()) == set(roles) else "", apart)
+    limit = apart or ("" if c.kind == "alternating" else f"schedule.kind is {c.kind}")
+    left = part.setup.config.total_steps - max((row["step"] for row in record.metrics), default=0)
+    limited = schedule.phase.number == c.max_phases and left > 0
+    ended = f"ended after S{c.max_phases} with {left:,} steps left" if limited else ""
+    yield Evidence("phase limit", ended, limit or ("" if c.max_phases else "schedule.max_phases is 0"))
+    warmups = ", ".join(name for name in record.phases if name.endswith("w"))
+    none = "" if c.level_warmup_steps else "schedule.level_warmup_steps is 0"
+    yield Evidence("level warm-up", warmups, apart or none)
+    counts = [row["balanced"] for row in record.evaluations if "balanced" in row]
+    yield Evidence("convergence", f"judged {len(counts)} times" if counts else "",
+                   "" if c.convergence_consecutive else "schedule.convergence_consecutive is 0")
+    gaps = {max(LEAST_RATE, min(1.0, row.get("gap", 1.0) / (c.dampen_threshold or 1)))
+            for row in record.evaluations}  # fmt: skip
+    factors = ", ".join(f"{factor:.2f}" for factor in sorted(record.rate_factors))
+    followed = bool(gaps) and record.rate_factors <= gaps | {1.0}
+    yield Evidence("damping", f"factors of the learning rate: {factors}" if followed else "",
+                   "" if c.dampen_threshold else "schedule.dampen_threshold is 0")

@@ -9,21 +9,23 @@ value's own weights have no part in the play: their F is 0, and they are free.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.agents.build import Learner
 from rematch.agents.networks import fused
+from rematch.agents.networks.layout import network_bytes
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats, Tree
+from rematch.core.clock import Clock
+from rematch.core.component import Component, Evidence, Record, Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError
-from rematch.rollout.rollout_buffer import Tape
+from rematch.rollout.rollout_buffer import RolloutBuffer
 
 # of the terms of agents/learners/ppo.py; the ratio is 1, far from its clip
 LOGP_ALONE = (1.0, 0.0, 0.0, 0.0, 0.0)
@@ -31,21 +33,17 @@ LOGP_ALONE = (1.0, 0.0, 0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, kw_only=True)
 class EwcConfig:
-    """How firmly a role holds on to what it knew when the curriculum last advanced."""
+    """Elastic weight consolidation: a penalty for changes to weights that earlier levels need."""
 
-    weight: float = knob(0.0, "weight of the penalty for leaving; 0 is off", low=0)
-    fisher_samples: int = knob(1024, "decisions that the Fisher information is taken over", low=1,
-                               needs="weight")
-    roles: str = knob("last", "who holds on: the last role, or all", choices=("last", "all"), needs="weight")
-
-
-def check_ewc(config: EwcConfig, has_curriculum: bool) -> None:
-    """Without a curriculum nothing ever sets an anchor."""
-    if config.weight and not has_curriculum:
-        raise ConfigError(
-            f"ewc.weight = {config.weight:g}: weights are held where a curriculum advances, and there is no "
-            "curriculum; expected 0"
-        )
+    weight: float = knob(0.0, "weight of the penalty; 0: off", low=0)
+    fisher_samples: int = knob(
+        1024, "decisions from which the Fisher information is estimated", unit="decisions", low=1,
+        needs="weight",
+    )  # fmt: skip
+    roles: str = knob(
+        "last", "roles that the penalty applies to; last: the last role; all: every role",
+        choices=("last", "all"), needs="weight",
+    )  # fmt: skip
 
 
 def fisher(policy: Policy, sight: Floats, mask: Bytes | None, key: int) -> Floats:
@@ -92,7 +90,7 @@ def _by_autograd(policy: Policy, sight: Floats, mask: Bytes | None, action: NDAr
     return np.asarray((total / max(len(sight), 1)).float().numpy())
 
 
-class Ewc:
+class Anchor:
     """One role's anchor: weights theta* [P] and their importance F [P]; both 0 until the first mark."""
 
     name = "ewc"
@@ -103,10 +101,10 @@ class Ewc:
         self.fisher: Floats = np.zeros_like(policy.weights)
         self.marks = 0
 
-    def state(self) -> Tree:
+    def state_dict(self) -> Tree:
         return {"anchor": self.anchor, "fisher": self.fisher, "marks": self.marks}
 
-    def restore(self, tree: Tree) -> None:
+    def load_state_dict(self, tree: Tree) -> None:
         self.anchor[:], self.fisher[:] = tree["anchor"], tree["fisher"]
         self.marks = tree["marks"]
 
@@ -116,7 +114,7 @@ class Ewc:
         slope = np.float32(self.config.weight) * self.fisher * away
         return 0.5 * float(np.sum(slope * away, dtype=np.float64)), slope
 
-    def mark(self, tape: Tape) -> int:
+    def mark(self, tape: RolloutBuffer) -> int:
         """Anchor the weights as they are now; how many of its own decisions on the tape that rests on."""
         track = tape[self.policy.role.name]
         own = np.flatnonzero((track.acted != 0) & (track.slot == 0))
@@ -131,11 +129,61 @@ class Ewc:
         return len(rows)
 
 
-def anchors(config: EwcConfig, learners: Mapping[str, Learner], seed: int) -> dict[str, Ewc]:
-    """The roles that hold on, each with the anchor that its learner minds from now on; none if it is off."""
-    roles = (list(learners) if config.roles == "all" else list(learners)[-1:]) if config.weight else []
-    held = {}
-    for role in roles:
-        index = list(learners).index(role)
-        held[role] = learners[role].guard = Ewc(config, learners[role].policy, seed << 8 | index)
-    return held
+class Ewc(Component):
+    """Anchors the weights of chosen roles whenever the curriculum climbs."""
+
+    name = "ewc"
+    Config = EwcConfig
+    needs = "learner=ppo|expert"
+    reads_rollout_after_evaluation = True  # the Fisher information is taken over the newest rollout
+
+    def __init__(self, config: EwcConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self.anchors: dict[str, Anchor] = {}
+
+    @classmethod
+    def check(cls, config: EwcConfig, setup: Setup) -> None:
+        if config.weight and setup.config.curriculum.kind == "none":
+            raise ConfigError(
+                f"ewc.weight = {config.weight:g}: weights are anchored when a curriculum climbs, and there "
+                "is no curriculum; expected 0"
+            )
+
+    @classmethod
+    def off(cls, config: EwcConfig, setup: Setup) -> str:
+        return "" if config.weight else "ewc.weight is 0"
+
+    @classmethod
+    def memory_bytes(cls, config: EwcConfig, setup: Setup) -> int:
+        if not config.weight:
+            return 0
+        return 2 * sum(network_bytes(role, setup.config) for role in setup.spec.roles.values())
+
+    @classmethod
+    def shrink(cls, config: EwcConfig, small: SmallRun) -> Mapping[str, Any]:
+        return {"fisher_samples": min(config.fisher_samples, 64)}
+
+    def connect(self) -> None:
+        learners = self.setup.learners
+        for index, (role, learner) in enumerate(learners.items()):
+            if self.config.roles == "all" or index == len(learners) - 1:
+                seed = self.setup.config.seed << 8 | index
+                self.anchors[role] = Anchor(self.config, learner.policy, seed)
+                learner.regularizers.append(self.anchors[role])
+
+    def after_evaluation(self, evaluation: Any, rollout: RolloutBuffer, clock: Clock) -> None:
+        for role, anchor in self.anchors.items() if evaluation.row.get("moved", 0) > 0 else ():
+            decisions = anchor.mark(rollout)
+            evaluation.lines.append(f"EWC: the weights of {role} at step {clock.step:,} are anchored "
+                                    f"({decisions} decisions)")
+
+    def evidence(self, record: Record) -> Iterable[Evidence]:
+        penalty = record.largest("ewc_penalty")
+        yield Evidence(self.name, f"penalty up to {penalty:.2g}" if penalty > 0 else "")
+
+    def state_dict(self) -> Tree:
+        return {role: anchor.state_dict() for role, anchor in self.anchors.items()}
+
+    def load_state_dict(self, tree: Tree) -> None:
+        for role, anchor in self.anchors.items():
+            anchor.load_state_dict(tree[role])

@@ -19,6 +19,7 @@ from rematch.storage.atomic_files import MAX_TEXT_BYTES, FileDigest, os_errors_a
 from rematch.storage.checkpoint import SCHEMA, contiguous
 
 POLICY_FOLDER = "policies"
+RESPONSE = "response-"  # prefix of the names of best responses (training/best_response.py)
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]{0,99}")
 
 

@@ -68,6 +68,7 @@ Rows = list[dict[str, Any]]
 
 def _history_bytes(rows: Rows) -> bytes:
     return ("[" + ",".join("\n" + json_line(row, HISTORY_FILE) for row in rows) + "\n]\n").encode()
+LONGEST_HEADER = 1 << 20  # bytes
 
 
 class Run:
@@ -218,6 +219,15 @@ class Run:
             if header:
                 self._table_writer.put(self._tables[name], header)
         self._table_writer.put(self._tables[name], line)
+
+    def table_header(self, name: str) -> str:
+        """The first line of one of TABLE_FILES; empty where the run does not have the file yet."""
+        if name not in self._tables:
+            return ""
+        if self._table_writer:
+            self._table_writer.drain()
+        data = os.pread(self._tables[name].fd, LONGEST_HEADER, 0)
+        return data.partition(b"\n")[0].decode(errors="replace")
 
     def event(self, row: Mapping[str, Any]) -> None:
         """Append a row to events.jsonl: an event and its step. No clock times."""

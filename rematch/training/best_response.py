@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from math import hypot
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -31,16 +30,18 @@ from rematch.core import config as settings
 from rematch.core import rng
 from rematch.core.errors import ConfigError
 from rematch.core.player import Player
+from rematch.core.run_config import Config
 from rematch.core.spec import Spec
 from rematch.core.world import World
-from rematch.curriculum.levels import Curriculum
+from rematch.curriculum.levels import LevelProgress, begin_on
 from rematch.evaluation.match import Result, Scoreboard
-from rematch.rollout.collector import Rollout, Table
+from rematch.rollout.collector import ThreadCollector
+from rematch.rollout.seating import RoleSeating
 from rematch.storage import atomic_files
 from rematch.storage.run_folder import Run
 from rematch.training.best_response_store import Kept, name_of
-from rematch.training.trainer import Config, begin_on
 from rematch.worlds import registry
+from rematch.worlds.game import Game
 
 FRESH, INCUMBENT, AHEAD = "fresh", "incumbent", "ahead"  # how a response begins, and what it is
 SEED_OFFSET = 1 << 41  # streams of responses: training, its evaluations and `rematch eval` never use them
@@ -50,7 +51,8 @@ CHOOSING, REPORTING = 1, 2  # match indices: no response is reported on games it
 TEMPERS = ((3.0, 0.5), (1.0, 0.1))
 CONTINUOUS = 0.1  # of that weight, for continuous actions: their entropy has no upper end
 EPOCHS = 4  # at least: games against players that stand still do not grow stale
-FORESIGHT = LookaheadConfig(passes=4.0, explore=0.2)  # how those learn that look ahead: recipe lookahead
+FORESIGHT = LookaheadConfig(replay_ratio=4.0,
+                            explore=0.2)  # how those learn that look ahead: recipe lookahead
 BUDGET = 10_000_000
 
 
@@ -71,14 +73,14 @@ class Frozen:
     config: Config
     players: Mapping[str, Player]
     iteration: int
-    level: Curriculum | None = None  # as it stands; responses play on the same level
+    level: LevelProgress | None = None  # as it stands; responses play on the same level
 
     @property
-    def module(self) -> ModuleType:
+    def game(self) -> Game:
         return registry.find(self.config.game)
 
     def make(self, games: int, first: int, seed: int) -> World:
-        world: World = self.module.make(self.config.world, games, first, seed)
+        world: World = self.game.make(self.config.world, games, first, seed)
         if self.level:
             begin_on(world, self.level.here)
         return world
@@ -97,14 +99,12 @@ def response_config(config: Config, budget: int, number: int, spec: Spec) -> Con
     lr = faster * (ppo.lr or type(ppo)().lr)  # a control that must not learn is exploited by one that does
     discrete = all(role.actions.kind == "discrete" for role in spec.roles.values())
     return settings.replace(settings.untracked(config), {
-        "total_steps": budget, "anywhere": 0.0, "stagger": 0, "league.history": 0.0,
-        "league.exploit_every": 0,
-        "schedule.kind": "together", "schedule.convergence_consecutive": 0,
-        "ppo.temperature": 1.0, "ppo.temperature_final": 1.0, "start_iteration": 0,
+        "total_steps": budget, "schedule.kind": "simultaneous", "start_iteration": 0,
+        "ppo.temperature": 1.0, "ppo.temperature_final": 1.0,
         "ppo.anneal": "linear", "ppo.lr": lr, "ppo.lr_final": min(ppo.lr_final, lr / 10),
-        "ppo.entropy": curious * (1 if discrete else CONTINUOUS), "ppo.entropy_final": 0.0,
-        "rollback.back": 0, "ewc.weight": 0.0, "rnd.coef": 0.0,
-        "ppo.magnet": 0.0, "ppo.target_kl": 0.0, "ppo.average": 0.0, "ppo.epochs": max(ppo.epochs, EPOCHS),
+        "ppo.entropy_weight": curious * (1 if discrete else CONTINUOUS), "ppo.entropy_weight_final": 0.0,
+        "ppo.magnet_weight": 0.0, "ppo.target_kl": 0.0, "ppo.average_fraction": 0.0,
+        "ppo.epochs": max(ppo.epochs, EPOCHS),
     })
 
 
@@ -121,18 +121,18 @@ class Response:
         self.policy = Policy(spec.roles[role], config.network, f"{role} (response)")
         self.policy.initialise(seed)
         self.learner = Ppo(self.policy, config.ppo, seed, config.threads)
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, RoleSeating] = {}
         self.slot: dict[str, int] = {}  # where the frozen player of each role sits
         for name, player in frozen.players.items():
             own = self.policy if name == role else Policy(spec.roles[name], config.network, name)
-            self.tables[name] = table = Table(own, 2)
+            self.tables[name] = table = RoleSeating(own, 2)
             if isinstance(player, Policy) and player.weights.shape == own.weights.shape:
                 table.place(1, player.weights)
                 self.slot[name] = 1
             else:
                 table.others.append(player)
                 self.slot[name] = 2
-        self.rollout = Rollout(self.world, self.tables, config.steps, config.threads, seed)
+        self.rollout = ThreadCollector(self.world, self.tables, config.steps, config.threads, seed)
 
     def seat(self, iteration: int) -> None:
         """The response's seats: all of its role, or any one where the world has no other role."""
@@ -177,10 +177,10 @@ class Ahead:
         self.learner = Lookahead(foresight, FORESIGHT, seed, config.threads)
         self.player = LookaheadPlayer(foresight, role)
         self.player.name = f"{role} (response)"
-        tables = {name: Table(self.policy, 0) for name in spec.roles}
+        tables = {name: RoleSeating(self.policy, 0) for name in spec.roles}
         for name, table in tables.items():
             table.others.append(LookaheadPlayer(foresight, name, FORESIGHT.explore if name == role else 0.0))
-        self.rollout = Rollout(self.world, tables, config.steps, config.threads, seed)
+        self.rollout = ThreadCollector(self.world, tables, config.steps, config.threads, seed)
 
     def train(self) -> None:
         self.world.slot[:] = self.world.next.slot[:] = 0
@@ -326,14 +326,14 @@ def exactly(frozen: Frozen, role: str, best: Player) -> dict[str, Any]:
 
     `exact` gives the first role's score: "played" by the pair, "best_ROLE" with the best response of ROLE.
     """
-    tell = getattr(frozen.module, "exact", None)
-    if tell is None or len(frozen.players) != 2 or frozen.level:  # exact answers are of the whole game
+    solver = frozen.game.solver
+    if solver is None or len(frozen.players) != 2 or frozen.level:  # exact answers are of the whole game
         return {}
     world, threads = frozen.config.world, frozen.config.threads
-    pair = tell(world, frozen.players, threads)
+    pair = solver.nash_conv(world, frozen.players, threads)
     if f"best_{role}" not in pair or "played" not in pair:
         return {}
-    ours = tell(world, {**frozen.players, role: best}, threads)["played"]
+    ours = solver.nash_conv(world, {**frozen.players, role: best}, threads)["played"]
     first = role == next(iter(frozen.players))
     value, own, found = (x if first else 1 - x for x in (pair[f"best_{role}"], pair["played"], ours))
     share = (found - own) / (value - own) if value - own > 1e-9 else None

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from rematch.agents.policy import Policy
 from rematch.core.errors import ConfigError, RunError
-from rematch.evaluation.past_policies import card
-from rematch.storage import atomic_files
+from rematch.evaluation.past_policies import policy_metadata
+from rematch.storage import atomic_files, policy_files
 from rematch.storage.run_folder import Run
 
 if TYPE_CHECKING:
-    from rematch.training.trainer import Config
+    from rematch.core.run_config import Config
 
 FILE = "exploit.json"
-RESPONSE = "response-"  # what names of their policies begin with
 
 
 class Kept:
@@ -48,7 +47,7 @@ class Kept:
 
     def keep(self, about: dict[str, Any], policy: Policy, config: Config, learner: str) -> None:
         """Like any policy's file: it can be played and begun from; what lookahead learnt is values alone."""
-        made = card(config, policy, 0) | {"learner": learner, "response": about}
+        made = policy_metadata(config, policy, 0) | {"learner": learner, "response": about}
         self.run.write_policy(name_of(about), policy.arrays(), made, replace=True)
         others = [record for record in self.content["responses"] if record.get("about") != about]
         self._write({"responses": [*others, {"name": name_of(about), "about": about}]})
@@ -70,4 +69,4 @@ class Kept:
 def name_of(about: Mapping[str, Any]) -> str:
     """The name of a response's policy: two that differ in anything have different names."""
     mark = atomic_files.sha256_hex(json.dumps(about, sort_keys=True).encode())[:10]
-    return f"{RESPONSE}{about['role']}-{about['start']}-{about['seed']}-{mark}"
+    return f"{policy_files.RESPONSE}{about['role']}-{about['start']}-{about['seed']}-{mark}"

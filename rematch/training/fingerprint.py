@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from rematch.agents.build import learner_class
 from rematch.agents.networks import fused
 from rematch.core import native_build
+from rematch.core.run_config import Config
 from rematch.worlds import registry
-
-if TYPE_CHECKING:
-    from rematch.training.trainer import Config
 
 
 def fingerprint(config: Config) -> dict[str, str]:
     """What bit-exactness is promised on; the number of threads is no part of it."""
     out = {"numpy": np.__version__, "core": fused.BUILD, "processor": native_build.processor()}
-    if build := getattr(registry.find(config.game), "BUILD", ""):  # a world whose rules are compiled
+    if build := registry.find(config.game).build:  # a world whose rules are compiled
         out["world"] = build
-    if config.learner == "dqn" or config.ppo.gradient == "torch" or config.network.in_torch:
+    if learner_class(config).uses_torch(config):
         import torch
 
         out["torch"] = torch.__version__

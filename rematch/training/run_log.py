@@ -1,29 +1,22 @@
-"""What a run tells while it trains: evaluations with their verdict, what every seat sees, phases."""
+"""The log of a run: lines for people, metrics, events, tables and files, in its folder and on the console.
+
+Without a run folder (benchmarks, trials) everything is dropped.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
-import numpy as np
-
-from rematch.core.errors import RunError
 from rematch.core.recording import Take
-from rematch.evaluation.past_policies import card
-from rematch.evaluation.verdict import alarms, balanced, behind, verdict
-from rematch.reporting.text import evaluation_lines
-from rematch.rollout.rollout_buffer import Tape
+from rematch.storage.migrations import present_columns
 from rematch.storage.run_folder import Run
-from rematch.training.episode_video import Camera
-
-if TYPE_CHECKING:
-    from rematch.training.trainer import Session
-
-MICRO = 10  # micro-phases per line about them
 
 
-class Show(Protocol):
+class Display(Protocol):
     """Where numbers go while a run trains (reporting/console.py)."""
 
     def line(self, text: str) -> None: ...
@@ -33,154 +26,110 @@ class Show(Protocol):
     def evaluation(self, row: dict[str, Any]) -> None: ...
 
     def film(self, take: Take) -> dict[str, bytes]:
-        """The films that can be made of it here: name -> bytes."""
+        """The films that can be made of a recorded episode on this machine: file name -> bytes."""
 
 
-def note_diary(session: Session, run: Run, show: Show) -> None:
-    """After an iteration: its episodes; and now and then a line about all of it."""
-    diary, c = session.diary, session.config
-    if diary is None:
-        return
-    diary.write(run)
-    note_lines(run, show, [diary.episode_line(episode) for episode in diary.ended])
-    if passed(session.step, c.games * c.steps, c.watch.log_interval):
-        total = c.iterations * c.games * c.steps
-        run.log_line(diary.log_line(session.step, total, None))
-        show.line(diary.log_line(session.step, total, diary.pace(session.step)))
-        diary.write_progress(run, session.step)
+class RunLog:
+    """Writes into a run folder and onto a display; both are given by `bind`."""
 
+    column_names: ClassVar[Mapping[str, str]] = {}  # other names of columns in new tables (compat/)
 
-def note_film(session: Session, run: Run, show: Show) -> None:
-    """Now and then an episode from the start, as pictures. Where they cannot be kept the run goes on."""
-    diary, c = session.diary, session.config
-    if diary is None or not passed(session.step, c.games * c.steps, c.watch.video_interval):
-        return
-    take, noted = Camera(session, diary).record()
-    run.event(noted)
-    text = f"Film at step {session.step:,}: {take.caption}"
-    run.log_line(text)
-    show.line(text)
-    try:
-        for name, data in show.film(take).items():
-            run.write_file(f"films/{name}", data)
-    except RunError as error:
-        show.line(f"{error}; training goes on")
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self.display: Display | None = None
+        self.columns: dict[str, list[str]] = {}  # table -> its columns, by their present names
 
+    def bind(self, run: Run, display: Display) -> None:
+        self.run, self.display, self.columns = run, display, {}
 
-def passed(step: int, per: int, interval: int) -> bool:
-    """Whether the last `per` steps led to a multiple of the interval, or over it; 0 is never."""
-    return interval > 0 and step // interval > (step - per) // interval
+    @property
+    def folder(self) -> Path:
+        assert self.run is not None, "a run without a folder"
+        return self.run.folder
 
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        return self.run.history if self.run else []
 
-def note_phase(session: Session, run: Run, show: Show) -> None:
-    """Before an iteration: a line when a phase begins; of micro-phases, one for every MICRO of them."""
-    schedule, iteration = session.schedule, session.iteration
-    phase = schedule.phase
-    if not schedule.apart or iteration != phase.first:
-        return
-    rival = f" against {session.config.schedule.cold_start_rival}" if phase.number == 0 else ""
-    text = f"Phase {phase.name}: {phase.roles[0]} learns{rival}, from step {session.step:,}"
-    if phase.warm:
-        text += f"; a warm start on the new level, until step {phase.last * schedule.steps:,}"
-    elif phase.number and (phase.number - 1) // len(schedule.roles) < len(schedule.config.phase_warmup):
-        text += f"; WARMUP: only {(phase.last - phase.first) * schedule.steps:,} steps"
-    if schedule.config.kind == "micro" and phase.number and not phase.warm:
-        if phase.number % MICRO != 1:
+    def line(self, text: str, console: bool = True) -> None:
+        if self.run:
+            self.run.log_line(text)
+        if console:
+            self.console(text)
+
+    def console(self, text: str) -> None:
+        if self.display:
+            self.display.line(text)
+
+    def metrics(self, row: Mapping[str, Any]) -> None:
+        if self.run:
+            self.run.log(row)
+
+    def progress(self, step: int, rate: float, row: dict[str, Any]) -> None:
+        if self.display:
+            self.display.progress(step, rate, row)
+
+    def timing(self, row: Mapping[str, Any]) -> None:
+        if self.run:
+            self.run.timing(row)
+
+    def event(self, row: Mapping[str, Any]) -> None:
+        if self.run:
+            self.run.event(row)
+
+    def table(self, name: str, cells: Mapping[str, Any]) -> None:
+        """A row of a table: column -> cell. The first row decides which columns a table has.
+
+        A run that an older version started has the columns of that version: cells go into them by their
+        present names, and a column without a cell, of a reward term that is switched off, is 0.
+        """
+        if not self.run:
             return
-        pool = ", ".join(f"{len(roster.rivals)} {role}" for role, roster in session.league.rosters.items())
-        text = f"{text}; micro {phase.number}, Pool: {pool}"
-    run.log_line(text)
-    show.line(text)
+        if name not in self.columns:
+            header = self.run.table_header(name)
+            self.columns[name] = present_columns(next(csv.reader([header]))) if header else list(cells)
+        row = [cells.get(column, 0) for column in self.columns[name]]
+        names = [self.column_names.get(column, column) for column in cells]
+        self.run.table(name, csv_line(row), csv_line(names))
+
+    def evaluation(self, row: dict[str, Any], lines: Sequence[str]) -> None:
+        """A row of history.json; its lines go to train.log, the row itself to the display."""
+        if self.run:
+            self.run.append_history(row)
+            for line in lines:
+                self.run.log_line(line)
+        if self.display:
+            self.display.evaluation(row)
+
+    def film(self, take: Take) -> dict[str, bytes]:
+        return self.display.film(take) if self.display else {}
+
+    def write_file(self, name: str, data: bytes) -> None:
+        if self.run:
+            self.run.write_file(name, data)
+
+    def write_policy(self, name: str, arrays: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+        if self.run:
+            self.run.write_policy(name, dict(arrays), metadata)
+
+    def write_past(
+        self, iteration: int, arrays: Mapping[str, Any], metadata: Mapping[str, Any], stay: list[int]
+    ) -> None:
+        """Policies of this iteration in past/, where those of the iterations `stay` remain."""
+        if self.run:
+            self.run.write_past_policy(iteration, dict(arrays), metadata, stay)
+
+    def save(
+        self, iteration: int, parts: Mapping[str, Any], fingerprint: Mapping[str, str], temporary: bool
+    ) -> None:
+        """A checkpoint; a temporary one goes as soon as another is saved."""
+        if self.run:
+            self.run.save(iteration, parts, fingerprint, temporary=temporary)
 
 
-def note_lines(run: Run, show: Show, lines: Sequence[str]) -> None:
-    """Something worth a line each, in train.log and on the console."""
-    for text in lines:
-        run.log_line(text)
-        show.line(text)
-
-
-def note_evaluation(session: Session, run: Run, show: Show, last: bool) -> None:
-    """A history row with its verdict; where the pair has converged, this ends the run."""
-    row, config = session.evaluate(last), session.config
-    history = [*run.history, row]
-    if config.schedule.convergence_consecutive:
-        row["balanced"] = balanced(history, config.schedule.eta)
-        top = not session.curriculum or session.curriculum.at_top  # balance on the way up ends nothing
-        if top and row["balanced"] >= config.schedule.convergence_consecutive:
-            session.set_beside(row)
-            row["converged"] = not (alarms(history, config.evaluation) or behind(row))
-            session.ended = "converged" if row["converged"] else ""
-    moved, evidence = 0, ""
-    if session.curriculum and row["phase"] != "S0":
-        moved, evidence = session.curriculum.report(row)
-        row |= {"moved": moved, "evidence": evidence}
-    session.schedule.report(row, moved)
-    if session.schedule.over(session.iteration) and session.iteration < config.iterations:
-        session.ended = "phases"
-    row["verdict"] = verdict(history, config.evaluation)
-    run.append_history(row)
-    for line in [*evaluation_lines(row), f"Verdict: {row['verdict']}"]:
-        run.log_line(line)
-    show.evaluation(row)
-    if session.curriculum and moved:
-        where = f"{session.curriculum.level + 1} of {len(session.curriculum.levels)}"
-        way = "up" if moved > 0 else "back"
-        text = f"CURRICULUM {way} to level {where}: {session.curriculum.name}, because {evidence}"
-        kept = session.mark(f"level {session.curriculum.level}") if moved > 0 else []
-        note_lines(run, show, [text, *kept])
-    counted = [f"{name} {count}" for name, count in session.world.counters.items() if count]
-    if counted:
-        run.log_line(f"World: {', '.join(counted)}")
-        show.line(f"World: {', '.join(counted)}")
-
-
-def few(names: Sequence[str]) -> list[str]:
-    """The names; of more than forty the first and the last (all of them stand in sight.json)."""
-    return [*names] if len(names) <= 40 else [names[0], "...", names[-1]]
-
-
-def note_milestones(session: Session, run: Run) -> None:
-    """Where collapses are undone: all players as they are now, among the policies, for good."""
-    for name in session.milestones if session.config.rollback.back else ():
-        for role, policy in session.minds.networks.items():
-            about = card(session.config, policy, session.iteration)
-            run.write_policy(f"{role}@{name.replace(' ', '-')}", policy.arrays(), about)
-    session.milestones.clear()
-
-
-def note_sight(run: Run, show: Show, tape: Tape) -> None:
-    """Save what every seat saw in the first rollout; warn of columns that never changed."""
-    seen: dict[str, Any] = {}
-    for role, track in tape.tracks.items():
-        rows = track.sight.reshape(-1, track.role.size)
-        low, high, mean = rows.min(0), rows.max(0), rows.mean(0, dtype=np.float64)
-        seen[role] = [
-            {
-                "column": name,
-                "min": float(low[i]),
-                "max": float(high[i]),
-                "mean": float(mean[i]),
-                "constant": bool(low[i] == high[i]),
-            }
-            for i, name in enumerate(track.role.columns)
-        ]
-        dull = [entry["column"] for entry in seen[role] if entry["constant"]]
-        named: list[str] = []
-        for f in track.role.fields:  # an array by its shape: its columns stand in sight.json
-            whole = [f"{f.name} [{' x '.join(map(str, f.shape))}]"]
-            named += whole if f.shape else few([f"{f.name}.{column}" for column in f.columns])
-        text = f"Sight {role}: {len(seen[role])} numbers: {', '.join(named)}"
-        run.log_line(text)
-        if dull:
-            warning = f"Sight {role}: warning: never changed in the first rollout: {', '.join(few(dull))}"
-            run.log_line(warning)
-            show.line(warning)
-        if track.aside is not None:
-            told = ", ".join(f"{f.name}.{c}" for f in track.role.aside for c in f.columns)
-            run.log_line(f"Sight {role}: aside, for learning alone: {told}")
-        if track.role.hidden:
-            run.log_line(f"Sight {role}: hidden: {', '.join(track.role.hidden)}")
-    lines = {role: ",\n".join(map(json.dumps, entries)) for role, entries in seen.items()}  # a column each
-    text = ",\n".join(f"{json.dumps(role)}: [\n{rows}\n]" for role, rows in lines.items())
-    run.write_file("sight.json", f"{{\n{text}\n}}\n".encode())
+def csv_line(cells: Iterable[Any]) -> str:
+    """A row of a table, numbers to six digits."""
+    out = io.StringIO()
+    texts = [f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in cells]
+    csv.writer(out, lineterminator="").writerow(texts)
+    return out.getvalue()

@@ -1,8 +1,9 @@
 """Worlds in plain numpy: write the rules, and this does the rest of what `rematch.core.world.World` asks.
 
 A game's whole state is one row of a structured array, so saving is copying bytes and a part is a slice. A
-world of one's own says `promise`, `layout`, `begin`, `rules`, `show`, `sane` and, where something is hidden,
-`forget`; docs/worlds.md shows a whole one. For billions of steps write the rules in C, as pursuit/ does.
+world of one's own says `make_spec`, `layout`, `begin`, `rules`, `show`, `sane` and, where something is
+hidden, `forget`, and is offered as a NumpyGame; docs/how_to/worlds.md shows a whole one. For billions of
+steps write the rules in C, as pursuit/ does.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from rematch.core.arrays import Bytes, Ints
 from rematch.core.errors import ConfigError
 from rematch.core.player import Move, Noise, Seat
 from rematch.core.spec import Spec
-from rematch.core.world import CUT_OFF, RUNNING, Next, Sight, View
+from rematch.core.world import CUT_OFF, RUNNING, Next, Sight, View, World
+from rematch.worlds.game import Game, check_bot, first_line
 
 MAGIC = 0x6E616C50  # first word of every state: rubbish is told from a state
 
 Rows = NDArray[Any]  # [n] numbers of games
 States = NDArray[Any]  # [n] rows of the world's own structured type
 Luck = NDArray[np.float64]  # [n, draws] in [0, 1)
+Rule = Callable[[Seat, NDArray[np.float64]], NDArray[Any]]  # (decision, random numbers [n]) -> actions
 
 
 def luck(seeds: NDArray[np.uint64], steps: NDArray[Any], count: int, stream: int = rng.RESET) -> Luck:
@@ -52,7 +55,9 @@ class PlainWorld:
 
     # --- what a world of one's own says ---
 
-    def promise(self, config: Any) -> Spec:
+    @classmethod
+    def make_spec(cls, config: Any) -> Spec:
+        """Roles, observation fields and actions under these settings."""
         raise NotImplementedError
 
     def layout(self) -> list[Any]:
@@ -83,7 +88,8 @@ class PlainWorld:
     def __init__(self, config: Any, games: int, first: int = 0, seed: int = 0) -> None:
         if games < 1:
             raise ConfigError(f"games = {games}: expected a whole number of at least 1")
-        spec, blank = self.promise(config), np.zeros
+        self.config = config  # `layout` may read it
+        spec, blank = self.make_spec(config), np.zeros
         own: list[Any] = [("magic", "u4"), ("episode", "u4"), ("seed", "u8"), ("time", "i4")]
         own += [("slot", "i4", (spec.seats,)), ("stage", "f4", (len(spec.stage),))]
 
@@ -213,7 +219,7 @@ class PlainWorld:
 class ScriptedPlayer:
     """A bot: `rule(seat, luck [n]) -> action`, luck being one number in [0, 1) per game."""
 
-    def __init__(self, name: str, rule: Callable[[Seat, NDArray[np.float64]], NDArray[Any]]) -> None:
+    def __init__(self, name: str, rule: Rule) -> None:
         self.name, self.rule = name, rule
 
     def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
@@ -221,3 +227,30 @@ class ScriptedPlayer:
         own = rng.key(noise.seed, noise.stream, seat.seat)  # each seat its own luck
         drawn = rng.units(own, noise.stream, int(games.max(initial=-1)) + 1, noise.step)[games]
         return Move(action=self.rule(seat, drawn))
+
+
+class NumpyGame(Game):
+    """A game from a PlainWorld class, its settings class and its bots: role -> name -> rule.
+
+    Capabilities are set on the object: `GAME.renderer = Renderer(draw=draw)`.
+    """
+
+    def __init__(
+        self, name: str, world: type[PlainWorld], config: type[Any], bots: Mapping[str, Mapping[str, Rule]]
+    ) -> None:
+        self.name, self.world, self.Config, self.rules = name, world, config, bots
+        self.bots = {role: tuple(rules) for role, rules in bots.items()}
+
+    @property
+    def summary(self) -> str:
+        return first_line(self.world.__doc__)
+
+    def spec(self, config: Any) -> Spec:
+        return self.world.make_spec(config)
+
+    def make(self, config: Any, games: int, first: int = 0, seed: int = 0) -> World:
+        return self.world(config, games, first, seed)
+
+    def bot(self, name: str, role: str) -> ScriptedPlayer:
+        check_bot(self.bots, name, role)
+        return ScriptedPlayer(name, self.rules[role][name])

@@ -42,11 +42,11 @@ ANY_ACTION = [name for name in NAMES if name != "beasty"]  # Gymnasium's checker
 @pytest.mark.parametrize("name", ANY_ACTION)
 def test_gymnasium_accepts(name: str) -> None:
     module = toys.TOYS.get(name) or registry.find(name)
-    for role in module.BOTS:
+    for role in module.bots:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             check_env(GymEnv(toys.TOYS.get(name, name), role=role))
-        fine = ("not having a spec", *(("infinity",) if name == "gym" else ()))  # CartPole's own bounds
+        fine = ("not having a spec", *(("infinity",) if name == "gymnasium" else ()))  # CartPole's own bounds
         assert [str(w.message) for w in said if not any(word in str(w.message) for word in fine)] == []
 
 

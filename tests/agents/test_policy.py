@@ -84,7 +84,7 @@ def test_continuous_policies_start_at_their_log_std() -> None:
         {"fourier": 9},
         {"table": True, "hidden": (4,)},
         {"table": True, "shared": False, "hidden": (4, 4)},
-        {"table": True, "critic": "all", "hidden": (4,), "encoder": "lstm"},
+        {"table": True, "critic": "centralized", "hidden": (4,), "encoder": "lstm"},
     ],
 )
 def test_networks_that_cannot_be(bad: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ def test_rows_of_a_table_share_nothing() -> None:
     chances = np.exp(before) / np.exp(before).sum(1, keepdims=True)
     assert abs(chances - 1 / 3).max() < 0.2, "play starts near uniform"
     batch["sight"][:, column] = 2
-    learner = Ppo(made, PpoConfig(entropy=0.1, magnet=0.1), 0, 1)
+    learner = Ppo(made, PpoConfig(entropy_weight=0.1, magnet_weight=0.1), 0, 1)
     for _ in range(5):
         grad, _ = learner.gradient(batch, np.arange(64), 0.1)
         assert learner.step(grad, 0.01)

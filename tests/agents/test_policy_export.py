@@ -11,28 +11,29 @@ import pytest
 import torch
 from support.single_seat_worlds import SIZES
 
-from rematch import api
+from rematch import api, evaluate, export, film
 from rematch.agents import policy_export
 from rematch.agents.learners import dqn
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.policy import Policy
 from rematch.cli import main
-from rematch.cli.commands import evaluate
-from rematch.cli.commands.evaluate import Match, eval_run, eval_world, export_run, film_of
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
-from rematch.evaluation import past_policies
-from rematch.rehearsal.shrink import differences
+from rematch.evaluation import evaluator, past_policies
+from rematch.rehearsal.compare import differences
+from rematch.stability.rollback import Rollback
 from rematch.storage import policy_files
-from rematch.training.trainer import Session
+from rematch.training.trainer import Trainer
+from rematch.verbs.tournament import Match, play_match
 from rematch.worlds import registry
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 TINY: dict[str, Any] = {
     "threads": 1, "games": 16, "steps": 24, "total_steps": 16 * 24 * 3, "network.hidden": (8,),
-    "league.history": 0.0, "ppo.minibatch": 64, "evaluation.games": 4, "evaluation.rivals": ("random",),
-    "evaluation.past": 0, "save_every": 1,
+    "league.opponent_share": 0.0, "ppo.minibatch_size": 64, "evaluation.games": 4,
+    "evaluation.opponents": ("random",),
+    "past_policies.count": 0, "save_every": 1,
 }
 
 
@@ -50,7 +51,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def file(run: Path) -> Path:
-    (made,) = export_run(run, run.parent / "agent", with_onnx=False)
+    (made,) = export(run, run.parent / "agent").policies
     return made
 
 
@@ -60,26 +61,27 @@ def test_an_exported_policy_plays_as_the_run_does(run: Path, file: Path) -> None
     assert card["world"]["players"] == 2 and card["network"]["hidden"] == [8] and len(card["columns"]) == 100
     ours, theirs = api.load(run).policies["player"], api.load(file).policies["player"]
     assert ours.weights.tobytes() == theirs.weights.tobytes()
-    one, two = (eval_run(path, ["random", "heuristic"], 30, 0, True)["table"] for path in (run, file))
+    one, two = (evaluate(path, against=["random", "heuristic"], games=30, greedy=True)["table"]
+                for path in (run, file))
     keys = ("rival", "wins", "draws", "games", "win_low")
     assert [[row[key] for key in keys] for row in one] == [[row[key] for key in keys] for row in two]
 
 
 def test_files_and_their_search_are_players(file: Path) -> None:
-    rows = eval_world("beasty", Match(players=[f"{file}+search:3", str(file)], games=20))["table"]
+    rows = play_match("beasty", Match(players=[f"{file}+search:3", str(file)], games=20))["table"]
     assert rows[0]["player"].endswith("+search:3") and rows[0]["score"] > 0.5
     for name, line in (("agent.safetensors", "no such file"), (f"{file}+search:x", "expected search:")):
         with pytest.raises(ConfigError, match=line):
-            eval_world("beasty", Match(players=[name, "random"], games=2))
+            play_match("beasty", Match(players=[name, "random"], games=2))
 
 
 def test_export_never_overwrites_another_policy(run: Path, file: Path, tmp_path: Path) -> None:
-    assert export_run(run, file, with_onnx=False) == [file]  # the same bytes
+    assert export(run, file).policies == (file,)  # the same bytes
     with pytest.raises(ConfigError, match="never silently overwritten"):
         api.train(config(seed=1), folder=tmp_path / "other")
-        export_run(tmp_path / "other", file, with_onnx=False)
+        export(tmp_path / "other", file)
     with pytest.raises(ConfigError, match=r"--out = .*expected a name that ends in .safetensors"):
-        export_run(run, tmp_path / "agent.bin", with_onnx=False)
+        export(run, tmp_path / "agent.bin")
 
 
 def test_a_file_that_was_changed_is_found(file: Path, tmp_path: Path) -> None:
@@ -97,18 +99,20 @@ def test_without_onnx_nothing_is_written(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="--onnx: onnx is not installed: "):
-        export_run(run, tmp_path / "agent.safetensors", with_onnx=True)
+        export(run, tmp_path / "agent.safetensors", onnx=True)
     assert not list(tmp_path.iterdir())
 
 
 def test_the_command_writes_onnx_too(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnx", reason="pip install onnx")
-    made = export_run(run, tmp_path / "agent.safetensors", with_onnx=True)
-    assert [path.name for path in made] == ["agent.safetensors", "agent.onnx"]
+    made = export(run, tmp_path / "agent.safetensors", onnx=True).files
+    assert [path.name for path in made] == ["agent.safetensors", "agent.json", "agent.onnx"]
+    assert sorted(made) == sorted(tmp_path.iterdir())  # every file is named
 
 
 @pytest.mark.parametrize("network", [
-    NetworkConfig(hidden=(16, 8)), NetworkConfig(hidden=(16,), critic="all", fourier=1, activation="relu"),
+    NetworkConfig(hidden=(16, 8)),
+    NetworkConfig(hidden=(16,), critic="centralized", fourier=1, activation="relu"),
     NetworkConfig(kind="transformer", width=16, heads=2, layers=2, embedding=4),
 ])  # fmt: skip
 def test_onnx_says_what_the_policy_says(network: NetworkConfig, tmp_path: Path) -> None:
@@ -138,8 +142,8 @@ def test_the_agent_in_the_repository_finishes_its_cartridge(monkeypatch: pytest.
     """Of 100 games 99 do (README); of two at least one, on any machine. Nobody plays beside it."""
     agent = Path(registry.__file__).parent / "gameboy" / "agent.safetensors"
     assert agent.stat().st_size <= 5_000_000
-    monkeypatch.setattr(evaluate, "best_scripted", lambda *_: {})
-    (told,) = eval_run(agent, [], 2, 5, greedy=False)["returns"].values()
+    monkeypatch.setattr(evaluator, "best_scripted", lambda *_: {})
+    (told,) = evaluate(agent, games=2, seed=5)["returns"].values()
     assert told["games"] == 2 and told["success"] >= 0.5
 
 
@@ -148,9 +152,9 @@ def test_the_agent_in_the_repository_finishes_its_cartridge(monkeypatch: pytest.
 
 REMEMBERS: dict[str, Any] = {
     "learner": "dqn", "threads": 1, "games": 2, "steps": 16, "total_steps": 2 * 16 * 3, "dqn.sequence": 8,
-    "dqn.burn_in": 2, "dqn.warmup": 0, "dqn.replay": 1000, "dqn.lstm": False, "world.cartridge": "tiny",
+    "dqn.burn_in": 2, "dqn.warmup": 0, "dqn.replay_size": 1000, "dqn.lstm": False, "world.cartridge": "tiny",
     "world.max_steps": 40, "world.mask": False, "world.screen": False, "evaluation.games": 2,
-    "evaluation.past": 0, "save_every": 1,
+    "past_policies.count": 0, "save_every": 1,
 }
 
 
@@ -171,21 +175,21 @@ def remembering(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_player_with_a_memory_is_exported_too(remembering: Path, tmp_path: Path) -> None:
-    (made,) = export_run(remembering, tmp_path / "agent", with_onnx=False)
+    (made,) = export(remembering, tmp_path / "agent").policies
     ours, theirs = (api.load(path).policies["joypad"] for path in (remembering, made))
     assert ours.weights.tobytes() == theirs.weights.tobytes() and ours.weights.any()
     assert theirs.epsilon == ours.epsilon == 0.01
-    rows = [eval_run(path, [], 2, 0, True) for path in (remembering, made)]
+    rows = [evaluate(path, games=2, greedy=True) for path in (remembering, made)]
     one, two = (row["returns"] for row in rows)
     keys = ("mean", "games", "success", "milestones")
     assert [one["joypad"][key] for key in keys] == [two["joypad"][key] for key in keys]
     assert one["joypad"]["games"] == 1  # greedy, nothing left to chance: all games would be this one
-    assert eval_run(made, [], 2, 0, False)["returns"]["joypad"]["games"] == 2
+    assert evaluate(made, games=2)["returns"]["joypad"]["games"] == 2
     assert [row["step"] for row in rows] == [REMEMBERS["total_steps"]] * 2  # of these weights
-    named = eval_world("gameboy", Match(players=[str(made)], games=2, greedy=True))["returns"]
+    named = play_match("gameboy", Match(players=[str(made)], games=2, greedy=True))["returns"]
     assert named.keys() == one.keys()
     with pytest.raises(ConfigError, match="--onnx: what it plays depends on what it remembers"):
-        export_run(remembering, tmp_path / "other", with_onnx=True)
+        export(remembering, tmp_path / "other", onnx=True)
     assert not list(tmp_path.glob("other*"))
 
 
@@ -203,14 +207,14 @@ def test_what_was_learnt_on_a_gpu_plays_without_one(
 
 
 def test_q_learning_begins_from_a_file_of_the_same_shape_alone(remembering: Path, tmp_path: Path) -> None:
-    (made,) = export_run(remembering, tmp_path / "agent", with_onnx=False)
+    (made,) = export(remembering, tmp_path / "agent").policies
     basis = settings.replace(api.default("gameboy"), REMEMBERS | {"dqn.lr": 0.0, "dqn.lr_final": 0.0})
     trained = api.train_from(made, basis, tmp_path / "run")
     wanted = api.load(made).policies["joypad"].weights
     assert trained.policies["joypad"].weights.tobytes() == wanted.tobytes()  # lr 0
-    session = Session(basis)
-    session.start_from(policy_export.starts(made, basis))
-    assert session.learners["joypad"].state()["target"].tobytes() == wanted.tobytes()
+    trainer = Trainer(basis)
+    api.start_from(trainer, policy_export.starts(made, basis))
+    assert trainer.agents.learners["joypad"].state_dict()["target"].tobytes() == wanted.tobytes()
     for changes, line in (({"dqn.gru": False}, "dqn.gru is True there and False in the run"),
                           ({"learner": "ppo"}, "learnt by dqn, and learner is ppo in the run")):
         with pytest.raises(ConfigError, match=line):
@@ -220,7 +224,7 @@ def test_q_learning_begins_from_a_file_of_the_same_shape_alone(remembering: Path
 def test_a_film_of_a_run_and_of_a_file(
     remembering: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (made,) = export_run(remembering, tmp_path / "agent", with_onnx=False)
+    (made,) = export(remembering, tmp_path / "agent").policies
     for number, subject in enumerate((remembering, made)):
         words = ["film", str(subject), "--out", str(tmp_path / f"{number}.gif"), "--seconds", "3.5"]
         assert main.main(words) == 0
@@ -229,7 +233,7 @@ def test_a_film_of_a_run_and_of_a_file(
     for words, line in (
         (["film", str(made)], "needs --out FILE"),
         (["film", str(made), "--out", str(tmp_path / "film.avi")], "expected a name that ends in .gif"),
-        (["film", str(made), "--out", str(tmp_path / "no" / "film.gif")], "in a folder that is there"),
+        (["film", str(made), "--out", str(tmp_path / "no" / "film.gif")], "in a folder that exists"),
         (["film", str(made), "--out", str(tmp_path / "film.gif"), "--seconds", "1"], "number above 3"),
     ):
         assert main.main(words) == 2
@@ -241,7 +245,7 @@ def test_without_an_encoder_no_mp4(
 ) -> None:
     monkeypatch.setattr("rematch.reporting.mp4.encoder", lambda: "")
     with pytest.raises(ConfigError, match="no MP4 encoder was found"):
-        film_of(remembering, tmp_path / "film.mp4", 4.0, 0, greedy=False)
+        film(remembering, tmp_path / "film.mp4", seconds=4.0)
 
 
 # --- beginning from a policy ------------------------------------------------------------------------------
@@ -259,10 +263,10 @@ def test_a_run_begins_with_these_weights_where_it_is_told_to(file: Path, tmp_pat
 
 
 def test_schedules_run_over_what_remains() -> None:
-    session = Session(config(start_iteration=1))
-    assert session.progress == 0.0
-    session.iteration = 2
-    assert session.progress == 0.5
+    clock = Trainer(config(start_iteration=1)).clock
+    assert clock.progress == 0.0
+    clock.iteration = 2
+    assert clock.progress == 0.5
     with pytest.raises(ConfigError, match="start_iteration = 3: expected less than the run's 3"):
         config(start_iteration=3)
 
@@ -323,11 +327,13 @@ def test_the_commands(
 
 def test_a_rollback_does_not_go_back_behind_the_weights_it_began_with(file: Path) -> None:
     made = policy_export.starts(file, config())
-    session = Session(config())
-    session.rollback.config = settings.replace(session.rollback.config, {"back": 2})
-    session.start_from(made)
-    (kept,) = session.rollback.rolling
-    assert kept["roles"]["player"]["weights"].tobytes() == made["player"].weights.tobytes()
+    trainer = Trainer(config())
+    rollback = trainer.setup.get(Rollback)
+    assert rollback is not None
+    rollback.guard.config = settings.replace(rollback.guard.config, {"checkpoints_back": 2})
+    api.start_from(trainer, made)
+    (stored,) = rollback.guard.rolling
+    assert stored["roles"]["player"]["weights"].tobytes() == made["player"].weights.tobytes()
 
 
 def written(path: Path, shape: NetworkConfig, **about: Any) -> Path:
@@ -337,7 +343,7 @@ def written(path: Path, shape: NetworkConfig, **about: Any) -> Path:
     policy = Policy(role, shape, "x")
     policy.initialise(1)
     return policy_files.write_file(
-        path, policy.arrays(), past_policies.card(base, policy, 3) | about, replace=True
+        path, policy.arrays(), past_policies.policy_metadata(base, policy, 3) | about, replace=True
     )
 
 
@@ -355,7 +361,7 @@ def test_cards_that_say_odd_things(tmp_path: Path) -> None:
 
 
 def test_where_emulators_run_is_no_rule_of_the_game(remembering: Path, tmp_path: Path) -> None:
-    (made,) = export_run(remembering, tmp_path / "agent", with_onnx=False)
+    (made,) = export(remembering, tmp_path / "agent").policies
     elsewhere = settings.replace(api.load(remembering).config, {"world.workers": 1})
     assert list(policy_export.starts(made, elsewhere)) == ["joypad"]
     with pytest.raises(ConfigError, match=r"world.max_steps is 40 there and 50 in the run"):
@@ -371,3 +377,15 @@ def test_eval_prints_a_scoreboard_where_deals_are_mirrored(
         said = capsys.readouterr().out
         assert said.startswith(after) and "Every deal was played from every seat" in said
         assert "Verdict: " in said
+
+
+def test_policy_of_a_renamed_game_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("gymnasium")
+    config = settings.replace(api.default("gymnasium"), {"network.hidden": (8,)})
+    role = registry.find("gymnasium").spec(config.world).roles["player"]
+    policy = Policy(role, config.network, "player")
+    earlier = {"game": "gym"}  # as a run of an earlier version stored it
+    stored = past_policies.policy_metadata(config, policy, 3) | earlier
+    path = policy_files.write_file(tmp_path / "mine.safetensors", policy.arrays(), stored, replace=False)
+    shipped = policy_export.read(path)
+    assert shipped.game == "gymnasium" and shipped.world == config.world

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support import toys
 from support.networks import minibatch, policy, role
+from support.trainers import advance, first_rollout
 
 from rematch import api
 from rematch.adapters.gymnasium_env import GymEnv
@@ -19,9 +20,12 @@ from rematch.agents.policy import Policy
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.player import Noise, Seat
+from rematch.core.run_config import Config
 from rematch.core.spec import Field
-from rematch.rollout.collector import Rollout, Table, side_by_side
-from rematch.training.trainer import Config, Session
+from rematch.rollout.collector import ThreadCollector
+from rematch.rollout.seating import RoleSeating
+from rematch.rollout.stepping import concat_fields
+from rematch.training.trainer import Trainer
 from rematch.worlds import conformance, registry
 
 WEIGHTS = (0.2, 0.2, 0.5, 0.01, 0.0)
@@ -52,7 +56,7 @@ def test_a_world_with_a_history_and_things_aside_keeps_the_contract() -> None:
         return states
 
     hidden = conformance.Subject(name="the sign alone", role="player", field="", change=turn)
-    report = conformance.check_module(toys.recall, moves=[hidden])
+    report = conformance.check_game(toys.recall, moves=[hidden])
     assert report.skipped == [] and "resample" in report.passed
 
 
@@ -87,8 +91,9 @@ class NotThere(toys.Recall):
 
 def respecified(**changes: Any) -> type[toys.Recall]:
     class Respecified(toys.Recall):
-        def promise(self, config: Any) -> Any:
-            spec = super().promise(config)
+        @classmethod
+        def make_spec(cls, config: Any) -> Any:
+            spec = super().make_spec(config)
             about = spec.roles["player"]
             new = {name: change(about) for name, change in changes.items()}
             return dataclasses.replace(spec, roles={"player": dataclasses.replace(about, **new)})
@@ -124,7 +129,7 @@ def test_the_contract_notices(kind: Any, line: str) -> None:
 
 @pytest.mark.parametrize("discrete", [True, False])
 def test_the_actor_knows_nothing_of_it(discrete: bool) -> None:
-    made = policy(role(discrete=discrete, names=(4,), aside=(0, 5, 0)), hidden=(17, 9), critic="all")
+    made = policy(role(discrete=discrete, names=(4,), aside=(0, 5, 0)), hidden=(17, 9), critic="centralized")
     batch = minibatch(made, 300)
     other = batch | {"aside": batch["aside"][::-1].copy()}
     grads = []
@@ -142,7 +147,7 @@ def test_the_actor_knows_nothing_of_it(discrete: bool) -> None:
 
 
 def test_threads_do_not_change_its_gradient() -> None:
-    made = policy(role(names=(4,), aside=(0, 5)), hidden=(17, 9), critic="all", fourier=1)
+    made = policy(role(names=(4,), aside=(0, 5)), hidden=(17, 9), critic="centralized", fourier=1)
     batch, outs = minibatch(made, 1000), []
     for threads in (1, 2, 7):
         outs.append(np.empty_like(made.weights))
@@ -151,7 +156,7 @@ def test_threads_do_not_change_its_gradient() -> None:
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:
-    made = policy(role(aside=(0, 0)), critic="all")
+    made = policy(role(aside=(0, 0)), critic="centralized")
     batch, out = minibatch(made, 8), np.empty_like(made.weights)
     for wrong in (batch["aside"][:7], batch["aside"][:, :1].copy(), batch["aside"].astype(np.float64)):
         with pytest.raises(ValueError):
@@ -166,24 +171,26 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
 
 
 def test_what_cannot_be_is_refused_in_one_line() -> None:
-    with pytest.raises(ConfigError, match=r"network.critic = all: the world has nothing aside for pursuer"):
-        settings.replace(api.default("pursuit"), {"network.critic": "all"})
-    with pytest.raises(ConfigError, match=r"network.critic = all: not with learner lookahead; expected own"):
-        settings.replace(api.default("recall"), {"network.critic": "all", "learner": "lookahead"})
-    idle = settings.replace(api.default("recall"), {"network.critic": "all", "network.shared": False})
-    with pytest.raises(ConfigError, match=r"network.shared = .* has no effect: network.critic is 'all'"):
+    with pytest.raises(ConfigError,
+                       match=r"network.critic = centralized: the world has nothing aside for pursuer"):
+        settings.replace(api.default("pursuit"), {"network.critic": "centralized"})
+    with pytest.raises(ConfigError,
+                       match=r"network.critic = centralized: not with learner lookahead; expected own"):
+        settings.replace(api.default("recall"), {"network.critic": "centralized", "learner": "lookahead"})
+    idle = settings.replace(api.default("recall"), {"network.critic": "centralized", "network.shared": False})
+    with pytest.raises(ConfigError,
+                       match=r"network.shared = .* has no effect: network.critic is 'centralized'"):
         settings.refuse_inert(idle, ["network.shared"], "test")
 
 
 def test_a_field_aside_that_is_no_number_is_named() -> None:
-    session = Session(small(network__critic="all"))
-    session.seat()
-    tape = session.rollout.collect(0)
+    trainer = Trainer(small(network__critic="centralized"))
+    tape = first_rollout(trainer)
     track = tape["player"]
     assert track.aside is not None
     track.aside[2, 3, 0, 1] = np.nan
     with pytest.raises(LearnError, match="player: a field aside is not finite"):
-        session.learners["player"].learn(tape, 0.0, 0)
+        trainer.agents.learners["player"].learn(tape, 0.0, 0)
 
 
 # --- the tape and the learner -------------------------------------------------------------------------------
@@ -191,8 +198,8 @@ def test_a_field_aside_that_is_no_number_is_named() -> None:
 
 def small(**changes: Any) -> Config:
     tiny: dict[str, Any] = {
-        "threads": 1, "games": 64, "steps": 8, "network.hidden": (16,), "ppo.minibatch": 256,
-        "league.history": 0.5, "league.snapshot_every": 1, "league.slots": 2, "league.rotate": 1,
+        "threads": 1, "games": 64, "steps": 8, "network.hidden": (16,), "ppo.minibatch_size": 256,
+        "league.opponent_share": 0.5, "league.snapshot_every": 1, "league.slots": 2, "league.rotate": 1,
         "total_steps": 64 * 8 * 6, "evaluation.games": 4,
     }
     tiny |= {key.replace("__", "."): value for key, value in changes.items()}
@@ -200,38 +207,39 @@ def small(**changes: Any) -> Config:
 
 
 def test_the_tape_holds_what_was_aside_where_it_is_learnt_from() -> None:
-    net = NetworkConfig(hidden=(9,), critic="all")
+    net = NetworkConfig(hidden=(9,), critic="centralized")
     world = toys.recall.make(toys.RecallConfig(), 11, 0, 3)
     about = world.spec.roles["player"]
     made = Policy(about, net, "p")
     made.initialise(1)
-    table = Table(made, 1)
+    table = RoleSeating(made, 1)
     table.place(0, made.weights)
-    tape = Rollout(world, {"player": table}, 6, 2, 3).collect(0)
+    tape = ThreadCollector(world, {"player": table}, 6, 2, 3).collect(0)
     track = tape["player"]
     assert track.aside is not None and track.aside.shape == (6, 11, 2, 3)
     twin = toys.recall.make(toys.RecallConfig(), 11, 0, 3)
     for t in range(6):
-        told = side_by_side(about, twin.view["player"], aside=True)
+        told = concat_fields(about, twin.view["player"], aside=True)
         assert (track.aside[t] == told).all() and (told[..., 0] == twin.state["sign"][:, ::-1]).all()
-        assert (track.sight[t] == side_by_side(about, twin.view["player"])).all()
+        assert (track.sight[t] == concat_fields(about, twin.view["player"])).all()
         for j in (0, 1):
             seen, more = track.sight[t, :, j].copy(), track.aside[t, :, j].copy()
             assert made.forward(seen, aside=more)[1].tobytes() == track.value[t, :, j].tobytes()
         twin.step({"player": track.action[t].copy()})
-    told = side_by_side(about, world.view["player"], aside=True)[:, 0].copy()
-    seen = side_by_side(about, world.view["player"])[:, 0].copy()
+    told = concat_fields(about, world.view["player"], aside=True)[:, 0].copy()
+    seen = concat_fields(about, world.view["player"])[:, 0].copy()
     assert made.forward(seen, aside=told)[1].tobytes() == track.last_value[:, 0].tobytes()
-    own = Table(Policy(about, NetworkConfig(hidden=(9,)), "own"), 1)
-    assert Rollout(twin, {"player": own}, 2, 1, 3).tape["player"].aside is None
+    own = RoleSeating(Policy(about, NetworkConfig(hidden=(9,)), "own"), 1)
+    assert ThreadCollector(twin, {"player": own}, 2, 1, 3).rollout["player"].aside is None
     move = made.act(Seat(about, 0, world, np.arange(11, dtype=np.int32), seen), Noise(1, 2, 3))
     assert move.value is None and move.logp is not None and np.isfinite(move.logp).all()
 
 
 def test_cut_off_games_are_judged_with_what_was_aside_at_their_end() -> None:
     class Told(toys.Drift):
-        def promise(self, config: Any) -> Any:
-            spec = super().promise(config)
+        @classmethod
+        def make_spec(cls, config: Any) -> Any:
+            spec = super().make_spec(config)
             about = dataclasses.replace(
                 spec.roles["rafter"], aside=(Field(name="wind", columns=("strength",)),)
             )
@@ -243,13 +251,13 @@ def test_cut_off_games_are_judged_with_what_was_aside_at_their_end() -> None:
 
     conformance.check(Told, toys.DriftConfig(), trial=conformance.Trial(stage=(0.5,)))
     world = Told(toys.DriftConfig(limit=3), 5, 0, 3)
-    made = Policy(world.spec.roles["rafter"], NetworkConfig(hidden=(9,), critic="all"), "p")
+    made = Policy(world.spec.roles["rafter"], NetworkConfig(hidden=(9,), critic="centralized"), "p")
     made.initialise(1)
-    table = Table(made, 1)
+    table = RoleSeating(made, 1)
     table.place(0, made.weights)
     wind = world.state["wind"][:, None].copy()
-    track = Rollout(world, {"rafter": table}, 3, 1, 3).collect(0)["rafter"]
-    last = np.ascontiguousarray(side_by_side(track.role, world.view.final["rafter"])[:, 0])
+    track = ThreadCollector(world, {"rafter": table}, 3, 1, 3).collect(0)["rafter"]
+    last = np.ascontiguousarray(concat_fields(track.role, world.view.final["rafter"])[:, 0])
     assert (world.view.ended == 2).all()
     assert made.forward(last, aside=wind)[1].tobytes() == track.cut_value[2, :, 0].tobytes()
 
@@ -258,42 +266,33 @@ def test_cut_off_games_are_judged_with_what_was_aside_at_their_end() -> None:
 def test_a_critic_that_is_told_knows_more(gradient: str) -> None:
     """Who sits opposite plays plus: whether that is right decides the reward, and lies aside."""
     spread = {}
-    for critic in ("own", "all"):
+    for critic in ("own", "centralized"):
         about = role(sight=2, actions=2, aside=(0,))
         made = Policy(about, NetworkConfig(hidden=(16,), critic=critic), "p")
         made.initialise(3)
-        learner = Ppo(made, PpoConfig(lr=0.01, anneal="none", gradient=gradient, magnet=0.1), 0, 1)
+        learner = Ppo(made, PpoConfig(lr=0.01, anneal="none", gradient=gradient, magnet_weight=0.1), 0, 1)
         for i in range(60):
             batch = minibatch(made, 256, seed=i) | {"advantage": np.zeros(256, np.float32)}
             sign = np.random.default_rng(i).choice([-1.0, 1.0], (256, 1)).astype(np.float32)
             batch["target"] = sign[:, 0]
-            if critic == "all":
+            if critic == "centralized":
                 batch["aside"] = sign
             grad, means = learner.gradient(batch, np.arange(256), 0.0)
             learner.adam.step(made, grad, 0.01)
         spread[critic] = means["value_loss"]
-    assert spread["all"] < 0.1 and spread["own"] > 0.8
+    assert spread["centralized"] < 0.1 and spread["own"] > 0.8
 
 
-def test_a_restored_session_goes_on_to_the_same_bits() -> None:
-    def go_on(session: Session, iterations: int) -> None:
-        for _ in range(iterations):
-            session.seat()
-            tape = session.rollout.collect(session.iteration)
-            session.learn(tape)
-            session.league.report(tape)
-            session.iteration += 1
-            session.snapshot()
-
+def test_a_restored_trainer_goes_on_to_the_same_bits() -> None:
     ends = []
     for threads in (1, 2):
-        config = small(network__critic="all", threads=threads)
-        whole, first, second = Session(config), Session(config), Session(config)
-        go_on(whole, 6)
-        go_on(first, 3)
-        second.restore(first.state())
-        go_on(second, 3)
-        ends += [whole.policies["player"].weights.tobytes(), second.policies["player"].weights.tobytes()]
+        config = small(network__critic="centralized", threads=threads)
+        whole, first, second = Trainer(config), Trainer(config), Trainer(config)
+        advance(whole, 6)
+        advance(first, 3)
+        second.load_state_dict(first.state_dict())
+        advance(second, 3)
+        ends += [trainer.agents.players["player"].weights.tobytes() for trainer in (whole, second)]
     assert len(set(ends)) == 1
 
 
@@ -313,25 +312,22 @@ def test_openspiel_lays_the_other_seats_sight_aside() -> None:
     assert set(hidden.observe(np.arange(2, dtype=np.int32))["player"]) == {"seat", "sight"}
     shown = module.make(module.Config(game="tic_tac_toe"), 4).spec.roles["player"]
     assert shown.aside == ()
-    with pytest.raises(ConfigError, match=r"network.critic = all: the world has nothing aside for player"):
+    with pytest.raises(ConfigError,
+                       match=r"network.critic = centralized: the world has nothing aside for player"):
         settings.replace(
-            api.default("openspiel"), {"world.game": "tic_tac_toe", "network.critic": "all"}
+            api.default("openspiel"), {"world.game": "tic_tac_toe", "network.critic": "centralized"}
         )
 
 
 def test_in_leduc_a_critic_of_both_hands_explains_more() -> None:
     pytest.importorskip("pyspiel")
     explained = {}
-    for critic in ("own", "all"):
+    for critic in ("own", "centralized"):
         config = settings.replace(api.default("openspiel"), {
             "world.game": "leduc_poker", "network.critic": critic, "threads": 1, "games": 256, "steps": 16,
-            "ppo.minibatch": 1024, "ppo.lr": 3e-3, "ppo.gamma": 1.0, "league.history": 0.0,
+            "ppo.minibatch_size": 1024, "ppo.lr": 3e-3, "ppo.gamma": 1.0, "league.opponent_share": 0.0,
             "total_steps": 30 * 256 * 16,
         })  # fmt: skip
-        session, rows = Session(config), []
-        for _ in range(30):
-            session.seat()
-            rows.append(session.learn(session.rollout.collect(session.iteration)))
-            session.iteration += 1
+        rows = advance(Trainer(config), 30)
         explained[critic] = np.mean([row["player/explained_variance"] for row in rows[-5:]])
-    assert explained["all"] > explained["own"] + 0.1, explained
+    assert explained["centralized"] > explained["own"] + 0.1, explained

@@ -18,10 +18,12 @@ from rematch import api
 from rematch.agents.learners import dqn
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
-from rematch.rehearsal.shrink import event_log, events, play, shrink
-from rematch.training import trainer
-from rematch.training.config import idle_in
-from rematch.training.trainer import Config
+from rematch.core.run_config import Config
+from rematch.rehearsal.compare import event_log, events
+from rematch.rehearsal.shrink import shrink
+from rematch.rehearsal.trial import play
+from rematch.training.components import evaluator
+from rematch.training.config import no_effect
 from rematch.worlds import registry
 
 COSMETIC = ("threads",)  # frozen: fields that must NOT change what happens; ten at most
@@ -34,15 +36,15 @@ TINY: dict[str, Any] = {
     "world.pursuer_v_max": 1.6, "world.min_init_distance": 0.8, "world.max_init_distance": 3.0,
     "world.n_obstacles_min": 1, "world.obstacle_radius_min": 0.2, "world.obstacle_radius_max": 0.5,
     "world.obstacle_gap": 0.3, "world.obstacle_margin": 0.3,
-    "network.hidden": (8, 8), "ppo.minibatch": 64, "ppo.epochs": 2, "ppo.lr": 0.01,
-    "league.history": 0.6, "league.snapshot_every": 1, "league.size": 2, "league.slots": 2,
-    "league.rotate": 1, "evaluation.every": 2, "evaluation.games": 4, "evaluation.rivals": ("random",),
+    "network.hidden": (8, 8), "ppo.minibatch_size": 64, "ppo.epochs": 2, "ppo.lr": 0.01,
+    "league.opponent_share": 0.6, "league.snapshot_every": 1, "league.size": 2, "league.slots": 2,
+    "league.rotate": 1, "evaluation.every": 2, "evaluation.games": 4, "evaluation.opponents": ("random",),
 }
 
 # Settings that do something in other worlds only: which one, and what the tiny run is there.
-SMALL_BOARD = {"world.n": 4, "world.horizon": 5, "lookahead.minibatch": 32}
-LEVELS = ("curriculum", "schedule.last_first", "schedule.warm_start_steps")
-ELSE = dict.fromkeys(("anywhere", "learner", "lookahead", *LEVELS), ("lattice", SMALL_BOARD))
+SMALL_BOARD = {"world.n": 4, "world.horizon": 5, "lookahead.minibatch_size": 32}
+LEVELS = ("curriculum", "schedule.last_first", "schedule.level_warmup_steps")
+ELSE = dict.fromkeys(("random_starts", "learner", "lookahead", *LEVELS), ("lattice", SMALL_BOARD))
 OPEN = dict.fromkeys(("world.min_init_distance", "world.max_init_distance"))  # the levels set them
 # Those of encoders need a history, those of critics something aside: tests/support/toys.py has a world with
 # both.
@@ -53,56 +55,60 @@ ELSE |= dict.fromkeys(("ppo.temperature", "ppo.temperature_final"), ("lattice", 
 # Those of transformers in tests/agents/networks/test_transformer.py, those of expert iteration in
 # tests/agents/learners/test_expert_iteration.py.
 TOKENS = ("network.width", "network.heads", "network.layers", "network.dropout", "network.embedding")
-ELSEWHERE_TESTED = (*TOKENS, "network.device")
+OWN_CODE = ("components", "reward_terms", "network.module")  # in tests/training/test_user_components.py
+ELSEWHERE_TESTED = (*TOKENS, *OWN_CODE, "network.device")
 # in tests/curriculum/test_savestate_archive.py: they need savestates
-SWARM = ("swarm", "bands.", "milestones.")
+SAVESTATES = ("savestates.", "explorers.", "demonstrations.", "demo_progress.", "milestones.")
 
 # Those of dqn need a seat alone, with a picture and a map.
 ALONE = single_seat_worlds.SMALL | {"total_steps": 4 * 8 * 6, "evaluation.every": 6}
-ELSE |= dict.fromkeys(("dqn", "novelty", "rnd_screen", "watch"), ("stroll", ALONE))
+ELSE |= dict.fromkeys(("dqn", "count_bonus", "rnd_images", "episode_log", "episode_video"), ("stroll", ALONE))
 
 # What a knob needs beyond its own `needs`, so that its value can show.
 LONG = {"total_steps": 24 * 8 * 8, "league.size": 6}  # rivals enough that their records differ
 SEEN = {"world.w_vis_pursuer": 1.0, "world.sight_range": 2.0, "world.sight_half_angle": 90.0}
 CALM = {"evaluation.games": 40, "evaluation.alarm_swing": 1.0}
-WARM = {"schedule.kind": "alternate", "schedule.cold_start_steps": 24 * 8}  # S0 is one iteration of four
-COLD = {"schedule.cold_start_steps": 0}
-TURNS = COLD | {"schedule.kind": "alternate", "schedule.phase_steps": 24 * 8}
+WARM = {"schedule.kind": "alternating", "schedule.warmup_steps": 24 * 8}  # S0 is one iteration of four
+COLD = {"schedule.warmup_steps": 0}
+TURNS = COLD | {"schedule.kind": "alternating", "schedule.phase_steps": 24 * 8}
 PLAYED = {"total_steps": 24 * 8 * 8, "evaluation.every": 1, "evaluation.games": 40}
 CLIMB = PLAYED | {"curriculum.kind": "smooth", "curriculum.capture_rate": 0.0, "curriculum.increment": 1.0}
 BY_GAP = CLIMB | {"curriculum.by": "gap", "curriculum.gap_threshold": 0.999, "curriculum.gap_consecutive": 1}
 FALL = CLIMB | {"curriculum.min_phases": 2, "curriculum.regress_after": 1, "curriculum.regress_rate": 1.0}
 EVEN = {"evaluation.alarm_gap": 1.0, "evaluation.alarm_steps": 0, "evaluation.alarm_swing": 1.0}
 # Rollbacks whenever a game has ended, whoever won it; or never, with a checkpoint at each iteration.
-FIRING = {"rollback.every": 24 * 8, "rollback.episodes": 1, "rollback.low": 0.4999, "rollback.high": 0.5,
+FIRING = {"rollback.every": 24 * 8, "rollback.episodes": 1, "rollback.min_win_rate": 0.4999,
+          "rollback.max_win_rate": 0.5,
           "rollback.cooldown": 0, "total_steps": 24 * 8 * 6}
 KEEPING = {"rollback.every": 24 * 8}
 # Of two scripted pursuers one is met in evaluations, and each loses and wins.
 FEW = {"network.width": 4, "network.heads": 1, "network.layers": 1, "network.embedding": 2}
-HUNT = {"league.exploit_every": 2, "league.exploit_steps": 24 * 8, "league.exploit_keep": 0.0}
-MET = {"league.scripted": ("lion", "random"), "evaluation.rivals": ("lion", "random"), "evaluation.games": 20}
+HUNT = {"exploiters.every": 2, "exploiters.steps": 24 * 8, "exploiters.min_win_rate": 0.0}
+MET = {"league.bots": ("lion", "random"), "evaluation.opponents": ("lion", "random"), "evaluation.games": 20}
 ALSO: dict[str, dict[str, Any]] = {
-    "rollback.back": FIRING, "rollback.episodes": FIRING, "rollback.low": FIRING, "rollback.high": FIRING,
-    "rollback.cooldown": FIRING, "rollback.bilateral": FIRING | {"rollback.low": 0.0},
+    "rollback.checkpoints_back": FIRING, "rollback.episodes": FIRING, "rollback.min_win_rate": FIRING,
+    "rollback.max_win_rate": FIRING,
+    "rollback.cooldown": FIRING, "rollback.bilateral": FIRING | {"rollback.min_win_rate": 0.0},
     "rollback.every": KEEPING, "rollback.keep": KEEPING,
     "world.sight_range": SEEN, "world.sight_half_angle": SEEN, "world.sight_occlusion": SEEN,
-    "network.log_std_low": {"network.log_std": -1.99, "ppo.entropy": 0.0, "ppo.lr": 0.05},
-    "network.log_std_high": {"network.log_std": 0.49, "ppo.entropy": 1.0, "ppo.lr": 0.05},
+    "network.log_std_low": {"network.log_std": -1.99, "ppo.entropy_weight": 0.0, "ppo.lr": 0.05},
+    "network.log_std_high": {"network.log_std": 0.49, "ppo.entropy_weight": 1.0, "ppo.lr": 0.05},
     "network.belief_weight": {"network.encoder": "bimdn"},
-    "ppo.magnet_decay": {"ppo.magnet": 1.0},
+    "ppo.magnet_decay": {"ppo.magnet_weight": 1.0},
     "ppo.target_kl": {"ppo.lr": 0.05},
-    "league.keep": {"total_steps": 24 * 8 * 6},
-    "league.exploit_steps": HUNT, "league.exploit_keep": HUNT, "league.exploit_every": HUNT,
-    "league.adaptive_floor": MET, "league.pick": LONG | MET, "network.kind": FEW,
-    "league.pfsp_power": LONG | {"league.pick": "pfsp"}, "league.pfsp_floor": LONG | {"league.pick": "pfsp"},
-    "schedule.cold_start_steps": WARM, "schedule.cold_start_rival": WARM, "schedule.phase_steps": TURNS,
+    "league.replacement": {"total_steps": 24 * 8 * 6},
+    "exploiters.steps": HUNT, "exploiters.min_win_rate": HUNT, "exploiters.every": HUNT,
+    "league.adaptive_floor": MET, "league.matchmaking": LONG | MET, "network.kind": FEW,
+    "league.pfsp_power": LONG | {"league.matchmaking": "pfsp"},
+    "league.pfsp_floor": LONG | {"league.matchmaking": "pfsp"},
+    "schedule.warmup_steps": WARM, "schedule.warmup_opponent": WARM, "schedule.phase_steps": TURNS,
     "schedule.max_phases": TURNS, "schedule.micro_phase_steps": COLD | {"schedule.kind": "micro"},
-    "schedule.eta": CALM, "evaluation.past": {"total_steps": 24 * 8 * 6},  # three evaluations
-    "schedule.phase_warmup": TURNS | {"schedule.phase_steps": 24 * 8 * 2}, "schedule.last_multiplier": TURNS,
+    "schedule.eta": CALM, "past_policies.count": {"total_steps": 24 * 8 * 6},  # three evaluations
+    "schedule.short_phases": TURNS | {"schedule.phase_steps": 24 * 8 * 2}, "schedule.last_multiplier": TURNS,
     "schedule.adaptive_threshold": TURNS | PLAYED, "schedule.dampen_threshold": PLAYED,
     "schedule.adaptive_phases": TURNS | PLAYED | {"schedule.adaptive_threshold": 1e-9},
     "schedule.force_switch_steps": TURNS | {"schedule.phase_steps": 24 * 8 * 3},
-    "schedule.last_first": TURNS | CLIMB, "schedule.warm_start_steps": TURNS | CLIMB,
+    "schedule.last_first": TURNS | CLIMB, "schedule.level_warmup_steps": TURNS | CLIMB,
     **{f"curriculum.{key}": CLIMB for key in (
         "increment", "by", "capture_rate", "min_escape_rate", "min_phases", "mixed_ratio")},
     "curriculum.min_obstacles": CLIMB,
@@ -122,33 +128,35 @@ OTHER: dict[str, Any] = {
     "world.sight_half_angle": 10.0, "world.obstacle_radius_max": 0.3, "world.view_range": 1.0,
     "network.hidden": (8, 6), "network.log_std": -0.2, "network.log_std_low": -1.995,
     "network.log_std_high": 0.495,
-    "ppo.gamma": 0.9, "ppo.lam": 0.5, "ppo.minibatch": 32, "ppo.clip": 0.01, "ppo.magnet": 0.5,
-    "ppo.average": 0.5,
+    "ppo.gamma": 0.9, "ppo.gae_lambda": 0.5, "ppo.minibatch_size": 32, "ppo.clip": 0.01,
+    "ppo.magnet_weight": 0.5,
+    "ppo.average_fraction": 0.5,
     "ppo.magnet_decay": 0.5, "ppo.value_clip": 0.001, "ppo.target_kl": 1e-6, "ppo.max_grad_norm": 0.01,
-    "league.exploit_steps": 24 * 8 * 2, "league.exploit_keep": 1.0, "league.exploit_every": 3,
+    "exploiters.steps": 24 * 8 * 2, "exploiters.min_win_rate": 1.0, "exploiters.every": 3,
     "league.adaptive_floor": 0.5, "start_iteration": 1, "ppo.temperature": 0.5, "ppo.temperature_final": 2.0,
     "network.kind": "transformer",
-    "league.history": 0.2, "league.size": 1, "league.pfsp_power": 6.0, "league.pfsp_floor": 0.9,
-    "league.scripted": ("lion",), "league.scripted_share": 0.9,
-    "learner": "lookahead", "lookahead.replay": 200, "lookahead.max_grad_norm": 0.001,
-    "watch.log_interval": 120, "watch.video_interval": 64,
-    "dqn.max_grad_norm": 0.01, "dqn.gamma": 0.9, "dqn.replay": 240, "dqn.warmup": 80, "dqn.priority": 0.6,
-    "dqn.trace": 0.9, "dqn.epsilon": 0.5, "dqn.epsilon_share": 0.9, "dqn.epsilon_play": 0.9,
-    "novelty.columns": ("x", "y"),
-    "schedule.cold_start_steps": 24 * 8 * 2, "schedule.cold_start_rival": "pure_pursuit",
+    "league.opponent_share": 0.2, "league.size": 1, "league.pfsp_power": 6.0, "league.pfsp_floor": 0.9,
+    "league.bots": ("lion",), "league.bot_share": 0.9,
+    "learner": "lookahead", "lookahead.replay_size": 200, "lookahead.max_grad_norm": 0.001,
+    "episode_log.interval": 120, "episode_video.interval": 64,
+    "dqn.max_grad_norm": 0.01, "dqn.gamma": 0.9, "dqn.replay_size": 240, "dqn.warmup": 80,
+    "dqn.priority": 0.6,
+    "dqn.trace_lambda": 0.9, "dqn.epsilon": 0.5, "dqn.epsilon_fraction": 0.9, "dqn.evaluation_epsilon": 0.9,
+    "count_bonus.columns": ("x", "y"),
+    "schedule.warmup_steps": 24 * 8 * 2, "schedule.warmup_opponent": "pure_pursuit",
     "schedule.phase_steps": 24 * 8 * 2, "schedule.max_phases": 2, "schedule.micro_phase_steps": 24 * 8 * 2,
     "schedule.convergence_consecutive": 5, "schedule.eta": 0.999,
-    "schedule.phase_warmup": (24 * 8,), "schedule.last_multiplier": 2.0, "schedule.adaptive_threshold": 1e-9,
+    "schedule.short_phases": (24 * 8,), "schedule.last_multiplier": 2.0, "schedule.adaptive_threshold": 1e-9,
     "schedule.adaptive_phases": 3, "schedule.force_switch_steps": 24 * 8, "schedule.dampen_threshold": 1.0,
-    "schedule.warm_start_steps": 24 * 8,
+    "schedule.level_warmup_steps": 24 * 8,
     "curriculum.capture_rate": 1.0, "curriculum.min_escape_rate": 1.0, "curriculum.gap_threshold": 0.001,
     "curriculum.gap_consecutive": 3, "curriculum.min_phases": 3, "curriculum.regress_rate": 0.0,
     "curriculum.regress_after": 0, "curriculum.mixed_ratio": 0.5, "curriculum.min_obstacles": 1,
-    "rollback.back": 2, "rollback.every": 24 * 8 * 2, "rollback.keep": 3, "rollback.episodes": 60,
-    "rollback.low": 0.0, "rollback.high": 0.95, "rollback.cooldown": 24 * 8 * 3,
-    "rollback.entropy_floor": 5.0, "rnd.coef": 0.5, "rnd.update_every": 64,
+    "rollback.checkpoints_back": 2, "rollback.every": 24 * 8 * 2, "rollback.keep": 3, "rollback.episodes": 60,
+    "rollback.min_win_rate": 0.0, "rollback.max_win_rate": 0.95, "rollback.cooldown": 24 * 8 * 3,
+    "rollback.entropy_floor": 5.0, "rnd.weight": 0.5, "rnd.update_every": 64,
     "ewc.weight": 100.0, "ewc.fisher_samples": 16,
-    "evaluation.rivals": ("stand_still",), "evaluation.past": 1, "evaluation.alarm_gap": 0.0,
+    "evaluation.opponents": ("stand_still",), "past_policies.count": 1, "evaluation.alarm_gap": 0.0,
     "evaluation.alarm_steps": 10**9, "evaluation.alarm_swing": 0.0,
 }
 
@@ -163,7 +171,7 @@ def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def nobody_beside(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run ends with matches between scripted players: a setting has to show in what its own players do."""
-    monkeypatch.setattr(trainer, "best_scripted", lambda *_: {})
+    monkeypatch.setattr(evaluator, "best_scripted", lambda *_: {})
 
 
 LEAVES = {key: field for key, field, _ in settings.leaves(api.default("pursuit"))}
@@ -224,14 +232,14 @@ def played(config: Config) -> tuple[str, bytes]:
     if text not in PLAYED:
         with tempfile.TemporaryDirectory(prefix="rematch-") as place:
             seen = play(config, Path(place) / "run")
-            learnt = [policy for policy in seen.session.policies.values() if hasattr(policy, "weights")]
+            learnt = [policy for policy in seen.trainer.agents.players.values() if hasattr(policy, "weights")]
             PLAYED[text] = events(seen.folder), b"".join(policy.weights.tobytes() for policy in learnt)
     return PLAYED[text]
 
 
 @pytest.mark.parametrize("key", [
     key for key in LEAVES
-    if key not in (*APART, *ELSEWHERE_TESTED) and not key.startswith(("expert.", *SWARM))
+    if key not in (*APART, *ELSEWHERE_TESTED) and not key.startswith(("expert.", *SAVESTATES))
 ])
 def test_every_knob_changes_what_happens(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if key.startswith("ewc."):
@@ -290,24 +298,43 @@ def test_cosmetic_fields_are_few_and_exist() -> None:
     assert len(COSMETIC) <= 10 and set(COSMETIC) <= set(LEAVES)
 
 
-EVERYTHING = {"everything on": "alternate", "everything on, in short turns": "micro"}
+EVERYTHING = {"everything on": "alternating", "everything on, in short turns": "micro"}
 
 
 def everything_on(kind: str) -> Config:
     """A recipe with every feature that can be on at once; roles learn in turn in one of two ways."""
     changes: dict[str, Any] = {
-        "stagger": 64, "ppo.magnet": 0.1, "ppo.value_clip": 0.2, "ppo.target_kl": 0.02, "league.pick": "pfsp",
-        "league.scripted": ("lion", "flee_straight"), "world.use_visibility_reward": True,
-        "world.w_search": 0.1, "world.w_vis_pursuer": 0.1, "world.w_collision": 0.1,
-        "world.w_wall": 0.1, "world.prep_steps": 4,
-        "world.survival_bonus": 0.1, "world.w_obs_approach": 0.1,
-        "schedule.kind": kind, "schedule.convergence_consecutive": 3, "schedule.adaptive_threshold": 0.3,
-        "schedule.warm_start_steps": 50_000, "schedule.dampen_threshold": 0.1, "schedule.last_first": True,
-        "curriculum.kind": "smooth", "curriculum.mixed_ratio": 0.2, "curriculum.by": "gap",
-        "world.min_init_distance": 3.0, "world.max_init_distance": 15.0, "rnd.coef": 0.1, "ewc.weight": 10.0,
+        "stagger": 64,
+        "ppo.magnet_weight": 0.1,
+        "ppo.value_clip": 0.2,
+        "ppo.target_kl": 0.02,
+        "league.matchmaking": "pfsp",
+        "league.bots": ("lion", "flee_straight"),
+        "world.use_visibility_reward": True,
+        "world.w_search": 0.1,
+        "world.w_vis_pursuer": 0.1,
+        "world.w_collision": 0.1,
+        "world.w_wall": 0.1,
+        "world.prep_steps": 4,
+        "world.survival_bonus": 0.1,
+        "world.w_obs_approach": 0.1,
+        "schedule.kind": kind,
+        "schedule.convergence_consecutive": 3,
+        "schedule.adaptive_threshold": 0.3,
+        "schedule.level_warmup_steps": 50_000,
+        "schedule.dampen_threshold": 0.1,
+        "schedule.last_first": True,
+        "curriculum.kind": "smooth",
+        "curriculum.mixed_ratio": 0.2,
+        "curriculum.by": "gap",
+        "world.min_init_distance": 3.0,
+        "world.max_init_distance": 15.0,
+        "rnd.weight": 0.1,
+        "ewc.weight": 10.0,
     }
-    if kind == "alternate":
-        changes |= {"schedule.max_phases": 12, "schedule.phase_warmup": (100_000,), "rollback.back": 3}
+    if kind == "alternating":
+        changes |= {"schedule.max_phases": 12, "schedule.short_phases": (100_000,),
+                    "rollback.checkpoints_back": 3}
         changes["curriculum.by"] = "capture"
     else:
         changes |= {"world.full_obs": False, "world.visibility": "combined", "world.safety_filter": True}
@@ -332,21 +359,21 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
         pytest.importorskip("pyspiel")
     config = everything_on(EVERYTHING[name]) if name in EVERYTHING else api.configure(name)
     short = {"world.horizon": 4} if config.game == "lattice" else {}  # each judgement walks all positions
-    small = settings.replace(shrink(config), {"evaluation.rivals": ("random",)} | short)
+    small = settings.replace(shrink(config), {"evaluation.opponents": ("random",)} | short)
     read: set[str] = set()
     with tempfile.TemporaryDirectory() as place:
-        spec = play(settings.track(small, read), Path(place) / "run").session.spec
+        setup = play(settings.track(small, read), Path(place) / "run").trainer.setup
     left = [key for key, _, _ in settings.leaves(small) if key not in read]
-    unread = {key: settings.has_effect(small, key) or idle_in(small, spec, key) for key in left}
+    unread = {key: settings.has_effect(small, key) or no_effect(small, key, setup) for key in left}
     assert all(unread.values()), f"nothing reads {[key for key, why in unread.items() if not why]}"
     if name in EVERYTHING:
         other = {"schedule.phase_steps", "schedule.max_phases", "schedule.micro_phase_steps",
-                 "schedule.phase_warmup", "curriculum.capture_rate", "curriculum.min_escape_rate",
+                 "schedule.short_phases", "curriculum.capture_rate", "curriculum.min_escape_rate",
                  "curriculum.gap_threshold", "curriculum.gap_consecutive",
                  "network.encoder_hidden", "network.belief_weight", *ELSEWHERE_TESTED,
-                 "league.adaptive_floor", "league.exploit_steps", "league.exploit_keep"}
-        off = ("lookahead.", "expert.", "dqn.", "novelty.", "rnd_screen.", "milestones.", "watch.", "swarm",
-               "bands.")
+                 "league.adaptive_floor", "exploiters.steps", "exploiters.min_win_rate"}
+        off = ("lookahead.", "expert.", "dqn.", "count_bonus.", "rnd_images.", "episode_log.",
+               "episode_video.", "random_starts.", *SAVESTATES)
         off += ("rollback.",) if EVERYTHING[name] == "micro" else ()
         assert {key for key in unread if not key.startswith(off)} <= other
 

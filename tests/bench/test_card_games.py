@@ -13,6 +13,7 @@ from rematch.bench import card_games
 from rematch.bench.run import short
 from rematch.bench.timing import Measurement
 from rematch.cli import main
+from rematch.worlds.capabilities import CardGameSpeed
 
 
 class FakeRandom:
@@ -87,7 +88,7 @@ def test_targets_are_judged_by_medians_of_a_core_and_of_the_clock() -> None:
         subject: Any = SimpleNamespace(key="random", name="random", threads=threads, unit="", settings={})
         return Measurement(subject, rates, wall=1.0, cpu=cpu, cpu_rates=[2 * rate for rate in rates])
 
-    speed: Any = SimpleNamespace(TARGETS={"random": 200.0}, TWO_THREADS=1.7)
+    speed = CardGameSpeed(subjects=[], targets={"random": 200.0}, two_threads=1.7)
     rates = ([99, 100, 900], [168, 168, 900])
     for got, met in ((1.0, False), (0.5, None)):  # on a busy machine nobody can tell what two threads gain
         found = card_games.targets(speed, [measured(1, rates[0], got), measured(2, rates[1], 2 * got)])

@@ -10,11 +10,15 @@ import numpy as np
 import pytest
 
 from rematch.bench import rematch_subject, timing
-from rematch.bench.run import bench, lines, short, targets
+from rematch.bench.run import benchmark, lines, short, targets
 from rematch.cli import main
 from rematch.core.errors import ConfigError
+from rematch.training.components.world_state import WorldState
+from rematch.worlds import registry
+from rematch.worlds.capabilities import Benchmark
 
-SMALL = {"games": 8, "steps": 8, "ppo.minibatch": 16, "ppo.epochs": 1, "network.hidden": [16], "stagger": 16}
+SMALL = {"games": 8, "steps": 8, "ppo.minibatch_size": 16, "ppo.epochs": 1, "network.hidden": [16],
+         "stagger": 16}
 
 
 class Counter:
@@ -37,10 +41,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         rematch_subject, "DOCUMENTS", rematch_subject.DOCUMENTS | SMALL | {"games": 2, "stagger": 0}
     )
-    sooner = {"pursuit": {"world.max_steps": 40}, "lattice": {"world.horizon": 10}}
-    monkeypatch.setattr(
-        rematch_subject, "WORLDS", {world: rematch_subject.WORLDS[world] | sooner[world] for world in sooner}
-    )
+    for world, sooner in {"pursuit": {"world.max_steps": 40}, "lattice": {"world.horizon": 10}}.items():
+        game = registry.find(world)
+        assert game.benchmark is not None
+        monkeypatch.setattr(game, "benchmark", Benchmark(settings={**game.benchmark.settings, **sooner}))
     monkeypatch.setattr("rematch.bench.run.PEER_GAMES", 8)
 
 
@@ -95,21 +99,22 @@ def test_json_beside_the_peer(world: str, small: None, capsys: pytest.CaptureFix
 
 
 def test_without_the_peer_ours_is_measured(
-    small: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "rematch.bench.sb3_subject", raising=False)
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)
-    assert bench("pursuit", 0.1, as_json=True) == 0
-    about = json.loads(capsys.readouterr().out)
+    measured = benchmark("pursuit", 0.1)
+    about = json.loads(json.dumps(measured.to_dict()))
     check(about, peers=False)
     text = "\n".join(lines(about))
+    assert repr(measured) == text
     assert "not installed: .venv/bin/pip install -c constraints.txt stable-baselines3" in text
     assert text.count("not measured") == 3
 
 
 def test_unknown_world_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match=r"unknown world 'pursiut'.*nearest: pursuit"):
-        bench("pursiut", 1.0, as_json=True)
+        benchmark("pursiut", 1.0)
     assert main.main(["bench", "pursiut"]) == 2
     assert main.main(["bench", "pursuit", "--seconds", "soon"]) == 2
     assert capsys.readouterr().out == ""
@@ -125,18 +130,27 @@ def test_rivals_really_sit_in_the_timed_games(small: None) -> None:
     assert done == round(2 * 256 * 8 * (1 - share))  # every decision of a learning seat, and no other
 
 
+def test_timed_games_are_staggered(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, starts = WorldState.start, []
+    monkeypatch.setattr(
+        WorldState, "start", lambda part, clock: (starts.append(clock.step), start(part, clock))
+    )
+    rematch_subject.Training("x", rematch_subject.configure("pursuit", 1, rematch_subject.PINNED))
+    assert len(starts) == 1
+
+
 def test_one_role_learns_alone(small: None) -> None:
     timed = rematch_subject.Training(
         "x", rematch_subject.configure("pursuit", 1, rematch_subject.DOCUMENTS), "pursuer"
     )
-    session = timed.session
-    weights = {role: policy.weights.copy() for role, policy in session.policies.items()}
+    config, players = timed.trainer.config, timed.trainer.agents.players
+    weights = {role: policy.weights.copy() for role, policy in players.items()}
     for _ in range(10):  # games that began before the rival sat down end after 40 steps
         done = timed.iterate()
-    assert done == session.config.games * session.config.steps
-    assert not np.array_equal(weights["pursuer"], session.policies["pursuer"].weights)
-    assert np.array_equal(weights["evader"], session.policies["evader"].weights)
-    assert (session.world.slot[:, 1] == len(session.tables["evader"].packed)).all()
+    assert done == config.games * config.steps
+    assert not np.array_equal(weights["pursuer"], players["pursuer"].weights)
+    assert np.array_equal(weights["evader"], players["evader"].weights)
+    assert (timed.trainer.world.slot[:, 1] == len(timed.trainer.setup.seating["evader"].packed)).all()
 
 
 def test_the_peer_plays_the_same_world() -> None:
@@ -181,7 +195,7 @@ def test_the_peer_looks_names_up_too() -> None:
         pins = rematch_subject.DOCUMENTS | {
             "games": 2,
             "steps": 8,
-            "ppo.minibatch": 16,
+            "ppo.minibatch_size": 16,
             "network.hidden": [6, 6],
         }
         pins["network.shared"] = shared

@@ -23,7 +23,7 @@ from support.tiny_run import flags
 
 from rematch import api
 from rematch.cli import main
-from rematch.rollout.collector import Rollout
+from rematch.rollout.collector import ThreadCollector
 from rematch.storage import checkpoint as disk
 from rematch.storage.atomic_files import FileDigest, sha256_hex
 from rematch.storage.run_folder import Run
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("blank_pictures")
 # --- folders that cannot be -------------------------------------------------------------------------------
 
 
-def test_a_name_that_is_taken(place: Path, wrong: Say) -> None:
+def test_name_that_is_taken_is_refused(place: Path, wrong: Say) -> None:
     (place / "runs" / "thesis").mkdir()
     (place / "runs" / "thesis" / "chapter1").write_text("mine")
     (place / "runs" / "paper").write_text("mine")
@@ -49,7 +49,7 @@ def test_a_name_that_is_taken(place: Path, wrong: Say) -> None:
     assert files(place) == before
 
 
-def test_places_where_nothing_can_be_written(place: Path, wrong: Say) -> None:
+def test_folder_that_cannot_be_made_is_refused(place: Path, wrong: Say) -> None:
     Path("file").write_text("")
     for name in ("file/run", "/proc/run", "/sys/run", "/dev/null/run", "/dev/full/x"):
         assert f"{name} cannot be created: " in wrong("train", "quick", *flags(), "--name", name)
@@ -63,7 +63,7 @@ def humble() -> None:
             os._exit(77)
 
 
-def test_a_folder_without_permission(place: Path) -> None:
+def test_folder_without_permission_is_refused(place: Path) -> None:
     closed = place / "runs" / "done"
     before = files(closed)
     for folder, words, expected in (
@@ -81,7 +81,7 @@ def test_a_folder_without_permission(place: Path) -> None:
     assert files(closed) == before and not (place / "new").exists()
 
 
-def test_a_run_that_another_process_holds(place: Path, wrong: Say) -> None:
+def test_run_of_another_process_is_refused(place: Path, wrong: Say) -> None:
     lock = place / "runs" / "done" / "lock"
     lock.write_text("process 1 on elsewhere since 2020\n")
     with lock.open() as held:
@@ -95,7 +95,7 @@ def test_a_run_that_another_process_holds(place: Path, wrong: Say) -> None:
 # --- runs that were tampered with ---------------------------------------------------------------------------
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(place: Path, right: Say) -> None:
+def test_damaged_checkpoint_is_named_and_the_one_before_it_used(place: Path, right: Say) -> None:
     whole = files(place / "runs" / "done")
     flip(newest(place / "runs" / "done") / "state.safetensors")
     said = right("resume", "done")
@@ -105,7 +105,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(place: Path, r
     assert {name: again[name] for name in whole} == whole
 
 
-def test_where_no_checkpoint_is_whole_nothing_is_begun(place: Path, wrong: Say) -> None:
+def test_resume_refuses_where_no_checkpoint_verifies(place: Path, wrong: Say) -> None:
     for checkpoint in (place / "runs" / "done" / "checkpoints").iterdir():
         flip(checkpoint / "state.json")
     before = files(place)
@@ -115,14 +115,14 @@ def test_where_no_checkpoint_is_whole_nothing_is_begun(place: Path, wrong: Say) 
     assert files(place) == before
 
 
-def test_a_run_without_checkpoints(place: Path, wrong: Say, right: Say) -> None:
+def test_run_without_checkpoints_resumes_from_the_beginning(place: Path, wrong: Say, right: Say) -> None:
     shutil.rmtree("runs/done/checkpoints")
     assert "runs/done: no checkpoint yet" in wrong("eval", "done")
     assert "from the beginning" in right("resume", "done")
     assert "iter_00000003" in os.listdir("runs/done/checkpoints")
 
 
-def test_a_foreign_checkpoint_is_not_taken(place: Path, wrong: Say) -> None:
+def test_checkpoint_of_another_run_is_refused(place: Path, wrong: Say) -> None:
     with Run.create(place / "runs" / "other", Path("runs/done/config.yaml").read_text()) as run:
         run.save(3, {"session": {"iteration": 3}, "world": {"states": np.zeros(3)}}, {})
     line = wrong("resume", "other")
@@ -131,7 +131,7 @@ def test_a_foreign_checkpoint_is_not_taken(place: Path, wrong: Say) -> None:
     assert "not a checkpoint of this run" in wrong("eval", "other")
 
 
-def test_settings_edited_by_hand_are_noticed(place: Path, wrong: Say) -> None:
+def test_settings_edited_by_hand_are_refused(place: Path, wrong: Say) -> None:
     path = Path("runs/done/config.yaml")
     text = path.read_text()
     for edited in (text.replace("seed: 0", "seed: 1"), text + "# mine\n",
@@ -147,7 +147,7 @@ def test_settings_edited_by_hand_are_noticed(place: Path, wrong: Say) -> None:
     assert "runs/done is not a run: it holds no config.yaml" in wrong("resume", "done")
 
 
-def test_a_checkpoint_of_another_machine_needs_leave(
+def test_checkpoint_of_another_machine_needs_permission(
         place: Path, wrong: Say, right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     here = api.fingerprint
     monkeypatch.setattr(api, "fingerprint", lambda config: here(config) | {"numpy": "0.1"})
@@ -156,22 +156,25 @@ def test_a_checkpoint_of_another_machine_needs_leave(
     right("resume", "done", "--other-machine")
 
 
-def test_rules_that_were_compiled_anew_need_leave(
+def test_checkpoint_of_other_compiled_rules_needs_permission(
         place: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry.find("pursuit"), "BUILD", "other text")
+    monkeypatch.setattr(registry.find("pursuit"), "build", "other text")
     assert "saved with another world: " in wrong("resume", "done")
 
 
 @pytest.mark.parametrize(("part", "name", "value"), [
-    ("session", "iteration", "x"), ("session", "iteration", -7), ("learner.pursuer", "updates", "x"),
-    ("league", "pursuer", {}),
+    ("clock", "iteration", "x"), ("clock", "iteration", -7), ("learners/pursuer", "updates", "x"),
+    ("league/pools", "pursuer", {}),
 ])
-def test_a_checkpoint_that_verifies_and_holds_nonsense(
+def test_checkpoint_that_verifies_and_holds_nonsense_is_refused(
         place: Path, wrong: Say, part: str, name: str, value: Any) -> None:
     """Seals are no secret: a stranger's folder can carry consistent ones."""
     kept = newest(place / "runs" / "done")
     checkpoint = disk.read_checkpoint(kept)
-    checkpoint.parts[part][name] = value
+    tree: Any = checkpoint.parts
+    for key in part.split("/"):
+        tree = tree[key]
+    tree[name] = value
     contents = disk.encode_state(checkpoint.parts)
     marks = {file: FileDigest(len(raw), sha256_hex(raw)) for file, raw in contents.items()}
     for file, raw in contents.items():
@@ -183,24 +186,24 @@ def test_a_checkpoint_that_verifies_and_holds_nonsense(
 # --- trouble while it works ---------------------------------------------------------------------------------
 
 
-def test_a_reward_that_is_no_number_stops_the_run_and_keeps_what_was_saved(
+def test_reward_that_is_not_finite_stops_the_run_and_keeps_checkpoints(
         place: Path, capsys: pytest.CaptureFixture[str], right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    collect = Rollout.collect
+    collect = ThreadCollector.collect
 
-    def spoiled(self: Rollout, iteration: int) -> Any:
+    def spoiled(self: ThreadCollector, iteration: int) -> Any:
         tape = collect(self, iteration)
         if iteration == 2:
             tape["evader"].reward[1, 3] = np.nan
         return tape
 
     with monkeypatch.context() as patch:
-        patch.setattr(Rollout, "collect", spoiled)
+        patch.setattr(ThreadCollector, "collect", spoiled)
         assert main.main(["train", "quick", *flags(), "--name", "x"]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and "evader: a reward or value is not finite" in err
     assert newest(place / "runs" / "x").name == "iter_00000002"
     assert main.main(["status", "x"]) == 1  # it is an alarm and the verdict, until somebody goes on
-    assert "verdict: collapsed: evader: a reward or value is not finite" in capsys.readouterr().out
+    assert "verdict: COLLAPSED: evader: a reward or value is not finite" in capsys.readouterr().out
     right("resume", "x")
     assert main.main(["status", "x"]) != 1 and "not finite" not in capsys.readouterr().out
     assert files(place / "runs" / "x") == files(place / "runs" / "done")
@@ -220,7 +223,7 @@ FULL = """if 1:
 """
 
 
-def test_a_disk_that_fills_up_costs_nothing_that_was_saved(place: Path, right: Say) -> None:
+def test_full_disk_costs_no_checkpoint(place: Path, right: Say) -> None:
     done = subprocess.run([sys.executable, "-c", FULL, "train", "quick", *flags(), "--name", "x"],
                           env=commands.environment(), capture_output=True)
     assert done.returncode == 2 and re.fullmatch(
@@ -231,7 +234,7 @@ def test_a_disk_that_fills_up_costs_nothing_that_was_saved(place: Path, right: S
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
-def test_a_product_that_cannot_be_written_is_one_line_and_made_by_resume(
+def test_product_that_cannot_be_written_is_one_line_and_made_by_resume(
         place: Path, capsys: pytest.CaptureFixture[str], right: Say, monkeypatch: pytest.MonkeyPatch,
         product: str) -> None:
     whole = files(place / "runs" / "done")
@@ -253,12 +256,12 @@ def test_a_product_that_cannot_be_written_is_one_line_and_made_by_resume(
         assert main.main(["resume", "done"]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and f"{product} was not written: " in err and "No space left on device" in err
-    assert "the training itself is complete and saved: make the rest with `rematch resume runs/done`" in err
+    assert "the training itself is complete and saved: write the missing files with `rematch resume" in err
     assert "runs/done is complete: 96 steps are done, nothing is left to train" in right("resume", "done")
     assert files(place / "runs" / "done") == whole
 
 
-def test_a_film_that_went_missing_is_made_again_and_nothing_else_changes(place: Path, right: Say) -> None:
+def test_missing_film_is_made_again_and_nothing_else_changes(place: Path, right: Say) -> None:
     whole = files(place / "runs" / "done")
     (place / "runs" / "done" / "match.gif").unlink()
     inode = (place / "runs" / "done" / "learning.png").stat().st_ino
@@ -267,7 +270,7 @@ def test_a_film_that_went_missing_is_made_again_and_nothing_else_changes(place: 
     assert (place / "runs" / "done" / "learning.png").stat().st_ino == inode
 
 
-def test_a_reader_that_leaves_is_no_error(finished: Path) -> None:
+def test_reader_that_leaves_is_no_error(finished: Path) -> None:
     for words in ("train quick --help", "worlds", "eval done --games 2 --json"):
         done = piped(f"{words} | head -c 1", finished)
         assert (done.returncode, done.stderr) == (0, b"") and len(done.stdout) == 1, words
@@ -280,7 +283,7 @@ def test_output_that_does_not_fit_is_one_line(finished: Path) -> None:
         assert (done.returncode, done.stderr) == (2, b"rematch: output: No space left on device\n")
 
 
-def test_training_goes_on_when_its_reader_leaves(place: Path) -> None:
+def test_training_continues_when_its_reader_leaves(place: Path) -> None:
     words = " ".join(["train", "quick", *flags(), "--name", "x"])
     done = piped(f"{words} | head -n 1", place)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -292,8 +295,8 @@ def test_training_goes_on_when_its_reader_leaves(place: Path) -> None:
 START = """if 1:
     import sys
     from rematch.cli import main
-    obey = main.obey
-    main.obey = lambda words: print("ready", flush=True) or obey(words)
+    dispatch = main.dispatch
+    main.dispatch = lambda words: print("ready", flush=True) or dispatch(words)
     sys.exit(main.main(sys.argv[1:]))
 """
 
@@ -316,16 +319,16 @@ def interrupted(name: str, delay: float) -> str:
     if child.returncode == 0:  # it was training already: saved, and says how to go on
         told = err == b"" and b"stopped (SIGINT)" in out and f"rematch resume runs/{name}".encode() in out
         return "" if told and Path(f"runs/{name}/checkpoints").exists() else f"{out!r} {err!r}"
-    said = (child.returncode, err) == (130, b"rematch: interrupted; what was saved stands\n")
+    said = (child.returncode, err) == (130, b"rematch: interrupted; checkpoints that were saved are intact\n")
     return "" if said and not Path(f"runs/{name}/lock").exists() else f"{child.returncode} {err!r}"
 
 
-def test_ctrl_c_at_any_moment_of_starting_up(place: Path) -> None:
+def test_ctrl_c_at_any_moment_of_start_is_one_line(place: Path) -> None:
     for i, delay in enumerate((0.0, 0.05, 0.15, 0.3, 0.6)):
         assert interrupted(f"x{i}", delay) == ""
 
 
-def test_real_processes_say_the_same(finished: Path) -> None:
+def test_processes_print_the_same_lines(finished: Path) -> None:
     for words, text in (
         (("trian",), b"unknown command 'trian'"), (("train", "quick", "--gmaes", "3"), b"nearest: --game"),
         (("resume", "done2"), b"nearest: runs/done"), ((b"\xff",), b"unknown command '\\udcff'"),

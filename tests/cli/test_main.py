@@ -26,7 +26,7 @@ __all__ = ["finished", "place", "right", "wrong"]
 # --- all is well --------------------------------------------------------------------------------------------
 
 
-def test_training_says_what_it_will_do_and_where_things_lie(
+def test_train_prints_its_plan_and_its_files(
         place: Path, right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "elsewhere").mkdir()
     monkeypatch.chdir(place / "elsewhere")
@@ -41,7 +41,7 @@ def test_training_says_what_it_will_do_and_where_things_lie(
     assert files(place / "elsewhere" / "some" / "where") == files(place / "runs" / "done")
 
 
-def test_runs_without_a_name_are_numbered_and_kebab_case_works(place: Path, right: Say) -> None:
+def test_train_numbers_runs_without_a_name_and_takes_kebab_case(place: Path, right: Say) -> None:
     words = [word.replace("_", "-") if word.startswith("--") else word for word in flags(games="1e1")]
     assert right("train", "quick", *words).startswith("run runs/quick-1: ")
     assert "games: 10\n" in Path("runs/quick-1/config.yaml").read_text()
@@ -51,7 +51,7 @@ def test_runs_without_a_name_are_numbered_and_kebab_case_works(place: Path, righ
     assert files(place / "runs" / "quick-1") == files(place / "runs" / "quick-2")
 
 
-def test_resuming_a_finished_run_says_so(place: Path, right: Say) -> None:
+def test_resume_of_a_finished_run_changes_nothing(place: Path, right: Say) -> None:
     whole = files(place / "runs" / "done")
     said = right("resume", "done")
     assert "runs/done is complete: 96 steps are done, nothing is left to train\n" in said
@@ -59,34 +59,21 @@ def test_resuming_a_finished_run_says_so(place: Path, right: Say) -> None:
     assert files(place / "runs" / "done") == whole
 
 
-def test_help_lists_every_flag_with_its_value_and_meaning(finished: Path, right: Say) -> None:
-    from rematch.core.config import leaves
-
-    said = right("train", "quick", "--games", "1e3", "--help").splitlines()
-    rows = {line.split()[0]: line for line in said[1:]}
-    config = api.configure("quick")
-    assert set(rows) == {f"--{key}" for key, _, _ in leaves(config)}
-    for key, field, _ in leaves(config):
-        assert field.metadata["help"] and field.metadata["help"] in rows[f"--{key}"]
-    assert re.search(r"--games +1000 +games that step together", rows["--games"])
-    assert re.search(r"--network.activation +\w+ +.*\(tanh \| relu\)", rows["--network.activation"])
-    for words in (["--help"], ["train", "--help"], ["eval", "-h"], ["help"]):
-        assert "rematch train RECIPE" in right(*words)
-    assert right("--version").startswith("rematch 0.")
-
-
-def test_worlds_and_recipes(right: Say) -> None:
+def test_worlds_and_recipes_are_listed(right: Say) -> None:
     said = right("worlds")
     assert re.search(r"^pursuit: \w.*", said, re.M)
     evader = r"^  evader: sees \d+ numbers, continuous actions speed, turn; scripted: random, .*flee_straight"
     assert re.search(evader, said, re.M)
-    told = right("recipes").splitlines()
-    assert [line for line in told if not line.endswith(".")] == []  # whole sentences
-    names = [line.partition(":")[0] for line in told]
-    assert {"quick", "pursuit"} <= set(names)
+    head, *recipes = right("recipes").splitlines()
+    assert head.split()[:2] == ["recipe", "world"]
+    assert [line for line in recipes if not line.endswith(".")] == []  # whole sentences
+    worlds = dict(line.split()[:2] for line in recipes)
+    assert worlds["quick"] == worlds["pursuit"] == worlds["ra2"] == "pursuit" and worlds["tiny"] == "gameboy"
+    for command in ("worlds", "recipes"):
+        assert json.loads(right(command, "--json"))[command][0]["name"]
 
 
-def test_eval_of_a_run(finished: Path, right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eval_of_a_run_prints_intervals(finished: Path, right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(finished)
     before = files(finished)
     options = ("--against", "random,lion", "--json")
@@ -103,7 +90,8 @@ def test_eval_of_a_run(finished: Path, right: Say, monkeypatch: pytest.MonkeyPat
     assert files(finished) == before
 
 
-def test_eval_of_a_world(finished: Path, right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eval_of_a_world_plays_named_players(
+        finished: Path, right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(finished)
     players = ("--players", "pure_pursuit,stand_still")
     row = json.loads(right("eval", "pursuit", *players, "--games", "50", "--json"))
@@ -114,7 +102,7 @@ def test_eval_of_a_world(finished: Path, right: Say, monkeypatch: pytest.MonkeyP
     assert text.startswith("Match in pursuit, policies play sampled\n") and "done    random" in text
 
 
-def test_one_role_s_policy_alone_is_no_pair(place: Path, right: Say, wrong: Say) -> None:
+def test_eval_of_one_role_alone_is_refused(place: Path, right: Say, wrong: Say) -> None:
     right("export", "done", "--out", "mine.safetensors")
     for words in (("eval",), ("eval", "--against", "lion"), ("film", "--out", "x.gif")):
         said = wrong(words[0], "mine-pursuer.safetensors", *words[1:])
@@ -122,12 +110,7 @@ def test_one_role_s_policy_alone_is_no_pair(place: Path, right: Say, wrong: Say)
     right("eval", "pursuit", "--players", "mine-pursuer.safetensors,random", "--games", "4")
 
 
-def test_what_one_may_set_before_playing_is_listed(right: Say) -> None:
-    assert "--thought" in right("play", "beasty", "--help")
-    assert "--cartridge" in right("play", "gameboy", "-h")
-
-
-def test_general_sum_rewards_and_starts_that_were_redrawn_are_told(place: Path, right: Say) -> None:
+def test_train_notes_general_sum_rewards_and_redrawn_starts(place: Path, right: Say) -> None:
     narrow = flags(world__arena_width=4, world__arena_height=4, world__min_init_distance=4.5,
                    world__max_init_distance=15, world__w_wall=0.1, world__n_obstacles_min=2)
     text = right("train", "pursuit", *narrow, "--name", "narrow")
@@ -140,15 +123,15 @@ def test_general_sum_rewards_and_starts_that_were_redrawn_are_told(place: Path, 
     assert "general-sum" not in right("train", "pursuit", *flags(), "--name", "plain")
 
 
-def test_a_run_plays_under_the_rules_it_learnt(place: Path, right: Say, wrong: Say) -> None:
+def test_eval_plays_under_the_rules_of_the_run(place: Path, right: Say, wrong: Say) -> None:
     right("train", "quick", *flags(world__n_obstacles_max=3), "--name", "three")
     row = json.loads(right("eval", "pursuit", "--players", "three,random", "--games", "4", "--json"))
     assert row["settings"]["n_obstacles_max"] == 3 and row["settings"]["max_steps"] == 20
     said = wrong("eval", "pursuit", "--players", "three,done", "--games", "4")
-    assert "done learnt under other rules: n_obstacles_max = 2, three under 3; expected the same" in said
+    assert "done was trained with other rules: n_obstacles_max = 2, three with 3; expected the same" in said
 
 
-def test_status_of_a_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_exit_code_is_in_its_json(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = main.main(["status", "done"])
     out, err = capsys.readouterr()
     assert code in (0, 1) and err == "" and "runs/done" in out
@@ -204,9 +187,9 @@ def test_status_of_a_run(place: Path, capsys: pytest.CaptureFixture[str]) -> Non
      "world.n_obstacle_obs = 0: expected -1 or at least n_obstacles_max = 3; the agents would be blind"),
     ("train quick --world.n_obstacles_min 4 --world.n_obstacles_max 2",
      "n_obstacles_min = 4: expected at most n_obstacles_max = 2"),
-    ("train quick --league.pick uniform --league.pfsp_power 3",
-     "pfsp_power = 3.0 has no effect: league.pick is 'uniform'"),
-    ("train quick --league.scripted lyon", "league.scripted = 'lyon': expected one of .*; nearest: lion"),
+    ("train quick --league.matchmaking uniform --league.pfsp_power 3",
+     "pfsp_power = 3.0 has no effect: league.matchmaking is 'uniform'"),
+    ("train quick --league.bots lyon", "league.bots = 'lyon': expected one of .*; nearest: lion"),
     ("train quick --game lattice", "--game cannot change a recipe's world"),
     ("train quick --name=", "--name = '': expected the name of a new folder"),
     ("train quick --name ..", "--name = '..': expected the name of a new folder"),
@@ -215,7 +198,7 @@ def test_status_of_a_run(place: Path, capsys: pytest.CaptureFixture[str]) -> Non
     ("train quick --name /", "--name = '/': expected the name of a new folder"),
     ("check qick", "unknown recipe 'qick'"),
     ("check quick --name x", "unknown setting --name"),
-    ("resume", "expected rematch resume RUN, found nothing"),
+    ("resume", "expected rematch resume RUN, found nothing; `rematch runs` lists runs"),
     ("resume ''", "expected rematch resume RUN, found ''"),
     ("resume a b", "expected rematch resume RUN, found 'a' 'b'"),
     ("resume done --max-minute 3", "unknown option '--max-minute'; nearest: --max-minutes"),
@@ -243,7 +226,7 @@ def test_status_of_a_run(place: Path, capsys: pytest.CaptureFixture[str]) -> Non
     ("eval pursit --players random,random", "unknown world 'pursit': expected one of .*; nearest: pursuit"),
     ("eval pursuit --players random", "--players = random: expected 2 names, for pursuer, evader"),
     ("eval pursuit --players lyon,random", "no pursuer called 'lyon': expected one of .*; nearest: lion"),
-    ("eval pursuit --players random,random --greedy", "--greedy has no effect: nobody of --players is"),
+    ("eval pursuit --players random,random --greedy", "--greedy has no effect: no player of --players is"),
     ("eval done --against nobody", "--against = 'nobody': expected one of"),
     ("eval done --against ,", "--against = ',': expected names"),
     ("eval done --games 0", "--games = '0': expected a whole number from 1 to 100000"),
@@ -251,11 +234,20 @@ def test_status_of_a_run(place: Path, capsys: pytest.CaptureFixture[str]) -> Non
     ("eval done --seed -1", "--seed = '-1': expected a whole number from 0"),
     ("eval done --gaems 3", "unknown option '--gaems'; nearest: --game"),
     ("worlds all", "expected rematch worlds, found 'all'"),
-    ("recipes --json", "unknown option '--json'; usage: rematch recipes"),
+    ("recipes --jsn", "unknown option '--jsn'; nearest: --json"),
+    ("completion tcsh", "completion 'tcsh': expected one of bash, zsh, fish"),
+    ("completion", "expected rematch completion bash.zsh.fish, found nothing"),
+    ("runs nowhere", "runs/nowhere: no such folder; expected a folder that holds runs"),
+    ("runs runs/done/train.log", "runs/done/train.log: is a file; expected a folder that holds runs"),
+    ("runs a b", r"expected rematch runs \[FOLDER\], found 'a' 'b'"),
+    ("train quick --help pp", "unknown section 'pp': expected one of run, world, .*, all; nearest: ppo"),
+    ("train quick --gmaes 3 --help", "unknown setting --gmaes"),
+    ("play pursuit --help", "expected rematch play WORLD .*, with one of beasty, gameboy"),
+    ("help trian", "unknown command 'trian'.*; nearest: train"),
     ("bench pursit", "unknown world 'pursit'"),
     ("bench --seconds 0", "--seconds = '0': expected a number above 0"),
 ])
-def test_a_wrong_word_is_one_line_and_changes_nothing(
+def test_wrong_word_is_one_line_and_changes_nothing(
         finished: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch, words: str, expected: str) -> None:
     monkeypatch.chdir(finished)
     before = files(finished)
@@ -263,7 +255,7 @@ def test_a_wrong_word_is_one_line_and_changes_nothing(
     assert files(finished) == before
 
 
-def test_bytes_that_are_no_text_are_named(place: Path, wrong: Say) -> None:
+def test_bytes_that_are_no_text_are_one_line(place: Path, wrong: Say) -> None:
     rubbish = os.fsdecode(b"\xff\xfe")
     quick = ("train", "quick")
     for words in (("unheard",), ("train",), ("resume",), ("status",), ("eval",), quick, (*quick, "--name"),
@@ -275,7 +267,7 @@ def test_bytes_that_are_no_text_are_named(place: Path, wrong: Say) -> None:
     assert os.listdir("runs") == ["done"]
 
 
-def test_a_run_larger_than_the_machine_is_refused_before_it_is_begun(
+def test_train_refuses_a_run_larger_than_the_machine(
         place: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_estimate, "total_bytes", lambda: 1 << 28)
     assert re.search(r"games = 500000, steps = 4: this run needs about \d+\.\d GiB of memory, this machine "
@@ -303,7 +295,7 @@ def test_a_run_larger_than_the_machine_is_refused_before_it_is_begun(
     ("seed: " + "1" * 30_000, "x.yaml.*4300 digits"),
     ("\0\1\2", "x.yaml"),
 ])
-def test_a_settings_file_that_is_none(place: Path, wrong: Say, text: str, expected: str) -> None:
+def test_settings_file_that_is_no_yaml_is_refused(place: Path, wrong: Say, text: str, expected: str) -> None:
     Path("x.yaml").write_text(text)
     assert re.search(expected, wrong("train", "quick", "--config", "x.yaml"))
     wrong("train", "x.yaml")
@@ -313,31 +305,31 @@ def test_a_settings_file_that_is_none(place: Path, wrong: Say, text: str, expect
     assert os.listdir("runs") == ["done"]
 
 
-def test_a_setting_without_effect_in_a_file(place: Path, wrong: Say) -> None:
+def test_settings_file_without_effect_is_refused(place: Path, wrong: Say) -> None:
     Path("x.yaml").write_text("league:\n  pick: uniform\n  pfsp_power: 3\n")
     assert "x.yaml: league.pfsp_power = 3.0 has no effect: " in wrong("train", "quick", "--config", "x.yaml")
     Path("x.yaml").write_text("like: quick\nleague:\n  pick: uniform\n  pfsp_power: 3\n")
     assert "x.yaml: league.pfsp_power = 3.0 has no effect: " in wrong("train", "x.yaml")
 
 
-def test_flags_may_switch_off_what_a_file_sets_and_a_runs_settings_are_a_recipe(place: Path) -> None:
+def test_settings_file_may_be_switched_off_by_flags(place: Path) -> None:
     text = "ppo:\n  magnet: 0.1\n  magnet_decay: 0.9\n"
     Path("y.yaml").write_text("like: quick\n" + text)
-    assert api.configure("y.yaml", flags=["--ppo.magnet", "0"]).ppo.magnet_decay == 0.9
+    assert api.configure("y.yaml", flags=["--ppo.magnet_weight", "0"]).ppo.magnet_decay == 0.9
     Path("x.yaml").write_text(text)
-    assert api.configure("quick", Path("x.yaml"), ["--ppo.magnet", "0"]).ppo.magnet_decay == 0.9
+    assert api.configure("quick", Path("x.yaml"), ["--ppo.magnet_weight", "0"]).ppo.magnet_decay == 0.9
     stored = "runs/done/config.yaml"  # lists what this run did not use, too
     again = api.configure(stored)
     assert again == api.configure("quick", Path(stored)) == api.load("runs/done").config
 
 
-def test_a_file_that_would_change_the_recipes_world(place: Path, wrong: Say) -> None:
+def test_settings_file_cannot_change_the_world_of_a_recipe(place: Path, wrong: Say) -> None:
     Path("other.yaml").write_text("game: lattice\n")
     assert "other.yaml: game = 'lattice' cannot change the world of quick; name the world instead" in wrong(
         "train", "quick", "--config", "other.yaml")
 
 
-def test_onnx_without_its_package_leaves_nothing_behind(
+def test_export_without_onnx_leaves_no_file(
         place: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     before = files(place)
@@ -345,7 +337,7 @@ def test_onnx_without_its_package_leaves_nothing_behind(
     assert files(place) == before
 
 
-def test_settings_that_are_no_file(place: Path, wrong: Say) -> None:
+def test_settings_file_that_cannot_be_read_is_refused(place: Path, wrong: Say) -> None:
     Path("binary.yaml").write_bytes(b"\x80\x81")
     for name in ("binary.yaml", "/dev/zero", "runs", "missing.yaml", ""):
         wrong("train", "quick", "--config", name)

@@ -38,11 +38,11 @@ def test_every_key_goes_over() -> None:
     changes, notes = SCRIPT.translate(ON_CPU)
     base = api.configure("iter600_to_1000")
     differ = {key for key, value in changes.items() if settings.get(base, key) != value}
-    assert differ <= {"threads", "start_iteration", "evaluation.rivals"}
+    assert differ <= {"threads", "start_iteration", "evaluation.opponents"}
     assert settings.get(base, "iterations") == 1000 and base.start_iteration == 600
-    assert changes["evaluation.rivals"] == SCRIPT.NAMED == base.league.scripted
+    assert changes["evaluation.opponents"] == SCRIPT.NAMED == base.league.bots
     assert (base.network.width, base.network.heads, base.network.layers) == (256, 8, 4)
-    assert base.league.history == 0.5 and base.league.scripted_share == pytest.approx(0.8)
+    assert base.league.opponent_share == 0.5 and base.league.bot_share == pytest.approx(0.8)
     assert any(re.match(r"note: async_num_workers 32: \d+, for there are \d+ cores", note) for note in notes)
 
 
@@ -77,12 +77,12 @@ def test_a_gpu_that_is_not_there_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(("changes", "expected"), [
-    ({"use_exploit_patch": False}, {"league.exploit_every": 0}),
-    ({"exploit_patch_interval": 7}, {"league.exploit_every": 7}),
-    ({"use_opponent_pool": False}, {"league.history": 0.0}),
-    ({"use_adaptive_weights": False}, {"league.pick": "uniform"}),
-    ({"use_heuristic_variants": False}, {"league.scripted": ("random", "heuristic")}),
-    ({"temperature_schedule": "none"}, {"ppo.temperature_final": 1.0, "ppo.entropy_final": 0.01}),
+    ({"use_exploit_patch": False}, {"exploiters.every": 0}),
+    ({"exploit_patch_interval": 7}, {"exploiters.every": 7}),
+    ({"use_opponent_pool": False}, {"league.opponent_share": 0.0}),
+    ({"use_adaptive_weights": False}, {"league.matchmaking": "uniform"}),
+    ({"use_heuristic_variants": False}, {"league.bots": ("random", "heuristic")}),
+    ({"temperature_schedule": "none"}, {"ppo.temperature_final": 1.0, "ppo.entropy_weight_final": 0.01}),
     ({"temperature_schedule": "none", "entropy_schedule": "none"}, {"ppo.anneal": "none"}),
     ({"ppo_config.clip_value": False}, {"ppo.value_clip": 0.0}),
     ({"async_game_generation": False}, {"threads": 1}),
@@ -114,7 +114,7 @@ def test_it_runs_and_begins_where_it_is_told(
     only = text.index("  - heuristic\n")  # the first of eval_opponents stays
     (tmp_path / "small.yaml").write_text(text[:only])
     real = api.configure
-    quick = {"evaluation.games": 2, "evaluation.past": 0, "league.exploit_steps": 400}
+    quick = {"evaluation.games": 2, "past_policies.count": 0, "exploiters.steps": 400}
     monkeypatch.setattr(api, "configure", lambda *a, **k: settings.replace(real(*a, **k), quick)
                         if a == ("iter600_to_1000",) and k else real(*a, **k))
     assert main(["--config", "small.yaml"], act=SCRIPT.train) == 0, capsys.readouterr().err

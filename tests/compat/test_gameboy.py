@@ -23,6 +23,7 @@ from support.single_seat_worlds import SIZES
 from rematch import api
 from rematch.agents.learners import dqn
 from rematch.cli.main import main
+from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.storage.run_folder import Run
 
@@ -47,9 +48,10 @@ MODULES = ("train_big", "agent", "networks", "curriculum", "video_utils")  # sec
 # Our own settings, so that a run takes seconds.
 QUICK = [
     "--world.cartridge", "tiny", "--world.max-steps", "30", "--threads", "1", "--steps", "8",
-    "--dqn.replay", "1000", "--dqn.sequence", "12", "--dqn.burn-in", "2", "--watch.video-steps", "8",
-    "--evaluation.games", "1", "--evaluation.every", "1000", "--bands.scouts", "2",
-    "--bands.scout-steps", "8",
+    "--dqn.replay_size", "1000", "--dqn.sequence", "12", "--dqn.burn-in", "2", "--episode-video.max-steps",
+    "8",
+    "--evaluation.games", "1", "--evaluation.every", "1000", "--explorers.games", "2",
+    "--explorers.steps", "8",
 ]  # fmt: skip
 
 
@@ -88,7 +90,7 @@ def test_the_documents_commands_are_the_recipe(script: ModuleType, command: str)
     config, notes = configured(script, flags_of(command))
     assert config == api.configure("big")
     assert (config.games, config.total_steps, config.dqn.size) == (32, 5_000_000, "large")
-    assert (config.watch.log_interval, config.watch.video_interval) == (5000, 250_000)
+    assert (config.episode_log.interval, config.episode_video.interval) == (5000, 250_000)
     assert abs(config.save_every * config.games * config.steps - 100_000) < 1024
     whole = {"--total-steps 5000000: 5000192 steps", "--save-interval 100000: every 100352 steps"}
     assert {note[6:].partition(", whole")[0] for note in notes} == \
@@ -97,15 +99,15 @@ def test_the_documents_commands_are_the_recipe(script: ModuleType, command: str)
 
 @pytest.mark.parametrize(("words", "key", "value"), [
     (["--num-envs", "64"], "games", 64), (["--total-steps", "4096"], "total_steps", 4096),
-    (["--batch-size", "32"], "batch", 32), (["--model-size", "slim"], "size", "slim"),
-    (["--log-interval", "77"], "log_interval", 77), (["--save-interval", "2048"], "save_every", 2),
-    (["--video-interval", "0"], "video_interval", 0), (["--num_envs=16"], "games", 16),
-    (["--world.cartridge", "mid"], "cartridge", "mid"), (["--swarm", "all"], "swarm", "all"),
+    (["--batch-size", "32"], "dqn.batch", 32), (["--model-size", "slim"], "dqn.size", "slim"),
+    (["--log-interval", "77"], "episode_log.interval", 77), (["--save-interval", "2048"], "save_every", 2),
+    (["--video-interval", "0"], "episode_video.interval", 0), (["--num_envs=16"], "games", 16),
+    (["--world.cartridge", "mid"], "world.cartridge", "mid"),
+    (["--savestates.mode", "all"], "savestates.mode", "all"), (["--swarm", "all"], "savestates.mode", "all"),
 ])  # fmt: skip
 def test_each_flag_is_a_setting(script: ModuleType, words: list[str], key: str, value: Any) -> None:
     config, _ = configured(script, words)
-    parts = (config, config.dqn, config.watch, config.world)
-    assert [getattr(part, key) for part in parts if hasattr(part, key)] == [value]
+    assert settings.get(config, key) == value != settings.get(api.configure("big"), key)
 
 
 @pytest.mark.parametrize(("words", "line"), [
@@ -176,8 +178,8 @@ def test_it_writes_every_file_that_the_document_names(
     assert {"episode", "milestone"} <= set(events)
     with Run.open(run, write=False) as opened:
         checkpoint = opened.load()
-    assert checkpoint is not None and {"swarm", "learner.joypad", "world"} <= set(checkpoint.parts)
-    assert {"weights", "target", "replay"} <= set(checkpoint.parts["learner.joypad"])
+    assert checkpoint is not None and {"savestates", "learners", "world_state"} <= set(checkpoint.parts)
+    assert {"weights", "target", "replay"} <= set(checkpoint.parts["learners"]["joypad"])
 
     assert main([*words, "--seed", "3"], act=script.train) == 2
     assert "runs/big_run_01 holds a run with other settings (seed 0 there, 3 here)" in capsys.readouterr().err

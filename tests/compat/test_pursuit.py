@@ -19,8 +19,8 @@ import pytest
 from rematch import api
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
+from rematch.core.run_config import Config
 from rematch.storage.run_folder import Run
-from rematch.training.trainer import Config
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "compat" / "scripts" / "train_amsdrl.py"
@@ -224,7 +224,7 @@ def test_a_flag_of_zero_is_zero_and_short_phases_have_room(script: ModuleType) -
     words = ["--output", "x", "--smooth_curriculum", "--warm_start_evader", "--warm_start_timesteps", "0",
              "--timesteps_per_phase", "100", "--max_phases", "3", "--cold_start_timesteps", "100"]
     config, _ = configured(script, words)
-    assert config.schedule.warm_start_steps == 0
+    assert config.schedule.level_warmup_steps == 0
     assert config.iterations >= 3  # each phase is at least a rollout
 
 

@@ -389,8 +389,8 @@ def test_setting_without_effect_names_what_it_needs() -> None:
 
 def test_needs_are_followed_to_their_root() -> None:
     default = api.default("pursuit")
-    lone = config.replace(default, {"league.history": 0.0, "league.pick": "pfsp"})
-    assert "league.history" in config.has_effect(lone, "league.pfsp_power")
+    lone = config.replace(default, {"league.opponent_share": 0.0, "league.matchmaking": "pfsp"})
+    assert "league.opponent_share" in config.has_effect(lone, "league.pfsp_power")
 
 
 def test_needs_name_a_sibling_and_its_possible_values() -> None:

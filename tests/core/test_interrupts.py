@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from rematch.cli import main
-from rematch.core.interrupts import INTERRUPTS, StopRequest
+from rematch.core.system.interrupts import INTERRUPTS, StopRequest
 
 
 def press() -> None:
@@ -67,9 +67,11 @@ def test_ctrl_c_that_became_another_exception_is_one_line(
         press_where_python_drops_it()
         raise became("initialization failed")
 
-    monkeypatch.setattr(main, "obey", interrupted)
+    monkeypatch.setattr(main, "dispatch", interrupted)
     assert main.main(["worlds"]) == 130
-    assert capsys.readouterr().err == "rematch: interrupted; what was saved stands\n"
+    assert capsys.readouterr().err == "rematch: interrupted\n"
+    assert main.main(["train", "quick"]) == 130
+    assert capsys.readouterr().err == "rematch: interrupted; checkpoints that were saved are intact\n"
 
 
 def test_other_unraisable_exceptions_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from rematch import api
-from rematch.core import config, setting_names
+from rematch.core import config
 from rematch.core.config import knob, part
 from rematch.core.errors import ConfigError
+from rematch.core.settings import setting_names
 from rematch.storage.run_folder import Run
 from rematch.worlds import registry
 
@@ -32,7 +33,7 @@ class Schedule:
 @dataclass(frozen=True, kw_only=True)
 class Learner:
     lr: float = knob(0.001, "learning rate")
-    minibatch: int = knob(64, "decisions per gradient step", unit="decisions")
+    minibatch_size: int = knob(64, "decisions per gradient step", unit="decisions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +171,7 @@ def test_part_of_a_config_knows_old_names_by_its_prefix() -> None:
 
 @pytest.mark.parametrize(("word", "near"), [
     ("learning_rate", "ppo.lr"), ("ppo.learning_rate", "ppo.lr"), ("dqn.learning_rate", "dqn.lr"),
-    ("dqn.batch_size", "dqn.minibatch"), ("num_envs", "games"), ("learning-rate", "ppo.lr"),
+    ("dqn.batch_size", "dqn.minibatch_size"), ("num_envs", "games"), ("learning-rate", "ppo.lr"),
     ("ppo.learning_rte", "ppo.lr"), ("scouts", "savestates.explorers"),
     ("bands.scuots", "savestates.explorers"), ("bands.practise", "savestates.demonstrations"),
     ("swarm.explorer", "savestates.explorers"),
@@ -250,4 +251,4 @@ def test_synonyms_mean_a_key_and_are_none() -> None:
 
 def test_unit_is_shown_after_the_value() -> None:
     lines = {flag: value for flag, value, _ in config.help_lines(Settings())}
-    assert lines["--ppo.minibatch"] == "64 decisions" and lines["--ppo.lr"] == "0.001"
+    assert lines["--ppo.minibatch_size"] == "64 decisions" and lines["--ppo.lr"] == "0.001"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rematch import api
 from rematch.core import config as rematch_config
-from rematch.core import strict_yaml
+from rematch.core.settings import strict_yaml
 
 compiled = pytest.mark.skipif(not yaml.__with_libyaml__, reason="PyYAML without libyaml")
 values = st.recursive(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rematch.core import system_memory
+from rematch.core.system import system_memory
 
 SLACK = 1 << 20  # the kernel counts in batches
 

@@ -1,14 +1,17 @@
-"""Practice: stretches of a way, who is led how far, and what counts of it, against slow references."""
+"""Demonstrations: stretches of a way, how far games are forced along it, and what counts of it, against slow
+references."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from support import gameboy_worlds
 from support.archive_world import Shelf
 
@@ -16,23 +19,20 @@ from rematch.core.errors import ConfigError
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import CUT_OFF, RUNNING
 from rematch.curriculum.demonstrations import (
-    ALONE,
     BEYOND,
-    FREE,
-    HELPED,
     LEAVE,
-    LED,
     MOST,
-    OFF,
     SLOWER,
-    Practice,
+    Demonstrations,
+    DemonstrationsConfig,
     Stretch,
     stretches,
 )
-from rematch.curriculum.savestate_archive import Swarm
-from rematch.curriculum.start_states import POWER_ON, Start, SwarmConfig
-from rematch.exploration.milestone_bonus import Milestones, MilestonesConfig
-from rematch.rollout.rollout_buffer import Tape
+from rematch.curriculum.savestate_archive import Archive
+from rematch.curriculum.start_states import POWER_ON, SavestatesConfig, Start
+from rematch.exploration.milestone_bonus import MilestonePosteriors, MilestonesConfig
+from rematch.rollout.forced_actions import OFF, ForcedActions
+from rematch.rollout.rollout_buffer import FORCED, HELPED, POLICY, RolloutBuffer
 
 NAMES = ("town", "badge", "end")
 ROLE = Role(name="joypad", fields=(Field(name="a", columns=("x", *(f"milestone_{n}" for n in NAMES))),),
@@ -66,7 +66,43 @@ def test_starts_on_a_way_cut_it_in_order_and_cover_it(way: list[int], data: st.D
     assert walked == way
 
 
-# --- leading ------------------------------------------------------------------------------------------
+# --- forcing ------------------------------------------------------------------------------------------
+
+
+FREE = 9  # what a policy would do: no input of a way is this
+
+
+def demonstrations(games: int, steps: int) -> Demonstrations:
+    setup: Any = SimpleNamespace(world=SimpleNamespace(games=games), config=SimpleNamespace(steps=steps))
+    return Demonstrations(DemonstrationsConfig(enabled=True), setup)
+
+
+def planned_bytes(forced: ForcedActions) -> list[bytes]:
+    """By game: what its next episode is forced to do."""
+    bounds = zip(forced.next_from, forced.next_until)
+    return [forced.actions[low:high].tobytes() for low, high in bounds]
+
+
+def left_bytes(forced: ForcedActions) -> list[bytes]:
+    """By game: what its running episode is still forced to do."""
+    return [forced.actions[low:high].tobytes() for low, high in zip(forced.cursor, forced.until)]
+
+
+def asked(forced: ForcedActions, games: Any, started: Any, t: int) -> NDArray[np.int32]:
+    """The actions of these games in step t; FREE where a policy chooses."""
+    action = np.full(len(games), FREE, np.int32)
+    forced.apply(games.astype(np.int32), started, t, action)
+    return action
+
+
+def ended_rollout(forced: ForcedActions, rollout: RolloutBuffer) -> None:
+    """As a collector ends a rollout."""
+    rollout.split_events(forced.forced)
+    forced.end_rollout(rollout.ended[-1])
+
+
+def copied(made: Demonstrations) -> dict[str, Any]:
+    return {name: np.array(value) for name, value in made.state_dict().items()}
 
 
 def parts_of(draw: np.random.Generator) -> dict[int, Stretch]:
@@ -82,12 +118,14 @@ def test_plans_are_parts_of_a_stretch_and_leave_time_for_the_rest(seed: int) -> 
     draw = np.random.default_rng(seed)
     parts, starts, luck = parts_of(draw), draw.integers(-1, 3, 50), draw.random(50)
     luck[draw.random(50) < 0.2] = -1
-    made = Practice(50, 4)
+    made = demonstrations(50, 4)
     way = parts[POWER_ON].inputs
     patience = made.plan(way, parts, starts, luck)
+    planned = planned_bytes(made.forced)
     for game, start in enumerate(starts.tolist()):
-        led = made.next[game]
-        assert made.next_at[game] == (OFF if start not in parts else len(way) - len(parts[start].inputs))
+        led = planned[game]
+        on = OFF if start not in parts else len(way) - len(parts[start].inputs)
+        assert made.forced.next_index[game] == on
         if start not in parts or luck[game] < 0:
             assert led == b"" and patience[game] == 0
             continue
@@ -96,9 +134,9 @@ def test_plans_are_parts_of_a_stretch_and_leave_time_for_the_rest(seed: int) -> 
         assert len(led) <= BEYOND * part.length + 1
         rest = LEAVE + int(SLOWER * max(0, part.ahead - len(led)))
         assert patience[game] == len(led) + min(MOST, rest)
-    whole = Practice(50, 4)
+    whole = demonstrations(50, 4)
     whole.plan(way, parts, np.full(50, POWER_ON), np.linspace(0, 1, 50, endpoint=False))
-    lengths = [len(led) for led in whole.next]
+    lengths = [len(led) for led in planned_bytes(whole.forced)]
     assert lengths == sorted(lengths) and lengths[0] == 0 and max(lengths) >= parts[POWER_ON].length - 1
 
 
@@ -106,82 +144,85 @@ def test_plans_are_parts_of_a_stretch_and_leave_time_for_the_rest(seed: int) -> 
 def test_an_episode_is_led_as_it_was_planned_when_it_began(seed: int, steps: int, ending: float) -> None:
     """Whenever episodes end, twice in a rollout or with it; with a stop and a restore between rollouts."""
     draw, games = np.random.default_rng(seed), 6
-    made = Practice(games, steps)
+    made = demonstrations(games, steps)
     planned: list[bytes] = [b""] * games  # of the episode that runs, as a slow reference keeps it
     passed = [0] * games
     ended = np.zeros(games, bool)
-    for iteration in range(12):
-        if draw.random() < 0.4:  # killed and resumed: `next` is planned anew, the world says nobody ended
-            again = Practice(games, steps)
-            again.restore({name: np.array(value) for name, value in made.state().items()})
+    for _ in range(12):
+        if draw.random() < 0.4:  # killed and resumed: the next episodes are planned anew, no game has ended
+            again = demonstrations(games, steps)
+            again.load_state_dict(copied(made))
             made, ended = again, np.zeros(games, bool)
         parts = parts_of(draw)
         made.plan(parts[POWER_ON].inputs, parts, draw.integers(-1, 3, games), draw.random(games) - 0.2)
-        tape = Tape(SPEC, steps, games)
-        told = []
+        rollout, told = RolloutBuffer(SPEC, steps, games), []
         for t in range(steps):
-            step = iteration * steps + t
             halves = (np.arange(0, 2), np.arange(2, games))  # parts of the world ask apart
-            out = np.concatenate([made.lead(half, ended[half], step) for half in halves])
+            out = np.concatenate([asked(made.forced, half, ended[half], t) for half in halves])
             for game in range(games):
                 left = planned[game][passed[game] :]
                 assert out[game] == (left[0] if left else FREE)
-                assert made.how[t, game] == (LED if left else HELPED if planned[game] else ALONE)
+                kind = FORCED if left else HELPED if planned[game] else POLICY
+                assert made.forced.forced[t, game] == kind
                 passed[game] += 1
-                tape.events.append((t, game, "town"))
+                rollout.events.append((t, game, "town"))
                 told += [] if left else [(t, game, "town")]
             ended = draw.random(games) < ending
-            tape.ended[t] = np.where(ended, CUT_OFF, RUNNING)
+            rollout.ended[t] = np.where(ended, CUT_OFF, RUNNING)
             for game in np.flatnonzero(ended).tolist():
-                planned[game], passed[game] = made.next[game], 0
-        made.judge(tape)
-        assert tape.events == told and len(tape.led) == steps * games - len(told)
+                planned[game], passed[game] = planned_bytes(made.forced)[game], 0
+        ended_rollout(made.forced, rollout)
+        assert rollout.events == told and len(rollout.forced_events) == steps * games - len(told)
 
 
 def test_a_state_holds_what_is_left_to_be_led() -> None:
-    made = Practice(3, 2)
+    made = demonstrations(3, 2)
     parts = parts_of(np.random.default_rng(1))
     starts, luck = np.array([POWER_ON, 0, 5]), np.array([0.9, 0.5, 0.5])
     made.plan(parts[POWER_ON].inputs, parts, starts, luck)
-    tape = Tape(SPEC, 2, 3)
-    tape.ended[-1] = CUT_OFF
-    made.judge(tape)
-    made.lead(np.arange(3), np.ones(3, bool), 2)
-    assert made.left[0] and made.helped.tolist() == [True, True, False]
-    other = Practice(3, 2)
-    other.restore({name: np.array(value) for name, value in made.state().items()})
-    assert other.left == made.left and np.array_equal(other.helped, made.helped)
-    assert other.way == made.way and np.array_equal(other.at, made.at) and made.at[0] == 1
+    rollout = RolloutBuffer(SPEC, 2, 3)
+    rollout.ended[-1] = CUT_OFF
+    ended_rollout(made.forced, rollout)
+    asked(made.forced, np.arange(3), np.ones(3, bool), 0)
+    forced = made.forced
+    assert left_bytes(forced)[0] and forced.helped.tolist() == [True, True, False]
+    other = demonstrations(3, 2)
+    other.load_state_dict(copied(made))
+    assert left_bytes(other.forced) == left_bytes(forced)
+    assert np.array_equal(other.forced.helped, forced.helped)
+    assert other.demonstration == made.demonstration
+    assert np.array_equal(other.forced.index, forced.index) and forced.index[0] == 1
 
 
 @given(st.integers(0, 1 << 32), st.integers(1, 5), st.floats(0.02, 0.9))
 def test_where_on_the_way_a_game_is_led_is_known(seed: int, steps: int, ending: float) -> None:
     """At its first step and as long as it is led, unless another way has taken the place of its own."""
     draw, games = np.random.default_rng(seed), 5
-    made, parts, ended = Practice(games, steps), {}, np.zeros(games, bool)  # type: ignore[var-annotated]
-    where = [OFF] * games  # a slow reference: where each game stands on `way`
+    made, ended = demonstrations(games, steps), np.zeros(games, bool)
+    parts: dict[int, Stretch] = {}
+    forced, where = made.forced, [OFF] * games  # a slow reference: where each game stands on `way`
     for _ in range(10):
-        before = made.way
+        before = made.demonstration
         if not parts or draw.random() < 0.3:
             parts = parts_of(draw)
         way = parts[POWER_ON].inputs
         if not way.startswith(before):
             where = [OFF] * games
         made.plan(way, parts, draw.integers(-1, 3, games), draw.random(games) - 0.2)
-        tape = Tape(SPEC, steps, games)
+        rollout = RolloutBuffer(SPEC, steps, games)
         for t in range(steps):
             if t:
-                where = [int(made.next_at[g]) if ended[g] else where[g] for g in range(games)]
-            out = made.lead(np.arange(games), ended, t)
-            assert made.index[t].tolist() == where
+                where = [int(forced.next_index[g]) if ended[g] else where[g] for g in range(games)]
+            out = asked(forced, np.arange(games), ended, t)
+            assert forced.demo_index[t].tolist() == where
             for game, action in enumerate(out.tolist()):
                 on = where[game]
                 assert action == FREE or on == OFF or way[on] == action, "led along the way, from there"
                 where[game] = on + 1 if on != OFF and action != FREE else OFF
             ended = draw.random(games) < ending
-            tape.ended[t] = np.where(ended, CUT_OFF, RUNNING)
-        made.judge(tape)
-        where = [int(made.next_at[g]) if ended[g] else where[g] for g in range(games)]
+            rollout.ended[t] = np.where(ended, CUT_OFF, RUNNING)
+        ended_rollout(forced, rollout)
+        where = [int(forced.next_index[g]) if ended[g] else where[g] for g in range(games)]
 
 
 # --- what counts --------------------------------------------------------------------------------------
@@ -190,50 +231,57 @@ def test_where_on_the_way_a_game_is_led_is_known(seed: int, steps: int, ending: 
 def test_only_who_had_no_help_at_all_came_from_power_on_alone() -> None:
     """Three games from power-on (alone, helped before, led there) and one from a savestate."""
     names = gameboy_worlds.world(1).spec.role_of(0).milestones
-    swarm = Swarm("bands", SwarmConfig(practice=True), Shelf(4), 5, 0.98, 3)
-    swarm.starts.append(Start("s.state", "x", 1, 0, "mid", "map", (names[9],), POWER_ON, "s"))
-    swarm.beliefs.grow()
-    swarm.at[:] = POWER_ON, POWER_ON, POWER_ON, 0
-    practice = swarm.practice
-    assert practice is not None
-    practice.how[:] = np.array([[ALONE, HELPED, LED, ALONE], [ALONE, HELPED, LED, ALONE], [ALONE] * 4])
-    tape = Tape(swarm.world.spec, 3, 4)
-    tape.events[:] = [(1, game, names[game]) for game in range(4)]
-    lines = swarm.report(tape, 0)
-    assert {name: set(times) for name, times in swarm.reached.items()} == {
+    world: Any = Shelf(4)
+    archive = Archive(SavestatesConfig(mode="bands"), world, 5, 0.98)
+    archive.starts.append(Start("s.state", "x", 1, 0, "mid", "map", (names[9],), POWER_ON, "s"))
+    archive.beliefs.grow()
+    archive.at[:] = POWER_ON, POWER_ON, POWER_ON, 0
+    archive.practice = demonstrations(4, 3)
+    forced = archive.practice.forced
+    kinds = [POLICY, HELPED, FORCED, POLICY]
+    forced.forced[:] = np.array([kinds, kinds, [POLICY] * 4])
+    rollout = RolloutBuffer(world.spec, 3, 4)
+    rollout.forced = forced.forced
+    rollout.events[:] = [(1, game, names[game]) for game in range(4)]
+    ended_rollout(forced, rollout)
+    lines = archive.report(rollout, 0)
+    assert {name: set(times) for name, times in archive.reached.items()} == {
         names[0]: {"frontier", "cold"}, names[1]: {"frontier"}, names[3]: {"frontier"}}
-    assert [(start.successes, start.visits) for start in (swarm.power_on, *swarm.starts)] == [(2, 4), (1, 0)]
-    assert len(lines) == 3 and tape.led == [(1, 2, names[2])]
+    starts = (archive.power_on, *archive.starts)
+    assert [(start.successes, start.visits) for start in starts] == [(2, 4), (1, 0)]
+    assert len(lines) == 3 and rollout.forced_events == [(1, 2, names[2])]
 
 
 @pytest.mark.parametrize("last", [False, True])
 def test_who_is_led_to_a_milestone_makes_no_trial_of_it(last: bool) -> None:
     """Also where the episode ends with that very step. What comes after it is tried."""
-    made, tape = Milestones(MilestonesConfig(weight=1.0), ROLE, 2), Tape(SPEC, 4, 2)
-    tape.length[:] = 1 + np.arange(4)[:, None]
-    practice = Practice(2, 4)
-    practice.how[:3, 0], practice.how[3:, 0] = LED, HELPED
-    tape.events[:] = [(2, 0, "town"), (2, 1, "town")]
-    tape["joypad"].sight[3:, :, 0, 1] = 0.0 if last else 1.0
-    tape.ended[2 if last else 3] = CUT_OFF
-    practice.judge(tape)
-    out = made.score(tape, 0)
+    made, rollout = MilestonePosteriors(MilestonesConfig(weight=1.0), ROLE, 2), RolloutBuffer(SPEC, 4, 2)
+    rollout.length[:] = 1 + np.arange(4)[:, None]
+    forced = ForcedActions(2, 4)
+    forced.forced[:3, 0], forced.forced[3:, 0] = FORCED, HELPED
+    rollout.events[:] = [(2, 0, "town"), (2, 1, "town")]
+    rollout["joypad"].sight[3:, :, 0, 1] = 0.0 if last else 1.0
+    rollout.ended[2 if last else 3] = CUT_OFF
+    ended_rollout(forced, rollout)
+    out = made.score(rollout, 0)[:, :, 0]
     assert made.trials.tolist() == [1, 2, 2], "game 1 came to town by itself, both tried the others"
     assert made.beliefs.alpha.tolist() == [2.0, 1.0, 1.0]
     assert not out[:, 0].any() and bool(out[:, 1].any()) == (not last), "r_env alone pays an end"
 
 
-# --- a swarm that practises ---------------------------------------------------------------------------
+# --- an archive with demonstrations ------------------------------------------------------------------
 
 
-def practising(games: int, **changes: Any) -> Swarm:
+def practising(games: int, **changes: Any) -> Archive:
     """With the first two milestones of the solution as starts, one aside, and the third as the frontier."""
-    from rematch.worlds.gameboy.world import Config, make
+    from rematch.worlds.gameboy.config import Config
+    from rematch.worlds.gameboy.world import GameboyWorld
 
-    world: Any = make(Config(cartridge="tiny", max_steps=300), 1)
+    world: Any = GameboyWorld(Config(cartridge="tiny", max_steps=300), 1)
     shelf: Any = Shelf(games)
     shelf.library = world.library
-    swarm = Swarm("bands", SwarmConfig(practice=True, **changes), shelf, 5, 0.98, 4)
+    swarm = Archive(SavestatesConfig(mode="bands", **changes), shelf, 5, 0.98)
+    swarm.practice = demonstrations(games, 4)
     world.watch(lambda *asked: True)
     for t, action in enumerate(gameboy_worlds.tiny().solution):
         gameboy_worlds.press(world, action)
@@ -257,13 +305,14 @@ def test_games_begin_on_the_way_and_those_at_power_on_are_never_led() -> None:
     for iteration in range(10):
         stage = swarm.stage(iteration)
         drawn |= set(stage[:, 0].astype(int).tolist())
-        assert (stage[:, 1][[bool(led) for led in swarm.practice.next]] > 0).all()
+        assert (stage[:, 1][[bool(led) for led in planned_bytes(swarm.practice.forced)]] > 0).all()
         alone &= set(np.flatnonzero(stage[:, 1] == 0).tolist())
     assert drawn == {POWER_ON, 0, 1}, "neither from the frontier itself nor from aside"
     assert len(alone) == 10
     swarm.world.library.quarantine.update({start.sha256: "crashes" for start in swarm.starts})
     assert not (swarm.stage(10) != [POWER_ON, 0]).any()
-    assert not any(swarm.practice.next), "who begins at power-on is not led along another's way"
+    planned = planned_bytes(swarm.practice.forced)
+    assert not any(planned), "who begins at power-on is not led along another's way"
 
 
 def test_what_fails_is_practised_more() -> None:
@@ -295,5 +344,5 @@ def test_a_band_that_is_mastered_leaves_its_games_to_the_others() -> None:
 def test_practice_needs_a_learner_that_learns_from_others_moves() -> None:
     from support import savestate_runs
 
-    with pytest.raises(ConfigError, match=r"bands\.practice = True: .*expected learner dqn"):
-        savestate_runs.config(learner="ppo", bands__practice=True)
+    with pytest.raises(ConfigError, match=r"demonstrations\.enabled = True: .*expected learner dqn"):
+        savestate_runs.config(learner="ppo", demonstrations__enabled=True)

@@ -12,30 +12,34 @@ from hypothesis import strategies as st
 from support.stop_and_resume import stop_and_go_on
 
 from rematch import api
-from rematch.cli.commands import evaluate
 from rematch.core import config as settings
 from rematch.core.arrays import Floats
 from rematch.core.errors import ConfigError
-from rematch.curriculum.levels import Curriculum, CurriculumConfig, ladder
+from rematch.core.run_config import Config
+from rematch.curriculum.levels import CurriculumConfig, LevelProgress, Levels, ladder
 from rematch.evaluation.match import wilson
-from rematch.rehearsal.shrink import Witness, differences, play
+from rematch.rehearsal.compare import differences
+from rematch.rehearsal.trial import Recorder, play
 from rematch.reporting.status import status
 from rematch.reporting.text import scoreboard_lines
+from rematch.selfplay import role_schedule
 from rematch.storage.run_folder import Run
-from rematch.training import run_log
 from rematch.training.best_response import Frozen
-from rematch.training.trainer import Config, Session, train
+from rematch.training.components.evaluator import Evaluator
+from rematch.training.loop import train
+from rematch.training.trainer import Trainer
+from rematch.verbs.evaluate import evaluate
 from rematch.worlds import registry
 
 N = 1000  # games of an evaluation
 
 
-def climbing(game: str = "pursuit", **changes: Any) -> tuple[Curriculum, Any]:
+def climbing(game: str = "pursuit", **changes: Any) -> tuple[LevelProgress, Any]:
     config = CurriculumConfig(**{"kind": "smooth"} | changes)
     module = registry.find(game)
     world = module.make(module.Config(), 4, 0, 0)
     levels = ladder(config, module, module.Config(), world.spec)
-    return Curriculum(config, levels, world.spec, world.next.stage[0]), world
+    return LevelProgress(config, levels, world.spec, world.next.stage[0]), world
 
 
 def row(captured: int, games: int = N) -> dict[str, Any]:
@@ -54,7 +58,7 @@ def row(captured: int, games: int = N) -> dict[str, Any]:
 # --- ladders ------------------------------------------------------------------------------------------------
 
 
-def starts(curriculum: Curriculum) -> list[tuple[float, ...]]:
+def starts(curriculum: LevelProgress) -> list[tuple[float, ...]]:
     return [tuple(curriculum.start(level).tolist()) for level in range(len(curriculum.levels))]
 
 
@@ -64,7 +68,7 @@ def test_the_discrete_levels_are_the_documents_six() -> None:
     config = settings.replace(api.default("pursuit"), changes)
     spec = module.make(config.world, 1, 0, 0).spec
     levels = ladder(config.curriculum, module, config.world, spec)
-    curriculum = Curriculum(config.curriculum, levels, spec, np.zeros(4, np.float32))
+    curriculum = LevelProgress(config.curriculum, levels, spec, np.zeros(4, np.float32))
     assert starts(curriculum) == [(2, 5, 0, 0), (5, 15, 0, 0), (2, 5, 3, 3), (5, 8, 3, 3), (5, 12, 3, 3),
                                   (2, 15, 3, 3)]  # fmt: skip
 
@@ -94,16 +98,16 @@ def test_the_lattice_has_levels_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("game", "changes", "expected"),
     [
-        ("gym", {}, "has no levels; expected none"),
+        ("gymnasium", {}, "has no levels; expected none"),
         ("pursuit", {"curriculum.min_obstacles": 3}, "min_obstacles = 3: expected at most 2"),
         ("pursuit", {"curriculum.kind": "discrete"}, "n_obstacles_max = 2: the discrete levels have up to 3"),
         ("pursuit", {"world.min_init_distance": 4.0}, "world.min_init_distance = 4: has no effect"),
         ("lattice", {"curriculum.min_obstacles": 1}, "a lattice has none"),
         ("lattice", {"world.max_distance": 3.0}, "world.max_distance = 3: has no effect"),
-        ("pursuit", {"curriculum.kind": "none", "schedule.kind": "alternate", "schedule.last_first": True},
+        ("pursuit", {"curriculum.kind": "none", "schedule.kind": "alternating", "schedule.last_first": True},
          "schedule.last_first = True: there is no new level without a curriculum"),
-        ("pursuit", {"curriculum.kind": "none", "schedule.kind": "micro", "schedule.warm_start_steps": 9},
-         "schedule.warm_start_steps = 9: there is no new level without a curriculum"),
+        ("pursuit", {"curriculum.kind": "none", "schedule.kind": "micro", "schedule.level_warmup_steps": 9},
+         "schedule.level_warmup_steps = 9: there is no new level without a curriculum"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_climbed_is_one_line(game: str, changes: dict[str, Any], expected: str) -> None:
@@ -165,7 +169,7 @@ def test_a_level_always_exists_and_the_state_says_all(results: list[int], by: st
         before = one.level
         moved, why = one.report(row(won))
         assert one.level == before + moved and 0 <= one.level < len(one.levels) and bool(moved) == bool(why)
-    two.restore(one.state())
+    two.load_state_dict(one.state_dict())
     assert [two.report(row(won)) for won in results] == [one.report(row(won)) for won in results]
 
 
@@ -192,17 +196,22 @@ def distances(game: str, world: Any) -> Floats:
     return np.asarray(np.hypot(games["x"][:, 0] - games["x"][:, 1], games["y"][:, 0] - games["y"][:, 1]))
 
 
-class Ruler(Witness):
+def progress_of(trainer: Trainer) -> LevelProgress:
+    levels = trainer.setup.get(Levels)
+    assert levels is not None
+    return levels.progress
+
+
+class Ruler(Recorder):
     """Measures every start: the distance of a game that has just begun, with the level of that time."""
 
-    def __init__(self, session: Session, game: str) -> None:
-        super().__init__(session)
+    def __init__(self, trainer: Trainer, game: str) -> None:
+        super().__init__(trainer)
         self.game, self.starts, self.told = game, [], []  # type: ignore[var-annotated]
 
     def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None:
         super().progress(step, rate, metrics)
-        curriculum, world = self.session.curriculum, self.session.world
-        assert curriculum is not None
+        curriculum, world = progress_of(self.trainer), self.trainer.world
         fresh = world.view.ended != 0  # it ended in the last step, so the running game has not moved yet
         stage = np.unique(world.next.stage[fresh], axis=0) if fresh.any() else None
         self.starts.append((curriculum.level, distances(self.game, world)[fresh], stage))
@@ -214,8 +223,8 @@ class Ruler(Witness):
 def short_run(game: str, **changes: Any) -> Config:
     tiny = {
         "threads": 1, "games": 96, "steps": 6, "total_steps": 96 * 6 * 12, "save_every": 2,
-        "network.hidden": (8,), "ppo.minibatch": 256, "ppo.epochs": 1, "evaluation.every": 2,
-        "evaluation.games": 20, "evaluation.rivals": ("random",), "league.history": 0.0,
+        "network.hidden": (8,), "ppo.minibatch_size": 256, "ppo.epochs": 1, "evaluation.every": 2,
+        "evaluation.games": 20, "evaluation.opponents": ("random",), "league.opponent_share": 0.0,
         "curriculum.kind": "smooth", "curriculum.capture_rate": 0.0, "curriculum.increment": 3.0,
     }  # fmt: skip
     tiny |= {"world.horizon": 6} if game == "lattice" else {"world.max_steps": 6}
@@ -225,13 +234,15 @@ def short_run(game: str, **changes: Any) -> Config:
 @pytest.mark.parametrize("game", ["pursuit", "lattice"])
 def test_the_distances_that_live_worlds_play_are_those_of_the_level(game: str, tmp_path: Path) -> None:
     """The documents' curriculum did not reach live worlds: here every start is measured after an advance."""
-    session = Session(short_run(game))
-    ruler = Ruler(session, game)
-    with Run.create(tmp_path / "run", settings.to_yaml(session.config)) as run:
-        train(session, run, ruler, lambda: False)
-    curriculum = session.curriculum
-    assert curriculum is not None and curriculum.level >= 2
-    near, far = (session.spec.stage.index(name) for name in session.spec.stage if "_distance" in name)
+    trainer = Trainer(short_run(game))
+    ruler = Ruler(trainer, game)
+    with Run.create(tmp_path / "run", settings.to_yaml(trainer.config)) as run:
+        trainer.bind(run, ruler)
+        trainer.start()
+        train(trainer, lambda: False)
+    curriculum, stage = progress_of(trainer), trainer.setup.spec.stage
+    assert curriculum.level >= 2
+    near, far = (stage.index(name) for name in stage if "_distance" in name)
     seen = set()
     for level, apart, _ in ruler.starts:
         if len(apart):
@@ -251,12 +262,13 @@ def test_the_distances_that_live_worlds_play_are_those_of_the_level(game: str, t
 
 
 def test_strength_is_told_on_the_level_that_is_trained() -> None:
-    session = Session(short_run("pursuit"))
-    assert session.curriculum is not None
+    trainer = Trainer(short_run("pursuit"))
+    curriculum, evaluator = progress_of(trainer), trainer.setup.get(Evaluator)
+    assert evaluator is not None
     for level in (0, 2):
-        session.curriculum.level = level
-        world = session.scoreboard.make(200, 0, 7)
-        low, high = session.curriculum.start(level)[:2]
+        curriculum.level = level
+        world = evaluator.scoreboard.make(200, 0, 7)
+        low, high = curriculum.start(level)[:2]
         apart = distances("pursuit", world)
         assert low <= apart.min() + 1e-4 and apart.max() <= high + 1e-4
 
@@ -264,34 +276,37 @@ def test_strength_is_told_on_the_level_that_is_trained() -> None:
 def test_what_is_played_after_training_is_played_on_its_level(tmp_path: Path) -> None:
     """Eval, exploit, payoff matrix, film: the documents' evaluations played another world than training."""
     config = short_run("pursuit")
-    seen = play(config, tmp_path / "run").session
+    seen = play(config, tmp_path / "run").trainer
     trained = api.load(tmp_path / "run")
-    assert seen.curriculum is not None and trained.curriculum is not None
-    assert 0 < trained.curriculum.level == seen.curriculum.level
+    assert trained.curriculum is not None
+    assert 0 < trained.curriculum.level == progress_of(seen).level
     low, high = trained.curriculum.here[:2]
     assert (low, high) != (config.world.min_init_distance, config.world.max_init_distance)
     frozen = Frozen(config=config, players=trained.policies, iteration=0, level=trained.curriculum)
-    for make in (api.builder(config, trained.curriculum), frozen.make, seen.make_level):
+    for make in (api.builder(config, trained.curriculum), frozen.make, seen.setup.make_level):
         apart = distances("pursuit", make(400, 0, 7))
         assert low <= apart.min() + 1e-4 and apart.max() <= high + 1e-4
         assert apart.min() < config.world.min_init_distance
-    row = evaluate.eval_run(tmp_path / "run", ["random"], 20, 0, greedy=False)
+    row = evaluate(tmp_path / "run", against=["random"], games=20)
     assert row["level_name"] == trained.curriculum.name and row["level"] == trained.curriculum.level
     assert f"on level {row['level_name']}" in scoreboard_lines(row)[0]
     told = status(tmp_path / "run")["lines"]
-    assert any(line.rstrip().endswith(seen.curriculum.levels[1].name) for line in told), told
+    assert any(line.rstrip().endswith(progress_of(seen).levels[1].name) for line in told), told
 
 
-@pytest.mark.parametrize("kind", ["together", "alternate", "micro"])
+@pytest.mark.parametrize("kind", ["simultaneous", "alternating", "micro"])
 def test_a_stopped_climb_goes_on_to_the_same_bytes(kind: str, tmp_path: Path) -> None:
-    turns: dict[str, Any] = {} if kind == "together" else {
-        "schedule__kind": kind, "schedule__cold_start_steps": 96 * 6, "schedule__last_first": True,
-        "schedule__warm_start_steps": 96 * 6,
+    turns: dict[str, Any] = {} if kind == "simultaneous" else {
+        "schedule__kind": kind, "schedule__warmup_steps": 96 * 6, "schedule__last_first": True,
+        "schedule__level_warmup_steps": 96 * 6,
     }
-    if kind == "alternate":
+    if kind == "alternating":
         turns["schedule__phase_steps"] = 96 * 6 * 2
     config = short_run("pursuit", curriculum__mixed_ratio=0.2, **turns)
     play(config, tmp_path / "whole")
+    if kind == "alternate":  # two levels in a row: a warm-up follows another one, under the same name
+        log = (tmp_path / "whole" / "train.log").read_text()
+        assert log.count("Phase S2w: evader learns, from step") == 2
     for at in (1, 4, 7):
         cut = tmp_path / f"cut{at}"
         stop_and_go_on(config, cut, at)
@@ -304,16 +319,17 @@ def test_a_level_that_is_reached_again_is_another_milestone(
     """Up, back and up again, a warm start each time: no milestone may stand in the next one's way."""
     moves = iter([1, 1, -1, 1, -1, 1, 1, -1, 1, -1, 1])
 
-    def report(curriculum: Curriculum, row: Any) -> tuple[int, str]:
+    def report(curriculum: LevelProgress, row: Any) -> tuple[int, str]:
         by = next(moves, 0)
         curriculum.level += by
         return by, "told to"
 
-    monkeypatch.setattr(Curriculum, "report", report)
-    config = short_run("pursuit", rollback__back=1, schedule__kind="alternate", evaluation__every=1,
-                       schedule__cold_start_steps=0, schedule__phase_steps=96 * 6,
-                       schedule__warm_start_steps=96 * 6)
-    assert play(config, tmp_path / "run").session.iteration == 12
+    monkeypatch.setattr(LevelProgress, "report", report)
+    config = short_run("pursuit", rollback__checkpoints_back=1, schedule__kind="alternating",
+                       evaluation__every=1,
+                       schedule__warmup_steps=0, schedule__phase_steps=96 * 6,
+                       schedule__level_warmup_steps=96 * 6)
+    assert play(config, tmp_path / "run").trainer.clock.iteration == 12
     names = {path.stem for path in (tmp_path / "run" / "policies").glob("*@level-2*.safetensors")}
     assert len(names) >= 4, "level 2 was reached more than once, and both roles were kept each time"
 
@@ -323,12 +339,10 @@ def test_a_pair_that_is_balanced_on_the_way_up_has_not_converged(
     stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Document 002's run I stopped as converged on its second level."""
-    monkeypatch.setattr(run_log, "balanced", lambda history, eta: 1)
-    monkeypatch.setattr(run_log, "behind", lambda row: [])
+    monkeypatch.setattr(role_schedule, "count_balanced", lambda history, eta: 1)
+    monkeypatch.setattr(role_schedule, "below_baseline", lambda evaluation: [])
     config = short_run("pursuit", schedule__convergence_consecutive=1, evaluation__alarm_swing=1.0,
                        curriculum__min_phases=100 if stays else 1, curriculum__increment=10.0)
-    session = Session(config)
-    with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
-        train(session, run, Witness(session), lambda: False)
-    assert session.curriculum is not None and session.curriculum.at_top != stays
-    assert session.ended == ("" if stays else "converged")
+    trainer = play(config, tmp_path / "run").trainer
+    assert progress_of(trainer).at_top != stays
+    assert trainer.clock.end_reason == ("" if stays else "converged")

@@ -1,4 +1,4 @@
-"""Scouts on the tiny cartridge: what they find, where they begin, exact resume, what each setting does."""
+"""Explorers on the tiny cartridge: what they find, where they begin, exact resume, what each setting does."""
 
 from __future__ import annotations
 
@@ -16,17 +16,22 @@ from support import gameboy_worlds, savestate_runs, single_seat_worlds
 
 from rematch.agents.learners import dqn
 from rematch.core import config as settings
-from rematch.curriculum.random_explorers import STRONGER, Place, Scouts, stronger
+from rematch.curriculum.demonstrations import Demonstrations
+from rematch.curriculum.random_explorers import STRONGER, Explorers, Place, Search, stronger
+from rematch.curriculum.savestate_archive import Archive
+from rematch.curriculum.savestates import Savestates
 from rematch.curriculum.start_states import POWER_ON
-from rematch.rehearsal.check import curriculum_features
-from rematch.rehearsal.shrink import differences, shrink
-from rematch.training.trainer import Session
-from rematch.worlds.gameboy import pyboy_emulator
+from rematch.rehearsal.check import component_features
+from rematch.rehearsal.compare import differences
+from rematch.rehearsal.shrink import shrink
+from rematch.training.trainer import Trainer
+from rematch.worlds.gameboy.bots import AGAIN, wander
+from rematch.worlds.gameboy.cartridge.constants import ACTIONS
+from rematch.worlds.gameboy.emulator import pyboy_emulator
 from rematch.worlds.gameboy.savestates import unpack
-from rematch.worlds.gameboy.world import ACTIONS, AGAIN, wander
 
 gameboy_worlds.need_pyboy()
-SIX = {"bands__scouts": 6, "bands__scout_steps": 40, "bands__scout_patience": 24, "world__screen": False,
+SIX = {"explorers__games": 6, "explorers__steps": 40, "explorers__patience": 24, "world__screen": False,
        "world__max_steps": 300, "seed": 1}  # fmt: skip
 
 
@@ -35,15 +40,22 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dqn, "SIZES", single_seat_worlds.SIZES)
 
 
-def scouting(**changes: Any) -> tuple[Session, Scouts]:
-    session = savestate_runs.session(savestate_runs.config(**SIX | changes))
-    assert session.scouts is not None and session.swarm is not None
-    return session, session.scouts
+def scouting(**changes: Any) -> tuple[Trainer, Search]:
+    trainer = savestate_runs.trainer(savestate_runs.config(**SIX | changes))
+    explorers = trainer.setup.get(Explorers)
+    assert explorers is not None and explorers.search.swarm is archive_of(trainer)
+    return trainer, explorers.search
 
 
-def told(scouts: Scouts) -> list[Any]:
+def archive_of(trainer: Trainer) -> Archive:
+    savestates = trainer.setup.get(Savestates)
+    assert savestates is not None
+    return savestates.archive
+
+
+def told(scouts: Search) -> list[Any]:
     """All that they know, as plain values; bundles by their digest."""
-    tree = scouts.state()
+    tree = scouts.state_dict()
     held = [(bundle.sha256, bundle.inputs, bundle.place) for bundle in scouts.world.library]
     plain = [tree[name].tolist() for name in ("numbers", "strength", "tried")]
     return [tree["root"], tree["names"], *plain, held, scouts.swarm.scouted, scouts.swarm.frontier]
@@ -53,7 +65,7 @@ def told(scouts: Scouts) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def found() -> tuple[Session, Scouts, list[list[str]], list[Any]]:
+def found() -> tuple[Trainer, Search, list[list[str]], list[Any]]:
     """Sought until ROUTE-1: the lines of each iteration, and what was known after the fourth."""
     sizes, dqn.SIZES = dqn.SIZES, single_seat_worlds.SIZES
     try:
@@ -68,12 +80,12 @@ def found() -> tuple[Session, Scouts, list[list[str]], list[Any]]:
     return session, scouts, lines, early
 
 
-Found = tuple[Session, Scouts, list[list[str]], list[Any]]
+Found = tuple[Trainer, Search, list[list[str]], list[Any]]
 
 
 def test_they_find_the_next_milestone_and_its_way_replays_from_power_on(found: Found) -> None:
     session, _, lines, _ = found
-    swarm: Any = session.swarm
+    swarm: Any = archive_of(session)
     assert [line for some in lines for line in some] == [
         "Milestone DAWN: first reached at step 0 from power-on",
         f"Milestone ROUTE-1: first reached at step {100 * (len(lines) - 1):,} from DAWN_0.state",
@@ -151,8 +163,8 @@ def test_a_restored_session_goes_on_alike_whatever_its_threads(found: Found) -> 
     for iteration in range(2):
         scouts.search(iteration, 100 * iteration)
     other, again = scouting(threads=2)
-    other.swarm.restore(first.swarm.state())  # type: ignore[union-attr]
-    again.restore(scouts.state())
+    archive_of(other).load_state_dict(archive_of(first).state_dict())
+    again.load_state_dict(scouts.state_dict())
     assert told(again) == told(scouts)
     for iteration in (2, 3):
         again.search(iteration, 100 * iteration)
@@ -160,17 +172,17 @@ def test_a_restored_session_goes_on_alike_whatever_its_threads(found: Found) -> 
 
 
 def test_a_save_writes_only_what_is_new() -> None:
-    _, scouts = scouting(bands__scouts=3, bands__scout_steps=30)
+    _, scouts = scouting(explorers__games=3, explorers__steps=30)
     scouts.search(0, 0)
     scouts.search(1, 100)
-    before = scouts.state()["chunks"]
+    before = scouts.state_dict()["chunks"]
     scouts.search(2, 200)
-    after = scouts.state()["chunks"]
+    after = scouts.state_dict()["chunks"]
     assert 0 < len(before) < len(after) == len(scouts.world.library)
     assert all(old is new for old, new in zip(before, after)), "hashed and written once"
     keep(scouts.swarm, bundles(2)[1])
     scouts._follow()
-    (only,) = scouts.state()["chunks"]
+    (only,) = scouts.state_dict()["chunks"]
     assert only.name not in {chunk.name for chunk in after}
 
 
@@ -188,7 +200,7 @@ def test_levels_come_first_and_then_clearly_more_hp(one: Any, other: Any) -> Non
 class Burst:
     """In the place of a rollout: what these games captured, asked for as threads would."""
 
-    def __init__(self, scouts: Scouts, moments: list[tuple[int, str, tuple[float, float]]]) -> None:
+    def __init__(self, scouts: Search, moments: list[tuple[int, str, tuple[float, float]]]) -> None:
         self.scouts, self.moments, self.steps, self.games = scouts, moments, 40, 6
         self.captured: list[tuple[int, int, Any]] = []
         self.ended = np.zeros((len(moments), 6), np.uint8)
@@ -255,8 +267,8 @@ def keep(swarm: Any, bundle: Any, over: bool = False) -> None:
 
 
 def test_they_follow_a_frontier_that_a_learner_found_and_stop_at_the_end() -> None:
-    session, scouts = scouting(bands__scouts=2, bands__scout_steps=4)
-    swarm: Any = session.swarm
+    session, scouts = scouting(explorers__games=2, explorers__steps=4)
+    swarm: Any = archive_of(session)
     dawn, route, rival = bundles(3)
     scouts.places["old"] = Place(POWER_ON, (1.0, 1.0))
     keep(swarm, dawn)
@@ -273,8 +285,8 @@ def test_they_follow_a_frontier_that_a_learner_found_and_stop_at_the_end() -> No
 
 def test_a_frontier_in_quarantine_does_not_end_the_run() -> None:
     """Scouts then begin at power-on, and find what is known: nothing new."""
-    session, scouts = scouting(bands__scout_steps=60, bands__scout_patience=60)
-    swarm: Any = session.swarm
+    session, scouts = scouting(explorers__steps=60, explorers__patience=60)
+    swarm: Any = archive_of(session)
     dawn, route = bundles(2)
     keep(swarm, dawn)
     keep(swarm, route)
@@ -304,22 +316,24 @@ def test_who_wanders_often_presses_the_same_again() -> None:
 
 def test_every_setting_of_theirs_changes_what_they_know() -> None:
     def after(**changes: Any) -> list[Any]:
-        _, scouts = scouting(**{"bands__scouts": 3, "bands__scout_steps": 30} | changes)
+        _, scouts = scouting(**{"explorers__games": 3, "explorers__steps": 30} | changes)
         for iteration in range(2):
             scouts.search(iteration, 0)
         return told(scouts)
 
     base = after()
-    for key, value in {"scouts": 4, "scout_steps": 31, "scout_patience": 8, "squares": 1}.items():
-        assert after(**{f"bands__{key}": value}) != base, key
-        assert "swarm" in settings.has_effect(savestate_runs.config(swarm="all"), f"bands.{key}")
-    assert "scouts" in settings.has_effect(savestate_runs.config(), "bands.squares")
+    everywhere = savestate_runs.config(savestates__mode="all")
+    for key, value in {"games": 4, "steps": 31, "patience": 8, "cell_size": 1}.items():
+        assert after(**{f"explorers__{key}": value}) != base, key
+        assert "savestates.mode" in settings.has_effect(everywhere, f"explorers.{key}")
+    assert "explorers.games" in settings.has_effect(savestate_runs.config(), "explorers.cell_size")
 
 
 def test_a_rehearsal_sends_few_scouts_for_a_short_time() -> None:
-    made = shrink(savestate_runs.config(bands__scouts=64, bands__scout_steps=500, bands__scout_patience=400))
-    assert made.bands.scouts == 2 and made.bands.scout_steps <= 32 and made.bands.scout_patience <= 32
-    assert shrink(savestate_runs.config()).bands.scouts == 0
+    made = shrink(savestate_runs.config(explorers__games=64, explorers__steps=500, explorers__patience=400))
+    c = made.explorers
+    assert c.games == 2 and c.steps <= 32 and c.patience <= 32
+    assert shrink(savestate_runs.config()).explorers.games == 0
 
 
 def test_a_run_with_scouts_and_practice_ends_alike_stopped_and_with_more_threads(tmp_path: Path) -> None:
@@ -330,18 +344,21 @@ def test_a_run_with_scouts_and_practice_ends_alike_stopped_and_with_more_threads
     made = savestate_runs.config(**savestate_runs.SCOUTED)
     twin = savestate_runs.go_on(tmp_path / "twin", made, astray=None)
     two = settings.replace(made, {"threads": 2})
-    stopped: Any = savestate_runs.go_on(tmp_path / "run", two, stop=11, astray=None).session.swarm
-    assert any(stopped.practice.left), "in the middle of being led"
+    stopped = savestate_runs.go_on(tmp_path / "run", two, stop=11, astray=None).trainer
+    demonstrations = stopped.setup.get(Demonstrations)
+    assert demonstrations is not None
+    forced = demonstrations.forced
+    assert (forced.cursor < forced.until).any(), "in the middle of being led"
     savestate_runs.go_on(tmp_path / "run", astray=None)
     unlike = [name for name in differences(tmp_path / "twin", tmp_path / "run") if "manifest" not in name]
     assert unlike == ["config.yaml"]
-    swarm: Any = twin.session.swarm
-    assert twin.led > 10 and swarm.scouted == 13 * 3 * 30
+    swarm, led = archive_of(twin.trainer), twin.trainer.setup.get(Demonstrations)
+    assert led is not None and led.forced_steps > 10 and swarm.scouted == 13 * 3 * 30
     rows = json.loads((tmp_path / "twin" / "savestates" / "index.json").read_text())
     assert any(row["game"] == -1 for row in rows[1:]) and all((tmp_path / "twin" / "savestates" / row["file"])
                                                               .exists() for row in rows[1:])  # fmt: skip
-    fired = {feature.name: feature.proof() for feature in curriculum_features(made, twin)}
-    assert all(fired[name] for name in ("swarm", "scouts", "practice"))
+    fired = {feature.name: feature.proof() for feature in component_features(made, twin)}
+    assert all(fired[name] for name in ("savestates", "explorers", "demonstrations"))
     times = json.loads((tmp_path / "twin" / "milestones.json").read_text())["milestones"]
     assert times["DAWN"]["scouted"] == swarm.reached["DAWN"]["scouted"] > 0
     assert twin.rows[-1]["rollout/scouted"] == swarm.scouted, "the log tells of all that was done by then"

@@ -1,4 +1,4 @@
-"""The swarm on the tiny cartridge: captures, files, starts, quotas, frontier and cold start, exact resume."""
+"""Savestates on the tiny cartridge: captures, files, starts, quotas, frontier, cold start, exact resume."""
 
 from __future__ import annotations
 
@@ -21,17 +21,21 @@ from support.archive_world import Shelf
 
 from rematch import api
 from rematch.agents.learners import dqn
-from rematch.cli.commands.evaluate import eval_run
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.world import CUT_OFF
 from rematch.curriculum import archive_files
-from rematch.curriculum.savestate_archive import Swarm
-from rematch.curriculum.start_states import BANDS, POWER_ON, Start, SwarmConfig, allot
-from rematch.rehearsal.shrink import differences
+from rematch.curriculum.savestate_archive import Archive
+from rematch.curriculum.savestates import Savestates
+from rematch.curriculum.start_states import BANDS, POWER_ON, SavestatesConfig, Start, allot
+from rematch.rehearsal.compare import differences
 from rematch.reporting.status import status
 from rematch.reporting.text import scoreboard_lines
-from rematch.worlds.gameboy import pyboy_emulator
+from rematch.storage.run_folder import Run
+from rematch.training.loop import iterate
+from rematch.training.trainer import Trainer
+from rematch.verbs.evaluate import evaluate
+from rematch.worlds.gameboy.emulator import pyboy_emulator
 from rematch.worlds.gameboy.savestates import unpack
 
 gameboy_worlds.need_pyboy()
@@ -58,6 +62,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
         dqn.SIZES = sizes
 
 
+def archive_of(trainer: Trainer) -> Archive:
+    savestates = trainer.setup.get(Savestates)
+    assert savestates is not None
+    return savestates.archive
+
+
 def index_of(folder: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = json.loads((folder / "savestates" / "index.json").read_text())
     return rows
@@ -71,7 +81,7 @@ def test_the_frontier_replays_from_power_on_to_the_same_bytes(finished: tuple[Pa
     assert hashlib.sha1(rom).hexdigest() == frontier["rom"]
     bare = pyboy_emulator.ready(rom)
     bare.load(pyboy_emulator.power_on(rom))
-    names = finished[1].session.spec.roles["joypad"].actions.names
+    names = finished[1].trainer.setup.spec.roles["joypad"].actions.names
     pressed = [names.index(name) for name, times in frontier["inputs"] for _ in range(times)]
     assert pressed == list(gameboy_worlds.tiny().solution)
     for action in pressed:
@@ -86,11 +96,11 @@ def test_frontier_and_cold_start_are_two_numbers(finished: tuple[Path, Any]) -> 
     assert found["steps"] == 4 * 20 * 18 and found["swarm"] == "bands"
     assert times["HALL-OF-FAME"] == {"frontier": times["HALL-OF-FAME"]["frontier"], "cold": None}
     assert times["DAWN"]["frontier"] == times["DAWN"]["cold"] < times["HALL-OF-FAME"]["frontier"]
-    told = archive_files.told(finished[0])
+    told = archive_files.summary_lines(finished[0])
     assert "end of the game, 11 of 11" in told[0] and "11 of 11" not in told[1]
     facts = status(finished[0])
     assert facts["frontier"] == told and set(told) <= set(facts["lines"])
-    assert facts["cold_start"].startswith("Cold start of joypad, from power-on, no savestates, n 2: ")
+    assert facts["cold_start"].startswith("joypad from power-on, without savestates: ")
 
 
 def test_each_capture_is_a_file_and_a_line(finished: tuple[Path, Any]) -> None:
@@ -115,17 +125,17 @@ def test_each_capture_is_a_file_and_a_line(finished: tuple[Path, Any]) -> None:
 
 def test_visits_and_successes_add_up(finished: tuple[Path, Any]) -> None:
     folder, seen = finished
-    rows, session = index_of(folder), seen.session
-    assert sum(row["visits"] for row in rows) == 4 + session.finished
+    rows, trainer = index_of(folder), seen.trainer
+    assert sum(row["visits"] for row in rows) == 4 + trainer.clock.finished_games
     assert all(0 <= row["successes"] <= row["visits"] for row in rows)
     assert sum(row["successes"] for row in rows) > 0
-    began = Counter(session.swarm.at.tolist())
-    origins = Counter(POWER_ON if (o := session.world._origin(row)) is None else session.world.library.add(o)
+    began, world = Counter(archive_of(trainer).at.tolist()), trainer.world
+    origins = Counter(POWER_ON if (o := world._origin(row)) is None else world.library.add(o)
                       for row in range(4))
     assert began == origins, "where the engine believes that games began is where they did"
     late = [row for row in seen.rows if row["rollout/savestates"] > 6][-1]
     assert late["rollout/spawn_early"] + late["rollout/spawn_mid"] + late["rollout/spawn_late"] == 1.0
-    assert late["joypad/theta_DAWN"] > 0.5 and any(row["joypad/r_bayes"] > 0 for row in seen.rows)
+    assert late["joypad/theta_DAWN"] > 0.5 and any(row["joypad/r_milestones"] > 0 for row in seen.rows)
 
 
 def test_what_a_savestate_has_behind_it_is_set(finished: tuple[Path, Any]) -> None:
@@ -140,13 +150,13 @@ def test_what_a_savestate_has_behind_it_is_set(finished: tuple[Path, Any]) -> No
 
 
 def test_an_evaluation_begins_at_power_on(finished: tuple[Path, Any]) -> None:
-    row = eval_run(finished[0], [], 2, 0, False)
+    row = evaluate(finished[0], games=2)
     told = row["returns"]["joypad"]
     assert told["success"] == 0.0 and told["milestones"]["HALL-OF-FAME"]["rate"] == 0.0
     assert told["milestones"]["DAWN"]["games"] == 2
     assert 0 < told["milestones"]["HALL-OF-FAME"]["high"] < 1, "n and interval with every rate"
     text = "\n".join(scoreboard_lines(row))
-    assert "Cold start of joypad, from power-on, no savestates, n 2: finished 0.000 [0.000, " in text
+    assert "joypad from power-on, without savestates: 0.000 [0.000, " in text
     assert "HALL-OF-FAME" in text
 
 
@@ -154,8 +164,9 @@ def test_an_evaluation_begins_at_power_on(finished: tuple[Path, Any]) -> None:
 
 
 def test_all_begin_from_the_newest_record(tmp_path: Path) -> None:
-    seen = savestate_runs.go_on(tmp_path / "run", savestate_runs.config(swarm="all", total_steps=4 * 20 * 6))
-    swarm = seen.session.swarm
+    made = savestate_runs.config(savestates__mode="all", total_steps=4 * 20 * 6)
+    seen = savestate_runs.go_on(tmp_path / "run", made)
+    swarm = archive_of(seen.trainer)
     best = max(range(len(swarm.starts)), key=lambda number: len(swarm.starts[number].milestones))
     assert swarm.stage(99).tolist() == [[best, 0]] * 4
     assert seen.rows[-1]["rollout/spawn_power_on"] == 0.0
@@ -163,8 +174,8 @@ def test_all_begin_from_the_newest_record(tmp_path: Path) -> None:
 
 def test_off_writes_no_savestates_but_keeps_what_was_reached(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    seen = savestate_runs.go_on(folder, savestate_runs.config(swarm="off", total_steps=4 * 20 * 6))
-    assert not (folder / "savestates").exists() and not len(seen.session.world.library)
+    seen = savestate_runs.go_on(folder, savestate_runs.config(savestates__mode="off", total_steps=4 * 20 * 6))
+    assert not (folder / "savestates").exists() and not len(archive_of(seen.trainer).world.library)
     frontier = json.loads((folder / "frontier.inputs").read_text())
     times = json.loads((folder / "milestones.json").read_text())["milestones"]
     reached = {name for name, found in times.items() if found["cold"] is not None}
@@ -194,9 +205,9 @@ def test_games_are_allotted_by_their_shares(shares: list[float], games: int) -> 
     assert all(abs(got - part) < len(shares) for got, part in zip(out, fair))
 
 
-def made_swarm(games: int, bands: str, **changes: float) -> Swarm:
+def made_swarm(games: int, bands: str, **changes: float) -> Archive:
     """With a start for each letter of `bands`: e, m or l."""
-    swarm = Swarm("bands", SwarmConfig(**changes), Shelf(games), 5, 0.98)
+    swarm = Archive(SavestatesConfig(mode="bands", **changes), Shelf(games), 5, 0.98)
     for number, letter in enumerate(bands):
         band = next(name for name in BANDS if name.startswith(letter))
         name = str(number)
@@ -205,13 +216,13 @@ def made_swarm(games: int, bands: str, **changes: float) -> Swarm:
     return swarm
 
 
-def starts_of(swarm: Swarm, iteration: int) -> list[int]:
+def starts_of(swarm: Archive, iteration: int) -> list[int]:
     stage = swarm.stage(iteration)
     assert stage.shape == (len(swarm.at), 2)
     return stage[:, 0].astype(int).tolist()
 
 
-def shares_of(swarm: Swarm, times: int) -> Counter[int]:
+def shares_of(swarm: Archive, times: int) -> Counter[int]:
     return Counter(n for i in range(times) for n in starts_of(swarm, i))
 
 
@@ -294,6 +305,27 @@ def test_a_resume_brings_the_folder_back(tmp_path: Path) -> None:
     assert differences(tmp_path / "twin", folder) == []
 
 
+def test_a_resume_from_the_beginning_removes_what_was_reached(tmp_path: Path) -> None:
+    """Killed before its first checkpoint: another machine may not reach the same states again."""
+    folder, made = tmp_path / "run", savestate_runs.config(total_steps=4 * 20 * 3, save_every=3)
+
+    class Killed(Exception):
+        pass
+
+    with pytest.raises(Killed), Run.create(folder, settings.to_yaml(made)) as run:
+        trainer = savestate_runs.trainer(made)
+        trainer.bind(run, savestate_runs.Lines(trainer))
+        trainer.start()
+        iterate(trainer)
+        raise Killed
+    rows, place = index_of(folder), folder / "savestates"
+    (place / "index.json").write_text(json.dumps([*rows, rows[-1] | {"file": "OTHER_999.state"}]))
+    (place / "OTHER_999.state").write_bytes(b"other")
+    savestate_runs.go_on(folder)
+    savestate_runs.go_on(tmp_path / "twin", made)
+    assert differences(tmp_path / "twin", folder) == []
+
+
 def test_an_index_that_is_no_index_is_written_anew(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     savestate_runs.go_on(folder, savestate_runs.config(total_steps=4 * 20 * 3), stop=2)
@@ -309,28 +341,28 @@ def test_an_index_that_is_no_index_is_written_anew(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ConfigError, match="swarm = bands: pursuit has no savestates; expected off"):
-        settings.replace(api.default("pursuit"), {"swarm": "bands"})
-    with pytest.raises(ConfigError, match=r"early \+ mid \+ late = 1.1: quotas that do not add up"):
-        savestate_runs.config(bands__early=0.5)
-    with pytest.raises(ConfigError, match=r"bands\.power_on = 1.5"):
-        savestate_runs.config(bands__power_on=1.5)
+    with pytest.raises(ConfigError, match=r"savestates\.mode = bands: pursuit has no savestates"):
+        settings.replace(api.default("pursuit"), {"savestates.mode": "bands"})
+    with pytest.raises(ConfigError, match=r"early \+ mid \+ late = 1.1: the fractions must add up"):
+        savestate_runs.config(savestates__early=0.5)
+    with pytest.raises(ConfigError, match=r"savestates\.power_on = 1.5"):
+        savestate_runs.config(savestates__power_on=1.5)
     with pytest.raises(ConfigError, match=r"milestones\.budgets = 'DWAN=3'.*nearest: DAWN"):
         savestate_runs.config(milestones__budgets=("DWAN=3",))
 
 
 def test_practice_is_a_matter_of_bands_alone() -> None:
     """Where all begin from the newest record nobody is led: any learner may learn there."""
-    asked = {"learner": "ppo", "swarm": "all", "world.workers": 0}
+    asked = {"learner": "ppo", "savestates.mode": "all", "world.workers": 0}
     assert api.configure("tiny", changes=asked).learner == "ppo"
-    with pytest.raises(ConfigError, match="ppo cannot learn from moves that it did not choose"):
-        api.configure("tiny", changes=asked | {"swarm": "bands"})
+    with pytest.raises(ConfigError, match="ppo cannot learn from actions that it did not choose"):
+        api.configure("tiny", changes=asked | {"savestates.mode": "bands"})
 
 
 def test_quotas_without_bands_have_no_effect() -> None:
-    made = savestate_runs.config(swarm="all")
-    for key in ("bands.late", "bands.power_on"):
-        assert "swarm" in settings.has_effect(made, key)
+    made = savestate_runs.config(savestates__mode="all")
+    for key in ("savestates.late", "savestates.power_on"):
+        assert "savestates.mode" in settings.has_effect(made, key)
 
 
 # --- the world's part ---------------------------------------------------------------------------------
@@ -363,8 +395,8 @@ def world_at(count: int) -> str:
 # --- every setting does something ---------------------------------------------------------------------
 
 # Those of one part are handed on whole: that one of them arrives shows that all do.
-KNOBS = {"swarm": "all", "bands.power_on": 1.0, "bands.practice": True, "milestones.weight": 0.1,
-         "milestones.forgetting": 0.5}  # fmt: skip
+KNOBS = {"savestates.mode": "all", "savestates.power_on": 1.0, "demonstrations.enabled": True,
+         "milestones.weight": 0.1, "milestones.forgetting": 0.5}  # fmt: skip
 
 
 def outcome(folder: Path, changes: dict[str, Any]) -> bytes:
@@ -386,9 +418,7 @@ def test_every_quota_changes_where_games_begin() -> None:
     base = shares_of(made_swarm(20, "eml"), 10)
     other = {"power_on": {"power_on": 0.6}, "early": {"early": 0.1, "mid": 0.6},
              "mid": {"mid": 0.0, "early": 0.7}, "late": {"late": 0.0, "mid": 0.6}}  # fmt: skip
-    known = {field.name for field in dataclasses.fields(SwarmConfig)}
-    beside = {"practice", "scouts", "scout_steps", "scout_patience", "squares", "way", "way_columns",
-              "way_window", "way_marks"}  # fmt: skip
-    assert set(other) | beside == known, "shown in the tests of demonstrations, explorers and demo progress"
+    known = {field.name for field in dataclasses.fields(SavestatesConfig)}
+    assert set(other) | {"mode"} == known, "the kinds have tests of their own"
     for key, changes in other.items():
         assert shares_of(made_swarm(20, "eml", **changes), 10) != base, key

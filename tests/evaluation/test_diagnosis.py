@@ -1,101 +1,106 @@
-"""Likely causes: each rule speaks where its number is there, and is silent where it is not."""
+"""Likely causes of alarms: each rule finds its cause, and finds nothing in a healthy run."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from support.evaluation_rows import rate_row
 
 from rematch import api
 from rematch.core.config import replace
-from rematch.evaluation.diagnosis import Evidence, floor, likely
+from rematch.evaluation.diagnosis import Evidence, entropy_floor, likely_causes
+from rematch.evaluation.evaluation import Evaluation
+from rematch.evaluation.verdict import Alarm
 
-GAP = {"kind": "gap", "first": 1000, "last": 3000, "role": None, "text": ""}
-SWING = GAP | {"kind": "swing", "role": "pursuer"}
+GAP = Alarm(kind="gap", first=1000, last=3000, text="")
+SWING = Alarm(kind="swing", first=1000, last=3000, role="pursuer", text="")
 STEPS = (0, 1000, 2000, 3000, 4000)
 
 
-def run(game: str = "pursuit", rows: dict[str, Any] | None = None, **changes: Any) -> Evidence:
-    """A healthy run of five iterations and evaluations, but for `rows` (of every iteration) and settings."""
+def evidence(
+    game: str = "pursuit", rows: dict[str, Any] | None = None, returns: dict[str, float] | None = None,
+    observations: dict[str, Any] | None = None, **changes: Any,
+) -> Evidence:
+    """A healthy run of five iterations and evaluations; `rows` changes every iteration."""
     config = replace(api.default(game), {key.replace("__", "."): value for key, value in changes.items()})
     spec = api.builder(config)(1, 0, 0).spec
     usual: dict[str, Any] = {"rollout/length": 50.0}
     for role in spec.roles:
         usual |= {f"{role}/kl": 0.01, f"{role}/lr": 1e-3, f"{role}/updates": 8.0, f"{role}/entropy": 1.5}
     metrics = [{"step": step} | usual | (rows or {}) for step in STEPS]
-    history: list[dict[str, Any]] = []
+    means = {role: {"mean": mean, "low": None, "high": None, "games": 1}
+             for role, mean in (returns or {}).items()}
+    history = []
     for i, step in enumerate(STEPS):
-        rates = {"pursuer": {"rate": 0.2 + 0.15 * i}, "evader": {"rate": 0.8 - 0.15 * i}}
-        history.append({"step": step, "phase": f"S{i}", "role": "pursuer", "rates": rates})
-    return Evidence(config=config, spec=spec, metrics=metrics, history=history)
+        rates = {"pursuer": rate_row(0.2 + 0.15 * i), "evader": rate_row(0.8 - 0.15 * i)}
+        row = {"step": step, "phase": f"S{i}", "role": "pursuer", "rates": rates, "returns": means}
+        history.append(Evaluation.from_json(row | {"table": []}))
+    return Evidence(config=config, spec=spec, metrics=metrics, history=history,
+                    observations=observations or {})
 
 
-def test_a_healthy_run_has_none() -> None:
-    assert likely(GAP, run()) == [] and likely(SWING, run()) == []
+def test_healthy_run_has_no_cause() -> None:
+    assert likely_causes(GAP, evidence()) == [] and likely_causes(SWING, evidence()) == []
 
 
-def test_a_role_that_does_not_learn() -> None:
-    (said,) = likely(GAP, run(rows={"evader/lr": 0.0, "evader/kl": 0.0}))
-    assert said == ("evader was not learning: learning rate 0, mean KL of its updates 0.0e+00 over 3 "
+def test_cause_role_that_does_not_learn() -> None:
+    (text,) = likely_causes(GAP, evidence(rows={"evader/lr": 0.0, "evader/kl": 0.0}))
+    assert text == ("evader did not learn: learning rate 0, mean KL of its updates 0.0e+00 over 3 "
                     "iterations")
-    (said,) = likely(GAP, run(rows={"evader/updates": 0.0}))
-    assert "none of 3 iterations updated it" in said
+    (text,) = likely_causes(GAP, evidence(rows={"evader/updates": 0.0}))
+    assert "none of 3 iterations updated it" in text
 
 
-def test_rewards_that_favour_one_role() -> None:
-    lopsided = run(world__survival_bonus=0.5)
+def test_cause_reward_asymmetry() -> None:
+    lopsided = evidence(world__survival_bonus=0.5, returns={"pursuer": -2.0, "evader": 88.0})
     assert not lopsided.spec.zero_sum
-    for row in lopsided.history:
-        row["returns"] = {"pursuer": {"mean": -2.0}, "evader": {"mean": 88.0}}  # type: ignore[index]
-    (said,) = likely(GAP, lopsided)
-    assert said == ("reward asymmetry: evader earns +1.76 per step, pursuer -0.04 (44-fold), over 3 "
+    (text,) = likely_causes(GAP, lopsided)
+    assert text == ("reward asymmetry: evader earns +1.76 per step, pursuer -0.04 (a factor of 44), over 3 "
                     "evaluations")
-    for row in lopsided.history:
-        row["returns"]["pursuer"]["mean"] = -40.0
-    assert likely(GAP, lopsided) == []
+    even = evidence(world__survival_bonus=0.5, returns={"pursuer": -40.0, "evader": 88.0})
+    assert likely_causes(GAP, even) == []
 
 
-def test_roles_that_learn_in_turn() -> None:
-    apart = run(schedule__kind="alternate")
-    (said,) = likely(SWING, apart)
-    assert said == ("best-response dynamics: schedule.kind is alternate and only pursuer learnt in phase S3; "
-                    "its share went from 0.350 to 0.650")
-    (said,) = likely(GAP, apart)
-    assert "of 3 evaluations in this time the role that had just learnt was pursuer at 3" in said
+def test_cause_roles_that_learn_in_turn() -> None:
+    alternating = evidence(schedule__kind="alternating")
+    (text,) = likely_causes(SWING, alternating)
+    assert text == ("best-response dynamics: schedule.kind is alternating and only pursuer learned in phase "
+                    "S3; its win rate went from 0.350 to 0.650")
+    (text,) = likely_causes(GAP, alternating)
+    assert "role that learned before each of the 3 evaluations during the alarm: pursuer in 3" in text
 
 
-def test_entropy_at_its_floor() -> None:
-    role = run().spec.roles["pursuer"]
-    low, _ = floor(role, run().config)
-    (said,) = likely(GAP, run(rows={"pursuer/entropy": low + 0.01}))
-    assert said.startswith("pursuer's entropy is at its floor:")
-    board = run("lattice", rows={"pursuer/entropy": 0.01})
-    assert floor(board.spec.roles["pursuer"], board.config)[0] == 0.0
-    assert any("entropy is at its floor: 0.010 nats" in said for said in likely(GAP, board))
+def test_cause_lowest_entropy() -> None:
+    role = evidence().spec.roles["pursuer"]
+    low, _ = entropy_floor(role, evidence().config)
+    (text,) = likely_causes(GAP, evidence(rows={"pursuer/entropy": low + 0.01}))
+    assert text.startswith("entropy of pursuer is at its lowest:")
+    board = evidence("lattice", rows={"pursuer/entropy": 0.01})
+    assert entropy_floor(board.spec.roles["pursuer"], board.config)[0] == 0.0
+    assert any("is at its lowest: 0.010 nats" in text for text in likely_causes(GAP, board))
 
 
-def test_updates_that_are_too_large() -> None:
-    (said,) = likely(GAP, run(rows={"evader/kl": 0.2}))
-    assert said.startswith("evader's updates are large: mean KL 0.200 nats")
+def test_cause_large_updates() -> None:
+    (text,) = likely_causes(GAP, evidence(rows={"evader/kl": 0.2}))
+    assert text.startswith("updates of evader are large: mean KL 0.200 nats")
 
 
-def test_columns_that_never_change() -> None:
-    seen = run()
-    dull = [{"column": f"obstacle {i}", "constant": i < 6} for i in range(7)]
-    blind = Evidence(config=seen.config, spec=seen.spec, metrics=seen.metrics, history=seen.history,
-                     sight={"evader": dull})
-    (said,) = likely(GAP, blind)
-    assert "evader may be blind to something: 6 of 7 numbers" in said and "and 2 more" in said
+def test_cause_constant_columns() -> None:
+    columns = [{"column": f"obstacle {i}", "constant": i < 6} for i in range(7)]
+    (text,) = likely_causes(GAP, evidence(observations={"evader": columns}))
+    assert "evader may lack information: 6 of 7 observation columns" in text and "and 2 more" in text
 
 
-def test_nobody_from_the_past() -> None:
-    assert likely(SWING, run(league__history=0.0)) == ["no past selves in training: league.history is 0"]
+def test_cause_no_past_policies() -> None:
+    assert likely_causes(SWING, evidence(league__opponent_share=0.0)) == [
+        "no past policies among the opponents in training: league.opponent_share is 0"]
 
 
 @pytest.mark.parametrize("step", [0, 4000])
-def test_only_the_time_of_the_alarm_is_looked_at(step: int) -> None:
-    seen = run()
-    for row in seen.metrics:
+def test_causes_come_from_the_time_of_the_alarm(step: int) -> None:
+    run = evidence()
+    for row in run.metrics:
         if row["step"] == step:
             row["evader/kl"] = 50.0  # type: ignore[index]
-    assert likely(GAP, seen) == []
+    assert likely_causes(GAP, run) == []

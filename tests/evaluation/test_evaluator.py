@@ -1,4 +1,4 @@
-"""Evaluations: who meets whom, how a gap is bounded, and which games choose and which report."""
+"""The evaluator: match-ups, bounds of the gap, selection and report on different games."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from rematch.evaluation.evaluator import (
     set_beside,
     versus,
 )
-from rematch.evaluation.match import Scoreboard, wilson
+from rematch.evaluation.match import Scoreboard
+from rematch.evaluation.statistics import wilson
+from rematch.worlds.capabilities import Defaults
 
 
-class Noting(Scoreboard):
-    """Remembers every match it played."""
+class Recording(Scoreboard):
+    """Records every match."""
 
     def __init__(self, name: str, **settings: Any) -> None:
         module = toys.TOYS[name]
@@ -45,7 +47,7 @@ def players_of(name: str) -> dict[str, Player]:
     return {role: policy(about, hidden=(5,)) for role, about in spec_of(name).roles.items()}
 
 
-def test_roles_meet_the_other_role_or_themselves() -> None:
+def test_opponents_have_the_other_role_or_the_only_one() -> None:
     assert opponents(spec_of("matching"), "matcher") == ["hider"]
     assert opponents(spec_of("sticks"), "player") == ["player"]
     me, rival = toys.sticks.bot("careful", "player"), toys.sticks.bot("random", "player")
@@ -53,19 +55,19 @@ def test_roles_meet_the_other_role_or_themselves() -> None:
     assert versus(spec_of("matching"), me, "hider", rival) == [rival, me]
 
 
-def test_scripted_players_by_name() -> None:
+def test_bots_for_selects_by_name() -> None:
     assert [p.name for p in bots_for(toys.matching, "hider", ())] == ["heads", "tails", "random"]  # type: ignore[arg-type]
     assert [p.name for p in bots_for(toys.matching, "hider", ("tails",))] == ["tails"]  # type: ignore[arg-type]
-    check_rivals(toys.matching, ("tails", "heads"), "evaluation.rivals")  # type: ignore[arg-type]
+    check_rivals(toys.matching, ("tails", "heads"), "evaluation.opponents")  # type: ignore[arg-type]
     with pytest.raises(
         ConfigError,
-        match=r"^evaluation\.rivals = 'tail': expected one of heads, random, tails; nearest: tails$",
+        match=r"^evaluation\.opponents = 'tail': expected one of heads, random, tails; nearest: tails$",
     ):
-        check_rivals(toys.matching, ("tail",), "evaluation.rivals")  # type: ignore[arg-type]
+        check_rivals(toys.matching, ("tail",), "evaluation.opponents")  # type: ignore[arg-type]
 
 
-def test_two_roles() -> None:
-    board = Noting("matching")
+def test_evaluate_two_roles() -> None:
+    board = Recording("matching")
     row = evaluate(board, toys.matching, spec_of("matching"), players_of("matching"), (400, (), 1 << 12))  # type: ignore[arg-type]
     assert set(row["rates"]) == {"matcher", "hider"}
     first, second = row["rates"]["matcher"], row["rates"]["hider"]
@@ -88,8 +90,8 @@ def test_two_roles() -> None:
         (("random", "random"), None, 0.0),  # one round between fair coins: nothing can be said
     ],
 )
-def test_the_gap_and_its_bounds(names: tuple[str, str], gap: float | None, low: float) -> None:
-    board = Noting("matching", rounds=1, heads=1.0)
+def test_gap_and_its_bounds(names: tuple[str, str], gap: float | None, low: float) -> None:
+    board = Recording("matching", rounds=1, heads=1.0)
     players = {role: toys.matching.bot(name, role) for role, name in zip(("matcher", "hider"), names)}
     row = evaluate(board, toys.matching, spec_of("matching"), players, (200, ("random",), 0))  # type: ignore[arg-type]
     assert gap is None or row["gap"] == gap
@@ -101,8 +103,8 @@ def test_the_gap_and_its_bounds(names: tuple[str, str], gap: float | None, low: 
         )
 
 
-def test_one_role_has_a_table_and_no_gap() -> None:
-    board = Noting("sticks")
+def test_evaluate_one_role_has_matches_and_no_gap() -> None:
+    board = Recording("sticks")
     row = evaluate(board, toys.sticks, spec_of("sticks"), players_of("sticks"), (30, (), 0))  # type: ignore[arg-type]
     assert row["rates"] == {} and "gap" not in row
     assert [(e["rival"], e["games"], e["role"]) for e in row["table"]] == [
@@ -115,12 +117,12 @@ def test_one_role_has_a_table_and_no_gap() -> None:
     ]
 
 
-def test_rows_belong_to_the_player_that_was_asked_about() -> None:
+def test_against_bots_gives_the_rows_of_the_player() -> None:
     players = {"matcher": toys.matching.bot("heads", "matcher"), "hider": toys.matching.bot("tails", "hider")}
     rows = against_bots(
-        Noting("matching"), toys.matching, spec_of("matching"), players, (40, ("heads", "tails"), 0)
+        Recording("matching"), toys.matching, spec_of("matching"), players, (40, ("heads", "tails"), 0)
     )  # type: ignore[arg-type]
-    scores = {(row.role, row.player, row.rival): row.score for row in rows}
+    scores = {(row.role, row.player, row.opponent): row.score for row in rows}
     assert scores == {
         ("matcher", "heads", "heads"): 1.0,
         ("matcher", "heads", "tails"): 0.0,
@@ -129,8 +131,8 @@ def test_rows_belong_to_the_player_that_was_asked_about() -> None:
     }
 
 
-def test_the_best_scripted_player_is_chosen_on_other_games_than_it_is_reported_on() -> None:
-    board = Noting("matching")
+def test_best_scripted_player_is_selected_and_reported_on_different_games() -> None:
+    board = Recording("matching")
     best = best_scripted(board, toys.matching, spec_of("matching"), (50, ("heads", "tails"), 1 << 60))  # type: ignore[arg-type]
     assert {key: (row.player, row.score) for key, row in best.items()} == {
         "matcher/heads": ("heads", 1.0),
@@ -145,19 +147,20 @@ def test_the_best_scripted_player_is_chosen_on_other_games_than_it_is_reported_o
     assert indices == list(range(1 << 60, (1 << 60) + 16))
 
 
-def test_players_play_as_they_are() -> None:
+def test_evaluate_changes_no_player() -> None:
     """Sampled unless they say otherwise: an evaluation changes nothing in a policy."""
     players = players_of("matching")
     before = {role: (p.greedy, p.weights.tobytes()) for role, p in players.items()}  # type: ignore[attr-defined]
-    evaluate(Noting("matching"), toys.matching, spec_of("matching"), players, (10, ("random",), 0))  # type: ignore[arg-type]
+    evaluate(Recording("matching"), toys.matching, spec_of("matching"), players, (10, ("random",), 0))  # type: ignore[arg-type]
     assert before == {role: (p.greedy, p.weights.tobytes()) for role, p in players.items()}  # type: ignore[attr-defined]
     assert not any(greedy for greedy, _ in before.values())
 
 
-def test_a_role_without_scripted_players_has_nobody_beside_it() -> None:
+def test_best_scripted_is_empty_without_scripted_players() -> None:
     """It ended a run's last evaluation in a traceback."""
-    alone = types.SimpleNamespace(BOTS={"matcher": ("heads",), "hider": ()}, bot=toys.matching.bot)
-    best = best_scripted(Noting("matching"), alone, spec_of("matching"), (4, (), 0))  # type: ignore[arg-type]
+    bots = {"matcher": ("heads",), "hider": ()}
+    alone = types.SimpleNamespace(bots=bots, bot=toys.matching.bot, defaults=Defaults())
+    best = best_scripted(Recording("matching"), alone, spec_of("matching"), (4, (), 0))  # type: ignore[arg-type]
     assert best == {}
     row: dict[str, Any] = {"table": [{"role": "hider", "rival": "heads"}]}
     set_beside(row, best)

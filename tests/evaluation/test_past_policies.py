@@ -1,4 +1,4 @@
-"""Past selves: evenly spread, the same whoever was killed when, and read back as they were."""
+"""Past policies: evenly spaced, equal after kill and resume, read back as they were."""
 
 from __future__ import annotations
 
@@ -11,69 +11,73 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_training import flip_bit
+from support.tiny_run import SMALL
 
 from rematch import api
 from rematch.core.config import replace
-from rematch.evaluation.past_policies import chosen, selves, stride
-from rematch.rehearsal.shrink import compared, play
+from rematch.core.run_config import Config
+from rematch.evaluation.past_policies import evenly_spaced, load_past_policies, stride
+from rematch.rehearsal.compare import compared
+from rematch.rehearsal.trial import play
 from rematch.storage.run_folder import PAST_FOLDER, Run
-from rematch.training.trainer import Config
 
-SMALL: dict[str, Any] = {
-    "threads": 1, "games": 8, "steps": 4, "total_steps": 8 * 4 * 11, "evaluation.games": 2,
-    "evaluation.rivals": ("random",), "evaluation.past": 4, "network.hidden": (4,), "world.max_steps": 5,
-    "save_every": 3,
-}
+CHANGES = SMALL | {"threads": 1, "total_steps": 8 * 4 * 11, "past_policies.count": 4, "save_every": 3,
+                   "network.hidden": (4,), "evaluation.opponents": ("random",)}
 
 
 def small(game: str = "pursuit", **changes: Any) -> Config:
-    own = {key: value for key, value in SMALL.items() if game == "pursuit" or not key.startswith("world.")}
-    return replace(api.default(game), own | {key.replace("__", "."): value for key, value in changes.items()})
+    """The settings of a small run; `changes` with `__` for the dot."""
+    values = {key: value for key, value in CHANGES.items()
+              if game == "pursuit" or not key.startswith("world.")}
+    values |= {key.replace("__", "."): value for key, value in changes.items()}
+    return replace(api.default(game), values)
 
 
 @given(st.integers(1, 3000), st.integers(1, 60))
-def test_half_as_many_to_so_many_stay_evenly_spread(iteration: int, most: int) -> None:
-    apart = stride(iteration, most)
-    kept = range(apart, iteration + 1, apart)
-    assert apart & (apart - 1) == 0 and len(kept) <= most
-    assert apart == 1 or len(kept) >= (most + 1) // 2 or iteration // (apart // 2) > most
+def test_stride_keeps_between_half_and_all_of_the_limit(iteration: int, most: int) -> None:
+    spacing = stride(iteration, most)
+    kept = range(spacing, iteration + 1, spacing)
+    assert spacing & (spacing - 1) == 0 and len(kept) <= most
+    assert spacing == 1 or len(kept) >= (most + 1) // 2 or iteration // (spacing // 2) > most
 
 
 @given(st.integers(2, 400), st.integers(1, 40))
-def test_thinning_never_wants_back_what_it_removed(iterations: int, most: int) -> None:
+def test_stride_never_needs_a_deleted_iteration(iterations: int, most: int) -> None:
     kept: set[int] = set()
     for iteration in range(1, iterations):
-        apart = stride(iteration, most)
-        if iteration % apart == 0:
+        spacing = stride(iteration, most)
+        if iteration % spacing == 0:
             kept.add(iteration)
-            wanted = set(range(apart, iteration + 1, apart))
+            wanted = set(range(spacing, iteration + 1, spacing))
             assert wanted <= kept
             kept = wanted
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=80, unique=True), st.integers(2, 30))
-def test_those_chosen_are_spread_from_the_first_to_the_newest(found: list[int], most: int) -> None:
-    there = sorted(found)
-    took = chosen(there, most)
-    assert len(took) == min(most, len(there)) and took == sorted(set(took)) and set(took) <= set(there)
-    assert took[-1] == there[-1] and took[0] == there[0]
+def test_evenly_spaced_has_the_first_and_the_newest(numbers: list[int], most: int) -> None:
+    iterations = sorted(numbers)
+    selected = evenly_spaced(iterations, most)
+    assert len(selected) == min(most, len(iterations)) and set(selected) <= set(iterations)
+    assert selected == sorted(set(selected))
+    assert selected[-1] == iterations[-1] and selected[0] == iterations[0]
 
 
-def test_a_run_leaves_its_selves_and_its_last(tmp_path: Path) -> None:
+def test_run_stores_past_policies_and_its_last(tmp_path: Path) -> None:
     seen = play(small(), tmp_path / "run")
     names = sorted(os.listdir(tmp_path / "run" / PAST_FOLDER))
     assert [name for name in names if name.endswith(".json")] == [f"{i:08d}.json" for i in (4, 8, 11)]
-    found, problems = selves(tmp_path / "run", small(), seen.session.make, 11, 20)
-    assert [self.iteration for self in found] == [4, 8, 11] and not problems
-    assert [self.step for self in found] == [4 * 32, 8 * 32, 11 * 32]
-    for role, policy in seen.session.policies.items():
-        newest, first = (found[i].players[role].weights for i in (-1, 0))  # type: ignore[attr-defined]
+    past, problems = load_past_policies(tmp_path / "run", small(), seen.trainer.setup.make_world, 11, 20)
+    assert [entry.iteration for entry in past] == [4, 8, 11] and not problems
+    assert [entry.step for entry in past] == [4 * 32, 8 * 32, 11 * 32]
+    for role, policy in seen.trainer.agents.players.items():
+        newest, first = (past[i].players[role].weights for i in (-1, 0))  # type: ignore[attr-defined]
         assert np.array_equal(newest, policy.weights) and not np.array_equal(first, policy.weights)
-    assert [s.iteration for s in selves(tmp_path / "run", small(), seen.session.make, 8, 20)[0]] == [4, 8]
+    earlier, _ = load_past_policies(tmp_path / "run", small(), seen.trainer.setup.make_world, 8, 20)
+    assert [entry.iteration for entry in earlier] == [4, 8]
 
 
-def test_a_resumed_run_keeps_the_same_files(tmp_path: Path) -> None:
-    """Whatever lies in past/ when a run goes on, at its end it is what an undisturbed one leaves."""
+def test_resumed_run_stores_the_same_files(tmp_path: Path) -> None:
+    """Any files in past/ at the time of a resume: at the end they are those of an undisturbed run."""
     play(small(), tmp_path / "one")
     play(small(), tmp_path / "two")
     with Run.open(tmp_path / "two", write=True) as run:
@@ -95,26 +99,26 @@ def test_a_resumed_run_keeps_the_same_files(tmp_path: Path) -> None:
     assert all(path.read_bytes() == one[name].read_bytes() for name, path in later.items())
 
 
-def test_a_damaged_self_is_named_and_left_out(tmp_path: Path) -> None:
+def test_damaged_file_is_named_and_left_out(tmp_path: Path) -> None:
     seen = play(small(), tmp_path / "run")
     flip_bit(tmp_path / "run" / PAST_FOLDER / "00000008.safetensors", 90)
-    found, problems = selves(tmp_path / "run", small(), seen.session.make, 11, 20)
-    assert [self.iteration for self in found] == [4, 11]
+    past, problems = load_past_policies(tmp_path / "run", small(), seen.trainer.setup.make_world, 11, 20)
+    assert [entry.iteration for entry in past] == [4, 11]
     assert len(problems) == 1 and "00000008" in problems[0] and "SHA-256" in problems[0]
 
 
-def test_players_that_look_ahead_are_kept_too(tmp_path: Path) -> None:
-    config = small("lattice", learner="lookahead", world__n=5, world__horizon=4, lookahead__minibatch=16)
+def test_lookahead_players_are_stored_too(tmp_path: Path) -> None:
+    config = small("lattice", learner="lookahead", world__n=5, world__horizon=4, lookahead__minibatch_size=16)
     seen = play(config, tmp_path / "run")
-    found, _ = selves(tmp_path / "run", config, seen.session.make, 11, 20)
-    assert len(found) == 3 and set(found[0].players) == {"pursuer", "evader"}
-    value = seen.session.minds.networks["value"]
-    assert np.array_equal(found[-1].players["evader"].foresight.value.weights,  # type: ignore[attr-defined]
+    past, _ = load_past_policies(tmp_path / "run", config, seen.trainer.setup.make_world, 11, 20)
+    assert len(past) == 3 and set(past[0].players) == {"pursuer", "evader"}
+    value = seen.trainer.agents.networks["value"]
+    assert np.array_equal(past[-1].players["evader"].foresight.value.weights,  # type: ignore[attr-defined]
                           value.weights)
 
 
 @pytest.mark.parametrize("past", [0, 1])
-def test_off_is_off_and_one_is_one(past: int, tmp_path: Path) -> None:
-    play(small(evaluation__past=past), tmp_path / "run")
+def test_setting_of_zero_stores_nothing_and_of_one_stores_one(past: int, tmp_path: Path) -> None:
+    play(small(past_policies__count=past), tmp_path / "run")
     kept = os.listdir(tmp_path / "run" / PAST_FOLDER) if past else []
     assert (tmp_path / "run" / PAST_FOLDER).exists() == bool(past) and len(kept) in (0, 4)  # 8, and the last

@@ -1,4 +1,4 @@
-"""Players by name: scripted, searches with a budget, runs, policy files, bots of one's own, nobody else."""
+"""Players by name: scripted, searches with a budget, runs, policy files, the user's own bots."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rematch import api
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.evaluation import past_policies
-from rematch.evaluation.player_lookup import entrant, learnt, rules_of
-from rematch.rehearsal.shrink import play
+from rematch.evaluation.player_lookup import find_player, find_trained, match_rules
+from rematch.rehearsal.trial import play
 from rematch.storage.run_folder import Run
 from rematch.worlds.beasty.bots import MOST, SearchPlayer
 from rematch.worlds.beasty.config import Config
@@ -27,10 +27,10 @@ def small(**world: Any) -> Any:
             "steps": 8,
             "total_steps": 16 * 8,
             "network.hidden": (8,),
-            "ppo.minibatch": 64,
+            "ppo.minibatch_size": 64,
             "evaluation.games": 2,
-            "evaluation.rivals": ("random",),
-            "league.history": 0.0,
+            "evaluation.opponents": ("random",),
+            "league.opponent_share": 0.0,
             **{f"world.{key}": value for key, value in world.items()},
         },
     )
@@ -39,13 +39,13 @@ def small(**world: Any) -> Any:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """runs/plain and runs/document, and a policy file of each."""
-    root = tmp_path_factory.mktemp("entrants")
+    root = tmp_path_factory.mktemp("players")
     for name, world in (("plain", {}), ("document", {"document_variant": True})):
         config = small(**world)
-        session = play(config, root / "runs" / name).session
+        trainer = play(config, root / "runs" / name).trainer
         with Run.open(root / "runs" / name, write=True) as run:
-            policy = session.policies["player"]
-            run.write_policy("player", policy.arrays(), past_policies.card(config, policy, 1))
+            policy = trainer.agents.players["player"]
+            run.write_policy("player", policy.arrays(), past_policies.policy_metadata(config, policy, 1))
     return root
 
 
@@ -55,10 +55,10 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def seat(name: str, rules: Config | None = None) -> Any:
-    return entrant(name, "beasty", rules or Config(), "player")
+    return find_player(name, "beasty", rules or Config(), "player")
 
 
-def test_searches_have_their_budget_in_their_name() -> None:
+def test_search_has_its_budget_in_its_name() -> None:
     for name, completions, seconds in (
         ("search", 100, 0.0),
         ("search:7", 7, 0.0),
@@ -77,46 +77,46 @@ def test_searches_have_their_budget_in_their_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["plain", "runs/plain", "runs/plain/policies/player.safetensors"])
-def test_what_was_learnt_plays(name: str, folder: Path) -> None:
+def test_run_or_policy_file_is_a_player(name: str, folder: Path) -> None:
     player = seat(name)
     assert player.name == name
     wanted = api.load(folder / "runs" / "plain").policies["player"].weights
     assert (player.weights == wanted).all()
-    about = learnt(name, "beasty")
-    assert about is not None and about.rules == Config()
+    trained = find_trained(name, "beasty")
+    assert trained is not None and trained.rules == Config()
 
 
 @pytest.mark.parametrize("name", ["document", "runs/document/policies/player.safetensors"])
-def test_other_rules_are_refused_naming_both(name: str) -> None:
+def test_other_rules_are_refused_with_both_values(name: str) -> None:
     with pytest.raises(
         ConfigError,
-        match=f"{name} learnt under other rules: document_variant = True, the match has "
+        match=f"{name} was trained with other rules: document_variant = True, the match has "
         "False; expected the same",
     ):
         seat(name)
     with pytest.raises(
-        ConfigError, match=f"{name} learnt under other rules: document_variant = True, plain under False"
+        ConfigError, match=f"{name} was trained with other rules: document_variant = True, plain with False"
     ):
-        rules_of(["plain", "random", name], "beasty", {})
+        match_rules(["plain", "random", name], "beasty", {})
     with pytest.raises(ConfigError, match="document_variant = True, the match has False"):
-        rules_of([name], "beasty", {"document_variant": "false"})
-    assert rules_of(["random", name], "beasty", {}) == Config(document_variant=True)
+        match_rules([name], "beasty", {"document_variant": "false"})
+    assert match_rules(["random", name], "beasty", {}) == Config(document_variant=True)
     assert seat(name, Config(document_variant=True)).name == name
 
 
-def test_who_begins_is_no_rule() -> None:
+def test_free_setting_may_differ() -> None:
     """A policy that learnt with player 0 beginning may play where that is drawn."""
     assert seat("plain", Config(first=-1)).name == "plain"
-    assert rules_of(["plain"], "beasty", {"first": "-1"}) == Config(first=-1)
+    assert match_rules(["plain"], "beasty", {"first": "-1"}) == Config(first=-1)
 
 
-def test_rules_without_anybody_learnt() -> None:
-    assert rules_of(["random", "search:5"], "beasty", {}) == Config()
-    assert rules_of(["random"], "beasty", {"players": "3", "scoring": "count"}) == Config(
+def test_match_rules_without_a_trained_player() -> None:
+    assert match_rules(["random", "search:5"], "beasty", {}) == Config()
+    assert match_rules(["random"], "beasty", {"players": "3", "scoring": "count"}) == Config(
         players=3, scoring="count"
     )
     with pytest.raises(ConfigError, match="players = '5': expected a whole number from 2 to 4"):
-        rules_of(["random"], "beasty", {"players": "5"})
+        match_rules(["random"], "beasty", {"players": "5"})
 
 
 @pytest.mark.parametrize(
@@ -128,24 +128,24 @@ def test_rules_without_anybody_learnt() -> None:
             "module:Class of your own; nearest: heuristic",
         ),
         ("gone.safetensors", "gone.safetensors: no such file"),
-        ("4", "4 is no name; how many sit at a table is --world.players 4"),
+        ("4", "4 is not the name of a player; --world.players 4 sets their number"),
         ("a b:c", "no player called 'a b:c'"),
     ],
 )
-def test_nobody(name: str, message: str) -> None:
+def test_unknown_player_is_one_line(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         seat(name)
 
 
-def test_other_worlds(folder: Path) -> None:
+def test_player_of_another_world_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match="plain is a run of beasty, not of lattice"):
-        learnt("plain", "lattice")
+        find_trained("plain", "lattice")
     with pytest.raises(ConfigError, match="is a policy of beasty; expected one of lattice"):
-        learnt("runs/plain/policies/player.safetensors", "lattice")
-    with pytest.raises(ConfigError, match="mine:Bot: lattice does not take bots of one's own"):
+        find_trained("runs/plain/policies/player.safetensors", "lattice")
+    with pytest.raises(ConfigError, match="mine:Bot: lattice does not accept bots of your own"):
         from rematch.worlds.lattice.config import Config as Board
 
-        entrant("mine:Bot", "lattice", Board(), "pursuer")
+        find_player("mine:Bot", "lattice", Board(), "pursuer")
     damaged = folder / "damaged.safetensors"
     damaged.write_bytes(b"rubbish")
     with pytest.raises(ConfigError, match="damaged"):

@@ -1,40 +1,41 @@
-"""Novelty: counts by words, begun anew with each episode or kept for life; they survive a restore."""
+"""Count bonus: counts by words, begun anew with each episode or kept for life; they survive a restore."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from support import single_seat_worlds
+from support.trainers import first_difference
 
 from rematch.core.errors import ConfigError
-from rematch.exploration.count_bonus import Novelty, NoveltyConfig
-from rematch.rollout.rollout_buffer import Tape
+from rematch.exploration.count_bonus import CountBonusConfig, VisitCounts
+from rematch.rollout.rollout_buffer import RolloutBuffer
 
 SPEC = single_seat_worlds.stroll.make(single_seat_worlds.StrollConfig(height=12, width=16, side=4), 1).spec
 ROLE = SPEC.roles["joypad"]
 
 
-def tape(places: list[list[int]], ended: list[list[int]]) -> Tape:
+def tape(places: list[list[int]], ended: list[list[int]]) -> RolloutBuffer:
     """places [T][N]: what x is; everything else is 0."""
-    made = Tape(SPEC, len(places), len(places[0]))
+    made = RolloutBuffer(SPEC, len(places), len(places[0]))
     made["joypad"].sight[:, :, 0, ROLE.columns.index("structured.x")] = places
     made.ended[:] = ended
     return made
 
 
 def test_a_place_is_worth_less_each_time_until_the_episode_ends() -> None:
-    bonus = Novelty(NoveltyConfig(weight=1.0), ROLE, 2)
-    found = bonus.score(tape([[1, 1], [1, 2], [1, 1], [1, 1]], [[0, 0], [0, 0], [1, 0], [0, 0]]), 0)
+    bonus = VisitCounts(CountBonusConfig(weight=1.0), ROLE, 2)
+    found = bonus.score(tape([[1, 1], [1, 2], [1, 1], [1, 1]], [[0, 0], [0, 0], [1, 0], [0, 0]]), 0)[:, :, 0]
     assert np.allclose(found[:, 0] ** -2, [1, 2, 3, 1]) and np.allclose(found[:, 1] ** -2, [1, 1, 2, 3])
 
 
 def test_counts_go_on_over_tapes_and_over_a_restore() -> None:
-    first, second = (Novelty(NoveltyConfig(weight=1.0), ROLE, 2) for _ in range(2))
+    first, second = (VisitCounts(CountBonusConfig(weight=1.0), ROLE, 2) for _ in range(2))
     first.score(tape([[1, 5], [2, 5]], [[0, 0], [0, 1]]), 0)
-    second.restore(first.state())
+    second.load_state_dict(first.state_dict())
     for bonus in (first, second):
-        assert np.allclose(bonus.score(tape([[1, 5]], [[0, 0]]), 1) ** -2, [[2, 1]])
-    assert all(np.array_equal(a, b) for a, b in zip(first.state().values(), second.state().values()))
+        assert np.allclose(bonus.score(tape([[1, 5]], [[0, 0]]), 1)[:, :, 0] ** -2, [[2, 1]])
+    assert first_difference(first.state_dict(), second.state_dict()) == ""
 
 
 def slow_lifelong(places: list[list[int]], ended: list[list[int]]) -> np.ndarray:
@@ -54,23 +55,23 @@ def slow_lifelong(places: list[list[int]], ended: list[list[int]]) -> np.ndarray
 def test_for_life_a_place_pays_once_an_episode_and_less_in_each() -> None:
     draw = np.random.default_rng(1)
     places, ended = draw.integers(1, 6, (60, 3)), draw.random((60, 3)) < 0.15
-    bonus = Novelty(NoveltyConfig(weight=1.0, lifelong=True), ROLE, 3)
-    found = bonus.score(tape(places.tolist(), ended.astype(int).tolist()), 0)
+    bonus = VisitCounts(CountBonusConfig(weight=1.0, lifelong=True), ROLE, 3)
+    found = bonus.score(tape(places.tolist(), ended.astype(int).tolist()), 0)[:, :, 0]
     assert np.allclose(found, slow_lifelong(places.tolist(), ended.astype(int).tolist()))
-    again = Novelty(NoveltyConfig(weight=1.0, lifelong=True), ROLE, 3)
-    again.restore(bonus.state())
+    again = VisitCounts(CountBonusConfig(weight=1.0, lifelong=True), ROLE, 3)
+    again.load_state_dict(bonus.state_dict())
     more = tape([[1, 7, 2], [7, 7, 1]], [[1, 0, 1], [0, 0, 0]])
     assert np.array_equal(bonus.score(more, 1), again.score(more, 1))
 
 
 def test_a_star_names_all_columns_that_begin_so() -> None:
-    bonus = Novelty(NoveltyConfig(weight=1.0, columns=("structured.*", "map")), ROLE, 1)
+    bonus = VisitCounts(CountBonusConfig(weight=1.0, columns=("structured.*", "map")), ROLE, 1)
     wanted = [i for i, name in enumerate(ROLE.columns) if name.startswith("structured.")]
     assert bonus.columns[:-1] == wanted and len(wanted) > 1
     with pytest.raises(ConfigError, match=r"'milestone_\*': joypad sees no columns"):
-        Novelty(NoveltyConfig(weight=1.0, columns=("milestone_*",)), ROLE, 1)
+        VisitCounts(CountBonusConfig(weight=1.0, columns=("milestone_*",)), ROLE, 1)
 
 
 def test_columns_that_are_not_there_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"novelty.columns = 'mop'.*sees no columns.*nearest: where.map"):
-        Novelty(NoveltyConfig(weight=1.0, columns=("mop",)), ROLE, 1)
+    with pytest.raises(ConfigError, match=r"count_bonus.columns = 'mop'.*no columns.*nearest: where.map"):
+        VisitCounts(CountBonusConfig(weight=1.0, columns=("mop",)), ROLE, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from itertools import pairwise
 from math import comb
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,18 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rematch.core.beta_posterior import Beliefs, incomplete_beta
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import CUT_OFF, DECIDED
 from rematch.exploration.milestone_bonus import (
-    Beliefs,
+    MilestonePosteriors,
     Milestones,
     MilestonesConfig,
     budgets_of,
-    check_milestones,
-    incomplete_beta,
 )
-from rematch.rollout.rollout_buffer import Tape
+from rematch.rollout.rollout_buffer import RolloutBuffer
 
 NAMES = ("town", "badge", "end")
 ROLE = Role(name="joypad", fields=(Field(name="a", columns=("x", *(f"milestone_{n}" for n in NAMES))),),
@@ -72,7 +72,7 @@ def test_the_interval_holds_its_share() -> None:
 
 
 def test_the_bonus_is_larger_while_uncertain_and_fades_as_it_is_mastered() -> None:
-    made = Milestones(LATER, ROLE, 1)
+    made = MilestonePosteriors(LATER, ROLE, 1)
     seen = [made.worth[0]]
     for _ in range(100):
         made.beliefs.judge(0, True)
@@ -83,21 +83,22 @@ def test_the_bonus_is_larger_while_uncertain_and_fades_as_it_is_mastered() -> No
     assert sure > surer and hopeless > 0.95, "the same mean, more trials; and what nobody reaches"
 
 
-def tape_of(steps: int, games: int = 1) -> Tape:
-    tape = Tape(SPEC, steps, games)
+def tape_of(steps: int, games: int = 1) -> RolloutBuffer:
+    tape = RolloutBuffer(SPEC, steps, games)
     tape.length[:] = 1 + np.arange(steps)[:, None]
     return tape
 
 
 def test_a_milestone_counts_once_where_it_was_not_set_at_spawn() -> None:
-    made, tape = Milestones(LATER, ROLE, 2), tape_of(4, 2)
+    made, tape = MilestonePosteriors(LATER, ROLE, 2), tape_of(4, 2)
     sight = tape["joypad"].sight[:, :, 0]
     sight[:, 0, 1] = 1  # game 0 began with the town
     sight[2:, 1, 1] = 1  # game 1 gets there with its second step
     tape.events[:] = [(1, 1, "town")]
     worth = made.worth[0]
     out = made.score(tape, 0)
-    assert out[2, 1] == pytest.approx(worth) and out.sum() == out[2, 1], "the sight that it led to is paid"
+    assert out[2, 1, 0] == pytest.approx(worth), "the sight that it led to is paid"
+    assert out.sum() == out[2, 1, 0]
     assert made.trials.tolist() == [1, 0, 0] and made.beliefs.alpha[0] == 2.0
     again = tape_of(4, 2)
     again.length += 4
@@ -111,7 +112,7 @@ def test_a_milestone_counts_once_where_it_was_not_set_at_spawn() -> None:
 @given(st.lists(st.tuples(st.integers(0, 11), st.booleans()), max_size=8), st.integers(0, 7))
 def test_what_is_set_at_spawn_never_counts(when: list[tuple[int, bool]], spawned: int) -> None:
     """Whatever a world tells, and however its episodes end: no trial of it, nothing paid."""
-    made, tape = Milestones(LATER, ROLE, 1), tape_of(12)
+    made, tape = MilestonePosteriors(LATER, ROLE, 1), tape_of(12)
     tape["joypad"].sight[:, 0, 0, 1:] = [spawned >> m & 1 for m in range(3)]
     for t, cut in when:
         tape.ended[t, 0] = CUT_OFF if cut else 0
@@ -121,7 +122,7 @@ def test_what_is_set_at_spawn_never_counts(when: list[tuple[int, bool]], spawned
 
 
 def test_budgets_and_ends_decide_what_is_a_failure() -> None:
-    made, tape = Milestones(LATER, ROLE, 1), tape_of(12)
+    made, tape = MilestonePosteriors(LATER, ROLE, 1), tape_of(12)
     tape.events[:] = [(10, 0, "town"), (11, 0, "end")]  # the town within 11 steps of 10: too late
     tape.ended[11, 0] = DECIDED
     assert not made.score(tape, 0).any(), "too late; and the last step is r_env's"
@@ -130,21 +131,21 @@ def test_budgets_and_ends_decide_what_is_a_failure() -> None:
 
 
 def test_a_bonus_over_the_end_of_a_tape_and_a_save_between() -> None:
-    made, tape = Milestones(LATER, ROLE, 1), tape_of(2)
+    made, tape = MilestonePosteriors(LATER, ROLE, 1), tape_of(2)
     tape.events[:] = [(1, 0, "badge")]
     worth = made.worth[1]
     assert not made.score(tape, 0).any()
-    other = Milestones(LATER, ROLE, 1)
-    other.restore(made.state())
+    other = MilestonePosteriors(LATER, ROLE, 1)
+    other.load_state_dict(made.state_dict())
     for one in (made, other):
         following = tape_of(2)
         following.length += 2
-        assert one.score(following, 1)[:, 0].tolist() == pytest.approx([worth, 0])
-    assert all(np.array_equal(a, b) for a, b in zip(made.state().values(), other.state().values()))
+        assert one.score(following, 1)[:, 0, 0].tolist() == pytest.approx([worth, 0])
+    assert all(np.array_equal(a, b) for a, b in zip(made.state_dict().values(), other.state_dict().values()))
 
 
 def test_an_alarm_is_raised_for_what_was_mastered_and_lost_and_for_nothing_else() -> None:
-    made = Milestones(LATER, ROLE, 1)
+    made = MilestonePosteriors(LATER, ROLE, 1)
 
     def episodes(count: int, **reached: bool) -> list[str]:
         for _ in range(count):
@@ -156,10 +157,10 @@ def test_an_alarm_is_raised_for_what_was_mastered_and_lost_and_for_nothing_else(
         return lines
 
     assert not episodes(60, town=True) and made.mastered.tolist() == [True, False, False]
-    assert made.told()["theta_town"] > 0.9 and made.told()["alarm_triggered"] == 0
+    assert made.numbers()["theta_town"] > 0.9 and made.numbers()["alarm_triggered"] == 0
     (line,) = episodes(60)
     assert "town" in line and "mastered" in line, "badge and end never were, and raise none"
-    assert made.alarmed.tolist() == [True, False, False] and made.told()["alarm_triggered"] == 1
+    assert made.alarmed.tolist() == [True, False, False] and made.numbers()["alarm_triggered"] == 1
     assert not episodes(200, town=True) and not made.alarmed.any()
 
 
@@ -171,13 +172,15 @@ def test_budgets_that_are_none(word: str) -> None:
 
 def test_worlds_without_milestones_refuse_settings_of_them() -> None:
     plain: Any = Role(name="a", fields=(Field(name="b", columns=("c",)),), actions=ROLE.actions, seats=(0,))
-    check_milestones(MilestonesConfig(), plain, "toy")
-    with pytest.raises(ConfigError, match="toy tells no milestones"):
-        check_milestones(MilestonesConfig(weight=0.5), plain, "toy")
+    setup: Any = SimpleNamespace(spec=Spec(world="toy", roles={"a": plain}))
+    Milestones.check(MilestonesConfig(), setup)
+    assert Milestones.off(MilestonesConfig(), setup) == "the world has no milestones"
+    with pytest.raises(ConfigError, match="toy has no milestones"):
+        Milestones.check(MilestonesConfig(weight=0.5), setup)
 
 
-KNOBS: dict[str, Any] = {
-    "weight": 0.25, "budget": 2, "budgets": ("town=3",), "alpha": 2.0, "beta": 2.0, "forgetting": 0.5,
+KNOBS: dict[str, Any] = {  # and `weight`: tests/rollout/test_reward_term.py
+    "budget": 2, "budgets": ("town=3",), "alpha": 2.0, "beta": 2.0, "forgetting": 0.5,
     "target": 0.3, "alarm": 0.99,
 }  # fmt: skip
 
@@ -186,15 +189,15 @@ def test_every_setting_changes_something() -> None:
     """Thirty episodes that reach the town late, twenty that do not, and all that can be seen of it."""
 
     def seen(config: MilestonesConfig) -> list[Any]:
-        made = Milestones(config, ROLE, 1)
-        out: list[Any] = [made.weight]
+        made = MilestonePosteriors(config, ROLE, 1)
+        out: list[Any] = []
         for episode in range(50):
             tape = tape_of(12)
             tape.events[:] = [(5, 0, "town")] if episode < 30 else []
             tape.ended[11, 0] = CUT_OFF
-            out += [made.score(tape, episode).tolist(), made.told(), [*made.lines]]
+            out += [made.score(tape, episode).tolist(), made.numbers(), [*made.lines]]
         return out
 
-    assert set(KNOBS) == {field.name for field in dataclasses.fields(MilestonesConfig)}
+    assert {"weight", *KNOBS} == {field.name for field in dataclasses.fields(MilestonesConfig)}
     for key, value in KNOBS.items():
         assert seen(dataclasses.replace(LATER, **{key: value})) != seen(LATER), key

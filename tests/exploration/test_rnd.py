@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 from support import networks, toys
+from support.trainers import first_rollout
 
 from rematch import api
 from rematch.agents.networks.layout import named
 from rematch.core import config as settings
+from rematch.core.run_config import Config
 from rematch.core.spec import Role
-from rematch.exploration.rnd import MAGNET_ALONE, Deviation, Rnd, RndConfig, curious
-from rematch.rehearsal.shrink import event_log, play
-from rematch.training.trainer import Config, Session
+from rematch.exploration.rnd import MAGNET_ALONE, Deviation, Distillation, Rnd, RndConfig
+from rematch.rehearsal.compare import event_log
+from rematch.rehearsal.trial import play
+from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 
 
@@ -28,17 +31,20 @@ def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
 def small(game: str, **changes: Any) -> Config:
     tiny: dict[str, Any] = {
         "threads": 1, "games": 32, "steps": 8, "total_steps": 4 * 32 * 8, "network.hidden": (8,),
-        "ppo.minibatch": 64, "league.history": 0.0, "evaluation.every": 4, "evaluation.games": 4,
-        "evaluation.rivals": ("random",), "rnd.coef": 0.1, "rnd.hidden": 16, "rnd.embed": 8,
+        "ppo.minibatch_size": 64, "league.opponent_share": 0.0, "evaluation.every": 4, "evaluation.games": 4,
+        "evaluation.opponents": ("random",), "rnd.weight": 0.1, "rnd.hidden": 16, "rnd.embed": 8,
     }
     return settings.replace(api.default(game), tiny | {k.replace("__", "."): v for k, v in changes.items()})
 
 
-def collected(config: Config) -> tuple[Session, Any]:
-    session = Session(config)
-    session.begin()
-    session.seat()
-    return session, session.rollout.collect(0)
+def collected(config: Config) -> tuple[Trainer, Any]:
+    trainer = Trainer(config)
+    return trainer, first_rollout(trainer)
+
+
+def scorers_of(trainer: Trainer) -> dict[str, Distillation]:
+    rnd = trainer.setup.get(Rnd)
+    return {} if rnd is None else rnd.scorers  # type: ignore[return-value]
 
 
 # --- by the definitions -------------------------------------------------------------------------------------
@@ -59,7 +65,7 @@ def slow_network(weights: Any, about: Role, sight: Any) -> Any:
 @pytest.mark.parametrize("names", [(), (3, 4)])
 def test_the_error_is_that_of_two_plain_networks(names: tuple[int, ...]) -> None:
     about = networks.role(sight=5, names=names)
-    rnd = Rnd(RndConfig(coef=1.0, hidden=12, embed=6), about, 3)
+    rnd = Distillation(RndConfig(weight=1.0, hidden=12, embed=6), about, 3)
     sight = networks.minibatch(networks.policy(about), 90)["sight"]
     outs = {}
     for name, network in (("target", rnd.target), ("predictor", rnd.predictor)):
@@ -75,7 +81,7 @@ def test_the_predictor_s_gradient_is_that_of_half_the_squared_distance(names: tu
     from rematch.agents.networks import mlp
 
     about = networks.role(sight=5, names=names)
-    rnd = Rnd(RndConfig(coef=1.0, hidden=12, embed=6), about, 3)
+    rnd = Distillation(RndConfig(weight=1.0, hidden=12, embed=6), about, 3)
     sight = networks.minibatch(networks.policy(about), 90)["sight"]
     target = rnd.target.forward(sight)[0]
     none = np.zeros(90, np.float32)
@@ -106,37 +112,38 @@ def test_the_deviation_is_that_of_all_values_in_any_batches() -> None:
 @pytest.mark.parametrize("game", ["matching", "sticks", "drift", "pursuit", "lattice"])
 def test_bonus_of_each_decision(game: str) -> None:
     """Several fields (the toys), one field, columns that name things; only the learner's own decisions."""
-    session, tape = collected(small(game))
-    role = list(session.spec.roles)[-1]
-    track, rnd = tape[role], session.bonuses[role]
-    assert list(session.bonuses) == [role]
+    trainer, tape = collected(small(game))
+    role = list(trainer.setup.spec.roles)[-1]
+    track, rnd, scorers = tape[role], trainer.setup.get(Rnd), scorers_of(trainer)
+    assert rnd is not None and list(scorers) == [role]
+    scorer = scorers[role]
     track.slot[:, ::3] = 1  # somebody else sat there
     own = track.reward.copy()
     sight = track.sight.reshape(-1, track.role.size)
-    error = ((rnd.predictor.forward(sight)[0] - rnd.target.forward(sight)[0]) ** 2).mean(1)
+    error = ((scorer.predictor.forward(sight)[0] - scorer.target.forward(sight)[0]) ** 2).mean(1)
     error = error.reshape(track.reward.shape)
     mine = (track.slot == 0) & (track.acted != 0)
-    told = rnd.score(tape, 0)
-    assert track.bonus is not None
-    np.testing.assert_allclose(track.bonus[mine], 0.1 * error[mine] / error[mine].std(), rtol=1e-3)
-    assert not track.bonus[~mine].any() and (~mine).any() and mine.any()
+    trainer.after_rollout(tape)
+    term = track.reward_terms["rnd"]
+    assert (term.weight, term.credit) == (0.1, "decision")
+    np.testing.assert_allclose(term.values[mine], error[mine] / error[mine].std(), rtol=1e-3)
+    assert not term.values[~mine].any() and (~mine).any() and mine.any()
     assert np.array_equal(track.reward, own)  # the world's own stays what it was
-    here = track.slot == 0
-    assert told["rnd_extrinsic"] == pytest.approx(own[here].mean(), abs=1e-6)
-    assert told["rnd_intrinsic"] == pytest.approx(track.bonus[here].mean(), rel=1e-5)
-    assert told["rnd_total"] == pytest.approx((own + track.bonus)[here].mean(), rel=1e-4, abs=1e-6)
+    learner, logged = track.slot == 0, rnd.metrics()
+    bonus = (0.1 * term.values).astype(np.float32)
+    assert logged[f"{role}/rnd_extrinsic"] == pytest.approx(own[learner].mean(), abs=1e-6)
+    assert logged[f"{role}/rnd_intrinsic"] == pytest.approx(bonus[learner].mean(), rel=1e-5)
+    assert logged[f"{role}/rnd_total"] == pytest.approx((own + bonus)[learner].mean(), rel=1e-4, abs=1e-6)
 
 
 def test_advantages_see_the_sum_and_only_they_do() -> None:
-    session, tape = collected(small("matching"))
-    session.bonuses["hider"].score(tape, 0)
+    trainer, tape = collected(small("matching"))
+    trainer.after_rollout(tape)
     track = tape["hider"]
     with_bonus = tape.advantages("hider", 0.9, 0.8)
-    bonus, own = track.bonus, track.reward.copy()
-    assert bonus is not None
-    track.bonus = None
+    term, own = track.reward_terms.pop("rnd"), track.reward.copy()
     without = tape.advantages("hider", 0.9, 0.8)
-    track.reward = own + bonus
+    track.reward = own + (term.weight * term.values).astype(np.float32)
     for got, wanted in zip(with_bonus, tape.advantages("hider", 0.9, 0.8)):
         assert np.array_equal(got, wanted)
     assert not np.array_equal(with_bonus[0], without[0])
@@ -146,7 +153,7 @@ def test_nothing_is_paid_twice_and_nothing_leaks_into_the_next_rollout(tmp_path:
     """Returns and wins are the world's: with a bonus that learning cannot use, they are as without it."""
     still = {"ppo__lr": 0.0, "ppo__anneal": "none", "total_steps": 8 * 256}
     paid = play(small("drift", **still), tmp_path / "paid")
-    plain = play(small("drift", rnd__coef=0.0, **still), tmp_path / "plain")
+    plain = play(small("drift", rnd__weight=0.0, **still), tmp_path / "plain")
     names = [name for name in plain.rows[-1] if name.startswith("rollout/")]
     assert "rollout/reward_rafter" in names
     assert [[row.get(n) for n in names] for row in paid.rows] == [
@@ -159,8 +166,9 @@ def test_nothing_is_paid_twice_and_nothing_leaks_into_the_next_rollout(tmp_path:
 
 
 def test_what_is_seen_often_is_worth_less_than_what_is_new() -> None:
-    session, tape = collected(small("matching"))
-    rnd = Rnd(RndConfig(coef=1.0, hidden=32, embed=16, update_every=16), session.spec.roles["hider"], 0)
+    trainer, tape = collected(small("matching"))
+    about = trainer.setup.spec.roles["hider"]
+    rnd = Distillation(RndConfig(weight=1.0, hidden=32, embed=16, update_every=16), about, 0)
     track = tape["hider"]
     rng = np.random.default_rng(0)
     old, new = (centre + 0.1 * rng.standard_normal(track.sight.shape) for centre in (-1, 1))
@@ -169,28 +177,28 @@ def test_what_is_seen_often_is_worth_less_than_what_is_new() -> None:
         rnd.score(tape, iteration)
     frozen = rnd.target.weights.copy()
     track.sight[:, ::2] = new[:, ::2]
-    rnd.score(tape, 30)
-    assert track.bonus is not None
-    assert track.bonus[:, ::2].mean() > 20 * track.bonus[:, 1::2].mean() > 0
+    values = rnd.score(tape, 30)
+    assert values[:, ::2].mean() > 20 * values[:, 1::2].mean() > 0
     assert np.array_equal(rnd.target.weights, frozen)
 
 
 def test_the_predictor_steps_once_per_so_many_decisions_of_a_learning_role(tmp_path: Path) -> None:
     per = 256
-    session = play(small("matching", rnd__update_every=100, rnd__roles="all"), tmp_path / "both").session
-    assert {name: rnd.adam.updates for name, rnd in session.bonuses.items()} == {"matcher": 12, "hider": 12}
-    turns = {"schedule__kind": "alternate", "schedule__phase_steps": per, "schedule__cold_start_steps": 0}
-    session = play(small("matching", rnd__update_every=100, **turns), tmp_path / "turns").session
-    assert session.bonuses["hider"].adam.updates == 6 and session.bonuses["hider"].deviation.count == 2 * per
+    trainer = play(small("matching", rnd__update_every=100, rnd__roles="all"), tmp_path / "both").trainer
+    updates = {role: scorer.adam.updates for role, scorer in scorers_of(trainer).items()}
+    assert updates == {"matcher": 12, "hider": 12}
+    turns = {"schedule__kind": "alternating", "schedule__phase_steps": per, "schedule__warmup_steps": 0}
+    trainer = play(small("matching", rnd__update_every=100, **turns), tmp_path / "turns").trainer
+    hider = scorers_of(trainer)["hider"]
+    assert hider.adam.updates == 6 and hider.deviation.count == 2 * per
 
 
 def test_state_is_everything() -> None:
-    session, tape = collected(small("matching"))
-    one = session.bonuses["hider"]
+    trainer, tape = collected(small("matching"))
+    one, two = scorers_of(trainer)["hider"], scorers_of(Trainer(trainer.config))["hider"]
     one.score(tape, 0)
-    two = curious(session.config.rnd, list(session.spec.roles.values()), session.config.seed)["hider"]
-    two.restore({name: value.copy() if isinstance(value, np.ndarray) else value
-                 for name, value in one.state().items()})
+    two.load_state_dict({name: value.copy() if isinstance(value, np.ndarray) else value
+                         for name, value in one.state_dict().items()})
     for rnd in (one, two):
         rnd.score(tape, 1)
     assert np.array_equal(one.predictor.weights, two.predictor.weights)
@@ -202,7 +210,9 @@ def test_threads_do_not_change_it() -> None:
 
 
 def test_off_it_costs_nothing() -> None:
-    session, tape = collected(small("pursuit", rnd__coef=0.0))
-    session.learn(tape)
-    assert session.bonuses == {} and all(track.bonus is None for track in tape.tracks.values())
-    assert not any(name.startswith("rnd") for name in session.state())
+    trainer, tape = collected(small("pursuit", rnd__weight=0.0))
+    trainer.after_rollout(tape)
+    trainer.update(tape)
+    assert trainer.setup.get(Rnd) is None
+    assert all(track.reward_terms == {} for track in tape.tracks.values())
+    assert not any(name.startswith("rnd") for name in trainer.state_dict())

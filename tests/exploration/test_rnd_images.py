@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from support import single_seat_worlds
 
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Spec
-from rematch.exploration.rnd_images import RndScreen, RndScreenConfig
-from rematch.rollout.rollout_buffer import Tape
+from rematch.exploration.rnd_images import ImageDistillation, RndImages, RndImagesConfig
+from rematch.rollout.rollout_buffer import RolloutBuffer
 
 SPEC: Spec = single_seat_worlds.stroll.make(
     single_seat_worlds.StrollConfig(height=12, width=16, side=4), 1
 ).spec
 ROLE = SPEC.roles["joypad"]
-CONFIG = RndScreenConfig(weight=1.0, embed=8, lr=1e-2, update_every=8)
+CONFIG = RndImagesConfig(weight=1.0, embed=8, lr=1e-2, update_every=8)
 
 
-def tape(seed: int) -> Tape:
+def tape(seed: int) -> RolloutBuffer:
     """Thirty-two pictures, each of the four kinds that `seed` names."""
-    made = Tape(SPEC, 8, 4)
+    made = RolloutBuffer(SPEC, 8, 4)
     kinds = np.random.default_rng(seed).integers(0, 4, (4, 192)).astype(np.float32) / 3
     made["joypad"].sight[:, :, 0, :192] = kinds[np.arange(32).reshape(8, 4) % 4]
     return made
 
 
 def test_what_is_new_is_worth_more_than_what_was_seen() -> None:
-    bonus = RndScreen(CONFIG, ROLE, 1)
+    bonus = ImageDistillation(CONFIG, ROLE, 1)
     target = bonus.target.weights.copy()
     for i in range(30):
         known = bonus.score(tape(0), i).mean()
@@ -36,14 +39,15 @@ def test_what_is_new_is_worth_more_than_what_was_seen() -> None:
 
 
 def test_a_restored_one_goes_on_to_the_same_bits() -> None:
-    first, second = (RndScreen(CONFIG, ROLE, 1) for _ in range(2))
+    first, second = (ImageDistillation(CONFIG, ROLE, 1) for _ in range(2))
     first.score(tape(0), 0)
-    second.restore(first.state())
+    second.load_state_dict(first.state_dict())
     assert np.array_equal(first.score(tape(1), 1), second.score(tape(1), 1))
     assert np.array_equal(first.predictor.weights, second.predictor.weights)
 
 
 def test_without_a_picture_it_is_refused() -> None:
-    walker = single_seat_worlds.errand.make(single_seat_worlds.ErrandConfig(), 1).spec.roles["walker"]
-    with pytest.raises(ConfigError, match=r"rnd_screen.weight = 1: walker sees no picture; expected 0"):
-        RndScreen(CONFIG, walker, 0)
+    spec = single_seat_worlds.errand.make(single_seat_worlds.ErrandConfig(), 1).spec
+    setup: Any = SimpleNamespace(spec=spec)
+    with pytest.raises(ConfigError, match=r"rnd_images.weight = 1: walker observes no picture.*expected 0"):
+        RndImages.check(CONFIG, setup)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import single_seat_worlds
+from support.single_seat_worlds import little
 
 from rematch import api
 from rematch.agents.learners.ppo import Ppo
@@ -15,27 +17,38 @@ from rematch.cli import main
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.rehearsal import check
-from rematch.rehearsal.shrink import ITERATIONS, RIVALS, differences, play, shrink
+from rematch.rehearsal.check import NAME_WIDTH
+from rematch.rehearsal.compare import differences
+from rematch.rehearsal.shrink import ITERATIONS, shrink
+from rematch.rehearsal.trial import play
+from rematch.training.components.evaluator import FEW
 from rematch.worlds import registry
 
-ALL_ON = ["--ppo.magnet", "0.1", "--ppo.value-clip", "0.2", "--ppo.target_kl", "0.02",
-          "--league.pick", "pfsp", "--league.scripted", "lion,flee_straight", "--stagger", "64",
-          "--evaluation.rivals", "random", "--schedule.kind", "alternate", "--schedule.max_phases", "12",
+__all__ = ["little"]
+
+ALL_ON = ["--ppo.magnet_weight", "0.1", "--ppo.value-clip", "0.2", "--ppo.target_kl", "0.02",
+          "--league.matchmaking", "pfsp", "--league.bots", "lion,flee_straight", "--stagger", "64",
+          "--evaluation.opponents", "random", "--schedule.kind", "alternating", "--schedule.max_phases", "12",
           "--schedule.convergence_consecutive", "3", "--schedule.dampen_threshold", "0.1",
-          "--schedule.warm_start_steps", "50000", "--curriculum.kind", "smooth", "--curriculum.mixed_ratio",
+          "--schedule.level_warmup_steps", "50000", "--curriculum.kind", "smooth", "--curriculum.mixed_ratio",
           "0.2", "--world.min_init_distance", "3", "--world.max_init_distance", "15",
-          "--rollback.back", "3", "--rollback.bilateral", "true", "--rnd.coef", "0.1", "--ewc.weight", "10"]
-FEATURES = ["rollout", "learning of pursuer", "learning of evader", "temperature",
-            "belief", "critic of all",
-            "magnet", "average", "value clipping", "target KL",
-            "begin anywhere", "cold start", "phases", "phase limit", "convergence", "damping",
-            "swarm", "scouts", "practice", "curriculum", "mixed levels", "warm start",
-            "snapshots", "rivals seated", "scripted rivals", "exploiters", "evaluation",
-            "rollback", "EWC", "RND",
-            "checkpoint", "policies", "past selves", "picture", "film", "report", "kill and resume"]
+          "--rollback.checkpoints_back", "3", "--rollback.bilateral", "true", "--rnd.weight", "0.1",
+          "--ewc.weight", "10"]
+FEATURES = ["curriculum", "mixed levels", "warm-up", "phases", "phase limit", "level warm-up", "convergence",
+            "damping", "savestates", "explorers", "demonstrations", "random_starts", "rnd", "rnd_images",
+            "count_bonus", "milestones", "demo_progress",
+            "learning of pursuer", "temperature of pursuer", "belief of pursuer", "magnet of pursuer",
+            "average of pursuer", "value clipping", "target KL of pursuer",
+            "learning of evader", "temperature of evader", "belief of evader", "magnet of evader",
+            "average of evader", "target KL of evader", "centralized critic", "rollout", "episode_log",
+            "rollback", "snapshots", "opponents seated", "scripted opponents", "exploiters", "ewc",
+            "episode_video", "evaluation",
+            "checkpoint", "policies", "past_policies", "picture", "film", "report", "kill and resume"]
 # Not in this world, or not switched on:
-ABSENT = {"begin anywhere", "swarm", "scouts", "practice", "temperature", "belief", "critic of all",
-          "exploiters", "average"}  # fmt: skip
+ABSENT = {"savestates", "explorers", "demonstrations", "random_starts", "rnd_images", "count_bonus",
+          "milestones", "demo_progress", "temperature of pursuer", "temperature of evader",
+          "belief of pursuer", "belief of evader", "average of pursuer", "average of evader",
+          "centralized critic", "episode_log", "exploiters", "episode_video"}  # fmt: skip
 
 
 @pytest.fixture
@@ -48,7 +61,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def words(text: str) -> dict[str, str]:
     """Feature -> fired, FAILED or off."""
-    return {line[:20].strip(): line[21:].split()[0] for line in text.splitlines() if not line.startswith(" ")}
+    lines = [line for line in text.splitlines() if not line.startswith(" ")]
+    return {line[:NAME_WIDTH].strip(): line[NAME_WIDTH + 1 :].split()[0] for line in lines}
 
 
 def test_every_feature_fires_and_nothing_is_left_behind(
@@ -84,7 +98,7 @@ def test_a_crash_is_one_line_and_exit_code_1(
 
 def test_a_resume_to_other_bytes_is_found(place: Path) -> None:
     """The twin is altered in one byte: the comparison must say in which file."""
-    config = settings.replace(shrink(api.configure("quick")), {"evaluation.rivals": ("random",)})
+    config = settings.replace(shrink(api.configure("quick")), {"evaluation.opponents": ("random",)})
     stage = check.Stage(place, config)
     twin = place / "twin"
     stage.finish(stage.start("train", str(stage.recipe), "--name", str(twin)))
@@ -105,16 +119,17 @@ def test_unread_settings_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     config = api.configure("quick")
     every = {key for key, _, _ in settings.leaves(config)}
     assert not check._tell_unread(config, every - {"ppo.magnet_decay"})
-    assert "  ppo: ppo.magnet is 0.0 (it would need to be set); no effect: magnet_decay\n" in \
+    assert "  ppo: ppo.magnet_weight is 0.0 (it would need to be set); no effect: magnet_decay\n" in \
         capsys.readouterr().out
-    off = {key for key in every if key.startswith(("dqn.", "schedule.phase_", "schedule.micro"))}
+    unread = ("dqn.", "schedule.phase_", "schedule.short_", "schedule.micro")
+    off = {key for key in every if key.startswith(unread)}
     assert not check._tell_unread(config, every - off)
     count = sum(key.startswith("dqn.") for key in every)
     assert capsys.readouterr().out.splitlines()[1:] == [
-        f"  dqn: learner is 'ppo' (it would need dqn); no effect: all {count}",
-        "  schedule: schedule.kind is 'together' (it would need alternate); no effect: phase_steps, "
-        "phase_warmup",
-        "  schedule: schedule.kind is 'together' (it would need micro); no effect: micro_phase_steps"]
+        "  schedule: schedule.kind is 'simultaneous' (it would need alternating); no effect: phase_steps, "
+        "short_phases",
+        "  schedule: schedule.kind is 'simultaneous' (it would need micro); no effect: micro_phase_steps",
+        f"  dqn: learner is 'ppo' (it would need dqn); no effect: all {count}"]
     assert check._tell_unread(config, every - {"ppo.gamma"})
     assert "ppo.gamma: NOTHING READ IT" in capsys.readouterr().out
 
@@ -126,8 +141,35 @@ def test_a_feature_that_is_on_and_not_seen_fails(capsys: pytest.CaptureFixture[s
     assert out[0].startswith("bonus") and "FAILED" in out[0] and "off" in out[1]
 
 
-SWITCHES = ("ppo.magnet", "ppo.average", "ppo.value_clip", "ppo.target_kl", "league.history",
-            "league.scripted", "stagger", "ppo.lr")
+def test_a_setting_without_which_the_run_is_the_same_did_not_fire(tmp_path: Path) -> None:
+    changes = {"ppo.value_clip": 0.2, "evaluation.opponents": ("random",), "threads": 1}
+    small = shrink(api.configure("quick", changes=changes))
+    folder = play(small, tmp_path / "run").folder
+    assert check.changed_run(small, {"ppo.value_clip": 0.0}, folder)
+    assert check.changed_run(small, {"threads": 2}, folder) == ""
+
+
+@pytest.mark.parametrize("learner", ["dqn", "ppo"])
+def test_reward_terms_and_episodes_are_seen_with_each_learner(
+    little: None, learner: str, tmp_path: Path
+) -> None:
+    small = shrink(single_seat_worlds.small(learner=learner, rnd__weight=0.1))
+    lines = list(check.component_features(small, play(small, tmp_path / "run")))
+    names = [line.name for line in lines]
+    assert len(set(names)) == len(names)
+    wanted = {"rnd", "rnd_images", "count_bonus", "episode_log", "episode_video", "learning of joypad"}
+    wanted |= {"replay", "target network"} if learner == "dqn" else {"rollout"}
+    proofs = {line.name: line.off or line.proof() for line in lines if line.name in wanted}
+    assert proofs.keys() == wanted and all(proofs.values()), proofs
+    assert not any(line.off for line in lines if line.name in wanted)
+    off = {line.name: line.off for line in lines if line.off}
+    assert off["milestones"] == "the world has no milestones"
+    assert off["league"] and "past_policies" not in off
+
+
+SWITCHES = ("ppo.magnet_weight", "ppo.average_fraction", "ppo.value_clip", "ppo.target_kl",
+            "league.opponent_share",
+            "league.bots", "stagger", "ppo.lr")
 
 
 @pytest.mark.parametrize("name", list(api.recipes()))
@@ -136,36 +178,40 @@ def test_the_small_copy_keeps_what_is_on_and_off(name: str, on: bool) -> None:
     if "game: openspiel" in api.recipes()[name]:
         pytest.importorskip("pyspiel")
     config = api.configure(name)
-    changes: dict[str, Any] = {"league.history": 0.0, "ppo.lr": 0.0}
+    changes: dict[str, Any] = {"league.opponent_share": 0.0, "ppo.lr": 0.0}
     if on:
-        changes = {"ppo.magnet": 0.5, "ppo.average": 0.1, "ppo.value_clip": 9.0, "ppo.target_kl": 0.5}
+        changes = {"ppo.magnet_weight": 0.5, "ppo.average_fraction": 0.1, "ppo.value_clip": 9.0,
+                   "ppo.target_kl": 0.5}
         changes["stagger"] = 10**6
         if config.schedule.convergence_consecutive:  # keeps who is judged to have converged
-            changes["ppo.average"] = 0.0
+            changes["ppo.average_fraction"] = 0.0
     config = settings.replace(config, changes)
     small = shrink(config)
     for key in SWITCHES:
         assert bool(settings.get(small, key)) == bool(settings.get(config, key)), key
     most = 2**13 if hasattr(registry.find(config.game), "short") else 2**16  # long games need time to end
-    phases = small.schedule.kind == "alternate" and small.schedule.max_phases > 0
+    phases = small.schedule.kind == "alternating" and small.schedule.max_phases > 0
     if phases and small.schedule.iterations(2, 1) is None:  # known when it is over
         assert small.iterations == 4 * ITERATIONS and small.total_steps <= 2 * most
     else:
         assert small.iterations == ITERATIONS and small.total_steps <= most
     assert small.network.hidden == tuple(min(w, 64) for w in config.network.hidden)
     module = registry.find(config.game)
-    for names in module.BOTS.values():  # ten opponents at every evaluation took most of a rehearsal's time
-        met = set(names) & set(small.evaluation.rivals)
-        assert met and (config.evaluation.rivals or len(met) <= RIVALS)
+    for names in module.bots.values():  # ten opponents at every evaluation took most of a rehearsal's time
+        met = set(names) & set(small.evaluation.opponents)
+        assert met and (config.evaluation.opponents or len(met) <= FEW)
 
 
 def test_a_control_that_must_not_learn_is_no_failure(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    changes = {"ppo.lr": 0.0, "ppo.anneal": "none", "ppo.value_clip": 0.2, "evaluation.rivals": ("random",)}
+    changes = {"ppo.lr": 0.0, "ppo.anneal": "none", "ppo.value_clip": 0.2,
+               "evaluation.opponents": ("random",)}
     small = shrink(api.configure("quick", changes=changes))
     seen = play(small, place / "run")
-    failed = [check._perform(feature) for feature in check.learning_features(small, seen)]
+    learning = [feature for feature in check.component_features(small, seen)
+                if feature.name.startswith(("learning of", "value clipping"))]
+    failed = [check._perform(feature) for feature in learning]
     assert not any(failed)
     assert capsys.readouterr().out.count("ppo.lr is 0") == 3
 

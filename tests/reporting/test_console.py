@@ -1,4 +1,4 @@
-"""The console: clean when piped, alive on a terminal, and never the reason that a training dies."""
+"""The console: plain lines in a pipe, a live panel on a terminal, and no error that ends a training."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from rematch.reporting.console import Console
 HOSTILE = "quick [red]\x1b[31m\rforged\nline"
 
 
-def measured(step: int = 98_304) -> dict[str, Any]:
+def metrics_row(step: int = 98_304) -> dict[str, Any]:
     return {"iteration": 3, "step": step, "games": 812, "rollout/win_pursuer": 0.5, "rollout/length": 200.0,
-            **{f"{role}/{key}": 0.25 for role in ("pursuer", "evader") for key, _ in module.METERS}}
+            **{f"{role}/{key}": 0.25 for role in ("pursuer", "evader") for key, _ in module.ROLE_METRICS}}
 
 
-def talk(console: Console) -> None:
-    """All that a run says, hostile names included."""
+def print_everything(console: Console) -> None:
+    """All output of a run, with hostile names."""
     console.start(HOSTILE, 1_000_000)
     console.line(HOSTILE)
-    console.progress(98_304, 512_345.0, measured())
+    console.progress(98_304, 512_345.0, metrics_row())
     console.evaluation(evaluated(table=[entry(rival=HOSTILE)]))
     console.stop()
     console.scoreboard(evaluated(table=[entry(rival=HOSTILE)], verdict=HOSTILE))
-    console.where({"picture": HOSTILE})
+    console.list_files({"picture": HOSTILE})
 
 
 def test_piped_output_is_plain_lines() -> None:
     out = io.StringIO()
-    talk(Console(out))
+    print_everything(Console(out))
     text = out.getvalue()
     assert "\r" not in text and "\x1b" not in text
     assert all(c == "\n" or c.isprintable() for c in text)
-    for word in ("512 K/s", "98.3 K of 1.00 M (10 %)", "NE-GAP 0.040 (at most 0.102)", "SR_P 0.520",
-                 "SR_E 0.480", "[0.913, 0.945]", "n 1000", "left 0:02", "Verdict:"):
+    for word in ("512 K/s", "98.3 K of 1.00 M (10 %)", "NE-GAP 0.040 (upper bound 0.102)", "SR_P 0.520",
+                 "SR_E 0.480", "[0.913, 0.945]", "1000 games", "0:02 left", "Verdict:"):
         assert word in text, word
 
 
-def test_each_line_is_flushed_at_once() -> None:
+def test_line_is_flushed_at_once() -> None:
     class Counting(io.StringIO):
         flushed = 0
 
@@ -75,22 +75,22 @@ def test_progress_lines_are_spaced_in_time(monkeypatch: pytest.MonkeyPatch) -> N
     assert lines(2.0) == 5 and lines(0) == 40
 
 
-def test_the_live_view_shows_names_and_obeys_none() -> None:
+def test_live_view_shows_names_and_interprets_none() -> None:
     from rich.console import Console as Screen
 
     console = Console(io.StringIO(), live=True)
-    talk(console)
+    print_everything(console)
     console.lines.append("Pool snapshot 3 joins")
     screen = Screen(record=True, file=io.StringIO(), width=100, force_terminal=True)
     screen.print(console.panel())
     text = screen.export_text()
-    for word in ("98.3 K of 1.00 M steps", "512 K/s", "left 0:02", "pursuer", "entropy", "0.250",
+    for word in ("98.3 K of 1.00 M steps", "512 K/s", "0:02 left", "pursuer", "entropy", "0.250",
                  "[0.913, 0.945]", "quick [red]", "Pool snapshot 3 joins", "NE-GAP 0.040"):
         assert word in text, word
     assert "\x1b[31m" not in text and "\r" not in text
 
 
-def test_the_live_view_fits_a_small_terminal() -> None:
+def test_live_view_fits_a_small_terminal() -> None:
     from rich.console import Console as Screen
 
     console = Console(io.StringIO(), live=True)
@@ -100,7 +100,7 @@ def test_the_live_view_fits_a_small_terminal() -> None:
     console._live.console.size = (80, 24)  # type: ignore[assignment]
     for i in range(30):
         console.line(f"line {i}")
-    console.progress(1, 1.0, measured())
+    console.progress(1, 1.0, metrics_row())
     screen = Screen(record=True, file=io.StringIO(), width=80, force_terminal=True)
     screen.print(console.panel())
     console.stop()
@@ -111,7 +111,7 @@ def test_the_live_view_fits_a_small_terminal() -> None:
 
 @pytest.mark.parametrize(("environment", "live"), [
     ({"TERM": "xterm-256color"}, True), ({"TERM": "dumb"}, False), ({"TERM": ""}, False)])
-def test_a_terminal_that_cannot_draw_gets_lines(
+def test_terminal_that_cannot_draw_gets_lines(
     environment: dict[str, str], live: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Terminal(io.StringIO):
@@ -124,10 +124,10 @@ def test_a_terminal_that_cannot_draw_gets_lines(
     assert Console(io.StringIO()).live is False
 
 
-def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_removes_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     def colours() -> list[str]:
         out = io.StringIO()
-        talk(Console(out, live=True))
+        print_everything(Console(out, live=True))
         return re.findall(r"\x1b\[[0-9;]*(?:3[0-8]|9[0-7])[0-9;]*m", out.getvalue())
 
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -145,39 +145,39 @@ console.start("pipe", 10)
 for step in range(20000):
     console.progress(step, 1.0, {})
     console.line("some words that fill the pipe soon enough")
-console.scoreboard({}); console.where({}); console.stop()
+console.scoreboard({}); console.list_files({}); console.stop()
 print("goes on", console.off, file=sys.stderr)
 """
 
 
-def test_a_reader_that_leaves_does_not_end_the_training() -> None:
+def test_reader_that_leaves_does_not_end_the_training() -> None:
     run = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                            text=True)
     assert run.stdout is not None and run.stderr is not None
     run.stdout.readline()
     run.stdout.close()
-    said = run.stderr.read()
+    errors = run.stderr.read()
     run.stderr.close()
-    assert (run.wait(), said) == (0, "goes on True\n")
+    assert (run.wait(), errors) == (0, "goes on True\n")
 
 
-def test_a_terminal_that_hangs_up_does_not_end_the_training() -> None:
+def test_terminal_that_hangs_up_does_not_end_the_training() -> None:
     parent, child = pty.openpty()
     run = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=child, stderr=subprocess.PIPE, text=True,
                            env={**os.environ, "TERM": "xterm-256color"})
     os.close(child)
     assert run.stderr is not None
-    said_first = b""
-    while b"pipe" not in said_first:
-        said_first += os.read(parent, 4096)
+    first_bytes = b""
+    while b"pipe" not in first_bytes:
+        first_bytes += os.read(parent, 4096)
     os.close(parent)
-    said = run.stderr.read()
+    errors = run.stderr.read()
     run.stderr.close()
-    assert (run.wait(), said) == (0, "goes on True\n")
+    assert (run.wait(), errors) == (0, "goes on True\n")
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_rubbish_is_survived(live: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_values_raise_nothing(live: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     console = Console(out, live=live, every=0)
     console.start("rubbish", 0)
@@ -188,12 +188,12 @@ def test_rubbish_is_survived(live: bool, monkeypatch: pytest.MonkeyPatch) -> Non
     console.line("still here")
     console.scoreboard({"table": "x"})
     console.scoreboard({})
-    console.where(["one", "two"])
+    console.list_files(["one", "two"])
     console.stop()
     assert "still here" in out.getvalue() and "two" in out.getvalue()
 
 
-def test_a_stream_that_knows_no_unicode_gets_question_marks() -> None:
+def test_ascii_stream_gets_question_marks() -> None:
     raw = io.BytesIO()
     console = Console(io.TextIOWrapper(raw, encoding="ascii"))
     console.line("größer · ½")
@@ -201,19 +201,19 @@ def test_a_stream_that_knows_no_unicode_gets_question_marks() -> None:
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_a_console_switched_off_says_nothing(live: bool) -> None:
+def test_console_that_is_off_prints_nothing(live: bool) -> None:
     out = io.StringIO()
     console = Console(out, live=live)
     console.off = True
-    talk(console)
+    print_everything(console)
     assert out.getvalue() == ""
 
 
-def test_a_closed_stream_is_survived() -> None:
+def test_closed_stream_raises_nothing() -> None:
     out = io.StringIO()
     console = Console(out)
     out.close()
-    talk(console)
+    print_everything(console)
     assert Console(out).live is False
 
 
@@ -232,7 +232,7 @@ DASHBOARD = ("R_env 23.5  R_total 31.8  length 642  episodes 1.34 K  ε 0.40  Bo
              "spawn: early 45% | mid 35% | late 20%")
 
 
-def test_a_run_of_episodes_has_a_dashboard_of_one_line() -> None:
+def test_dashboard_of_episodes_is_one_line() -> None:
     from rich.console import Console as Screen
 
     console = Console(io.StringIO(), live=True)
@@ -244,7 +244,7 @@ def test_a_run_of_episodes_has_a_dashboard_of_one_line() -> None:
         assert len(lines) == 1 and (width == 80 or DASHBOARD in lines[0])
 
 
-def test_a_run_of_episodes_tells_its_own_progress_when_piped() -> None:
+def test_progress_of_episodes_is_left_to_the_episode_log() -> None:
     out = io.StringIO()
     console = Console(out, every=0.0)
     console.progress(2_500_000, 1012.0, EPISODES)

@@ -1,4 +1,4 @@
-"""Films of episodes: a GIF always, an MP4 where this machine has an encoder, one clear line where not."""
+"""Films of episodes: always a GIF, an MP4 with an encoder, otherwise one clear line."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def program(folder: Path, text: str) -> None:
     file.chmod(file.stat().st_mode | stat.S_IXUSR)
 
 
-def test_the_picture_stays_whole_and_the_panel_has_room() -> None:
+def test_composed_picture_is_complete_and_its_panel_fits() -> None:
     for actions, bars in ((2, 0), (7, 3), (7, 12), (30, 12)):
         made = take(actions=actions, bars=bars)
         sheet = episode_film.composed(made.shots[0], made)
@@ -59,13 +59,13 @@ def test_the_picture_stays_whole_and_the_panel_has_room() -> None:
         assert (pixels[:, -2:] == episode_film.PAPER).all() and (pixels == episode_film.GOLD).all(-1).any()
 
 
-def test_all_pictures_of_a_film_are_of_one_size() -> None:
+def test_pictures_of_a_film_have_one_size() -> None:
     few, many = take(bars=0), take(bars=9)
     made = replace(few, shots=[*few.shots, *many.shots])
     assert len({episode_film.composed(shot, made).size for shot in made.shots}) == 1
 
 
-def test_without_an_encoder_there_is_one_line_and_a_gif(no_encoder: None) -> None:
+def test_film_without_an_encoder_is_a_gif_and_one_line(no_encoder: None) -> None:
     out = io.StringIO()
     console = Console(out)
     for _ in range(2):
@@ -80,10 +80,10 @@ def test_without_an_encoder_there_is_one_line_and_a_gif(no_encoder: None) -> Non
     ("text", "why"),
     [
         ("echo 'Unknown encoder' >&2; exit 1", "Unknown encoder"),
-        ("cat >/dev/null", "it wrote nothing"),
+        ("cat >/dev/null", "it wrote no file"),
     ],
 )
-def test_an_encoder_that_fails_is_named(
+def test_encoder_that_fails_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
 ) -> None:
     program(tmp_path, text)
@@ -93,7 +93,7 @@ def test_an_encoder_that_fails_is_named(
     assert said == f"no MP4: {tmp_path}/ffmpeg: {why}"
 
 
-def test_an_encoder_gets_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoder_gets_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, 'for last; do :; done; cat > "$last"')
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     films, said = episode_film.films(take())
@@ -104,7 +104,7 @@ def test_an_encoder_gets_every_picture(tmp_path: Path, monkeypatch: pytest.Monke
     assert data[:size] == sheet.tobytes() and len(data) == size * (5 + 40), "and the last for two seconds"
 
 
-def test_a_real_encoder_makes_the_same_film_twice() -> None:
+def test_encoder_makes_the_same_film_twice() -> None:
     if not mp4.encoder():
         pytest.skip("no ffmpeg here")
     pictures = [episode_film.composed(shot, take()) for shot in take().shots]
@@ -112,7 +112,7 @@ def test_a_real_encoder_makes_the_same_film_twice() -> None:
     assert one == two and one[0][4:8] == b"ftyp" and not one[1]
 
 
-def test_a_film_that_cannot_be_made_does_not_stop_a_run() -> None:
+def test_film_that_cannot_be_made_does_not_stop_a_run() -> None:
     out = io.StringIO()
     made = take()
     made.shots.clear()

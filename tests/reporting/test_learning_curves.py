@@ -1,4 +1,4 @@
-"""learning.png: equal bytes, quick for long runs, whole for short ones."""
+"""learning.png: equal bytes for equal rows, quick for long runs, complete for short ones."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from rematch.reporting.learning_curves import learning
 ROLES = ("pursuer", "evader")
 
 
-def evaluations(count: int, rivals: int = 5) -> list[dict[str, Any]]:
+def evaluations(count: int, opponents: int = 5) -> list[dict[str, Any]]:
     rows = []
     for i in range(count):
         rate = 0.5 + 0.3 * math.cos(i) / (i + 1)
         rates = {role: {"rate": r, "low": r - 0.03, "high": r + 0.03, "games": 1000}
                  for role, r in zip(ROLES, (rate, 1 - rate))}
-        table = [{"player": f"{role} (learnt)", "role": role, "rival": f"rival_{k}", "games": 1000,
+        table = [{"player": f"{role} (learnt)", "role": role, "rival": f"opponent_{k}", "games": 1000,
                   "wins": 900, "draws": 0, "score": 0.9 - k / 20, "low": 0.88 - k / 20, "high": 0.92 - k / 20,
                   "best_bot": "bot", "best_bot_score": 0.7, "best_bot_low": 0.67, "best_bot_high": 0.73}
-                 for role in ROLES for k in range(rivals)]
+                 for role in ROLES for k in range(opponents)]
         rows.append({"iteration": i, "step": (i + 1) * 100_000, "phase": i, "role": "both", "rates": rates,
                      "gap": abs(2 * rate - 1), "gap_high": abs(2 * rate - 1) + 0.06, "table": table})
     return rows
@@ -52,7 +52,7 @@ def iterations(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def test_equal_rows_give_equal_bytes_whatever_the_users_style() -> None:
+def test_picture_of_equal_rows_has_equal_bytes_with_any_style() -> None:
     import matplotlib
 
     data = learning(evaluations(4), iterations(50), "a run")
@@ -63,19 +63,19 @@ def test_equal_rows_give_equal_bytes_whatever_the_users_style() -> None:
 
 
 @pytest.mark.parametrize(("rows", "steps"), [(0, 0), (1, 0), (0, 1), (1, 1)])
-def test_short_runs_have_a_picture_too(rows: int, steps: int) -> None:
+def test_picture_of_a_short_run(rows: int, steps: int) -> None:
     assert Image.open(io.BytesIO(learning(evaluations(rows), iterations(steps)))).size == (1500, 860)
 
 
-def test_long_runs_are_drawn_quickly() -> None:
+def test_picture_of_a_long_run_is_quick() -> None:
     history, metrics = evaluations(200), iterations(10_000)
     began = time.process_time()
     learning(history, metrics, "long")
     assert time.process_time() - began < 3
 
 
-def test_hostile_names_and_damaged_rows_are_drawn_as_text() -> None:
-    history = evaluations(2, rivals=20)
+def test_picture_of_hostile_names_and_damaged_rows() -> None:
+    history = evaluations(2, opponents=20)
     history[0]["rates"] = None
     history[1]["table"][0]["rival"] = "$\\frac{1}{$ <b>\n" * 5
     history[1]["table"][1]["low"] = None
@@ -89,7 +89,7 @@ def test_hostile_names_and_damaged_rows_are_drawn_as_text() -> None:
     assert len(data) > 10_000
 
 
-def test_no_pyplot_is_loaded() -> None:
+def test_picture_loads_no_pyplot() -> None:
     code = (
         "import sys\nfrom rematch.reporting.learning_curves import learning\n"
         "assert 'matplotlib' not in sys.modules\n"
@@ -100,7 +100,7 @@ def test_no_pyplot_is_loaded() -> None:
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1), min_size=1, max_size=16))
-def test_labels_keep_their_order_and_distance(heights: list[float]) -> None:
+def test_labels_keep_order_and_distance(heights: list[float]) -> None:
     spread = learning_curves._spread(sorted(heights), 0.058)
     assert len(spread) == len(heights)
     assert all(b - a > 0.0579 for a, b in itertools.pairwise(spread))
@@ -108,7 +108,7 @@ def test_labels_keep_their_order_and_distance(heights: list[float]) -> None:
 
 
 @given(st.integers(1, 300), st.integers(1, 40))
-def test_bins_hold_every_row_once(rows: int, width: int) -> None:
+def test_bins_have_every_row_once(rows: int, width: int) -> None:
     x, y = np.arange(rows, dtype=np.float64), np.random.default_rng(rows).normal(size=rows)
     ends, mean, low, high = learning_curves._binned(x, y, width)
     groups = [y[i:i + width] for i in range(0, rows, width)]
@@ -117,17 +117,17 @@ def test_bins_hold_every_row_once(rows: int, width: int) -> None:
     assert ends[-1] == rows - 1
 
 
-def test_the_caption_names_n() -> None:
+def test_caption_names_n() -> None:
     assert "n = 1000 games" in learning_curves._caption({1000, None}, 10, 0)
     assert "n = 100 to 1000 games" in learning_curves._caption({1000, 100}, 10, 0)
-    assert "n = 500 iterations, means of 5" in learning_curves._caption(set(), 500, 0)
+    assert "n = 500 iterations; means of 5" in learning_curves._caption(set(), 500, 0)
     assert "2 more roles" in learning_curves._caption(set(), 0, 2)
 
 
 @pytest.mark.parametrize(
     ("key", "curves"), [("q_mean", learning_curves.Q_CURVES), ("kl", learning_curves.CURVES)]
 )
-def test_what_a_learner_logs_is_what_is_drawn(
+def test_curves_are_those_that_the_learner_logs(
     key: str, curves: tuple[tuple[str, str], ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[tuple[str, str]] = []

@@ -64,7 +64,7 @@ class Chase:
 
 
 class Runs:
-    """Always moves right by `pace`, with a little keyed luck; notes what it was shown."""
+    """Always moves right by `pace`; records its observations."""
 
     def __init__(self, name: str, pace: float) -> None:
         self.name, self.pace = name, pace
@@ -75,7 +75,7 @@ class Runs:
         self.seen.append(seat.sight.copy())
         self.noises.append(noise)
         count = np.ones((1, 1)) if memory is None else memory + 1
-        assert count[0, 0] == len(self.seen), "memory is handed from move to move"
+        assert count[0, 0] == len(self.seen), "the recurrent state goes from move to move"
         return Move(action=np.full((1, 1), self.pace, np.float32), memory=count)
 
 
@@ -104,7 +104,7 @@ def frames(data: bytes) -> tuple[list[np.ndarray], float]:
     return shown, length
 
 
-def test_every_step_of_a_short_game_is_shown_and_the_winner_named() -> None:
+def test_film_of_a_short_game_shows_every_step_and_names_the_winner() -> None:
     players = pair()
     data, caption = film(Chase(), players, draw)
     assert caption == "hunter (straight) wins after 30 steps"
@@ -117,7 +117,7 @@ def test_every_step_of_a_short_game_is_shown_and_the_winner_named() -> None:
     assert np.array_equal(shown[-1][:half], shown[-2][:half]) and not np.array_equal(shown[-1], shown[0])
 
 
-def test_players_see_all_fields_of_their_own_role_and_draw_apart() -> None:
+def test_players_get_all_fields_of_their_role_and_independent_random_numbers() -> None:
     players = pair()
     film(Chase(), players, draw, seed=7)
     assert [list(s[0]) for s in players["hunter"].seen[:2]] == [[0, 30, 0], [2, 31, 1]]
@@ -126,23 +126,23 @@ def test_players_see_all_fields_of_their_own_role_and_draw_apart() -> None:
     assert len(set(noises)) == len(noises) == 60
 
 
-def test_a_long_game_is_cut_to_the_time_allowed_and_ends_at_its_end() -> None:
+def test_film_of_a_long_game_fits_the_time_and_shows_its_end() -> None:
     data, caption = film(Chase(apart=5000.0, lasts=400), pair(), draw, seconds=4.0)
     assert caption == "runner (<b>slow</b>) wins after 400 steps"
     _, length = frames(data)
     assert 2.8 < length <= 4.0 + 2 / FPS
 
 
-def test_equal_games_give_equal_bytes() -> None:
+def test_film_of_equal_games_has_equal_bytes() -> None:
     one, other = (film(Chase(apart=40.0), pair(), draw) for _ in "ab")
     assert one == other
 
 
-def test_a_noisy_world_still_fits_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    luck = np.random.default_rng(0)
+def test_film_of_a_noisy_world_fits_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
 
     def noisy(world: Any, row: int, trail: list[Any]) -> Image.Image:
-        return Image.fromarray(luck.integers(0, 256, (100, 100, 3), dtype=np.uint8))
+        return Image.fromarray(generator.integers(0, 256, (100, 100, 3), dtype=np.uint8))
 
     free, _ = film(Chase(apart=16.0), pair(), noisy)
     monkeypatch.setattr("rematch.reporting.match_film.MOST_BYTES", 60_000)
@@ -152,7 +152,7 @@ def test_a_noisy_world_still_fits_the_limit(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 100, 777])
-def test_the_reel_stays_even_and_short(count: int) -> None:
+def test_reel_is_evenly_spaced_and_short(count: int) -> None:
     reel = Reel(8)
     for i in range(count):
         reel.add(Image.new("RGB", (1, 1), (i // 256, i % 256, 0)))
@@ -163,7 +163,7 @@ def test_the_reel_stays_even_and_short(count: int) -> None:
     assert ends[-1].getpixel((0, 0)) == ((count - 1) // 256, (count - 1) % 256, 0) and len(ends) <= 9
 
 
-def test_captions_for_every_kind_of_end() -> None:
+def test_caption_for_every_kind_of_end() -> None:
     world, players = Chase(), pair()
     view = world.view
     view.length[0], view.ended[0], view.outcome[0] = 9, DECIDED, (1, 0)
@@ -177,16 +177,16 @@ def test_captions_for_every_kind_of_end() -> None:
     assert "undecided" in outcome(world, view, players)
 
 
-def test_alone_nobody_wins_and_nothing_is_drawn() -> None:
+def test_caption_of_a_world_with_one_seat() -> None:
     lonely, view = SimpleNamespace(spec=SimpleNamespace(seats=1)), Chase().view
     view.ended[0], view.length[0] = DECIDED, 9
-    for score, said in ((1.0, "the goal is reached after 9 steps"), (0.0, "over after 9 steps")):
+    for score, caption in ((1.0, "goal reached after 9 steps"), (0.0, "over after 9 steps")):
         view.outcome[0, 0] = score
-        assert outcome(lonely, view, pair()) == said  # type: ignore[arg-type]
+        assert outcome(lonely, view, pair()) == caption  # type: ignore[arg-type]
 
 
-def test_wrong_tables_are_refused_in_one_line() -> None:
+def test_wrong_players_are_refused_in_one_line() -> None:
     with pytest.raises(ConfigError, match="1 game"):
         film(Chase(games=2), pair(), draw)
-    with pytest.raises(ConfigError, match="nobody plays runner"):
+    with pytest.raises(ConfigError, match="no player for runner"):
         film(Chase(), {"hunter": Runs("a", 1.0)}, draw)

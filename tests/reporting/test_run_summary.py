@@ -1,4 +1,4 @@
-"""`rematch report` on small real runs: page and JSON, several seeds, the matrix kept, bad input in a line."""
+"""`rematch report` on small real runs: page and JSON, several seeds, stored matrix, bad input in one line."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from support.tiny_run import flags
 import rematch
 from rematch.cli import main
 from rematch.core.errors import ConfigError
+from rematch.evaluation.text import verdict_text
 from rematch.reporting.html import strength_sections
 from rematch.reporting.run_summary import MATRIX, gather, report, stored_matrix
 from rematch.reporting.seed_groups import groups
@@ -35,7 +36,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return made
 
 
-def test_one_run_gets_a_page_in_its_folder_and_the_same_in_json(
+def test_report_of_one_run_is_a_page_in_its_folder_and_json(
     runs: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
@@ -44,20 +45,20 @@ def test_one_run_gets_a_page_in_its_folder_and_the_same_in_json(
     (run,) = whole["runs"]
     text = (runs[0] / "report.html").read_text()
     read = Reader(text)
-    assert {tag for tag, _ in read.used} <= TAGS and run["verdict"] in read.words
+    assert {tag for tag, _ in read.used} <= TAGS and verdict_text(run["verdict"]) in read.words
     assert run["payoff"]["games"] == 4 and len(run["payoff"]["steps"]) == 5
-    assert run["cyclic"]["selves"] == 5 and set(run["forgetting"]["curves"]) == {"pursuer", "evader"}
-    assert "Cyclic share" in read.words and "n = 4 games a cell" in read.words
-    assert len(run["evaluations"]) == 5 and run["evaluations"][0]["strength"]["pairings"] == 2
+    assert run["cyclic"]["policies"] == 5 and set(run["forgetting"]["curves"]) == {"pursuer", "evader"}
+    assert "Share of cycles" in read.words and "n = 4 games per match" in read.words
+    assert len(run["evaluations"]) == 5 and run["evaluations"][0]["strength"]["match_ups"] == 2
     assert run["missing"][0]["command"].startswith("rematch exploit ")
     assert {"key": "games", "value": 8, "default": 2048} in run["changed"]
     assert any(entry["key"] == "lookahead.lr" for entry in run["unused"])
     again = stored_matrix(runs[0])
     assert again is not None and again.wins.tolist() == run["payoff"]["wins"]
-    assert gather([runs[0]])["runs"][0]["payoff"] == run["payoff"]  # kept, not played again
+    assert gather([runs[0]])["runs"][0]["payoff"] == run["payoff"]  # stored, not played again
 
 
-def test_seeds_make_a_group_with_a_band_and_other_settings_another(runs: list[Path], tmp_path: Path) -> None:
+def test_seeds_form_a_group_with_a_band_and_other_settings_another(runs: list[Path], tmp_path: Path) -> None:
     target, whole = report(runs, tmp_path / "all.html", games=2)
     assert [group["runs"] for group in whole["groups"]] == [[0, 1], [2]]
     assert [group["label"] for group in whole["groups"]] == ["ppo.gamma 0.99", "ppo.gamma 0.5"]
@@ -72,17 +73,17 @@ def test_seeds_make_a_group_with_a_band_and_other_settings_another(runs: list[Pa
     json.dumps(whole, allow_nan=False)
 
 
-def test_stops_and_resumes_are_told(runs: list[Path]) -> None:
+def test_stops_and_resumes_are_listed(runs: list[Path]) -> None:
     with (runs[1] / "timing.jsonl").open("a") as file:
         file.write('{"event": "resume", "iteration": 3, "time": 1e9}\n{"torn')
-    told = gather([runs[1]], games=2)["runs"][0]
-    assert told["events"] == [{"event": "resume", "iteration": 3, "why": None, "time": 1e9}]
+    facts = gather([runs[1]], games=2)["runs"][0]
+    assert facts["events"] == [{"event": "resume", "iteration": 3, "why": None, "time": 1e9}]
 
 
-def test_only_our_own_pages_are_overwritten(runs: list[Path], tmp_path: Path) -> None:
+def test_report_overwrites_only_reports(runs: list[Path], tmp_path: Path) -> None:
     mine = tmp_path / "mine.html"
     mine.write_text("years of work")
-    with pytest.raises(ConfigError, match="no report wrote"):
+    with pytest.raises(ConfigError, match="is not a report"):
         report([runs[0]], mine)
     assert mine.read_text() == "years of work"
     report([runs[0]], tmp_path / "page.html", games=4)
@@ -94,7 +95,7 @@ def test_only_our_own_pages_are_overwritten(runs: list[Path], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("damage", ["truncated", "hostile", "matrix"])
-def test_a_damaged_folder_is_one_line_and_a_page(
+def test_damaged_folder_is_one_line_and_a_page(
     damage: str, runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = tmp_path / "copy"
@@ -118,7 +119,7 @@ def test_a_damaged_folder_is_one_line_and_a_page(
     Reader(text)
 
 
-def test_bad_words_are_one_line(runs: list[Path], wrong: Say) -> None:
+def test_wrong_arguments_are_one_line(runs: list[Path], wrong: Say) -> None:
     run = str(runs[0])
     for words in (("nowhere",), (), ("--json",), (run, "--gams", "3"), (run, "--games", "0"),
                   (run, "no/where"), (run, "--out", run), (str(runs[0].parent),)):
@@ -126,32 +127,32 @@ def test_bad_words_are_one_line(runs: list[Path], wrong: Say) -> None:
     assert "no such run" in wrong("report", run, run + "x")
 
 
-def test_a_matrix_of_another_level_is_not_taken(tmp_path: Path) -> None:
-    """A run that climbed since plays another game; the matrix of before would speak of the wrong one."""
+def test_matrix_of_another_level_is_not_used(tmp_path: Path) -> None:
+    """After a change of level the run plays another game; the old matrix is of the wrong one."""
     assert main.main(["train", "h", *flags(total_steps=160), "--name", str(tmp_path / "run")]) == 0
     report([tmp_path / "run"], games=2)
     kept = tmp_path / "run" / MATRIX
     tree, stamp = json.loads(kept.read_text()), kept.stat().st_mtime_ns
     assert isinstance(tree["level"], str) and tree["level"]
     report([tmp_path / "run"])
-    assert kept.stat().st_mtime_ns == stamp  # the same level: taken as it is
+    assert kept.stat().st_mtime_ns == stamp  # the same level: used as it is
     kept.write_text(json.dumps(tree | {"level": "another"}))
     assert stored_matrix(tmp_path / "run", tree["level"]) is None
     report([tmp_path / "run"], games=2)
     assert json.loads(kept.read_text()) == tree
 
 
-def test_from_python(runs: list[Path], tmp_path: Path) -> None:
+def test_report_from_python(runs: list[Path], tmp_path: Path) -> None:
     path, whole = rematch.report([runs[0]], tmp_path / "page.html", games=4)
     assert path.is_file() and whole["rematch"] == rematch.__version__
     assert groups([]) == []
 
 
-def test_long_games_for_one_have_their_milestones_told() -> None:
+def test_milestones_of_a_world_with_one_seat() -> None:
     reached = {"TOWN": {"rate": 0.2, "low": 0.1, "high": 0.4}, "GATE": {"rate": 1.0, "low": 0.9, "high": 1.0}}
     entry = {"games": 30, "success": 0.0, "success_low": 0.0, "success_high": 0.1, "milestones": reached}
     words = Reader(
         strength_sections.milestones({"frontier": ["any chain: 2 of 3"], "returns": {"pad": entry}})
     ).words
-    assert "any chain: 2 of 3" in words and "finished 0.000 [0.000, 0.100]" in words
+    assert "any chain: 2 of 3" in words and "0.000 [0.000, 0.100] of the games finished" in words
     assert words.index("GATE") < words.index("TOWN") and "[0.100, 0.400]" in words

@@ -1,4 +1,4 @@
-"""The table of a sweep: every seed has its line, nothing in a name can break it."""
+"""The table of a sweep: every seed has a line, and no name breaks it."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ def table() -> dict[str, Any]:
             "cells": [first, second]}
 
 
-def test_every_seed_has_its_line_and_failures_are_counted() -> None:
+def test_table_has_a_line_for_every_seed_and_counts_failures() -> None:
     text = "\n".join(sweep_text.lines(table()))
-    assert "seeds 0-1: 1 of 4 runs finished, 1 failed, 1 unfinished, 1 not begun" in text
+    assert "seeds 0-1: 1 of 4 runs finished, 1 failed, 1 unfinished, 1 not started" in text
     rows = [line.split() for line in text.splitlines()]
     assert ["0", "0.500", "[0.400,", "0.600]", "0.500", "1", "of", "8", "1000", "4.10", "K", "weak"] in rows
     assert ["1", "-", "-", "-", "-", "-", "FAILED"] in rows
-    assert ["0", "-", "-", "-", "unfinished"] in rows and ["1", "-", "-", "-", "not", "begun"] in rows
+    assert ["0", "-", "-", "-", "unfinished"] in rows and ["1", "-", "-", "-", "not", "started"] in rows
     assert any(row[:3] == ["IQM", "of", "1"] and row[-4:] == ["1", "weak,", "1", "failed"] for row in rows)
     both = ["0.500", "[0.400,", "0.600]"] * 2
     assert ["a=1", "1", "of", "2", *both, "1", "weak,", "1", "failed"] in rows
     for note in ("Seeds 1 were added later", "more than one version of rematch: 1, 2",
-                 "1 failed: they are not in the means"):
+                 "1 failed and are not in the means"):
         assert note in text
     assert "\x1b" not in text
 
 
-def test_the_page_is_a_table_whatever_the_names_hold() -> None:
+def test_markdown_is_a_table_for_any_names() -> None:
     page = sweep_text.markdown(table())
     assert page[0].startswith("# Sweep s: r (g), ") and r"## a=1" in page and r"## a=\<b>\|c" in page
     heads = [i for i, line in enumerate(page) if line.startswith("| --- |")]

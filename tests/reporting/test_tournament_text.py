@@ -1,20 +1,20 @@
-"""A tournament's table as text: every figure with n and interval, forfeits told."""
+"""A tournament as text: every number with its games and interval, and forfeits."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from rematch.evaluation.match import Result
-from rematch.evaluation.returns import Mean
+from rematch.evaluation.statistics import Mean
 from rematch.reporting.tournament_text import KNOWN, MARGIN, MIRRORED, lines
 
 
 def row(**changes: Any) -> dict[str, Any]:
-    about: dict[str, Any] = {"deals": 100, "effective": 200.0, "effective_wins": 200.0} | changes
-    return Result("me", "player", "you", 200, 150, 20, 22.5, **about).row()
+    fields: dict[str, Any] = {"deals": 100, "effective": 200.0, "effective_wins": 200.0} | changes
+    return Result("me", "player", "you", 200, 150, 20, 22.5, **fields).row()
 
 
-def test_a_line_has_all_that_is_known() -> None:
+def test_line_has_all_figures() -> None:
     known = {
         "response": "search:100:you",
         "win": 0.9,
@@ -45,22 +45,22 @@ def test_a_line_has_all_that_is_known() -> None:
         "0.800",
         "[0.739, 0.850]",
         "+3.25 [+2.50, +4.00]",
-        "search:100:you 90.0 [85.0, 93.0] n 500",
+        "search:100:you 90.0 [85.0, 93.0], 500 games",
     ]
     assert all(note in text for note in (MIRRORED, MARGIN, KNOWN)) and "policies play sampled" in text
 
 
-def test_columns_that_say_nothing_are_left_out() -> None:
+def test_empty_columns_are_left_out() -> None:
     text = "\n".join(lines({"world": "beasty", "table": [row()]}))
     assert "margin" not in text and "best known" not in text and MARGIN not in text and KNOWN not in text
 
 
-def test_games_that_are_not_mirrored_keep_their_plain_table() -> None:
+def test_games_that_are_not_mirrored_have_a_plain_table() -> None:
     text = "\n".join(lines({"world": "pursuit", "table": [row(deals=0)], "forfeits": []}))
     assert MIRRORED not in text and "Match in pursuit" in text
 
 
-def test_forfeits_are_told_and_cannot_forge_lines() -> None:
+def test_forfeits_are_listed_and_forge_no_lines() -> None:
     forfeits = [
         {"player": "mine:A", "games": 1, "first": "ValueError: a\x1b[31m"},
         {"player": "mine:B", "games": 7, "first": "took longer than 1 s for a move"},

@@ -13,8 +13,10 @@ from rematch.agents.policy import Policy
 from rematch.core import rng as keys
 from rematch.core.player import Noise, Seat
 from rematch.core.world import CUT_OFF, RUNNING
-from rematch.rollout.collector import Rollout, Table, side_by_side
-from rematch.rollout.rollout_buffer import Tape
+from rematch.rollout.collector import ThreadCollector
+from rematch.rollout.rollout_buffer import RolloutBuffer
+from rematch.rollout.seating import RoleSeating
+from rematch.rollout.stepping import concat_fields
 
 SEED, STEPS, GAMES = 5, 9, 11
 SLOTS = 3  # of policies; scripted players follow
@@ -30,10 +32,10 @@ class Cast:
         self.world = self.module.make(self.module.Config(), GAMES, 0, SEED)
         self.spec = self.world.spec
         self.selves: dict[str, list[Policy]] = {}
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, RoleSeating] = {}
         for r, (role, about) in enumerate(self.spec.roles.items()):
             self.selves[role] = [policy(about, seed=10 * r + s, hidden=(9,)) for s in range(SLOTS)]
-            table = Table(self.selves[role][0], SLOTS)
+            table = RoleSeating(self.selves[role][0], SLOTS)
             for slot, self_ in enumerate(self.selves[role]):
                 table.place(slot, self_.weights)
             table.others[:] = [self.module.bot(bot, role) for bot in BOTS[name]]
@@ -43,14 +45,14 @@ class Cast:
         rng = np.random.default_rng(iteration)
         self.world.next.slot[:] = rng.integers(0, SLOTS + 2, (GAMES, self.spec.seats))
 
-    def rollout(self, threads: int = 1) -> Rollout:
-        return Rollout(self.world, self.tables, STEPS, threads, SEED)
+    def rollout(self, threads: int = 1) -> ThreadCollector:
+        return ThreadCollector(self.world, self.tables, STEPS, threads, SEED)
 
 
-def slow_tape(cast: Cast, iteration: int) -> Tape:
+def slow_tape(cast: Cast, iteration: int) -> RolloutBuffer:
     """What `collect` should write, by the plainest means."""
     world, spec = cast.world, cast.spec
-    tape = Tape(spec, STEPS, GAMES)
+    tape = RolloutBuffer(spec, STEPS, GAMES)
     for t in range(STEPS):
         step = iteration * STEPS + t
         actions: dict[str, Any] = {}
@@ -116,7 +118,7 @@ def slow_tape(cast: Cast, iteration: int) -> Tape:
     return tape
 
 
-def told(tape: Tape) -> dict[str, Any]:
+def told(tape: RolloutBuffer) -> dict[str, Any]:
     """Everything on a tape that means something; what a seat that was not to move left behind is blanked."""
     out: dict[str, Any] = {"ended": tape.ended, "length": tape.length}
     for role, track in tape.tracks.items():
@@ -207,7 +209,7 @@ def test_scripted_rivals_play_their_own_games_and_no_others() -> None:
             assert (
                 seat.mask is not None and (seat.mask == world.view.mask["player"][seat.rows, seat.seat]).all()
             )
-            wanted = side_by_side(seat.role, world.view["player"])[seat.rows, seat.seat]
+            wanted = concat_fields(seat.role, world.view["player"])[seat.rows, seat.seat]
             assert (seat.sight == wanted).all()
             asked.extend((noise.step, int(row) + world.first, seat.seat) for row in seat.rows)
             return toys.sticks.bot("random", "player").act(seat, noise)
@@ -269,9 +271,26 @@ def test_an_error_in_a_thread_reaches_the_caller() -> None:
 def test_side_by_side_goes_by_the_roles_order() -> None:
     cast = Cast("sticks")
     about = cast.spec.roles["player"]
-    seen = side_by_side(about, cast.world.view["player"])
+    seen = concat_fields(about, cast.world.view["player"])
     assert seen.shape == (GAMES, 3, about.size)
     at = 0
     for field in about.fields:
         assert (seen[..., at : at + field.size] == cast.world.view["player"][field.name]).all()
         at += field.size
+
+
+@pytest.mark.parametrize("name", [*BOTS])
+def test_started_rows_are_the_same_in_a_restored_world(name: str) -> None:
+    """A restored world tells of no end: whether row 0 starts an episode shows in its steps."""
+    cast, seen = Cast(name), set()
+    collector = cast.rollout()
+    assert collector.collect(0).started.all(), "all games are new"
+    for iteration in range(1, 8):
+        again = Cast(name)
+        every = np.arange(GAMES, dtype=np.int32)
+        again.world.load(every, cast.world.save(every))
+        ended = collector.rollout.ended[-1] != RUNNING
+        started = [made.collect(iteration).started.copy() for made in (collector, again.rollout())]
+        assert np.array_equal(started[0], ended) and np.array_equal(started[0], started[1])
+        seen |= set(ended.tolist())
+    assert True in seen

@@ -12,12 +12,12 @@ from hypothesis.extra import numpy as arrays
 from support import toys
 
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING
-from rematch.rollout.rollout_buffer import Tape
+from rematch.rollout.rollout_buffer import Credit, RewardTerm, RolloutBuffer
 
 SPEC = toys.sticks.make(toys.sticks.Config(), 1).spec  # three seats of one role
 
 
-def three_seats() -> Tape:
+def three_seats() -> RolloutBuffer:
     """Six steps of one table, gamma = lambda = 1/2 in what follows.
 
     step   moves   value   reward to seats 0, 1, 2
@@ -28,7 +28,7 @@ def three_seats() -> Tape:
       4    seat 0     3      0  1  0
       5    seat 1     5      0  0  0     seat 2 is to move next
     """
-    tape = Tape(SPEC, 6, 1)
+    tape = RolloutBuffer(SPEC, 6, 1)
     track = tape["player"]
     for step, (seat, value) in enumerate([(0, 2), (1, 4), (2, -2), (1, 1), (0, 3), (1, 5)]):
         track.acted[step, 0, seat] = 1
@@ -40,7 +40,7 @@ def three_seats() -> Tape:
     return tape
 
 
-def learnt(tape: Tape) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], float]]:
+def learnt(tape: RolloutBuffer) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], float]]:
     """(step, seat) -> advantage and -> target of the decisions that count."""
     advantage, target, counts = tape.advantages("player", 0.5, 0.5)
     where = [(int(t), int(s)) for t, _, s in np.argwhere(counts)]
@@ -87,7 +87,7 @@ def test_rivals_decisions_are_not_learnt_from() -> None:
 # --- against a slow reference ----------------------------------------------------------------------
 
 
-def slow(tape: Tape, gamma: float, lam: float) -> dict[tuple[int, int, int], float]:
+def slow(tape: RolloutBuffer, gamma: float, lam: float) -> dict[tuple[int, int, int], float]:
     """(step, game, seat) -> advantage of every decision that counts, one seat of one game at a time."""
     track = tape["player"]
     out: dict[tuple[int, int, int], float] = {}
@@ -116,9 +116,9 @@ def slow(tape: Tape, gamma: float, lam: float) -> dict[tuple[int, int, int], flo
 
 
 @st.composite
-def tapes(draw: Any) -> Tape:
+def tapes(draw: Any) -> RolloutBuffer:
     steps, games = draw(st.integers(1, 12)), draw(st.integers(1, 4))
-    tape = Tape(SPEC, steps, games)
+    tape = RolloutBuffer(SPEC, steps, games)
     track = tape["player"]
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     shape = track.value.shape
@@ -141,7 +141,7 @@ def tapes(draw: Any) -> Tape:
 
 @given(tapes(), st.floats(0, 1), st.floats(0, 1))
 @settings(max_examples=300, deadline=None)
-def test_any_tape_agrees_with_the_slow_reference(tape: Tape, gamma: float, lam: float) -> None:
+def test_any_tape_agrees_with_the_slow_reference(tape: RolloutBuffer, gamma: float, lam: float) -> None:
     advantage, target, counts = tape.advantages("player", gamma, lam)
     wanted = slow(tape, gamma, lam)
     assert {(int(t), int(n), int(k)) for t, n, k in np.argwhere(counts)} == set(wanted)
@@ -159,7 +159,7 @@ def test_everybody_acting_is_the_textbook(seed: int, gamma: float, lam: float) -
     rng = np.random.default_rng(seed)
     spec = toys.matching.make(toys.matching.Config(), 1).spec
     steps, games = 15, 4
-    tape = Tape(spec, steps, games)
+    tape = RolloutBuffer(spec, steps, games)
     tape.ended[:] = (rng.random((steps, games)) < 0.2) * DECIDED
     for role in spec.roles:
         track = tape[role]
@@ -186,3 +186,87 @@ def test_results_are_those_of_the_games_that_ended() -> None:
     track.outcome[3:] = 9  # rubbish where nothing ended
     slot, outcome = tape.results("player")
     assert slot.tolist() == [0, 3, 1] and outcome.tolist() == [1, 0.5, 0]
+
+
+# --- reward terms -----------------------------------------------------------------------------------
+
+
+def slow_total(rollout: RolloutBuffer, step: int, game: int, seat: int) -> float:
+    """What one step is paid in all: the world's reward, then every term by the words of its credit."""
+    track = rollout["player"]
+    total = float(track.reward[step, game, seat])
+    for term in track.reward_terms.values():
+        worth = [term.weight * float(value) for value in term.values[:, game, seat]]
+        if term.credit == "decision":
+            total += worth[step]
+            continue
+        if step + 1 < rollout.steps and rollout.ended[step, game] == RUNNING:
+            total += worth[step + 1]  # this step led to the next observation
+        if step == 0 and not rollout.started[game]:
+            total += worth[0]  # the step that led here lies in the rollout before
+    return total
+
+
+@st.composite
+def terms(draw: Any, shape: tuple[int, ...]) -> dict[str, RewardTerm]:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    credits: list[Credit] = draw(st.lists(st.sampled_from(("decision", "arrival")), max_size=3))
+    kinds = [draw(st.sampled_from((np.float32, np.float64))) for _ in credits]
+    return {
+        f"term {i}": RewardTerm(rng.standard_normal(shape).astype(kind), float(rng.uniform(0, 2)), credit)
+        for i, (credit, kind) in enumerate(zip(credits, kinds))
+    }
+
+
+@given(tapes(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_total_reward_agrees_with_the_slow_reference(rollout: RolloutBuffer, data: st.DataObject) -> None:
+    track = rollout["player"]
+    track.reward_terms |= data.draw(terms(track.value.shape))
+    rollout.started[:] = data.draw(arrays.arrays(bool, rollout.games))
+    before = track.reward.copy()
+    total = rollout.total_reward("player")
+    assert total.dtype == np.float32 and total.shape == track.reward.shape
+    for where in np.ndindex(*total.shape):
+        assert total[where] == pytest.approx(slow_total(rollout, *where), abs=1e-4)
+    assert np.array_equal(track.reward, before), "the world's reward stays what it was"
+
+
+@given(tapes(), st.data())
+@settings(max_examples=50, deadline=None)
+def test_advantages_are_those_of_the_total_reward(rollout: RolloutBuffer, data: st.DataObject) -> None:
+    track = rollout["player"]
+    track.reward_terms |= data.draw(terms(track.value.shape))
+    rollout.started[:] = data.draw(arrays.arrays(bool, rollout.games))
+    found = rollout.advantages("player", 0.9, 0.8)
+    track.reward = rollout.total_reward("player")
+    track.reward_terms.clear()
+    for got, wanted in zip(found, rollout.advantages("player", 0.9, 0.8)):
+        assert np.array_equal(got, wanted)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 12), st.floats(0, 0.6))
+@settings(max_examples=100, deadline=None)
+def test_arrival_is_paid_once_wherever_rollouts_are_cut(seed: int, steps: int, ending: float) -> None:
+    """Over a run of 12 steps every observation is paid for once, but for those that start an episode."""
+    rng = np.random.default_rng(seed)
+    ended = (rng.random((12, 5)) < ending) * rng.integers(1, 3, (12, 5))
+    values = rng.standard_normal((12, 5, 3)).astype(np.float32)
+    started, paid = np.ones(5, bool), np.zeros((5, 3))
+    for low in range(0, 12, steps):
+        rows = slice(low, min(low + steps, 12))
+        rollout = RolloutBuffer(SPEC, len(values[rows]), 5)
+        rollout.ended[:], rollout.started[:] = ended[rows], started
+        rollout["player"].reward_terms["some"] = RewardTerm(values[rows], 1.0, "arrival")
+        paid += rollout.total_reward("player").sum(0)
+        started = rollout.ended[-1] != RUNNING
+    first = np.concatenate([np.ones((1, 5), bool), ended[:-1] != RUNNING])
+    assert np.allclose(paid, (values * ~first[:, :, None]).sum(0), atol=1e-4)
+
+
+def test_clear_forgets_the_terms_of_the_rollout_before() -> None:
+    rollout = three_seats()
+    rollout["player"].reward_terms["some"] = RewardTerm(np.ones((6, 1, 3), np.float32), 1.0, "decision")
+    assert (rollout.total_reward("player") == rollout["player"].reward + 1).all()
+    rollout.clear()
+    assert rollout.total_reward("player") is rollout["player"].reward

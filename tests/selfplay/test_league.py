@@ -15,15 +15,15 @@ from support.leagues import Hall, roster_of
 from rematch.agents.policy import digest
 from rematch.core.config import validate
 from rematch.core.errors import ConfigError
-from rematch.rollout.rollout_buffer import Tape
-from rematch.selfplay.league import League
+from rematch.rollout.rollout_buffer import RolloutBuffer
+from rematch.selfplay.league import Matchmaker
 from rematch.selfplay.opponent_pool import FORGET, LeagueConfig, Rival, Roster, floored
 
 
 def test_a_pool_that_keeps_nobody_cannot_have_a_share_of_the_games() -> None:
-    with pytest.raises(ConfigError, match=r"size = 0: nobody from the past is kept, and history = 0.3 of"):
+    with pytest.raises(ConfigError, match=r"size = 0: the pool has no snapshots for opponent_share = 0.3 of"):
         validate(LeagueConfig(size=0))
-    validate(LeagueConfig(history=0.0))
+    validate(LeagueConfig(opponent_share=0.0))
 
 
 def fill(roster: Roster, count: int) -> None:
@@ -37,9 +37,9 @@ def fill(roster: Roster, count: int) -> None:
 def test_rivals_are_copies_with_their_digest() -> None:
     hall = Hall(snapshot_every=2)
     hall.learn(2)
-    assert hall.league.snapshot(1) == []
-    assert hall.league.snapshot(2) == ["matcher@2", "hider@2"]
-    roster = hall.league.rosters["matcher"]
+    assert hall.matchmaker.snapshot(1) == []
+    assert hall.matchmaker.snapshot(2) == ["matcher@2", "hider@2"]
+    roster = hall.matchmaker.rosters["matcher"]
     assert roster.rivals[0].digest == digest(hall.policies["matcher"].weights) == digest(roster.weights[0])
     hall.learn(3)
     assert digest(roster.weights[0]) == roster.rivals[0].digest != digest(hall.policies["matcher"].weights)
@@ -48,14 +48,14 @@ def test_rivals_are_copies_with_their_digest() -> None:
 def test_a_changed_rival_is_found_when_it_is_to_play() -> None:
     hall = Hall(snapshot_every=1)
     hall.learn(1)
-    hall.league.snapshot(1)
-    hall.league.rosters["hider"].weights[0, 3] = np.nextafter(
-        np.float32(hall.league.rosters["hider"].weights[0, 3]), 9
+    hall.matchmaker.snapshot(1)
+    hall.matchmaker.rosters["hider"].weights[0, 3] = np.nextafter(
+        np.float32(hall.matchmaker.rosters["hider"].weights[0, 3]), 9
     )
     with pytest.raises(
         ConfigError, match="rival hider@1: its weights are not those it joined with"
     ) as caught:
-        hall.league.seat(hall.world, 1)
+        hall.matchmaker.seat(hall.world, 1)
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -71,14 +71,14 @@ def test_a_slot_is_refilled_only_when_no_running_game_holds_it(data: Any) -> Non
         toy,
         games=draw(st.integers(1, 12)),
         seed=draw(st.integers(0, 99)),
-        history=draw(st.sampled_from((0.3, 1.0))),
+        opponent_share=draw(st.sampled_from((0.3, 1.0))),
         slots=draw(st.integers(1, 4)),
         rotate=draw(st.integers(1, 4)),
         size=draw(st.integers(1, 5)),
         snapshot_every=1,
-        keep=draw(st.sampled_from(("reservoir", "fifo"))),
-        pick=draw(st.sampled_from(("uniform", "pfsp"))),
-        scripted=("random",) if draw(st.booleans()) else (),
+        replacement=draw(st.sampled_from(("reservoir", "fifo"))),
+        matchmaking=draw(st.sampled_from(("uniform", "pfsp"))),
+        bots=("random",) if draw(st.booleans()) else (),
     )
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     often = draw(st.sampled_from((0.05, 0.3, 0.9)))
@@ -86,7 +86,7 @@ def test_a_slot_is_refilled_only_when_no_running_game_holds_it(data: Any) -> Non
     for iteration in range(25):
         hall.iterate(iteration)
         for role, about in hall.spec.roles.items():
-            roster, packed = hall.league.rosters[role], hall.league.rosters[role].table.packed
+            roster, packed = hall.matchmaker.rosters[role], hall.matchmaker.rosters[role].table.packed
             for seat in about.seats:
                 for game in range(hall.world.games):
                     slot = int(hall.world.slot[game, seat])
@@ -106,7 +106,7 @@ def test_a_slot_is_refilled_only_when_no_running_game_holds_it(data: Any) -> Non
         over = rng.random(hall.world.games) < often
         hall.end(over)
         for role, about in hall.spec.roles.items():
-            packed = hall.league.rosters[role].table.packed
+            packed = hall.matchmaker.rosters[role].table.packed
             for seat in about.seats:
                 for game in np.flatnonzero(over):
                     slot = int(hall.world.slot[game, seat])
@@ -117,13 +117,13 @@ def test_a_slot_is_refilled_only_when_no_running_game_holds_it(data: Any) -> Non
 @pytest.mark.parametrize("slots", [1, 2, 4])
 def test_every_slot_gets_its_next_rival_in_time(slots: int) -> None:
     """Even where some game always holds every slot: games of 1 to 20 iterations, ending at odd times."""
-    hall = Hall(games=64, history=1.0, slots=slots, rotate=3, snapshot_every=1, size=50)
+    hall = Hall(games=64, opponent_share=1.0, slots=slots, rotate=3, snapshot_every=1, size=50)
     rng = np.random.default_rng(0)
     changes = 0
     before: list[str] = []
     for iteration in range(120):
         hall.iterate(iteration)
-        now = hall.league.rosters["matcher"].who[1:]
+        now = hall.matchmaker.rosters["matcher"].who[1:]
         changes += now != before
         before = list(now)
         hall.end(rng.random(64) < 0.2)
@@ -133,7 +133,7 @@ def test_every_slot_gets_its_next_rival_in_time(slots: int) -> None:
 
 
 def test_somebody_is_always_there_once_anybody_is() -> None:
-    hall = Hall(games=64, history=1.0, slots=3, rotate=1, snapshot_every=1)
+    hall = Hall(games=64, opponent_share=1.0, slots=3, rotate=1, snapshot_every=1)
     rng = np.random.default_rng(0)
     for iteration in range(60):
         hall.iterate(iteration)
@@ -145,7 +145,7 @@ def test_somebody_is_always_there_once_anybody_is() -> None:
 
 
 def test_fifo_keeps_the_newest() -> None:
-    roster = roster_of(keep="fifo", size=3)
+    roster = roster_of(replacement="fifo", size=3)
     for i in range(8):
         roster.add(f"r{i}", np.full_like(roster.weights[0], i), 0.5)
         assert {r.name for r in roster.rivals} == {f"r{j}" for j in range(max(0, i - 2), i + 1)}
@@ -161,9 +161,9 @@ def test_the_reservoir_keeps_every_snapshot_alike() -> None:
     roster = roster_of(size=size)
     for seed in range(trials):
         roster.rivals, roster.seen = [], 0
-        league = League(roster.config, {"matcher": roster}, seed)  # the league's own draws
+        matchmaker = Matchmaker(roster.config, {"matcher": roster}, seed)  # the league's own draws
         for iteration in range(10, 10 * stream + 1, 10):
-            joined = league.snapshot(iteration)
+            joined = matchmaker.snapshot(iteration)
             assert joined == [r.name for r in roster.rivals if r.name == f"matcher@{iteration}"]  # or nobody
         assert len(roster.rivals) == size and roster.seen == stream
         kept.update(rival.name for rival in roster.rivals)
@@ -180,20 +180,20 @@ def test_the_reservoir_keeps_every_snapshot_alike() -> None:
 
 
 def test_pfsp_seats_those_that_beat_us_and_nobody_never() -> None:
-    roster = roster_of(pick="pfsp", pfsp_power=2.0, pfsp_floor=0.05)
+    roster = roster_of(matchmaking="pfsp", pfsp_power=2.0, pfsp_floor=0.05)
     fill(roster, 4)
     for rival, games, score in zip(roster.rivals, (98, 98, 98, 0), (97, 49, 0, 0)):
         rival.games, rival.score = games, score
     # our win rates, drawn to one half by two games: 0.98, 0.5, 0.01, 0.5;
     # (1 - p)^2: 0.0004 (so the floor, 0.05), 0.25, 0.9801, 0.25
     assert roster.odds(roster.rivals) == pytest.approx(np.array([0.05, 0.25, 0.9801, 0.25]) / 1.5301)
-    uniform = roster_of(pick="uniform")
+    uniform = roster_of(matchmaking="uniform")
     fill(uniform, 4)
     assert uniform.odds(uniform.rivals) == pytest.approx([0.25] * 4)
 
 
 def test_pfsp_has_odds_even_where_we_beat_everybody() -> None:
-    roster = roster_of(pick="pfsp", pfsp_power=1000.0, pfsp_floor=0.0)
+    roster = roster_of(matchmaking="pfsp", pfsp_power=1000.0, pfsp_floor=0.0)
     fill(roster, 3)
     for rival in roster.rivals:
         rival.games, rival.score = 1e6, 1e6
@@ -201,7 +201,7 @@ def test_pfsp_has_odds_even_where_we_beat_everybody() -> None:
 
 
 def test_odds_are_what_is_seated() -> None:
-    roster = roster_of(pick="pfsp", slots=1, rotate=1)
+    roster = roster_of(matchmaking="pfsp", slots=1, rotate=1)
     fill(roster, 3)
     for rival, score in zip(roster.rivals, (90, 50, 10)):
         rival.games, rival.score = 98, score
@@ -228,7 +228,7 @@ def measured(hall: Hall, iterations: int = 60) -> Any:
 
 @pytest.mark.parametrize(("toy", "history"), [("matching", 0.3), ("matching", 0.9), ("sticks", 0.5)])
 def test_the_share_of_history_and_of_each_learning_seat(toy: str, history: float) -> None:
-    slots = measured(Hall(toy, games=500, history=history, snapshot_every=1))
+    slots = measured(Hall(toy, games=500, opponent_share=history, snapshot_every=1))
     n, seats = slots.shape
     mixed = (slots > 0).any(1)
     assert abs(mixed.mean() - history) < 4.5 * (history * (1 - history) / n) ** 0.5
@@ -239,7 +239,7 @@ def test_the_share_of_history_and_of_each_learning_seat(toy: str, history: float
 
 
 def test_slots_are_used_alike() -> None:
-    slots = measured(Hall(games=1000, history=1.0, slots=4, snapshot_every=1, rotate=10**6))
+    slots = measured(Hall(games=1000, opponent_share=1.0, slots=4, snapshot_every=1, rotate=10**6))
     for seat in range(2):
         counts = np.bincount(slots[:, seat], minlength=5)[1:]
         assert np.abs(counts / counts.sum() - 0.25).max() < 0.02
@@ -248,7 +248,7 @@ def test_slots_are_used_alike() -> None:
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_scripted_rivals_have_their_share(share: float) -> None:
     hall = Hall(
-        games=500, history=1.0, slots=2, snapshot_every=1, scripted=("heads", "random"), scripted_share=share
+        games=500, opponent_share=1.0, slots=2, snapshot_every=1, bots=("heads", "random"), bot_share=share
     )
     rivals = measured(hall)
     rivals = rivals[rivals > 0]
@@ -262,23 +262,23 @@ def test_scripted_rivals_have_their_share(share: float) -> None:
 def test_before_the_first_snapshot() -> None:
     """Nobody: self-play. Only scripted rivals: the rivals' seats are all theirs, unless their share is 0."""
     for scripted, share, anybody in (((), 0.5, False), (("random",), 0.5, True), (("random",), 0.0, False)):
-        hall = Hall(games=300, history=1.0, scripted=scripted, scripted_share=share)
-        hall.league.seat(hall.world, 0)
+        hall = Hall(games=300, opponent_share=1.0, bots=scripted, bot_share=share)
+        hall.matchmaker.seat(hall.world, 0)
         assert (hall.world.next.slot > 0).any() == anybody
         if anybody:
             assert ((hall.world.next.slot > 0).sum(1) == 1).all()
 
 
 def test_without_history_everybody_is_the_learner() -> None:
-    hall = Hall(history=0.0, snapshot_every=1)
+    hall = Hall(opponent_share=0.0, snapshot_every=1)
     hall.world.next.slot[:] = 3
     hall.iterate(1)
-    assert (hall.world.next.slot == 0).all() and hall.league.rosters["matcher"].rivals == []
+    assert (hall.world.next.slot == 0).all() and hall.matchmaker.rosters["matcher"].rivals == []
 
 
 def test_seating_goes_by_seed_and_iteration() -> None:
     def seated(seed: int, iteration: int) -> bytes:
-        hall = Hall(games=100, seed=seed, history=0.5, snapshot_every=1)
+        hall = Hall(games=100, seed=seed, opponent_share=0.5, snapshot_every=1)
         hall.iterate(iteration)
         slots: bytes = hall.world.next.slot.tobytes()
         return slots
@@ -291,37 +291,37 @@ def test_seating_goes_by_seed_and_iteration() -> None:
 
 
 def test_records_are_the_learners_and_fade() -> None:
-    hall = Hall(slots=2, snapshot_every=1, history=1.0, scripted=("random",))
-    roster = hall.league.rosters["hider"]
+    hall = Hall(slots=2, snapshot_every=1, opponent_share=1.0, bots=("random",))
+    roster = hall.matchmaker.rosters["hider"]
     fill(roster, 3)
     roster.who = ["", "r0", "r2"]
-    tape = Tape(hall.spec, 2, 4)
+    tape = RolloutBuffer(hall.spec, 2, 4)
     tape.ended[0] = (1, 1, 1, 2)
     track = tape["hider"]
     track.slot[0, :, 0], track.outcome[0, :, 0] = (1, 2, 3, 0), (1.0, 0.0, 0.5, 1.0)  # the rival's outcomes
     tape["matcher"].outcome[0, :, 0] = 1 - track.outcome[0, :, 0]
     track.slot[1, :, 0], track.outcome[1, :, 0] = 1, 1.0  # running games say nothing
-    hall.league.report(tape)
+    hall.matchmaker.report(tape)
     assert [(r.games, r.score) for r in roster.rivals] == [(1, 0), (0, 0), (1, 1)]
     assert (roster.scripted[0].games, roster.scripted[0].score) == (1, 0.5)
     tape.ended[:] = 0
-    hall.league.report(tape)
+    hall.matchmaker.report(tape)
     assert roster.rivals[2].games == roster.rivals[2].score == FORGET
     assert Rival("new", "").win_rate() == 0.5
 
 
 def test_of_three_seats_each_rival_is_credited_by_who_beat_whom() -> None:
     """Who loses to a third has not lost to the second: 1 - the rival's outcome would call that a win."""
-    hall = Hall("sticks", slots=2, snapshot_every=1, history=1.0, scripted=("random",))
-    roster = hall.league.rosters["player"]
+    hall = Hall("sticks", slots=2, snapshot_every=1, opponent_share=1.0, bots=("random",))
+    roster = hall.matchmaker.rosters["player"]
     fill(roster, 2)
     roster.who = ["", "r0", "r1"]
-    tape = Tape(hall.spec, 1, 4)
+    tape = RolloutBuffer(hall.spec, 1, 4)
     tape.ended[0] = (1, 1, 1, 1)
     track = tape["player"]
     track.slot[0] = [[0, 1, 2], [1, 0, 3], [2, 3, 1], [0, 1, 1]]
     track.outcome[0] = [[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]]  # game 2: the learner is not there
-    hall.league.report(tape)
+    hall.matchmaker.report(tape)
     # r0: lost to us, draw (the third won), then two seats: won and drew
     assert (roster.rivals[0].games, roster.rivals[0].score) == (4, 1 + 0.5 + 0 + 0.5)
     assert (roster.rivals[1].games, roster.rivals[1].score) == (1, 1)
@@ -344,62 +344,62 @@ def test_the_floor_holds_after_normalising(weights: list[float], part: float) ->
 
 
 def test_scripted_rivals_weigh_what_they_win_in_evaluations() -> None:
-    roster = roster_of(toy="sticks", scripted=("random",), pick="adaptive")
+    roster = roster_of(toy="sticks", bots=("random",), matchmaking="adaptive")
     roster.scripted = [Rival(name, "") for name in ("weak", "even", "strong", "unmet")]
-    league = League(roster.config, {"player": roster}, 0)
+    matchmaker = Matchmaker(roster.config, {"player": roster}, 0)
     assert np.allclose(roster.odds(roster.scripted), 0.25)
     rows = [("weak", 1000, 0), ("even", 500, 0), ("strong", 100, 400)]  # draws are not won
-    league.judged([{"rival": n, "games": 1000, "wins": w, "draws": d} for n, w, d in rows])
+    matchmaker.judged([{"rival": n, "games": 1000, "wins": w, "draws": d} for n, w, d in rows])
     odds = roster.odds(roster.scripted)
     assert odds[0] == 0.05 and np.allclose(odds[1:], 0.95 * np.array([0.5, 0.9, 0.5]) / 1.9)
     fill(roster, 3)
     assert np.allclose(roster.odds(roster.rivals), 1 / 3)  # past selves alike
-    assert league.metrics()["league/weight_strong"] == odds[2]
-    again = roster_of(toy="sticks", scripted=("random",), pick="adaptive")
-    again.restore(roster.state())
+    assert matchmaker.metrics()["league/weight_strong"] == odds[2]
+    again = roster_of(toy="sticks", bots=("random",), matchmaking="adaptive")
+    again.load_state_dict(roster.state_dict())
     assert (again.odds(again.scripted) == odds).all()
 
 
 def test_a_floor_that_leaves_no_room_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"adaptive_floor = 0.6: 2 scripted .* at most 0.5"):
-        LeagueConfig(pick="adaptive", scripted=("a", "b"), adaptive_floor=0.6).check()
+    with pytest.raises(ConfigError, match=r"adaptive_floor = 0.6: 2 bots .* at most 0.5"):
+        LeagueConfig(matchmaking="adaptive", bots=("a", "b"), adaptive_floor=0.6).check()
 
 
 def test_state_and_restore_continue_identically() -> None:
     changes: Any = {
         "games": 30,
         "seed": 4,
-        "history": 0.8,
+        "opponent_share": 0.8,
         "slots": 3,
         "rotate": 2,
         "snapshot_every": 1,
         "size": 4,
-        "pick": "pfsp",
-        "scripted": ("random",),
+        "matchmaking": "pfsp",
+        "bots": ("random",),
     }
     first, rng = Hall(**changes), np.random.default_rng(0)
     for iteration in range(9):
         first.iterate(iteration)
         first.end(rng.random(30) < 0.4)
-    kept = copy.deepcopy(first.league.state())
+    kept = copy.deepcopy(first.matchmaker.state_dict())
     second = Hall(**changes)
-    second.league.restore(kept)
+    second.matchmaker.load_state_dict(kept)
     second.world.slot[:] = first.world.slot
     for iteration in range(9, 25):
         over = rng.random(30) < 0.4
         for hall in (first, second):
             hall.iterate(iteration)
-            for role, roster in hall.league.rosters.items():
-                tape = Tape(hall.spec, 1, 30)
+            for role, roster in hall.matchmaker.rosters.items():
+                tape = RolloutBuffer(hall.spec, 1, 30)
                 tape.ended[0] = over
                 tape[role].slot[0] = hall.world.slot[:, list(hall.spec.roles[role].seats)]
                 tape[role].outcome[0] = np.linspace(0, 1, 30)[:, None]
                 roster.report(*tape.results(role))
             hall.end(over)
         assert (first.world.next.slot == second.world.next.slot).all()
-    for role, roster in first.league.rosters.items():
-        other = second.league.rosters[role]
+    for role, roster in first.matchmaker.rosters.items():
+        other = second.matchmaker.rosters[role]
         assert roster.table.packed[1:].tobytes() == other.table.packed[1:].tobytes()
-        mine, theirs = roster.state(), other.state()
+        mine, theirs = roster.state_dict(), other.state_dict()
         for name, value in mine.items():
             assert np.array_equal(value, theirs[name]), name

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from support import toys
 from support.leagues import Hall, roster_of
 
-from rematch.selfplay.league import League
+from rematch.selfplay.league import Matchmaker
 from rematch.selfplay.opponent_pool import Rival
 
 
 @given(st.floats(0.05, 1.0), st.booleans(), st.integers(0, 50))
 @settings(max_examples=25, deadline=None)
 def test_rivals_take_only_the_seats_of_roles_that_wait(history: float, first: bool, iteration: int) -> None:
-    hall = Hall(games=400, history=history, snapshot_every=1, scripted=("heads",))
+    hall = Hall(games=400, opponent_share=history, snapshot_every=1, bots=("heads",))
     hall.iterate(1)
     learns, waits = (0, 1) if first else (1, 0)
-    hall.league.seat(hall.world, 2 + iteration, learning=[list(hall.spec.roles)[learns]])
+    hall.matchmaker.seat(hall.world, 2 + iteration, learning=[list(hall.spec.roles)[learns]])
     slots = hall.world.next.slot
     assert (slots[:, learns] == 0).all()
     assert (slots[:, waits] > 0).mean() == pytest.approx(history, abs=0.1)
@@ -31,34 +31,36 @@ def test_rivals_take_only_the_seats_of_roles_that_wait(history: float, first: bo
 def test_a_learning_role_of_several_seats_takes_all_of_them() -> None:
     """Two hunters and one hunted: whoever learns sits in every seat of its role, in mixed games too."""
     matcher, hider = toys.matching.make(toys.matching.Config(), 1).spec.roles.values()
-    hall = Hall(games=300, history=1.0, snapshot_every=1)
+    hall = Hall(games=300, opponent_share=1.0, snapshot_every=1)
     roles = {"matcher": replace(matcher, seats=(0, 2)), "hider": replace(hider, seats=(1,))}
     hall.world.spec = replace(hall.spec, roles=roles)
     hall.world.slot = np.zeros((300, 3), np.int32)
     hall.world.next.slot = np.zeros((300, 3), np.int32)
     hall.iterate(1)
-    hall.league.seat(hall.world, 2, learning=["matcher"])
+    hall.matchmaker.seat(hall.world, 2, learning=["matcher"])
     assert (hall.world.next.slot[:, [0, 2]] == 0).all() and (hall.world.next.slot[:, 1] > 0).all()
-    hall.league.seat(hall.world, 2, learning=["hider"])
+    hall.matchmaker.seat(hall.world, 2, learning=["hider"])
     assert (hall.world.next.slot[:, [0, 2]] > 0).all() and (hall.world.next.slot[:, 1] == 0).all()
-    hall.league.seat(hall.world, 2, learning=["matcher", "hider"])
+    hall.matchmaker.seat(hall.world, 2, learning=["matcher", "hider"])
     assert ((hall.world.next.slot == 0).sum(1) == 1).all()  # as ever: one of all seats learns
 
 
 def test_a_cold_start_faces_one_player_in_all_games() -> None:
-    hall = Hall(games=50, history=0.5, snapshot_every=1)
+    hall = Hall(games=50, opponent_share=0.5, snapshot_every=1)
     hall.iterate(1)
-    hall.league.seat(hall.world, 2, learning=["hider"], facing={"matcher": 9})
+    hall.matchmaker.seat(hall.world, 2, learning=["hider"], facing={"matcher": 9})
     assert (hall.world.next.slot == [9, 0]).all()
-    quiet = Hall(games=50, history=0.0)
-    quiet.league.seat(quiet.world, 2, learning=["hider"], facing={"matcher": 5})
+    quiet = Hall(games=50, opponent_share=0.0)
+    quiet.matchmaker.seat(quiet.world, 2, learning=["hider"], facing={"matcher": 5})
     assert (quiet.world.next.slot == [5, 0]).all()
 
 
 def test_only_those_who_learnt_join() -> None:
     hall = Hall(snapshot_every=2)
-    assert hall.league.snapshot(2, {"hider"}) == ["hider@2"] and hall.league.snapshot(3, {"hider"}) == []
-    assert hall.league.snapshot(4, set()) == [] and len(hall.league.snapshot(4)) == 2
+    assert (
+        hall.matchmaker.snapshot(2, {"hider"}) == ["hider@2"] and hall.matchmaker.snapshot(3, {"hider"}) == []
+    )
+    assert hall.matchmaker.snapshot(4, set()) == [] and len(hall.matchmaker.snapshot(4)) == 2
 
 
 @pytest.mark.parametrize("roles", [1, 2, 4, 5, 9])
@@ -80,21 +82,21 @@ def test_no_two_roles_or_iterations_share_their_draws(roles: int) -> None:
     named = {f"r{i}": replace(about, name=f"r{i}", seats=(i,)) for i in range(roles)}
     hall.world.spec = replace(hall.spec, roles=named)
     hall.world.slot = hall.world.next.slot = np.zeros((5, roles), np.int32)
-    league = League(hall.config, {name: Noted() for name in named}, 0)  # type: ignore[misc]
+    matchmaker = Matchmaker(hall.config, {name: Noted() for name in named}, 0)  # type: ignore[misc]
     for iteration in range(40):
-        league.seat(hall.world, iteration)
+        matchmaker.seat(hall.world, iteration)
     refills = [draws for draws in drawn if len(draws) == hall.config.slots + 1]
     assert len(set(drawn)) == len(drawn) and len(refills) >= 40 * roles
 
 
 def test_rivals_of_one_name_are_weighed_by_the_role_they_play() -> None:
     """`random` plays both roles: what one learner wins against it is no news of the other."""
-    rosters = {role: roster_of(toy="sticks", scripted=("random",), pick="adaptive") for role in "ab"}
+    rosters = {role: roster_of(toy="sticks", bots=("random",), matchmaking="adaptive") for role in "ab"}
     for roster in rosters.values():
         roster.scripted = [Rival("random", ""), Rival("other", "")]
-    league = League(rosters["a"].config, rosters, 0)
+    matchmaker = Matchmaker(rosters["a"].config, rosters, 0)
     row = {"rival": "random", "games": 100}
-    league.judged([row | {"role": "a", "wins": 100}, row | {"role": "b", "wins": 0}])
+    matchmaker.judged([row | {"role": "a", "wins": 100}, row | {"role": "b", "wins": 0}])
     assert (rosters["a"].scripted[0].won, rosters["b"].scripted[0].won) == (0.0, 1.0)
-    weights = {key: value for key, value in league.metrics().items() if key.startswith("league/weight_")}
+    weights = {key: value for key, value in matchmaker.metrics().items() if key.startswith("league/weight_")}
     assert len(weights) == 4 and weights["league/weight_a_random"] > weights["league/weight_b_random"]

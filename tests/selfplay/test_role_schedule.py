@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -12,17 +12,22 @@ from hypothesis import strategies as st
 from support import toys
 from support.schedules import ROLES, run_through
 from support.stop_and_resume import stop_and_go_on
+from support.trainers import resume_run
 
 from rematch import api
 from rematch.core import config as settings
 from rematch.core.config import validate
 from rematch.core.errors import ConfigError
-from rematch.rehearsal.shrink import Witness, differences, event_log, play
+from rematch.core.run_config import Config
+from rematch.rehearsal.compare import differences, event_log
+from rematch.rehearsal.trial import Recorder, play
 from rematch.reporting.status import status
-from rematch.selfplay.role_schedule import Phase, Schedule, ScheduleConfig
+from rematch.selfplay.league import League
+from rematch.selfplay.role_schedule import Phase, RoleSchedule, Schedule, ScheduleConfig
 from rematch.storage.run_folder import Run
-from rematch.training import trainer as engine
-from rematch.training.trainer import Config, Session, train
+from rematch.training.components import evaluator
+from rematch.training.loop import train
+from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 
 # --- by number ----------------------------------------------------------------------------------------------
@@ -36,13 +41,13 @@ def test_together_means_everybody_always() -> None:
 
 def walk(config: ScheduleConfig, roles: tuple[str, ...], steps: int, count: int) -> list[tuple[int, str]]:
     """(number, who learns) of `count` iterations, step by step, as a person would keep the book."""
-    phases, number, until, learns = [], 0, config.cold_start_steps, roles[-1]
+    phases, number, until, learns = [], 0, config.warmup_steps, roles[-1]
     for iteration in range(count):
         while iteration * steps >= until:  # it starts at or after the end of the phase
             number, learns = number + 1, roles[number % len(roles)]
-            wanted = config.phase_steps if config.kind == "alternate" else config.micro_phase_steps
-            if (number - 1) // len(roles) < len(config.phase_warmup):
-                wanted = min(wanted, config.phase_warmup[(number - 1) // len(roles)])
+            wanted = config.phase_steps if config.kind == "alternating" else config.micro_phase_steps
+            if (number - 1) // len(roles) < len(config.short_phases):
+                wanted = min(wanted, config.short_phases[(number - 1) // len(roles)])
             wanted = max(steps, wanted)
             until += wanted if learns != roles[-1] else max(steps, round(wanted * config.last_multiplier))
         phases.append((number, learns))
@@ -50,7 +55,7 @@ def walk(config: ScheduleConfig, roles: tuple[str, ...], steps: int, count: int)
 
 
 @given(
-    st.sampled_from(("alternate", "micro")), st.integers(0, 60), st.integers(1, 40), st.integers(1, 25),
+    st.sampled_from(("alternating", "micro")), st.integers(0, 60), st.integers(1, 40), st.integers(1, 25),
     st.integers(2, 4), st.lists(st.integers(1, 50), max_size=3), st.sampled_from((0.5, 1.0, 2.5)),
 )  # fmt: skip
 def test_phases_are_those_of_the_slow_reference(
@@ -58,8 +63,8 @@ def test_phases_are_those_of_the_slow_reference(
 ) -> None:
     roles = tuple(f"role {i}" for i in range(seats))
     config = ScheduleConfig(
-        kind=kind, cold_start_steps=cold, phase_steps=length, micro_phase_steps=length,
-        phase_warmup=tuple(warmup), last_multiplier=longer,
+        kind=kind, warmup_steps=cold, phase_steps=length, micro_phase_steps=length,
+        short_phases=tuple(warmup), last_multiplier=longer,
     )  # fmt: skip
     walked, phases = walk(config, roles, steps, 40), run_through(Schedule(config, roles, steps), 40)
     assert [(phase.number, *phase.roles) for phase in phases] == walked
@@ -70,7 +75,7 @@ def test_phases_are_those_of_the_slow_reference(
     for i in range(1, 40):
         schedule.turn(i - 1)
         ends = numbers[i] != numbers[i - 1]
-        assert schedule.rests(i) == (ends and (kind == "alternate" or numbers[i - 1] == 0))
+        assert schedule.rests(i) == (ends and (kind == "alternating" or numbers[i - 1] == 0))
 
 
 @given(
@@ -81,8 +86,8 @@ def test_a_limit_of_phases_ends_with_the_last_of_them(
     cold: int, length: int, steps: int, most: int, warmup: list[int]
 ) -> None:
     config = ScheduleConfig(
-        kind="alternate", cold_start_steps=cold, phase_steps=length, max_phases=most,
-        phase_warmup=tuple(warmup),
+        kind="alternating", warmup_steps=cold, phase_steps=length, max_phases=most,
+        short_phases=tuple(warmup),
     )  # fmt: skip
     count = config.iterations(2, steps)
     assert count is not None
@@ -96,7 +101,7 @@ def test_a_limit_of_phases_ends_with_the_last_of_them(
 
 def test_micro_phases_are_one_rollout_unless_asked_for_more() -> None:
     for asked, rollouts in ((0, 1), (99, 1), (100, 1), (200, 2), (201, 3)):
-        config = ScheduleConfig(kind="micro", micro_phase_steps=asked, cold_start_steps=0)
+        config = ScheduleConfig(kind="micro", micro_phase_steps=asked, warmup_steps=0)
         run = [phase.number for phase in run_through(Schedule(config, ROLES, 100), 12)]
         assert max(run.count(number) for number in run) == rollouts, asked
 
@@ -104,7 +109,7 @@ def test_micro_phases_are_one_rollout_unless_asked_for_more() -> None:
 def test_the_documents_warm_up_is_a_hundred_thousand_twice_then_two_then_three() -> None:
     """Document 002, fix 2: S1-S2 100K, S3-S4 200K, S5-S6 300K, then the full 500K; with 4 x 512 steps."""
     config = ScheduleConfig(
-        kind="alternate", cold_start_steps=0, phase_steps=500_000, phase_warmup=(100_000, 200_000, 300_000)
+        kind="alternating", warmup_steps=0, phase_steps=500_000, short_phases=(100_000, 200_000, 300_000)
     )
     phases = run_through(Schedule(config, ROLES, 2048), 1500)
     lasts = {phase.number: phase.last for phase in phases}
@@ -125,13 +130,14 @@ def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("game", "changes", "expected"),
     [
-        ("sticks", {"kind": "alternate"}, "roles learn in turn, the world has one role; expected together"),
-        ("sticks", {"kind": "micro"}, "roles learn in turn, the world has one role; expected together"),
+        ("sticks", {"kind": "alternating"},
+         "roles learn in turn, the world has one role; expected simultaneous"),
+        ("sticks", {"kind": "micro"}, "roles learn in turn, the world has one role; expected simultaneous"),
         ("sticks", {"convergence_consecutive": 2}, "a gap is between two roles, and the world has one role"),
-        ("matching", {"kind": "alternate", "cold_start_rival": "haeds"},
+        ("matching", {"kind": "alternating", "warmup_opponent": "haeds"},
          "expected a scripted matcher: heads, tails, random; nearest: heads"),
-        ("matching", {"kind": "turns"}, "kind = 'turns': expected one of together, alternate, micro"),
-        ("matching", {"kind": "alternate", "phase_steps": 0}, "phase_steps = 0: expected"),
+        ("matching", {"kind": "turns"}, "kind = 'turns': expected one of simultaneous, alternating, micro"),
+        ("matching", {"kind": "alternating", "phase_steps": 0}, "phase_steps = 0: expected"),
     ],
 )  # fmt: skip
 def test_what_a_world_cannot_do_is_one_line(game: str, changes: dict[str, Any], expected: str) -> None:
@@ -142,12 +148,12 @@ def test_what_a_world_cannot_do_is_one_line(game: str, changes: dict[str, Any], 
 
 
 def test_settings_without_effect_are_named() -> None:
-    validate(ScheduleConfig(kind="micro", cold_start_rival="anybody"))  # only a world can say who there is
+    validate(ScheduleConfig(kind="micro", warmup_opponent="anybody"))  # only a world can say who there is
     config = settings.replace(api.default("matching"), {"schedule.kind": "micro"})
     for key in ("phase_steps", "max_phases", "eta"):
         with pytest.raises(ConfigError, match=f"schedule.{key} = .* has no effect"):
             settings.refuse_inert(config, [f"schedule.{key}"], "test")
-    settings.refuse_inert(config, ["schedule.cold_start_rival", "schedule.micro_phase_steps"], "test")
+    settings.refuse_inert(config, ["schedule.warmup_opponent", "schedule.micro_phase_steps"], "test")
 
 
 # --- in real runs -------------------------------------------------------------------------------------------
@@ -160,20 +166,23 @@ def small(kind: str, **changes: Any) -> Config:
     """Matching pennies, twelve iterations: a cold start of two, then phases of three, or of one."""
     tiny: dict[str, Any] = {
         "threads": 1, "games": GAMES, "steps": STEPS, "total_steps": 12 * PER, "save_every": 2,
-        "network.hidden": (8,), "ppo.minibatch": 64, "ppo.epochs": 1, "evaluation.every": 100,
-        "evaluation.games": 8, "league.history": 0.5, "league.snapshot_every": 2, "league.slots": 2,
-        "league.rotate": 1, "schedule.kind": kind, "schedule.cold_start_steps": 2 * PER,
+        "network.hidden": (8,), "ppo.minibatch_size": 64, "ppo.epochs": 1, "evaluation.every": 100,
+        "evaluation.games": 8, "league.opponent_share": 0.5, "league.snapshot_every": 2, "league.slots": 2,
+        "league.rotate": 1, "schedule.kind": kind, "schedule.warmup_steps": 2 * PER,
         "schedule.phase_steps": 3 * PER, "world.rounds": 3,
     }
     tiny |= {key.replace("__", "."): value for key, value in changes.items()}
     return settings.replace(api.default("matching"), tiny)
 
 
-class Watch(Witness):
+Kind = TypeVar("Kind")
+
+
+class Watch(Recorder):
     """Notes for every iteration who learnt, who was seated next and who decided."""
 
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
+    def __init__(self, trainer: Trainer) -> None:
+        super().__init__(trainer)
         self.weights = [self.current()]
         self.seated: list[Any] = []
         self.deciding: list[Any] = []
@@ -181,33 +190,42 @@ class Watch(Witness):
         self.played: list[Phase] = []
 
     def current(self) -> dict[str, bytes]:
-        return {role: policy.weights.tobytes() for role, policy in self.session.policies.items()}
+        return {role: policy.weights.tobytes() for role, policy in self.trainer.agents.players.items()}
 
     def line(self, text: str) -> None:
         self.said.append(text)
 
     def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None:
         super().progress(step, rate, metrics)
-        self.played.append(self.session.schedule.phase)
+        self.played.append(self.trainer.clock.phase)
         self.weights.append(self.current())
-        self.seated.append(self.session.world.next.slot.copy())
-        self.deciding.append(self.session.rollout.tape["matcher"].slot.copy())
+        self.seated.append(self.trainer.world.next.slot.copy())
+        self.deciding.append(self.trainer.setup.collector.rollout["matcher"].slot.copy())
 
 
 def watched(config: Config, folder: Path) -> Watch:
-    session = Session(config)
-    watch = Watch(session)
+    trainer = Trainer(config)
+    watch = Watch(trainer)
     with Run.create(folder, settings.to_yaml(config)) as run:
-        train(session, run, watch, lambda: False)
+        trainer.bind(run, watch)
+        trainer.start()
+        train(trainer, lambda: False)
     return watch
 
 
-@pytest.mark.parametrize("kind", ["alternate", "micro"])
+def part(watch: Watch, kind: type[Kind]) -> Kind:
+    """A component of the run."""
+    component = watch.trainer.setup.get(kind)
+    assert component is not None
+    return component
+
+
+@pytest.mark.parametrize("kind", ["alternating", "micro"])
 def test_one_role_learns_and_sits_everywhere_rivals_only_face_it(kind: str, tmp_path: Path) -> None:
-    watch = watched(small(kind, games=200, total_steps=12 * 200 * STEPS, schedule__cold_start_steps=3200,
+    watch = watched(small(kind, games=200, total_steps=12 * 200 * STEPS, schedule__warmup_steps=3200,
                           schedule__phase_steps=4800), tmp_path / "run")
     roles = ["matcher", "hider"]
-    cold = watch.session.facing["matcher"]
+    cold = part(watch, RoleSchedule).slots["matcher"]
     assert [phase.number for phase in watch.played[:3]] == [0, 0, 1]
     shares = []
     for i, slots in enumerate(watch.seated):
@@ -225,13 +243,15 @@ def test_one_role_learns_and_sits_everywhere_rivals_only_face_it(kind: str, tmp_
     # The first snapshots came with iteration 2, of the hider; by 6 there are some of both.
     assert np.mean(shares[4:]) == pytest.approx(0.5, abs=0.1), shares
     # Games of three rounds that began in S0 are played to their end by those who began them.
-    assert 2 * 200 * STEPS <= watch.cold < (2 * STEPS + 3) * 200 and watch.scripted == 0
-    assert set(watch.phases.values()) == set(roles)
+    bots = {name: count for counts in watch.record.decisions.values() for name, count in counts.items()
+            if name and "@" not in name}  # fmt: skip
+    assert set(bots) == {"random"} and 2 * 200 * STEPS <= bots["random"] < (2 * STEPS + 3) * 200
+    assert set(watch.record.phases.values()) == set(roles)
 
 
 def test_a_role_that_waits_joins_the_pool_once(tmp_path: Path) -> None:
     """alternate, phases of three: whoever did not learn since the last snapshots is there already."""
-    watched(small("alternate", league__snapshot_every=1, league__size=100), tmp_path / "run")
+    watched(small("alternating", league__snapshot_every=1, league__size=100), tmp_path / "run")
     lines = (tmp_path / "run" / "train.log").read_text().splitlines()
     joined = [line.split()[1] for line in lines if line.startswith("Pool:")]
     phases = [("hider", 0, 2), ("matcher", 2, 5), ("hider", 5, 8), ("matcher", 8, 11), ("hider", 11, 12)]
@@ -245,7 +265,7 @@ def test_a_role_that_waits_joins_the_pool_once(tmp_path: Path) -> None:
 def test_both_roles_come_into_the_pool_when_they_take_turns(tmp_path: Path) -> None:
     """micro: every second iteration has the same learner, but both learnt since the snapshots before."""
     watch = watched(small("micro"), tmp_path / "run")
-    assert {role: roster.seen for role, roster in watch.session.league.rosters.items()} == {
+    assert {role: roster.seen for role, roster in part(watch, League).matchmaker.rosters.items()} == {
         "matcher": 5, "hider": 6}
     said = [text for text in watch.said if "micro" in text]
     log = (tmp_path / "run" / "train.log").read_text().splitlines()
@@ -254,33 +274,36 @@ def test_both_roles_come_into_the_pool_when_they_take_turns(tmp_path: Path) -> N
 
 
 def test_the_history_says_which_phase_was_played(tmp_path: Path) -> None:
-    rows = watched(small("alternate"), tmp_path / "a").evaluations
+    rows = watched(small("alternating"), tmp_path / "a").evaluations
     assert [(row["iteration"], row["phase"], row["role"]) for row in rows] == [
         (2, "S0", "hider"), (5, "S1", "matcher"), (8, "S2", "hider"), (11, "S3", "matcher"),
         (12, "S4", "hider")]
     rows = watched(small("micro", evaluation__every=5), tmp_path / "m").evaluations
     assert [(row["iteration"], row["phase"]) for row in rows] == [
         (2, "S0"), (5, "S3"), (10, "S8"), (12, "S10")]
-    rows = watched(small("together"), tmp_path / "t").evaluations
+    rows = watched(small("simultaneous"), tmp_path / "t").evaluations
     assert [(row["phase"], row["role"]) for row in rows] == [(12, "both")]
 
 
 def test_a_run_ends_after_its_phases(tmp_path: Path) -> None:
-    watch = watched(small("alternate", schedule__max_phases=2), tmp_path / "run")
-    assert watch.session.iteration == 8 == watch.session.config.iterations and watch.session.done
+    watch = watched(small("alternating", schedule__max_phases=2), tmp_path / "run")
+    assert watch.trainer.clock.iteration == 8 == watch.trainer.config.iterations and watch.trainer.clock.done
     assert status_of(tmp_path / "run")["iterations"] == 8
 
 
 def test_without_a_cold_start_the_first_role_begins(tmp_path: Path) -> None:
-    watch = watched(small("micro", schedule__cold_start_steps=0), tmp_path / "run")
-    assert watch.session.facing == {} and watch.cold == 0
+    watch = watched(small("micro", schedule__warmup_steps=0), tmp_path / "run")
+    assert part(watch, RoleSchedule).slots == {} and not any(
+        "random" in d for d in watch.record.decisions.values()
+    )
     assert [phase.roles[0] for phase in watch.played[:3]] == ["matcher", "hider", "matcher"]
 
 
-ALL = {"ppo__magnet": 0.1, "ppo__entropy": 0.1, "league__pick": "pfsp", "league__scripted": ("heads",)}
+ALL = {"ppo__magnet_weight": 0.1, "ppo__entropy_weight": 0.1, "league__matchmaking": "pfsp",
+       "league__bots": ("heads",)}
 
 
-@pytest.mark.parametrize("kind", ["together", "alternate", "micro"])
+@pytest.mark.parametrize("kind", ["simultaneous", "alternating", "micro"])
 @pytest.mark.parametrize("at", [1, 3, 7])
 def test_a_stopped_run_goes_on_to_the_same_bytes(kind: str, at: int, tmp_path: Path) -> None:
     config = small(kind, **ALL, schedule__convergence_consecutive=99, schedule__eta=1.0)
@@ -289,7 +312,19 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(kind: str, at: int, tmp_path: P
     assert differences(tmp_path / "whole", tmp_path / "cut") == []
 
 
-@pytest.mark.parametrize("kind", ["alternate", "micro"])
+def test_a_run_resumed_before_its_first_iteration_announces_its_phase(tmp_path: Path) -> None:
+    """`train --from` saves before the first iteration: a run that is killed then must say the same lines."""
+    config = small("alternating")
+    play(config, tmp_path / "whole")
+    trainer = Trainer(config)
+    with Run.create(tmp_path / "cut", settings.to_yaml(config)) as run:
+        trainer.bind(run, Watch(trainer))
+        trainer.save(temporary=True)
+    resume_run(tmp_path / "cut")
+    assert differences(tmp_path / "whole", tmp_path / "cut") == []
+
+
+@pytest.mark.parametrize("kind", ["alternating", "micro"])
 def test_threads_never_change_a_schedule(kind: str) -> None:
     assert len({event_log(small(kind, **ALL, games=37, threads=threads)) for threads in (1, 2, 3)}) == 1
 
@@ -310,24 +345,24 @@ def status_of(folder: Path) -> dict[str, Any]:
 
 
 def test_a_balanced_pair_ends_the_run_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "set_beside", lambda row, best: None)
+    monkeypatch.setattr(evaluator, "set_beside", lambda row, best: None)
     watch = watched(converging(), tmp_path / "run")
-    rows = watch.evaluations
+    rows, clock = watch.evaluations, watch.trainer.clock
     assert [row["phase"] for row in rows] == ["S0", "S2", "S4"]
     assert [row["balanced"] for row in rows] == [0, 1, 2]  # the cold start's own balance is none
-    assert watch.session.iteration == 6 and watch.session.done and watch.session.ended == "converged"
-    assert rows[-1]["verdict"].startswith("converged: 2 evaluations in a row with a small gap, the last 0.")
+    assert clock.iteration == 6 and clock.done and clock.end_reason == "converged"
+    assert rows[-1]["verdict"].startswith("converged: 2 evaluations in a row with a small NE gap, the last")
     assert f"[{rows[-1]['gap_low']:.3f}, {rows[-1]['gap_high']:.3f}] in 40 games" in rows[-1]["verdict"]
     facts = status_of(tmp_path / "run")
     assert facts["state"] == "complete" and facts["ended"] == "converged" and facts["exit"] == 0
     assert facts["lines"][1].startswith("complete (converged) at iteration 6 of 12")
-    assert any(line.startswith("verdict: converged: ") for line in facts["lines"])
+    assert any(line.startswith("verdict: CONVERGED: ") for line in facts["lines"])
     with Run.open(tmp_path / "run", write=False) as run:
         checkpoint = run.load()
-    again = Session(converging())
+    again = Trainer(converging())
     assert checkpoint is not None and checkpoint.manifest.keep == "recent"
-    again.restore(checkpoint.parts)
-    assert again.done  # there is nothing left to resume
+    again.load_state_dict(checkpoint.parts)
+    assert again.clock.done  # there is nothing left to resume
 
 
 def test_a_pair_that_loses_to_scripted_players_is_weak_and_goes_on(
@@ -337,9 +372,9 @@ def test_a_pair_that_loses_to_scripted_players_is_weak_and_goes_on(
         for entry in row["table"]:
             entry |= {"best_bot": "ace", "best_bot_score": 1.0, "best_bot_low": 0.9999, "best_bot_high": 1.0}
 
-    monkeypatch.setattr(engine, "set_beside", much_better)
+    monkeypatch.setattr(evaluator, "set_beside", much_better)
     watch = watched(converging(), tmp_path / "run")
-    assert watch.session.iteration == 12 and not watch.session.ended
+    assert watch.trainer.clock.iteration == 12 and not watch.trainer.clock.end_reason
     assert [row.get("converged") for row in watch.evaluations] == [None, None, False, False, False, False]
     assert all("weak: " in row["verdict"] for row in watch.evaluations[2:])
 
@@ -347,7 +382,7 @@ def test_a_pair_that_loses_to_scripted_players_is_weak_and_goes_on(
 def test_a_run_that_raised_an_alarm_has_not_converged(tmp_path: Path) -> None:
     config = settings.replace(converging(), {"evaluation.alarm_swing": 0.0})
     watch = watched(config, tmp_path / "run")
-    assert watch.session.iteration == 12 and not watch.session.ended
+    assert watch.trainer.clock.iteration == 12 and not watch.trainer.clock.end_reason
     assert watch.evaluations[-1]["verdict"].startswith("collapsed: ")
 
 
@@ -355,5 +390,5 @@ def test_the_upper_bound_decides(tmp_path: Path) -> None:
     """Eight games never show that a gap is below 0.3, whatever the gap is."""
     config = settings.replace(converging(), {"schedule.eta": 0.3, "evaluation.games": 8})
     watch = watched(config, tmp_path / "run")
-    assert watch.session.iteration == 12 and {row["balanced"] for row in watch.evaluations} == {0}
+    assert watch.trainer.clock.iteration == 12 and {row["balanced"] for row in watch.evaluations} == {0}
     assert min(row["gap"] for row in watch.evaluations) < 0.3

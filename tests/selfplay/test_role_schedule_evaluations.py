@@ -18,12 +18,12 @@ def judged(gap: float, loser: str = "evader") -> dict[str, Any]:
 
 
 def apart(**changes: Any) -> Schedule:
-    config = ScheduleConfig(**{"kind": "alternate", "cold_start_steps": 0, "phase_steps": 100} | changes)
+    config = ScheduleConfig(**{"kind": "alternating", "warmup_steps": 0, "phase_steps": 100} | changes)
     return Schedule(config, ROLES, 100)
 
 
 def test_at_a_new_level_the_last_role_warms_up_and_goes_first() -> None:
-    schedule = apart(last_first=True, warm_start_steps=150)
+    schedule = apart(last_first=True, level_warmup_steps=150)
     run_through(schedule, 2)  # S1 pursuer, S2 evader
     schedule.report(judged(0.1), 1)
     after = []
@@ -33,14 +33,14 @@ def test_at_a_new_level_the_last_role_warms_up_and_goes_first() -> None:
     # 150 steps end inside the second iteration; later phases keep to the steps
     assert after[:3] == [("S3w", "evader", False), ("S3w", "evader", False), ("S3", "evader", True)]
     assert [who for _, who, _ in after[3:]] == ["pursuer", "evader", "pursuer"]
-    plain = apart(warm_start_steps=100)
+    plain = apart(level_warmup_steps=100)
     run_through(plain, 1)
     plain.report(judged(0.1), 1)
     assert [(p.name, *p.roles) for p in run_through(plain, 4)[1:]] == [
         ("S2w", "evader"), ("S2", "evader"), ("S3", "pursuer")]  # fmt: skip
     plain.report(judged(0.1), -1)  # no new level: the next in turn
     plain.turn(4)
-    assert plain.phase.roles == ("evader",) and not plain.phase.warm
+    assert plain.phase.roles == ("evader",) and not plain.phase.level_warmup
 
 
 def test_the_losing_role_has_the_next_phases_while_the_gap_is_large() -> None:
@@ -79,8 +79,8 @@ def test_near_balance_the_learning_rate_shrinks() -> None:
 @given(st.integers(0, 30), st.data())
 def test_a_schedule_goes_on_from_its_state(iterations: int, data: st.DataObject) -> None:
     changes: dict[str, Any] = {
-        "last_first": True, "warm_start_steps": 130, "adaptive_threshold": 0.3, "adaptive_phases": 2,
-        "force_switch_steps": 500, "phase_warmup": (50, 70), "last_multiplier": 1.7,
+        "last_first": True, "level_warmup_steps": 130, "adaptive_threshold": 0.3, "adaptive_phases": 2,
+        "force_switch_steps": 500, "short_phases": (50, 70), "last_multiplier": 1.7,
     }  # fmt: skip
     one, two = apart(**changes), apart(**changes)
     for i in range(iterations):
@@ -88,10 +88,10 @@ def test_a_schedule_goes_on_from_its_state(iterations: int, data: st.DataObject)
         if data.draw(st.booleans()):
             row = judged(data.draw(st.sampled_from((0.1, 0.6))), data.draw(st.sampled_from(ROLES)))
             one.report(row, data.draw(st.sampled_from((-1, 0, 1))))
-    two.restore(one.state())
+    two.load_state_dict(one.state_dict())
     rest = range(iterations, iterations + 20)
     for i in rest:
         one.turn(i)
         two.turn(i)
         assert one.phase == two.phase
-    assert one.state() == two.state()
+    assert one.state_dict() == two.state_dict()

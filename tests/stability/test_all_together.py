@@ -13,8 +13,10 @@ from support.stop_and_resume import stop_and_go_on
 
 from rematch import api
 from rematch.core import config as settings
-from rematch.rehearsal.shrink import differences, event_log, play
-from rematch.training.trainer import Config
+from rematch.core.run_config import Config
+from rematch.rehearsal.compare import differences, event_log
+from rematch.rehearsal.trial import play
+from rematch.stability.rollback import Rollback
 from rematch.worlds import registry
 
 
@@ -32,13 +34,16 @@ def everything(game: str, gradient: str = "native", **changes: Any) -> Config:
     """Rollbacks every third iteration, anchors and curiosity of all roles; roles learn in turn."""
     tiny: dict[str, Any] = {
         "threads": 1, "games": 32, "steps": 8, "total_steps": 10 * PER, "save_every": 1,
-        "network.hidden": (8,), "ppo.minibatch": 64, "ppo.magnet": 0.1, "ppo.gradient": gradient,
-        "league.history": 0.5, "league.snapshot_every": 2, "evaluation.every": 3, "evaluation.games": 4,
-        "evaluation.rivals": ("random",), "schedule.kind": "alternate", "schedule.phase_steps": 3 * PER,
-        "schedule.cold_start_steps": 2 * PER, "rollback.back": 2, "rollback.every": PER, "rollback.keep": 3,
-        "rollback.episodes": 8, "rollback.low": 0.4999, "rollback.high": 0.5, "rollback.cooldown": 2 * PER,
+        "network.hidden": (8,), "ppo.minibatch_size": 64, "ppo.magnet_weight": 0.1, "ppo.gradient": gradient,
+        "league.opponent_share": 0.5, "league.snapshot_every": 2, "evaluation.every": 3,
+        "evaluation.games": 4,
+        "evaluation.opponents": ("random",), "schedule.kind": "alternating", "schedule.phase_steps": 3 * PER,
+        "schedule.warmup_steps": 2 * PER, "rollback.checkpoints_back": 2, "rollback.every": PER,
+        "rollback.keep": 3,
+        "rollback.episodes": 8, "rollback.min_win_rate": 0.4999, "rollback.max_win_rate": 0.5,
+        "rollback.cooldown": 2 * PER,
         "rollback.bilateral": True, "ewc.weight": 100.0, "ewc.fisher_samples": 20, "ewc.roles": "all",
-        "rnd.coef": 0.1, "rnd.hidden": 16, "rnd.embed": 8, "rnd.roles": "all",
+        "rnd.weight": 0.1, "rnd.hidden": 16, "rnd.embed": 8, "rnd.roles": "all",
     }
     if game == "pursuit":
         tiny |= {"world.max_steps": 9}
@@ -53,7 +58,8 @@ def test_a_stopped_run_with_all_guards_goes_on_to_the_same_bytes(
 ) -> None:
     config = everything(game, gradient)
     whole = play(config, tmp_path / "whole")
-    assert whole.session.rollback.count >= 2
+    rollback = whole.trainer.setup.get(Rollback)
+    assert rollback is not None and rollback.guard.count >= 2
     assert len(list((tmp_path / "whole" / "policies").glob("*@level-*.safetensors"))) >= 10
     stop_and_go_on(config, tmp_path / "cut", at)
     assert differences(tmp_path / "whole", tmp_path / "cut") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,11 @@ from rematch.agents.policy import Policy
 from rematch.core import config as settings
 from rematch.core import rng as keys
 from rematch.core.errors import ConfigError
-from rematch.rehearsal.shrink import play
-from rematch.rollout.rollout_buffer import Tape
-from rematch.stability.ewc import Ewc, EwcConfig, anchors, check_ewc, fisher
-from rematch.training.trainer import Config, Session
+from rematch.core.run_config import Config
+from rematch.rehearsal.trial import play
+from rematch.rollout.rollout_buffer import RolloutBuffer
+from rematch.stability.ewc import Anchor, Ewc, EwcConfig, fisher
+from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 
 # What a network can see and do: quantities, columns that name things, continuous and masked play.
@@ -90,7 +92,7 @@ def test_the_slope_is_the_penalty_s_own_gradient(kind: str) -> None:
     import torch
 
     policy = networks.policy(networks.role(**KINDS[kind]), hidden=(5,))
-    guard = Ewc(EwcConfig(weight=30.0), policy, 0)
+    guard = Anchor(EwcConfig(weight=30.0), policy, 0)
     rng = np.random.default_rng(0)
     guard.anchor[:] = rng.standard_normal(policy.weights.size)
     guard.fisher[:] = rng.random(policy.weights.size)
@@ -115,10 +117,16 @@ def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
 def small(game: str, **changes: Any) -> Config:
     tiny: dict[str, Any] = {
         "threads": 1, "games": 32, "steps": 8, "total_steps": 6 * 32 * 8, "network.hidden": (8,),
-        "ppo.minibatch": 64, "league.history": 0.0, "evaluation.every": 6, "evaluation.games": 4,
-        "evaluation.rivals": ("random",), "ewc.weight": 1000.0, "ewc.fisher_samples": 50,
+        "ppo.minibatch_size": 64, "league.opponent_share": 0.0, "evaluation.every": 6, "evaluation.games": 4,
+        "evaluation.opponents": ("random",), "ewc.weight": 1000.0, "ewc.fisher_samples": 50,
     }
     return settings.replace(api.default(game), tiny | {k.replace("__", "."): v for k, v in changes.items()})
+
+
+def anchors(trainer: Trainer) -> dict[str, Anchor]:
+    """role -> anchor; none where EWC is off."""
+    ewc = trainer.setup.get(Ewc)
+    return ewc.anchors if ewc else {}
 
 
 @pytest.mark.parametrize("gradient", ["native", "torch"])
@@ -127,39 +135,41 @@ def small(game: str, **changes: Any) -> Config:
 def test_dictionary_observations(game: str, gradient: str, tmp_path: Path) -> None:
     """Several fields; seats that wait, masks, continuous actions. The documents' runs X and Y died here."""
     config = small(game, ppo__gradient=gradient)
-    assert all(len(role.fields) > 1 for role in Session(config).spec.roles.values())
+    assert all(len(role.fields) > 1 for role in Trainer(config).setup.spec.roles.values())
     seen = play(config, tmp_path / "run")
-    last = list(seen.session.spec.roles)[-1]
+    last = list(seen.trainer.setup.spec.roles)[-1]
     penalties = [row[f"{last}/ewc_penalty"] for row in seen.rows]
     assert penalties[0] == 0 and min(penalties[1:]) > 0
     held = {name.split("/")[0] for row in seen.rows for name in row if name.endswith("ewc_penalty")}
-    assert held == {last} == set(seen.session.anchors)
+    assert held == {last} == set(anchors(seen.trainer))
     log = (tmp_path / "run" / "train.log").read_text()
-    assert f"EWC: {last} holds on to what it is at step 256 (50 decisions)" in log
+    assert f"EWC: the weights of {last} at step 256 are anchored (50 decisions)" in log
 
 
 @pytest.mark.usefixtures("toy_worlds")
 def test_all_roles_can_hold_on_and_those_who_did_not_play_keep_their_anchor() -> None:
-    session = Session(small("matching", ewc__roles="all"))
-    assert list(session.anchors) == ["matcher", "hider"]
-    session.seat()
-    tape = session.rollout.collect(0)
-    tape["matcher"].slot[:] = 1  # a rival sat there throughout
-    session.mark("level 1")
-    assert [anchor.marks for anchor in session.anchors.values()] == [0, 1]
-    assert not session.anchors["matcher"].fisher.any() and session.anchors["hider"].fisher.any()
+    trainer = Trainer(small("matching", ewc__roles="all"))
+    assert list(anchors(trainer)) == ["matcher", "hider"]
+    trainer.before_rollout()
+    rollout = trainer.collect()
+    rollout["matcher"].slot[:] = 1  # an opponent sat there throughout
+    ewc = trainer.setup.get(Ewc)
+    assert ewc is not None
+    ewc.after_evaluation(SimpleNamespace(row={"moved": 1}, lines=[]), rollout, trainer.clock)
+    assert [anchor.marks for anchor in ewc.anchors.values()] == [0, 1]
+    assert not ewc.anchors["matcher"].fisher.any() and ewc.anchors["hider"].fisher.any()
 
 
 def test_marks_rest_on_the_learner_s_own_decisions_drawn_by_key() -> None:
-    session = Session(settings.replace(small("pursuit", ewc__weight=0.0), {"threads": 1}))
-    session.seat()
-    tape = session.rollout.collect(0)
+    trainer = Trainer(settings.replace(small("pursuit", ewc__weight=0.0), {"threads": 1}))
+    trainer.before_rollout()
+    tape = trainer.collect()
     track = tape["evader"]
     track.slot[:, ::2] = 1
     track.sight[:, ::2] = np.nan  # were one of these drawn, it would show
-    guard = Ewc(EwcConfig(weight=1.0, fisher_samples=40), session.learners["evader"].policy, 5)
+    guard = Anchor(EwcConfig(weight=1.0, fisher_samples=40), trainer.agents.learners["evader"].policy, 5)
     assert guard.mark(tape) == 40 and np.isfinite(guard.fisher).all()
-    again = Ewc(guard.config, guard.policy, 5)
+    again = Anchor(guard.config, guard.policy, 5)
     again.mark(tape)
     assert np.array_equal(again.fisher, guard.fisher) and np.array_equal(again.anchor, guard.policy.weights)
     again.mark(tape)  # the next mark draws others
@@ -173,13 +183,14 @@ def drilled(weight: float) -> tuple[float, float]:
     """How far play and weights are led away by 40 iterations in one direction: mean KL, largest change."""
     about = networks.role(sight=5, actions=3)
     policy = networks.policy(about, hidden=(16,))
-    learner = Ppo(policy, PpoConfig(lr=3e-3, anneal="none", minibatch=64, entropy=0.0), 0, 1)
+    learner = Ppo(policy, PpoConfig(lr=3e-3, anneal="none", minibatch_size=64, entropy_weight=0.0), 0, 1)
     spec = toys.matching.make(toys.MatchingConfig(), 1, 0, 0).spec
-    tape = Tape(spec, 1, 256)
+    tape = RolloutBuffer(spec, 1, 256)
     track = tape.tracks["player"] = type(tape["hider"])(
         type(spec)(world="test", roles={"player": about}), "player", 1, 256)  # fmt: skip
     if weight:
-        guard = anchors(EwcConfig(weight=weight), {"player": learner}, 0)["player"]
+        guard = Anchor(EwcConfig(weight=weight), policy, 0)
+        learner.regularizers.append(guard)
     rng = np.random.default_rng(1)
     track.sight[:] = rng.uniform(-1, 1, track.sight.shape)
     track.acted[:], tape.ended[:] = 1, 1
@@ -210,8 +221,9 @@ def test_with_a_huge_weight_play_stays_what_it_was() -> None:
 def test_it_is_added_before_the_clip(monkeypatch: pytest.MonkeyPatch) -> None:
     """max_grad_norm bounds the whole step, and a penalty that is no number is caught like any gradient."""
     policy = networks.policy(networks.role(), hidden=(8,))
-    learner = Ppo(policy, PpoConfig(max_grad_norm=0.5, minibatch=64, epochs=1), 0, 1)
-    guard = anchors(EwcConfig(weight=1e9), {"player": learner}, 0)["player"]
+    learner = Ppo(policy, PpoConfig(max_grad_norm=0.5, minibatch_size=64, epochs=1), 0, 1)
+    guard = Anchor(EwcConfig(weight=1e9), policy, 0)
+    learner.regularizers.append(guard)
     guard.fisher[:] = 1.0
     batch = networks.minibatch(policy, 64)
     monkeypatch.setattr(Ppo, "batch", lambda self, tape: (batch, np.arange(64)))
@@ -221,13 +233,18 @@ def test_it_is_added_before_the_clip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_off_it_costs_nothing() -> None:
-    session = Session(small("pursuit", ewc__weight=0.0))
-    assert session.anchors == {} and all(learner.guard is None for learner in session.learners.values())
-    assert not any(name.startswith("ewc") for name in session.state())
+    trainer = Trainer(small("pursuit", ewc__weight=0.0))
+    assert anchors(trainer) == {}
+    assert not any(learner.regularizers for learner in trainer.agents.learners.values())
+    assert not any(name.startswith("ewc") for name in trainer.state_dict())
 
 
 def test_without_a_curriculum_it_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"ewc\.weight = 1000: .* there is no curriculum; expected 0"):
         small("pursuit")
-    check_ewc(EwcConfig(weight=1000.0), True)
-    check_ewc(EwcConfig(), False)
+    def check(config: EwcConfig, curriculum: str) -> None:
+        run = SimpleNamespace(curriculum=SimpleNamespace(kind=curriculum))
+        Ewc.check(config, SimpleNamespace(config=run))  # type: ignore[arg-type]
+
+    check(EwcConfig(weight=1000.0), "discrete")
+    check(EwcConfig(), "none")

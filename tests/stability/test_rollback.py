@@ -14,9 +14,10 @@ from support import toys
 from rematch import api
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
-from rematch.rehearsal.shrink import play
-from rematch.stability.rollback import Rollback, RollbackConfig
-from rematch.training.trainer import Config, Session
+from rematch.core.run_config import Config
+from rematch.rehearsal.trial import play
+from rematch.stability.rollback import CollapseGuard, Rollback, RollbackConfig
+from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 
 
@@ -32,8 +33,8 @@ PER = 32 * 8  # steps of an iteration
 def small(game: str = "matching", **changes: Any) -> Config:
     tiny: dict[str, Any] = {
         "threads": 1, "games": 32, "steps": 8, "total_steps": 8 * PER, "network.hidden": (8,),
-        "ppo.minibatch": 64, "ppo.magnet": 0.1, "league.history": 0.0, "save_every": 1,
-        "evaluation.every": 4, "evaluation.games": 4, "evaluation.rivals": ("random",),
+        "ppo.minibatch_size": 64, "ppo.magnet_weight": 0.1, "league.opponent_share": 0.0, "save_every": 1,
+        "evaluation.every": 4, "evaluation.games": 4, "evaluation.opponents": ("random",),
     }
     return settings.replace(api.default(game), tiny | {k.replace("__", "."): v for k, v in changes.items()})
 
@@ -48,10 +49,10 @@ class Numbers:
         self.weights = np.zeros(1)
         self.policy = SimpleNamespace(role=SimpleNamespace(actions=SimpleNamespace(kind=kind)))
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         return {"weights": self.weights, "updates": int(self.weights[0])}
 
-    def restore(self, tree: dict[str, Any]) -> None:
+    def load_state_dict(self, tree: dict[str, Any]) -> None:
         self.weights[:] = tree["weights"]
         assert tree["updates"] == self.weights[0]
 
@@ -64,12 +65,13 @@ def results(share: float, games: int = 100) -> Any:
     return SimpleNamespace(results=lambda role: (slot, both if role == "a" else 1 - both))
 
 
-def guarded(kind: str = "discrete", **changes: Any) -> Rollback:
-    config = RollbackConfig(**({"back": 3, "every": 10, "episodes": 100, "cooldown": 30} | changes))
-    return Rollback(config, {"a": Numbers(kind), "b": Numbers(kind)})  # type: ignore[dict-item]
+def guarded(kind: str = "discrete", **changes: Any) -> CollapseGuard:
+    config = RollbackConfig(**({"checkpoints_back": 3, "every": 10, "episodes": 100,
+                                "cooldown": 30} | changes))
+    return CollapseGuard(config, {"a": Numbers(kind), "b": Numbers(kind)})  # type: ignore[dict-item]
 
 
-def iterate(guard: Rollback, steps: range | int, share: float = 0.5) -> list[str]:
+def iterate(guard: CollapseGuard, steps: range | int, share: float = 0.5) -> list[str]:
     """Iterations of 10 steps, up to these, in which `a` learns; both roles become the step's number.
 
     The lines of the last of them.
@@ -77,13 +79,13 @@ def iterate(guard: Rollback, steps: range | int, share: float = 0.5) -> list[str
     lines: list[str] = []
     for step in [steps] if isinstance(steps, int) else steps:
         for learner in guard.learners.values():
-            learner.restore({"weights": step, "updates": step})
+            learner.load_state_dict({"weights": step, "updates": step})
         lines = guard.judge(results(share), {}, step, ["a"], False)
     return lines
 
 
-def weights(guard: Rollback) -> list[float]:
-    return [float(learner.state()["weights"][0]) for learner in guard.learners.values()]
+def weights(guard: CollapseGuard) -> list[float]:
+    return [float(learner.state_dict()["weights"][0]) for learner in guard.learners.values()]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.98, 1.0])
@@ -118,7 +120,7 @@ def test_after_a_rollback_it_waits_and_what_led_there_is_forgotten() -> None:
     assert iterate(guard, 120, 1.0) == [] and iterate(guard, 130, 1.0) == []  # the cooldown
     (line,) = iterate(guard, 140, 1.0)
     assert line.startswith("ROLLBACK 2 at step 140") and line.endswith("a back to step 80")
-    assert guard.told() == 2 and guard.told() == 0 and guard.count == 2
+    assert guard.pop_rollback_count() == 2 and guard.pop_rollback_count() == 0 and guard.count == 2
 
 
 def test_few_games_are_not_judged_and_old_ones_are_forgotten() -> None:
@@ -149,14 +151,14 @@ def test_the_cold_start_is_judged_by_entropy_alone() -> None:
 
 
 def test_the_entropy_monitor_speaks_once_per_fall_also_where_there_is_no_rollback() -> None:
-    guard = guarded("continuous", back=0)
+    guard = guarded("continuous", checkpoints_back=0)
     said = [
         len(guard.judge(results(0.5), {"a/entropy": entropy}, 10, ["a"], False))
         for entropy in (-1.0, -2.1, -3.0, -1.9, -2.1)
     ]
     assert said == [0, 1, 0, 0, 1]
     assert guard.rolling == []
-    discrete = guarded("discrete", back=0)
+    discrete = guarded("discrete", checkpoints_back=0)
     assert discrete.judge(results(0.5), {"a/entropy": -9.0}, 10, ["a"], False) == []
 
 
@@ -169,9 +171,16 @@ def test_nothing_before_the_cold_starts_end_is_gone_back_to() -> None:
     assert [tree["step"] for tree in guard.rolling] == [180, 190, 200]
 
 
+def guard_of(trainer: Trainer) -> CollapseGuard:
+    rollback = trainer.setup.get(Rollback)
+    assert rollback is not None
+    return rollback.guard
+
+
 # --- in a run ----------------------------------------------------------------------------------------------
 
-ALWAYS = {"rollback__back": 3, "rollback__episodes": 1, "rollback__low": 0.4999, "rollback__high": 0.5,
+ALWAYS = {"rollback__checkpoints_back": 3, "rollback__episodes": 1, "rollback__min_win_rate": 0.4999,
+          "rollback__max_win_rate": 0.5,
           "rollback__cooldown": 0}
 
 
@@ -181,17 +190,17 @@ def test_in_the_first_phase_there_is_a_checkpoint_to_go_back_to(
     every: int, cold: int, tmp_path: Path
 ) -> None:
     """The documents' runs had none of the evader: "0 rolling checkpoints available" (seed 002)."""
-    session = play(small(
-        schedule__kind="alternate", schedule__cold_start_steps=cold * PER, schedule__phase_steps=2 * PER,
+    trainer = play(small(
+        schedule__kind="alternating", schedule__warmup_steps=cold * PER, schedule__phase_steps=2 * PER,
         total_steps=(cold + 2) * PER, rollback__every=every, rollback__bilateral=True, **ALWAYS,
-    ), tmp_path / "run").session
+    ), tmp_path / "run").trainer
     log = (tmp_path / "run" / "train.log").read_text().splitlines()
     undone = [line for line in log if line.startswith("ROLLBACK")]
-    assert len(undone) >= 1 and session.rollback.count == len(undone)
+    assert len(undone) >= 1 and guard_of(trainer).count == len(undone)
     assert all("matcher and hider back to step" in line for line in undone)
     # It never undoes the cold start: its end is the furthest that S1 goes back to.
     assert all(int(line.split()[-1].replace(",", "")) >= cold * PER for line in undone)
-    for tree in session.rollback.rolling:
+    for tree in guard_of(trainer).rolling:
         assert set(tree["roles"]) == {"matcher", "hider"}
     milestones = {path.stem for path in (tmp_path / "run" / "policies").glob("*.safetensors")}
     assert milestones == {f"{role}@{name}" for role in ("matcher", "hider")
@@ -202,28 +211,31 @@ def test_in_the_first_phase_there_is_a_checkpoint_to_go_back_to(
 
 @pytest.mark.parametrize("bilateral", [True, False])
 def test_weights_optimiser_and_magnet_come_back_to_the_bit(bilateral: bool) -> None:
-    changes = ALWAYS | {"rollback__back": 1, "rollback__low": 0.0, "rollback__high": 1.0}
-    session = Session(small(rollback__every=1, rollback__bilateral=bilateral, **changes))
-    session.begin()
+    changes = ALWAYS | {"rollback__checkpoints_back": 1, "rollback__min_win_rate": 0.0,
+                        "rollback__max_win_rate": 1.0}
+    trainer = Trainer(small(rollback__every=1, rollback__bilateral=bilateral, **changes))
+    trainer.start()
+    clock, guard = trainer.clock, guard_of(trainer)
 
     def iterate() -> dict[str, Any]:
-        session.seat()
-        tape = session.rollout.collect(session.iteration)
-        metrics = session.learn(tape)
-        session.iteration += 1
-        return {"tape": tape, "metrics": metrics}
+        trainer.before_rollout()
+        rollout = trainer.collect()
+        trainer.after_rollout(rollout)
+        metrics = trainer.update(rollout)
+        clock.iteration += 1
+        return {"rollout": rollout, "metrics": metrics}
 
     def everything() -> dict[str, dict[str, Any]]:
-        trees = {role: learner.state() for role, learner in session.learners.items()}
+        trees = {role: learner.state_dict() for role, learner in trainer.agents.learners.items()}
         return {role: {k: np.array(v) for k, v in tree.items()} for role, tree in trees.items()}
 
     for _ in range(2):
         iterate()
-        session.rollback.keep(session.step)
+        guard.keep(clock.step)
     kept = everything()
     iterate()
     later = everything()
-    assert session.rollback._go_back({"hider": "because"}, session.step).endswith(f"back to step {2 * PER}")
+    assert guard._go_back({"hider": "because"}, clock.step).endswith(f"back to step {2 * PER}")
     now = everything()
     for role in ("matcher", "hider"):
         wanted = kept if bilateral or role == "hider" else later
@@ -232,12 +244,12 @@ def test_weights_optimiser_and_magnet_come_back_to_the_bit(bilateral: bool) -> N
             assert np.array_equal(value, wanted[role][name]), (role, name)
             assert not np.array_equal(kept[role][name], later[role][name]), (role, name)
     iterate()  # what is kept does not move with what learns
-    assert np.array_equal(session.rollback.rolling[-1]["roles"]["hider"]["weights"], kept["hider"]["weights"])
+    assert np.array_equal(guard.rolling[-1]["roles"]["hider"]["weights"], kept["hider"]["weights"])
 
 
 def test_off_it_keeps_nothing(tmp_path: Path) -> None:
-    session = play(small(), tmp_path / "run").session
-    assert session.rollback.rolling == [] and not (tmp_path / "run" / "policies").exists()
+    trainer = play(small(), tmp_path / "run").trainer
+    assert guard_of(trainer).rolling == [] and not (tmp_path / "run" / "policies").exists()
     assert "ROLLBACK" not in (tmp_path / "run" / "train.log").read_text()
 
 
@@ -245,15 +257,18 @@ def test_off_it_keeps_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("changes", "why"), [
-    ({"schedule__kind": "micro"}, "rollback.back = 3: micro-phases are shorter than any judgement of them"),
-    ({"rollback__low": 0.98}, "rollback.low = 0.98: expected less than high = 0.98"),
-    ({"rollback__keep": 2}, "rollback.back = 3: expected at most keep = 2"),
+    ({"schedule__kind": "micro"},
+     "rollback.checkpoints_back = 3: micro-phases are shorter than any judgement of them"),
+    ({"rollback__min_win_rate": 0.98},
+     "rollback.min_win_rate = 0.98: expected less than max_win_rate = 0.98"),
+    ({"rollback__keep": 2}, "rollback.checkpoints_back = 3: expected at most keep = 2"),
 ])  # fmt: skip
 def test_what_cannot_work_is_refused(changes: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        small("pursuit", rollback__back=3, **changes)
+        small("pursuit", rollback__checkpoints_back=3, **changes)
 
 
 def test_a_world_with_one_role_has_nobody_to_run_away_from() -> None:
-    with pytest.raises(ConfigError, match=r"rollback\.back = 3: .* the world has one; expected 0"):
-        small("drift", rollback__back=3)
+    with pytest.raises(ConfigError,
+                       match=r"rollback\.checkpoints_back = 3: .* the world has one; expected 0"):
+        small("drift", rollback__checkpoints_back=3)

@@ -112,6 +112,18 @@ def test_present_names_are_final() -> None:
             assert migrations.present_name(new, table) == new
 
 
+@pytest.mark.parametrize(("old", "present"), [
+    (["return_env", "return_rnd", "return_novel"], ["return_env", "return_rnd_images", "return_count_bonus"]),
+    (["return_env", "return_rnd", "return_rnd_images"], ["return_env", "return_rnd", "return_rnd_images"]),
+])  # fmt: skip
+def test_term_of_version_0_that_another_term_is_called_now(old: list[str], present: list[str]) -> None:
+    """rnd was the name of rnd_images; rows of version 0 have columns of all its terms."""
+    assert migrations.present_columns(old) == present
+    metrics = [name.replace("return_", "joypad/r_") for name in old]
+    assert list(migrations.present_names(dict.fromkeys(metrics, 0.0), migrations.METRIC_NAMES)) == [
+        name.replace("return_", "joypad/r_") for name in present]
+
+
 def test_policy_is_read_under_the_present_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = policy_files.write_file(tmp_path / "a.safetensors", {"layer.0.ask": np.ones(2)}, {}, replace=False)
     monkeypatch.setattr(migrations, "WEIGHT_NAMES", {"layer.*.ask": "layer.*.attn.qkv"})

@@ -92,8 +92,8 @@ IN = {"pursuit": pursuit_subjects, "lattice": lattice_subjects}
 NEEDS = {"openspiel": "pyspiel", "gameboy": "pyboy"}  # world -> a library without which it cannot be made
 
 
-def module(name: str) -> Any:
-    """A world's module; skips the test where its library is missing."""
+def game(name: str) -> Any:
+    """A game; skips the test where its library is missing."""
     if name in NEEDS:
         pytest.importorskip(NEEDS[name], reason=f"{NEEDS[name]} is not installed")
     return registry.find(name)

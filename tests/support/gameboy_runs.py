@@ -20,10 +20,10 @@ from support.single_seat_worlds import SIZES
 LITTLE: dict[str, Any] = {
     "learner": "dqn", "threads": 1, "games": 3, "steps": 8, "total_steps": 3 * 8 * 14, "save_every": 2,
     "world.cartridge": "tiny", "world.max_steps": 22,
-    "dqn.sequence": 8, "dqn.burn_in": 2, "dqn.batch": 5, "dqn.replay": 3 * 60, "dqn.warmup": 40,
-    "dqn.target_every": 3, "dqn.replay_ratio": 1.0, "novelty.weight": 0.1, "rnd_screen.weight": 0.1,
-    "rnd_screen.update_every": 16, "evaluation.games": 1, "evaluation.every": 7, "milestones.weight": 0.1,
-    "swarm": "bands", "watch.log_interval": 100,
+    "dqn.sequence": 8, "dqn.burn_in": 2, "dqn.batch": 5, "dqn.replay_size": 3 * 60, "dqn.warmup": 40,
+    "dqn.target_every": 3, "dqn.replay_ratio": 1.0, "count_bonus.weight": 0.1, "rnd_images.weight": 0.1,
+    "rnd_images.update_every": 16, "evaluation.games": 1, "evaluation.every": 7, "milestones.weight": 0.1,
+    "savestates.mode": "bands", "episode_log.interval": 100,
 }  # fmt: skip
 
 

@@ -24,9 +24,10 @@ def tiny() -> Cartridge:
 
 def world(games: int = 1, **changes: Any) -> Any:
     need_pyboy()
-    from rematch.worlds.gameboy.world import Config, make
+    from rematch.worlds.gameboy.config import Config
+    from rematch.worlds.gameboy.world import GameboyWorld
 
-    return make(Config(**{"cartridge": "tiny", "max_steps": 300} | changes), games)
+    return GameboyWorld(Config(**{"cartridge": "tiny", "max_steps": 300} | changes), games)
 
 
 def press(world: Any, *actions: int) -> Any:

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import torch
 
-from rematch import api
-from rematch.rehearsal.shrink import Witness, differences, play
-from rematch.storage.run_folder import Run
-from rematch.training.trainer import Config, Session, train
+from rematch.core.run_config import Config
+from rematch.rehearsal.compare import differences
+from support.trainers import resume_run, start_run
 
 PER_RUN = 11  # kills before a run may end
 
@@ -22,14 +21,9 @@ def go_on(folder: Path, config: Config) -> None:
     """Start the run in `folder`, or resume it; without pictures."""
     torch.set_num_threads(1)
     if (folder / "config.yaml").exists():
-        with Run.open(folder, write=True) as run:
-            session, checkpoint = Session(api.stored(run)), run.load()
-            if checkpoint:
-                session.restore(checkpoint.parts)
-            run.rewind(checkpoint)
-            train(session, run, Witness(session), lambda: False)
-        return
-    play(config, folder)
+        resume_run(folder)
+    else:
+        start_run(folder, config)
 
 
 def kill(folder: Path, config: Config, draw: random.Random, seconds: float) -> bool:

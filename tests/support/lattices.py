@@ -8,7 +8,8 @@ import numpy as np
 
 from rematch.worlds.lattice import config as rules
 from rematch.worlds.lattice import native
-from rematch.worlds.lattice.world import Config, LatticeWorld
+from rematch.worlds.lattice.config import Config
+from rematch.worlds.lattice.world import LatticeWorld
 
 ROLES = ("pursuer", "evader")
 BOARDS = [

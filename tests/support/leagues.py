@@ -1,4 +1,4 @@
-"""A league over a world whose games end on request."""
+"""A matchmaker over a world whose games end on request."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import numpy as np
 
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.policy import Policy
-from rematch.rollout.collector import Table
-from rematch.selfplay.league import League
+from rematch.rollout.seating import RoleSeating
+from rematch.selfplay.league import Matchmaker
 from rematch.selfplay.opponent_pool import LeagueConfig, Roster
 from support import toys
 
 TINY = NetworkConfig(hidden=(1,))
 
 
-
 class Hall:
-    """A league over a world whose games end when they are told to."""
+    """A matchmaker over a world whose games end on request."""
 
     def __init__(self, toy: str = "matching", games: int = 16, seed: int = 0, **changes: Any) -> None:
         module = toys.TOYS[toy]
@@ -29,11 +28,11 @@ class Hall:
         for role, about in self.spec.roles.items():
             made = Policy(about, TINY, role)
             made.initialise(1)
-            table = Table(made, 1 + self.config.slots)
-            bots = [module.bot(name, role) for name in self.config.scripted]
-            rosters[role] = Roster(made, table, self.config, bots)
+            seating = RoleSeating(made, 1 + self.config.slots)
+            bots = [module.bot(name, role) for name in self.config.bots]
+            rosters[role] = Roster(made, seating, self.config, bots)
             self.policies[role] = made
-        self.league = League(self.config, rosters, seed)
+        self.matchmaker = Matchmaker(self.config, rosters, seed)
         shape = (games, self.spec.seats)
         after = SimpleNamespace(slot=np.zeros(shape, np.int32))
         self.world: Any = SimpleNamespace(
@@ -49,15 +48,13 @@ class Hall:
 
     def iterate(self, iteration: int) -> None:
         self.learn(iteration)
-        self.league.snapshot(iteration)
-        self.league.seat(self.world, iteration)
+        self.matchmaker.snapshot(iteration)
+        self.matchmaker.seat(self.world, iteration)
 
     def end(self, games: Any) -> None:
         self.world.slot[games] = self.world.next.slot[games]
 
 
-
 def roster_of(**changes: Any) -> Roster:
     hall = Hall(**changes)
-    return next(iter(hall.league.rosters.values()))
-
+    return next(iter(hall.matchmaker.rosters.values()))

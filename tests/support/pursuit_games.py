@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rematch.worlds.pursuit.world import Config
+from rematch.worlds.pursuit.config import Config
 
 ROLES = ("pursuer", "evader")
 

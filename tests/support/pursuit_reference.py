@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rematch.core import rng
-from rematch.worlds.pursuit.world import Config
+from rematch.worlds.pursuit.config import Config
 
 f = np.float32
 PI, TWO_PI, HALF_PI = f(3.14159274), f(6.28318548), f(1.57079637)

@@ -23,24 +23,27 @@ from rematch.agents.learners import dqn
 from rematch.core import config as settings
 from rematch.core import rng
 from rematch.core.player import Move, Noise, Seat
-from rematch.rehearsal.shrink import Witness, differences
+from rematch.rehearsal.compare import differences
+from rematch.rehearsal.trial import Recorder
 from rematch.storage.run_folder import Run
-from rematch.training.trainer import Session, train
+from rematch.training.loop import train
+from rematch.training.recipes import stored
+from rematch.training.trainer import Trainer
 from support import gameboy_worlds, single_seat_worlds
 
 BASE: dict[str, Any] = {
     "learner": "dqn", "threads": 1, "games": 4, "steps": 20, "total_steps": 4 * 20 * 14, "save_every": 3,
-    "swarm": "bands", "world.cartridge": "tiny", "world.max_steps": 60, "dqn.sequence": 8, "dqn.burn_in": 2,
-    "dqn.batch": 4, "dqn.replay": 4 * 80, "dqn.warmup": 80, "dqn.replay_ratio": 0.2, "milestones.weight": 0.5,
-    "milestones.budget": 60, "evaluation.games": 1, "evaluation.every": 100,
+    "savestates.mode": "bands", "world.cartridge": "tiny", "world.max_steps": 60, "dqn.sequence": 8,
+    "dqn.burn_in": 2, "dqn.batch": 4, "dqn.replay_size": 4 * 80, "dqn.warmup": 80, "dqn.replay_ratio": 0.2,
+    "milestones.weight": 0.5, "milestones.budget": 60, "evaluation.games": 1, "evaluation.every": 100,
 }  # fmt: skip
 
 # Scouts find the way, and games of the learner's own are led along it. No milestone is four steps away: a
 # rollout ends while games are being led.
 SCOUTED: dict[str, Any] = {
-    "steps": 4, "total_steps": 4 * 4 * 13, "bands__practice": True, "bands__scouts": 3,
-    "bands__scout_steps": 30, "bands__scout_patience": 20, "world__screen": False, "world__max_steps": 14,
-    "seed": 1, "novelty__weight": 0.1, "novelty__lifelong": True, "bands__way": 0.02,
+    "steps": 4, "total_steps": 4 * 4 * 13, "demonstrations__enabled": True, "explorers__games": 3,
+    "explorers__steps": 30, "explorers__patience": 20, "world__screen": False, "world__max_steps": 14,
+    "seed": 1, "count_bonus__weight": 0.1, "count_bonus__lifelong": True, "demo_progress__weight": 0.02,
 }  # fmt: skip
 
 
@@ -70,30 +73,32 @@ class Guide:
         return Move(np.array(out, np.int32))
 
 
-def session(made: Any, astray: float | None = 0.0) -> Session:
+def trainer(made: Any, astray: float | None = 0.0) -> Trainer:
     """With a guide in every game; None: the learner's own player, which practises."""
-    out = Session(made)
-    for table in out.tables.values() if astray is not None else ():
-        table.others[:] = [Guide(astray or 0.0)]
+    out = Trainer(made)
+    for seating in out.setup.seating.values() if astray is not None else ():
+        seating.others[:] = [Guide(astray or 0.0)]
     return out
 
 
-def go_on(folder: Path, made: Any = None, stop: int = 10**9, astray: float | None = 0.0) -> Witness:
+def go_on(folder: Path, made: Any = None, stop: int = 10**9, astray: float | None = 0.0) -> Recorder:
     """Start the run in `folder`, or resume it; until iteration `stop`."""
     torch.set_num_threads(1)
     with Run.open(folder, write=True) if made is None else Run.create(folder, settings.to_yaml(made)) as run:
-        here = session(api.stored(run) if made is None else made, astray)
+        here = trainer(stored(run) if made is None else made, astray)
+        checkpoint = run.load() if made is None else None
+        if checkpoint:
+            here.load_state_dict(checkpoint.parts)
         if made is None:
-            checkpoint = run.load()
-            if checkpoint:
-                here.restore(checkpoint.parts)
             run.rewind(checkpoint)
-        seen = Lines(here)
-        train(here, run, seen, lambda: here.iteration >= stop)
+        seen = Lines(here, folder)
+        here.bind(run, seen)
+        here.start(resumed=made is None)
+        train(here, lambda: here.clock.iteration >= stop)
         return seen
 
 
-class Lines(Witness):
+class Lines(Recorder):
     """And what the console was told."""
 
     def line(self, text: str) -> None:

@@ -24,9 +24,10 @@ from rematch.core.config import knob
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING
 from rematch.worlds import registry
+from rematch.worlds.capabilities import Renderer
 from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, States
 from support.kill_and_resume import kill_often
-from support.toys import _any_legal, module
+from support.toys import _any_legal, game
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,8 @@ class ErrandConfig:
 class Errand(PlainWorld):
     """A sign is shown at the first step and has to be named with the last move: +1 or -1."""
 
-    def promise(self, config: ErrandConfig) -> Spec:
+    @classmethod
+    def make_spec(cls, config: ErrandConfig) -> Spec:
         fields = (Field(name="now", columns=("sign", "to_go")),)
         names = Actions(kind="discrete", names=("minus", "plus"))
         role = Role(name="walker", fields=fields, actions=names, seats=(0,))
@@ -82,8 +84,8 @@ class Stroll(PlainWorld):
     def tiles(self) -> tuple[int, int]:
         return self.config.height // 4, self.config.width // 4
 
-    def promise(self, config: StrollConfig) -> Spec:
-        self.config = config
+    @classmethod
+    def make_spec(cls, config: StrollConfig) -> Spec:
         h, w, k = config.height, config.width, config.side
 
         def grid(name: str, rows: int, columns: int) -> Field:
@@ -92,7 +94,7 @@ class Stroll(PlainWorld):
 
         fields = (
             grid("screen", h, w),
-            Field(name="structured", columns=("x", "y", "to_go"), low=0.0, high=max(self.tiles)),
+            Field(name="structured", columns=("x", "y", "to_go"), low=0.0, high=max(h, w) // 4),
             Field(name="where", columns=("map",), low=0.0, high=2.0, choices=(3,)),
             grid("visited", k, k),
         )
@@ -149,8 +151,8 @@ class Stroll(PlainWorld):
         legal[:, 3] = state["y"] > 0  # nobody walks up through the upper wall
 
 
-errand = module(Errand, ErrandConfig, {"random": _any_legal}, ("walker",))
-stroll = module(Stroll, StrollConfig, {"random": _any_legal}, ("joypad",))
+errand = game(Errand, ErrandConfig, {"random": _any_legal}, ("walker",))
+stroll = game(Stroll, StrollConfig, {"random": _any_legal}, ("joypad",))
 
 
 def draw(world: Any, row: int, trail: list[Any]) -> Image.Image:
@@ -159,17 +161,17 @@ def draw(world: Any, row: int, trail: list[Any]) -> Image.Image:
     return Image.fromarray(grey.reshape(world.config.height, world.config.width)).convert("RGB")
 
 
-stroll.draw = draw
+stroll.renderer = Renderer(draw=draw)
 TOYS = {"errand": errand, "stroll": stroll}
 
 # A run of a second in which games end both ways, the ring is overwritten, chunks come and go.
 SMALL: dict[str, Any] = {
     "learner": "dqn", "threads": 1, "games": 4, "steps": 8, "total_steps": 4 * 8 * 12, "save_every": 2,
     "world.height": 12, "world.width": 16, "world.side": 8, "world.limit": 7,
-    "dqn.sequence": 8, "dqn.burn_in": 2, "dqn.batch": 5, "dqn.replay": 4 * 40, "dqn.warmup": 40,
-    "dqn.target_every": 3, "dqn.replay_ratio": 2.0, "novelty.weight": 0.1, "rnd_screen.weight": 0.1,
-    "rnd_screen.update_every": 16, "evaluation.games": 2, "evaluation.every": 6,
-    "watch.log_interval": 48, "watch.video_interval": 96, "watch.video_steps": 6,
+    "dqn.sequence": 8, "dqn.burn_in": 2, "dqn.batch": 5, "dqn.replay_size": 4 * 40, "dqn.warmup": 40,
+    "dqn.target_every": 3, "dqn.replay_ratio": 2.0, "count_bonus.weight": 0.1, "rnd_images.weight": 0.1,
+    "rnd_images.update_every": 16, "evaluation.games": 2, "evaluation.every": 6,
+    "episode_log.interval": 48, "episode_video.interval": 96, "episode_video.max_steps": 6,
 }  # fmt: skip
 
 
@@ -200,9 +202,9 @@ def errands(**changes: Any) -> Any:
     base: dict[str, Any] = {
         "learner": "dqn", "threads": 1, "games": 16, "steps": 12, "total_steps": 16 * 12 * 60,
         "save_every": 100,
-        "dqn.sequence": 12, "dqn.burn_in": 2, "dqn.batch": 16, "dqn.replay": 16 * 200, "dqn.warmup": 200,
+        "dqn.sequence": 12, "dqn.burn_in": 2, "dqn.batch": 16, "dqn.replay_size": 16 * 200, "dqn.warmup": 200,
         "dqn.target_every": 20, "dqn.lr": 3e-3, "dqn.lr_final": 1e-3, "dqn.replay_ratio": 2.0,
-        "dqn.gamma": 0.95, "dqn.epsilon_share": 0.5, "evaluation.games": 200, "evaluation.every": 1000,
+        "dqn.gamma": 0.95, "dqn.epsilon_fraction": 0.5, "evaluation.games": 200, "evaluation.every": 1000,
     }  # fmt: skip
     return settings.replace(api.default("errand"), base | more)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 SMALL: dict[str, Any] = {
     "games": 8, "steps": 4, "total_steps": 96, "save_every": 1, "evaluation.games": 4,
-    "evaluation.rivals": ["random"], "world.max_steps": 20, "world.prep_steps": 0, "network.hidden": [8],
+    "evaluation.opponents": ["random"], "world.max_steps": 20, "world.prep_steps": 0, "network.hidden": [8],
 }
 
 

@@ -1,13 +1,12 @@
 """Small worlds for tests, `matching`, `sticks`, `drift` and `recall`, on rematch.worlds.numpy_world.
 
-Each name stands in for a world's module: it offers Config, make, BOTS and bot.
+Each name is a Game.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,20 +17,14 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import Seat
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING
-from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, ScriptedPlayer, States
+from rematch.worlds.numpy_world import Luck, NumpyGame, PlainWorld, Rows, States
 
 
-def module(
+def game(
     kind: type[PlainWorld], config: type, bots: Mapping[str, Any], roles: tuple[str, ...]
-) -> SimpleNamespace:
-    """A toy as a world's module."""
-
-    def bot(name: str, role: str) -> ScriptedPlayer:
-        if role not in roles or name not in bots:
-            raise ConfigError(f"no bot {name!r} for role {role!r}: expected one of {', '.join(bots)}")
-        return ScriptedPlayer(name, bots[name])
-
-    return SimpleNamespace(Config=config, make=kind, BOTS={role: tuple(bots) for role in roles}, bot=bot)
+) -> NumpyGame:
+    """A toy as a game in which every role has the same bots."""
+    return NumpyGame(kind.__name__.lower(), kind, config, dict.fromkeys(roles, bots))
 
 
 # --- matching: two roles that move at once; nothing is hidden, nothing is left to chance ------------
@@ -49,7 +42,8 @@ class Matching(PlainWorld):
     In one round the matcher's equilibrium is heads with 2 / (heads + 3), and so is the hider's.
     """
 
-    def promise(self, config: MatchingConfig) -> Spec:
+    @classmethod
+    def make_spec(cls, config: MatchingConfig) -> Spec:
         fields = (
             Field(name="last", columns=("own_heads", "own_tails", "other_heads", "other_tails"), low=0.0),
             Field(name="score", columns=("own",)),
@@ -100,7 +94,7 @@ def _coin(share: float) -> Any:
     return lambda seat, luck: (luck >= share).astype(np.int64)
 
 
-matching = module(
+matching = game(
     Matching,
     MatchingConfig,
     {"heads": _coin(1.0), "tails": _coin(0.0), "random": _coin(0.5)},
@@ -127,7 +121,8 @@ class Sticks(PlainWorld):
 
     masked = True
 
-    def promise(self, config: SticksConfig) -> Spec:
+    @classmethod
+    def make_spec(cls, config: SticksConfig) -> Spec:
         takes = tuple(f"{who}_{n}" for who in ("own", "next", "before") for n in (1, 2, 3))
         fields = (
             Field(name="pile", columns=("sticks",), low=0.0),
@@ -204,7 +199,7 @@ def _leave_one(seat: Seat, luck: NDArray[np.float64]) -> NDArray[Any]:
     return np.where((pile >= 2) & (pile <= 4), pile - 2, 0)
 
 
-sticks = module(Sticks, SticksConfig, {"random": _any_legal, "careful": _leave_one}, ("player",))
+sticks = game(Sticks, SticksConfig, {"random": _any_legal, "careful": _leave_one}, ("player",))
 
 
 # --- drift: one seat, continuous, cut off by a clock that nobody sees ---------------------------------
@@ -219,7 +214,8 @@ class DriftConfig:
 class Drift(PlainWorld):
     """A raft on a line, in a wind that is not seen: +1 is the shore, -1 the fall; reward is the way made."""
 
-    def promise(self, config: DriftConfig) -> Spec:
+    @classmethod
+    def make_spec(cls, config: DriftConfig) -> Spec:
         fields = (Field(name="raft", columns=("place",)), Field(name="pole", columns=("push",)))
         push = Actions(kind="continuous", names=("push",))
         role = Role(name="rafter", fields=fields, actions=push, seats=(0,), hidden=("wind",))
@@ -258,7 +254,7 @@ class Drift(PlainWorld):
         fields["pole"][:, 0, 0] = self.state["push"]
 
 
-drift = module(
+drift = game(
     Drift,
     DriftConfig,
     {
@@ -287,7 +283,8 @@ class Recall(PlainWorld):
     the history alone. Aside: the other's true place, and its sign.
     """
 
-    def promise(self, config: RecallConfig) -> Spec:
+    @classmethod
+    def make_spec(cls, config: RecallConfig) -> Spec:
         now = ("sign", "x", "y")
         past = tuple(f"{column}_{step}" for step in range(STEPS) for column in now)
         shown = [Field(name="clock", columns=("to_go",), low=0.0), Field(name="now", columns=now)]
@@ -339,6 +336,6 @@ class Recall(PlainWorld):
         fields["other"][:] = state["spot"][:, ::-1]
 
 
-recall = module(Recall, RecallConfig, {"random": _coin(0.5)}, ("player",))
+recall = game(Recall, RecallConfig, {"random": _coin(0.5)}, ("player",))
 
 TOYS = {"matching": matching, "sticks": sticks, "drift": drift, "recall": recall}

@@ -1,4 +1,4 @@
-"""Sweeps: what is refused before anything starts, what survives a kill, what one failure costs, the table."""
+"""Sweeps: refusals before any run starts, kill and resume, failed runs, the table."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from support.tiny_run import flags
 import rematch
 from rematch import api
 from rematch.cli import main
-from rematch.core import system_memory
 from rematch.core.errors import ConfigError
-from rematch.storage.run_lock import lock_holder
+from rematch.core.system import system_memory
+from rematch.storage.run_folder import lock_holder
 from rematch.sweeps import plan as sweeps
 
 __all__ = ["wrong"]
@@ -79,9 +79,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_killed_in_the_middle_the_same_command_goes_on(undisturbed: Path, tmp_path: Path) -> None:
-    """SIGKILL of the sweep while its second run is under way: the first is not touched, the second resumed,
-    the third begun, no process is left, and the table is that of a sweep that nobody disturbed."""
+def test_killed_sweep_is_continued_by_the_same_command(undisturbed: Path, tmp_path: Path) -> None:
+    """SIGKILL of the sweep during its second run: the first is not touched, the second is resumed, the third
+    is started, no process is left, and the table is that of an undisturbed sweep."""
     words = ("quick", "--seeds", "0-2", "--name", "three", "--jobs", "1", *LONG)
     sweep, folder = command(*words, place=tmp_path), tmp_path / "runs" / "three"
     wait_until(lambda: saved(folder / "seed-1") >= 3, "the second run does not start")
@@ -94,7 +94,7 @@ def test_killed_in_the_middle_the_same_command_goes_on(undisturbed: Path, tmp_pa
     said = again.communicate(timeout=120)[0]
     assert again.returncode == 0, said
     wait_until(lambda: not is_process(child), "its child is left")
-    assert "1 finished before and are kept\n" in said
+    assert "1 of them finished earlier\n" in said
     assert "seed-1 resumed" in said and "seed-2 started" in said and "seed-0 " not in said.split("Sweep")[0]
     assert stamps(folder / "seed-0") == before
     for name in ("sweep.json", "sweep.md", "sweep.yaml", "settings.yaml"):
@@ -103,7 +103,7 @@ def test_killed_in_the_middle_the_same_command_goes_on(undisturbed: Path, tmp_pa
         assert files(folder / f"seed-{seed}") == files(undisturbed / "runs" / "three" / f"seed-{seed}")
 
 
-def test_asked_to_stop_it_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_stopped_sweep_saves_and_names_the_command_to_continue(tmp_path: Path) -> None:
     sweep = command("quick", "--seeds", "4-6", "--jobs", "2", *ENDLESS, place=tmp_path)
     folder = tmp_path / "runs" / "quick-sweep"
     wait_until(lambda: saved(folder / "seed-4") and saved(folder / "seed-5"), "they do not start")
@@ -113,21 +113,21 @@ def test_asked_to_stop_it_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     said = sweep.communicate(timeout=120)[0]
     assert sweep.returncode == 0, said
     assert said.splitlines()[-1].startswith("stopped (SIGTERM); go on with: rematch sweep quick --seeds 4-6 ")
-    assert "0 of 3 runs finished, 2 unfinished, 1 not begun" in said
+    assert "0 of 3 runs finished, 2 unfinished, 1 not started" in said
     for seed in (4, 5):
         assert not lock_holder(folder / f"seed-{seed}")
         assert "stopped (SIGTERM) at iteration" in (folder / f"seed-{seed}.log").read_text()
     assert not (folder / "seed-6").exists()
 
 
-def test_one_failure_is_told_and_the_others_finish(
+def test_failed_run_is_reported_and_the_others_finish(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["sweep", "quick", "--seeds", "3", *flags(threads=1), "--grid", "ppo.lr=1e30,1e-3"]
     assert main.main(words) == 1
     said = capsys.readouterr().out
     assert re.search(r"^\[0/2, 1 failed\] ppo.lr=1e30/seed-3 FAILED: pursuer: the gradient is", said, re.M)
-    assert "1 of 2 runs finished, 1 failed" in said and "1 failed: they are not in the means" in said
+    assert "1 of 2 runs finished, 1 failed" in said and "1 failed and are not in the means" in said
     folder = tmp_path / "runs" / "quick-sweep"
     found = json.loads((folder / "sweep.json").read_text())
     bad, good = found["cells"]
@@ -139,13 +139,14 @@ def test_one_failure_is_told_and_the_others_finish(
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_a_child_that_is_killed_is_told(tmp_path: Path) -> None:
+def test_killed_child_is_reported(tmp_path: Path) -> None:
     sweep = command("quick", "--seeds", "0", "--name", "x", *ENDLESS, place=tmp_path)
     run = tmp_path / "runs" / "x" / "seed-0"
     wait_until(lambda: saved(run) >= 2, "it does not start")
     os.kill(int((run / "lock").read_text().split()[1]), signal.SIGKILL)
     said = sweep.communicate(timeout=120)[0]
-    assert sweep.returncode == 1 and "seed-0 FAILED: killed by SIGKILL, perhaps for lack of memory" in said
+    assert sweep.returncode == 1
+    assert "seed-0 FAILED: killed by SIGKILL, perhaps because memory ran out" in said
     assert "0 of 1 runs finished, 1 failed" in said
 
 
@@ -179,12 +180,12 @@ def test_a_child_that_is_killed_is_told(tmp_path: Path) -> None:
     ("quick --seeds 0-1 --grid ppo.lr=1 --grid ppo.lr=2", "--grid ppo.lr is given twice"),
     ("quick --seeds 0-1 --grid ppo.lr=1,2 --ppo.lr 3", "--ppo.lr is given twice"),
     ("quick --seeds 0-1 --grid game=lattice", "--game cannot change a recipe's world"),
-    ("quick --seeds 0-1 --grid league.pick=pfsp,uniform --grid league.pfsp_power=1,2",
+    ("quick --seeds 0-1 --grid league.matchmaking=pfsp,uniform --grid league.pfsp_power=1,2",
      "league.pfsp_power = 1.0 has no effect"),
     ("quick --seeds 0-999 --grid ppo.lr=1e-3,1e-4", "2000 runs: expected at most 1000"),
     ("quick --seeds 0-1 --name ..", "--name = '..': expected the name of a new folder"),
 ])
-def test_a_wrong_sweep_is_one_line(
+def test_wrong_sweep_is_one_line(
         tmp_path: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch, words: str, expected: str) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sweeps, "Children", None)
@@ -192,22 +193,22 @@ def test_a_wrong_sweep_is_one_line(
     assert os.listdir(tmp_path) == []
 
 
-def test_four_runs_that_memory_does_not_hold_are_refused(
+def test_jobs_beyond_the_memory_are_refused(
         tmp_path: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four runs at once, out of memory: said before the first is begun, with a number that fits."""
+    """Four runs at once would run out of memory: refused before the first starts, with a number that fits."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sweeps, "Children", None)
     monkeypatch.setattr(system_memory, "available_bytes", lambda: 600 << 20)
     words = ("sweep", "quick", "--seeds", "0-3", *flags(threads=1))
-    assert wrong(*words, "--jobs", "4") == ("--jobs = 4: a run needs about 0.16 GiB of memory, 0.59 are "
-                                            "free, which hold 3; expected --jobs 3 or fewer")
+    assert wrong(*words, "--jobs", "4") == ("--jobs = 4: a run needs about 0.16 GiB of memory, 0.59 GiB "
+                                            "are free, enough for 3; expected --jobs 3 or fewer")
     monkeypatch.setattr(system_memory, "available_bytes", lambda: 100 << 20)
-    assert wrong(*words) == ("a run needs about 0.16 GiB of memory, 0.10 are free: expected smaller runs, or "
-                             "more memory")
+    assert wrong(*words) == ("a run needs about 0.16 GiB of memory, 0.10 GiB are free: expected smaller "
+                             "runs, or more memory")
     assert os.listdir(tmp_path) == []
 
 
-def test_how_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_by_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
 
     def plan(*words: str, seeds: str = "0-9") -> sweeps.Plan:
@@ -220,27 +221,27 @@ def test_how_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sweeps.choose_jobs(plan(seeds="0-2"), None)[0] == 3
     assert sweeps.choose_jobs(plan("threads=1,64"), None)[0] == 1
     jobs, _, line = sweeps.choose_jobs(plan(), 6)
-    assert jobs == 6 and "6 at a time, 2 threads each, on 8 cores; they will wait for each other; " in line
+    assert jobs == 6 and "6 at a time, 2 threads each, on 8 cores; they compete for the cores; " in line
     monkeypatch.setattr(system_memory, "available_bytes", lambda: 500 << 20)
     assert 1 <= sweeps.choose_jobs(plan(), None)[0] <= 3  # chosen for the user: as many as fit
 
 
-def test_another_sweep_under_the_same_name(
+def test_folder_of_another_sweep_is_refused(
         undisturbed: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(undisturbed)
     monkeypatch.setattr(sweeps, "Children", None)
     before = stamps(undisturbed)
     three = ("--name", "three")
     for words, expected in (
-        (("--seeds", "0-2", *LONG, "--ppo.clip", "0.3"), "ppo.clip = 0.3 where it has 0.2"),
+        (("--seeds", "0-2", *LONG, "--ppo.clip", "0.3"), "ppo.clip = 0.3 instead of 0.2"),
         (("--seeds", "0-2", *LONG, "--grid", "ppo.clip=0.2,0.3"),
-         "--grid ppo.clip=0.2,0.3 where it has no grid"),
-        (("--seeds", "0-1", *LONG), "seeds 0-1 where it has 0-2: none may be left out"),
+         "--grid ppo.clip=0.2,0.3 instead of no grid"),
+        (("--seeds", "0-1", *LONG), "seeds 0-1 instead of 0-2: no seed may be left out"),
         (("--seeds", "0-2"), " and 7 more; choose another --name"),
     ):
         said = wrong("sweep", "quick", *three, *words)
         assert said.startswith("runs/three holds another sweep: ") and expected in said, said
-    assert "runs/three holds another sweep: game = 'lattice' where it has 'pursuit'" in wrong(
+    assert "runs/three holds another sweep: game = 'lattice' instead of 'pursuit'" in wrong(
         "sweep", "lattice", *three, "--seeds", "0-2")
     assert "holds a run: choose another --name" in wrong(
         "sweep", "quick", "--seeds", "0-2", *LONG, "--name", "runs/three/seed-0")
@@ -252,7 +253,7 @@ def test_another_sweep_under_the_same_name(
 # --- the table --------------------------------------------------------------------------------------------
 
 
-def test_the_same_command_on_a_finished_sweep_runs_nothing(
+def test_finished_sweep_runs_nothing_again(
         undisturbed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(undisturbed)
     before = files(undisturbed)
@@ -272,10 +273,10 @@ def test_the_same_command_on_a_finished_sweep_runs_nothing(
     assert cell["iqm"]["score"]["value"] == pytest.approx(mean) and cell["iqm"]["score"]["n"] == 3
 
 
-def test_status_and_report_of_a_sweep(
+def test_sweep_has_status_and_report(
         undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Say,
         capsys: pytest.CaptureFixture[str]) -> None:
-    """A sweep is looked at like a run; commands that need one run name one of its own."""
+    """A sweep has a status like a run; commands that need one run name one of its runs."""
     shutil.copytree(undisturbed, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     before = files(tmp_path)
@@ -296,8 +297,8 @@ def test_status_and_report_of_a_sweep(
     shutil.rmtree(tmp_path / "runs/three/seed-2")
     assert main.main(["status", "three"]) == 3
     said = capsys.readouterr().out
-    assert "1 of 3 runs finished, 1 unfinished, 1 not begun" in said
-    assert "next: the same sweep command again goes on" in said
+    assert "1 of 3 runs finished, 1 unfinished, 1 not started" in said
+    assert "next: run the same sweep command again to continue" in said
     table["cells"][0]["runs"][1] |= {"state": "failed", "why": "the disk was full"}
     (tmp_path / "runs/three/sweep.json").write_text(json.dumps(table))
     assert main.main(["status", "three"]) == 1
@@ -307,29 +308,29 @@ def test_status_and_report_of_a_sweep(
 
     for name in ("sweep.json", "sweep.yaml"):
         (tmp_path / "runs/three" / name).write_text("[")
-    assert wrong("status", "three") == "runs/three/sweep.yaml does not hold what it should"
+    assert wrong("status", "three") == "runs/three/sweep.yaml has unexpected content"
 
 
-def test_from_python_a_grid_and_a_seed_that_came_later(tmp_path: Path) -> None:
+def test_sweep_from_python_with_a_grid_and_an_added_seed(tmp_path: Path) -> None:
     changes = {"games": 100, "steps": 1, "total_steps": 100, "threads": 1, "evaluation.games": 2}
     ask = {"grid": {"network.hidden": [[4], [4, 4]]}, "changes": changes, "folder": tmp_path / "x"}
-    first = rematch.sweep("gym", seeds=[5], **ask)
+    first = rematch.sweep("gymnasium", seeds=[5], **ask)
     assert [cell["cell"] for cell in first["cells"]] == ["network.hidden=4", "network.hidden=4-4"]
     assert (tmp_path / "x" / "network.hidden=4-4" / "seed-5" / "config.yaml").exists()
     assert list(first["cells"][0]["iqm"]) == ["player's return"]
-    second = rematch.sweep("gym", seeds="5-6", **ask, jobs=2)
+    second = rematch.sweep("gymnasium", seeds="5-6", **ask, jobs=2)
     assert (second["finished"], second["seeds"], second["added"]) == (4, "5-6", "6")
     assert "Seeds 6 were added later" in (tmp_path / "x" / "sweep.md").read_text()
     with pytest.raises(ConfigError, match="seed has no effect in a sweep"):
-        rematch.sweep("gym", seeds=[1], changes={"seed": 3})
+        rematch.sweep("gymnasium", seeds=[1], changes={"seed": 3})
 
 
-def test_names_of_cells_are_folders_that_people_can_read() -> None:
+def test_cell_names_are_readable_folders() -> None:
     for values, name in (({"ppo.lr": "0.001", "network.hidden": "[64, 64]"},
                           "ppo.lr=0.001_network.hidden=64-64"),
                          ({"world.id": "a/../b\n"}, "world.id=a-..-b-")):
         assert sweeps.cell_name(values) == name
     long = [sweeps.cell_name({"a": "x" * 200 + end}) for end in "12"]
     assert len(set(long)) == 2 and max(map(len, long)) == 120
-    assert sweeps.read_grid(["network.hidden=[8,8],[16],4", "--ppo.minibatch=2"]) == {
-        "network.hidden": ("[8,8]", "[16]", "4"), "ppo.minibatch": ("2",)}
+    assert sweeps.read_grid(["network.hidden=[8,8],[16],4", "--ppo.minibatch_size=2"]) == {
+        "network.hidden": ("[8,8]", "[16]", "4"), "ppo.minibatch_size": ("2",)}

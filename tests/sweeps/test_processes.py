@@ -1,4 +1,4 @@
-"""Children: how they end is told, memory and locks are waited for, none outlives its parent."""
+"""Child processes: their ends are reported, memory and locks are waited for, none outlives its parent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.commands import ROOT
 
-from rematch.core import system_memory
+from rematch.core.system import system_memory
 from rematch.storage.run_lock import RunLock
 from rematch.sweeps import processes
 from rematch.sweeps.processes import Children, Task
@@ -22,7 +22,7 @@ def never() -> bool:
     return False
 
 
-def test_what_a_child_said_last_is_why_it_failed(tmp_path: Path) -> None:
+def test_failed_child_has_its_last_line_as_reason(tmp_path: Path) -> None:
     """Two wrong commands, one that ends well without having made a run; earlier output is not theirs."""
     tasks = [Task("a", tmp_path / "a", ["train", "nonsense"]), Task("b", tmp_path / "b", ["recipes"])]
     tasks[0].output.write_text("an old line\n")
@@ -30,42 +30,42 @@ def test_what_a_child_said_last_is_why_it_failed(tmp_path: Path) -> None:
     Children(tasks, 2, 1, said.append).run(never)
     assert [task.state for task in tasks] == ["failed", "failed"]
     assert tasks[0].why.startswith("unknown recipe 'nonsense': expected one of ")
-    assert tasks[1].why.startswith("it ended before the run was complete: z2: ")
+    assert tasks[1].why.startswith("the process ended before the run was complete: z2 ")
     assert said[-1].startswith("[0/2, 2 failed] ") and tasks[0].output.read_text().startswith("an old line\n")
 
 
 @pytest.mark.parametrize(("code", "text", "expected"), [
     (2, "x\n\x1b[31mrematch: no\n\n", "no"),
-    (1, "", "it said nothing"),
-    (-9, "y\n", "killed by SIGKILL, perhaps for lack of memory; its last line: y"),
-    (-11, "y" * 9000, f"killed by SIGSEGV; its last line: {'y' * 500}"),
+    (1, "", "no output"),
+    (-9, "y\n", "killed by SIGKILL, perhaps because memory ran out; last line of output: y"),
+    (-11, "y" * 9000, f"killed by SIGSEGV; last line of output: {'y' * 500}"),
 ])
-def test_the_last_line(tmp_path: Path, code: int, text: str, expected: str) -> None:
+def test_last_line_by_exit_code(tmp_path: Path, code: int, text: str, expected: str) -> None:
     task = Task("a", tmp_path / "a", [])
     task.output.write_text(text)
     assert task.last_line(code) == expected
 
 
-def test_without_memory_for_two_they_run_one_after_the_other(
+def test_children_run_one_after_the_other_without_memory_for_two(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system_memory, "available_bytes", lambda: 5 << 29)
     monkeypatch.setattr(system_memory, "process_bytes", lambda _: (1 << 30, 2 << 30))  # above the estimate
-    monkeypatch.setattr(processes, "_has_learnt", lambda _: True)
+    monkeypatch.setattr(processes, "_has_iteration", lambda _: True)
     said: list[str] = []
     tasks = [Task(name, tmp_path / name, ["recipes"]) for name in "ab"]
     Children(tasks, 2, 1 << 30, said.append).run(never)
     words = [line.split()[-1] if "memory" in line else line.split("]")[1].split()[1] for line in said]
-    assert words == ["started", "room", "FAILED:", "started", "FAILED:"]
-    assert "a run takes 2.00 GiB and 2.50 are free beside the 1 running" in said[1]
+    assert words == ["started", "ends", "FAILED:", "started", "FAILED:"]
+    assert "a run takes 2.00 GiB and 2.50 GiB are free beside the 1 running" in said[1]
 
 
-def test_others_wait_until_the_first_has_shown_its_size(tmp_path: Path) -> None:
+def test_children_wait_until_the_size_of_the_first_is_known(tmp_path: Path) -> None:
     said: list[str] = []
     Children([Task(name, tmp_path / name, ["recipes"]) for name in "ab"], 2, 1, said.append).run(never)
     assert [line.split("]")[1].split()[0] for line in said] == ["a", "a", "b", "b"]
 
 
-def test_a_run_that_somebody_holds_is_waited_for_and_the_others_go_on(tmp_path: Path) -> None:
+def test_children_wait_for_a_held_run_and_the_others_continue(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in "ab"]
     folders[0].mkdir()
     lock, said = RunLock(folders[0]), list[str]()
@@ -82,10 +82,10 @@ def test_a_run_that_somebody_holds_is_waited_for_and_the_others_go_on(tmp_path: 
         lock.release()
     told = [line.split("]", 1)[1].split()[:2] for line in said]
     assert told == [["a", "is"], ["b", "started"], ["b", "FAILED:"], ["a", "started"], ["a", "FAILED:"]]
-    assert f"is held by process {os.getpid()} on " in said[0]
+    assert f"is locked by process {os.getpid()} on " in said[0]
 
 
-def test_a_second_interruption_leaves_no_child_behind(tmp_path: Path) -> None:
+def test_second_interruption_leaves_no_child(tmp_path: Path) -> None:
     children = Children([Task("a", tmp_path / "a", ["bench", "--seconds", "60"])], 1, 1, lambda _: None)
 
     def interrupted() -> bool:
@@ -98,10 +98,10 @@ def test_a_second_interruption_leaves_no_child_behind(tmp_path: Path) -> None:
     assert children.running[0][1].returncode == -signal.SIGKILL and children.tasks[0].state == "unfinished"
 
 
-def test_the_end_of_the_parent_is_a_sigterm_to_the_child(tmp_path: Path) -> None:
+def test_child_gets_sigterm_when_its_parent_ends(tmp_path: Path) -> None:
     child = (
         "import sys, time; from pathlib import Path\n"
-        "from rematch.core.interrupts import StopRequest, stop_with_parent\n"
+        "from rematch.core.system.interrupts import StopRequest, stop_with_parent\n"
         "stop_with_parent(int(sys.argv[1]))\n"
         "with StopRequest(1) as stop:\n"
         "    Path('begun').touch()\n"

@@ -15,7 +15,7 @@ from typing import Any
 import kill_runs
 import pytest
 
-from rematch.rehearsal.shrink import differences
+from rematch.rehearsal.compare import differences
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,7 +11,11 @@ import reproductions
 
 from rematch import api
 from rematch.core import config as settings
-from rematch.rehearsal.shrink import play, shrink
+from rematch.curriculum.levels import Levels
+from rematch.rehearsal.shrink import shrink
+from rematch.rehearsal.trial import play
+from rematch.selfplay.league import League
+from rematch.stability.rollback import Rollback
 
 
 def line(points: list[tuple[int, float]], levels: list[int] | None = None) -> dict[str, Any]:
@@ -93,7 +97,7 @@ def test_the_page_is_that_of_the_lines() -> None:
 
 
 def test_each_failure_of_the_documents_names_a_test_that_is_there() -> None:
-    table = reproductions.PAGE.read_text().partition("## Their reported failures")[2].partition("\n## ")[0]
+    table = reproductions.PAGE.read_text().partition("## Reported failures")[2].partition("\n## ")[0]
     rows = [row for row in table.splitlines() if row.startswith("| ")][1:]
     rows = [row for row in rows if not row.startswith("| ---")]
     assert len(rows) == 10, "as many as the documents report"
@@ -106,14 +110,16 @@ def test_each_failure_of_the_documents_names_a_test_that_is_there() -> None:
 
 def test_a_finished_run_is_gathered(tmp_path: Path) -> None:
     config = shrink(api.configure("z1", changes={"network.hidden": (16,)}))
-    session = play(config, tmp_path / "run").session
+    trainer = play(config, tmp_path / "run").trainer
+    rollback, levels = trainer.setup.get(Rollback), trainer.setup.get(Levels)
+    assert rollback is not None and levels is not None
     found = reproductions.gather("z1", tmp_path / "run")
-    assert found["seed"] == 47 and found["steps"] == session.step
+    assert found["seed"] == 47 and found["steps"] == trainer.clock.step
     assert len(found["rows"][0]) == len(reproductions.COLUMNS) and found["rows"][0][0] == "S0"
     assert found["finite"] and not found["complete"]  # it has no pictures yet
-    assert found["climbs"] and found["rollbacks"] == session.rollback.count
-    assert session.curriculum is not None  # every level below was played again at the end
-    assert [level for level, _, _ in found["kept"]] == list(range(session.curriculum.level))
+    assert found["climbs"] and found["rollbacks"] == rollback.guard.count
+    # every level below was played again at the end
+    assert [level for level, _, _ in found["kept"]] == list(range(levels.progress.level))
     shown = "\n".join(reproductions.tables([found]))
     assert "### z1: 1 seeds (47)" in shown and "| S1 | pursuer |" in shown and "not to the end" in shown
 
@@ -122,8 +128,8 @@ def test_a_finished_run_is_gathered(tmp_path: Path) -> None:
 def test_every_option_with_sensors(encoder: str, tmp_path: Path) -> None:
     """EWC, RND, rollback, curriculum, pool and critic with dictionary observations, and every encoder."""
     changes = {
-        "network.hidden": (16,), "network.encoder": encoder, "network.critic": "all",
-        "league.history": 0.5, "evaluation.rivals": ("random",),
+        "network.hidden": (16,), "network.encoder": encoder, "network.critic": "centralized",
+        "league.opponent_share": 0.5, "evaluation.opponents": ("random",),
     }  # fmt: skip
     if encoder != "mlp":
         changes["network.encoder_hidden"] = 8
@@ -132,5 +138,7 @@ def test_every_option_with_sensors(encoder: str, tmp_path: Path) -> None:
     seen = play(config, tmp_path / "run")
     assert max(row.get("evader/ewc_penalty", 0.0) for row in seen.rows) > 0
     assert max(row.get("evader/rnd_intrinsic", 0.0) for row in seen.rows) > 0
-    assert seen.session.rollback.count > 0 and seen.snapshots > 0
+    rollback, league = seen.trainer.setup.get(Rollback), seen.trainer.setup.get(League)
+    assert rollback is not None and rollback.guard.count > 0
+    assert league is not None and sum(roster.seen for roster in league.matchmaker.rosters.values()) > 0
     assert any(row.get("moved", 0) > 0 for row in seen.evaluations)

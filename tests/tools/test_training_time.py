@@ -12,11 +12,13 @@ import pytest
 from rematch import api
 from rematch.core import config as settings
 from rematch.rehearsal.shrink import shrink
-from rematch.training.trainer import Session
+from rematch.training.trainer import Trainer
 
-TINY: dict[str, Any] = {"games": 32, "steps": 24, "stagger": 0, "network.hidden": (8,), "ppo.minibatch": 64,
-                        "expert.positions": 32, "expert.minibatch": 32, "expert.replay": 64,
-                        "total_steps": 32 * 24 * 9, "evaluation.games": 2, "evaluation.rivals": ("random",)}
+TINY: dict[str, Any] = {"games": 32, "steps": 24, "stagger": 0, "network.hidden": (8,),
+                        "ppo.minibatch_size": 64,
+                        "expert.positions": 32, "expert.minibatch_size": 32, "expert.replay_size": 64,
+                        "total_steps": 32 * 24 * 9, "evaluation.games": 2,
+                        "evaluation.opponents": ("random",)}
 
 
 def tool() -> ModuleType:
@@ -34,14 +36,14 @@ def test_parts_are_the_whole(recipe: str) -> None:
     parts = {part["part"].split(":")[0]: part["seconds"] for part in found["parts"]}
     assert found["iterations"] == 2 and found["learner_steps_a_second"] > 0
     assert sum(part["share"] for part in found["parts"]) == pytest.approx(1, abs=0.01)
-    wanted = {"rules", "network", "tape", "scripted rivals", "update", "all else"}
+    wanted = {"rules", "network", "rollout buffer", "bots", "update", "all else"}
     assert set(parts) == wanted | ({"search of positions"} if recipe == "beasty_expert" else set())
     assert min(parts.values()) > 0
 
 
 def test_the_learner_keeps_its_own_network() -> None:
     """A network that stands behind a clock is not the compiled one, and torch would do its gradient."""
-    session = Session(settings.replace(shrink(api.configure("beasty")), {"threads": 1}))
-    kinds = {role: type(learner.policy.network) for role, learner in session.learners.items()}
-    tool().watch(session, tool().Clock())
-    assert {role: type(learner.policy.network) for role, learner in session.learners.items()} == kinds
+    trainer = Trainer(settings.replace(shrink(api.configure("beasty")), {"threads": 1}))
+    kinds = {role: type(learner.policy.network) for role, learner in trainer.agents.learners.items()}
+    tool().watch(trainer, tool().Clock())
+    assert {role: type(learner.policy.network) for role, learner in trainer.agents.learners.items()} == kinds

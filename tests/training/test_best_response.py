@@ -15,17 +15,17 @@ from rematch import api
 from rematch.agents import policy_export
 from rematch.agents.policy import Policy
 from rematch.cli import main
-from rematch.cli.commands.evaluate import exploit_run
 from rematch.core import config as settings
-from rematch.core.errors import ConfigError, RunError
+from rematch.core.errors import ConfigError
+from rematch.core.run_config import Config
 from rematch.evaluation.match import Scoreboard
-from rematch.rehearsal.shrink import play
+from rematch.rehearsal.trial import play
 from rematch.reporting import best_response_text
-from rematch.storage.run_folder import Run
+from rematch.storage.run_folder import Run, RunError
 from rematch.training import best_response as engine
 from rematch.training.best_response import Ahead, Ask, Frozen, Response, exploit, response_config
 from rematch.training.best_response_store import FILE, Kept, name_of
-from rematch.training.trainer import Config
+from rematch.verbs import exploit as verb
 from rematch.worlds import registry
 
 ASK = Ask(budget=40_000, seeds=1, games=600)
@@ -42,7 +42,8 @@ def small(game: str, **changes: Any) -> Config:
     """A run that does not learn: its players stay near uniform, and can be beaten."""
     tiny: dict[str, Any] = {
         "threads": 1, "games": 64, "steps": 16, "total_steps": 64 * 16, "network.hidden": (16,),
-        "ppo.lr": 0.0, "ppo.anneal": "none", "ppo.minibatch": 256, "ppo.gamma": 1.0, "league.history": 0.0,
+        "ppo.lr": 0.0, "ppo.anneal": "none", "ppo.minibatch_size": 256, "ppo.gamma": 1.0,
+        "league.opponent_share": 0.0,
         "evaluation.games": 4,
     }
     tiny |= {key.replace("__", "."): value for key, value in changes.items()}
@@ -50,8 +51,8 @@ def small(game: str, **changes: Any) -> Config:
 
 
 def frozen_of(config: Config, folder: Path) -> Frozen:
-    session = play(config, folder).session
-    return Frozen(config=config, players=session.policies, iteration=1)
+    players = play(config, folder).trainer.agents.players
+    return Frozen(config=config, players=players, iteration=1)
 
 
 def weights_of(frozen: Frozen) -> list[bytes]:
@@ -304,7 +305,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = settings.replace(api.default("pursuit"), {
         "threads": 1, "games": 32, "steps": 16, "total_steps": 32 * 16, "world.max_steps": 12,
         "world.prep_steps": 0, "network.hidden": (8,), "evaluation.games": 4,
-        "evaluation.rivals": ("random",)})
+        "evaluation.opponents": ("random",)})
     play(config, folder)
     return folder
 
@@ -322,7 +323,7 @@ def test_the_command_prints_and_stores(finished: Path, capsys: pytest.CaptureFix
         assert main.main(["exploit", str(finished), *FLAGS]) == 0
         said = capsys.readouterr().out
         assert said.count("a response scores at least 0.") + said.count("at least 1.") == 2
-        assert "n 30 with budget 2.05 K" in said  # whole iterations: 2048 steps
+        assert "in 30 games, after 2.05 K steps" in said  # whole iterations: 2048 steps
         assert main.main(["exploit", str(finished), *FLAGS[:2], "--seeds", "2"]) == 2
         assert "is locked by" in capsys.readouterr().err
     (finished / "lock").unlink()
@@ -348,18 +349,18 @@ def test_wrong_words_are_one_line(
 def test_alone_there_is_nobody_to_exploit(tmp_path: Path) -> None:
     play(small("drift"), tmp_path / "run")
     with pytest.raises(ConfigError, match="exploit: drift has one seat: nobody plays against the agent"):
-        exploit_run(tmp_path / "run", Ask(), quiet)
+        verb.exploit(tmp_path / "run", Ask(), quiet)
 
 
 def test_in_a_game_of_cards_it_says_how_much_was_won_and_drawn(tmp_path: Path) -> None:
     """Beasty Bar against a policy that plays nearly at random: the response learns to win more than half."""
-    play(small("beasty", evaluation__rivals=("random",)), tmp_path / "run")
+    play(small("beasty", evaluation__opponents=("random",)), tmp_path / "run")
     said: list[str] = []
-    result = exploit_run(tmp_path / "run", Ask(budget=60_000, seeds=1, games=600), said.append)
+    result = verb.exploit(tmp_path / "run", Ask(budget=60_000, seeds=1, games=600), said.append)
     answer = result["roles"]["player"]
     assert answer["low"] > 0.5 and not answer["too_weak"]
     assert abs(answer["incumbent"]["score"] - 0.5) < 0.08
     assert answer["win"] == pytest.approx(answer["score"] - answer["draws"] / 2 / answer["games"])
     text = "\n".join(best_response_text.lines(result))
     assert f"won {answer['win']:.3f} [" in text and len(said) == 2
-    assert exploit_run(tmp_path / "run", Ask(budget=60_000, seeds=1, games=600)) == result
+    assert verb.exploit(tmp_path / "run", Ask(budget=60_000, seeds=1, games=600)) == result

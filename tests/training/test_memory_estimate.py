@@ -14,11 +14,11 @@ import pytest
 from support.tiny_run import SMALL, flags
 
 from rematch import api
-from rematch.core import system_memory
 from rematch.core.errors import ConfigError
+from rematch.core.system import system_memory
+from rematch.selfplay.league import League
 from rematch.training import memory_estimate
-from rematch.training.trainer import Session
-from rematch.worlds import registry
+from rematch.training.trainer import Trainer
 
 
 def arrays(thing: Any, seen: dict[int, int]) -> None:
@@ -42,16 +42,14 @@ def arrays(thing: Any, seen: dict[int, int]) -> None:
 ])
 def test_the_estimate_covers_what_is_allocated(changes: dict[str, Any]) -> None:
     config = api.configure("quick", changes=SMALL | changes)
-    world = registry.find(config.game).make(config.world, 1, 0, 0)
-    session, seen = Session(config), dict[int, int]()
-    arrays(session, seen)
-    for about in session.tables, session.rollout.tape.tracks, session.league.rosters:
-        for inner in about.values():
+    trainer, seen = Trainer(config), dict[int, int]()
+    arrays(trainer, seen)
+    league = trainer.setup.get(League)
+    assert league is not None
+    for columns in trainer.setup.seating, trainer.setup.collector.rollout.tracks, league.matchmaker.rosters:
+        for inner in columns.values():
             arrays(inner, seen)
-    estimate, there = (
-        memory_estimate.tape(config, world) + memory_estimate.networks(config, world),
-        sum(seen.values()),
-    )
+    estimate, there = sum(memory_estimate.component_bytes(config).values()), sum(seen.values())
     assert there <= estimate <= 4 * there, (there, estimate)
 
 
@@ -63,6 +61,11 @@ def test_what_makes_a_run_too_large_is_named(monkeypatch: pytest.MonkeyPatch) ->
         memory_estimate.check(api.configure("quick", changes=SMALL | {"games": 4096, "steps": 64}))
     with pytest.raises(ConfigError, match=r"hidden = \[512, 512\]: .*narrower layers, or league.size below"):
         memory_estimate.check(api.configure("quick", changes=SMALL | {"network.hidden": [512, 512]}))
+    with pytest.raises(ConfigError, match=r"lookahead.replay_size = 9000000: .*; expected fewer steps"):
+        memory_estimate.check(api.configure("lookahead", changes={"lookahead.replay_size": 9_000_000}))
+    stored = SMALL | {"league.opponent_share": 0.0, "rollback.checkpoints_back": 1, "rollback.keep": 90}
+    with pytest.raises(ConfigError, match=r"hidden = \[512\]: .*narrower layers, or rollback.keep below 90$"):
+        memory_estimate.check(api.configure("quick", changes=stored | {"network.hidden": [512]}))
 
 
 def test_the_estimate_covers_a_whole_process(tmp_path: Path) -> None:
@@ -77,4 +80,5 @@ def test_the_estimate_covers_a_whole_process(tmp_path: Path) -> None:
         most = max(most, system_memory.process_bytes(child.pid)[1])
         time.sleep(0.005)
     assert child.returncode == 0
-    assert not most or most <= memory_estimate.process(api.configure("quick", changes=SMALL)) <= 2 * most
+    estimate = memory_estimate.process_bytes(api.configure("quick", changes=SMALL))
+    assert not most or most <= estimate <= 2 * most

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from support import toys
 from support.stop_and_resume import stop_and_go_on
+from support.trainers import resume_run, start_run
 
 from rematch import api
 from rematch.agents.learners.adam import Adam
@@ -20,10 +21,15 @@ from rematch.agents.policy import Policy
 from rematch.cli import main
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError, LearnError
-from rematch.rehearsal.shrink import Witness, differences, event_log, play
+from rematch.core.recording import Take
+from rematch.core.run_config import Config
+from rematch.rehearsal.compare import differences, event_log
+from rematch.rehearsal.trial import Recorder, play
+from rematch.storage.checkpoint import TEMPORARY
 from rematch.storage.run_folder import Run
-from rematch.training.run_log import few
-from rematch.training.trainer import Config, Session, train
+from rematch.training.components.observation_summary import ObservationSummary, shortened
+from rematch.training.loop import train
+from rematch.training.trainer import ComponentError, Trainer
 from rematch.worlds import registry
 
 
@@ -37,8 +43,8 @@ def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def small(game: str, **changes: Any) -> Config:
     tiny: dict[str, Any] = {
-        "threads": 1, "games": 128, "steps": 16, "network.hidden": (32,), "ppo.minibatch": 512,
-        "ppo.lr": 3e-3, "league.history": 0.0, "evaluation.every": 1000, "evaluation.games": 200,
+        "threads": 1, "games": 128, "steps": 16, "network.hidden": (32,), "ppo.minibatch_size": 512,
+        "ppo.lr": 3e-3, "league.opponent_share": 0.0, "evaluation.every": 1000, "evaluation.games": 200,
     }
     tiny |= {key.replace("__", "."): value for key, value in changes.items()}
     return settings.replace(api.default(game), {"total_steps": 30 * tiny["games"] * tiny["steps"]} | tiny)
@@ -52,7 +58,7 @@ def scores(config: Config, folder: Path) -> dict[str, float]:
 
 def test_it_learns_to_answer_a_rival_and_its_control_does_not(tmp_path: Path) -> None:
     """Against somebody who always shows heads the matcher should show heads and the hider tails."""
-    shared = {"league__history": 1.0, "league__scripted": ("heads",), "league__scripted_share": 1.0}
+    shared = {"league__opponent_share": 1.0, "league__bots": ("heads",), "league__bot_share": 1.0}
     learnt = scores(small("matching", **shared), tmp_path / "learnt")
     control = scores(small("matching", **shared, ppo__lr=0.0, ppo__anneal="none"), tmp_path / "control")
     for pairing in ("matcher/heads", "hider/heads"):
@@ -61,9 +67,9 @@ def test_it_learns_to_answer_a_rival_and_its_control_does_not(tmp_path: Path) ->
 
 
 def test_the_mean_of_the_last_part_is_who_is_judged_and_kept(tmp_path: Path) -> None:
-    config = small("matching", total_steps=128 * 16 * 10, ppo__average=0.7)
+    config = small("matching", total_steps=128 * 16 * 10, ppo__average_fraction=0.7)
     seen = play(config, tmp_path / "run")
-    for role, learner in seen.session.learners.items():
+    for role, learner in seen.trainer.agents.learners.items():
         assert isinstance(learner, Ppo) and learner.averaged == 7  # of ten iterations
         assert np.array_equal(learner.policy.weights, learner.mean)
         told = f"Average: {role} is the mean of its last 7 iterations"
@@ -71,13 +77,13 @@ def test_the_mean_of_the_last_part_is_who_is_judged_and_kept(tmp_path: Path) -> 
     with Run.open(tmp_path / "run", write=False) as run:
         kept = run.load()
     assert kept is not None and np.array_equal(
-        kept.parts["learner.matcher"]["weights"], seen.session.policies["matcher"].weights
+        kept.parts["learners"]["matcher"]["weights"], seen.trainer.agents.players["matcher"].weights
     )
-    without = play(settings.replace(config, {"ppo.average": 0.0}), tmp_path / "without")
+    without = play(settings.replace(config, {"ppo.average_fraction": 0.0}), tmp_path / "without")
     assert not np.array_equal(
-        without.session.policies["matcher"].weights, seen.session.policies["matcher"].weights
+        without.trainer.agents.players["matcher"].weights, seen.trainer.agents.players["matcher"].weights
     )
-    with pytest.raises(ConfigError, match=r"ppo\.average = 0\.7: who is judged to have converged"):
+    with pytest.raises(ConfigError, match=r"ppo\.average_fraction = 0\.7: convergence is judged on the"):
         settings.replace(config, {"schedule.convergence_consecutive": 2})
 
 
@@ -95,10 +101,10 @@ def test_it_learns_in_a_world_that_cuts_games_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize("game", ["pursuit", "matching", "sticks", "drift"])
 def test_threads_never_change_a_run(game: str) -> None:
     shared: dict[str, Any] = {"games": 37, "total_steps": 37 * 16 * 4, "evaluation__games": 7}
-    shared |= {"evaluation__every": 2, "league__history": 0.5, "league__snapshot_every": 1}
+    shared |= {"evaluation__every": 2, "league__opponent_share": 0.5, "league__snapshot_every": 1}
     shared |= {"league__rotate": 1}
     if game == "pursuit":
-        shared |= {"world__max_steps": 12, "evaluation__rivals": ("random",), "league__scripted": ("lion",)}
+        shared |= {"world__max_steps": 12, "evaluation__opponents": ("random",), "league__bots": ("lion",)}
     assert len({event_log(small(game, threads=threads, **shared)) for threads in (1, 2, 3)}) == 1
 
 
@@ -111,24 +117,27 @@ def board(**changes: Any) -> Config:
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_a_share_of_the_training_games_begins_anywhere(share: float) -> None:
-    session = Session(board(anywhere=share))
-    place = session.spec.stage.index("anywhere")
+    trainer = Trainer(board(random_starts__fraction=share))
+    setup, clock = trainer.setup, trainer.clock
+    place = setup.spec.stage.index("anywhere")
     seen = []
-    for session.iteration in range(3):
-        session.seat()
-        seen.append(session.world.next.stage[:, place].copy())
-        session.seat()  # drawn by the iteration's number: the same again
-        assert np.array_equal(session.world.next.stage[:, place], seen[-1])
+    for clock.iteration in range(3):
+        trainer.before_rollout()
+        seen.append(setup.world.next.stage[:, place].copy())
+        trainer.before_rollout()  # drawn by the iteration's number: the same again
+        assert np.array_equal(setup.world.next.stage[:, place], seen[-1])
         assert set(np.unique(seen[-1])) <= {0.0, 1.0} and seen[-1].mean() == pytest.approx(share, abs=0.05)
     if 0 < share < 1:
         assert not np.array_equal(seen[0], seen[1])
-    assert not session.make(50, 0, 1).next.stage[:, place].any()  # evaluations keep the game's own starts
+    world = setup.make_world(50, 0, 1)  # evaluations keep the game's own starts
+    assert not world.next.stage[:, place].any()
 
 
 def test_where_games_can_begin_nowhere_else_that_is_said() -> None:
     for game in ("pursuit", "drift"):
-        with pytest.raises(ConfigError, match=f"anywhere = 0.5: {game} cannot begin anywhere; expected 0"):
-            small(game, anywhere=0.5)
+        why = f"random_starts.fraction = 0.5: {game} cannot start from a random state; expected 0"
+        with pytest.raises(ConfigError, match=why):
+            small(game, random_starts__fraction=0.5)
 
 
 # --- stopping ---------------------------------------------------------------------------------------------
@@ -144,10 +153,20 @@ class Interrupting:
 
     def evaluation(self, row: dict[str, Any]) -> None: ...
 
+    def film(self, take: Take) -> dict[str, bytes]:
+        return {}
+
     def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None:
         self.seen += 1
         if self.seen == self.at:
             os.kill(os.getpid(), self.number)
+
+
+def started(config: Config, run: Run, display: Interrupting | None = None) -> Trainer:
+    trainer = Trainer(config)
+    trainer.bind(run, display or Recorder(trainer))
+    trainer.start()
+    return trainer
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -155,11 +174,11 @@ def test_a_signal_ends_the_iteration_saves_and_stops(number: int, tmp_path: Path
     config = small("matching", total_steps=128 * 16 * 8, save_every=100)
     before = signal.getsignal(number)
     with Run.create(tmp_path / "run", settings.to_yaml(config)) as run, api.StopRequest(None) as stop:
-        assert not stop() and not train(Session(config), run, Interrupting(3, number), stop)
+        assert not stop() and not train(started(config, run, Interrupting(3, number)), stop)
         assert stop.reason == signal.Signals(number).name
         checkpoint = run.load()
         assert checkpoint is not None and checkpoint.manifest.iteration == 3
-        assert checkpoint.manifest.keep == "passing"
+        assert checkpoint.manifest.keep == TEMPORARY
     assert signal.getsignal(number) is before  # nothing stays behind
 
 
@@ -167,21 +186,22 @@ def test_a_signal_ends_the_iteration_saves_and_stops(number: int, tmp_path: Path
 def test_who_is_told_to_stop_does_not_evaluate_first(save_every: int, tmp_path: Path) -> None:
     """Evaluations can take minutes, whoever sends SIGTERM waits for less. It comes first on resuming."""
     config = small("matching", total_steps=128 * 16 * 6, save_every=save_every, evaluation__every=2)
-    session = Session(config)
     with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
-        assert not train(session, run, Witness(session), lambda: session.iteration >= 4)
+        trainer = started(config, run)
+        assert not train(trainer, lambda: trainer.clock.iteration >= 4)
         assert [row["iteration"] for row in run.history] == [2]
         checkpoint = run.load()
-        assert checkpoint is not None and checkpoint.manifest.keep == "passing"
-        again = Session(config)
-        again.restore(checkpoint.parts)
+        assert checkpoint is not None and checkpoint.manifest.keep == TEMPORARY
+        again = Trainer(config)
+        again.load_state_dict(checkpoint.parts)
         run.rewind(checkpoint)
-        assert not train(again, run, Witness(again), lambda: True), "who is stopped at once comes on, too"
-        assert [row["iteration"] for row in run.history] == [2, 4] and not again.owed
+        again.bind(run, Recorder(again))
+        again.start(resumed=True)
+        assert not train(again, lambda: True), "who is stopped at once comes on, too"
+        assert [row["iteration"] for row in run.history] == [2, 4] and not again.clock.evaluation_pending
     stop_and_go_on(config, tmp_path / "cut", 4)
-    whole = Session(config)
     with Run.create(tmp_path / "whole", settings.to_yaml(config)) as run:
-        assert train(whole, run, Witness(whole), lambda: False)
+        assert train(started(config, run), lambda: False)
         assert [row["iteration"] for row in run.history] == [2, 4, 6]
     assert differences(tmp_path / "whole", tmp_path / "cut") == []
 
@@ -227,12 +247,13 @@ def test_a_reward_that_is_no_number_is_caught_and_never_saved(
     poison: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bots = {"heads": lambda seat, luck: np.zeros(len(luck), np.int64)}
-    world = toys.module(Poisoned, toys.MatchingConfig, bots, ("matcher", "hider"))
+    world = toys.game(Poisoned, toys.MatchingConfig, bots, ("matcher", "hider"))
     monkeypatch.setattr(Poisoned, "poison", poison)
     monkeypatch.setitem(toys.TOYS, "poisoned", world)
     folder = tmp_path / "run"
     flags = ["--games", "32", "--steps", "16", "--total_steps", str(32 * 16 * 9), "--save_every", "1",
-             "--threads", "1", "--league.history", "0", "--network.hidden", "8", "--evaluation.games", "10"]
+             "--threads", "1", "--league.opponent_share", "0", "--network.hidden", "8", "--evaluation.games",
+             "10"]
     assert main.main(["train", "poisoned", *flags, "--name", str(folder)]) == 2
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1 and "matcher" in said and "reward" in said and "not finite" in said
@@ -265,7 +286,7 @@ def test_a_weight_that_is_no_number_is_caught_and_never_saved(
     config = small(game, games=16, steps=8, total_steps=16 * 8 * 5, save_every=1, ppo__epochs=4)
     with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
         with pytest.raises(LearnError, match="weights are not finite"):
-            train(Session(config), run, Interrupting(0, 0), lambda: False)
+            train(started(config, run), lambda: False)
         checkpoint = run.load()
     assert checkpoint is not None and checkpoint.manifest.iteration == 2
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
@@ -276,10 +297,37 @@ def test_an_update_that_overflows_is_caught_in_the_same_update(tmp_path: Path) -
     config = small("matching", games=16, total_steps=16 * 16 * 3, ppo__lr=1e39, ppo__epochs=1, save_every=1)
     with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
         with pytest.raises(LearnError, match="not finite"):
-            train(Session(config), run, Interrupting(0, 0), lambda: False)
+            train(started(config, run), lambda: False)
         assert run.load() is None and (tmp_path / "run" / "metrics.jsonl").read_bytes() == b""
 
 
 def test_of_many_columns_the_first_and_the_last_are_told() -> None:
     names = [f"ray_{n}" for n in range(41)]
-    assert few(names[:40]) == names[:40] and few(names) == ["ray_0", "...", "ray_40"]
+    assert shortened(names[:40]) == names[:40] and shortened(names) == ["ray_0", "...", "ray_40"]
+
+
+# --- a component that fails -------------------------------------------------------------------------------
+
+
+def test_a_component_that_raises_is_named_and_the_run_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the fifth iteration: four are saved, and the resumed run ends as an undisturbed one."""
+    config = small("matching", games=16, total_steps=16 * 16 * 6, save_every=1, evaluation__games=10)
+    play(config, tmp_path / "whole")
+
+    after_update = ObservationSummary.after_update
+
+    def broken(self: ObservationSummary, rollout: Any, metrics: Any, clock: Any) -> None:
+        after_update(self, rollout, metrics, clock)
+        if clock.iteration == 5:
+            raise KeyError("no such column")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ObservationSummary, "after_update", broken)
+        why = "component observation_summary failed in after_update: KeyError: 'no such column'; the run"
+        with pytest.raises(ComponentError, match=why) as caught:
+            start_run(tmp_path / "run", config)
+    assert "\n" not in str(caught.value)
+    assert resume_run(tmp_path / "run").trainer.clock.done
+    assert differences(tmp_path / "whole", tmp_path / "run") == []

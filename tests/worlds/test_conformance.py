@@ -1,4 +1,4 @@
-"""Every world keeps the contract, and the contract notices every way of breaking it."""
+"""Every world passes the conformance test, and the test notices every way of failing it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from support import conformance_subjects, toys
+from support.broken_worlds import BROKEN, HiddenGenerator, HidesNothing, vary
 
 from rematch.core import rng
-from rematch.core.errors import ConfigError
 from rematch.worlds import conformance, numpy_world, registry
 from rematch.worlds.conformance import BrokenPromise, Subject, Trial
 
@@ -63,16 +63,16 @@ SUBJECTS = {
 
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_toys_keep_the_contract(name: str) -> None:
-    report = conformance.check_module(toys.TOYS[name], trial=TRIALS[name], moves=SUBJECTS[name])
+    report = conformance.check_game(toys.TOYS[name], trial=TRIALS[name], moves=SUBJECTS[name])
     assert report.skipped == []
     assert "resample" in report.passed and any(word.startswith("subject") for word in report.passed)
 
 
 @pytest.mark.parametrize("name", registry.names())
 def test_every_world_keeps_the_contract(name: str) -> None:
-    module, moves = conformance_subjects.module(name), conformance_subjects.IN.get(name, list)()
+    module, moves = conformance_subjects.game(name), conformance_subjects.IN.get(name, list)()
     config = module.Config(**conformance_subjects.SETTINGS.get(name, {}))
-    report = conformance.check_module(module, config, trial=TRIALS.get(name), moves=moves)
+    report = conformance.check_game(module, config, trial=TRIALS.get(name), moves=moves)
     assert "save and load" in report.passed
 
 
@@ -104,8 +104,9 @@ def test_luck_is_that_of_keys() -> None:
 
 def test_worlds_that_resume_otherwise_are_excused_and_the_report_says_so() -> None:
     class Replayed(toys.Sticks):
-        def promise(self, config: Any) -> Any:
-            return vary(super().promise(config), resume="replay")
+        @classmethod
+        def make_spec(cls, config: Any) -> Any:
+            return vary(super().make_spec(config), resume="replay")
 
         def resample(self, rows: Any, seat: int, key: int) -> Any:
             raise NotImplementedError
@@ -115,8 +116,9 @@ def test_worlds_that_resume_otherwise_are_excused_and_the_report_says_so() -> No
     assert {"determinism", "save and load", "rubbish"} <= set(report.passed)
 
     class Anew(toys.Sticks):
-        def promise(self, config: Any) -> Any:
-            return vary(super().promise(config), resume="episode")
+        @classmethod
+        def make_spec(cls, config: Any) -> Any:
+            return vary(super().make_spec(config), resume="episode")
 
         def load(self, rows: Any, states: Any) -> Any:
             raise NotImplementedError
@@ -132,261 +134,7 @@ def test_hidden_things_that_resample_leaves_alone_must_be_named() -> None:
     assert f"that resample redraws what player does not see: {secret}" in report.skipped
 
 
-# --- what the contract notices --------------------------------------------------------------------------
-
-
-def vary(spec: Any, **changes: Any) -> Any:
-    return dataclasses.replace(spec, **changes)
-
-
-def naming(spec: Any, *choices: int) -> Any:
-    """The spec of `sticks` whose pile names one of so many things."""
-    role = spec.roles["player"]
-    fields = (vary(role.fields[0], choices=choices, high=99.0), *role.fields[1:])
-    return vary(spec, roles={"player": vary(role, fields=fields)})
-
-
-class WrongShape(toys.Sticks):
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.view.reward = self.view.reward[:, :2]
-
-
-class WrongType(toys.Drift):
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.view.length = self.view.length.astype(np.int64)
-
-
-class NewArrays(toys.Drift):
-    def step(self, actions: Any) -> Any:
-        self.view.reward = self.view.reward.copy()
-        return super().step(actions)
-
-
-class NotANumber(toys.Drift):
-    def show(self) -> None:
-        super().show()
-        self.view["rafter"]["raft"][self.state["time"] == 3] = np.nan
-
-
-class OutOfBounds(toys.Sticks):
-    def show(self) -> None:
-        super().show()
-        self.view["player"]["takes"] *= 12
-
-
-class TooFewChoices(toys.Sticks):
-    def promise(self, config: Any) -> Any:
-        return naming(super().promise(config), 13, 13)
-
-
-class NoSuchThing(toys.Sticks):  # the pile is shown as a share of the most
-    def promise(self, config: Any) -> Any:
-        return naming(super().promise(config), 13)
-
-
-class OneThingTooMany(toys.Sticks):
-    def promise(self, config: Any) -> Any:
-        return naming(super().promise(config), 12)
-
-    def show(self) -> None:
-        super().show()
-        self.view["player"]["pile"][:, :, 0] = np.where(self.state["pile"] > 3, 11, 12)[:, None]
-
-
-class NotZeroSum(toys.Sticks):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
-        self.view.reward[self.view.ended == 1, 0] += 0.25
-
-
-class BothWin(toys.Matching):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
-        self.view.outcome[:] = 1
-
-
-class NoWayOut(toys.Sticks):
-    def show(self) -> None:
-        super().show()
-        self.view.mask["player"][self.state["pile"] < 2] = 0
-
-
-class Endless(toys.Drift):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
-        self.view.ended[0] = 0
-
-
-class CutsOffUnsaid(toys.Matching):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
-        self.view.ended *= 2
-
-
-class ReseatsInMidGame(toys.Sticks):
-    def step(self, actions: Any) -> Any:
-        view = super().step(actions)
-        self.state["slot"] = self.next.slot
-        return view
-
-
-class StagesInMidGame(toys.Drift):
-    def rules(self, actions: Any) -> None:
-        self.state["place"] += np.float32(0.01) * self.next.stage[:, 0]
-        super().rules(actions)
-
-
-class IgnoresStage(toys.Drift):
-    def begin(self, rows: Any, luck: Any) -> None:
-        self.state["stage"][rows] = 0
-        super().begin(rows, luck)
-
-
-class HiddenGenerator(toys.Drift):
-    dice = np.random.default_rng(0)
-
-    def begin(self, rows: Any, luck: Any) -> None:
-        super().begin(rows, self.dice.random(luck.shape))
-
-
-class IgnoresSeed(toys.Drift):
-    def begin(self, rows: Any, luck: Any) -> None:
-        super().begin(rows, luck * 0)
-
-
-class DependsOnBatch(toys.Drift):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
-        self.view.reward += self.games * np.float32(0.01)
-
-
-class DependsOnRow(toys.Drift):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
-        self.view.reward[:, 0] += np.arange(self.games) * np.float32(0.01)
-
-
-class Unclipped(toys.Drift):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
-        self.view.reward -= np.abs(actions["rafter"][:, :, 0])
-
-
-class HeedsTheIdle(toys.Sticks):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
-        self.state["charm"] = (self.state["charm"] + actions["player"]) % 3
-
-
-class Forgetful(toys.Drift):
-    """Keeps a thing that matters outside its state."""
-
-    def __init__(self, config: Any, games: int, first: int = 0, seed: int = 0) -> None:
-        self.memory = np.zeros(games, np.float32)
-        super().__init__(config, games, first, seed)
-
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
-        self.memory[: self.games] = np.where(
-            self.view.ended > 0, 0, self.memory[: self.games] * 0.5 + self.state["push"]
-        )
-        self.view.reward[:, 0] += self.memory[: self.games]
-
-    def _part(self, cut: slice) -> Any:
-        part = super()._part(cut)
-        part.memory = self.memory[cut]
-        return part
-
-
-class Gullible(toys.Drift):
-    def load(self, rows: Any, states: Any) -> None:
-        self.state[rows] = np.resize(states, (len(rows), self.state.dtype.itemsize)).view(self.state.dtype)[
-            :, 0
-        ]
-        self.show()
-
-
-class Rude(toys.Drift):
-    def load(self, rows: Any, states: Any) -> None:
-        try:
-            super().load(rows, states)
-        except ConfigError as error:
-            raise IndexError(str(error)) from None
-
-
-class HalfLoads(toys.Drift):
-    def load(self, rows: Any, states: Any) -> None:
-        for row, state in zip(rows, states, strict=True):
-            super().load(np.array([row]), state[None])
-
-
-class Leaks(toys.Sticks):
-    """Shows the sum of all charms in the pile's last decimals."""
-
-    def show(self) -> None:
-        super().show()
-        self.view["player"]["pile"] *= 1 - 1e-4 * self.state["charm"].sum(1)[:, None, None]
-
-
-class LeaksByMask(toys.Sticks):
-    def show(self) -> None:
-        super().show()
-        self.view.mask["player"][:, 0, 1] &= self.state["charm"][:, 1] > 0
-
-
-class HidesNothing(toys.Sticks):
-    def forget(self, states: Any, seat: int, luck: Any) -> None:
-        pass
-
-
-class Stale(toys.Drift):
-    def observe(self, rows: Any) -> Any:
-        return self.view.fields
-
-
-BROKEN = [
-    (
-        WrongShape,
-        r"shapes: view.reward of a world just made: expected float32 \[5, 3\], found float32 \[5, 2\]",
-    ),
-    (WrongType, r"shapes: view.length .* expected int32 \[5\], found int64"),
-    (NewArrays, r"borrowed arrays: view.reward is another array"),
-    (NotANumber, r"values: view\['rafter'\]\['raft'\], column 'place', at step 2: nan, expected"),
-    (
-        OutOfBounds,
-        r"values: view\['player'\]\['takes'\], column '\w+', at step \d+: .* expected a number in \[0, 1\]",
-    ),
-    (TooFewChoices, r"spec: role 'player', field 'pile': choices must be .* each of its 1 columns"),
-    (NoSuchThing, r"values: .*'pile'\], column 'sticks', of a new world: 0\.\d+, expected .* from 0 to 12"),
-    (OneThingTooMany, r"values: .*'pile'\], column 'sticks', at step \d+: 12\.0, expected .* from 0 to 11"),
-    (NotZeroSum, r"zero sum: the rewards of game \d at step \d+ add to 0.25"),
-    (BothWin, r"zero sum: the two outcomes of an ended game at step 4 must add to 1"),
-    (NoWayOut, r"values: .* is to move and has no legal action"),
-    (Endless, r"every game ends: game 0 still runs after 200 steps"),
-    (CutsOffUnsaid, r"values: view.ended at step 4 is \[2 2 2 2 2\].*Spec.cutoffs is False"),
-    (ReseatsInMidGame, r"slot: at step 0 world.slot is .*: it changes when its game ends"),
-    (StagesInMidGame, r"restart: next.stage must not reach a game before its restart: at step"),
-    (IgnoresStage, r"restart: a new next.stage changed nothing"),
-    (HiddenGenerator, r"determinism: two worlds made alike part"),
-    (IgnoresSeed, r"determinism: two seeds give the same games"),
-    (DependsOnBatch, r"parts: stepped as 2 parts"),
-    (DependsOnRow, r"parts: stepped as 2 parts, .*at step 0 view.reward of game \d is"),
-    (Unclipped, r"actions: continuous moves beyond"),
-    (HeedsTheIdle, r"actions: .*moves of seats that are not to move"),
-    (Forgetful, r"save and load: saved before step \d, loaded, and played alike: at step \d+ view.reward"),
-    (Gullible, r"rubbish: load took random bytes for states"),
-    (Rude, r"rubbish: load of random bytes raised IndexError, expected ConfigError"),
-    (HalfLoads, r"rubbish: load of one bad state among good ones was refused, yet it changed the world"),
-    (Leaks, r"resample: seat 0 \(role 'player'\) can tell .*view\['player'\]\['pile'\] of game"),
-    (LeaksByMask, r"resample: seat 0 .*view.mask\['player'\] of game"),
-    (
-        HidesNothing,
-        r"resample: role 'player' names as hidden: other players' charms; .*look the same to everyone",
-    ),
-    (Stale, r"observe: observe\(\[4, 3, 2, 1, 0\]\)\['rafter'\]\['raft'\] is not the view's rows"),
-]
+# --- what it notices ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("kind", "line"), BROKEN, ids=[kind.__name__ for kind, _ in BROKEN])

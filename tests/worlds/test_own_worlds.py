@@ -1,4 +1,4 @@
-"""One world is one folder: a copied one works with nothing else edited. The document's example runs."""
+"""One world is one folder: a copied one works with nothing else edited. The examples of the pages run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 import rematch
 from rematch.core.errors import ConfigError
+from rematch.core.system import user_code
 from rematch.worlds import conformance, registry
 from rematch.worlds.conformance import BrokenPromise
 
@@ -43,10 +44,10 @@ from rematch.cli.main import main
 from rematch.worlds import conformance, registry
 from rematch.worlds.conformance import Trial
 assert "again" in registry.names() and {str(tmp_path)!r} in registry.__file__
-print(conformance.check_module(registry.find("again"), trial=Trial(stage={stage!r})))
+print(conformance.check_game(registry.find("again"), trial=Trial(stage={stage!r})))
 assert main(["train", "again", "--help"]) == 0
 small = ["--games", "4", "--steps", "10", "--total-steps", "400", "--network.hidden", "8"]
-small += ["--evaluation.games", "2", "--evaluation.rivals", "random", "--world.{ending}", "30"]
+small += ["--evaluation.games", "2", "--evaluation.opponents", "random", "--world.{ending}", "30"]
 assert main(["train", "again", *small, "--name", "ten"]) == 0
 # Cython enters a core under the name it was compiled by, too; no Python file of the original may be in use.
 others = [name for name in sys.modules if name.startswith("rematch.worlds.{world}")]
@@ -62,8 +63,8 @@ assert "/again/" in sys.modules["rematch.worlds.again.native"].__file__
     assert f"{ending}: 30" in (tmp_path / "runs/ten/config.yaml").read_text()
 
 
-def test_the_documents_world_works(tmp_path: Path) -> None:
-    text = (ROOT / "docs/worlds.md").read_text()
+def test_world_of_the_page_keeps_the_promises(tmp_path: Path) -> None:
+    text = (ROOT / "docs/how_to/worlds.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)
     (tmp_path / "guess.py").write_text("\n".join(blocks))
     place = importlib.util.spec_from_file_location("guess_of_the_document", tmp_path / "guess.py")
@@ -71,7 +72,7 @@ def test_the_documents_world_works(tmp_path: Path) -> None:
     example = importlib.util.module_from_spec(place)
     sys.modules[place.name] = example
     place.loader.exec_module(example)
-    assert str(conformance.check_module(example)) in text
+    assert str(conformance.check_game(example.GAME)) in text
 
     class Leaky(example.Guess):  # type: ignore[misc,name-defined]
         def show(self) -> None:
@@ -93,3 +94,18 @@ def test_a_world_in_use_is_found_while_its_files_are_being_replaced(
     assert registry.find("lattice") is before
     with pytest.raises(ConfigError, match="unknown world 'elsewhere'"):
         registry.find("elsewhere")
+
+
+def test_tutorial_game_trains_to_beat_its_bot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """examples/tic_tac_toe.py: turns and legal moves; in the tutorial it trains 15 times as long."""
+    game = user_code.load_file(ROOT / "examples/tic_tac_toe.py").GAME
+    report = conformance.check_game(game, trial=conformance.Trial(chance=False))
+    assert str(report) in (ROOT / "docs/tutorials/your_own_game.md").read_text()
+    point = type("Point", (), {"name": "tic_tac_toe", "value": "", "load": lambda self: game})()
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    run = rematch.train("tic_tac_toe", {
+        "games": 128, "steps": 18, "total_steps": 200_000, "ppo.minibatch_size": 512, "ppo.gamma": 1.0,
+        "ppo.entropy_weight": 0.1, "ppo.entropy_weight_final": 0.001, "evaluation.games": 200,
+    }, folder=tmp_path / "run")  # fmt: skip
+    (row,) = run.scoreboard()
+    assert row["rival"] == "centre" and row["low"] > 0.4

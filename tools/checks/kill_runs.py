@@ -24,17 +24,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from rematch.rehearsal.shrink import differences  # noqa: E402
+from rematch.rehearsal.compare import differences  # noqa: E402
 
 ITERATIONS = 40
 TINY = {
     "threads": 2, "games": 32, "steps": 8, "total_steps": ITERATIONS * 32 * 8, "save_every": 1, "stagger": 8,
-    "world.max_steps": 20, "network.hidden": "16,16", "ppo.minibatch": 64, "ppo.magnet": 0.1,
-    "ppo.average": 0.5, "league.history": 0.6, "league.snapshot_every": 2, "league.size": 3,
-    "league.slots": 2, "league.rotate": 2, "league.pick": "pfsp", "league.scripted": "lion,flee_straight",
-    "evaluation.every": 4, "evaluation.games": 4, "evaluation.rivals": "random",
-    "rollback.back": 2, "rollback.every": 256, "rollback.keep": 3, "rollback.episodes": 20,
-    "rollback.low": 0.3, "rollback.high": 0.7, "rollback.cooldown": 1024, "rnd.coef": 0.1, "rnd.hidden": 16,
+    "world.max_steps": 20, "network.hidden": "16,16", "ppo.minibatch_size": 64, "ppo.magnet_weight": 0.1,
+    "ppo.average_fraction": 0.5, "league.opponent_share": 0.6, "league.snapshot_every": 2, "league.size": 3,
+    "league.slots": 2, "league.rotate": 2, "league.matchmaking": "pfsp", "league.bots": "lion,flee_straight",
+    "evaluation.every": 4, "evaluation.games": 4, "evaluation.opponents": "random",
+    "rollback.checkpoints_back": 2, "rollback.every": 256, "rollback.keep": 3, "rollback.episodes": 20,
+    "rollback.min_win_rate": 0.3, "rollback.max_win_rate": 0.7, "rollback.cooldown": 1024, "rnd.weight": 0.1,
+    "rnd.hidden": 16,
 }
 FLAGS = [word for key, value in TINY.items() for word in (f"--{key}", str(value))]
 PER_RUN = 8  # kills before a run may end

@@ -2,7 +2,7 @@
 
 A run becomes a flat dict, leaf path -> value:
 
-    checkpoint/learner.evader/weights      the newest checkpoint, as the present reader migrates it
+    checkpoint/learners/evader/weights     the newest checkpoint, as the present reader migrates it
     metrics.jsonl/3/evader/kl              value "evader/kl" of row 3
     policies/evader.safetensors/trunk.0.w  arrays of an exported policy
 
@@ -52,7 +52,7 @@ NOT_COMPARED = {
 }
 # Leaves that are texts for people, and which: both runs have some text there, or neither has.
 TEXTS = {
-    "checkpoint/session/ended": "why a run ended early",
+    "checkpoint/clock/end_reason": "why a run ended early",
     "history.json/*/verdict": "a verdict in words",
     "history.json/*/evidence": "why a level was left, in words",
     "history.json/*level_name": "what a level is called",
@@ -132,8 +132,9 @@ def file_values(path: Path, name: str) -> Any:
     if path.suffix in (".json", ".inputs"):
         return renamed(json.loads(path.read_text()), migrations.HISTORY_NAMES)
     if path.suffix == ".csv":
-        return [{migrations.present_name(column, migrations.COLUMN_NAMES): number(text)
-                 for column, text in row.items()} for row in csv.DictReader(io.StringIO(path.read_text()))]
+        rows = csv.DictReader(io.StringIO(path.read_text()))
+        return [{column: number(text) for column, text in present.items()}
+                for present in (migrations.present_names(row, migrations.COLUMN_NAMES) for row in rows)]
     return np.frombuffer(path.read_bytes(), np.uint8)
 
 

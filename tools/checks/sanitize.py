@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("rematch", "tests", "tools", "docs", "setup.py", "pyproject.toml", "constraints.txt", "Makefile",
-         "README.md", "LICENSE")  # fmt: skip
+PARTS = ("rematch", "tests", "tools", "docs", "examples", "setup.py", "pyproject.toml", "constraints.txt",
+         "Makefile", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")  # fmt: skip
 # What is looked for: the libraries, the flags (`undefined` leaves float-cast-overflow out), the tests.
 KINDS = {
     "addresses and undefined behaviour": (

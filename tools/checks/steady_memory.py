@@ -1,6 +1,6 @@
 """Whether a long run stays as large as it is: resident size of its process, step by step.
 
-    python tools/checks/steady_memory.py tiny --total_steps 1000000 --dqn.replay 50000
+    python tools/checks/steady_memory.py tiny --total_steps 1000000 --dqn.replay_size 50000
 
 Trains the recipe in a temporary folder, with the flags that follow, and prints the resident size at each
 twentieth of the way. A replay takes its memory as it fills: choose one that is full within a quarter of the
@@ -20,8 +20,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from rematch import api
-from rematch.core import system_memory
 from rematch.core.errors import ConfigError
+from rematch.core.system import system_memory
 from rematch.reporting.console import Console
 
 MOST = 1.03  # of the second quarter's size

@@ -9,10 +9,10 @@
 swarm   `mid` with the swarm and without it: when each milestone was first reached, as survival curves.
 parts   `tiny` with every bonus and every memory on, then with each of them off: how far cold starts come.
 
-`run` trains what docs/worth.jsonl has no line for and goes on with what was interrupted; `publish` writes the
-tables of docs/gameboy-worth.md and its picture from the lines. A milestone that was not reached within a
-run's steps is censored there, never left out. Times are actions of all games, scouts' included; an action is
-24 frames.
+`run` trains the runs that docs/results/data/ablations.jsonl has no line for and resumes interrupted ones;
+`publish` writes the tables of docs/results/ablations.md and its picture from the lines. A
+milestone that was not reached within a run's steps is censored there, never left out. Times are actions of
+all games, those of explorers included; an action is 24 frames.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from rematch.reporting.learning_curves import COLOURS  # noqa: E402
 from rematch.reporting.status import status  # noqa: E402
 from rematch.storage.run_folder import Run  # noqa: E402
 
-PAGE, RESULTS = ROOT / "docs" / "gameboy-worth.md", ROOT / "docs" / "worth.jsonl"
-PICTURE = ROOT / "docs" / "survival.png"
+PAGE, RESULTS = ROOT / "docs/results/ablations.md", ROOT / "docs/results/data/ablations.jsonl"
+PICTURE = ROOT / "docs/results/images/survival.png"
 BEGIN, END = "<!-- tools/experiments/ablations.py publish -->", "<!-- until here -->"
 MOST = 0.9  # of the cold starts reach it: a milestone that is had
 
@@ -54,25 +54,25 @@ class Study:
     seeds: int
 
 
-LIFELONG = {"novelty.weight": 0.1, "novelty.lifelong": True}
+LIFELONG = {"count_bonus.weight": 0.1, "count_bonus.lifelong": True}
 PARTS = {
-    "RND": {"rnd_screen.weight": 0.0}, "novelty": {"novelty.weight": 0.0},
+    "RND": {"rnd_images.weight": 0.0}, "novelty": {"count_bonus.weight": 0.0},
     "Bayesian milestones": {"milestones.weight": 0.0},
     "GRU": {"dqn.gru": False}, "LSTM": {"dqn.lstm": False}, "SSM": {"dqn.ssm": "off"},
 }  # fmt: skip
-EVERYTHING = {"world.screen": True, "dqn.gru": True, "dqn.lstm": True, "rnd_screen.weight": 0.01,
-              "novelty.weight": 0.005, "milestones.weight": 0.1}  # fmt: skip
+EVERYTHING = {"world.screen": True, "dqn.gru": True, "dqn.lstm": True, "rnd_images.weight": 0.01,
+              "count_bonus.weight": 0.005, "milestones.weight": 0.1}  # fmt: skip
 STUDIES = {
-    "swarm": Study("mid", {"watch.video_interval": 0}, {
+    "swarm": Study("mid", {"episode_video.interval": 0}, {
         "swarm": {"total_steps": 600_000},
-        "no swarm": {"total_steps": 5_000_000, "swarm": "off"},
-        "no swarm, novelty for life": {"total_steps": 5_000_000, "swarm": "off"} | LIFELONG,
+        "no swarm": {"total_steps": 5_000_000, "savestates.mode": "off"},
+        "no swarm, novelty for life": {"total_steps": 5_000_000, "savestates.mode": "off"} | LIFELONG,
     }, 3),
-    "parts": Study("tiny", {"total_steps": 400_000, "evaluation.every": 100, "watch.video_interval": 0,
-                            "bands.way": 0.0}, {
+    "parts": Study("tiny", {"total_steps": 400_000, "evaluation.every": 100, "episode_video.interval": 0,
+                            "demo_progress.weight": 0.0}, {
         "everything": EVERYTHING,
         **{f"without {name}": EVERYTHING | change for name, change in PARTS.items()},
-        "everything, and the way's reward": EVERYTHING | {"bands.way": 0.02},
+        "everything, and the way's reward": EVERYTHING | {"demo_progress.weight": 0.02},
         "SSM alone, no screen, no bonus": {"dqn.gru": False},
     }, 1),
 }  # fmt: skip
@@ -162,7 +162,7 @@ def swarm_table(lines: list[Line]) -> list[str]:
         bound = "" if last[row][1] else "more than "
         out.append(f"Median actions to {names[-1]}: {_millions(last['swarm'])} with the swarm, "
                    f"{_millions(last[row])} with {row}: {bound}{last[row][0] / last['swarm'][0]:.1f} times.")
-    return [*out, "", f"![Survival curves to each milestone, by row]({PICTURE.name})"]
+    return [*out, "", f"![Survival curves to each milestone, by row](images/{PICTURE.name})"]
 
 
 def parts_table(lines: list[Line]) -> list[str]:
@@ -191,7 +191,7 @@ def page() -> str:
             "## Each bonus and each memory, `tiny`", "",
             f"Milestones of {len(of['parts'][0]['milestones']) if of['parts'] else 'all'} that at least "
             f"{MOST:.0%} of the cold starts reach, at each evaluation. Seed {seeds}; without the "
-            "way's reward (`bands.way` 0) unless a row says so.", "",
+            "way's reward (`demo_progress.weight` 0) unless a row says so.", "",
             *parts_table(of["parts"])]
     before, _, rest = PAGE.read_text().partition(BEGIN)
     return before + BEGIN + "\n" + "\n".join(body) + "\n\n" + END + rest.partition(END)[2]

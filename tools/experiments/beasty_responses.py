@@ -15,8 +15,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rematch.cli.commands.evaluate import Match, eval_world
 from rematch.core import config as settings
+from rematch.verbs.tournament import Match, play_match
 from rematch.worlds.beasty.best_responses import FILE
 from rematch.worlds.beasty.config import Config
 from rematch.worlds.beasty.reference.bots import BOTS
@@ -27,7 +27,7 @@ CHOOSING, REPORTING = 1, 2  # seeds: no response is reported on games that it wa
 def play(response: str, rival: str, games: int, seed: int, threads: int) -> dict[str, Any]:
     """The response's row of a match."""
     match = Match(players=[response], against=[rival], games=games, seed=seed, threads=threads)
-    row: dict[str, Any] = eval_world("beasty", match)["table"][0]
+    row: dict[str, Any] = play_match("beasty", match)["table"][0]
     return row
 
 

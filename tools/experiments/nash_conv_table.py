@@ -1,13 +1,14 @@
-"""The measuring rod: every self-play schedule on four lattices, by exact NashConv. One command, resumable.
+"""Every self-play schedule on four lattices, by exact NashConv. One command, resumable.
 
     python tools/experiments/nash_conv_table.py run [--jobs 2] [--only "n5/together;n9-block3"] [--seeds 0-2]
-    [--out runs/rod] python tools/experiments/nash_conv_table.py publish
+        [--out runs/nash_conv]
+    python tools/experiments/nash_conv_table.py publish
 
-`run` trains what docs/rod.jsonl has no line for, and goes on with what was interrupted: hours on two cores.
-Each is a run like any other, in OUT/LATTICE/ROW/SEED, on one thread; its last evaluation becomes a line of
-docs/rod.jsonl, from which `publish` writes the tables of README.md and docs/self-play.md. The same network,
-optimiser, batch and starts in every row of a lattice; nothing is chosen after the fact: the last iterate,
-sampled, is what is judged.
+`run` trains the runs that docs/results/data/nash_conv.jsonl has no line for, and resumes those that were
+interrupted: hours on two cores. Each is an ordinary run in OUT/LATTICE/ROW/SEED, on one thread; its last
+evaluation becomes a line of that file, from which `publish` writes the tables of docs/results/nash_conv.md.
+All rows of a lattice share network, optimizer, batch and starts. The last iterate is judged, with sampled
+policies; no checkpoint is selected.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ sys.path.insert(0, str(ROOT))
 from rematch import api  # noqa: E402
 from rematch.core import config as settings  # noqa: E402
 from rematch.storage.run_folder import Run  # noqa: E402
-from rematch.training.trainer import Session, train  # noqa: E402
-from rematch.worlds import registry  # noqa: E402
+from rematch.training.loop import train  # noqa: E402
+from rematch.training.trainer import Trainer  # noqa: E402
+from rematch.worlds.lattice.solve import solve  # noqa: E402
 
 BEGIN, END = "<!-- tools/experiments/nash_conv_table.py publish -->", "<!-- until here -->"
-RESULTS = ROOT / "docs" / "rod.jsonl"
-SMALL, LARGE = {"total_steps": 5_000_000, "ppo.minibatch": 1024}, {"total_steps": 10_000_000}
+RESULTS = ROOT / "docs/results/data/nash_conv.jsonl"
+PAGE = ROOT / "docs/results/nash_conv.md"
+SMALL, LARGE = {"total_steps": 5_000_000, "ppo.minibatch_size": 1024}, {"total_steps": 10_000_000}
 LATTICES: dict[str, dict[str, Any]] = {
     "n5": {"world.n": 5, "world.block": 0, "world.horizon": 10} | SMALL,
     "n5-skip3": {"world.n": 5, "world.block": 0, "world.horizon": 10, "world.skip": 3} | SMALL,
@@ -41,26 +44,26 @@ LATTICES: dict[str, dict[str, Any]] = {
 }
 TITLES = {"n5": "5 × 5, 10 moves", "n5-skip3": "5 × 5, the pursuer loses every third move",
           "n9-block3": "9 × 9, 3 × 3 blocked, 20 moves", "n9-skip8": "9 × 9, every eighth lost, 20 moves"}
-ALTERNATE = {"schedule.kind": "alternate", "schedule.phase_steps": 500_000}
+ALTERNATE = {"schedule.kind": "alternating", "schedule.phase_steps": 500_000}
 MICRO = {"schedule.kind": "micro"}
-POOL = {"league.history": 0.5}
-PLAIN = {"ppo.entropy": 0.01, "ppo.entropy_final": 0.01, "ppo.magnet": 0.0}
+POOL = {"league.opponent_share": 0.5}
+PLAIN = {"ppo.entropy_weight": 0.01, "ppo.entropy_weight_final": 0.01, "ppo.magnet_weight": 0.0}
 ROWS: dict[str, dict[str, Any]] = {
     "alternate": ALTERNATE | PLAIN, "alternate+reg": ALTERNATE,
     "micro": MICRO | PLAIN, "micro+reg": MICRO,
     "micro+pool": MICRO | POOL | PLAIN, "micro+pool+reg": MICRO | POOL,
     "together": PLAIN, "together+reg": {},
     "together+pool+reg": POOL,
-    "together+reg, own starts": {"anywhere": 0.0},
+    "together+reg, own starts": {"random_starts.fraction": 0.0},
     "together+reg, 8 x steps": {},
     "lookahead": {"learner": "lookahead"},
 }
-# The documents' remedies, each switched on beside the same run without it, on the smallest board.
+# The remedies of the earlier project, each switched on beside the same run without it, on the smallest board.
 CLIMB = {"curriculum.kind": "discrete", "curriculum.capture_rate": 0.4, "evaluation.every": 30}
 REMEDIES: dict[str, dict[str, Any]] = {
-    "warm-up": {"schedule.phase_warmup": (100_000, 200_000, 300_000)},
-    "rollback": {"rollback.back": 3, "rollback.bilateral": True},
-    "RND": {"rnd.coef": 0.1},
+    "warm-up": {"schedule.short_phases": (100_000, 200_000, 300_000)},
+    "rollback": {"rollback.checkpoints_back": 3, "rollback.bilateral": True},
+    "RND": {"rnd.weight": 0.1},
     "curriculum": CLIMB,
     "curriculum+EWC": CLIMB | {"ewc.weight": 1000.0},
 }
@@ -112,24 +115,31 @@ class Quiet:
 
     def evaluation(self, row: dict[str, Any]) -> None: ...
 
+    def film(self, take: Any) -> dict[str, bytes]:
+        return {}
+
 
 def one(lattice: str, row: str, seed: int, out: Path) -> None:
     """Train one cell to its end, from where it stands."""
     folder = out / lattice / row.replace(", ", "-").replace(" ", "-") / str(seed)
     config = configure(lattice, row, seed)
-    session = Session(config)
+    trainer = Trainer(config)
     if not (folder / "config.yaml").exists():
         with Run.create(folder, settings.to_yaml(config)) as run:
-            train(session, run, Quiet(), lambda: False)
+            trainer.bind(run, Quiet())
+            trainer.start()
+            train(trainer, lambda: False)
         return
     with Run.open(folder, write=True) as run:
         if settings.to_yaml(api.stored(run)) != settings.to_yaml(config):
             raise SystemExit(f"{folder}: made with other settings; remove it first")
         checkpoint = run.load()
         if checkpoint is not None:
-            session.restore(checkpoint.parts)
+            trainer.load_state_dict(checkpoint.parts)
         run.rewind(checkpoint)
-        train(session, run, Quiet(), lambda: False)
+        trainer.bind(run, Quiet())
+        trainer.start(resumed=True)
+        train(trainer, lambda: False)
 
 
 def cells(args: argparse.Namespace) -> list[tuple[str, str, int]]:
@@ -206,7 +216,7 @@ Found = dict[tuple[str, str, int], dict[str, Any]]
 
 
 def summary(found: Found) -> list[str]:
-    """README's table: a cell is the mean NashConv (the worst seed's; how many seeds) and the mean NE gap."""
+    """The summary: a cell is the mean NashConv (the worst seed's; how many seeds) and the mean NE gap."""
     lines = [f"| | {' | '.join(TITLES.values())} |", "| --- |" + " --- |" * len(LATTICES)]
     for row in ROWS:
         if is_remedy(row):
@@ -224,7 +234,10 @@ def summary(found: Found) -> list[str]:
 
 
 def remedies(found: Found) -> list[str]:
-    """The documents' remedies on the smallest board, off and on: mean NashConv (the worst seed's; n)."""
+    """The remedies of the earlier project on the smallest board, off and on.
+
+    A cell is the mean NashConv (the worst seed's; n).
+    """
 
     def cell(row: str) -> str:
         same = seeds(REMEDIED, f"alternate+{next(iter(REMEDIES))}")  # also where more were run without it
@@ -245,7 +258,7 @@ def tables(found: Found) -> list[str]:
     lines = []
     for lattice in LATTICES:
         about = configure(lattice, "together", 0)
-        value = registry.find("lattice").solve(about.world, 2)["value"]
+        value = solve(about.world, 2)["value"]
         other = configure(lattice, "lookahead", 0).total_steps
         title = (f"**{lattice}** ({TITLES[lattice]}): value {value:.4f}, {about.total_steps:,} steps "
                  f"(lookahead {other:,})")
@@ -263,27 +276,24 @@ def tables(found: Found) -> list[str]:
     return lines[1:]
 
 
-def pages() -> dict[Path, str]:
-    """README.md and docs/self-play.md with their tables as RESULTS has them."""
-    out = {}
-    found = known()
-    for page, lines in ((ROOT / "README.md", summary(found)), (ROOT / "docs/self-play.md", tables(found))):
-        before, _, rest = page.read_text().partition(BEGIN)
-        after = rest.partition(END)[2]
-        out[page] = before + BEGIN + "\n\n" + "\n".join(lines) + "\n\n" + END + after
-    return out
+def page() -> str:
+    """PAGE with its tables as RESULTS has them."""
+    results = known()
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    lines = [*summary(results), "", *tables(results)]
+    return before + BEGIN + "\n\n" + "\n".join(lines) + "\n\n" + END + after
 
 
 def publish() -> int:
-    for page, text in pages().items():
-        page.write_text(text)
+    PAGE.write_text(page())
     return 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=("run", "publish", "one"))
-    parser.add_argument("--out", type=Path, default=Path("runs/rod"))
+    parser.add_argument("--out", type=Path, default=Path("runs/nash_conv"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="lattices, rows or lattice/row, split by semicolons")
     parser.add_argument("--seeds", default="", help="first-last")

@@ -144,19 +144,19 @@ def ours(name: str, seed: int) -> Heads:
         "network.log_std_low": -5.0,
         "network.log_std_high": 2.0,
         "network.log_std": t.log_std - float(np.log(span)),
-        "league.history": 0.0,
+        "league.opponent_share": 0.0,
         "ppo.lr": t.lr,
-        "ppo.entropy": t.entropy,
+        "ppo.entropy_weight": t.entropy,
         "ppo.anneal": "linear",
         "ppo.lr_final": t.lr_final,
-        "ppo.entropy_final": t.entropy,
-        "ppo.magnet": 0.0,
+        "ppo.entropy_weight_final": t.entropy,
+        "ppo.magnet_weight": 0.0,
         "ppo.gamma": t.gamma,
-        "ppo.lam": t.lam,
+        "ppo.gae_lambda": t.lam,
         "ppo.epochs": t.epochs,
-        "ppo.minibatch": t.minibatch,
+        "ppo.minibatch_size": t.minibatch,
         "ppo.clip": t.clip,
-        "ppo.value": t.value,
+        "ppo.value_weight": t.value,
         "ppo.value_clip": 0.0,
         "ppo.max_grad_norm": t.max_grad_norm,
         "ppo.target_kl": 0.0,
@@ -166,7 +166,7 @@ def ours(name: str, seed: int) -> Heads:
     from rematch.core.config import replace
 
     with tempfile.TemporaryDirectory() as place:
-        trained = api.train(replace(api.default("gym"), changes), folder=Path(place) / "run")
+        trained = api.train(replace(api.default("gymnasium"), changes), folder=Path(place) / "run")
     (policy,) = trained.policies.values()
 
     def heads(seen: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any] | None]:

@@ -1,11 +1,12 @@
-"""The documents' experiments: their tables, and what became of their criteria: docs/laboratory.md.
+"""Tables of the reproduced runs of an earlier project, and its criteria: docs/results/reproductions.md.
 
-    rematch sweep ra1 --seeds 0-2        (and ra2, v, z1, pursuit: docs/laboratory.md has them all)
+    rematch sweep ra1 --seeds 0-2        (and ra2, v, z1, pursuit: docs/results/reproductions.md has them all)
     python tools/experiments/reproductions.py gather ra1=runs/ra1-sweep/seed-0 ...
     python tools/experiments/reproductions.py publish
 
-`gather` writes a line per run into docs/laboratory.jsonl: its evaluations, without what can be derived.
-`publish` writes the tables of docs/laboratory.md from it. Nothing is chosen: all that was gathered is shown.
+`gather` writes a line per run into docs/results/data/reproductions.jsonl: its evaluations, without values
+that can be computed from them. `publish` writes the tables of docs/results/reproductions.md from it:
+all runs, no selection.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ sys.path.insert(0, str(ROOT))
 
 from rematch import api  # noqa: E402
 from rematch.cli import main as cli  # noqa: E402
-from rematch.evaluation.match import wilson  # noqa: E402
-from rematch.evaluation.verdict import pairings, strength  # noqa: E402
+from rematch.evaluation.evaluation import MatchResults  # noqa: E402
+from rematch.evaluation.statistics import wilson  # noqa: E402
 from rematch.reporting.status import status  # noqa: E402
 from rematch.storage.run_folder import Run  # noqa: E402
 
-PAGE, RESULTS = ROOT / "docs" / "laboratory.md", ROOT / "docs" / "laboratory.jsonl"
+PAGE, RESULTS = ROOT / "docs/results/reproductions.md", ROOT / "docs/results/data/reproductions.jsonl"
 NOTHING = "– (no evaluation there)"
 BEGIN, END = "<!-- tools/experiments/reproductions.py publish -->", "<!-- until here -->"
 COLUMNS = ("phase", "role", "step", "SR_P", "SR_E", "gap", "gap_low", "gap_high", "rollbacks", "level",
@@ -64,7 +65,8 @@ def kept(history: list[Line]) -> list[list[Any]]:
     for row in history[-1].get("levels", []) if history else []:
         on_it = [old for old in history if old.get("level") == row["level"]]
         if on_it:
-            scores = [strength(entry, pairings(entry))[0] for entry in (on_it[-1], row)]
+            results = [MatchResults.from_json(entry) for entry in (on_it[-1], row)]
+            scores = [entry.strength(entry.match_ups).score for entry in results]
             out.append([row["level"], *map(_short, scores)])
     return out
 
@@ -195,7 +197,7 @@ def seeds(of: list[Line]) -> list[str]:
 
 
 def phases(of: list[Line]) -> list[str]:
-    """The documents' table per phase."""
+    """The earlier project's table per phase."""
     out = []
     for line in of:
         out += ["", f"Seed {line['seed']}:", "",

@@ -21,9 +21,10 @@ from typing import Any
 from rematch import api
 from rematch.cli import main as cli
 from rematch.core import config as settings
-from rematch.rehearsal.shrink import Witness
+from rematch.rehearsal.trial import Recorder
 from rematch.storage.run_folder import Run
-from rematch.training.trainer import Session, train
+from rematch.training.loop import train
+from rematch.training.trainer import Trainer
 
 WARM = 3  # iterations before the clock starts: what is made at first use
 REST = "all else: league, logs, tables of numbers"
@@ -67,16 +68,16 @@ class Timed:
         return getattr(self._inner, name)
 
 
-def watch(session: Session, clock: Clock) -> None:
+def watch(trainer: Trainer, clock: Clock) -> None:
     """Put the clock around every part of an iteration."""
     rules, gathering = "rules: the game's steps, views, saved states", "update: gathering"
-    rollout = session.rollout
+    collector = trainer.setup.collector
     watched: list[tuple[Any, dict[str, str]]] = [
-        (rollout, {"collect": "tape: what is written down of the games", "_ask": "scripted rivals"}),
-        (rollout.tape, {"advantages": "update: advantages"}),
-        *((world, dict.fromkeys(("step", "save", "load"), rules)) for world in rollout.parts),
+        (collector, {"collect": "rollout buffer: its columns are written", "_ask_others": "bots"}),
+        (collector.rollout, {"advantages": "update: advantages"}),
+        *((world, dict.fromkeys(("step", "save", "load"), rules)) for world in collector.parts),
     ]
-    for learner in session.learners.values():
+    for learner in trainer.agents.learners.values():
         student = getattr(learner, "student", learner)
         watched += [(learner, {"learn": gathering}), (student, {"step": "update: Adam"}),
                     (student, {"gradient": "update: gradient"})]
@@ -85,37 +86,39 @@ def watch(session: Session, clock: Clock) -> None:
     for thing, parts in watched:
         for name, part in parts.items():
             setattr(thing, name, clock.timed(part, getattr(thing, name)))
-    for table in session.tables.values():
-        player: Any = copy.copy(table.policy)  # the learner's own stays: its gradient asks what it is
+    for seating in trainer.setup.seating.values():
+        player: Any = copy.copy(seating.policy)  # the learner's own stays: its gradient asks what it is
         player.network = Timed(player.network, clock, {"act": "network: acting"})
-        table.policy = player
+        seating.policy = player
 
 
 def measure(recipe: str, iterations: int, changes: dict[str, Any] | None = None) -> dict[str, Any]:
     """The parts of one recipe: seconds of CPU an iteration, and shares."""
     config = settings.replace(api.configure(recipe), {"threads": 1} | (changes or {}))
-    session = Session(config)
+    trainer = Trainer(config)
     with tempfile.TemporaryDirectory() as place, \
             Run.create(Path(place) / "run", settings.to_yaml(config)) as run:
-        train(session, run, Witness(session), lambda: session.iteration >= WARM)
+        trainer.bind(run, Recorder(trainer))
+        trainer.start()
+        train(trainer, lambda: trainer.clock.iteration >= WARM)
         clock = Clock()
-        watch(session, clock)
-        clock.since, first = time.process_time(), session.iteration
-        began, steps = clock.since, session.learner_steps
+        watch(trainer, clock)
+        clock.since, first = time.process_time(), trainer.clock.iteration
+        began, steps = clock.since, trainer.clock.learner_steps
         last = [began]
 
         def stop() -> bool:
             clock.turn()
             last[0] = clock.since
-            return session.iteration >= first + iterations
+            return trainer.clock.iteration >= first + iterations
 
-        train(session, run, Witness(session), stop)
+        train(trainer, stop)
         spent = dict(clock.spent)
-    done, total = session.iteration - first, last[0] - began
+    done, total = trainer.clock.iteration - first, last[0] - began
     parts = sorted(spent.items(), key=lambda item: -item[1])
     return {
         "recipe": recipe, "iterations": done, "seconds_an_iteration": total / done,
-        "learner_steps_a_second": (session.learner_steps - steps) / total,
+        "learner_steps_a_second": (trainer.clock.learner_steps - steps) / total,
         "parts": [{"part": name, "seconds": s / done, "share": s / total} for name, s in parts],
     }  # fmt: skip
 

@@ -3,39 +3,38 @@
 DQN (Mnih et al. 2015) with double and dueling Q, over sequences with stored memory and burn-in (Kapturowski
 et al. 2019), games on a ladder of epsilons (Horgan et al. 2018). What is learnt from is
 
-    r_total = r_env + w_rnd r_rnd + w_novel r_novel + w_bayes r_bayes + w_way r_way
+    r_total = r_env + sum over the run's reward terms of weight * term
 
-each component kept as it was when it was met, its weight applied once, when a sequence is taken.
+each term kept as it was when it was met, its weight applied once, when a sequence is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rematch.agents.learner import AgentSet, Learner, MakeWorld, Regularizer, TermInfo
 from rematch.agents.learners.adam import Adam
-from rematch.agents.learners.ppo import Guard
-from rematch.agents.learners.q_policy import Explorer, QPolicy
-from rematch.agents.learners.replay_buffer import COMPONENTS, Plan, Replay, row_bytes
+from rematch.agents.learners.q_policy import Explorer, QPlayer, QPolicy
+from rematch.agents.learners.replay_buffer import ENV, Plan, Replay, reward_column, row_bytes
 from rematch.agents.networks.observation_codec import Senses
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
 from rematch.core.arrays import Floats, Tree
+from rematch.core.component import Evidence, Record, Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.spec import Role, Spec
 from rematch.core.world import RUNNING
-from rematch.curriculum.demo_progress import Way
-from rematch.curriculum.demonstrations import Practice
-from rematch.rollout.rollout_buffer import Tape
+from rematch.rollout.rollout_buffer import RolloutBuffer
 
 if TYPE_CHECKING:
-    from rematch.training.trainer import Config
+    from rematch.core.run_config import Config as RunConfig
 
 # Channels of the eye, and the width of each memory.
 SIZES: dict[str, tuple[tuple[int, int, int], int]] = {
@@ -43,55 +42,86 @@ SIZES: dict[str, tuple[tuple[int, int, int], int]] = {
 }  # fmt: skip
 SHAPING = ("size", "gru", "lstm", "ssm")  # settings that say how many weights there are, and which
 HISTORY = 2  # pictures before a sequence that its first step sees: agents/networks/q_network.py
+MOST_TERMS = 5  # reward terms that the memory estimate reckons with
 MOST_ACTIONS = 256  # a byte each in the replay
 EAGER = 0.9  # share of the largest TD error in a sequence's priority, beside the mean (Kapturowski et al.)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DqnConfig:
-    """How Q is learnt, and the network that says it."""
+    """Recurrent Q-learning from replayed sequences, and its network."""
 
-    size: str = knob("slim", "channels 16/32/64, memories of 128; or twice that", choices=("slim", "large"))
-    gru: bool = knob(True, "the short memory")
-    lstm: bool = knob(True, "the middle memory")
-    ssm: str = knob(
-        "real", "the long memory: real or complex decays, or none", choices=("real", "complex", "off")
-    )
-    device: str = knob("cpu", "where the network is computed", choices=("cpu", "cuda"))
-    lr: float = knob(3e-4, "learning rate at the start", low=0)
-    lr_final: float = knob(1e-4, "learning rate at the end, reached in a straight line", low=0)
-    max_grad_norm: float = knob(10.0, "longer gradients are scaled down to this length; 0 is off", low=0)
-    gamma: float = knob(0.997, "discount of a step", low=0, high=1)
-    n_step: int = knob(1, "rewards summed before Q says the rest", low=1, high=100)
-    trace: float = knob(
-        0.0, "lambda: how far returns follow a sequence beyond one step; needs n_step 1", low=0, high=1
-    )
-    trace_while: str = knob(
-        "best", "they go on while moves were the best known; or turned out better, for games without chance",
-        choices=("best", "better", "always"), needs="trace",
+    size: str = knob(
+        "slim", "size of the network; slim: 16, 32 and 64 channels, recurrent layers of width 128; large: "
+        "twice that", choices=("slim", "large"),
     )  # fmt: skip
-    gap: float = knob(
-        0.0, "advantage learning: gaps between actions are 1 / (1 - gap) as wide; 0 is off", low=0, high=0.99
+    gru: bool = knob(True, "add a GRU layer to the recurrent core")
+    lstm: bool = knob(True, "add an LSTM layer to the recurrent core")
+    ssm: str = knob(
+        "real", "state-space layer of the recurrent core; real: real decay rates; complex: complex ones; "
+        "off: no such layer", choices=("real", "complex", "off"),
+    )  # fmt: skip
+    device: str = knob(
+        "cpu", "device of the network; cpu: the processor; cuda: the NVIDIA GPU", choices=("cpu", "cuda")
     )
-    double: bool = knob(True, "the online network names the next action, the target's says its worth")
-    target_every: int = knob(400, "updates after which the target network is the online one again", low=1)
-    replay: int = knob(500_000, "steps kept, of all games together", low=1)
-    sequence: int = knob(40, "steps of a sequence", low=2, high=10_000)
-    burn_in: int = knob(8, "its first steps, which only bring the memory up to date", low=0)
-    batch: int = knob(16, "sequences in one update", low=1, high=65_536)
-    replay_ratio: float = knob(1.0, "how often a step is learnt from, on average", low=0, high=1000)
-    warmup: int = knob(10_000, "steps before the first update", low=0)
+    lr: float = knob(3e-4, "learning rate at the start", low=0)
+    lr_final: float = knob(1e-4, "learning rate at the end; the change is linear", low=0)
+    max_grad_norm: float = knob(
+        10.0, "largest norm of a gradient; longer gradients are scaled to it; 0: no limit", low=0
+    )
+    gamma: float = knob(0.997, "discount factor per step", low=0, high=1)
+    n_step: int = knob(1, "steps of the n-step return", unit="steps", low=1, high=100)
+    trace_lambda: float = knob(
+        0.0, "lambda of the Q(lambda) return along a sequence; needs n_step = 1; 0: one-step targets", low=0,
+        high=1,
+    )  # fmt: skip
+    trace_cut: str = knob(
+        "best", "where the lambda-return of a sequence is cut; best: at an action that is not greedy; "
+        "better: as best, unless the return exceeds the greedy value (for deterministic games); always: "
+        "never cut", choices=("best", "better", "always"), needs="trace_lambda",
+    )  # fmt: skip
+    advantage_gap: float = knob(
+        0.0, "alpha of advantage learning, which widens action gaps by 1 / (1 - alpha); 0: off", low=0,
+        high=0.99,
+    )  # fmt: skip
+    double: bool = knob(
+        True, "double Q-learning: the online network selects the next action, the target network evaluates "
+        "it",
+    )  # fmt: skip
+    target_every: int = knob(
+        400, "gradient updates between copies of the online network to the target network", unit="updates",
+        low=1,
+    )  # fmt: skip
+    replay_size: int = knob(500_000, "capacity of the replay buffer, all games together", unit="steps", low=1)
+    sequence: int = knob(
+        40, "length of a replayed sequence, burn-in included", unit="steps", low=2, high=10_000
+    )
+    burn_in: int = knob(
+        8, "first steps of a sequence that only compute the recurrent state; no loss is taken there",
+        unit="steps", low=0,
+    )  # fmt: skip
+    batch: int = knob(16, "sequences per gradient update", unit="sequences", low=1, high=65_536)
+    replay_ratio: float = knob(1.0, "mean number of times that each step is trained on", low=0, high=1000)
+    warmup: int = knob(10_000, "steps in the replay buffer before the first update", unit="steps", low=0)
     priority: float = knob(
-        0.0, "how far sequences with larger errors are preferred; 0: uniform", low=0, high=1
+        0.0, "exponent of prioritized replay; 0: sequences are drawn uniformly", low=0, high=1
     )
-    priority_beta: float = knob(0.5, "how far that is weighed out again", low=0, high=1, needs="priority")
-    epsilon: float = knob(1.0, "share of moves at random at the start", low=0, high=1)
-    epsilon_final: float = knob(0.4, "share of moves at random later", low=0, high=1)
-    epsilon_share: float = knob(0.1, "part of the run in which it goes from one to the other", low=0, high=1)
-    ladder: float = knob(
-        7.0, "game i of N uses epsilon to the power 1 + ladder i / (N - 1); 0: all alike", low=0, high=100
+    priority_beta: float = knob(
+        0.5, "exponent of the importance weights that correct prioritized replay; 1: full correction", low=0,
+        high=1, needs="priority",
+    )  # fmt: skip
+    epsilon: float = knob(
+        1.0, "epsilon at the start: probability of a random action in training", low=0, high=1
     )
-    epsilon_play: float = knob(0.01, "share of moves at random in evaluations", low=0, high=1)
+    epsilon_final: float = knob(0.4, "epsilon after its decay", low=0, high=1)
+    epsilon_fraction: float = knob(
+        0.1, "fraction of the run over which epsilon decays linearly", unit="fraction", low=0, high=1
+    )
+    epsilon_exponent: float = knob(
+        7.0, "spread of epsilon over games: game i of N uses epsilon^(1 + value * i / (N - 1)); 0: the same "
+        "epsilon in all games", low=0, high=100,
+    )  # fmt: skip
+    evaluation_epsilon: float = knob(0.01, "probability of a random action in evaluations", low=0, high=1)
     reads_aside = False  # what a table asks of a network's settings
 
     @property
@@ -113,8 +143,8 @@ class DqnConfig:
         return self.sequence - self.burn_in - self.n_step
 
     def check(self) -> None:
-        if self.trace and self.n_step != 1:
-            raise ConfigError(f"n_step = {self.n_step}: expected 1 where trace = {self.trace:g}")
+        if self.trace_lambda and self.n_step != 1:
+            raise ConfigError(f"n_step = {self.n_step}: expected 1 with trace_lambda = {self.trace_lambda:g}")
         if self.stride < 1:
             raise ConfigError(
                 f"sequence = {self.sequence}: expected more than burn_in {self.burn_in} and n_step "
@@ -122,7 +152,7 @@ class DqnConfig:
             )
 
 
-def check_dqn(config: Config, spec: Spec) -> None:
+def check_dqn(config: RunConfig, spec: Spec) -> None:
     """Refuse worlds that this cannot play, and replays that hold no sequence, with the reason."""
     what, roles = "", list(spec.roles.values())
     if spec.seats != 1:
@@ -138,49 +168,31 @@ def check_dqn(config: Config, spec: Spec) -> None:
                           "expected 0 with learner dqn")
     c = config.dqn
     need = config.games * (max(config.steps, c.sequence) + c.sequence + HISTORY + c.stride)
-    if c.replay < need:
-        raise ConfigError(f"dqn.replay = {c.replay}: expected at least {need} with games = {config.games}, "
-                          f"steps = {config.steps}, dqn.sequence = {c.sequence}")
+    if c.replay_size < need:
+        raise ConfigError(f"dqn.replay_size = {c.replay_size}: expected at least {need} with "
+                          f"games = {config.games}, steps = {config.steps}, dqn.sequence = {c.sequence}")
 
 
-def replay_bytes(config: Config, role: Role) -> int:
-    """What the replay of such a run takes."""
-    made = plan(config, role)
-    return made.rows * made.games * row_bytes(made, Senses(role))
-
-
-class Bonus(Protocol):
-    """Reward that the world did not give, of one of COMPONENTS (rematch/exploration/)."""
-
-    name: str
-    weight: float  # applied when a sequence is taken, nowhere else
-
-    def score(self, tape: Tape, iteration: int) -> Floats:
-        """[T, N] what each sight on the tape is worth: the step that led there is paid. Learns from it."""
-
-    def state(self) -> Tree: ...
-
-    def restore(self, tree: Tree) -> None: ...
-
-    def take_over(self, other: Any) -> None:
-        """Know what `other` of the same kind has learnt; how its games stand is its own business."""
-
-
-def plan(config: Config, role: Role) -> Plan:
+def plan(config: RunConfig, role: Role, terms: Sequence[TermInfo]) -> Plan:
     """Chunks on disk end where regular checkpoints do, so that those have nothing else to write."""
     c, each = config.dqn, config.steps * config.save_every
-    made = Plan(steps=c.replay, games=config.games, sequence=c.sequence, stride=c.stride, history=HISTORY,
-                chunk=0, memory=c.memory, actions=role.actions.size)
+    made = Plan(steps=c.replay_size, games=config.games, sequence=c.sequence, stride=c.stride,
+                history=HISTORY,
+                chunk=0, memory=c.memory, actions=role.actions.size, terms=tuple(term.name for term in terms))
     return made if each > made.rows else Plan(**vars(made) | {"chunk": each})
 
 
-class Dqn:
+class Dqn(Learner):
     """One role's learner; `explorer` plays in training, `online` (for others: `policy`) is what is learnt."""
 
-    native, rate = True, 1.0
-    guard: Guard | None = None  # none is offered for it
+    name = "dqn"
+    Config = DqnConfig
+    seats_opponents = False
+    learns_forced_actions = True
+    short_steps = (4, 16)  # its network is large
+    native = True
 
-    def __init__(self, config: Config, role: Role, bonuses: Sequence[Bonus]) -> None:
+    def __init__(self, config: RunConfig, role: Role, terms: Sequence[TermInfo] = ()) -> None:
         c = self.config = config.dqn
         self.role, self.threads, self.seed = role, config.threads, config.seed << 8
         names = (f"{role.name} (learnt)", f"{role.name} (target)")
@@ -189,35 +201,89 @@ class Dqn:
         self.online.initialise(self.seed)
         self.target.set(self.online.weights)
         self.adam = Adam(self.online.weights.size)
-        self.replay = Replay(plan(config, role), self.online.senses)
+        self.replay = Replay(plan(config, role, terms), self.online.senses)
+        self.rate = 1.0
+        self.regularizers: list[Regularizer] = []
         rungs = np.arange(config.games) / max(1, config.games - 1)
-        self.explorer = Explorer(self.online, config.games, config.steps, c.stride, 1 + c.ladder * rungs)
+        self.explorer = Explorer(self.online, config.games, config.steps, c.stride,
+                                 1 + c.epsilon_exponent * rungs)
         self.explorer.epsilon = c.epsilon
-        self.bonuses = list(bonuses)
-        self.reward: Floats = np.zeros((0, config.games, len(COMPONENTS)), np.float32)  # of the last tape
-        self.weights: Floats = np.zeros(len(COMPONENTS), np.float32)
-        self.weights[0] = 1.0
-        for bonus in self.bonuses:
-            self.weights[COMPONENTS.index(bonus.name)] = bonus.weight
+        self.term_weights = {term.name: term.weight for term in terms}
         rows = self.replay.plan.rows // c.stride
         self.priority: Floats = np.zeros((rows if c.priority else 0, config.games), np.float32)
 
-    def practise(self, practice: Practice | None) -> None:
-        """Some games are led from now on, if anybody leads them; a reward for the way asks where they are."""
-        self.explorer.practice = practice
-        for bonus in self.bonuses:
-            if isinstance(bonus, Way):
-                bonus.practice = practice
+    @classmethod
+    def check(cls, config: DqnConfig, setup: Setup) -> None:
+        check_dqn(setup.config, setup.spec)
 
-    def state(self) -> Tree:
+    @classmethod
+    def memory_bytes(cls, config: DqnConfig, setup: Setup) -> int:
+        (role,) = setup.spec.roles.values()
+        made = plan(setup.config, role, [TermInfo("", 0.0)] * MOST_TERMS)
+        return made.rows * made.games * row_bytes(made, Senses(role))
+
+    @classmethod
+    def shrink(cls, config: DqnConfig, small: SmallRun) -> Mapping[str, Any]:
+        """Short sequences, so that there are some soon, and a ring that is written over before the end."""
+        n_step, burn_in = min(config.n_step, 3), min(config.burn_in, 2)
+        rows = max(small.iterations * small.steps // 2, small.steps + 40)
+        return {
+            "n_step": n_step, "burn_in": burn_in, "sequence": min(config.sequence, burn_in + n_step + 5),
+            "batch": min(config.batch, 8), "warmup": min(config.warmup, small.steps_per_iteration),
+            "target_every": min(config.target_every, 4), "replay_size": small.games * rows,
+            "replay_ratio": min(config.replay_ratio, 0.5),
+        }  # fmt: skip
+
+    @classmethod
+    def uses_torch(cls, config: RunConfig) -> bool:
+        return True
+
+    @classmethod
+    def deterministic_play(cls, config: RunConfig) -> bool:
+        return not config.dqn.evaluation_epsilon
+
+    @classmethod
+    def speed_settings(cls, config: RunConfig) -> dict[str, Any]:
+        c = config.dqn
+        layers = {"gru": c.gru, "lstm": c.lstm, "ssm": c.ssm}
+        return {"network": c.size, **layers, "sequence": c.sequence, "batch": c.batch,
+                "replay_ratio": c.replay_ratio}
+
+    @classmethod
+    def build(
+        cls, config: RunConfig, spec: Spec, make: MakeWorld, terms: Sequence[TermInfo] = ()
+    ) -> AgentSet:
+        (role,) = spec.roles.values()
+        learner = cls(config, role, terms)
+        return AgentSet(
+            learners={role.name: learner},
+            players={role.name: QPlayer(learner.online, config.dqn.evaluation_epsilon)},
+            networks={role.name: learner.online},
+            behaviour={role.name: learner.explorer},
+            forget=learner.explorer.forget,
+        )
+
+    def load_weights(self, policy: Policy) -> None:
+        self.online.set(policy.weights)
+        self.target.set(policy.weights)
+
+    def evidence(self, record: Record) -> Iterable[Evidence]:
+        replay, c = self.replay, self.config
+        off = "" if c.replay_ratio else "dqn.replay_ratio is 0"
+        over = ", the oldest written over" if replay.head > replay.plan.rows else ""
+        size = f"{replay.size:,} steps in {replay.nbytes:,} bytes, {len(replay.chunks)} chunks on disk{over}"
+        yield Evidence("replay", size if replay.size and self.adam.updates else "", off)
+        copies = self.adam.updates // c.target_every
+        yield Evidence("target network", f"copied {copies} times" if copies else "", off)
+
+    def state_dict(self) -> Tree:
         held, senses, e = self.online.hidden, self.online.senses, self.explorer
         past = np.rint(e.memory[:, held:] * 3).astype(np.uint8)  # the last pictures, a byte a pixel
         return {"weights": self.online.weights, "target": self.target.weights, "replay": self.replay.state(),
                 "memory": e.memory[:, :held], "past": past if senses.picture else past[:, :0],
-                "epsilon": e.epsilon, "priority": self.priority,
-                "bonuses": {bonus.name: bonus.state() for bonus in self.bonuses}} | self.adam.state()
+                "epsilon": e.epsilon, "priority": self.priority} | self.adam.state()
 
-    def restore(self, tree: Tree) -> None:
+    def load_state_dict(self, tree: Tree) -> None:
         self.online.set(tree["weights"])
         self.target.set(tree["target"])
         self.adam.restore(tree)
@@ -226,17 +292,11 @@ class Dqn:
         e.memory[:, :held] = tree["memory"]
         e.memory[:, held:] = tree["past"].astype(np.float32) / np.float32(3)
         e.epsilon, self.priority[:] = tree["epsilon"], tree["priority"]
-        for bonus in self.bonuses:
-            bonus.restore(tree["bonuses"][bonus.name])
 
-    def acting(self, progress: float) -> Floats:
-        """Its explorer plays the weights as they are."""
-        return self.online.weights
-
-    def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]:
-        """Keep the tape, each bonus scored once; then as many updates as its steps are owed."""
+    def learn(self, tape: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
+        """Store the rollout; then as many updates as `replay_ratio` asks for its steps."""
         c, new = self.config, tape.steps * tape.games
-        reward = self.reward = self._keep(tape, iteration)
+        reward = self._store(tape)
         lr = self.rate * anneal("linear", c.lr, c.lr_final, progress)
         sums, updates = dict.fromkeys(("loss", "td_error", "q_mean", "grad_norm_pre_clip"), 0.0), 0
         starts = self.replay.beginnings()
@@ -248,31 +308,31 @@ class Dqn:
             updates += 1
         if not np.isfinite(self.online.weights).all():
             raise LearnError(f"dqn: weights are not finite after update {self.adam.updates}")
-        means = reward.reshape(-1, len(COMPONENTS)).mean(0, dtype=np.float64)
-        told = {f"r_{name}": float(mean) for name, mean in zip(COMPONENTS, means)}
-        told["r_total"] = float(means @ self.weights)
+        told = {f"r_{name}": float(column.mean(dtype=np.float64)) for name, column in reward.items()}
+        weights = np.array([1.0, *self.term_weights.values()], np.float32)  # as targets are computed
+        told["r_total"] = float(np.array(list(told.values())) @ weights)
         told |= {name: value / updates for name, value in sums.items() if updates}
         told |= {"epsilon": self.explorer.epsilon, "epsilon_mean": float(self.explorer.chances.mean()),
                  "lr": lr, "replay": float(self.replay.size), "updates": float(updates),
                  "decisions": float(new)}
-        share = min(1.0, progress / c.epsilon_share) if c.epsilon_share else 1.0
+        share = min(1.0, progress / c.epsilon_fraction) if c.epsilon_fraction else 1.0
         self.explorer.epsilon = anneal("linear", c.epsilon, c.epsilon_final, share)
         self.explorer.forget(np.flatnonzero(tape.ended[-1] != RUNNING))
         return told
 
-    def _keep(self, tape: Tape, iteration: int) -> Floats:
-        """Put the tape into the replay; the reward's components [T, N, C]."""
+    def _store(self, tape: RolloutBuffer) -> dict[str, Floats]:
+        """Put the rollout into the replay; the columns of its reward [T, N] by name."""
         track, head = tape[self.role.name], self.replay.head
-        reward = np.zeros((tape.steps, tape.games, len(COMPONENTS)), np.float32)
-        reward[:, :, 0] = track.reward[:, :, 0]
-        for bonus in self.bonuses:
-            reward[:, :, COMPONENTS.index(bonus.name)] = bonus.score(tape, iteration)
-        legal = np.ones((*reward.shape[:2], self.role.actions.size), np.uint8)
+        reward: dict[str, Floats] = {ENV: track.reward[:, :, 0]}
+        for name in self.term_weights:
+            reward[name] = track.reward_terms[name].values[:, :, 0].astype(np.float32)
+        legal = np.ones((tape.steps, tape.games, self.role.actions.size), np.uint8)
         if track.mask is not None:
             legal = track.mask[:, :, 0]
         columns = self.online.senses.pack(track.sight[:, :, 0])
-        columns |= {"action": track.action[:, :, 0], "ended": tape.ended, "reward": reward,
+        columns |= {"action": track.action[:, :, 0], "ended": tape.ended,
                     "legal": np.packbits(legal != 0, axis=-1)}
+        columns |= {reward_column(name): values for name, values in reward.items()}
         notes = self.explorer.notes(head, head + tape.steps)
         self.replay.add(columns, notes)
         if self.config.priority:  # what is new comes first
@@ -287,7 +347,7 @@ class Dqn:
         draw = rng.generator(self.seed, rng.REPLAY_SAMPLE, 0, self.adam.updates)
         start, game, weight = self._sample(starts, draw)
         batch = self.replay.take(start, game)
-        reward = q_targets.paid(batch.reward, batch.ended, self.weights)[:, c.burn_in :]
+        reward = q_targets.paid(batch.reward, batch.ended, self.term_weights)[:, c.burn_in :]
         total, follow, known = q_targets.returns(reward, batch.ended[:, c.burn_in :], c.n_step, c.gamma)
         counts = (known * weight[:, None] / max(1, int(known.sum()))).astype(np.float32)
         lesson = q_targets.Lesson(batch, total, follow, counts)

@@ -13,116 +13,172 @@ terms stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.agents.learners.ppo import Batch, Guard, Ppo, PpoConfig
+from rematch.agents.learner import AgentSet, Learner, MakeWorld, Regularizer, TermInfo
+from rematch.agents.learners.ppo import Batch, Ppo, PpoConfig
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
 from rematch.core.arrays import Floats, Tree
+from rematch.core.component import Evidence, Record, Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.player import Noise
-from rematch.core.world import World
-from rematch.rollout.collector import side_by_side
-from rematch.rollout.rollout_buffer import Tape
+from rematch.core.spec import Spec
+from rematch.rollout.rollout_buffer import RolloutBuffer
+from rematch.rollout.stepping import concat_fields
+from rematch.worlds.game import Game
+
+if TYPE_CHECKING:
+    from rematch.core.run_config import Config as RunConfig
 
 CHUNK = 128  # positions whose leaves a thread holds at once
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertConfig:
-    """How a network learns from a search."""
+    """Expert iteration: a network learns from the results of a search."""
 
     lr: float = knob(1e-3, "learning rate at the start", low=0)
-    lr_final: float = knob(1e-4, "learning rate at the end, reached in a straight line", low=0)
-    completions: int = knob(8, "playouts of each action in a position", low=1, high=10_000)
-    plies: int = knob(
-        -1, "turns of a playout, after which the network's value judges; -1: to the end", low=-1, high=1000
+    lr_final: float = knob(1e-4, "learning rate at the end; the change is linear", low=0)
+    completions: int = knob(
+        8, "playouts per action of a searched position", unit="playouts", low=1, high=10_000
     )
-    positions: int = knob(4096, "decisions of a tape that are searched", low=1)
-    replay: int = knob(1 << 17, "positions kept to be learnt from again", low=1, high=1 << 26)
-    passes: float = knob(4.0, "how often a position is learnt from, on average", low=0.01, high=100)
-    minibatch: int = knob(2048, "positions in one gradient step", low=1)
-    tau: float = knob(0.1, "by how much worse an action may be and still be played now and then", low=1e-6)
-    value: float = knob(1.0, "weight of the squared value error", low=0)
-    max_grad_norm: float = knob(1.0, "longer gradients are scaled down to this length; 0 is off", low=0)
+    plies: int = knob(
+        -1, "turns of a playout before the value network evaluates it; -1: play to the end of the game",
+        unit="turns", low=-1, high=1000,
+    )  # fmt: skip
+    positions: int = knob(4096, "positions of a rollout that are searched, at most", unit="positions", low=1)
+    replay_size: int = knob(1 << 17, "capacity of the replay buffer", unit="positions", low=1, high=1 << 26)
+    replay_ratio: float = knob(
+        4.0, "mean number of times that each searched position is trained on", low=0.01, high=100
+    )
+    minibatch_size: int = knob(2048, "positions per gradient step", unit="positions", low=1)
+    tau: float = knob(
+        0.1, "temperature of the policy target softmax(Q / tau); small: nearly greedy", low=1e-6
+    )
+    value_weight: float = knob(1.0, "weight of the value loss (squared error)", low=0)
+    max_grad_norm: float = knob(
+        1.0, "largest norm of a gradient; longer gradients are scaled to it; 0: no limit", low=0
+    )
 
 
-def check_search(world: World) -> None:
-    """Refuse a world without a search."""
-    if not hasattr(world, "action_values"):
-        raise ConfigError(f"learner = expert: {world.spec.world} cannot say what an action is worth (it has "
-                          "no `action_values`); expected ppo")
+def check_search(game: Game) -> None:
+    """Refuse a game without a search."""
+    if game.search is None:
+        raise ConfigError(f"learner = expert: {game.name} cannot say what an action is worth (it has no "
+                          "`search`); expected ppo")
 
 
-def check_plies(config: ExpertConfig, world: World, critic: str) -> None:
+def check_plies(config: ExpertConfig, game: Game, seats: int, critic: str) -> None:
     """Refuse a network that cannot judge where a playout stops."""
-    if config.plies >= 0 and (critic != "own" or world.spec.seats != 2 or not hasattr(world, "leaf_values")):
+    stops = game.search is not None and game.search.leaf_values
+    if config.plies >= 0 and (critic != "own" or seats != 2 or not stops):
         raise ConfigError(f"expert.plies = {config.plies}: a network can judge a playout where two play, its "
-                          "value needs nothing aside (network.critic own) and the world has `leaf_values`; "
-                          "expected -1")
+                          "value needs nothing aside (network.critic own) and the game's search has "
+                          "`leaf_values`; expected -1")
 
 
-class Expert:
+class ExpertIteration(Learner):
     """Learns one role. Its state is that of its student and the replay: states, what was found, values."""
 
-    reads_states = True
+    name = "expert"
+    Config = ExpertConfig
+    columns = frozenset({"states"})
+    trains_policy = True
 
     def __init__(
-        self, policy: Policy, config: ExpertConfig, seed: int, threads: int,
-        make: Callable[[int, int, int], World],
-    ) -> None:  # fmt: skip
+        self, policy: Policy, config: ExpertConfig, seed: int, threads: int, make: MakeWorld
+    ) -> None:
         self.policy, self.config, self.seed, self.threads = policy, config, seed, threads
         self.rate = 1.0
-        self.guard: Guard | None = None
-        terms = PpoConfig(value=config.value, magnet=1.0, max_grad_norm=config.max_grad_norm)
+        self.regularizers: list[Regularizer] = []
+        terms = PpoConfig(value_weight=config.value_weight, magnet_weight=1.0,
+                          max_grad_norm=config.max_grad_norm)
         self.student = Ppo(policy, terms, seed, threads)
         self.native = self.student.native
-        self.scratch: Any = make(max(config.positions, config.minibatch), 0, 0)
-        check_search(self.scratch)
-        check_plies(config, self.scratch, policy.config.critic)
+        self.scratch: Any = make(max(config.positions, config.minibatch_size), 0, 0)
         size = self.scratch.save(np.zeros(1, np.int32)).shape[1]
-        self.states = np.zeros((config.replay, size), np.uint8)
-        self.found: Floats = np.zeros((config.replay, policy.role.actions.size), np.float32)  # Q / tau
-        self.worth: Floats = np.zeros(config.replay, np.float32)
+        self.states = np.zeros((config.replay_size, size), np.uint8)
+        self.found: Floats = np.zeros((config.replay_size, policy.role.actions.size), np.float32)  # Q / tau
+        self.worth: Floats = np.zeros(config.replay_size, np.float32)
         self.count = 0  # positions searched so far
 
-    def acting(self, progress: float) -> Floats:
-        return self.policy.weights
+    @classmethod
+    def check(cls, config: ExpertConfig, setup: Setup) -> None:
+        check_search(setup.game)
+        check_plies(config, setup.game, setup.spec.seats, setup.config.network.critic)
 
-    def state(self) -> Tree:
-        n = min(self.count, self.config.replay)
+    @classmethod
+    def memory_bytes(cls, config: ExpertConfig, setup: Setup) -> int:
+        state = int(setup.make_world(1, 0, 0).save(np.zeros(1, np.int32)).shape[1])
+        replay = config.replay_size * (state + 4 * setup.spec.role_of(0).actions.size + 4)
+        return replay + int(setup.config.games * setup.config.steps * state)
+
+    @classmethod
+    def shrink(cls, config: ExpertConfig, small: SmallRun) -> Mapping[str, Any]:
+        return {"completions": min(config.completions, 2), "positions": min(config.positions, 64),
+                "replay_size": min(config.replay_size, 256), "minibatch_size": min(config.minibatch_size, 64)}
+
+    @classmethod
+    def build(
+        cls, config: RunConfig, spec: Spec, make: MakeWorld, terms: Sequence[TermInfo] = ()
+    ) -> AgentSet:
+        learners: dict[str, Learner] = {}
+        for r, (name, role) in enumerate(spec.roles.items()):
+            policy = Policy(role, config.network, f"{name} (learnt)")
+            policy.initialise(config.seed << 8 | r)
+            learners[name] = cls(policy, config.expert, config.seed << 8 | r, config.threads, make)
+        policies = {role: learner.policy for role, learner in learners.items()}
+        return AgentSet(learners=learners, players=dict(policies), networks=policies)
+
+    def load_weights(self, policy: Policy) -> None:
+        self.student.load_weights(policy)
+
+    def evidence(self, record: Record) -> Iterable[Evidence]:
+        role = self.policy.role.name
+        rows = [row for row in record.metrics if row.get(f"{role}/replay")]
+        count = sum(row[f"{role}/decisions"] for row in rows)
+        steps = max((row["step"] for row in record.metrics), default=0)
+        yield Evidence(f"search of {role}", f"{count:,.0f} positions of {steps:,} steps" if rows else "")
+
+    def state_dict(self) -> Tree:
+        n = min(self.count, self.config.replay_size)
         replay = {"states": self.states[:n], "found": self.found[:n], "worth": self.worth[:n]}
-        return self.student.state() | replay | {"count": self.count}
+        return self.student.state_dict() | replay | {"count": self.count}
 
-    def restore(self, tree: Tree) -> None:
-        self.student.restore(tree)
+    def load_state_dict(self, tree: Tree) -> None:
+        self.student.load_state_dict(tree)
         self.count = tree["count"]
         for name in ("states", "found", "worth"):
             getattr(self, name)[: len(tree[name])] = tree[name]
 
-    def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]:
+    def learn(self, tape: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
         """One iteration: search some of the tape's decisions, then learn from the replay."""
         c = self.config
         lr = anneal("linear", c.lr, c.lr_final, progress) * self.rate
         out = self.teach(tape, iteration)
-        filled = min(self.count, c.replay)
+        filled = min(self.count, c.replay_size)
         if filled == 0:
             return out
-        updates = max(1, round(out["decisions"] * c.passes / c.minibatch))
+        updates = max(1, round(out["decisions"] * c.replay_ratio / c.minibatch_size))
         for update in range(updates):
             draw = rng.generator(self.seed, rng.SHUFFLE, update, iteration)
-            batch = self.batch(draw.integers(0, filled, min(c.minibatch, filled)))
+            batch = self.batch(draw.integers(0, filled, min(c.minibatch_size, filled)))
             self.student.threads = self.threads
             grad, means = self.student.gradient(batch, np.arange(len(batch["logp"])), 0.0)
+            for regularizer in self.regularizers:
+                penalty, slope = regularizer.penalty(self.policy)
+                grad = grad + slope
+                out[f"{regularizer.name}_penalty"] = penalty
             norms = self.student.step(grad, lr)
             if not norms:
                 raise LearnError(f"{self.policy.role.name}: the gradient is not finite")
@@ -133,7 +189,7 @@ class Expert:
             raise LearnError(f"{self.policy.role.name}: weights are not finite")
         return out | {"lr": lr, "updates": float(updates), "replay": float(filled)}
 
-    def teach(self, tape: Tape, iteration: int) -> dict[str, float]:
+    def teach(self, tape: RolloutBuffer, iteration: int) -> dict[str, float]:
         """Search decisions of the learner's and keep what was found; what the search would do better."""
         c, track = self.config, tape[self.policy.role.name]
         assert tape.states is not None
@@ -154,7 +210,7 @@ class Expert:
         chance = np.exp(logits - logits.max(1, keepdims=True))
         chance /= chance.sum(1, keepdims=True)
         expected = (chance * values).sum(1)
-        at = (self.count + rows) % c.replay
+        at = (self.count + rows) % c.replay_size
         self.states[at], self.found[at] = states, values / c.tau
         self.worth[at] = expected.clip(-1, 1)
         self.count += len(rows)
@@ -193,8 +249,8 @@ class Expert:
         """What whoever is to move sees in these games of the scratch world, may do, and is not told."""
         view, role = self.scratch.view, self.policy.role
         seat = view.acting[rows].argmax(1)
-        sight = side_by_side(role, view[role.name])[rows, seat]
+        sight = concat_fields(role, view[role.name])[rows, seat]
         aside = None
         if self.policy.config.reads_aside:
-            aside = np.ascontiguousarray(side_by_side(role, view[role.name], aside=True)[rows, seat])
+            aside = np.ascontiguousarray(concat_fields(role, view[role.name], aside=True)[rows, seat])
         return np.ascontiguousarray(sight), np.ascontiguousarray(view.mask[role.name][rows, seat]), aside

@@ -13,28 +13,32 @@ best answer takes the place of the solution: the network then learns what a best
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rematch.agents.learner import AgentSet, Learner, MakeWorld, Regularizer, TermInfo
 from rematch.agents.learners.adam import Adam
-from rematch.agents.learners.ppo import Guard
 from rematch.agents.networks import fused
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
 from rematch.core.arrays import Bytes, Floats, Ints, Tree
+from rematch.core.component import Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.player import Move, Noise, Open, Seat
 from rematch.core.spec import Spec
 from rematch.core.world import World
-from rematch.rollout.collector import side_by_side
-from rematch.rollout.rollout_buffer import Tape
+from rematch.rollout.rollout_buffer import RolloutBuffer
+from rematch.rollout.stepping import concat_fields
+
+if TYPE_CHECKING:
+    from rematch.core.run_config import Config as RunConfig
 
 MOST_ACTIONS = 16  # of a seat: native/matrix_game.h
 VALUE_ALONE = (0.0, 0.0, 1.0, 0.0, 0.0)  # of the terms of agents/learners/ppo.py
@@ -43,20 +47,23 @@ CHUNK = 4096  # successors looked at together, so that they stay in the caches
 
 @dataclass(frozen=True, kw_only=True)
 class LookaheadConfig:
-    """How the value network learns."""
+    """One-step lookahead with the rules of the game and a value network."""
 
     lr: float = knob(3e-3, "learning rate at the start", low=0)
-    lr_final: float = knob(1e-4, "learning rate at the end, reached in a straight line", low=0)
-    replay: int = knob(1 << 17, "positions kept to be learnt from again", low=1, high=1 << 26)
-    passes: float = knob(2.0, "how often a position is learnt from, on average", low=0.01, high=100)
-    minibatch: int = knob(2048, "positions in one gradient step", low=1)
-    explore: float = knob(0.0, "share of the moves in training that are drawn at random", low=0, high=1)
-    max_grad_norm: float = knob(0.5, "longer gradients are scaled down to this length; 0 is off", low=0)
+    lr_final: float = knob(1e-4, "learning rate at the end; the change is linear", low=0)
+    replay_size: int = knob(1 << 17, "capacity of the replay buffer", unit="positions", low=1, high=1 << 26)
+    replay_ratio: float = knob(2.0, "mean number of times that each position is trained on", low=0.01,
+                               high=100)
+    minibatch_size: int = knob(2048, "positions per gradient step", unit="positions", low=1)
+    explore: float = knob(0.0, "probability of a random action in training", low=0, high=1)
+    max_grad_norm: float = knob(
+        0.5, "largest norm of a gradient; longer gradients are scaled to it; 0: no limit", low=0
+    )
 
 
 def check_network(config: NetworkConfig) -> None:
     """Refuse networks that are no value of a position alone."""
-    usual = {"kind": "mlp", "encoder": "mlp", "critic": "own", "table": False}
+    usual = {"kind": "mlp", "encoder": "mlp", "critic": "own", "table": False, "module": ""}
     for key, value, expected in ((key, getattr(config, key), usual[key]) for key in usual):
         if value != expected:
             raise ConfigError(f"network.{key} = {value}: not with learner lookahead; expected {expected}")
@@ -95,7 +102,7 @@ class Foresight:
     """Looks one joint move ahead with a value network. Shared by the players of both seats."""
 
     def __init__(
-        self, make: Callable[[int, int, int], World], spec: Spec, value: Policy,
+        self, make: MakeWorld, spec: Spec, value: Policy,
         facing: tuple[int, Open] | None = None,
     ) -> None:  # fmt: skip
         check_spec(spec)
@@ -152,7 +159,7 @@ class Foresight:
             actions[about.name][:, about.seats.index(seat)] = chosen
         view = scratch.step(actions)
         about = self.spec.role_of(0)
-        sight = side_by_side(about, view[about.name])[: n * self.joint, 0]
+        sight = concat_fields(about, view[about.name])[: n * self.joint, 0]
         logit = self.value.forward(np.ascontiguousarray(sight))[1].astype(np.float64)
         won = np.where(view.ended[many] != 0, view.outcome[many, 0], 1.0 / (1.0 + np.exp(-logit)))
         return won.reshape(n, first, second)
@@ -160,7 +167,7 @@ class Foresight:
     def _chances(self, world: World, rows: Ints, seat: int, player: Open) -> NDArray[np.float64]:
         """[n, A] what this player draws from in this seat; who is not to move does the one thing there is."""
         about, legal = self.spec.role_of(seat), self._legal(world, rows, seat)
-        sight = side_by_side(about, world.view[about.name])[rows, about.seats.index(seat)]
+        sight = concat_fields(about, world.view[about.name])[rows, about.seats.index(seat)]
         mask = legal.astype(np.uint8) if about.name in world.view.mask else None
         asked = Seat(about, seat, world, rows, np.ascontiguousarray(sight), mask)
         chances = player.chances(asked).astype(np.float64) * legal
@@ -241,55 +248,90 @@ class LookaheadPlayer:
         return Move(action.astype(np.int32), value=value.astype(np.float32))
 
 
-class Lookahead:
+class Lookahead(Learner):
     """Teaches the value network of a Foresight what the small games were worth."""
 
-    native, rate = True, 1.0
-    guard: Guard | None = None  # none is offered for it
+    name = "lookahead"
+    Config = LookaheadConfig
+    seats_opponents = False
+    native = True
 
     def __init__(self, foresight: Foresight, config: LookaheadConfig, seed: int, threads: int) -> None:
         self.foresight, self.config, self.seed, self.threads = foresight, config, seed, threads
         self.policy = foresight.value
+        self.rate = 1.0
+        self.regularizers: list[Regularizer] = []
         self.adam = Adam(self.policy.weights.size)
         self.grad: Floats = np.empty_like(self.policy.weights)
-        self.sight: Floats = np.zeros((config.replay, self.policy.role.size), np.float32)
-        self.target: Floats = np.zeros(config.replay, np.float32)
+        self.sight: Floats = np.zeros((config.replay_size, self.policy.role.size), np.float32)
+        self.target: Floats = np.zeros(config.replay_size, np.float32)
         self.seen = 0  # positions so far; the newest `replay` of them are kept
-        self.none = np.zeros(config.replay, np.float32)  # what a policy would have recorded
-        self.choice = np.zeros(config.replay, np.int32)
+        self.none = np.zeros(config.replay_size, np.float32)  # what a policy would have recorded
+        self.choice = np.zeros(config.replay_size, np.int32)
 
-    def state(self) -> Tree:
-        kept = min(self.seen, self.config.replay)
+    @classmethod
+    def check(cls, config: LookaheadConfig, setup: Setup) -> None:
+        check_network(setup.config.network)
+        check_spec(setup.spec)
+
+    @classmethod
+    def memory_bytes(cls, config: LookaheadConfig, setup: Setup) -> int:
+        return 4 * config.replay_size * (setup.spec.role_of(0).size + 3)
+
+    @classmethod
+    def shrink(cls, config: LookaheadConfig, small: SmallRun) -> Mapping[str, Any]:
+        return {"replay_size": min(config.replay_size, 4096),
+                "minibatch_size": min(config.minibatch_size, 256)}
+
+    @classmethod
+    def build(
+        cls, config: RunConfig, spec: Spec, make: MakeWorld, terms: Sequence[TermInfo] = ()
+    ) -> AgentSet:
+        value = Policy(spec.role_of(0), config.network, "value")
+        value.initialise(config.seed << 8)
+        foresight = Foresight(make, spec, value)
+        learner = cls(foresight, config.lookahead, config.seed << 8, config.threads)
+        explore = config.lookahead.explore
+        return AgentSet(
+            learners={spec.role_of(0).name: learner},
+            players={role: LookaheadPlayer(foresight, role) for role in spec.roles},
+            networks={"value": value},
+            behaviour={role: LookaheadPlayer(foresight, role, explore) for role in spec.roles},
+        )
+
+    def load_weights(self, policy: Policy) -> None:
+        self.policy.set(policy.weights)
+        self.foresight.forget()
+
+    def state_dict(self) -> Tree:
+        kept = min(self.seen, self.config.replay_size)
         return {"weights": self.policy.weights, "sight": self.sight[:kept], "target": self.target[:kept],
                 "seen": self.seen} | self.adam.state()
 
-    def restore(self, tree: Tree) -> None:
+    def load_state_dict(self, tree: Tree) -> None:
         self.policy.set(tree["weights"])
         self.adam.restore(tree)
         self.seen = tree["seen"]
-        kept = min(self.seen, self.config.replay)
+        kept = min(self.seen, self.config.replay_size)
         self.sight[:kept], self.target[:kept] = tree["sight"], tree["target"]
         self.foresight.forget()
 
-    def acting(self, progress: float) -> Floats:
-        return self.policy.weights
-
-    def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]:
+    def learn(self, tape: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
         """Keep the positions met with what they were worth, then draw minibatches from all that is kept."""
         c = self.config
         sight, target = self._met(tape)
         self._keep(sight, target)
-        kept, new = min(self.seen, c.replay), len(target)
+        kept, new = min(self.seen, c.replay_size), len(target)
         lr = anneal("linear", c.lr, c.lr_final, progress)
         draw = rng.generator(self.seed, rng.SHUFFLE, 0, iteration)
-        updates = max(1, round(c.passes * new / c.minibatch))
+        updates = max(1, round(c.replay_ratio * new / c.minibatch_size))
         batch = {"sight": self.sight, "target": self.target, "value": self.none, "logp": self.none,
                  "advantage": self.none, "action": self.choice}
         total = norm = 0.0
         network = self.policy.network
         assert isinstance(network, fused.Network), "refused by check_network"
         for _ in range(updates):
-            rows = draw.integers(0, kept, c.minibatch)
+            rows = draw.integers(0, kept, c.minibatch_size)
             means = network.gradient(
                 self.policy.packed[0], rows, batch, VALUE_ALONE, self.threads, self.grad, cross=True)
             length, _ = self.adam.descend(self.policy, self.grad, lr, c.max_grad_norm)
@@ -302,7 +344,7 @@ class Lookahead:
         return {"value_loss": total / updates, "target_entropy": floor, "grad_norm_pre_clip": norm / updates,
                 "lr": lr, "updates": float(updates), "decisions": float(new)}
 
-    def _met(self, tape: Tape) -> tuple[Floats, Floats]:
+    def _met(self, tape: RolloutBuffer) -> tuple[Floats, Floats]:
         """Seat 0's sight [M, F] of the positions on the tape, and the values [M] of their small games."""
         tracks = []
         for seat in (0, 1):
@@ -315,7 +357,7 @@ class Lookahead:
         return track.sight[:, :, j][met], np.where(acted[0] != 0, *value)[met]
 
     def _keep(self, sight: Floats, target: Floats) -> None:
-        at = (self.seen + np.arange(len(target))) % self.config.replay
-        newest = slice(max(0, len(target) - self.config.replay), None)
+        at = (self.seen + np.arange(len(target))) % self.config.replay_size
+        newest = slice(max(0, len(target) - self.config.replay_size), None)
         self.sight[at[newest]], self.target[at[newest]] = sight[newest], target[newest]
         self.seen += len(target)

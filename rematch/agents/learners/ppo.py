@@ -7,13 +7,16 @@ from agents/networks/fused.h, which computes the same in one pass over memory, a
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rematch.agents.learner import AgentSet, Learner, MakeWorld, Regularizer, TermInfo
 from rematch.agents.learners.adam import Adam
 from rematch.agents.networks import fused
 from rematch.agents.networks.layout import HEAD, named, opponent
@@ -21,12 +24,16 @@ from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import ANNEALING_SHAPES, anneal
 from rematch.core.arrays import Floats, Tree
+from rematch.core.component import Evidence, Record, Setup, SmallRun
 from rematch.core.config import knob
-from rematch.core.errors import LearnError
-from rematch.rollout.rollout_buffer import Tape
+from rematch.core.errors import ConfigError, LearnError
+from rematch.core.spec import Spec
+from rematch.rollout.rollout_buffer import RolloutBuffer
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from rematch.core.run_config import Config as RunConfig
 
 Batch = dict[str, NDArray[Any]]
 CHUNK = 1024  # rows that torch differentiates at a time
@@ -34,54 +41,57 @@ CHUNK = 1024  # rows that torch differentiates at a time
 
 @dataclass(frozen=True, kw_only=True)
 class PpoConfig:
-    """How a role learns from a tape."""
+    """Proximal policy optimization: hyperparameters of each role's updates."""
 
     lr: float = knob(1e-3, "learning rate at the start", low=0)
     lr_final: float = knob(1e-4, "learning rate at the end", low=0, needs="anneal=linear|cosine")
-    entropy: float = knob(0.01, "weight of the entropy bonus at the start", low=0)
-    entropy_final: float = knob(
+    entropy_weight: float = knob(0.01, "weight of the entropy bonus at the start", low=0)
+    entropy_weight_final: float = knob(
         0.001, "weight of the entropy bonus at the end", low=0, needs="anneal=linear|cosine"
     )
     temperature: float = knob(
-        1.0, "logits are divided by it, in acting while training and in the update, at the start", low=0.01,
-        high=100,
+        1.0, "softmax temperature at the start: logits are divided by it in training games and in the loss",
+        low=0.01, high=100,
     )  # fmt: skip
     temperature_final: float = knob(
-        1.0, "the same at the end", low=0.01, high=100, needs="anneal=linear|cosine"
+        1.0, "softmax temperature at the end", low=0.01, high=100, needs="anneal=linear|cosine"
     )
     anneal: str = knob(
-        "linear", "how rate, entropy and temperature go from start to end", choices=ANNEALING_SHAPES
-    )
-    magnet: float = knob(0.0, "weight of KL(policy || its own slow average); 0 is off", low=0)
+        "linear", "schedule of learning rate, entropy weight and temperature from start to end; linear: "
+        "straight line; cosine: half a cosine wave; none: the values of the start stay",
+        choices=ANNEALING_SHAPES,
+    )  # fmt: skip
+    magnet_weight: float = knob(
+        0.0, "weight of the penalty KL(policy || magnet), where the magnet is a slow average of the policy "
+        "(Sokota et al. 2023); 0: off", low=0,
+    )  # fmt: skip
     magnet_decay: float = knob(
-        0.99, "how much of that average stays per iteration", low=0, high=1, needs="magnet"
+        0.99, "decay of the magnet's moving average, per iteration", low=0, high=1, needs="magnet_weight"
     )
-    average: float = knob(
-        0.0, "share of the training, its last, whose mean weights are the player at the end; 0 is off", low=0,
-        high=1,
+    average_fraction: float = knob(
+        0.0, "last fraction of the run whose mean weights become the final policy; 0: the newest weights "
+        "are final", unit="fraction", low=0, high=1,
     )  # fmt: skip
-    gamma: float = knob(0.995, "discount per decision", low=0, high=1)
-    lam: float = knob(0.95, "lambda of the generalised advantages", low=0, high=1)
-    epochs: int = knob(4, "passes over a tape", low=1)
-    minibatch: int = knob(8192, "decisions in one gradient step", low=1)
-    clip: float = knob(0.2, "how far the ratio may move before its gradient stops", low=0)
-    value: float = knob(0.5, "weight of the squared value error", low=0)
-    value_clip: float = knob(0.0, "how far a value may move in one iteration; 0 is off", low=0)
-    max_grad_norm: float = knob(0.5, "longer gradients are scaled down to this length; 0 is off", low=0)
-    target_kl: float = knob(0.0, "an iteration ends early beyond 1.5 times this divergence; 0 is off", low=0)
+    gamma: float = knob(0.995, "discount factor per decision", low=0, high=1)
+    gae_lambda: float = knob(0.95, "lambda of generalized advantage estimation", low=0, high=1)
+    epochs: int = knob(4, "passes over each rollout", unit="epochs", low=1)
+    minibatch_size: int = knob(8192, "decisions per gradient step", unit="decisions", low=1)
+    clip: float = knob(
+        0.2, "clip range of the probability ratio: its gradient is 0 outside 1 +- this value", low=0
+    )
+    value_weight: float = knob(0.5, "weight of the value loss (squared error)", low=0)
+    value_clip: float = knob(0.0, "clip range of the value's change per iteration; 0: no clipping", low=0)
+    max_grad_norm: float = knob(
+        0.5, "largest norm of a gradient; longer gradients are scaled to it; 0: no limit", low=0
+    )
+    target_kl: float = knob(
+        0.0, "target KL divergence: the epochs of an iteration end early above 1.5 times this value; 0: no "
+        "limit", low=0,
+    )  # fmt: skip
     gradient: str = knob(
-        "native", "who computes it: fused C, or torch's autograd (always, for a network with an encoder)",
-        choices=("native", "torch"),
+        "native", "implementation of the gradient; native: compiled C; torch: PyTorch autograd, always used "
+        "for a network with an encoder", choices=("native", "torch"),
     )  # fmt: skip
-
-
-class Guard(Protocol):
-    """Protects what was learnt by a penalty while learning."""
-
-    name: str
-
-    def penalty(self, policy: Policy) -> tuple[float, Floats]:
-        """The penalty on the policy's weights, and its gradient [P]."""
 
 
 def loss(
@@ -112,12 +122,12 @@ def loss(
         error = torch.maximum(error, (near - b["target"]) ** 2)
     value_loss = error.mean()
     entropy = play.entropy().mean()
-    total = policy_loss + config.value * value_loss - entropy_weight * entropy
+    total = policy_loss + config.value_weight * value_loss - entropy_weight * entropy
     magnet_kl = torch.zeros((), device=flat.device)
     if "magnet" in b:
         centre = mlp.Distribution(mlp.masked(b["magnet"], b.get("mask")), b.get("magnet_log_std"))
         magnet_kl = play.kl(centre).mean()
-        total = total + config.magnet * magnet_kl
+        total = total + config.magnet_weight * magnet_kl
     means = {
         "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "magnet_kl": magnet_kl,
         "kl": (ratio - 1 - log_ratio).mean(),
@@ -129,8 +139,13 @@ def loss(
     return total, means
 
 
-class Ppo:
+class Ppo(Learner):
     """Learns one role. Its state is vectors: weights, Adam's two moments, the magnet, a mean if asked for."""
+
+    name = "ppo"
+    Config = PpoConfig
+    trains_policy = True
+    evaluation_every = 2
 
     def __init__(self, policy: Policy, config: PpoConfig, seed: int, threads: int) -> None:
         self.policy, self.config, self.seed, self.threads = policy, config, seed, threads
@@ -141,24 +156,99 @@ class Ppo:
         self.magnet: Floats = policy.weights.copy()
         self.mean: Floats = policy.weights.copy()  # of the last `averaged` iterations
         self.averaged = 0
-        self.guard: Guard | None = None
+        self.regularizers: list[Regularizer] = []
 
-    def state(self) -> Tree:
-        mean = {"mean": self.mean, "averaged": self.averaged} if self.config.average else {}
+    @classmethod
+    def check(cls, config: PpoConfig, setup: Setup) -> None:
+        network = setup.config.network
+        if (config.temperature, config.temperature_final) != (1.0, 1.0):
+            for role in setup.spec.roles.values():
+                if role.actions.kind != "discrete":
+                    raise ConfigError(f"ppo.temperature = {config.temperature:g}: the actions of "
+                                      f"{role.name} are continuous; expected 1")
+        if config.average_fraction and setup.config.schedule.convergence_consecutive:
+            raise ConfigError(f"ppo.average_fraction = {config.average_fraction:g}: convergence is judged on "
+                              "the current weights, not on their average; expected 0, or "
+                              "schedule.convergence_consecutive 0")
+        if network.module and {config.temperature, config.temperature_final} != {1.0}:
+            raise ConfigError(
+                f"ppo.temperature = {config.temperature:g}: not with a network of your own, whose "
+                "last layer is not known; expected 1"
+            )
+        if network.in_torch and config.gradient != "native":
+            raise ConfigError(f"ppo.gradient = {config.gradient}: has no effect with this network, whose "
+                              "gradient is always torch's; leave it out")
+
+    @classmethod
+    def shrink(cls, config: PpoConfig, small: SmallRun) -> Mapping[str, Any]:
+        minibatch = max(1, min(config.minibatch_size, small.steps_per_iteration // 4))
+        # Phases may end a run long before the last part of so few iterations: all of it is averaged.
+        average = 1.0 if config.average_fraction else 0.0
+        return {"epochs": min(config.epochs, 2), "minibatch_size": minibatch, "average_fraction": average,
+                "value_clip": min(config.value_clip, 1e-3), "target_kl": min(config.target_kl, 1e-7)}
+
+    @classmethod
+    def uses_torch(cls, config: RunConfig) -> bool:
+        return bool(config.network.in_torch or config.ppo.gradient == "torch")
+
+    @classmethod
+    def build(
+        cls, config: RunConfig, spec: Spec, make: MakeWorld, terms: Sequence[TermInfo] = ()
+    ) -> AgentSet:
+        learners: dict[str, Learner] = {}
+        for r, (name, role) in enumerate(spec.roles.items()):
+            policy = Policy(role, config.network, f"{name} (learnt)")
+            policy.initialise(config.seed << 8 | r)
+            learners[name] = cls(policy, config.ppo, config.seed << 8 | r, config.threads)
+        policies = {role: learner.policy for role, learner in learners.items()}
+        return AgentSet(learners=learners, players=dict(policies), networks=policies)
+
+    def load_weights(self, policy: Policy) -> None:
+        self.policy.set(policy.weights)
+        self.magnet[:] = policy.weights
+
+    def evidence(self, record: Record) -> Iterable[Evidence]:
+        c, role = self.config, self.policy.role.name
+        rows = [row for row in record.metrics if row.get(f"{role}/decisions")]
+        planned = [c.epochs * math.ceil(row[f"{role}/decisions"] / c.minibatch_size) for row in rows]
+        early = sum(row[f"{role}/updates"] < n for row, n in zip(rows, planned))
+        heats = [row[f"{role}/temperature"] for row in rows]
+        nll = [row[f"{role}/belief_nll"] for row in rows if f"{role}/belief_nll" in row]
+        kl = max((row.get(f"{role}/magnet_kl", 0.0) for row in rows), default=0.0)
+        averaged = bool(self.averaged) and np.array_equal(self.policy.weights, self.mean)
+        still = "ppo.lr is 0" if c.lr == 0 and (c.lr_final == 0 or c.anneal == "none") else ""
+        network = self.policy.config
+        changed = f"from {heats[0]:.2f} to {heats[-1]:.2f}" if set(heats) - {1.0} else ""
+        yield Evidence(f"temperature of {role}", changed,
+                       "" if {c.temperature, c.temperature_final} != {1.0} else "ppo.temperature is 1")
+        belief = f"negative log-likelihood {nll[0]:.2f}, then {nll[-1]:.2f}" if nll else ""
+        yield Evidence(f"belief of {role}", belief,
+                       "" if network.encoder == "bimdn" else f"network.encoder is {network.encoder}")
+        yield Evidence(f"magnet of {role}", f"KL to the slow average up to {kl:.2g}" if kl > 0 else "",
+                       still if c.magnet_weight else "ppo.magnet_weight is 0")
+        yield Evidence(f"average of {role}", f"the player is the mean of the last {self.averaged} iterations"
+                       if averaged else "", still if c.average_fraction else "ppo.average_fraction is 0")
+        yield Evidence("value clipping", off=still if c.value_clip else "ppo.value_clip is 0",
+                       without={"ppo.value_clip": 0.0})
+        yield Evidence(f"target KL of {role}", f"{early} iterations ended early" if early else "",
+                       still if c.target_kl else "ppo.target_kl is 0")
+
+    def state_dict(self) -> Tree:
+        mean = {"mean": self.mean, "averaged": self.averaged} if self.config.average_fraction else {}
         return {"weights": self.policy.weights, "magnet": self.magnet} | mean | self.adam.state()
 
-    def restore(self, tree: Tree) -> None:
+    def load_state_dict(self, tree: Tree) -> None:
         self.policy.set(tree["weights"])
         self.magnet[:] = tree["magnet"]
-        if self.config.average:
+        if self.config.average_fraction:
             self.mean[:], self.averaged = tree["mean"], int(tree["averaged"])
         self.adam.restore(tree)
 
-    def learn(self, tape: Tape, progress: float, iteration: int) -> dict[str, float]:
+    def learn(self, tape: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
         """One iteration: advantages once, then `epochs` shuffled passes of minibatches."""
         c = self.config
         lr = anneal(c.anneal, c.lr, c.lr_final, progress) * self.rate
-        entropy_weight = anneal(c.anneal, c.entropy, c.entropy_final, progress)
+        entropy_weight = anneal(c.anneal, c.entropy_weight, c.entropy_weight_final, progress)
         self.temperature = anneal(c.anneal, c.temperature, c.temperature_final, progress)
         batch, index = self.batch(tape)
         if len(index) == 0:
@@ -169,11 +259,11 @@ class Ppo:
         steps, stop = 0, False
         for epoch in range(c.epochs):
             order = rng.generator(self.seed, rng.SHUFFLE, epoch, iteration).permutation(index)
-            for at in range(0, len(order), c.minibatch):
-                rows = order[at : at + c.minibatch]
+            for at in range(0, len(order), c.minibatch_size):
+                rows = order[at : at + c.minibatch_size]
                 grad, means = self.gradient(batch, rows, entropy_weight)
-                if self.guard is not None:  # before the clip: it bounds the whole step
-                    means[f"{self.guard.name}_penalty"], slope = self.guard.penalty(self.policy)
+                for regularizer in self.regularizers:  # before the clip: it bounds the whole step
+                    means[f"{regularizer.name}_penalty"], slope = regularizer.penalty(self.policy)
                     grad = grad + slope
                 norms = self.step(grad, lr)
                 if not norms:
@@ -189,26 +279,30 @@ class Ppo:
                 break
         if not np.isfinite(self.policy.weights).all():
             raise LearnError(self._blame(batch, index))
-        if c.magnet > 0:
+        if c.magnet_weight > 0:
             self.magnet += np.float32(1 - c.magnet_decay) * (self.policy.weights - self.magnet)
-        if c.average > 0:
-            self.averaged = self.averaged + 1 if progress > 1 - c.average - 1e-9 else 0
+        if c.average_fraction > 0:
+            self.averaged = self.averaged + 1 if progress > 1 - c.average_fraction - 1e-9 else 0
             self.mean += (self.policy.weights - self.mean) / np.float32(max(1, self.averaged))
         out = {name: value / steps for name, value in sums.items()}
         target = batch["target"][index]
         residual = float(np.var(target - batch["value"][index]))
         out["explained_variance"] = 1.0 - residual / max(float(np.var(target)), 1e-12)
         out |= {"lr": lr, "entropy_weight": entropy_weight, "temperature": self.temperature}
-        if c.average > 0:
+        if c.average_fraction > 0:
             out["averaged"] = float(self.averaged)
         return out | {"updates": float(steps), "decisions": float(len(index))}
 
     def finish(self) -> str:
-        """Training is over. Policies that circle an equilibrium lie around it: their mean is nearer to it."""
+        """Policies that circle an equilibrium lie around it: their mean is nearer to it."""
+        if not self.config.average_fraction:
+            return ""
+        role = self.policy.role.name
         if not self.averaged:
-            return f"as it was left: no iteration lay in its training's last {self.config.average:.3%}"
+            share = f"{self.config.average_fraction:.3%}"
+            return f"Average: {role} keeps its last weights: no iteration lay in the last {share} of the run"
         self.policy.set(self.mean)
-        return f"the mean of its last {self.averaged} iterations"
+        return f"Average: {role} is the mean of its last {self.averaged} iterations"
 
     def step(self, grad: Floats, lr: float) -> dict[str, float]:
         """Adam along a gradient that is shortened where it is too long; its length before and after.
@@ -227,10 +321,10 @@ class Ppo:
         temperature = anneal(c.anneal, c.temperature, c.temperature_final, progress)
         return self.policy.weights if temperature == 1.0 else self.policy.tempered(temperature)
 
-    def batch(self, tape: Tape) -> tuple[Batch, NDArray[np.int64]]:
+    def batch(self, tape: RolloutBuffer) -> tuple[Batch, NDArray[np.int64]]:
         """The role's track as flat rows [M, ...], and which of them are the learner's own decisions."""
         c, track = self.config, tape[self.policy.role.name]
-        advantage, target, counts = tape.advantages(self.policy.role.name, c.gamma, c.lam)
+        advantage, target, counts = tape.advantages(self.policy.role.name, c.gamma, c.gae_lambda)
         index = np.flatnonzero(counts)
         flat = advantage.reshape(-1)
         if len(index):
@@ -247,7 +341,7 @@ class Ppo:
             batch["mask"] = track.mask.reshape(size, -1)
         if track.aside is not None:
             batch["aside"] = track.aside.reshape(size, -1)
-        if c.magnet > 0:
+        if c.magnet_weight > 0:
             centre = Policy(self.policy.role, self.policy.config, "magnet", self.magnet)
             batch["magnet"] = centre.forward(batch["sight"])[0]
             if self.temperature != 1.0:
@@ -264,7 +358,7 @@ class Ppo:
         net = self.policy.network
         if self.native and isinstance(net, fused.Network):
             grad = self.grad
-            weights = (c.clip, c.value_clip, c.value, entropy_weight, c.magnet)
+            weights = (c.clip, c.value_clip, c.value_weight, entropy_weight, c.magnet_weight)
             if self.temperature == 1.0:
                 return grad, net.gradient(self.policy.packed[0], rows, batch, weights, self.threads, grad)
             packed = np.empty_like(self.policy.packed)  # the head divided: so is the slope of what it was

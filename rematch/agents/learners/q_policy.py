@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from rematch.agents.learners.dqn import DqnConfig
     from rematch.agents.networks.cuda_graphs import Given
-    from rematch.curriculum.demonstrations import Practice
 
 Luck = NDArray[np.float64]
 
@@ -180,7 +179,6 @@ class Explorer:
         self.memory: Floats = np.zeros((games, policy.carried), np.float32)
         self.noted: Floats = np.zeros((steps // stride + 2, games, policy.hidden), np.float32)
         self.ladder = ladder  # [games] exponents
-        self.practice: Practice | None = None  # who leads some of the games
         self.epsilon = 1.0
 
     @property
@@ -197,9 +195,6 @@ class Explorer:
             self.noted[noise.step // self.stride % len(self.noted), games] = before[:, : self.policy.hidden]
         q, self.memory[games] = self.policy.look(seat.sight, before)
         action = choose(q, seat.mask, self.chances[games], lucky(seat, noise))
-        if self.practice:
-            led = self.practice.lead(games, began, noise.step)
-            action = np.where(led >= 0, led, action)
         return Move(action, value=q.max(1))
 
     def notes(self, first: int, last: int) -> Floats:

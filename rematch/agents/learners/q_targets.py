@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rematch.agents.learners.q_policy import QPolicy, shown
-from rematch.agents.learners.replay_buffer import Batch
+from rematch.agents.learners.replay_buffer import ENV, Batch
 from rematch.agents.networks.cuda_graphs import Given
 from rematch.core.arrays import Bytes, Floats
 from rematch.core.world import CUT_OFF, RUNNING
@@ -25,13 +26,15 @@ CHUNK = 8  # sequences to a thread: results do not depend on how many threads th
 BLIND = 16  # the same without pictures: small steps of a loop, for which threads only wait for each other
 
 
-def paid(reward: Floats, ended: Bytes, weights: Floats) -> Floats:
-    """r_total [B, S - 1]: r_env of the step, and weighted bonuses of the sight it led to in its episode.
-
-    reward [B, S, components], r_env first, its weight 1.
+def paid(reward: Mapping[str, Floats], ended: Bytes, weights: Mapping[str, float]) -> Floats:
+    """Total reward [B, S - 1]: the world's own, and each weighted term of the observation that the step led
+    to in its episode. reward: name -> [B, S]; weights: of the terms, in the order in which they are added.
     """
-    on = (ended[:, :-1] == RUNNING)[..., None]
-    return np.asarray(reward[:, :-1, 0] + ((reward[:, 1:, 1:] * on) @ weights[1:]), np.float32)
+    running = ended[:, :-1] == RUNNING
+    terms = np.zeros(running.shape, np.float32)
+    for name, weight in weights.items():
+        terms += np.float32(weight) * (reward[name][:, 1:] * running)
+    return np.asarray(reward[ENV][:, :-1] + terms, np.float32)
 
 
 def returns(
@@ -116,10 +119,10 @@ def followed(given: Given, best: Tensor, greedy: Tensor, config: DqnConfig) -> T
 
     G[t] = r[t] + gamma ((1 - c) best[t] + c G[t + 1]), best[t] being Q of what step t led to, and c = `trace`
     where the step after was the best one known (Watkins 1989: others say nothing of the best), else 0. With
-    `trace_while` better also where G[t + 1] > best[t]: where nothing is left to chance, what was once got
+    `trace_cut` better also where G[t + 1] > best[t]: where nothing is left to chance, what was once got
     can be got again, so it bounds Q from below (He et al. 2017).
     """
-    trace, better = config.trace, config.trace_while == "better"
+    trace, better = config.trace_lambda, config.trace_cut == "better"
     weight, known = given["weight"], given["counts"] > 0
     goal = given["total"] + weight * best
     for t in range(goal.shape[1] - 2, -1, -1) if trace else ():
@@ -148,12 +151,12 @@ def difference(
         judge = (q if config.double else other)[:, ahead].masked_fill(~legal[:, ahead], -torch.inf)
         named = judge.argmax(2, keepdim=True)
         best = other[:, ahead].gather(2, named)[..., 0]
-        greedy = (action[:, ahead] == named)[..., 0] | (config.trace_while == "always")
+        greedy = (action[:, ahead] == named)[..., 0] | (config.trace_cut == "always")
         goal = followed(given, best, greedy, config)
-        if config.gap:
+        if config.advantage_gap:
             before = other[:, done]
             most = before.masked_fill(~legal[:, done], -torch.inf).amax(2)
-            goal -= config.gap * (most - before.gather(2, action[:, done])[..., 0])
+            goal -= config.advantage_gap * (most - before.gather(2, action[:, done])[..., 0])
     worth = q[:, done].gather(2, action[:, done])[..., 0]
     return worth - goal, worth
 

@@ -1,10 +1,10 @@
 """Replay: the last steps of all games, packed, with the memory that stood before each sequence.
 
 A ring of `rows` steps of N games; step s of the run lies in row s % rows. Sequences begin at multiples of
-`stride`, and only there memory is kept: the one before the step. Reward components are kept apart, as they
-came, once: r_env belongs to the step; a bonus belongs to the sight it was paid for, and `td.paid` gives it to
-the step that led there. On disk whole chunks of steps are written once (storage/array_chunks.py); the rest
-travels with a save.
+`stride`, and only there memory is kept: the one before the step. The world's reward belongs to its step; a
+reward term belongs to an observation, and `q_targets.paid` gives it to the step that led there. Each has a
+column of its own, unweighted. On disk whole chunks of steps are written once (storage/array_chunks.py); the
+rest is part of each checkpoint.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ from rematch.core.arrays import Bytes, Floats, Tree
 from rematch.core.world import RUNNING
 from rematch.storage.array_chunks import ArrayChunk
 
-COMPONENTS = ("env", "rnd", "novel", "bayes", "way")  # of the reward
+ENV = "env"  # the world's own reward
 MEMORY = "memory"
+
+
+def reward_column(term: str) -> str:
+    """The name of a reward term's column."""
+    return f"reward.{term}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +41,7 @@ class Plan:
     chunk: int  # steps of each game in a chunk on disk, at most `rows`; 0: no chunks
     memory: int  # numbers that are carried on
     actions: int
+    terms: tuple[str, ...] = ()  # reward terms beside the world's own reward
 
     @property
     def rows(self) -> int:
@@ -51,7 +57,7 @@ class Batch:
     past: Bytes | None  # [B, history, H, W] the pictures before, zero where they are of another episode
     action: NDArray[np.int64]  # [B, S]
     ended: Bytes  # [B, S]
-    reward: Floats  # [B, S, components]
+    reward: dict[str, Floats]  # the world's own reward (ENV) and every reward term, each [B, S]
     legal: NDArray[np.bool_]  # [B, S, A]
     memory: Floats  # [B, M]
 
@@ -59,7 +65,7 @@ class Batch:
 def row_bytes(plan: Plan, senses: Senses) -> int:
     """Bytes of one step of one game, its share of a stored memory included."""
     own = sum(size * kind.itemsize for size, kind in senses.packed.values())
-    return own + 2 + 4 * len(COMPONENTS) + -(-plan.actions // 8) + -(-4 * plan.memory // plan.stride)
+    return own + 2 + 4 * (1 + len(plan.terms)) + -(-plan.actions // 8) + -(-4 * plan.memory // plan.stride)
 
 
 class Replay:
@@ -73,7 +79,9 @@ class Replay:
         }
         self.arrays["action"] = np.zeros((rows, n), np.uint8)
         self.arrays["ended"] = np.zeros((rows, n), np.uint8)
-        self.arrays["reward"] = np.zeros((rows, n, len(COMPONENTS)), np.float32)
+        self.reward_names = (ENV, *plan.terms)
+        for name in self.reward_names:
+            self.arrays[reward_column(name)] = np.zeros((rows, n), np.float32)
         self.arrays["legal"] = np.zeros((rows, n, -(-plan.actions // 8)), np.uint8)  # a bit for each
         self.arrays[MEMORY] = np.zeros((rows // plan.stride, n, plan.memory), np.float32)
         self.head = 0  # steps of each game so far
@@ -115,7 +123,7 @@ class Replay:
         legal = np.unpackbits(a["legal"][cut], axis=-1, count=p.actions).astype(bool)
         memory = a[MEMORY][start // p.stride % (p.rows // p.stride), game]
         return Batch(seen, self._before(start, game), a["action"][cut].astype(np.int64), a["ended"][cut],
-                     a["reward"][cut], legal, memory)
+                     {name: a[reward_column(name)][cut] for name in self.reward_names}, legal, memory)
 
     def _before(self, start: NDArray[np.int64], game: NDArray[np.int64]) -> Bytes | None:
         p = self.plan

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from rematch.agents.networks.config import NetworkConfig, one_tower
+from rematch.agents.networks.config import NetworkConfig
 from rematch.core.arrays import Floats
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Role
 
 Layout = list[tuple[str, tuple[int, ...], int]]  # name, shape, offset into the flat vector
-MIXTURE, LATENT = 5, 32  # of bimdn: Gaussians in its belief, and the width of what else it tells
+MIXTURE, LATENT = 5, 32  # of bimdn: Gaussians in its belief, and the width of its other output
 BELIEF = 5  # numbers of a Gaussian in the plane: weight, mean x and y, log standard deviation of x and y
 
 
@@ -50,6 +52,10 @@ def layout(role: Role, config: NetworkConfig) -> Layout:
 
     What a role cannot have is refused: an encoder without a history, a critic of things aside without any.
     """
+    if config.module:
+        from rematch.agents.networks import user_network
+
+        return offsets(user_network.entries(role, config))
     entries: list[tuple[str, tuple[int, ...]]] = []
     if config.kind == "transformer":
         return offsets(transformer(role, config))
@@ -82,9 +88,9 @@ def layout(role: Role, config: NetworkConfig) -> Layout:
     seen = tuple(n for n, here in zip(role.choices, plain(role, config)) if here)
     if config.table and not any(seen):
         raise ConfigError(f"network.table = true: {role.name} sees nothing that is named; expected false")
-    tower("trunk" if one_tower(config) else "policy", seen)
+    tower("trunk" if config.one_tower else "policy", seen)
     dense("policy.head", config.hidden[-1], role.actions.size)
-    if not one_tower(config):
+    if not config.one_tower:
         tower("value", seen + aside(role, config))
     dense("value.head", config.hidden[-1], 1)
     if role.actions.kind == "continuous":
@@ -147,7 +153,8 @@ def aside(role: Role, config: NetworkConfig) -> tuple[int, ...]:
     if config.critic == "own":
         return ()
     if not role.aside:
-        raise ConfigError(f"network.critic = all: the world has nothing aside for {role.name}; expected own")
+        raise ConfigError(f"network.critic = centralized: the world has nothing aside for {role.name}; "
+                          "expected own")
     return role.aside_choices
 
 
@@ -158,3 +165,8 @@ def named(weights: Floats, where: Layout) -> dict[str, Floats]:
 
 HEAD = ("policy.head.weight", "policy.head.bias")
 SHARED = ("policy.0.weight", "policy.0.bias", *HEAD)  # of a policy that is a table: they stay as they began
+
+
+def network_bytes(role: Role, config: Any) -> int:
+    """Bytes of one copy of the weights that `config.network` gives this role."""
+    return 4 * sum(int(np.prod(shape)) for _, shape, _ in layout(role, config.network))

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from rematch.agents.networks import history_encoders
-from rematch.agents.networks.config import NetworkConfig, one_tower
+from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.networks.history_encoders import HALF_LOG_2PI
 from rematch.agents.networks.layout import aside, history, layout, plain
 from rematch.core.spec import Role
@@ -81,6 +81,11 @@ def answer(
 
         return transformer.answer(flat, role, config, sight, mask, None if told is None else int(told))
     where = layout(role, config)
+    if config.module:
+        from rematch.agents.networks import user_network
+
+        views = {name: flat[at : at + torch.Size(shape).numel()].view(shape) for name, shape, at in where}
+        return user_network.answer(views, role, config, sight, mask)
     w = {name: flat[at : at + torch.Size(shape).numel()].view(shape) for name, shape, at in where}
     squash = torch.tanh if config.activation == "tanh" else torch.relu
     code, belief = sight[:, :0], None
@@ -107,8 +112,8 @@ def answer(
         return squash(x)
 
     critic: Tensor | None
-    actor = critic = tower("trunk" if one_tower(config) else "policy", sight[:, own], choices)
-    if config.critic == "all":
+    actor = critic = tower("trunk" if config.one_tower else "policy", sight[:, own], choices)
+    if config.critic == "centralized":
         critic = None
         if told is not None:
             critic = tower("value", torch.cat([sight[:, own], told], -1), choices + aside(role, config))

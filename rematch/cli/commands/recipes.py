@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Sequence
 
+from rematch.cli.command import JSON, Command
 from rematch.cli.options import Options
+from rematch.cli.output import print_result
 
 
-def list_recipes(words: Sequence[str]) -> int:
-    from rematch.api import recipes
+def run(words: Sequence[str]) -> int:
+    from rematch.verbs.catalog import list_recipes
 
-    Options(words).only(0, "rematch recipes")
-    for name, text in recipes().items():
-        head = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
-        about = " ".join(line.lstrip("# ") for line in head).removeprefix(f"{name}: ")
-        print(f"{name}: {re.split(r'(?<=[.]) ', about)[0]}")  # its first sentence
+    options = Options.of(COMMAND, words)
+    options.only(0, COMMAND.usage[0])
+    print_result(list_recipes(), "--json" in options.given)
     return 0
+
+
+COMMAND = Command(
+    name="recipes",
+    group="games",
+    summary="list the recipes that come with Rematch",
+    usage=("rematch recipes",),
+    run=run,
+    details="A recipe is a YAML file with settings. `rematch train RECIPE --help` shows what it sets.",
+    options=(JSON,),
+    examples=(("rematch recipes", "name, world and purpose of each"),),
+    loads_api=False,
+)

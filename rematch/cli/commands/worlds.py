@@ -1,27 +1,29 @@
-"""`rematch worlds` and `rematch recipes`: what there is."""
+"""rematch worlds: the worlds of this installation."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rematch.cli.command import JSON, Command
 from rematch.cli.options import Options
-from rematch.core.errors import ConfigError
+from rematch.cli.output import print_result
 
 
-def list_worlds(words: Sequence[str]) -> int:
-    from rematch.worlds import registry
+def run(words: Sequence[str]) -> int:
+    from rematch.verbs.catalog import list_worlds
 
-    Options(words).only(0, "rematch worlds")
-    for name in registry.names():
-        module = registry.find(name)
-        print(f"{name}: {(module.__doc__ or '').strip().splitlines()[0]}")
-        try:
-            spec = module.make(module.Config(), 1, 0, 0).spec
-        except ConfigError as error:  # it needs a library that is not there
-            print(f"  {error}")
-            continue
-        for role, about in spec.roles.items():
-            actions = f"{about.actions.kind} actions {', '.join(about.actions.names)}"
-            scripted = ", ".join(module.BOTS.get(role, ())) or "none"
-            print(f"  {role}: sees {about.size} numbers, {actions}; scripted: {scripted}")
+    options = Options.of(COMMAND, words)
+    options.only(0, COMMAND.usage[0])
+    print_result(list_worlds(), "--json" in options.given)
     return 0
+
+
+COMMAND = Command(
+    name="worlds",
+    group="games",
+    summary="list the worlds with their roles, actions and scripted players",
+    usage=("rematch worlds",),
+    run=run,
+    options=(JSON,),
+    examples=(("rematch worlds", "the names of scripted players are those of eval --players and --against"),),
+)

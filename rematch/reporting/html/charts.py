@@ -1,7 +1,7 @@
 """Charts as SVG text: lines with bands, points with bars, a payoff matrix. No script; any colour scheme.
 
-Coordinates are rounded to a tenth, so that equal numbers give equal bytes. Every axis has a name; what a line
-is, with its newest figure, stands in the key below the picture.
+Coordinates are rounded to a tenth of a pixel, so that equal numbers give equal bytes. Every axis has a name;
+the key below the chart names every line and its newest value.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rematch.evaluation.text import human, number
 from rematch.reporting.html.elements import text
-from rematch.reporting.text import human, number
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 46
-MOST_POINTS = 400  # of a line
+MOST_POINTS = 400  # points of a line
 COLOURS = 7
-STEPS = "steps of all games"  # what most pictures go over
+STEPS = "steps of all games"  # the x axis of most charts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """x, y [n] and, where they are known, low and high [n]. style: line, thin, dash or dot (with bars)."""
+    """x, y [n] and, if known, the interval low, high [n]. style: line, thin, dash or dot (with bars)."""
 
     name: str
     x: Sequence[float]
@@ -31,12 +31,12 @@ class Line:
     high: Sequence[float] = ()
     style: str = "line"
     colour: int = 0
-    told: str = ""  # its newest figure for the key; a line without a name is not in the key
+    newest: str = ""  # its newest value for the key; a line without a name is not in the key
 
 
 @dataclass(frozen=True, kw_only=True)
 class Axes:
-    """Names with units; the y range where it is fixed; x by powers of ten."""
+    """Names with units; the y range where it is fixed; `powers`: a logarithmic x axis."""
 
     x: str
     y: str
@@ -47,17 +47,17 @@ class Axes:
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Round numbers in [low, high]: 1, 2 or 5 times a power of ten apart."""
-    if not high - low > 1e-12 * max(abs(low), abs(high)) + 1e-200:  # no room for two different numbers
+    if not high - low > 1e-12 * max(abs(low), abs(high)) + 1e-200:  # too close for two different ticks
         return [low]
     raw = (high - low) / most
     power = 10.0 ** math.floor(math.log10(raw))
-    apart = next(step * power for step in (1, 2, 5, 10) if step * power >= raw * (1 - 1e-9))
-    first = math.ceil(low / apart - 1e-9)
-    return [i * apart for i in range(first, math.floor(high / apart + 1e-9) + 1)]
+    spacing = next(step * power for step in (1, 2, 5, 10) if step * power >= raw * (1 - 1e-9))
+    first = math.ceil(low / spacing - 1e-9)
+    return [i * spacing for i in range(first, math.floor(high / spacing + 1e-9) + 1)]
 
 
 def thinned(line: Line) -> Line:
-    """At most MOST_POINTS points, evenly chosen, the last among them."""
+    """The line with at most MOST_POINTS points, evenly selected, with the last one."""
     n = len(line.x)
     if n <= MOST_POINTS:
         return line
@@ -65,11 +65,11 @@ def thinned(line: Line) -> Line:
     x, y, low, high = ([values[i] for i in keep] if values else () for values in
                        (line.x, line.y, line.low, line.high))
     return Line(name=line.name, x=x, y=y, low=low, high=high, style=line.style, colour=line.colour,
-                told=line.told)
+                newest=line.newest)
 
 
 def chart(lines: Sequence[Line], axes: Axes) -> str:
-    """A figure of these lines with its key; empty where there is nothing to draw."""
+    """A chart of these lines with its key; empty if no line has points."""
     lines = [thinned(line) for line in lines if len(line.x)]
     if not lines:
         return ""
@@ -78,9 +78,9 @@ def chart(lines: Sequence[Line], axes: Axes) -> str:
     left, right = (min(xs), max(xs)) if axes.powers else (0.0, max(xs) or 1.0)
     bottom = axes.low if axes.low is not None else min(ys)
     top = axes.high if axes.high is not None else max(ys)
-    if axes.high is None or axes.low is None:  # some air, and never a height of nothing
-        air = 0.06 * (top - bottom) or 0.5 * abs(top) or 0.5
-        top, bottom = top + air * (axes.high is None), bottom - air * (axes.low is None)
+    if axes.high is None or axes.low is None:  # a margin, so that the height is never 0
+        margin = 0.06 * (top - bottom) or 0.5 * abs(top) or 0.5
+        top, bottom = top + margin * (axes.high is None), bottom - margin * (axes.low is None)
     top = max(top, bottom + 1e-9)
     if axes.powers:
         left, right = math.log10(left) - 0.15, math.log10(right) + 0.15
@@ -149,8 +149,8 @@ def _mark(line: Line, across: object, up: object) -> str:
         under = [f"{across(x):.1f} {up(y):.1f}" for x, y in zip(line.x, line.low)][::-1]
         out += f'<path class="band f{c}" d="M{"L".join(over + under)}Z"/>'
     if line.style != "dot" and len(points) > 1:
-        way = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-        out += f'<path class="{line.style} s{c}" d="M{way}"/>'
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        out += f'<path class="{line.style} s{c}" d="M{path}"/>'
     if line.style == "dot" or (line.style != "thin" and len(points) <= 40):
         r = 4 if line.style == "dot" else 2.5
         out += "".join(f'<circle class="dot f{c}" cx="{x:.1f}" cy="{y:.1f}" r="{r}"/>' for x, y in points)
@@ -165,7 +165,7 @@ def _key(lines: Sequence[Line]) -> str:
             sample = (f'<circle class="dot f{c}" cx="12" cy="7" r="4"/>' if line.style == "dot"
                       else f'<path class="{line.style} s{c}" d="M1 7h22"/>')
             items.append(f'<li><svg width="24" height="14" aria-hidden="true">{sample}</svg>'
-                         f"{text(line.name)}{text(' ' + line.told if line.told else '')}</li>\n")
+                         f"{text(line.name)}{text(' ' + line.newest if line.newest else '')}</li>\n")
     return f'<ul class="key">{"".join(items)}</ul>' if items else ""
 
 
@@ -174,7 +174,7 @@ def _key(lines: Sequence[Line]) -> str:
 
 def matrix(score: Sequence[Sequence[float]], steps: Sequence[float], names: tuple[str, str],
            hints: Sequence[Sequence[str]]) -> str:
-    """Rows against columns [k, k] as coloured cells: blue where the row wins, orange where it loses."""
+    """Scores of rows against columns [k, k] as coloured cells: blue if the row wins, orange if it loses."""
     k = len(steps)
     side = max(16, min(34, 560 // k))
     left, top = 92, 74
@@ -197,21 +197,21 @@ def matrix(score: Sequence[Sequence[float]], steps: Sequence[float], names: tupl
                 out.append(f'<text class="cell" x="{x + side / 2 - 0.5:.1f}" y="{y + side / 2 + 4:.1f}" '
                            f'text-anchor="middle">{100 * value:.0f}</text>')
             out.append("</g>")
-    about = text(f"payoff matrix: {names[0]} against {names[1]}")
+    description = text(f"payoff matrix: {names[0]} against {names[1]}")
     return (f'<figure><div class="wide"><svg class="matrix" width="{width}" viewBox="0 0 {width} {height}" '
-            f'role="img" aria-label="{about}">{"".join(out)}</svg></div></figure>\n')
+            f'role="img" aria-label="{description}">{"".join(out)}</svg></div></figure>\n')
 
 
 def _shade(value: float) -> str:
-    """White at one half; blue above, orange below; light enough that black figures can be read on it."""
+    """White at one half; blue above, orange below; light enough for black numbers."""
     far = min(1.0, abs(2 * value - 1))
     end = (86, 180, 233) if value >= 0.5 else (240, 150, 70)
     return "rgb(" + " ".join(str(round(255 + (c - 255) * far)) for c in end) + ")"
 
 
-def told(value: object, low: object = None, high: object = None, n: object = None) -> str:
-    """A figure with its interval and n, as the key shows it."""
+def with_interval(value: object, low: object = None, high: object = None, n: object = None) -> str:
+    """A value with its interval and number of games, for the key."""
     out = number(value)
     if number(low) != "-" and number(high) != "-":
         out += f" [{number(low)}, {number(high)}]"
-    return out + (f" n {n}" if isinstance(n, int) else "")
+    return out + (f", n = {n}" if isinstance(n, int) else "")

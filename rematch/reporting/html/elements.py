@@ -1,4 +1,4 @@
-"""Pieces of a page: text as text, tables, small bars; the style that all of them share."""
+"""Elements of the report page: escaped text, tables, small bars, and the style sheet."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from rematch.reporting.text import number
+from rematch.evaluation.text import number
 
 Row = Mapping[str, Any]
 
-# c0 .. c6: Okabe and Ito's colours, told apart with any colour vision; lighter on a dark page.
+# c0 .. c6: the colours of Okabe and Ito, distinct with any colour vision; lighter on a dark page.
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #59636e; --line: #d5dae0; --page: #fdfdfc;
   --card: #f3f5f7; --blue: #0072b2; --good: #00664a; --bad: #a83c00; --c0: #0072b2; --c1: #d55e00;
@@ -61,24 +61,24 @@ code { overflow-wrap: anywhere; font-size: .85em; } summary { cursor: pointer; m
 """
 
 
-def text(words: object) -> str:
-    """Text as text; control characters, which HTML forbids, become spaces."""
-    return escape("".join(c if c.isprintable() or c in "\n\t" else " " for c in str(words)), quote=True)
+def text(value: object) -> str:
+    """Escaped text; control characters, which HTML forbids, become spaces."""
+    return escape("".join(c if c.isprintable() or c in "\n\t" else " " for c in str(value)), quote=True)
 
 
-def cell(words: object) -> str:
-    """A cell for a figure."""
-    return f'<td class="n">{text(words)}</td>'
+def cell(value: object) -> str:
+    """A table cell for a number."""
+    return f'<td class="n">{text(value)}</td>'
 
 
-def sentence(words: object) -> str:
-    """A cell for a sentence, which may be broken into lines."""
-    return f'<td class="text">{text(words)}</td>'
+def sentence(value: object) -> str:
+    """A table cell for a sentence, which may wrap."""
+    return f'<td class="text">{text(value)}</td>'
 
 
-def paragraph(words: object, kind: str = "") -> str:
+def paragraph(value: object, kind: str = "") -> str:
     start = f'<p class="{kind}">' if kind else "<p>"
-    return f"{start}{text(words)}</p>\n"
+    return f"{start}{text(value)}</p>\n"
 
 
 def bullets(items: Sequence[object]) -> str:
@@ -86,37 +86,40 @@ def bullets(items: Sequence[object]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
-    """Cells are ready HTML: `<td…>` as it is, anything else put into one."""
+    """A table. Cells are HTML: `<td…>` is used as it is, anything else gets a plain `<td>`."""
     cells = "".join("<tr>" + "".join(c if c.startswith("<td") else f"<td>{c}</td>" for c in row) + "</tr>\n"
                     for row in rows)
     names = "".join(f'<th scope="col">{text(name)}</th>' for name in head)
-    about = f"<caption>{text(caption)}</caption>" if caption else ""
-    body = f"{about}<thead><tr>{names}</tr></thead><tbody>\n{cells}</tbody>"
+    title = f"<caption>{text(caption)}</caption>" if caption else ""
+    body = f"{title}<thead><tr>{names}</tr></thead><tbody>\n{cells}</tbody>"
     return f'<div class="wide"><table>{body}</table></div>\n'
 
 
-def folded(summary: object, inside: str) -> str:
-    return f"<details><summary>{text(summary)}</summary>{inside}</details>\n"
+def folded(summary: object, content: str) -> str:
+    """Content that is shown when the reader opens its summary."""
+    return f"<details><summary>{text(summary)}</summary>{content}</details>\n"
 
 
 def missing(items: Sequence[Row]) -> str:
-    """What is not on the page, each with the command that adds it; of several runs the first one's."""
+    """Facts that the page lacks, each with the command that adds it (for the first of several runs)."""
     items = list({item["what"]: item for item in reversed(items)}.values())[::-1]
     out = "".join(f"<li>{text(item['what'])}: <code>{text(item['command'])}</code></li>\n" for item in items)
-    return f'<p class="soft">Not there yet:</p><ul>{out}</ul>\n' if out else ""
+    return f'<p class="soft">Not measured yet:</p><ul>{out}</ul>\n' if out else ""
+
+
+def _pixels(value: Any) -> float:
+    """The x coordinate of a value between 0 and 1; nan where it is missing."""
+    return math.nan if number(value) == "-" else 6 + 140 * min(1.0, max(0.0, float(value)))
 
 
 def bars(entry: Row, key: str = "score") -> str:
-    """Score and interval between 0 and 1 as a small drawing; the best scripted player as a diamond."""
-    score, low, high, bot = (entry.get(k) for k in (key, "low", "high", "best_bot_score"))
-    if any(number(v) == "-" for v in (score, low, high)):
+    """A score and its interval between 0 and 1 as a small drawing; the best scripted player as a diamond."""
+    score, low, high, bot = (_pixels(entry.get(k)) for k in (key, "low", "high", "best_bot_score"))
+    if not (math.isfinite(score) and math.isfinite(low) and math.isfinite(high)):
         return "<td></td>"
-    places = [math.nan if number(v) == "-" else 6 + 140 * min(1.0, max(0.0, float(v)))  # type: ignore[arg-type]
-              for v in (score, low, high, bot)]
-    at, left, right, rival = places
-    marks = (f'<rect class="ours" x="{left:.1f}" y="4" width="{max(1.0, right - left):.1f}" height="10"/>'
-             f'<path class="score" d="M{at:.1f} 2v14"/>')
-    if math.isfinite(rival):
-        marks += f'<path class="bot" d="M{rival - 4:.1f} 9l4-5 4 5-4 5z"/>'
+    marks = (f'<rect class="ours" x="{low:.1f}" y="4" width="{max(1.0, high - low):.1f}" height="10"/>'
+             f'<path class="score" d="M{score:.1f} 2v14"/>')
+    if math.isfinite(bot):
+        marks += f'<path class="bot" d="M{bot - 4:.1f} 9l4-5 4 5-4 5z"/>'
     return ('<td><svg width="152" height="18" aria-hidden="true">'
             f'<path class="axis" d="M6 9h140M6 5v8M76 6v6M146 5v8"/>{marks}</svg></td>')

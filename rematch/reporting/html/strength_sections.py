@@ -1,7 +1,7 @@
-"""The sections of a report that tell strength: curves, the gap beside exploitability, tables.
+"""The sections of a report about strength: curves, the NE gap beside exploitability, tables.
 
-Every function takes the facts of runs (rematch/reporting/run_summary.py) and gives HTML; every figure stands
-with its n and its 95 % interval, every axis with a name and a unit.
+Every function takes facts of runs (rematch/reporting/run_summary.py) and returns HTML; every number has its
+games and its 95 % interval, every axis a name and a unit.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rematch.reporting.html.charts import COLOURS, STEPS, Axes, Line, chart, told
+from rematch.evaluation.text import human, interval, number, standing
+from rematch.reporting.html.charts import COLOURS, STEPS, Axes, Line, chart, with_interval
 from rematch.reporting.html.elements import (
     bars,
     bullets,
@@ -21,24 +22,25 @@ from rematch.reporting.html.elements import (
     table,
     text,
 )
-from rematch.reporting.text import BALANCE, LEVELS, human, interval, number, return_cells, standing
+from rematch.reporting.seed_groups import VALUES
+from rematch.reporting.text import BALANCE, LEVELS, return_cells
 from rematch.reporting.untrusted_folder import Unreadable
 
 Row = Mapping[str, Any]
 
-MOST_ROWS = 2000  # evaluations shown; a page must stay a page
-AT_LEAST = ("Responses are lower bounds: a better one may exist. Each was chosen on other games than those "
-            "it is scored on.")
-NOTHING = "no evaluation has been made yet, so nothing can be said about strength"
+MOST_ROWS = 2000  # evaluations in a table
+AT_LEAST = ("A response is a lower bound: a better one may exist. Each was selected on other games than "
+            "those of its score.")
+NO_EVALUATION = "there is no evaluation yet, so the strength is unknown"
 
 
 # --- curves -------------------------------------------------------------------------------------------------
 
 
-def _own(run: Row, name: str) -> tuple[list[Row], str]:
+def _entries(run: Row, name: str) -> tuple[list[Row], str]:
     """The entries of one curve of a run, each with its step, and the key of its value."""
     part, _, role = name.partition("/")
-    key = {"strength": "score", "rates": "rate", "returns": "mean"}[part]
+    key = VALUES[part]
     rows: list[Row] = []
     for row in run["evaluations"]:
         entry = (row.get(part) or {}).get(role) if role else row.get(part)
@@ -47,106 +49,104 @@ def _own(run: Row, name: str) -> tuple[list[Row], str]:
     return rows, key
 
 
-def _banded(run: Row, name: str, label: str, colour: int) -> Line:
-    """A curve of one run with the intervals of its own games."""
-    rows, key = _own(run, name)
+def _with_band(run: Row, name: str, label: str, colour: int) -> Line:
+    """A curve of one run with the intervals over its games."""
+    rows, key = _entries(run, name)
     y = [row[key] for row in rows]
     low, high = ([row[k] if number(row.get(k)) != "-" else v for row, v in zip(rows, y)]
                  for k in ("low", "high"))
     last = rows[-1] if rows else {}
-    words = told(last.get(key), last.get("low"), last.get("high"), last.get("games")) if rows else ""
+    newest = with_interval(last.get(key), last.get("low"), last.get("high"), last.get("games"))
     x = [row["step"] for row in rows]
-    return Line(name=label, x=x, y=y, low=low, high=high, colour=colour, told=words)
+    return Line(name=label, x=x, y=y, low=low, high=high, colour=colour, newest=newest)
 
 
 def _grouped(whole: Row, name: str, label: str, colour: int) -> Iterator[Line]:
-    """A curve of every group of seeds: interquartile mean with its band, each run as a thin line."""
-    for number_of, group in enumerate(whole["groups"]):
+    """A curve of every group of seeds: the interquartile mean with its band, and each run as a thin line."""
+    for group_index, group in enumerate(whole["groups"]):
         curve = group["curves"].get(name)
         if curve is None or not curve["steps"]:
             continue
-        c = (colour + 2 * number_of) % COLOURS
+        c = (colour + 2 * group_index) % COLOURS
         for index in group["runs"]:
-            x, y = simple(whole["runs"][index], name)
+            x, y = points(whole["runs"][index], name)
             yield Line(name="", x=x, y=y, style="thin", colour=c)
         known = None not in curve["low"]
-        words = told(curve["middle"][-1], curve["low"][-1], curve["high"][-1])
-        whom = f"{group['label']}: " if len(whole["groups"]) > 1 else ""
-        yield Line(name=f"{whom}{label}", x=curve["steps"], y=curve["middle"], colour=c,
+        newest = with_interval(curve["middle"][-1], curve["low"][-1], curve["high"][-1])
+        prefix = f"{group['label']}: " if len(whole["groups"]) > 1 else ""
+        yield Line(name=f"{prefix}{label}", x=curve["steps"], y=curve["middle"], colour=c,
                    low=curve["low"] if known else (), high=curve["high"] if known else (),
-                   told=f"{words}, {curve['seeds']} seed{'s' * (curve['seeds'] > 1)}")
+                   newest=f"{newest}, {curve['seeds']} seed{'s' * (curve['seeds'] > 1)}")
 
 
-def simple(run: Row, name: str) -> tuple[list[float], list[float]]:
+def points(run: Row, name: str) -> tuple[list[float], list[float]]:
     """Steps and values of a curve, without intervals."""
     if name in ("gap", "nash_conv"):
         rows = [row for row in run["evaluations"]
                 if number(row.get(name)) != "-" and number(row.get("step")) != "-"]
         return [row["step"] for row in rows], [row[name] for row in rows]
-    rows, key = _own(run, name)
+    rows, key = _entries(run, name)
     return [row["step"] for row in rows], [row[key] for row in rows]
 
 
 def curves(whole: Row) -> str:
-    """Strength against scripted rivals, then head to head, or returns; over steps."""
-    runs, parts = whole["runs"], []
+    """Scores against scripted opponents, head to head, or returns; over steps."""
+    runs = whole["runs"]
     newest = [run["evaluations"][-1] for run in runs if run["evaluations"]]
     if not newest:
-        raise Unreadable("no evaluation has been made yet")
-    several = len(runs) > 1
+        raise Unreadable("there is no evaluation yet")
 
     def lines(name: str, label: str, colour: int) -> list[Line]:
-        own = _grouped(whole, name, label, colour) if several else [_banded(runs[0], name, label, colour)]
-        return list(own)
+        if len(runs) > 1:
+            return list(_grouped(whole, name, label, colour))
+        return [_with_band(runs[0], name, label, colour)]
 
-    drawn = chart(lines("strength", "mean score against scripted rivals", 0),
+    parts = []
+    drawn = chart(lines("strength", "mean score against scripted opponents", 0),
                   Axes(x=STEPS, y="score (win 1, draw ½)", low=0.0, high=1.0))
     if drawn:
-        told_by = next(row["strength"] for row in newest if row["strength"])
-        parts += ["<h3>Against scripted rivals</h3>", drawn, paragraph(
-            f"The mean over {told_by.get('pairings', '-')} pairings that every evaluation played, each role "
-            f"weighing the same; n = {told_by.get('games', '-')} games a pairing.", "soft")]
-    met = dict.fromkeys(role for row in newest for role in row["rates"])
-    rates = [line for i, role in enumerate(met) for line in lines(f"rates/{role}", role, i)]
-    drawn = chart(rates, Axes(x=STEPS, y="share of games won", low=0.0, high=1.0))
-    if drawn:
-        parts += ["<h3>The learnt players against each other</h3>", drawn]
-    alone = dict.fromkeys(role for row in newest if not row["rates"] for role in row["returns"])
-    rows = [line for i, role in enumerate(alone) for line in lines(f"returns/{role}", role, i)]
-    drawn = chart(rows, Axes(x=STEPS, y="mean return of a game (points)"))
+        strength = next(row["strength"] for row in newest if row["strength"])
+        parts += ["<h3>Against scripted opponents</h3>", drawn, paragraph(
+            f"Mean over {strength.get('match_ups', '-')} match-ups that every evaluation played; every role "
+            f"has the same weight; n = {strength.get('games', '-')} games per match-up.", "soft")]
+    roles = dict.fromkeys(role for row in newest for role in row["rates"])
+    rates = [line for i, role in enumerate(roles) for line in lines(f"rates/{role}", role, i)]
+    drawn = chart(rates, Axes(x=STEPS, y="win rate", low=0.0, high=1.0))
+    parts += ["<h3>Trained policies head to head</h3>", drawn] if drawn else []
+    one_seat = dict.fromkeys(role for row in newest if not row["rates"] for role in row["returns"])
+    returns = [line for i, role in enumerate(one_seat) for line in lines(f"returns/{role}", role, i)]
+    drawn = chart(returns, Axes(x=STEPS, y="mean return of a game"))
     parts += ["<h3>Returns</h3>", drawn] if drawn else []
-    note = ("Thin lines: every seed. Thick line: interquartile mean over seeds (of fewer than four the "
-            "mean); band: its 95 % interval by resampling the seeds 10 000 times.")
-    return "".join(parts) + paragraph(
-        note if several else "Bands: 95 % intervals of the games of each point.", "soft")
+    note = "Bands: 95 % intervals over the games of each point."
+    if len(runs) > 1:
+        note = ("Thin lines: every seed. Thick line: interquartile mean over seeds (the mean of fewer than "
+                "four). Band: its 95 % interval from 10 000 bootstrap samples of the seeds.")
+    return "".join(parts) + paragraph(note, "soft")
 
 
 # --- gap beside exploitability ------------------------------------------------------------------------------
 
 
 def gap(whole: Row) -> str:
-    """The NE gap beside what it cannot tell: NashConv where it is known, responses at their budgets."""
+    """The NE gap, exact NashConv and gains of best responses, over steps; then the gains by budget."""
     runs = whole["runs"]
-    parts, lines = [], []
     if len(runs) > 1:
         lines = [*_grouped(whole, "gap", "NE gap (balance)", 0),
                  *_grouped(whole, "nash_conv", "NashConv, exact (exploitability)", 1)]
     else:
         lines = list(_gap_lines(runs[0]))
-    drawn = chart(lines, Axes(x=STEPS, y="score (a response's gain: at least)", low=0.0))
+    drawn = chart(lines, Axes(x=STEPS, y="score (gain of a response: at least)", low=0.0))
     if not drawn:
-        alone = any(run["returns"] for run in runs)
-        raise Unreadable("the world has one seat" if alone else "there is no pair whose gap could be told")
-    parts.append(drawn + paragraph(BALANCE))
+        one_seat = any(run["returns"] for run in runs)
+        raise Unreadable("the world has one seat" if one_seat else "a gap needs two roles")
+    parts = [drawn + paragraph(BALANCE)]
     solved = any(row["nash_conv"] is not None for run in runs for row in run["evaluations"])
     if solved:
-        parts.append(paragraph("NashConv is exact here: what perfect opponents of both roles would gain "
-                               "together. 0 is unbeatable play, whatever the gap says."))
-    for run in runs:
-        if run["exploit"]:
-            parts.append(_budgets(run))
+        parts.append(paragraph("NashConv is exact in this world: the gain of perfect opponents of both roles "
+                               "together. 0 is unbeatable play, whatever the NE gap is."))
+    parts += [_budgets(run) for run in runs if run["exploit"]]
     if not solved and not any(run["exploit"] for run in runs):
-        parts.append(paragraph("How exploitable these players are has not been measured."))
+        parts.append(paragraph("The exploitability of these policies has not been measured."))
     return "".join(parts) + missing([item for run in runs for item in run["missing"]
                                      if "exploit" in item["what"]])
 
@@ -158,60 +158,66 @@ def _gap_lines(run: Row) -> Iterator[Line]:
         games = min((rate.get("games") for rate in last["rates"].values()), default=None)
         low, high = ([row[k] if number(row.get(k)) != "-" else row["gap"] for row in rows]
                      for k in ("gap_low", "gap_high"))
-        words = told(last["gap"], last.get("gap_low"), last.get("gap_high"), games)
+        newest = with_interval(last["gap"], last.get("gap_low"), last.get("gap_high"), games)
         yield Line(name="NE gap (balance)", x=[row["step"] for row in rows], y=[row["gap"] for row in rows],
-                   low=low, high=high, told=words)
-    x, y = simple(run, "nash_conv")
+                   low=low, high=high, newest=newest)
+    x, y = points(run, "nash_conv")
     if x:
-        yield Line(name="NashConv (exact: no interval)", x=x, y=y, colour=1, told=number(y[-1]))
-    for i, role in enumerate(dict.fromkeys(role for row in run["exploit"] for role in row["roles"])):
-        found = [(row, row["roles"][role]) for row in run["exploit"] if role in row["roles"]]
-        found = [(row, e) for row, e in found if number(e.get("gain")) != "-" and not e.get("too_weak")]
-        if found:
-            row, entry = found[-1]
-            words = f"at least {told(entry['gain'], entry['gain_low'], entry['gain_high'], entry['games'])}"
-            yield Line(name=f"gain of a {role}'s response", x=[row["step"] for row, _ in found],
-                       y=[e["gain"] for _, e in found], low=[e["gain_low"] for _, e in found],
-                       high=[e["gain_high"] for _, e in found], style="dot", colour=2 + i,
-                       told=f"{words}, budget {human(row['budget'])}")
+        yield Line(name="NashConv (exact: no interval)", x=x, y=y, colour=1, newest=number(y[-1]))
+    for i, role in enumerate(_responding_roles(run)):
+        answers = [(row, row["roles"][role]) for row in run["exploit"] if role in row["roles"]]
+        answers = [(row, e) for row, e in answers if number(e.get("gain")) != "-" and not e.get("too_weak")]
+        if answers:
+            row, entry = answers[-1]
+            gain = with_interval(entry["gain"], entry["gain_low"], entry["gain_high"], entry["games"])
+            yield Line(name=f"gain of a best response as {role}", x=[row["step"] for row, _ in answers],
+                       y=[e["gain"] for _, e in answers], low=[e["gain_low"] for _, e in answers],
+                       high=[e["gain_high"] for _, e in answers], style="dot", colour=2 + i,
+                       newest=f"at least {gain}, budget {human(row['budget'])} steps")
+
+
+def _responding_roles(run: Row) -> list[str]:
+    return list(dict.fromkeys(role for row in run["exploit"] for role in row["roles"]))
 
 
 def _budgets(run: Row) -> str:
-    """Gains at their budgets, "at least" on the axis; then all figures."""
+    """The gains of best responses by their budget, as a chart and as a table."""
     lines, cells = [], []
     newest = max(row["iteration"] for row in run["exploit"])
-    for i, role in enumerate(dict.fromkeys(role for row in run["exploit"] for role in row["roles"])):
-        found = [(row["budget"], row["roles"][role]) for row in run["exploit"]
-                 if role in row["roles"] and row["iteration"] == newest]
-        lines.append(Line(name=f"{role}'s response", x=[b for b, _ in found], y=[e["gain"] for _, e in found],
-                          low=[e["gain_low"] for _, e in found], high=[e["gain_high"] for _, e in found],
-                          style="dot", colour=2 + i))
+    for i, role in enumerate(_responding_roles(run)):
+        answers = [(row["budget"], row["roles"][role]) for row in run["exploit"]
+                   if role in row["roles"] and row["iteration"] == newest]
+        lines.append(Line(name=f"response as {role}", x=[budget for budget, _ in answers],
+                          y=[e["gain"] for _, e in answers], low=[e["gain_low"] for _, e in answers],
+                          high=[e["gain_high"] for _, e in answers], style="dot", colour=2 + i))
     for row in run["exploit"]:
         for role, e in row["roles"].items():
             cells.append([cell(human(row["step"])), cell(human(row["budget"])), text(role),
                           cell(number(e["score"])), cell(interval(e)), cell(e["games"]),
                           cell(number(e["gain"])), cell(interval(e, "gain_")),
                           text("too weak: says nothing" if e["too_weak"] else "")])
-    head = ("agents of step", "budget (steps)", "responds", "scores at least", "95 % interval", "games",
+    head = ("policies of step", "budget (steps)", "response as", "score at least", "95 % interval", "games",
             "gain at least", "95 % interval", "")
     lows = [low for line in lines for low in line.low]
-    drawn = chart(lines, Axes(x="budget: steps for each response", y="gain of a best response, at least",
+    drawn = chart(lines, Axes(x="budget: training steps of each response", y="gain of a best response, at "
+                                                                             "least",
                               low=min([0.0, *lows]), powers=True))
-    whose = f" of {run['label']}" if run["label"] else ""
-    return (f"<h3>Best responses{text(whose)}</h3>{drawn}" + table(head, cells) + paragraph(AT_LEAST, "soft"))
+    label = f" to {run['label']}" if run["label"] else ""
+    return f"<h3>Best responses{text(label)}</h3>{drawn}" + table(head, cells) + paragraph(AT_LEAST, "soft")
 
 
 # --- tables -------------------------------------------------------------------------------------------------
 
 
 def scoreboard(run: Row) -> str:
+    """The newest evaluation against scripted opponents, beside the best scripted player of each role."""
     entries = run["table"]
     if not entries and run["returns"]:
         return _returns(run)
     if not run["evaluations"]:
-        raise Unreadable(NOTHING)
+        raise Unreadable(NO_EVALUATION)
     if not entries:
-        raise Unreadable("no games against scripted rivals were played")
+        raise Unreadable("no matches against scripted opponents were played")
     rows = []
     for e in entries:
         level = standing(e)
@@ -219,39 +225,43 @@ def scoreboard(run: Row) -> str:
                      cell(number(e.get("score"))), cell(interval(e)), bars(e),
                      text(e.get("best_bot", "-")), cell(number(e.get("best_bot_score"))),
                      cell(interval(e, "best_bot_")), f'<td class="{level}">{text(level)}</td>'])
-    head = ("player", "against", "games", "score", "95 % interval", "0 … 1", "best scripted",
-            "its score", "its interval", "ours is")
-    caption = "Score: a win counts 1, a draw ½. Bar: our interval; diamond: the best scripted player."
+    head = ("player", "opponent", "games", "score", "95 % interval", "0 … 1", "baseline", "its score",
+            "its interval", "player is")
+    caption = ("Score: a win counts 1, a draw ½. Bar: interval of the player. Diamond: the best scripted "
+               "player (the baseline).")
     return (table(head, rows, caption) + paragraph(LEVELS, "soft")
-            + paragraph("These rivals are scripted. How much a player trained against this one could win "
-                        "(its exploitability) is not measured by this table.", "soft"))
+            + paragraph("These opponents are scripted. The table does not measure exploitability: the gain "
+                        "of a player that is trained against these policies.", "soft"))
 
 
 def _returns(run: Row) -> str:
-    """A task for one: mean returns, the last beside the best scripted player's, then all of them."""
+    """A world with one seat: mean returns beside the best scripted player, then all evaluations."""
     head, *cells = return_cells(run)
     rows = [[text(row[0]), *map(cell, row[1:4]), text(row[4]), *map(cell, row[5:7]),
              f'<td class="{text(row[7])}">{text(row[7])}</td>'] for row in cells]
-    past = [[cell(human(row.get("step"))), text(role), cell(number(e.get("mean"))), cell(interval(e)),
-             cell(e.get("games", "-"))]
-            for row in run["evaluations"][-MOST_ROWS:] for role, e in row["returns"].items()]
-    every = table(("step", "role", "mean return", "95 % interval", "games"), past)
-    return (table((*head[:-1], "ours is"), rows, "Points per game; nobody else sits at the table.")
+    history = [[cell(human(row.get("step"))), text(role), cell(number(e.get("mean"))), cell(interval(e)),
+                cell(e.get("games", "-"))]
+               for row in run["evaluations"][-MOST_ROWS:] for role, e in row["returns"].items()]
+    every = table(("step", "role", "mean return", "95 % interval", "games"), history)
+    return (table(head, rows, "Mean return of a game; the world has one seat.")
             + paragraph(LEVELS, "soft") + folded(f"All {len(run['evaluations'])} evaluations", every))
 
 
 def head_to_head(run: Row) -> str:
+    """The newest evaluation of the trained policies against each other, then all evaluations."""
     row: Row = run["evaluations"][-1] if run["evaluations"] else {}
     rates = row.get("rates") or {}
     if not rates:
-        raise Unreadable("the world has one seat" if run["returns"] else "the learnt players have not met")
+        raise Unreadable("the world has one seat" if run["returns"] else "the trained policies have not met")
     cells = [[text(role), cell(r.get("games", "-")), cell(number(r.get("rate"))), cell(interval(r)),
               bars(r, "rate")] for role, r in rates.items()]
-    words = (f"NE gap {number(row.get('gap'))}, at most {number(row.get('gap_high'))} (95 %). "
-             if row.get("gap") is not None else "")
-    head = ("role", "games", "share won", "95 % interval", "0 … 1")
-    return (table(head, cells, "The learnt players against each other, newest evaluation") + paragraph(words)
-            + "".join(paragraph(f"{said}.") for said in run["exact"]) + _evaluations(run["evaluations"]))
+    gap_text = ""
+    if row.get("gap") is not None:
+        gap_text = f"NE gap {number(row['gap'])}, upper bound {number(row.get('gap_high'))} (95 %)."
+    head = ("role", "games", "win rate", "95 % interval", "0 … 1")
+    newest = table(head, cells, "The trained policies against each other, newest evaluation")
+    exact = "".join(paragraph(f"{line}.") for line in run["exact"])
+    return newest + paragraph(gap_text) + exact + _evaluations(run["evaluations"])
 
 
 def _evaluations(history: Sequence[Row]) -> str:
@@ -260,26 +270,31 @@ def _evaluations(history: Sequence[Row]) -> str:
     rows = []
     for row in history[-MOST_ROWS:]:
         rates = row["rates"]
-        shown = [f"{number(rates[r].get('rate'))} {interval(rates[r])}" if r in rates else "-" for r in roles]
         games = min((rate.get("games") or 0 for rate in rates.values()), default=0)
-        figures = [*shown, games, number(row.get("gap")), number(row.get("gap_high")),
-                   *([number(row["nash_conv"])] if exact else []), row.get("rollbacks", "-")]
+        figures = [*(_rate(rates.get(role)) for role in roles), games, number(row.get("gap")),
+                   number(row.get("gap_high")), *([number(row["nash_conv"])] if exact else []),
+                   row.get("rollbacks", "-")]
         level = "-" if row.get("level") is None else f"{row['level']} {row.get('level_name') or ''}".strip()
         rows.append([cell(human(row.get("step"))), text(row.get("phase", "-")), text(row.get("role", "-")),
                      *map(cell, figures), sentence(level)])
-    head = ("step", "phase", "learning", *roles, "games", "NE gap", "at most",
+    head = ("step", "phase", "role that learned", *roles, "games", "NE gap", "upper bound",
             *(["NashConv"] if exact else []), "rollbacks", "level")
     return folded(f"All {len(history)} evaluations", table(head, rows))
 
 
+def _rate(rate: Row | None) -> str:
+    return "-" if rate is None else f"{number(rate.get('rate'))} {interval(rate)}"
+
+
 def milestones(run: Row) -> str:
-    """Of long games for one: what any chain of savestates reached, and how often games from the start do."""
+    """Milestones of any chain of savestates, and the share of games from power-on that reach each."""
     out = bullets(run["frontier"])
     for role, entry in run["returns"].items():
-        found = sorted((entry.get("milestones") or {}).items(), key=lambda item: -item[1]["rate"])
+        order = sorted((entry.get("milestones") or {}).items(), key=lambda item: -item[1]["rate"])
         rows = [[text(name), cell(number(e["rate"])), cell(interval(e)), cell(entry.get("games", "-"))]
-                for name, e in found]
-        done = f"finished {number(entry.get('success'))} {interval(entry, 'success_')}"
-        caption = f"Cold start of {role}, from power-on, no savestates: {done}"
-        out += table(("milestone", "reached by", "95 % interval", "games"), rows, caption) if rows else ""
+                for name, e in order]
+        finished = f"{number(entry.get('success'))} {interval(entry, 'success_')}"
+        caption = f"{role} from power-on, without savestates: {finished} of the games finished"
+        head = ("milestone", "share of games", "95 % interval", "games")
+        out += table(head, rows, caption) if rows else ""
     return out

@@ -13,12 +13,12 @@ from rematch.core.arrays import Floats, Ints
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError
 from rematch.core.player import Move, Noise, Seat
+from rematch.worlds.game import check_bot
 
 from . import native
 from .reference.bots import BOTS as NUMBERS
 
 BOTS = {"player": (*NUMBERS, "search")}
-SLOW = ("search",)  # plays where it is asked to by name
 COMPLETIONS, MOST = 100, 10**6  # of `search`
 PLAYOUT = NUMBERS.index("outcome_heuristic")  # who plays the rest of a game in a search
 THOUGHT = 0.02  # a guided search leaves out what its policy plays more seldom
@@ -179,14 +179,7 @@ def guided(policy: Any, budget: str) -> GuidedSearch:
 
 def bot(name: str, role: str) -> ScriptedPlayer | SearchPlayer:
     """The player `name` of a role."""
-    if role not in BOTS:
-        raise ConfigError(f"role = {role}: expected one of {', '.join(BOTS)}")
-    if name.partition(":")[0] == "search":
+    if role in BOTS and name.partition(":")[0] == "search":
         return search_of(name)
-    if name not in BOTS[role]:
-        near = nearest(name, BOTS[role])
-        raise ConfigError(
-            f"{role} = {name}: expected one of {', '.join(BOTS[role])}"
-            + (f"; nearest: {near}" if near else "")
-        )
+    check_bot(BOTS, name, role)
     return ScriptedPlayer(name)

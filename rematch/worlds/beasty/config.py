@@ -55,16 +55,18 @@ ACTIONS = tuple(str(act) for act in ACTS)
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The rules of a game."""
+    """The rules of Beasty Bar."""
 
-    players: int = knob(2, "how many play", low=2, high=4)
+    players: int = knob(2, "number of players", unit="players", low=2, high=4)
     scoring: str = knob(
-        "points", "who wins: most points in the bar, or most animals there and then points", choices=SCORINGS
-    )
+        "points", "winner of a game; points: most points in the bar; count: most animals in the bar, then "
+        "most points", choices=SCORINGS,
+    )  # fmt: skip
     document_variant: bool = knob(
-        False, "the document's own engine where it differs: who recurs when, what may be played in vain"
-    )
-    first: int = knob(0, "which player begins; -1: drawn anew for every game", low=-1, high=3)
+        False, "rules of the earlier project's engine where they differ: order of recurring actions, and "
+        "legality of actions without effect",
+    )  # fmt: skip
+    first: int = knob(0, "player with the first turn; -1: drawn at random in every game", low=-1, high=3)
 
     def check(self) -> None:
         if self.first >= self.players:

@@ -35,13 +35,18 @@ WORTH_TELLING = 0.02  # a move that cost less is not worth a line
 
 @dataclass(frozen=True, kw_only=True)
 class Sitting:
-    """How to sit down."""
+    """Settings of a game in the terminal."""
 
-    against: str = knob("", "who plays the others: a bot, search:200, a run, a policy file, module:Class")
-    players: int = knob(2, "how many play, you among them", low=2, high=4)
-    seed: int = knob(-1, "of the deal; -1: a new one", low=-1)
-    scoring: str = knob("points", "who wins, as in the world's settings", choices=SCORINGS)
-    thought: int = knob(400, "deals that hints and the review look at", low=1, high=100_000)
+    against: str = knob("", "opponent: a bot, search:200, a run, a policy file, or module:Class")
+    players: int = knob(2, "number of players, including you", unit="players", low=2, high=4)
+    seed: int = knob(-1, "seed of the deal; -1: a random one", low=-1)
+    scoring: str = knob(
+        "points", "winner of a game; points: most points in the bar; count: most animals in the bar, then "
+        "most points", choices=SCORINGS,
+    )  # fmt: skip
+    thought: int = knob(
+        400, "deals that the search samples for hints and for the review", unit="deals", low=1, high=100_000
+    )
 
 
 def play(words: Sequence[str], entrant: Callable[..., Player]) -> int:

@@ -9,9 +9,8 @@ order of every deck.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,52 +19,25 @@ from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.config import validate
 from rematch.core.errors import WorldError
-from rematch.core.player import Noise, Player
+from rematch.core.player import Noise
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import View
 from rematch.worlds.native_world import NativeWorld, Shown, blank_view, first_next
 
 from . import native
-from .bots import BOTS, PLAYOUT, SLOW, SearchPlayer, bot, guided
+from .bots import PLAYOUT
 from .config import ACTIONS, POINTS, SPECIES, STRENGTH, Config
 from .state import PLACES, State, StateError, pack, unpack
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
 Bits = NDArray[np.uint64]
 
-__all__ = [
-    "BOTS",
-    "BUILD",
-    "SLOW",
-    "BeastyWorld",
-    "Config",
-    "SearchPlayer",
-    "State",
-    "WorldError",
-    "best_known",
-    "bot",
-    "draw",
-    "guest",
-    "guided",
-    "make",
-    "play",
-    "short",
-    "sitting",
-    "speed",
-]
-
 ROLE = "player"
-INDIFFERENT = ("first",)  # settings under which a policy may play that learnt with another value
-BUILD = native.BUILD  # a run goes on to the same bits only under the same rules
-NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
+NAME = __name__.split(".")[-2]  # of this folder: a copied folder is a game with a name of its own
 
 
 def make(config: Config, games: int, first: int = 0, seed: int = 0) -> BeastyWorld:
     """`games` games, numbered from `first`; game i is dealt from a key of (seed, first + i)."""
-    validate(config)
-    spec = _spec(config)
+    spec = make_spec(config)
     next = first_next(spec, games, first, seed)
     states = np.zeros((games, native.GAME_TYPE.itemsize), np.uint8)
     shared = _Shared(native.Core(config.values()), spec)
@@ -74,54 +46,9 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> BeastyWor
     return world
 
 
-def short(config: Config) -> Config:
-    """The same rules: a game of 23 turns (of 47, with four players) ends within a rehearsal."""
-    return config
-
-
-def sitting() -> Any:
-    """The settings of `rematch play beasty`."""
-    from .terminal import Sitting
-
-    return Sitting()
-
-
-def play(words: Sequence[str], entrant: Callable[..., Player]) -> int:
-    """A game in the terminal (see terminal.py); `entrant(name, world, rules, role)` finds players by name."""
-    from .terminal import play as sit_down
-
-    return sit_down(words, entrant)
-
-
-def guest(name: str, config: Config, seconds: float = 0.0) -> Player:
-    """A bot of one's own, `module:Class`; it has so many seconds for a move (see user_bots.py)."""
-    from .user_bots import MOVE_SECONDS, GuestPlayer
-
-    return GuestPlayer(name, config, seconds or MOVE_SECONDS)
-
-
-def best_known(rival: str, config: Config) -> dict[str, Any] | None:
-    """The best response to a scripted player that was measured under these rules; see best_responses.py."""
-    from .best_responses import best_known as look
-
-    return look(rival, config)
-
-
-def speed() -> ModuleType:
-    """What `rematch bench` times: subjects and targets (see bench.py)."""
-    from . import bench as own
-
-    return own
-
-
-def draw(world: BeastyWorld, row: int, trail: list[Any]) -> Image:
-    """The table of one game; see render.py."""
-    from .render import draw as picture  # pillow only where pictures are made
-
-    return picture(world, row, trail)
-
-
-def _spec(config: Config) -> Spec:
+def make_spec(config: Config) -> Spec:
+    """The spec of a world with these settings."""
+    validate(config)
     act = Actions(kind="discrete", names=ACTIONS)
     hidden = ("other players' hands", "the order of the decks")
     role = Role(

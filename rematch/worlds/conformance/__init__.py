@@ -1,7 +1,7 @@
 """The conformance test every world passes; public, so that a world of one's own can be held to it too.
 
     from rematch.worlds import conformance
-    print(conformance.check_module(my_world))
+    print(conformance.check_game(GAME))
 
 Each promise of `rematch.core.world.World` is one method: those about what can be read after a step in
 shape_checks.py, those about time, chance and hidden things in determinism_checks.py, those about bots and
@@ -26,8 +26,9 @@ from rematch.core.world import World
 from rematch.worlds.conformance.determinism_checks import Replaying
 from rematch.worlds.conformance.playback import Make, Trial, difference, seat_at, seen, short
 from rematch.worlds.conformance.shape_checks import BrokenPromise
+from rematch.worlds.game import Game
 
-__all__ = ["BrokenPromise", "Report", "Subject", "Trial", "check", "check_module"]
+__all__ = ["BrokenPromise", "Report", "Subject", "Trial", "check", "check_game"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +71,13 @@ def check(
     return Inspection(make, config, trial or Trial()).run(bots or {}, moves)
 
 
-def check_module(
-    module: Any, config: Any = None, *, moves: Sequence[Subject] = (), trial: Trial | None = None
+def check_game(
+    game: Game, config: Any = None, *, moves: Sequence[Subject] = (), trial: Trial | None = None
 ) -> Report:
-    """`check` with a world module's own make, Config and bots."""
-    bots = {role: [module.bot(name, role) for name in names] for role, names in module.BOTS.items()}
-    config = module.Config() if config is None else config
-    return check(module.make, config, bots=bots, moves=moves, trial=trial)
+    """`check` with a game's own worlds, settings and bots."""
+    bots = {role: [game.bot(name, role) for name in names] for role, names in game.bots.items()}
+    config = game.Config() if config is None else config
+    return check(game.make, config, bots=bots, moves=moves, trial=trial)
 
 
 class Inspection(Replaying):

@@ -19,8 +19,9 @@ import numpy as np
 
 from rematch.core import rng
 
-from . import pyboy_emulator, titles
+from . import titles
 from .cartridge.constants import ACTIONS
+from .emulator import pyboy_emulator
 
 GAMES, TURNS, THREADS, MACHINES = 32, 5, 2, 32
 WANTED, MOST_MEMORY = 0.9, 100.0  # of bare PyBoy's speed; megabytes of 32 emulators
@@ -48,16 +49,17 @@ def bare(rom: bytes, threads: int) -> Callable[[int], None]:
     def run(steps: int) -> None:
         cuts = [GAMES * k // threads for k in range(threads + 1)]
         rounds = max(1, steps // GAMES)
-        side_by_side([partial(one, machines[a:b], a, rounds) for a, b in pairwise(cuts)])
+        run_side_by_side([partial(one, machines[a:b], a, rounds) for a, b in pairwise(cuts)])
 
     return run
 
 
 def whole(config: Any, threads: int) -> Callable[[int], None]:
     """`steps` actions through the world, its parts one a thread, as a rollout steps them."""
-    from .world import ROLE, make
+    from .bots import ROLE
+    from .world import GameboyWorld
 
-    world = make(config, GAMES)
+    world = GameboyWorld(config, GAMES)
     parts = world.parts(threads)
 
     def one(part: Any, rounds: int) -> None:
@@ -66,12 +68,12 @@ def whole(config: Any, threads: int) -> Callable[[int], None]:
             part.step({ROLE: drawn.astype(np.int32)[:, None]})
 
     def run(steps: int) -> None:
-        side_by_side([partial(one, part, max(1, steps // GAMES)) for part in parts])
+        run_side_by_side([partial(one, part, max(1, steps // GAMES)) for part in parts])
 
     return run
 
 
-def side_by_side(jobs: list[Callable[[], None]]) -> None:
+def run_side_by_side(jobs: list[Callable[[], None]]) -> None:
     threads = [threading.Thread(target=job) for job in jobs]
     for thread in threads:
         thread.start()
@@ -81,7 +83,7 @@ def side_by_side(jobs: list[Callable[[], None]]) -> None:
 
 def measure(seconds: float) -> dict[str, Any]:
     """Everything as plain data; about `seconds` for each thing."""
-    from .world import Config
+    from .config import Config
 
     rom = titles.cartridge("small", 0).rom
     first = pyboy_emulator.ready(rom)  # the library itself is not counted

@@ -40,7 +40,8 @@ PATIENCE = 0.5 * FRAME  # a key that is held repeats itself about as often
 
 
 def play(words: Sequence[str]) -> int:
-    from .world import Config, make
+    from .config import Config
+    from .world import GameboyWorld
 
     load_window()
     rest = [word for word in words if word != TERMINAL]
@@ -56,7 +57,7 @@ def play(words: Sequence[str]) -> int:
         raise ConfigError("play gameboy: there is no standard input to take keys from; expected a terminal")
     if TERMINAL not in words and sys.stdin.isatty() and window(config):
         return 0
-    return terminal(make(config, 1), sys.stdin, sys.stdout)
+    return terminal(GameboyWorld(config, 1), sys.stdin, sys.stdout)
 
 
 def load_window() -> None:
@@ -68,7 +69,8 @@ def load_window() -> None:
 
 def window(config: Any) -> bool:
     """Play in a window with PyBoy's own keys; False where there is no display or no SDL."""
-    from . import pyboy_emulator, titles
+    from . import titles
+    from .emulator import pyboy_emulator
 
     display = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     if not display and sys.platform not in ("darwin", "win32"):

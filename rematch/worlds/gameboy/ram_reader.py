@@ -14,7 +14,7 @@ from rematch.core.spec import Field
 
 from .cartridge import ram_addresses
 from .cartridge.constants import ACTIONS
-from .pyboy_emulator import HEIGHT, WIDTH
+from .emulator.pyboy_emulator import HEIGHT, WIDTH
 from .titles import Title
 
 AROUND = 48  # side of the mask of places visited; the player stands at [24, 24]

@@ -21,9 +21,10 @@ from rematch.core.errors import ConfigError
 from rematch.core.world import RUNNING
 from rematch.worlds.numpy_world import MAGIC, PlainWorld, Rows, States
 
-from . import emulator_pool as banks
-from . import pyboy_emulator, titles
+from . import titles
 from .cartridge.constants import ACTIONS
+from .emulator import emulator_pool as banks
+from .emulator import pyboy_emulator
 from .ram_reader import Facts, Reader
 from .savestates import FOREIGN, POWER_ON, Bundle, Library, runs, seal
 

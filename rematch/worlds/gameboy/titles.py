@@ -17,7 +17,7 @@ from rematch.core.errors import ConfigError
 
 from .cartridge import compiler
 from .cartridge import ram_addresses as ram
-from .pyboy_emulator import Region
+from .emulator.pyboy_emulator import Region
 
 BANDS = ("early", "mid", "late")
 KNOWN = {  # SHA-1 -> title

@@ -9,9 +9,7 @@ episode is cut off after `max_steps`; only the hall of fame decides it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -19,60 +17,23 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from rematch.core.arrays import Bytes, Ints
-from rematch.core.config import knob, nearest
 from rematch.core.errors import ConfigError
-from rematch.core.player import Seat
 from rematch.core.spec import Actions, Role, Spec
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING, View
-from rematch.worlds.numpy_world import MAGIC, Rows, ScriptedPlayer
+from rematch.worlds.numpy_world import MAGIC, Rows
 
-from . import episode_info, pyboy_emulator, titles
+from . import episode_info, titles
+from .bots import ROLE
 from .cartridge.constants import ACTIONS
-from .ram_reader import AROUND, RECENT, Facts
+from .config import Config
+from .emulator import pyboy_emulator
+from .ram_reader import AROUND, RECENT, Facts, Reader
 from .savestate_world import FROM_POWER_ON, KeptGames, furnish
 
-NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
-ROLE = "joypad"
-BOTS = {ROLE: ("random", "wander")}
-INDIFFERENT = ("workers", "patience")  # where emulators run is no rule of the game
-CHANCE = False
-SLOW = ("wander",)  # for scouts; plays against nobody unless it is asked to by name
-EPISODES = 100  # of an evaluation, where no other number is asked for: they are long
-BUILD = pyboy_emulator.installed()
+NAME = __name__.split(".")[-2]  # of this folder: a copied folder is a game with a name of its own
 HIDDEN = ("memory of the cartridge beyond these fields", "the screen's other pixels")
 BESIDE = (np.array([1, 0, 0, -1]) + AROUND // 2, np.array([0, -1, 1, 0]) + AROUND // 2)  # y, x of ACTIONS
-AGAIN = 0.4  # how often `wander` presses a button again
 PAGE = 256 + AROUND  # a map of visited places with a margin around it
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Which cartridge, how long, and where the emulators run."""
-
-    cartridge: str = knob(
-        "small", "size of our own cartridge", choices=("tiny", "mid", "small", "kanto-ish"), needs="rom="
-    )
-    cartridge_seed: int = knob(
-        0, "another world of the same size", low=0, high=(1 << 32) - 1, needs="rom="
-    )
-    rom: str = knob("", "a cartridge of your own instead, for example Pokémon Red, or a world's text (.txt)")
-    screen: bool = knob(True, "players see the screen; off: only what work RAM says, which is faster")
-    mask: bool = knob(True, "players see which places around them they visited; off is faster")
-    max_steps: int = knob(4096, "actions after which an episode is cut off", low=1, high=200_000)
-    idle_steps: int = knob(
-        0, "actions without a new milestone after which it is cut off as well; 0: never", low=0, high=200_000
-    )
-    workers: int = knob(
-        0, "processes for the emulators; 0, or where there is one game: they run in the run's own threads",
-        low=0, high=256,
-    )
-    patience: float = knob(
-        30.0, "seconds after which a silent worker is replaced", low=0.1, high=3600.0, needs="workers"
-    )
-
-    def check(self) -> None:
-        if self.rom:
-            titles.check(self.rom)
 
 
 class GameboyWorld(KeptGames):
@@ -89,11 +50,9 @@ class GameboyWorld(KeptGames):
             self.config, self.hall, self.row = config, furnish(config, games), 0
         super().__init__(config, games, first, seed)
 
-    def promise(self, config: Config) -> Spec:
-        moves = Actions(kind="discrete", names=ACTIONS)
-        fields = self.hall.reader.fields(config.screen, config.mask)
-        role = Role(name=ROLE, fields=fields, actions=moves, seats=(0,), hidden=HIDDEN)
-        return Spec(world=NAME, roles={ROLE: role}, stage=("start", "patience"), cutoffs=True, zero_sum=False)
+    @classmethod
+    def make_spec(cls, config: Config) -> Spec:
+        return make_spec(config)
 
     def layout(self) -> list[Any]:
         steps, marks = self.config.max_steps, len(self.hall.title.marks)
@@ -301,56 +260,11 @@ class GameboyWorld(KeptGames):
         return part
 
 
-def make(config: Config, games: int, first: int = 0, seed: int = 0) -> GameboyWorld:
-    """`games` emulators, numbered from `first`; all play alike, whatever the seed."""
-    return GameboyWorld(config, games, first, seed)
-
-
-def short(config: Config) -> Config:
-    """The same with episodes that end within a rehearsal's few steps (rehearsal/check.py)."""
-    return dataclasses.replace(config, max_steps=min(config.max_steps, 24), workers=min(config.workers, 1))
-
-
-def bot(name: str, role: str) -> ScriptedPlayer:
-    if role not in BOTS or name not in BOTS[role]:
-        near = nearest(name, BOTS[ROLE])
-        hint = f"; nearest: {near}" if near else ""
-        raise ConfigError(f"{role} = {name}: expected {ROLE} = {' or '.join(BOTS[ROLE])}{hint}")
-    return ScriptedPlayer(name, wander if name == "wander" else any_button)
-
-
-def any_button(seat: Seat, luck: NDArray[np.float64]) -> Ints:
-    return (luck * seat.role.actions.size).astype(np.int32)
-
-
-def wander(seat: Seat, luck: NDArray[np.float64]) -> Ints:
-    """Often the button pressed last, else any: who walks on sees more than who turns at every step."""
-    first = seat.role.columns.index(f"structured.action_1_ago_{ACTIONS[0]}")
-    last = seat.sight[:, first : first + len(ACTIONS)]
-    again = (luck < AGAIN) & last.any(1)
-    return np.where(again, last.argmax(1), any_button(seat, np.maximum(luck - AGAIN, 0) / (1 - AGAIN)))
-
-
-def draw(world: GameboyWorld, row: int, trail: list[Any]) -> Any:
-    """A picture of one game (reporting/match_film.py)."""
-    from .render import picture
-
-    return picture(world, row, trail)
-
-
-TRAINED = ("small", 1000.0)  # the recipe whose training is timed too, and the steps a second that are wanted
-
-
-def bench(seconds: float) -> tuple[dict[str, Any], list[str]]:
-    """`rematch bench gameboy`: plain data, and what is printed."""
-    from . import bench
-
-    about = bench.measure(seconds)
-    return about, bench.lines(about)
-
-
-def play(words: Sequence[str]) -> int:
-    """`rematch play gameboy`."""
-    from .human_play import play as begin
-
-    return begin(words)
+def make_spec(config: Config) -> Spec:
+    """The spec of a world with these settings. It needs the cartridge and no emulator."""
+    pyboy_emulator.library()  # without PyBoy nothing of this can be played
+    _, title = titles.find(config.rom, config.cartridge, config.cartridge_seed)
+    moves = Actions(kind="discrete", names=ACTIONS)
+    fields = Reader(title).fields(config.screen, config.mask)
+    role = Role(name=ROLE, fields=fields, actions=moves, seats=(0,), hidden=HIDDEN)
+    return Spec(world=NAME, roles={ROLE: role}, stage=("start", "patience"), cutoffs=True, zero_sum=False)

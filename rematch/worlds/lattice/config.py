@@ -28,21 +28,31 @@ SLACK = 1e-5  # cells by which a length may fall short, as in rules.h: 1.41421 r
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The rules of a lattice. Lengths in cells."""
+    """The rules of pursuit on a lattice. Lengths in cells."""
 
-    n: int = knob(9, "cells on a side", low=2, high=64)
-    block: int = knob(0, "side of the square of blocked cells in the middle; 0: none", low=0, high=62)
-    radius: float = knob(1.0, "distance between centres at which the evader is caught", low=0.0, high=90.0)
+    n: int = knob(9, "side length of the board", unit="cells", low=2, high=64)
+    block: int = knob(
+        0, "side length of the square of blocked cells in the middle; 0: none", unit="cells", low=0, high=62
+    )
+    radius: float = knob(
+        1.0, "distance between centres at which the evader is caught", unit="cells", low=0.0, high=90.0
+    )
     skip: int = knob(
-        0, "k: the pursuer only turns whenever (moves left - 1) mod k = 0; 0: it always moves",
-        low=0, high=1000)
-    horizon: int = knob(20, "moves after which the evader has won", low=1, high=1000)
+        0, "k: the pursuer only turns, without moving, when (moves left - 1) mod k = 0; 0: it always moves",
+        unit="moves", low=0, high=1000,
+    )  # fmt: skip
+    horizon: int = knob(20, "moves after which the evader wins", unit="moves", low=1, high=1000)
     min_distance: float = knob(
-        -1.0, "least distance between centres at the start; -1: n / 4", low=-1.0, high=90.0)
+        -1.0, "smallest distance between centres at the start; -1: n / 4", unit="cells", low=-1.0, high=90.0
+    )
     max_distance: float = knob(
-        -1.0, "largest distance between centres at the start; -1: any", low=-1.0, high=90.0)
+        -1.0, "largest distance between centres at the start; -1: no limit", unit="cells", low=-1.0,
+        high=90.0,
+    )  # fmt: skip
     symmetry: bool = knob(
-        True, "show positions turned and mirrored into one eighth of the board: eight times fewer states")
+        True, "observations are rotated and mirrored into one eighth of the board, which leaves an eighth "
+        "of the states",
+    )  # fmt: skip
 
     def check(self) -> None:
         if self.block >= self.n:

@@ -12,7 +12,7 @@ from .config import Config, stage_of
 QUARTERS = (2, 3, 4)  # discrete: starts up to half a board's length apart, three quarters, anywhere
 
 
-def levels(config: Config, ladder: Ladder) -> list[Level]:
+def build_levels(config: Config, ladder: Ladder) -> list[Level]:
     """The nearest start stays the board's own (a quarter of its length); the furthest one grows."""
     if ladder.min_obstacles:
         raise ConfigError(

@@ -9,7 +9,7 @@ from typing import Any
 
 from rematch.core.config import untracked, validate
 from rematch.core.errors import ConfigError
-from rematch.core.system_memory import total_bytes
+from rematch.core.system.system_memory import total_bytes
 
 from .config import Config, free_cells
 from .transition_matrix import BEST_EVADER, BEST_PURSUER, SOLUTION, Board, Doubles

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,30 +24,17 @@ from rematch.core.world import Sight, View
 from rematch.worlds.native_world import NativeWorld, Shown, blank_view, first_next
 
 from . import native
-from .bots import ACTIONS, BOTS, bot
+from .bots import ACTIONS
 from .config import STAGE, Config, free_cells, roots_below, stage_of
-from .exploitability import exact, exact_picture
-from .levels import levels
-from .solve import solve
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-__all__ = ["BOTS", "BUILD", "RATE_NAMES", "Config", "LatticeWorld", "WorldError",
-           "bot", "draw", "exact", "exact_picture", "levels", "make", "short", "solve"]
-
-RATE_NAMES = {"pursuer": "SR_P", "evader": "SR_E"}  # success rates, as people who grep logs know them
 
 ROLES = ("pursuer", "evader")
 COLUMNS = ("own", "other", "apart_own", "apart_other", "to_go")
-BUILD = native.BUILD  # a run goes on to the same bits only under the same rules
-NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
+NAME = __name__.split(".")[-2]  # of this folder: a copied folder is a game with a name of its own
 
 
 def make(config: Config, games: int, first: int = 0, seed: int = 0) -> LatticeWorld:
     """`games` lattices, numbered from `first`; game i draws from a key of (seed, first + i)."""
-    validate(config)
-    spec = _spec(config)
+    spec = make_spec(config)
     next = first_next(spec, games, first, seed, stage_of(config))
     rules = native.Core({name: getattr(config, name) for name in native.RULES})
     states = np.zeros((games, native.GAME_TYPE.itemsize), np.uint8)
@@ -57,19 +44,9 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> LatticeWo
     return world
 
 
-def short(config: Config) -> Config:
-    """The same rules with games that end within a rehearsal's few steps (rehearsal/check.py)."""
-    return dataclasses.replace(config, horizon=min(config.horizon, 6))
-
-
-def draw(world: LatticeWorld, row: int, trail: list[Any]) -> Image:
-    """One game seen from above; see render.py."""
-    from .render import draw as picture  # pillow only where pictures are made
-
-    return picture(world, row, trail)
-
-
-def _spec(config: Config) -> Spec:
+def make_spec(config: Config) -> Spec:
+    """The spec of a world with these settings."""
+    validate(config)
     states, apart = 8 * config.n**2, 8 * (2 * config.n - 1) ** 2
     choices = (states, states, apart, apart, config.horizon)
     field = Field(name="state", columns=COLUMNS, low=0.0, high=float(max(choices) - 1), choices=choices)

@@ -4,13 +4,13 @@ After each step some player is to move: chance moves inside a step, by luck keye
 the history). Both seats play one role with one network; a column says which seat it is. Rewards are changes
 of utility, divided by the game's largest utility, so that they lie in [-1, 1]. Who has more at the end has
 won; where both gain alike (cooperative games) both have won if they gain. Where something is hidden, what the
-other seat sees lies aside, for critics: `--network.critic all`.
+other seat sees lies aside, for critics: `--network.critic centralized`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Ints
-from rematch.core.config import knob
 from rematch.core.errors import ConfigError
-from rematch.core.player import Player, Seat
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import DECIDED, Next, View
-from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, ScriptedPlayer, States
+from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, States
 
-from . import games, hidden_states, history_table
+from . import hidden_states, history_table
+from .config import Config
 from .games import CHANCE, DECISION, TERMINAL
 
 LARGEST = 1e6  # of a number in a sight: OpenSpiel promises no bounds; most of its numbers are 0 or 1
@@ -33,32 +32,7 @@ THEIRS = "theirs"  # the other seat's sight
 STATE, THEIR_STATE = "state", "their_state"  # information states by number
 CHANCE_STREAM = 32  # of a game's own key: what chance does in it
 
-BUILD = games.version()  # a run goes on to the same bits only under the same rules
-NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
-BOTS = {"player": ("random",)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Which game."""
-
-    game: str = knob("kuhn_poker", 'as OpenSpiel writes it: "leduc_poker", "goofspiel(num_cards=4)"')
-    sight: str = knob(
-        "auto",
-        "what a seat sees: all it ever learnt, or the present only; auto: the former where there is such",
-        choices=("auto", "information_state", "observation"),
-    )
-    named: bool = knob(
-        False, "a seat is told its information state's number too: a row of its own in the network's tables. "
-        "For games that can be listed; rare states then keep pace with common ones",
-    )  # fmt: skip
-
-    def load(self) -> games.Game:
-        game = games.load(self.game, self.sight)
-        return hidden_states.numbered(game) if self.named else game
-
-    def check(self) -> None:
-        self.load()
+NAME = __name__.split(".")[-2]  # of this folder: a copied folder is a game with a name of its own
 
 
 class SpielWorld(PlainWorld):
@@ -69,7 +43,8 @@ class SpielWorld(PlainWorld):
     node: NDArray[np.int32]  # [N] each game's row in the table of age `age`
     age: NDArray[np.int64]  # [N]
 
-    def promise(self, config: Config) -> Spec:
+    @classmethod
+    def make_spec(cls, config: Config) -> Spec:
         game = config.load()
         secret = [] if game.perfect else ["what the other seat holds or did unseen"]
         secret += ["chance to come"] if game.chance else []
@@ -235,27 +210,3 @@ def chance_luck(seed: NDArray[np.uint64], episode: NDArray[Any], place: NDArray[
     key: Any = seed  # philox takes an array of keys as well as one
     out = rng.philox(key, counter)
     return ((out[:, 0] << np.uint64(32) | out[:, 1]) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def make(config: Config, games: int, first: int = 0, seed: int = 0) -> SpielWorld:
-    return SpielWorld(config, games, first, seed)
-
-
-def bot(name: str, role: str) -> Player:
-    """A scripted player: `random` takes any legal move, all alike."""
-    if name not in BOTS.get(role, ()):
-        raise ConfigError(f"{NAME}: no scripted player {name!r} for {role!r}; expected random")
-
-    def any_legal(seat: Seat, luck: NDArray[np.float64]) -> NDArray[Any]:
-        assert seat.mask is not None
-        upto = seat.mask.astype(np.int64).cumsum(1)
-        return np.asarray((upto <= (luck * upto[:, -1])[:, None]).sum(1))
-
-    return ScriptedPlayer(name, any_legal)
-
-
-def exact(config: Config, players: Mapping[str, Player], threads: int) -> dict[str, Any]:
-    """NashConv of a player against itself, by OpenSpiel's own code; `refused` where it cannot be had."""
-    from . import exploitability as judge
-
-    return judge.exact(make, config, players)

@@ -7,9 +7,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.config import nearest
-from rematch.core.errors import ConfigError
 from rematch.core.player import Move, Noise, Seat
+from rematch.worlds.game import check_bot
 
 from . import native
 
@@ -38,10 +37,5 @@ class ScriptedPlayer:
 
 def bot(name: str, role: str) -> ScriptedPlayer:
     """The scripted player `name` of a role."""
-    if role not in BOTS:
-        raise ConfigError(f"role = {role}: expected one of {', '.join(BOTS)}")
-    if name not in BOTS[role]:
-        near = nearest(name, BOTS[role])
-        raise ConfigError(f"{role} = {name}: expected one of {', '.join(BOTS[role])}"
-                          + (f"; nearest: {near}" if near else ""))
+    check_bot(BOTS, name, role)
     return ScriptedPlayer(name)

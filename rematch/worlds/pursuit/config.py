@@ -26,79 +26,130 @@ VISIBILITY = ("fov", "radius", "line_of_sight", "combined")  # in the order of t
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The rules of an arena. Lengths in metres, times in seconds, angles in radians unless said."""
+    """The rules of pursuit in an arena. Lengths in metres, times in seconds."""
 
-    arena_width: float = knob(20.0, "width of the walled arena, in metres", low=1.0, high=1000.0)
-    arena_height: float = knob(20.0, "height of the walled arena, in metres", low=1.0, high=1000.0)
-    dt: float = knob(0.05, "seconds per step", low=0.001, high=1.0)
-    max_steps: int = knob(1200, "steps after which the evader has won", low=1, high=65535)
-    pursuer_v_max: float = knob(1.0, "the pursuer's top speed, m/s", low=0.0, high=100.0)
-    evader_v_max: float = knob(1.0, "the evader's top speed, m/s", low=0.0, high=100.0)
-    omega_max: float = knob(2.84, "fastest turn of both, rad/s", low=0.01, high=1000.0)
-    fixed_speed: bool = knob(False, "both always drive at top speed and choose only the turn")
-    robot_radius: float = knob(0.15, "radius of both robots", low=0.01, high=100.0)
-    capture_radius: float = knob(0.5, "distance at which the evader is caught", low=0.01, high=100.0)
-    prep_steps: int = knob(0, "first steps in which the pursuer may turn but not drive", low=0, high=65535)
-    min_init_distance: float = knob(3.0, "least distance at the start", low=0.0, high=2000.0)
-    max_init_distance: float = knob(15.0, "largest distance at the start", low=0.0, high=2000.0)
-    n_obstacles_min: int = knob(2, "fewest obstacles of an episode", low=0, high=native.MOST_OBSTACLES)
-    n_obstacles_max: int = knob(2, "most obstacles of an episode", low=0, high=native.MOST_OBSTACLES)
-    obstacle_radius_min: float = knob(0.3, "smallest obstacle", low=0.01, high=100.0, needs="n_obstacles_max")
-    obstacle_radius_max: float = knob(1.0, "largest obstacle", low=0.01, high=100.0, needs="n_obstacles_max")
+    arena_width: float = knob(20.0, "width of the walled arena", unit="m", low=1.0, high=1000.0)
+    arena_height: float = knob(20.0, "height of the walled arena", unit="m", low=1.0, high=1000.0)
+    dt: float = knob(0.05, "duration of a step", unit="seconds", low=0.001, high=1.0)
+    max_steps: int = knob(1200, "steps after which the evader wins", unit="steps", low=1, high=65535)
+    pursuer_v_max: float = knob(1.0, "top speed of the pursuer", unit="m/s", low=0.0, high=100.0)
+    evader_v_max: float = knob(1.0, "top speed of the evader", unit="m/s", low=0.0, high=100.0)
+    omega_max: float = knob(2.84, "largest turn rate of both robots", unit="rad/s", low=0.01, high=1000.0)
+    fixed_speed: bool = knob(False, "both robots always drive at top speed; the action is the turn rate only")
+    robot_radius: float = knob(0.15, "radius of both robots", unit="m", low=0.01, high=100.0)
+    capture_radius: float = knob(
+        0.5, "distance at which the evader is caught", unit="m", low=0.01, high=100.0
+    )
+    prep_steps: int = knob(
+        0, "first steps of an episode in which the pursuer can turn but not drive", unit="steps", low=0,
+        high=65535,
+    )  # fmt: skip
+    min_init_distance: float = knob(
+        3.0, "smallest distance between the robots at the start", unit="m", low=0.0, high=2000.0
+    )
+    max_init_distance: float = knob(
+        15.0, "largest distance between the robots at the start", unit="m", low=0.0, high=2000.0
+    )
+    n_obstacles_min: int = knob(
+        2, "smallest number of obstacles in an episode", unit="obstacles", low=0, high=native.MOST_OBSTACLES
+    )
+    n_obstacles_max: int = knob(
+        2, "largest number of obstacles in an episode", unit="obstacles", low=0, high=native.MOST_OBSTACLES
+    )
+    obstacle_radius_min: float = knob(
+        0.3, "smallest radius of an obstacle", unit="m", low=0.01, high=100.0, needs="n_obstacles_max"
+    )
+    obstacle_radius_max: float = knob(
+        1.0, "largest radius of an obstacle", unit="m", low=0.01, high=100.0, needs="n_obstacles_max"
+    )
     obstacle_gap: float = knob(
-        0.5, "least gap between two obstacles", low=0.0, high=100.0, needs="n_obstacles_max")
+        0.5, "smallest gap between two obstacles", unit="m", low=0.0, high=100.0, needs="n_obstacles_max"
+    )
     obstacle_margin: float = knob(
-        0.5, "least gap between an obstacle and a wall", low=0.0, high=100.0, needs="n_obstacles_max")
+        0.5, "smallest gap between an obstacle and a wall", unit="m", low=0.0, high=100.0,
+        needs="n_obstacles_max",
+    )  # fmt: skip
     n_obstacle_obs: int = knob(
-        -1, "obstacles each robot sees; -1: as many as there can be", low=-1, high=native.MOST_OBSTACLES,
-        needs="full_obs")
+        -1, "nearest obstacles in the observation of each robot; -1: all", unit="obstacles", low=-1,
+        high=native.MOST_OBSTACLES, needs="full_obs",
+    )  # fmt: skip
     distance_scale: float = knob(
-        1.0, "the pursuer's reward for closing in by the arena's diagonal; the evader's is minus it")
-    capture_bonus: float = knob(100.0, "the pursuer's reward for a capture; the evader's is minus it")
-    timeout_penalty: float = knob(-100.0, "the pursuer's reward at the time limit; the evader's is minus it")
-    survival_bonus: float = knob(0.0, "the evader's reward for each step that ends nothing")
+        1.0, "reward of the pursuer for an approach by the length of the arena's diagonal; the evader gets "
+        "its negative",
+    )  # fmt: skip
+    capture_bonus: float = knob(100.0, "reward of the pursuer for a capture; the evader gets its negative")
+    timeout_penalty: float = knob(
+        -100.0, "reward of the pursuer at the time limit; the evader gets its negative"
+    )
+    survival_bonus: float = knob(0.0, "reward of the evader for each step that does not end the episode")
     use_visibility_reward: bool = knob(
-        False, "reward the evader for being unseen instead of for its distance (needs obstacles)")
+        False, "the evader is rewarded for being hidden, not for its distance; needs obstacles"
+    )
     visibility_weight: float = knob(
-        1.0, "the evader's reward per step: + unseen, - seen", needs="use_visibility_reward")
+        1.0, "reward of the evader per step: positive while hidden, negative while visible",
+        needs="use_visibility_reward",
+    )  # fmt: skip
     w_obs_approach: float = knob(
-        0.0, "the evader's reward for nearing the nearest obstacle", needs="n_obstacles_max")
-    w_vis_pursuer: float = knob(0.0, "the pursuer's reward for each step in which it sees the evader")
+        0.0, "reward of the evader for an approach to the nearest obstacle", needs="n_obstacles_max"
+    )
+    w_vis_pursuer: float = knob(0.0, "reward of the pursuer for each step in which it sees the evader")
     w_search: float = knob(
-        0.0, "the pursuer's reward, while it sees nobody, for entering cells it has not been in for long")
-    w_collision: float = knob(0.0, "each robot's penalty per step into an obstacle", needs="n_obstacles_max")
-    w_wall: float = knob(0.0, "each robot's penalty per step into a wall")
-    sight_range: float = knob(10.0, "how far the pursuer sees, for the terms on being seen", low=0.0)
+        0.0, "reward of the pursuer for entering cells that it has not visited recently, while it does not "
+        "see the evader",
+    )  # fmt: skip
+    w_collision: float = knob(
+        0.0, "penalty of each robot for each step in which it hits an obstacle", needs="n_obstacles_max"
+    )
+    w_wall: float = knob(0.0, "penalty of each robot for each step in which it hits a wall")
+    sight_range: float = knob(
+        10.0, "viewing range of the pursuer in the visibility rewards", unit="m", low=0.0
+    )
     sight_half_angle: float = knob(
-        60.0, "half of the pursuer's field of view, in degrees, for the same terms", low=0.0, high=180.0)
-    sight_occlusion: bool = knob(True, "whether obstacles block the pursuer's sight, for the same terms")
-    full_obs: bool = knob(True, "both robots see everything; off: each has sensors of its own")
+        60.0, "half of the pursuer's field of view in the visibility rewards", unit="degrees", low=0.0,
+        high=180.0,
+    )  # fmt: skip
+    sight_occlusion: bool = knob(True, "obstacles block the view of the pursuer in the visibility rewards")
+    full_obs: bool = knob(
+        True, "both robots observe the full state; false: each observes through its sensors"
+    )
     lidar_rays: int = knob(
-        36, "rays of each robot's lidar, all around", low=1, high=native.MOST_RAYS, needs="full_obs=False")
+        36, "lidar rays of each robot, spread over 360 degrees", unit="rays", low=1, high=native.MOST_RAYS,
+        needs="full_obs=False",
+    )  # fmt: skip
     lidar_range: float = knob(
-        5.0, "how far the lidar reaches, in metres", low=0.01, high=2000.0, needs="full_obs=False")
+        5.0, "range of the lidar", unit="m", low=0.01, high=2000.0, needs="full_obs=False"
+    )
     lidar_noise: float = knob(
-        0.02, "standard deviation of the lidar's noise, in metres", low=0.0, high=100.0,
-        needs="full_obs=False")
+        0.02, "standard deviation of the lidar noise", unit="m", low=0.0, high=100.0, needs="full_obs=False"
+    )
     history_length: int = knob(
-        10, "frames of state and lidar that each robot is shown, with the present one", low=1, high=100,
-        needs="full_obs=False")
+        10, "frames of state and lidar in the observation of each robot, the present one included",
+        unit="frames", low=1, high=100, needs="full_obs=False",
+    )  # fmt: skip
     visibility: str = knob(
-        "fov", "what hides a robot from the other: angle and range; range; obstacles; all three",
-        choices=VISIBILITY, needs="full_obs=False")
+        "fov", "condition under which a robot sees the other; fov: within the angle and range of its field "
+        "of view; radius: within its range; line_of_sight: no obstacle between them; combined: all three",
+        choices=VISIBILITY, needs="full_obs=False",
+    )  # fmt: skip
     view_half_angle: float = knob(
-        60.0, "half of each robot's field of view, in degrees", low=0.0, high=180.0,
-        needs="visibility=fov|combined")
+        60.0, "half of each robot's field of view", unit="degrees", low=0.0, high=180.0,
+        needs="visibility=fov|combined",
+    )  # fmt: skip
     view_range: float = knob(
-        10.0, "how far each robot sees the other, in metres", low=0.0, high=2000.0,
-        needs="visibility=fov|radius|combined")
+        10.0, "distance up to which each robot sees the other", unit="m", low=0.0, high=2000.0,
+        needs="visibility=fov|radius|combined",
+    )  # fmt: skip
     safety_filter: bool = knob(
-        False, "the pursuer drives the action nearest to its own that keeps off walls and obstacles")
+        False, "the pursuer executes the safe action nearest to its own: one that avoids walls and obstacles"
+    )
     safety_gamma: float = knob(
-        0.2, "share of the room left that one step may use up", low=0.001, high=1.0, needs="safety_filter")
+        0.2, "fraction of the remaining safety margin that one step may use (gamma of the control barrier "
+        "function)", unit="fraction", low=0.001, high=1.0, needs="safety_filter",
+    )  # fmt: skip
     safety_separation: bool = knob(
-        False, "the filter also keeps the pursuer 0.35 m off the evader; captures must reach further",
-        needs="safety_filter")
+        False, "the safety filter also keeps the pursuer 0.35 m from the evader; the capture radius must be "
+        "larger", needs="safety_filter",
+    )  # fmt: skip
 
     @property
     def zero_sum(self) -> bool:

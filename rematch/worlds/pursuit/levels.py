@@ -15,7 +15,7 @@ NEAREST, FIRST, FURTHEST = 2.0, 5.0, 15.0  # smooth: 2-5 m at first, to 2-15 m
 OBSTACLES_FROM = 8.0  # smooth: obstacles once the furthest start is at least this
 
 
-def levels(config: Config, ladder: Ladder) -> list[Level]:
+def build_levels(config: Config, ladder: Ladder) -> list[Level]:
     """From near starts in the open to the whole arena. No level has more obstacles than the world."""
     most = config.n_obstacles_max
     steps: list[tuple[float, float, int]] = list(DISCRETE)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,28 +25,16 @@ from rematch.core.world import Sight, View
 from rematch.worlds.native_world import NativeWorld, blank_view, first_next
 
 from . import native
-from .bots import BOTS, bot
 from .config import STAGE, Config, check_stage, numbers_of, stage_of
-from .levels import levels
 from .observations import ROLES, Redraw, aside_of, blank, fields_of, hidden_of, tell_aside
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-__all__ = ["BOTS", "BUILD", "RATE_NAMES", "Config", "PursuitWorld", "WorldError",
-           "bot", "draw", "levels", "make", "short"]
-
-RATE_NAMES = {"pursuer": "SR_P", "evader": "SR_E"}  # success rates, as people who grep logs know them
-
-BUILD = native.BUILD  # a run goes on to the same bits only under the same rules
-NAME = __name__.split(".")[-2]  # of this folder: a copy of it is a world of its own
+NAME = __name__.split(".")[-2]  # of this folder: a copied folder is a game with a name of its own
 
 
 def make(config: Config, games: int, first: int = 0, seed: int = 0) -> PursuitWorld:
     """`games` arenas, numbered from `first`; game i draws from a key of (seed, first + i)."""
-    validate(config)
+    spec = make_spec(config)
     rules = native.Core(numbers_of(config))
-    spec = _spec(config, rules)
     next = first_next(spec, games, first, seed, stage_of(config))
     states = np.zeros((games, native.GAME_TYPE.itemsize), np.uint8)
     shared = _Shared(rules, spec, first, np.zeros((games, rules.annex_type.itemsize), np.uint8))
@@ -55,20 +43,10 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> PursuitWo
     return world
 
 
-def short(config: Config) -> Config:
-    """The same rules with games that end within a rehearsal's few steps (rehearsal/check.py)."""
-    prep = min(config.prep_steps, 8)
-    return dataclasses.replace(config, max_steps=min(config.max_steps, 24), prep_steps=prep)
-
-
-def draw(world: PursuitWorld, row: int, trail: list[Any]) -> Image:
-    """One game seen from above; see render.py."""
-    from .render import draw as picture  # pillow only where pictures are made
-
-    return picture(world, row, trail)
-
-
-def _spec(config: Config, rules: native.Core) -> Spec:
+def make_spec(config: Config) -> Spec:
+    """The spec of a world with these settings."""
+    validate(config)
+    rules = native.Core(numbers_of(config))
     names = ("turn",) if config.fixed_speed else ("speed", "turn")
     roles = {
         name: Role(

@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support import single_seat_worlds, toys
 from support.single_seat_worlds import little
+from support.trainers import advance
 
 from rematch import api
 from rematch.agents.learners import q_targets
@@ -22,26 +22,16 @@ from rematch.agents.learners.q_policy import shown
 from rematch.agents.networks.layout import named
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError, LearnError
-from rematch.rehearsal.shrink import event_log, play
-from rematch.training.trainer import Session
+from rematch.rehearsal.compare import event_log
+from rematch.rehearsal.trial import play
+from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 
 __all__ = ["little"]
 
 
-def iterate(session: Session, times: int) -> list[dict[str, Any]]:
-    rows = []
-    if session.iteration == 0:
-        session.begin()
-    for _ in range(times):
-        session.seat()
-        rows.append(session.learn(session.rollout.collect(session.iteration)))
-        session.iteration += 1
-    return rows
-
-
-def learner_of(session: Session) -> Dqn:
-    (found,) = session.learners.values()
+def learner_of(trainer: Trainer) -> Dqn:
+    (found,) = trainer.agents.learners.values()
     assert isinstance(found, Dqn)
     return found
 
@@ -49,10 +39,10 @@ def learner_of(session: Session) -> Dqn:
 @pytest.mark.parametrize("ssm", ["real", "complex"])
 def test_every_parameter_moves(little: None, ssm: str) -> None:
     """A known failure: recurrent cells made after the optimiser."""
-    session = Session(single_seat_worlds.small(dqn__ssm=ssm, total_steps=4 * 8 * 30))
-    learner = learner_of(session)
+    trainer = Trainer(single_seat_worlds.small(dqn__ssm=ssm, total_steps=4 * 8 * 30))
+    learner = learner_of(trainer)
     before = learner.online.arrays()
-    iterate(session, 14)
+    advance(trainer, 14)
     for name, view in named(learner.online.weights, learner.online.layout).items():
         assert (view != before[name]).any(), name
     assert learner.adam.updates > 10
@@ -60,9 +50,9 @@ def test_every_parameter_moves(little: None, ssm: str) -> None:
 
 def test_stored_memory_is_what_the_network_would_have(little: None) -> None:
     """With the weights held still, unrolling from the first step of a game gives each stored memory."""
-    session = Session(single_seat_worlds.small(dqn__lr=0.0, dqn__lr_final=0.0, world__limit=11))
-    learner = learner_of(session)
-    iterate(session, 5)
+    trainer = Trainer(single_seat_worlds.small(dqn__lr=0.0, dqn__lr_final=0.0, world__limit=11))
+    learner = learner_of(trainer)
+    advance(trainer, 5)
     replay, policy = learner.replay, learner.online
     assert replay.head == 40
     packed = {name: np.swapaxes(replay.arrays[name], 0, 1) for name in policy.senses.packed}
@@ -86,9 +76,9 @@ def test_stored_memory_is_what_the_network_would_have(little: None) -> None:
 
 
 def test_the_target_is_synced_now_and_then(little: None) -> None:
-    session = Session(single_seat_worlds.small(dqn__target_every=7, total_steps=4 * 8 * 30))
-    learner, seen = learner_of(session), set()
-    iterate(session, 2)
+    trainer = Trainer(single_seat_worlds.small(dqn__target_every=7, total_steps=4 * 8 * 30))
+    learner, seen = learner_of(trainer), set()
+    advance(trainer, 2)
     starts = learner.replay.beginnings()
     while learner.adam.updates < 20:
         learner._update(starts, 1e-3)
@@ -98,21 +88,23 @@ def test_the_target_is_synced_now_and_then(little: None) -> None:
     assert seen == {True, False}
 
 
-def test_components_are_told_apart_and_weighed_once(little: None) -> None:
-    session = Session(single_seat_worlds.small(novelty__weight=0.5, rnd_screen__weight=0.25))
-    row = iterate(session, 3)[-1]
-    told = {name: row[f"joypad/r_{name}"] for name in ("env", "rnd", "novel", "bayes", "total")}
-    assert told["rnd"] > 0 and told["novel"] > 0 and told["bayes"] == 0
-    assert told["total"] == pytest.approx(told["env"] + 0.25 * told["rnd"] + 0.5 * told["novel"])
+def test_reward_terms_have_columns_of_their_own_and_are_weighted_once(little: None) -> None:
+    trainer = Trainer(single_seat_worlds.small(count_bonus__weight=0.5, rnd_images__weight=0.25))
+    row = advance(trainer, 3)[-1]
+    reward = {name: row[f"joypad/r_{name}"] for name in ("env", "rnd_images", "count_bonus", "total")}
+    assert reward["rnd_images"] > 0 and reward["count_bonus"] > 0
+    assert "joypad/r_milestones" not in row, "this world has none"
+    total = reward["env"] + 0.25 * reward["rnd_images"] + 0.5 * reward["count_bonus"]
+    assert reward["total"] == pytest.approx(total)
     assert {f"joypad/{name}" for name in ("td_error", "q_mean", "epsilon", "replay", "updates")} <= set(row)
-    kept = learner_of(session).replay.arrays["reward"][:24]
-    assert kept[..., 2].max() == 1.0, "raw, as it was met"
+    stored = learner_of(trainer).replay.arrays["reward.count_bonus"][:24]
+    assert stored.max() == 1.0, "raw, as it was met"
 
 
 def test_updates_follow_the_replay_ratio(little: None) -> None:
-    session = Session(single_seat_worlds.small(dqn__replay_ratio=1.0, dqn__warmup=64, total_steps=4 * 8 * 30))
-    iterate(session, 10)
-    learner = learner_of(session)
+    trainer = Trainer(single_seat_worlds.small(dqn__replay_ratio=1.0, dqn__warmup=64, total_steps=4 * 8 * 30))
+    advance(trainer, 10)
+    learner = learner_of(trainer)
     assert learner.adam.updates == int((320 - 64) / (learner.config.batch * learner.config.stride))
 
 
@@ -132,22 +124,22 @@ def test_the_long_memory_alone_remembers(little: None, tmp_path: Path) -> None:
 @pytest.mark.parametrize("priority", [0.0, 0.6])
 def test_state_and_restore_continue_identically(little: None, priority: float) -> None:
     config = single_seat_worlds.small(dqn__priority=priority, stagger=16)
-    straight, halted, again = Session(config), Session(config), Session(config)
-    iterate(straight, 9)
-    iterate(halted, 5)
-    again.restore(copy.deepcopy(halted.state()))
-    rows = iterate(again, 4)
+    straight, halted, again = Trainer(config), Trainer(config), Trainer(config)
+    advance(straight, 9)
+    advance(halted, 5)
+    again.load_state_dict(copy.deepcopy(halted.state_dict()))
+    rows = advance(again, 4)
     one, two = learner_of(straight), learner_of(again)
     assert np.array_equal(one.online.weights, two.online.weights) and rows[-1]["joypad/updates"] > 0
     assert np.array_equal(one.explorer.memory, two.explorer.memory)
-    names = [[chunk.name for chunk in learner.state()["replay"]["chunks"]] for learner in (one, two)]
+    names = [[chunk.name for chunk in learner.state_dict()["replay"]["chunks"]] for learner in (one, two)]
     assert names[0] == names[1] and names[0]
 
 
 def test_priorities_prefer_what_surprised(little: None) -> None:
-    session = Session(single_seat_worlds.small(dqn__priority=1.0, dqn__replay_ratio=0.0))
-    iterate(session, 4)
-    learner = learner_of(session)
+    trainer = Trainer(single_seat_worlds.small(dqn__priority=1.0, dqn__replay_ratio=0.0))
+    advance(trainer, 4)
+    learner = learner_of(trainer)
     starts = learner.replay.beginnings()
     learner.priority[:] = 1e-9
     learner.priority[starts[1] // learner.config.stride, 2] = 5.0
@@ -180,21 +172,21 @@ def test_worlds_that_it_cannot_play_are_refused(monkeypatch: pytest.MonkeyPatch)
 def test_settings_that_cannot_be_are_refused(little: None) -> None:
     with pytest.raises(ConfigError, match=r"dqn.sequence = 3: expected more than burn_in 2 and n_step 1"):
         single_seat_worlds.small(dqn__sequence=3)
-    with pytest.raises(ConfigError, match=r"dqn.replay = 80: expected at least \d+ with games = 4"):
-        single_seat_worlds.small(dqn__replay=80)
+    with pytest.raises(ConfigError, match=r"dqn.replay_size = 80: expected at least \d+ with games = 4"):
+        single_seat_worlds.small(dqn__replay_size=80)
     with pytest.raises(ConfigError, match=r"start_iteration = 1: a replay begins with the run"):
         # memories were noted by the run's step and asked for by the replay's
         single_seat_worlds.small(start_iteration=1)
     with pytest.raises(ConfigError, match=r"network.hidden = .* has no effect: learner is 'dqn'"):
-        api.configure("gym", changes={"learner": "dqn", "network.hidden": [8]})
+        api.configure("gymnasium", changes={"learner": "dqn", "network.hidden": [8]})
     if not torch.cuda.is_available():
         with pytest.raises(ConfigError, match=r"dqn.device = cuda: torch finds no CUDA device here"):
-            Session(single_seat_worlds.small(dqn__device="cuda"))
+            Trainer(single_seat_worlds.small(dqn__device="cuda"))
 
 
 def test_a_gradient_that_is_no_number_stops_the_run(little: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = Session(single_seat_worlds.small())
+    trainer = Trainer(single_seat_worlds.small())
     real = q_targets.gradient
     monkeypatch.setattr(q_targets, "gradient", lambda *args: (real(*args)[0] * np.nan, *real(*args)[1:]))
     with pytest.raises(LearnError, match="the gradient is not finite at update 0"):  # `status` tells of these
-        iterate(session, 8)
+        advance(trainer, 8)

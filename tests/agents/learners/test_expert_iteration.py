@@ -8,19 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.trainers import first_rollout
 
 from rematch import api
-from rematch.agents.learners.expert_iteration import Expert
+from rematch.agents.learners.expert_iteration import ExpertIteration
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.player import Noise
-from rematch.rehearsal.shrink import event_log, play
-from rematch.training.trainer import Config, Session
+from rematch.core.run_config import Config
+from rematch.rehearsal.compare import event_log
+from rematch.rehearsal.trial import play
+from rematch.training.trainer import Trainer
 
 TINY: dict[str, Any] = {
     "learner": "expert", "threads": 1, "games": 32, "steps": 24, "total_steps": 32 * 24 * 3,
-    "network.hidden": (32,), "league.history": 0.0, "evaluation.games": 4, "evaluation.rivals": ("random",),
-    "expert.completions": 2, "expert.positions": 128, "expert.replay": 256, "expert.minibatch": 64,
+    "network.hidden": (32,), "league.opponent_share": 0.0, "evaluation.games": 4,
+    "evaluation.opponents": ("random",),
+    "expert.completions": 2, "expert.positions": 128, "expert.replay_size": 256, "expert.minibatch_size": 64,
 }
 
 
@@ -29,24 +33,22 @@ def config(**changes: Any) -> Config:
     return settings.replace(api.default("beasty"), TINY | dotted)
 
 
-def learner(session: Session) -> Expert:
-    made = session.learners["player"]
-    assert isinstance(made, Expert)
+def learner(trainer: Trainer) -> ExpertIteration:
+    made = trainer.agents.learners["player"]
+    assert isinstance(made, ExpertIteration)
     return made
 
 
-def taught(**changes: Any) -> tuple[Session, Expert]:
-    session = Session(config(**changes))
-    session.begin()
-    session.seat()
-    made = learner(session)
-    made.teach(session.rollout.collect(0), 0)
-    return session, made
+def taught(**changes: Any) -> tuple[Trainer, ExpertIteration]:
+    trainer = Trainer(config(**changes))
+    made = learner(trainer)
+    made.teach(first_rollout(trainer), 0)
+    return trainer, made
 
 
 def test_it_searches_its_own_decisions_and_keeps_what_was_found() -> None:
-    session, made = taught()
-    tape = session.rollout.tape
+    trainer, made = taught()
+    tape = trainer.setup.collector.rollout
     assert tape.states is not None and made.count == 128
     batch = made.batch(np.arange(128))
     seen = {row.tobytes() for row in tape["player"].sight[tape["player"].acted != 0]}
@@ -58,14 +60,14 @@ def test_it_searches_its_own_decisions_and_keeps_what_was_found() -> None:
 
 
 def test_the_replay_forgets_its_oldest() -> None:
-    session, made = taught(expert__replay=200)
+    trainer, made = taught(expert__replay_size=200)
     old = made.states[:128].copy()
-    made.teach(session.rollout.collect(1), 1)
+    made.teach(trainer.setup.collect(1), 1)
     assert made.count == 256 and min(made.count, 200) == 200
     assert (made.states[56:128] == old[56:]).all() and (made.states[:56] != old[:56]).any()
 
 
-@pytest.mark.parametrize("critic", ["own", "all"])
+@pytest.mark.parametrize("critic", ["own", "centralized"])
 def test_it_comes_to_play_what_the_search_finds(critic: str) -> None:
     """Over one set of positions its expected value nears the best, and its value what it expects."""
     changes: Any = {"network__critic": critic, "network__hidden": (64,), "expert__positions": 256}
@@ -99,10 +101,10 @@ def test_native_and_torch_gradients_agree() -> None:
 
 def test_state_and_restore_continue_identically() -> None:
     first, made = taught()
-    kept = copy.deepcopy(made.state())
-    second = Session(config())
-    learner(second).restore(kept)
-    tape = first.rollout.tape
+    kept = copy.deepcopy(made.state_dict())
+    second = Trainer(config())
+    learner(second).load_state_dict(kept)
+    tape = first.setup.collector.rollout
     assert made.learn(tape, 0.1, 1) == learner(second).learn(tape, 0.1, 1)
     assert made.policy.weights.tobytes() == learner(second).policy.weights.tobytes()
 
@@ -118,19 +120,19 @@ def test_the_network_judges_where_a_playout_stops() -> None:
     found = [learner_values(plies) for plies in (-1, 99, 1)]
     assert np.allclose(found[0], found[1], equal_nan=True)
     assert not np.allclose(found[0], found[2], equal_nan=True)
-    for changes in ({"network__critic": "all"}, {"world__players": 3}):
+    for changes in ({"network__critic": "centralized"}, {"world__players": 3}):
         with pytest.raises(ConfigError, match=r"expert.plies = 3: .*expected -1"):
             config(expert__plies=3, **changes)
 
 
 def learner_values(plies: int) -> Any:
-    session = Session(config(expert__plies=plies))
-    made, rows = learner(session), np.arange(20, dtype=np.int32)
+    trainer = Trainer(config(expert__plies=plies))
+    made, rows = learner(trainer), np.arange(20, dtype=np.int32)
     return made.values(rows, Noise(1, 2, 3))
 
 
-KNOBS = {"lr": 0.01, "lr_final": 0.01, "completions": 3, "plies": 2, "positions": 64, "replay": 100,
-         "passes": 8.0, "minibatch": 32, "tau": 0.5, "value": 0.1, "max_grad_norm": 0.01}
+KNOBS = {"lr": 0.01, "lr_final": 0.01, "completions": 3, "plies": 2, "positions": 64, "replay_size": 100,
+         "replay_ratio": 8.0, "minibatch_size": 32, "tau": 0.5, "value_weight": 0.1, "max_grad_norm": 0.01}
 
 
 def test_every_knob_of_it_changes_what_happens() -> None:
@@ -145,9 +147,10 @@ def test_every_knob_of_it_changes_what_happens() -> None:
 
 
 def test_rivals_sit_down_beside_it(tmp_path: Path) -> None:
-    rivals = {"league.history": 1.0, "league.scripted": ("heuristic",), "league.pick": "adaptive"}
+    rivals = {"league.opponent_share": 1.0, "league.bots": ("heuristic",), "league.matchmaking": "adaptive"}
     seen = play(settings.replace(config(), rivals), tmp_path / "run")
-    assert seen.scripted > 0 and all(row["player/updates"] > 0 for row in seen.rows)
+    assert seen.record.decisions["player"]["heuristic"] > 0
+    assert all(row["player/updates"] > 0 for row in seen.rows)
     assert "league/weight_heuristic" in seen.rows[-1] and seen.rows[-1]["train/grad_norm_pre_clip"] > 0
 
 

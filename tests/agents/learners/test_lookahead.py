@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from support import toys
+from support.trainers import advance, first_difference
 
 from rematch import api
 from rematch.agents.learners.lookahead import Foresight, LookaheadPlayer, best_answer, check_spec
@@ -24,7 +25,7 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import Noise, Seat
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import DECIDED, World
-from rematch.training.trainer import Session
+from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, States
 
@@ -39,7 +40,8 @@ class Nim(PlainWorld):
 
     masked = True
 
-    def promise(self, config: NimConfig) -> Spec:
+    @classmethod
+    def make_spec(cls, config: NimConfig) -> Spec:
         fields = (
             Field(name="pile", columns=("sticks",), low=0, high=config.most, choices=(config.most + 1,)),
             Field(name="turn", columns=("mine",), low=0, high=1, choices=(2,)),
@@ -80,7 +82,7 @@ class Nim(PlainWorld):
         self.view.mask["player"][:] = (np.arange(3) < self.state["pile"][:, None])[:, None]
 
 
-nim = toys.module(Nim, NimConfig, {"random": toys._any_legal}, ("player",))
+nim = toys.game(Nim, NimConfig, {"random": toys._any_legal}, ("player",))
 
 
 def foresight(module: Any, config: Any) -> tuple[Foresight, World]:
@@ -188,56 +190,48 @@ def test_a_changed_network_is_asked_again() -> None:
     assert not np.allclose(ahead.solve(world, rows).value, before.value)
 
 
-def trained(monkeypatch: pytest.MonkeyPatch, iterations: int) -> Session:
+def trained(monkeypatch: pytest.MonkeyPatch, iterations: int) -> Trainer:
     find = registry.find
     monkeypatch.setattr(registry, "find", lambda name: nim if name == "nim" else find(name))
     config = settings.replace(api.default("nim"), {
         "learner": "lookahead", "games": 64, "steps": 8, "total_steps": 64 * 8 * iterations,
         "network.hidden": (32,),
-        "lookahead.minibatch": 128, "lookahead.replay": 2048, "lookahead.lr": 0.02, "lookahead.explore": 0.3,
+        "lookahead.minibatch_size": 128, "lookahead.replay_size": 2048, "lookahead.lr": 0.02,
+        "lookahead.explore": 0.3,
     })
-    session = Session(config)
-    for _ in range(iterations):
-        play(session)
-    return session
-
-
-def play(session: Session) -> dict[str, Any]:
-    session.seat()
-    metrics = session.learn(session.rollout.collect(session.iteration))
-    session.iteration += 1
-    return metrics
+    trainer = Trainer(config)
+    advance(trainer, iterations)
+    return trainer
 
 
 def test_turns_and_masks_are_learnt_to_perfection(monkeypatch: pytest.MonkeyPatch) -> None:
     """In Nim who faces a multiple of four loses; anybody else takes what leaves one."""
-    session = trained(monkeypatch, 30)
-    world = session.make(200, 0, 5)
+    trainer = trained(monkeypatch, 30)
+    world = trainer.setup.make_world(200, 0, 5)
     for seat in (0, 1):
         at = seat_of(world, seat)
         pile = at.sight[:, 0].astype(int)
-        action = session.policies["player"].act(at, Noise(0, 3, 0)).action
+        action = trainer.agents.players["player"].act(at, Noise(0, 3, 0)).action
         winning = pile % 4 != 0
         assert (action[winning] + 1 == pile[winning] % 4).all()
-        value = session.policies["player"].act(at, Noise(0, 3, 0)).value
+        value = trainer.agents.players["player"].act(at, Noise(0, 3, 0)).value
         won = winning if seat == 0 else ~winning
         assert np.abs(value - won).max() < 0.2
 
 
 def test_state_and_restore_continue_identically(monkeypatch: pytest.MonkeyPatch) -> None:
     straight = trained(monkeypatch, 6)
-    halted, again = Session(straight.config), Session(straight.config)
-    for _ in range(3):
-        play(halted)
-    again.restore(copy.deepcopy(halted.state()))
-    for _ in range(3):
-        play(again)
-    assert digest(again.minds.networks["value"].weights) == digest(straight.minds.networks["value"].weights)
-    assert again.learners["player"].state().keys() == straight.learners["player"].state().keys()
+    halted, again = Trainer(straight.config), Trainer(straight.config)
+    advance(halted, 3)
+    again.load_state_dict(copy.deepcopy(halted.state_dict()))
+    advance(again, 3)
+    ours, theirs = (trainer.agents.networks["value"].weights for trainer in (again, straight))
+    assert digest(ours) == digest(theirs)
+    assert first_difference(again.state_dict(), straight.state_dict()) == ""
 
 
 @pytest.mark.parametrize(("game", "why"), [
-    ("pursuit", "continuous actions"), ("gym", "1 seats"),
+    ("pursuit", "continuous actions"), ("gymnasium", "1 seats"),
 ])
 def test_worlds_that_it_cannot_play_are_refused(game: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
@@ -255,5 +249,5 @@ def test_a_game_that_both_can_win_is_refused() -> None:
 def test_settings_of_the_other_learner_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"ppo.lr = .* has no effect: learner is 'lookahead'"):
         api.configure("lattice", changes={"learner": "lookahead", "ppo.lr": 0.1})
-    with pytest.raises(ConfigError, match=r"lookahead.passes = .* has no effect: learner is 'ppo'"):
-        api.configure("lattice", changes={"lookahead.passes": 3.0})
+    with pytest.raises(ConfigError, match=r"lookahead.replay_ratio = .* has no effect: learner is 'ppo'"):
+        api.configure("lattice", changes={"lookahead.replay_ratio": 3.0})

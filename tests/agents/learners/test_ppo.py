@@ -15,7 +15,7 @@ from rematch.agents.policy import Policy, digest
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.spec import Spec
 from rematch.core.world import DECIDED
-from rematch.rollout.rollout_buffer import Tape
+from rematch.rollout.rollout_buffer import RolloutBuffer
 
 # --- a loss from the papers, in numpy and float64, one decision at a time -------------------------------
 
@@ -63,8 +63,8 @@ def slow_loss(made: Policy, weights: Any, batch: Batch, config: PpoConfig, entro
         old, target = float(batch["value"][i]), float(batch["target"][i])
         near = old + min(max(value - old, -config.value_clip), config.value_clip)
         error = max((value - target) ** 2, (near - target) ** 2 if config.value_clip else 0.0)
-        total += -min(ratio * advantage, bounded * advantage) + config.value * error
-        total += -entropy_weight * entropy + config.magnet * pull
+        total += -min(ratio * advantage, bounded * advantage) + config.value_weight * error
+        total += -entropy_weight * entropy + config.magnet_weight * pull
     return total / n
 
 
@@ -74,7 +74,7 @@ def slow_loss(made: Policy, weights: Any, batch: Batch, config: PpoConfig, entro
 def test_the_gradient_is_the_slope_of_the_loss(discrete: bool, shared: bool, gradient: str) -> None:
     made = policy(role(sight=3, actions=3, discrete=discrete), hidden=(4, 3), shared=shared)
     batch = minibatch(made, 14, seed=3, masked=discrete, magnet=True)
-    config = PpoConfig(clip=0.15, value_clip=0.2, value=0.4, magnet=0.3, gradient=gradient)
+    config = PpoConfig(clip=0.15, value_clip=0.2, value_weight=0.4, magnet_weight=0.3, gradient=gradient)
     found, _ = Ppo(made, config, 0, 1).gradient(batch, np.arange(14), 0.05)
     weights = made.weights.astype(np.float64)
     wanted = np.zeros_like(weights)
@@ -92,7 +92,7 @@ def test_a_temperature_divides_logits_in_the_update_too(gradient: str) -> None:
     """The slope at a temperature is that of a network whose head is divided, by the chain rule."""
     made = policy(role(sight=3, actions=3), hidden=(4, 3))
     batch = minibatch(made, 14, seed=3, masked=True, magnet=True)
-    config = PpoConfig(clip=0.15, value_clip=0.2, value=0.4, magnet=0.3, gradient=gradient)
+    config = PpoConfig(clip=0.15, value_clip=0.2, value_weight=0.4, magnet_weight=0.3, gradient=gradient)
     learner = Ppo(made, config, 0, 1)
     learner.temperature = 0.4
     found = learner.gradient(batch, np.arange(14), 0.05)[0].copy()
@@ -115,7 +115,7 @@ def test_a_temperature_divides_logits_in_the_update_too(gradient: str) -> None:
 
 def test_who_acts_at_a_temperature_has_ratio_one() -> None:
     """Before the first step nothing has moved: a ratio of policies at other temperatures would not be 1."""
-    learner = fresh(temperature=0.5, temperature_final=2.0, epochs=1, minibatch=1000, actions=3)
+    learner = fresh(temperature=0.5, temperature_final=2.0, epochs=1, minibatch_size=1000, actions=3)
     for progress, temperature in ((0.0, 0.5), (0.5, 1.25), (1.0, 2.0)):
         acts = Policy(learner.policy.role, learner.policy.config, "acts", learner.acting(progress))
         sight = np.random.default_rng(0).uniform(-1, 1, (9, 2)).astype(np.float32)
@@ -129,10 +129,10 @@ def test_who_acts_at_a_temperature_has_ratio_one() -> None:
 # --- tapes to learn from -------------------------------------------------------------------------------
 
 
-def one_step_games(made: Policy, n: int, pay: Any, seed: int = 0) -> Tape:
+def one_step_games(made: Policy, n: int, pay: Any, seed: int = 0) -> RolloutBuffer:
     """n games of one decision each; `pay(sight, action)` is the reward."""
     spec = Spec(world="toy", roles={"player": made.role})
-    tape = Tape(spec, 1, n)
+    tape = RolloutBuffer(spec, 1, n)
     track = tape["player"]
     rng = np.random.default_rng(seed)
     track.sight[:] = rng.uniform(-1, 1, track.sight.shape)
@@ -162,7 +162,7 @@ def fresh(discrete: bool = True, actions: int = 2, **settings: Any) -> Ppo:
         role(sight=2, actions=actions, discrete=discrete), settings.pop("network", policy(role()).config), "p"
     )
     made.initialise(1)
-    return Ppo(made, PpoConfig(**({"minibatch": 100} | settings)), 7, 1)
+    return Ppo(made, PpoConfig(**({"minibatch_size": 100} | settings)), 7, 1)
 
 
 def weights_of(learner: Ppo) -> Any:
@@ -179,7 +179,7 @@ def test_it_learns_a_choice() -> None:
 
 
 def test_it_learns_a_number() -> None:
-    learner = fresh(discrete=False, actions=1, lr=3e-3, anneal="none", entropy=0.0)
+    learner = fresh(discrete=False, actions=1, lr=3e-3, anneal="none", entropy_weight=0.0)
     for i in range(40):
         tape = one_step_games(learner.policy, 512, lambda s, a: -((a[:, 0] - s[:, 0]) ** 2), seed=i)
         learner.learn(tape, i / 40, i)
@@ -196,7 +196,7 @@ def test_without_a_rate_nothing_is_learnt() -> None:
 
 def test_native_and_torch_learn_alike() -> None:
     for discrete in (True, False):
-        learners = [fresh(discrete, gradient=g, epochs=2, magnet=0.1) for g in ("native", "torch")]
+        learners = [fresh(discrete, gradient=g, epochs=2, magnet_weight=0.1) for g in ("native", "torch")]
         metrics = []
         for learner in learners:
             pay = hit if discrete else lambda s, a: -(a**2).sum(1)
@@ -249,7 +249,7 @@ def test_the_standard_deviation_stays_in_bounds() -> None:
 
 def test_long_gradients_are_shortened() -> None:
     for limit, wanted in ((0.01, 0.01), (1e9, None), (0.0, None)):  # 0 is off
-        learner = fresh(max_grad_norm=limit, epochs=1, minibatch=300)
+        learner = fresh(max_grad_norm=limit, epochs=1, minibatch_size=300)
         metrics = learner.learn(one_step_games(learner.policy, 300, hit), 0.0, 0)
         assert metrics["grad_norm_pre_clip"] > 0.02
         wanted = metrics["grad_norm_pre_clip"] if wanted is None else wanted
@@ -266,7 +266,7 @@ def test_target_kl_ends_an_iteration_early() -> None:
 
 
 def test_every_decision_is_seen_once_per_epoch() -> None:
-    learner = fresh(epochs=3, minibatch=64)
+    learner = fresh(epochs=3, minibatch_size=64)
     seen: list[Any] = []
     gradient = learner.gradient
 
@@ -314,19 +314,19 @@ def test_one_decision_alone_is_survived() -> None:
 
 def test_rate_and_entropy_follow_progress() -> None:
     for shape, rate, weight in (("linear", 0.75, 0.5), ("none", 1.0, 0.9)):
-        learner = fresh(lr=1.0, lr_final=0.5, entropy=0.9, entropy_final=0.1, anneal=shape)
+        learner = fresh(lr=1.0, lr_final=0.5, entropy_weight=0.9, entropy_weight_final=0.1, anneal=shape)
         metrics = learner.learn(one_step_games(learner.policy, 50, hit), 0.5, 0)
         assert (metrics["lr"], metrics["entropy_weight"]) == (rate, pytest.approx(weight))
 
 
 def test_the_magnet_follows_slowly_and_holds() -> None:
-    learner = fresh(magnet=0.5, magnet_decay=0.9, lr=1e-2)
+    learner = fresh(magnet_weight=0.5, magnet_decay=0.9, lr=1e-2)
     start = learner.magnet.copy()
     learner.learn(one_step_games(learner.policy, 300, hit), 0.0, 0)
     assert np.allclose(learner.magnet, 0.9 * start + 0.1 * learner.policy.weights, atol=1e-6)
     moved = []
     for strength in (0.001, 100.0):
-        held = fresh(magnet=strength, magnet_decay=1.0, lr=1e-2, epochs=8)
+        held = fresh(magnet_weight=strength, magnet_decay=1.0, lr=1e-2, epochs=8)
         for i in range(5):
             held.learn(one_step_games(held.policy, 300, hit, seed=i), 0.0, i)
         moved.append(np.abs(held.policy.forward(np.eye(2, dtype=np.float32))[0]).max())
@@ -334,14 +334,15 @@ def test_the_magnet_follows_slowly_and_holds() -> None:
 
 
 def test_the_mean_of_the_last_part_is_the_player_at_the_end() -> None:
-    learner = fresh(average=0.5, lr=1e-2)
-    assert learner.finish() == "as it was left: no iteration lay in its training's last 50.000%"
+    learner = fresh(average_fraction=0.5, lr=1e-2)
+    none = "Average: player keeps its last weights: no iteration lay in the last 50.000% of the run"
+    assert learner.finish() == none
     seen = []
     for i in range(6):
         metrics = learner.learn(one_step_games(learner.policy, 100, hit, seed=i), i / 6, i)
         seen.append(learner.policy.weights.copy())
         assert metrics["averaged"] == max(0, i - 2)
-    assert learner.finish() == "the mean of its last 3 iterations"
+    assert learner.finish() == "Average: player is the mean of its last 3 iterations"
     assert np.allclose(learner.policy.weights, np.mean(seen[3:], 0), atol=1e-6)
     assert not np.allclose(learner.policy.weights, seen[-1], atol=1e-4)
     made = learner.policy
@@ -382,22 +383,22 @@ def test_what_is_not_a_number_is_named(where: str, said: str, bad: float) -> Non
 
 
 def test_weights_that_overflow_are_never_kept() -> None:
-    learner = fresh(lr=3e38, anneal="none", epochs=1, minibatch=64)
+    learner = fresh(lr=3e38, anneal="none", epochs=1, minibatch_size=64)
     with np.errstate(over="ignore"), pytest.raises(LearnError, match="weights are not finite after update"):
         for i in range(3):
             learner.learn(one_step_games(learner.policy, 64, hit), 0.0, i)
 
 
 def test_state_and_restore_continue_identically() -> None:
-    first = fresh(magnet=0.1, average=1.0)
+    first = fresh(magnet_weight=0.1, average_fraction=1.0)
     first.learn(one_step_games(first.policy, 200, hit), 0.0, 0)
     kept = {
         name: np.copy(value) if isinstance(value, np.ndarray) else value
-        for name, value in first.state().items()
+        for name, value in first.state_dict().items()
     }
-    second = fresh(magnet=0.1, average=1.0)
-    second.restore(kept)
+    second = fresh(magnet_weight=0.1, average_fraction=1.0)
+    second.load_state_dict(kept)
     for learner in (first, second):
         learner.learn(one_step_games(learner.policy, 200, hit, seed=1), 0.1, 1)
-    for name, value in first.state().items():
-        assert np.array_equal(value, second.state()[name]), name
+    for name, value in first.state_dict().items():
+        assert np.array_equal(value, second.state_dict()[name]), name

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from support import single_seat_worlds
 from support.single_seat_worlds import little
 
-from rematch.agents.learners.q_policy import BLOCK, QPlayer, QPolicy, choose
+from rematch.agents.learners.q_policy import BLOCK, Explorer, QPlayer, QPolicy, choose
 from rematch.core.player import Noise, Seat
 from rematch.evaluation.match import play
-from rematch.training.trainer import Session
+from rematch.training.trainer import Trainer
 
 __all__ = ["little"]
 
@@ -81,9 +81,10 @@ def test_random_moves_are_evenly_spread_over_what_is_legal() -> None:
 
 
 def test_the_ladder_goes_from_epsilon_to_its_eighth_power(little: None) -> None:
-    explorer = Session(single_seat_worlds.small()).minds.seated["joypad"]
-    explorer.epsilon = 0.4  # type: ignore[attr-defined]
-    assert np.allclose(explorer.chances, 0.4 ** (1 + 7 * np.arange(4) / 3))  # type: ignore[attr-defined]
+    explorer = Trainer(single_seat_worlds.small()).agents.behaviour["joypad"]
+    assert isinstance(explorer, Explorer)
+    explorer.epsilon = 0.4
+    assert np.allclose(explorer.chances, 0.4 ** (1 + 7 * np.arange(4) / 3))
 
 
 def test_evaluations_carry_the_memory_of_each_game(policy: QPolicy) -> None:

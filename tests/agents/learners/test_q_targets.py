@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import single_seat_worlds
 from support.single_seat_worlds import little
+from support.trainers import advance
 
 from rematch.agents.learners import q_targets
 from rematch.agents.learners.dqn import Dqn, DqnConfig
 from rematch.agents.learners.q_policy import shown
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING
-from rematch.training.trainer import Session
+from rematch.training.trainer import Trainer
 
 __all__ = ["little"]
 
@@ -47,21 +48,18 @@ def test_returns_are_the_slow_ones(n: int, ends: list[int]) -> None:
 
 
 def test_a_bonus_pays_the_step_that_led_to_it_within_its_episode() -> None:
-    reward = np.zeros((1, 4, 3), np.float32)
-    reward[0, :, 0], reward[0, :, 1], reward[0, :, 2] = (1, 2, 3, 4), (10, 20, 30, 40), (5, 6, 7, 8)
+    columns = {"env": (1, 2, 3, 4), "rnd_images": (10, 20, 30, 40), "count_bonus": (5, 6, 7, 8)}
+    reward = {name: np.array([column], np.float32) for name, column in columns.items()}
     ended = np.array([[0, 1, 0, 0]], np.uint8)
-    weights = np.array([1, 0.1, 2], np.float32)
+    weights = {"rnd_images": 0.1, "count_bonus": 2.0}
     assert q_targets.paid(reward, ended, weights).tolist() == [[1 + 2 + 12, 2, 3 + 4 + 16]]
 
 
 @pytest.fixture
 def learner(little: None) -> Dqn:
-    session = Session(single_seat_worlds.small(dqn__replay_ratio=0.0, dqn__n_step=2, dqn__epsilon_final=0.9))
-    session.begin()
-    for i in range(4):
-        session.seat()
-        session.learn(session.rollout.collect(i))
-    found = session.learners["joypad"]
+    trainer = Trainer(single_seat_worlds.small(dqn__replay_ratio=0.0, dqn__n_step=2, dqn__epsilon_final=0.9))
+    advance(trainer, 4)
+    found = trainer.agents.learners["joypad"]
     assert isinstance(found, Dqn)
     found.target.initialise(99)  # another network, so that double Q is not the same as single
     return found
@@ -70,7 +68,7 @@ def learner(little: None) -> Dqn:
 def lesson(learner: Dqn, count: int) -> q_targets.Lesson:
     c, starts = learner.config, learner.replay.beginnings()
     batch = learner.replay.take(np.resize(starts, count), np.arange(count) % 4)
-    reward = q_targets.paid(batch.reward, batch.ended, learner.weights)[:, c.burn_in :]
+    reward = q_targets.paid(batch.reward, batch.ended, learner.term_weights)[:, c.burn_in :]
     total, follow, known = q_targets.returns(reward, batch.ended[:, c.burn_in :], c.n_step, c.gamma)
     return q_targets.Lesson(batch, total, follow, (known / known.sum()).astype(np.float32))
 
@@ -85,7 +83,7 @@ def test_targets_are_the_slow_ones(learner: Dqn, double: bool, gap: float) -> No
     c, some = learner.config, lesson(learner, 6)
     known = tensors(some)
     delta, done = q_targets.difference(
-        learner.online, learner.target, known, replace(c, double=double, gap=gap)
+        learner.online, learner.target, known, replace(c, double=double, advantage_gap=gap)
     )
     with torch.no_grad():
         seen, nets = q_targets.show(known, 0), (learner.online, learner.target)
@@ -93,7 +91,8 @@ def test_targets_are_the_slow_ones(learner: Dqn, double: bool, gap: float) -> No
     checked = masked = 0
     for b in range(6):
         own = slice(b, b + 1)
-        reward = q_targets.paid(some.batch.reward[own], some.batch.ended[own], learner.weights)[0].tolist()
+        columns = {name: column[own] for name, column in some.batch.reward.items()}
+        reward = q_targets.paid(columns, some.batch.ended[own], learner.term_weights)[0].tolist()
         for t in range(c.burn_in, c.sequence - c.n_step):
             total, weight, learnt = slow(reward, some.batch.ended[b].tolist(), t, c.n_step, c.gamma)
             then = t + c.n_step
@@ -130,7 +129,7 @@ def test_traces_follow_the_slow_recursion(trace: float, kind: str, data: st.Data
     arrays = {"total": total, "weight": weight, "counts": known.astype(np.float32)}
     told = {name: torch.from_numpy(x) for name, x in arrays.items()}
     on = torch.from_numpy(greedy[None] | (kind == "always"))
-    config = DqnConfig(trace=trace, trace_while=kind)
+    config = DqnConfig(trace_lambda=trace, trace_cut=kind)
     found = q_targets.followed(told, torch.from_numpy(best[None]).float(), on, config)[0].tolist()
 
     def worth(t: int) -> float:

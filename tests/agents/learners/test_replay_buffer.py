@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,21 @@ from numpy.typing import NDArray
 from support import single_seat_worlds
 
 from rematch import api
-from rematch.agents.learners.dqn import plan, replay_bytes
-from rematch.agents.learners.replay_buffer import COMPONENTS, Plan, Replay
+from rematch.agents.learner import TermInfo
+from rematch.agents.learners.dqn import MOST_TERMS, Dqn, plan
+from rematch.agents.learners.replay_buffer import Plan, Replay, reward_column
 from rematch.agents.networks.observation_codec import Senses
 from rematch.core import config as settings
-from rematch.core.spec import Actions, Field, Role
+from rematch.core.spec import Actions, Field, Role, Spec
 
 WORLD = single_seat_worlds.stroll.make(single_seat_worlds.StrollConfig(height=12, width=16, side=4), 1)
 ROLE = WORLD.spec.roles["joypad"]
 SENSES = Senses(ROLE)
 N = 3
-PLAN = Plan(steps=N * 33, games=N, sequence=7, stride=4, history=2, chunk=5, memory=6, actions=5)
+TERMS = ("rnd_images", "count_bonus")
+PLAN = Plan(
+    steps=N * 33, games=N, sequence=7, stride=4, history=2, chunk=5, memory=6, actions=5, terms=TERMS
+)
 
 
 def steps(first: int, count: int) -> dict[str, NDArray[Any]]:
@@ -29,10 +34,11 @@ def steps(first: int, count: int) -> dict[str, NDArray[Any]]:
     sight = np.zeros((count, N, ROLE.size), np.float32)
     sight[..., : 12 * 16] = ((when * 5 + who) % 4 / 3)[..., None]
     sight[..., 192] = when % 50 / 25
-    return SENSES.pack(sight) | {
+    rewards = {reward_column(name): (10 * when + i + 0.1 * who).astype("f4")
+               for i, name in enumerate(("env", *TERMS))}
+    return SENSES.pack(sight) | rewards | {
         "action": (when + who) % 5, "ended": (when % 6 == who) * 1,
         "legal": np.full((count, N, 1), 0b11011000, np.uint8),
-        "reward": (10 * when[..., None] + np.arange(len(COMPONENTS)) + 0.1 * who[..., None]).astype("f4"),
     }  # fmt: skip
 
 
@@ -62,7 +68,9 @@ def test_sequences_come_back_as_they_were_met(until: int) -> None:
         truth = steps(start, 7)
         assert np.array_equal(batch.action, truth["action"].T)
         assert np.array_equal(batch.ended, truth["ended"].T)
-        assert np.array_equal(batch.reward, np.swapaxes(truth["reward"], 0, 1))
+        assert list(batch.reward) == ["env", *TERMS]
+        for name, column in batch.reward.items():
+            assert np.array_equal(column, truth[reward_column(name)].T)
         frames = SENSES.unpack({name: truth[name] for name in SENSES.packed}).frames
         assert frames is not None and batch.seen.frames is not None and batch.past is not None
         assert np.array_equal(batch.seen.frames, np.swapaxes(frames, 0, 1))
@@ -83,7 +91,8 @@ def test_a_restored_replay_is_the_same_and_writes_only_what_is_new(until: int) -
     assert second.beginnings().tolist() == first.beginnings().tolist()
     for start in first.beginnings():
         one, two = (replay.take(np.array([start]), np.array([1])) for replay in (first, second))
-        assert np.array_equal(one.memory, two.memory) and np.array_equal(one.reward, two.reward)
+        assert np.array_equal(one.memory, two.memory)
+        assert all(np.array_equal(one.reward[name], two.reward[name]) for name in ("env", *TERMS))
     before = [chunk.name for chunk in tree["chunks"]]
     for replay in (first, second):
         replay.add(steps(until, 3), memories(until, 3))
@@ -97,15 +106,16 @@ def test_a_restored_replay_is_the_same_and_writes_only_what_is_new(until: int) -
 @pytest.mark.parametrize("size", ["slim", "large"])
 def test_half_a_million_steps_take_less_than_a_gigabyte(size: str) -> None:
     """With sixty numbers beside picture and map; pages that nobody wrote to cost nothing here."""
-    config = settings.replace(api.default("gym"), {
-        "learner": "dqn", "games": 32, "steps": 32, "dqn.replay": 500_000, "dqn.size": size,
+    config = settings.replace(api.default("gymnasium"), {
+        "learner": "dqn", "games": 32, "steps": 32, "dqn.replay_size": 500_000, "dqn.size": size,
     })  # fmt: skip
     grid = [Field(name=name, columns=tuple(map(str, range(a * b))), low=0.0, shape=(a, b))
             for name, a, b in (("screen", 72, 80), ("visited", 48, 48))]
     numbers = Field(name="structured", columns=tuple(map(str, range(60))))
     buttons = Actions(kind="discrete", names=tuple("abcdefg"))
     role = Role(name="joypad", fields=(*grid, numbers), actions=buttons, seats=(0,))
-    replay = Replay(plan(config, role), Senses(role))
+    replay = Replay(plan(config, role, [TermInfo(f"term {i}", 1.0) for i in range(MOST_TERMS)]), Senses(role))
     assert replay.plan.rows * 32 > 499_000
     assert replay.nbytes <= 2**30 and (size == "large" or replay.nbytes <= 10**9)
-    assert 0 <= replay_bytes(config, role) - replay.nbytes < 0.01 * replay.nbytes
+    setup: Any = SimpleNamespace(config=config, spec=Spec(world="toy", roles={"joypad": role}))
+    assert 0 <= Dqn.memory_bytes(config.dqn, setup) - replay.nbytes < 0.01 * replay.nbytes

@@ -42,7 +42,7 @@ def both_gradients(
 ) -> tuple[Any, Any, dict[str, float], dict[str, float]]:
     """(fused gradient, float64 autograd gradient, fused means, autograd means)"""
     native = np.empty_like(made.weights)
-    weights = (config.clip, config.value_clip, config.value, entropy, config.magnet)
+    weights = (config.clip, config.value_clip, config.value_weight, entropy, config.magnet_weight)
     means = made.network.gradient(made.packed[0], rows, batch, weights, 1, native)
     flat = torch.from_numpy(made.weights.astype(np.float64)).requires_grad_()
     part = {k: v if k == "magnet_log_std" else v[rows] for k, v in doubles(batch).items()}
@@ -79,10 +79,13 @@ SHAPES: list[tuple[dict[str, Any], dict[str, Any], int]] = [
     ({"discrete": True, "sight": 3, "names": (40,)}, {"hidden": (5, 9), "shared": False, "fourier": 1}, 1030),
     ({"discrete": False, "sight": 0, "names": (3, 3, 3, 90)}, {"hidden": (130, 8), "shared": False}, 63),
     # a critic that looks aside: quantities, names, both, beside names of the sight or none
-    ({"discrete": True, "aside": (0,) * 13}, {"hidden": (64, 64), "critic": "all"}, 200),
-    ({"discrete": False, "aside": (0, 4, 0, 9)}, {"hidden": (19, 7), "critic": "all", "fourier": 2}, 65),
-    ({"discrete": True, "names": (5, 3), "aside": (0,)}, {"hidden": (8,), "critic": "all", "fourier": 1}, 99),
-    ({"discrete": False, "sight": 0, "names": (7,), "aside": (3, 0)}, {"hidden": (33,), "critic": "all"}, 63),
+    ({"discrete": True, "aside": (0,) * 13}, {"hidden": (64, 64), "critic": "centralized"}, 200),
+    ({"discrete": False, "aside": (0, 4, 0, 9)}, {"hidden": (19, 7), "critic": "centralized", "fourier": 2},
+     65),
+    ({"discrete": True, "names": (5, 3), "aside": (0,)},
+     {"hidden": (8,), "critic": "centralized", "fourier": 1}, 99),
+    ({"discrete": False, "sight": 0, "names": (7,), "aside": (3, 0)},
+     {"hidden": (33,), "critic": "centralized"}, 63),
 ]  # fmt: skip
 
 
@@ -128,14 +131,14 @@ def test_log_probabilities_are_those_of_the_actions_taken(
 
 
 TERMS: dict[str, dict[str, float]] = {
-    "surrogate": {"value": 0.0},
-    "tight clip": {"value": 0.0, "clip": 0.05},
-    "no clip": {"value": 0.0, "clip": 0.0},
-    "value": {"value": 0.7},
-    "value clip": {"value": 0.7, "value_clip": 0.2},
-    "entropy": {"value": 0.0, "entropy": 0.3},
-    "magnet": {"value": 0.0, "magnet": 0.5},
-    "all": {"value": 0.7, "value_clip": 0.25, "entropy": 0.02, "magnet": 0.3},
+    "surrogate": {"value_weight": 0.0},
+    "tight clip": {"value_weight": 0.0, "clip": 0.05},
+    "no clip": {"value_weight": 0.0, "clip": 0.0},
+    "value": {"value_weight": 0.7},
+    "value clip": {"value_weight": 0.7, "value_clip": 0.2},
+    "entropy": {"value_weight": 0.0, "entropy": 0.3},
+    "magnet": {"value_weight": 0.0, "magnet_weight": 0.5},
+    "all": {"value_weight": 0.7, "value_clip": 0.25, "entropy": 0.02, "magnet_weight": 0.3},
 }
 
 
@@ -146,7 +149,7 @@ def test_gradient_of_every_term(term: str, masked: bool, discrete: bool) -> None
     entropy = settings.pop("entropy", 0.0)
     for net in ({"hidden": (20, 11)}, {"hidden": (20, 11), "shared": False, "activation": "relu"}):
         made = policy(role(actions=4, discrete=discrete), **net)  # type: ignore[arg-type]
-        batch = minibatch(made, 300, masked=masked, magnet="magnet" in settings)
+        batch = minibatch(made, 300, masked=masked, magnet="magnet_weight" in settings)
         rows = np.random.default_rng(2).permutation(300)[:133].astype(np.int64)
         native, wanted, means, mean = both_gradients(made, batch, rows, PpoConfig(**settings), entropy)  # type: ignore[arg-type]
         assert np.isfinite(native).all() and np.abs(wanted).max() > 0
@@ -161,7 +164,7 @@ def test_gradient_of_every_term(term: str, masked: bool, discrete: bool) -> None
 def test_gradient_of_every_shape(about: dict[str, Any], net: dict[str, Any], rows: int) -> None:
     made = policy(role(**about), **net)
     batch = minibatch(made, rows, masked=about["discrete"], magnet=True)
-    config = PpoConfig(value_clip=0.2, magnet=0.2)
+    config = PpoConfig(value_clip=0.2, magnet_weight=0.2)
     native, wanted, _, _ = both_gradients(made, batch, np.arange(rows), config, 0.05)
     # a row whose ratio or value lies on a bound to the last bit may fall on either side: none does here
     assert np.linalg.norm(native - wanted) < 3 * tolerance(made) * np.linalg.norm(wanted)

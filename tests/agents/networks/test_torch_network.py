@@ -11,8 +11,9 @@ import torch
 from support import toys
 from support.networks import minibatch, policy
 from support.networks import role as plain_role
+from support.trainers import advance, first_difference
 
-from rematch import api
+from rematch import api, evaluate, exploit
 from rematch.agents.learners import ppo
 from rematch.agents.learners.ppo import Ppo, PpoConfig, loss
 from rematch.agents.networks import fused, mlp
@@ -20,18 +21,20 @@ from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.networks.layout import named
 from rematch.agents.networks.torch_network import BLOCK, Recurrent
 from rematch.agents.policy import Policy
-from rematch.cli.commands.evaluate import eval_run, exploit_run
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.player import Seat
+from rematch.core.run_config import Config
 from rematch.core.spec import Actions, Field, Role
-from rematch.rehearsal.check import learning_features
-from rematch.rehearsal.shrink import event_log, play
-from rematch.rollout.collector import side_by_side
+from rematch.rehearsal.check import component_features
+from rematch.rehearsal.compare import event_log
+from rematch.rehearsal.trial import play
+from rematch.rollout.stepping import concat_fields
+from rematch.selfplay.league import League
 from rematch.storage.run_folder import Run
 from rematch.training.best_response import Ask
 from rematch.training.fingerprint import fingerprint
-from rematch.training.trainer import Config, Session
+from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -79,7 +82,7 @@ def act(who: Policy, packed: Any, slot: Any, batch: dict[str, Any], **more: Any)
 # --- rows, slots and draws --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("net", [{}, {"shared": False}, {"critic": "all"}])
+@pytest.mark.parametrize("net", [{}, {"shared": False}, {"critic": "centralized"}])
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_it_says_what_its_readable_form_says(encoder: str, net: dict[str, Any]) -> None:
     made = made_of(encoder, **net)
@@ -92,7 +95,7 @@ def test_it_says_what_its_readable_form_says(encoder: str, net: dict[str, Any]) 
     assert np.abs(heads - said.play.heads.numpy()).max() < 1e-5
     assert np.abs(value - said.value.numpy()).max() < 1e-5
     silent = act(made, made.packed, np.zeros(len(seen), np.int32), batch)
-    assert (silent[2] == -7).all() == (made.config.critic == "all")  # without what it looks at: no value
+    assert (silent[2] == -7).all() == (made.config.critic == "centralized")  # without its input: no value
     assert silent[3].tobytes() == heads.tobytes()
 
 
@@ -194,56 +197,44 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
 def small(encoder: str = "lstm", iterations: int = 15, **changes: Any) -> Config:
     tiny: dict[str, Any] = {
         "threads": 1, "games": 128, "steps": 8, "network.hidden": (32,), "network.encoder": encoder,
-        "network.encoder_hidden": 16, "ppo.minibatch": 512, "ppo.lr": 0.02, "ppo.gamma": 1.0,
-        "league.history": 0.0, "evaluation.games": 20, "total_steps": iterations * 128 * 8,
+        "network.encoder_hidden": 16, "ppo.minibatch_size": 512, "ppo.lr": 0.02, "ppo.gamma": 1.0,
+        "league.opponent_share": 0.0, "evaluation.games": 20, "total_steps": iterations * 128 * 8,
     }
     tiny |= {key.replace("__", "."): value for key, value in changes.items()}
     return settings.replace(api.default("recall"), tiny)
 
 
-def go_on(session: Session, iterations: int) -> list[dict[str, Any]]:
-    rows = []
-    for _ in range(iterations):
-        session.seat()
-        tape = session.rollout.collect(session.iteration)
-        rows.append(session.learn(tape))
-        session.league.report(tape)
-        session.iteration += 1
-        session.snapshot()
-    return rows
-
-
-def last_steps(session: Session, n: int = 256) -> tuple[Any, Seat]:
+def last_steps(trainer: Trainer, n: int = 256) -> tuple[Any, Seat]:
     """Games that wait for their last move, and seat 0's decision there."""
-    world: Any = session.make(n, 0, 77)
+    world: Any = trainer.setup.make_world(n, 0, 77)
     for _ in range(toys.STEPS - 1):
         world.step({"player": np.zeros((n, 2), np.int32)})
     about = world.spec.roles["player"]
-    sight = np.ascontiguousarray(side_by_side(about, world.view["player"])[:, 0])
+    sight = np.ascontiguousarray(concat_fields(about, world.view["player"])[:, 0])
     return world, Seat(about, 0, world, np.arange(n, dtype=np.int32), sight)
 
 
-def right(session: Session) -> float:
+def right(trainer: Trainer) -> float:
     """How often the sign of the first step is named in the last."""
-    world, seat = last_steps(session)
-    chances = session.policies["player"].chances(seat)
+    world, seat = last_steps(trainer)
+    chances = trainer.agents.players["player"].chances(seat)
     return float(chances[np.arange(len(chances)), (world.state["sign"][:, 0] > 0).astype(int)].mean())
 
 
 def test_what_lies_in_the_past_is_learnt_with_a_history_and_not_without() -> None:
-    learnt, blind = Session(small()), Session(small("mlp", world__remember=False))
-    go_on(learnt, 15)
-    go_on(blind, 15)
+    learnt, blind = Trainer(small()), Trainer(small("mlp", world__remember=False))
+    advance(learnt, 15)
+    advance(blind, 15)
     assert right(learnt) > 0.95 and right(blind) < 0.6
 
 
 def test_bimdn_finds_where_the_opponent_sits() -> None:
-    session = Session(small("bimdn"))
-    rows = go_on(session, 15)
+    trainer = Trainer(small("bimdn"))
+    rows = advance(trainer, 15)
     nll = [row["player/belief_nll"] for row in rows]
-    assert nll[0] > 1.5 and nll[-1] < 0 and right(session) > 0.95
-    world, seat = last_steps(session)
-    network, learnt = session.policies["player"].network, session.policies["player"].weights
+    assert nll[0] > 1.5 and nll[-1] < 0 and right(trainer) > 0.95
+    world, seat = last_steps(trainer)
+    network, learnt = trainer.agents.players["player"].network, trainer.agents.players["player"].weights
     assert isinstance(network, Recurrent)
     weight, mean, sd = network.belief(learnt, seat.sight)
     assert np.allclose(weight.sum(1), 1, atol=1e-5) and (sd > 0).all()
@@ -253,12 +244,12 @@ def test_bimdn_finds_where_the_opponent_sits() -> None:
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_every_parameter_learns(encoder: str) -> None:
-    for discrete, net in ((True, {"critic": "all"}), (False, {"shared": False}), (True, {})):
+    for discrete, net in ((True, {"critic": "centralized"}), (False, {"shared": False}), (True, {})):
         made = made_of(encoder, discrete, **net)
         batch = minibatch(made, 60, magnet=True)
         if made.config.reads_aside:
             batch["aside"] = np.random.default_rng(0).uniform(-1, 1, (60, 3)).astype(np.float32)
-        learner = Ppo(made, PpoConfig(magnet=0.2), 0, 1)
+        learner = Ppo(made, PpoConfig(magnet_weight=0.2), 0, 1)
         assert not learner.native
         for name, slope in named(learner.gradient(batch, np.arange(60), 0.05)[0], made.layout).items():
             assert (slope != 0).any(axis=-1).all(), name  # each unit, each bias
@@ -279,24 +270,22 @@ def test_the_belief_is_weighed() -> None:
 
 # --- runs ---------------------------------------------------------------------------------------------------
 
-BUSY: dict[str, Any] = {"league__history": 0.6, "league__snapshot_every": 1, "league__slots": 2}
+BUSY: dict[str, Any] = {"league__opponent_share": 0.6, "league__snapshot_every": 1, "league__slots": 2}
 BUSY |= {"league__rotate": 1, "games": 32}
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_a_restored_session_goes_on_to_the_same_bits(encoder: str) -> None:
-    config = small(encoder, 5, **BUSY, ppo__magnet=0.1)
-    whole = Session(config)
-    go_on(whole, 5)
-    first, second = Session(config), Session(config)
-    go_on(first, 3)
-    second.restore(first.state())
-    go_on(second, 2)
-    assert len(whole.league.rosters["player"].rivals) > 1
-    for key in ("learner.player", "league", "world"):
-        ours, theirs = whole.state()[key], second.state()[key]
-        assert all(np.array_equal(ours[name], theirs[name]) for name in ours if name != "player"), key
-    assert whole.policies["player"].weights.tobytes() == second.policies["player"].weights.tobytes()
+def test_a_restored_trainer_goes_on_to_the_same_bits(encoder: str) -> None:
+    config = small(encoder, 5, **BUSY, ppo__magnet_weight=0.1)
+    whole = Trainer(config)
+    advance(whole, 5)
+    first, second = Trainer(config), Trainer(config)
+    advance(first, 3)
+    second.load_state_dict(first.state_dict())
+    advance(second, 2)
+    league = whole.setup.get(League)
+    assert league is not None and len(league.matchmaker.rosters["player"].rivals) > 1
+    assert first_difference(whole.state_dict(), second.state_dict()) == ""
     assert fingerprint(config)["torch"] == torch.__version__
 
 
@@ -304,11 +293,11 @@ def test_threads_do_not_change_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ppo, "CHUNK", 40)
     ends = set()
     for threads in (1, 2, 3):
-        session = Session(small("bimdn", 3, threads=threads, **BUSY))
-        rows = go_on(session, 3)
-        tape = session.rollout.tape["player"]
+        trainer = Trainer(small("bimdn", 3, threads=threads, **BUSY))
+        rows = advance(trainer, 3)
+        tape = trainer.setup.collector.rollout["player"]
         played = [a.tobytes() for a in (tape.sight, tape.action, tape.logp, tape.value, tape.last_value)]
-        ends.add((*played, session.policies["player"].weights.tobytes(), str(rows)))
+        ends.add((*played, trainer.agents.players["player"].weights.tobytes(), str(rows)))
     assert len(ends) == 1
 
 
@@ -316,7 +305,7 @@ def test_threads_do_not_change_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_chunks_add_up_to_the_gradient(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = made_of(encoder, discrete=False)
     batch = minibatch(made, 100, magnet=True)
-    learner = Ppo(made, PpoConfig(magnet=0.2, value_clip=0.1), 0, 2)
+    learner = Ppo(made, PpoConfig(magnet_weight=0.2, value_clip=0.1), 0, 2)
     whole, means = learner.gradient(batch, np.arange(97), 0.05)
     monkeypatch.setattr(ppo, "CHUNK", 30)
     parts, others = learner.gradient(batch, np.arange(97), 0.05)
@@ -325,11 +314,11 @@ def test_chunks_add_up_to_the_gradient(encoder: str, monkeypatch: pytest.MonkeyP
 
 
 def test_a_run_is_trained_judged_exploited_and_read_again(tmp_path: Path) -> None:
-    config = small("bimdn", 3, network__critic="all", **BUSY)
+    config = small("bimdn", 3, network__critic="centralized", **BUSY)
     trained = api.train(config, folder=tmp_path / "run")
-    row = eval_run(tmp_path / "run", [], 20, 0, False)
+    row = evaluate(tmp_path / "run", games=20)
     assert row["table"][0]["rival"] == "random"
-    found = exploit_run(tmp_path / "run", Ask(budget=32 * 8 * 2, seeds=1, games=20))
+    found = exploit(tmp_path / "run", Ask(budget=32 * 8 * 2, seeds=1, games=20))
     assert found["roles"]["player"]["games"] == 20
     said = (tmp_path / "run" / "train.log").read_text()
     assert "aside, for learning alone: sign.theirs, other.x, other.y" in said
@@ -341,8 +330,8 @@ def test_a_run_is_trained_judged_exploited_and_read_again(tmp_path: Path) -> Non
 
 
 def test_a_rehearsal_sees_the_belief_and_what_is_aside(tmp_path: Path) -> None:
-    for net, fired in (({"network__critic": "all"}, True), ({"encoder": "lstm"}, False)):
+    for net, fired in (({"network__critic": "centralized"}, True), ({"encoder": "lstm"}, False)):
         config = small(**({"encoder": "bimdn", "iterations": 2} | net))
         seen = play(config, tmp_path / str(fired))
-        proofs = {f.name: ("" if f.off else f.proof()) for f in learning_features(config, seen)}
-        assert bool(proofs["belief"]) == bool(proofs["critic of all"]) == fired, proofs
+        proofs = {f.name: ("" if f.off else f.proof()) for f in component_features(config, seen)}
+        assert bool(proofs["belief of player"]) == bool(proofs["centralized critic"]) == fired, proofs

@@ -18,7 +18,8 @@ from rematch.agents.networks.layout import layout
 from rematch.agents.policy import Policy
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
-from rematch.rehearsal.shrink import play
+from rematch.rehearsal.trial import play
+from rematch.selfplay.league import League
 
 SMALL: dict[str, Any] = {"kind": "transformer", "width": 16, "heads": 2, "layers": 2, "embedding": 6}
 
@@ -87,11 +88,14 @@ def test_dropout_is_in_the_update_alone_and_repeats() -> None:
 def test_two_short_iterations_of_it(tmp_path: Path) -> None:
     config = settings.replace(api.default("beasty"), {
         "threads": 1, "games": 16, "steps": 24, "total_steps": 16 * 24 * 2, "network.kind": "transformer",
-        "network.width": 32, "network.heads": 4, "network.layers": 2, "ppo.minibatch": 128, "ppo.epochs": 1,
-        "league.snapshot_every": 1, "evaluation.games": 2, "evaluation.rivals": ("random",),
+        "network.width": 32, "network.heads": 4, "network.layers": 2, "ppo.minibatch_size": 128,
+        "ppo.epochs": 1,
+        "league.snapshot_every": 1, "evaluation.games": 2, "evaluation.opponents": ("random",),
     })
     seen = play(config, tmp_path / "run")
-    assert len(seen.rows) == 2 and seen.rows[-1]["player/updates"] > 0 and seen.snapshots > 0
+    assert len(seen.rows) == 2 and seen.rows[-1]["player/updates"] > 0
+    league = seen.trainer.setup.get(League)
+    assert league is not None and league.matchmaker.rosters["player"].seen > 0
 
 
 @pytest.mark.parametrize("changes", [
@@ -109,7 +113,7 @@ def test_every_knob_of_it_changes_the_gradient(changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("flags", "line"), [
     (["--network.heads", "3"], "heads = 3: expected a divisor of width = 256"),
-    (["--network.critic", "all"], "critic = all: not with kind transformer"),
+    (["--network.critic", "centralized"], "critic = centralized: not with kind transformer"),
     (["--network.hidden", "8"], "network.hidden = .* has no effect: network.kind is 'transformer'"),
     (["--ppo.gradient", "torch"], "ppo.gradient = torch: has no effect with this network"),
 ])

@@ -1,4 +1,4 @@
-"""Charts: what is drawn is what was measured, axes have names, and odd numbers break nothing."""
+"""Charts: points at their values, axes with names, and no numbers that break them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rematch.reporting.html.charts import (
     chart,
     matrix,
     ticks,
-    told,
+    with_interval,
 )
 
 AXES = Axes(x="steps & <more>", y="score (share)", low=0.0, high=1.0)
@@ -46,7 +46,7 @@ def test_ticks_are_round_few_and_inside(a: float, b: float, most: int) -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 1e9), number), min_size=1, max_size=9), st.booleans(),
        st.sampled_from(("line", "thin", "dash", "dot")))
-def test_any_numbers_give_well_formed_pictures_within_the_frame(
+def test_chart_of_any_numbers_is_well_formed_and_inside_the_frame(
     points: list[tuple[float, float]], banded: bool, style: str
 ) -> None:
     x, y = [p[0] for p in sorted(points)], [p[1] for p in sorted(points)]
@@ -59,28 +59,28 @@ def test_any_numbers_give_well_formed_pictures_within_the_frame(
         assert TOP - 0.1 <= float(cy) <= HEIGHT - BOTTOM + 0.1
 
 
-def test_points_lie_where_they_should() -> None:
-    text = chart([Line(name="a", x=[0.0, 100.0], y=[0.0, 1.0], told="0.5 [0.4, 0.6] n 9")], AXES)
+def test_chart_has_points_at_their_coordinates() -> None:
+    text = chart([Line(name="a", x=[0.0, 100.0], y=[0.0, 1.0], newest="0.5 [0.4, 0.6] n 9")], AXES)
     ends = re.findall(r'<path class="line s0" d="M([\d. L]+)"', text)[0].replace("L", " ").split()
     assert [float(v) for v in ends] == [LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, TOP]
     assert "steps &amp; &lt;more&gt;" in text and "score (share)" in text and "0.5 [0.4, 0.6] n 9" in text
 
 
-def test_long_lines_are_thinned_and_keep_their_end() -> None:
+def test_long_line_is_thinned_and_keeps_its_end() -> None:
     x = [float(i) for i in range(5000)]
     text = chart([Line(name="a", x=x, y=x)], Axes(x="a", y="b"))
     drawn = re.findall(r'<path class="line s0" d="M([^"]+)"', text)[0].split("L")
     assert len(drawn) == MOST_POINTS and drawn[-1].startswith(f"{WIDTH - RIGHT:.1f} ")
 
 
-def test_powers_of_ten_have_marks() -> None:
+def test_logarithmic_axis_has_marks() -> None:
     text = chart([Line(name="a", x=[2e5, 1e6], y=[0.1, 0.2], style="dot")], Axes(x="b", y="c", powers=True))
     assert ">200 K<" in text and ">500 K<" in text and ">1 M<" in text
     assert chart([], AXES) == "" and chart([Line(name="a", x=[], y=[])], AXES) == ""
 
 
 @pytest.mark.parametrize("k", [2, 20, 60])
-def test_a_matrix_has_a_cell_for_every_pair(k: int) -> None:
+def test_matrix_has_a_cell_for_every_pair(k: int) -> None:
     score = [[i / k if i != j else 0.5 for j in range(k)] for i in range(k)]
     text = matrix(score, [1000 * i for i in range(k)], ("p <&>", "e"), [["a < b"] * k] * k)
     ElementTree.fromstring(text)
@@ -88,5 +88,6 @@ def test_a_matrix_has_a_cell_for_every_pair(k: int) -> None:
     assert 'fill="rgb(255 255 255)"' in text  # one half is white
 
 
-def test_figures_carry_interval_and_n() -> None:
-    assert told(0.5, 0.4, 0.6, 100) == "0.500 [0.400, 0.600] n 100" and told(0.5) == "0.500"
+def test_value_has_interval_and_n() -> None:
+    assert with_interval(0.5, 0.4, 0.6, 100) == "0.500 [0.400, 0.600], n = 100"
+    assert with_interval(0.5) == "0.500"

@@ -12,7 +12,7 @@ import pytest
 
 import rematch
 from rematch.cli import main
-from rematch.cli.commands.evaluate import Match, eval_world
+from rematch.verbs.tournament import Match, play_match
 from rematch.worlds.beasty.best_responses import FILE, best_known
 from rematch.worlds.beasty.bots import bot
 from rematch.worlds.beasty.config import Config
@@ -87,5 +87,5 @@ def test_the_agent_in_the_repository_plays_as_the_readme_says() -> None:
     assert AGENT.stat().st_size < 5_000_000
     for rival, bar in (("heuristic", 0.80), ("distilled_outcome", 0.71)):
         match = Match(players=[str(AGENT)], against=[rival], games=400, greedy=True)
-        (row,) = eval_world("beasty", match)["table"]
+        (row,) = play_match("beasty", match)["table"]
         assert row["win_low"] > bar, (rival, row["win"], row["win_low"])

@@ -16,10 +16,11 @@ from rematch.worlds import conformance
 from rematch.worlds.beasty import bench, native
 from rematch.worlds.beasty import config as rules
 from rematch.worlds.beasty.config import ACTIONS, SPECIES, STRENGTH, Config
+from rematch.worlds.beasty.game import draw, short
 from rematch.worlds.beasty.reference import rules as reference
 from rematch.worlds.beasty.reference.compare import positions
 from rematch.worlds.beasty.state import State, pack, unpack
-from rematch.worlds.beasty.world import ROLE, BeastyWorld, draw, make, short
+from rematch.worlds.beasty.world import ROLE, BeastyWorld, make
 from rematch.worlds.conformance import Subject, Trial
 from rematch.worlds.registry import find
 
@@ -185,7 +186,7 @@ def test_the_contract_under_all_rules() -> None:
     module = find("beasty")
     slots = changed("slot", 0, 1)
     hidden = Subject(name="slot", role=ROLE, field="", change=slots)
-    assert "subject slot for player" in conformance.check_module(module, moves=[hidden]).passed
+    assert "subject slot for player" in conformance.check_game(module, moves=[hidden]).passed
 
 
 # --- moving

@@ -61,7 +61,7 @@ FLAGS = {
     "learner": "dqn", "threads": "1", "games": "2", "steps": "8", "total-steps": "100000",
     "save-every": "1000", "world.cartridge": "tiny", "world.max-steps": "12",
     "dqn.sequence": "6", "dqn.burn-in": "1", "dqn.batch": "2",
-    "dqn.replay": "400", "dqn.warmup": "0", "watch.log-interval": "32", "watch.video-interval": "32",
+    "dqn.replay_size": "400", "dqn.warmup": "0", "watch.log-interval": "32", "watch.video-interval": "32",
     "watch.video-steps": "5", "evaluation.every": "100000", "evaluation.games": "1",
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support import gameboy_worlds
 
-from rematch.cli.main import obey
+from rematch.cli.main import dispatch
 from rematch.core.errors import ConfigError
 from rematch.worlds.gameboy import human_play
 
@@ -54,7 +54,8 @@ def test_a_window_needs_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_wants_a_window_gets_pyboys_and_others_do_not_load_it(wanted: bool) -> None:
     gameboy_worlds.need_pyboy()
     pytest.importorskip("sdl2")
-    code = ("from rematch.worlds.gameboy import human_play, pyboy_emulator\n"
+    code = ("from rematch.worlds.gameboy import human_play\n"
+            "from rematch.worlds.gameboy.emulator import pyboy_emulator\n"
             f"if {wanted}: human_play.load_window()\n"
             "pyboy_emulator.library()\nfrom pyboy.plugins import window_sdl2\n"
             "print(window_sdl2.sdl2 is not None)")
@@ -68,17 +69,17 @@ def test_the_command_finds_who_can_be_played() -> None:
                         (["play", "gameboi"], "nearest: gameboy"),
                         (["play", "gameboy", "--cartridge", "huge"], "expected one of tiny")):  # fmt: skip
         with pytest.raises(ConfigError, match=line):
-            obey(words)
+            dispatch(words)
 
 
 @pytest.mark.parametrize("word", ["--screen", "--mask", "--workers", "--patience"])
 def test_what_means_nothing_to_a_person_is_refused(word: str) -> None:
     with pytest.raises(ConfigError, match=f"{word} has no effect in play"):
-        obey(["play", "gameboy", word, "1" if word in ("--workers", "--patience") else "false"])
+        dispatch(["play", "gameboy", word, "1" if word in ("--workers", "--patience") else "false"])
 
 
 def test_the_command_plays(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     gameboy_worlds.need_pyboy()
     monkeypatch.setattr("sys.stdin", io.StringIO("ssss\r"))
-    assert obey(["play", "gameboy", "--cartridge", "tiny", "--terminal"]) == 0
+    assert dispatch(["play", "gameboy", "--cartridge", "tiny", "--terminal"]) == 0
     assert "step 5" in capsys.readouterr().out

@@ -19,11 +19,13 @@ from support.single_seat_worlds import SIZES
 from rematch.agents.learners import dqn
 from rematch.agents.networks.layout import named
 from rematch.cli import main
-from rematch.core.errors import RunError
-from rematch.rehearsal.shrink import differences, play
+from rematch.rehearsal.compare import differences
+from rematch.rehearsal.trial import play
 from rematch.storage import atomic_files
+from rematch.storage.atomic_files import RunError
 from rematch.storage.run_folder import Run
-from rematch.training.trainer import Session
+from rematch.training import loop
+from rematch.training.trainer import Trainer
 
 
 @pytest.fixture(autouse=True)
@@ -33,22 +35,20 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dqn, "SIZES", SIZES)
 
 
-def iterate(session: Session, times: int) -> None:
-    if session.iteration == 0:
-        session.begin()
+def iterate(trainer: Trainer, times: int) -> None:
+    if trainer.clock.iteration == 0:
+        trainer.start()
     for _ in range(times):
-        session.seat()
-        session.learn(session.rollout.collect(session.iteration))
-        session.iteration += 1
+        loop.iterate(trainer)
 
 
-def weights(session: Session) -> Any:
-    return session.learners["joypad"].policy.weights
+def weights(trainer: Trainer) -> Any:
+    return trainer.agents.learners["joypad"].policy.weights
 
 
 def test_killed_runs_end_with_the_same_bytes(tmp_path: Path) -> None:
     """Twenty SIGKILLs and more, by the clock and inside saves, with emulators in mid-episode."""
-    path = os.pathsep.join([str(Path(__file__).parents[3]), *sys.path[1:]])
+    path = os.pathsep.join([str(Path(__file__).parents[3]), *sys.path])
     words = [sys.executable, gameboy_runs.__file__, str(tmp_path), "20", "1"]
     said = subprocess.run(words, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True,
                           timeout=600, check=False)
@@ -58,22 +58,22 @@ def test_killed_runs_end_with_the_same_bytes(tmp_path: Path) -> None:
 
 def test_every_parameter_moves() -> None:
     """A known failure: recurrent cells made after the optimiser."""
-    session = Session(little(total_steps=3 * 8 * 40, dqn__replay_ratio=4.0))
-    (learner,) = session.learners.values()
+    trainer = Trainer(little(total_steps=3 * 8 * 40, dqn__replay_ratio=4.0))
+    (learner,) = trainer.agents.learners.values()
     before = learner.policy.arrays()
-    iterate(session, 12)
-    for name, view in named(weights(session), learner.policy.layout).items():
+    iterate(trainer, 12)
+    for name, view in named(weights(trainer), learner.policy.layout).items():
         assert (view != before[name]).any(), name
 
 
 def test_a_save_writes_only_what_is_new(tmp_path: Path) -> None:
     """However much the replay holds: the new steps, the weights and the emulators."""
-    session, written = Session(little(dqn__replay=3 * 400)), []
+    trainer, written = Trainer(little(dqn__replay_size=3 * 400, savestates__mode="off")), []
     with Run.create(tmp_path / "run", "game: gameboy\n") as run:
         for save in range(1, 10):
-            iterate(session, 2)
+            iterate(trainer, 2)
             before = {path.stat().st_ino for path in run.folder.rglob("*") if path.is_file()}
-            run.save(save, session.state(), {})
+            run.save(save, trainer.state_dict(), {})
             new = [path for path in run.folder.rglob("*")
                    if path.is_file() and path.stat().st_ino not in before]
             written.append(sum(path.stat().st_size for path in new))
@@ -113,7 +113,7 @@ def test_a_disk_that_fills_up_costs_nothing_that_was_saved(
 def test_a_worker_that_dies_or_hangs_changes_nothing_that_is_learnt(
     how: signal.Signals, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, worked = Session(little()), Session(little(world__workers=2, world__patience=60.0))
+    whole, worked = Trainer(little()), Trainer(little(world__workers=2, world__patience=60.0))
     iterate(whole, 6)
     iterate(worked, 3)
     worker: Any = worked.world.hall.bank.workers[1]  # type: ignore[attr-defined]

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from support import gameboy_worlds
 
-from rematch.worlds.gameboy import pyboy_emulator, shorten_trajectory
+from rematch.worlds.gameboy import shorten_trajectory
 from rematch.worlds.gameboy.cartridge.constants import ACTIONS
+from rematch.worlds.gameboy.emulator import pyboy_emulator
 
 gameboy_worlds.need_pyboy()
 OPPOSITE = {"down": "up", "up": "down", "left": "right", "right": "left"}

@@ -19,9 +19,11 @@ from rematch.core import rng
 from rematch.core.errors import ConfigError
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING
 from rematch.worlds import conformance, registry
-from rematch.worlds.gameboy import pyboy_emulator
 from rematch.worlds.gameboy.cartridge import game_model, ram_addresses
+from rematch.worlds.gameboy.emulator import pyboy_emulator
+from rematch.worlds.gameboy.game import draw
 from rematch.worlds.gameboy.savestates import FOREIGN, unpack
+from rematch.worlds.gameboy.world import HIDDEN
 
 ALL = np.arange(2, dtype=np.int32)
 
@@ -43,7 +45,7 @@ def test_a_stage_is_a_savestate_to_begin_from() -> None:
         made.library.add(kept)
         return made
 
-    trial = conformance.Trial(games=2, steps=4, bound=9, chance=False, kept=module.HIDDEN, stage=(0.0, 0.0))
+    trial = conformance.Trial(games=2, steps=4, bound=9, chance=False, kept=HIDDEN, stage=(0.0, 0.0))
     held = conformance.Inspection(make, module.Config(cartridge="tiny", max_steps=5), trial)
     held.values("values")
     held.restarting("restart")
@@ -270,16 +272,16 @@ def test_pictures_show_the_game() -> None:
     pytest.importorskip("PIL")
     world, trail = gameboy_worlds.world(), []
     follow(world, 12)
-    picture = registry.find("gameboy").draw(world, 0, trail)
+    picture = draw(world, 0, trail)
     assert picture.size == (480, 480) and len(trail) == 1
     pixels = np.asarray(picture)[48::3, ::3]
     assert len(np.unique(pixels.reshape(-1, 3), axis=0)) == 4
 
 
 def test_the_page_shows_what_happens(capsys: pytest.CaptureFixture[str]) -> None:
-    """The example of docs/gameboy.md, as it stands there."""
+    """The example of docs/reference/gameboy.md, as it stands there."""
     gameboy_worlds.need_pyboy()
-    page = Path(__file__).parents[3] / "docs" / "gameboy.md"
+    page = Path(__file__).parents[3] / "docs/reference/gameboy.md"
     (example,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
     names: dict[str, Any] = {}
     exec(compile(example, page.name, "exec"), names)
@@ -317,7 +319,7 @@ def test_an_episode_may_have_a_patience_of_its_own() -> None:
 
 
 def test_evaluations_of_one_and_the_same_game_are_refused() -> None:
-    changes = {"dqn.epsilon_play": 0.0, "world.workers": 0}
-    with pytest.raises(ConfigError, match=r"dqn.epsilon_play = 0: nothing is left to chance"):
+    changes = {"dqn.evaluation_epsilon": 0.0, "world.workers": 0}
+    with pytest.raises(ConfigError, match=r"dqn.evaluation_epsilon = 0: neither the world nor the player"):
         api.configure("tiny", changes=changes)
     assert api.configure("tiny", changes=changes | {"evaluation.games": 1}).evaluation.games == 1

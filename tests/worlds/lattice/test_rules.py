@@ -11,7 +11,8 @@ from support import lattice_reference as slow
 from support.lattices import BOARDS, ROLES, actions, named, positions
 
 from rematch.worlds.lattice import config as rules
-from rematch.worlds.lattice.world import Config, make
+from rematch.worlds.lattice.config import Config
+from rematch.worlds.lattice.world import make
 
 # --- the rules ----------------------------------------------------------------------------------------
 

@@ -305,7 +305,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     ("lattice --radius -1", "radius = '-1': expected a number from 0"),
     ("lattice --n many", "n = 'many': expected a whole number"),
     ("lattice --threads 0", "--threads = '0': expected a whole number from 1 to 64"),
-    ("lattice --picture nowhere/a.png", "expected a name that ends in .png, in a folder that is there"),
+    ("lattice --picture nowhere/a.png", "expected a name that ends in .png, in a folder that exists"),
     ("lattice --picture a.gif", "expected a name that ends in .png"),
     ("lattice 9", "expected a flag, found '9'"),
 ])

@@ -19,8 +19,10 @@ from rematch.core.player import Noise
 from rematch.worlds import conformance
 from rematch.worlds.conformance.playback import seat_at
 from rematch.worlds.lattice import native
+from rematch.worlds.lattice.bots import BOTS, bot
+from rematch.worlds.lattice.config import Config
 from rematch.worlds.lattice.render import draw, frame_point
-from rematch.worlds.lattice.world import BOTS, Config, LatticeWorld, bot, make
+from rematch.worlds.lattice.world import LatticeWorld, make
 from rematch.worlds.native_world import compare_with_struct
 from rematch.worlds.registry import find
 
@@ -92,7 +94,7 @@ def test_struct_and_dataclass_are_compared() -> None:
 
 @pytest.mark.parametrize("config", BOARDS[:4], ids=lambda c: f"n{c.n}")
 def test_keeps_the_contract_under_other_rules(config: Config) -> None:
-    report = conformance.check_module(find("lattice"), config, trial=conformance.Trial(stage=(1.0, 0.0, 0.0)))
+    report = conformance.check_game(find("lattice"), config, trial=conformance.Trial(stage=(1.0, 0.0, 0.0)))
     assert "resample" in report.passed
 
 

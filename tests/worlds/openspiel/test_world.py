@@ -19,7 +19,9 @@ pyspiel = pytest.importorskip("pyspiel", reason="pip install open_spiel")
 
 from rematch.worlds.openspiel import exploitability as exact  # noqa: E402
 from rematch.worlds.openspiel import games, hidden_states, history_table  # noqa: E402
-from rematch.worlds.openspiel.world import Config, SpielWorld, bot, make  # noqa: E402
+from rematch.worlds.openspiel.bots import bot  # noqa: E402
+from rematch.worlds.openspiel.config import Config  # noqa: E402
+from rematch.worlds.openspiel.world import SpielWorld  # noqa: E402
 
 MODULE = registry.find("openspiel")
 CARDS = "goofspiel(num_cards=3,imp_info=True)"  # joint moves, hidden hands, chance
@@ -52,7 +54,7 @@ def replayed(game: Any, moves: list[int]) -> Any:
 @pytest.mark.parametrize("text", GAMES)
 def test_the_contract_holds(text: str) -> None:
     trial = Trial(chance=text not in CERTAIN, games=4, steps=16)
-    report = conformance.check_module(MODULE, Config(game=text), trial=trial)
+    report = conformance.check_game(MODULE, Config(game=text), trial=trial)
     assert {"resample", "save and load", "bot player/random"} <= set(report.passed)
 
 
@@ -76,7 +78,7 @@ def assert_shows(world: SpielWorld, row: int, state: Any) -> None:
 @pytest.mark.parametrize(("text", "count"), [("kuhn_poker", 400), ("leduc_poker", 400), ("tic_tac_toe", 150),
                                              (CARDS, 250), ("matrix_rps", 100)])  # fmt: skip
 def test_thousands_of_games_are_pyspiels(text: str, count: int) -> None:
-    game, world, dice = pyspiel.load_game(text), make(Config(game=text), 32), np.random.default_rng(1)
+    game, world, dice = pyspiel.load_game(text), SpielWorld(Config(game=text), 32), np.random.default_rng(1)
     scale, over = max(abs(game.min_utility()), abs(game.max_utility())), 0
     states = [replayed(game, history(world, row)) for row in range(32)]
     while over < count:
@@ -107,7 +109,7 @@ def test_thousands_of_games_are_pyspiels(text: str, count: int) -> None:
 
 
 def test_chance_deals_as_often_as_the_rules_say() -> None:
-    world, dice = make(Config(game="kuhn_poker"), 2000), np.random.default_rng(0)
+    world, dice = SpielWorld(Config(game="kuhn_poker"), 2000), np.random.default_rng(0)
     deals: dict[tuple[int, ...], int] = {}
     for _ in range(8):
         for row in range(world.games):
@@ -121,7 +123,7 @@ def test_chance_deals_as_often_as_the_rules_say() -> None:
 
 
 def test_common_gains_are_won_together() -> None:
-    world = make(Config(game="matrix_coordination"), 2)
+    world = SpielWorld(Config(game="matrix_coordination"), 2)
     assert not world.spec.zero_sum
     view = world.step({"player": np.array([[0, 0], [0, 1]], np.int32)})
     assert view.ended.tolist() == [DECIDED] * 2
@@ -133,7 +135,7 @@ def test_common_gains_are_won_together() -> None:
 
 @pytest.mark.parametrize("text", ["leduc_poker", CARDS, "tic_tac_toe"])
 def test_a_table_emptied_in_mid_game_changes_nothing(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    calm, busy = make(Config(game=text), 24), make(Config(game=text), 24)
+    calm, busy = SpielWorld(Config(game=text), 24), SpielWorld(Config(game=text), 24)
     parts, one, other = busy.parts(3), np.random.default_rng(2), np.random.default_rng(2)
     for step in range(60):
         moves = random_moves(calm, one)
@@ -150,20 +152,20 @@ def test_a_table_emptied_in_mid_game_changes_nothing(text: str, monkeypatch: pyt
 
 
 def test_states_do_not_depend_on_what_the_table_met_before() -> None:
-    world, dice = make(Config(game="leduc_poker"), 16), np.random.default_rng(3)
+    world, dice = SpielWorld(Config(game="leduc_poker"), 16), np.random.default_rng(3)
     for _ in range(5):
         world.step({"player": random_moves(world, dice)})
     rows = np.arange(16, dtype=np.int32)
     saved = world.save(rows)
     history_table._tables.clear()
-    fresh = make(Config(game="leduc_poker"), 16, seed=9)
+    fresh = SpielWorld(Config(game="leduc_poker"), 16, seed=9)
     fresh.load(rows, saved)
     assert np.array_equal(fresh.save(rows), saved)
     assert np.array_equal(fresh.view["player"]["sight"], world.view["player"]["sight"])
 
 
 def test_a_state_whose_history_breaks_the_rules_is_refused() -> None:
-    world = make(Config(game="kuhn_poker"), 1)
+    world = SpielWorld(Config(game="kuhn_poker"), 1)
     rows = np.zeros(1, np.int32)
     for moves in ([0, 0], [0], [0, 1, 5], [0, 1, 1, 1], [2, 1, 0, 0]):
         state = world.state.copy()
@@ -177,7 +179,7 @@ def test_a_state_whose_history_breaks_the_rules_is_refused() -> None:
 
 
 def test_an_illegal_move_is_refused() -> None:
-    world = make(Config(game="tic_tac_toe"), 2)
+    world = SpielWorld(Config(game="tic_tac_toe"), 2)
     world.step({"player": np.full((2, 2), 4, np.int32)})
     for move in (4, -1, 9):
         with pytest.raises(ConfigError, match=rf"seat 1 of game 0 chose move {move}, which is not legal"):
@@ -188,7 +190,7 @@ def test_an_illegal_move_is_refused() -> None:
 
 
 def test_resampled_cards_are_as_likely_as_chance_makes_them() -> None:
-    world = make(Config(game="leduc_poker"), 1)
+    world = SpielWorld(Config(game="leduc_poker"), 1)
     rows, counts = np.zeros(1, np.int32), np.zeros(6)
     mine, other = history(world, 0)[:2]
     for key in range(1500):
@@ -202,15 +204,15 @@ def test_resampled_cards_are_as_likely_as_chance_makes_them() -> None:
 
 def test_what_cannot_be_redrawn_is_refused_and_not_leaked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hidden_states, "MOST_HISTORIES", 1000)
-    world = make(Config(game="liars_dice(numdice=2)"), 2)
+    world = SpielWorld(Config(game="liars_dice(numdice=2)"), 2)
     with pytest.raises(ConfigError, match="what is hidden in it cannot be redrawn"):
         world.resample(np.arange(2), 0, 1)
-    large = make(Config(game="leduc_poker(suit_isomorphism=False,players=2)"), 8)  # here OpenSpiel can
+    large = SpielWorld(Config(game="leduc_poker(suit_isomorphism=False,players=2)"), 8)  # here OpenSpiel can
     dice = np.random.default_rng(0)
     for _ in range(3):
         large.step({"player": random_moves(large, dice)})
     for seat in (0, 1):
-        twin = make(large.config, 8)
+        twin = SpielWorld(large.config, 8)
         twin.load(np.arange(8), large.resample(np.arange(8), seat, 5))
         assert np.array_equal(twin.view["player"]["sight"][:, seat], large.view["player"]["sight"][:, seat])
         assert not np.array_equal(twin.state["history"], large.state["history"])
@@ -234,7 +236,7 @@ class Leaning:
 
 
 def judged(text: str, weights: Any = None, named: bool = False) -> dict[str, Any]:
-    return MODULE.exact(Config(game=text, named=named), {"player": Leaning(weights)}, 1)  # type: ignore[no-any-return]
+    return exact.nash_conv(Config(game=text, named=named), {"player": Leaning(weights)}, 1)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("text", ["kuhn_poker", "leduc_poker", CARDS])
@@ -273,7 +275,7 @@ def test_why_a_game_is_not_judged_is_said(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("text", ["kuhn_poker", "leduc_poker", CARDS])
 def test_a_number_is_an_information_state(text: str) -> None:
     """Equal numbers where a seat's texts are equal, and only there; never two seats with one number."""
-    world, plain = make(Config(game=text, named=True), 256), make(Config(game=text), 256)
+    world, plain = SpielWorld(Config(game=text, named=True), 256), SpielWorld(Config(game=text), 256)
     *quantities, count = world.spec.roles["player"].choices
     assert not any(quantities)
     game, dice, texts = pyspiel.load_game(text), np.random.default_rng(0), {}
@@ -293,7 +295,7 @@ def test_a_number_is_an_information_state(text: str) -> None:
 
 
 def test_named_states_pass_the_contract_and_change_no_judgement() -> None:
-    conformance.check_module(MODULE, Config(game="leduc_poker", named=True), trial=Trial(games=4, steps=16))
+    conformance.check_game(MODULE, Config(game="leduc_poker", named=True), trial=Trial(games=4, steps=16))
     assert judged("leduc_poker", named=True) == judged("leduc_poker")
 
 
@@ -338,13 +340,13 @@ def test_games_that_cannot_be_played_are_refused_in_one_line(text: str, capfd: A
 @pytest.mark.parametrize("text", ["coop_box_pushing", "dots_and_boxes(num_rows=3,num_cols=2)",
                                   "bargaining(max_turns=1)"])  # fmt: skip
 def test_games_that_are_longer_than_openspiel_says_are_played(text: str) -> None:
-    world = make(Config(game=text), 4)
+    world = SpielWorld(Config(game=text), 4)
     assert world.game.longest > world.game.spiel.max_history_length()
     dice, ended = np.random.default_rng(0), 0
     while ended < 2:
         legal = world.view.mask["player"] * dice.random(world.view.mask["player"].shape)
         ended += int((world.step({"player": legal.argmax(2).astype(np.int32)}).ended != 0).sum())
-    honest = make(Config(game="leduc_poker"), 1).game
+    honest = SpielWorld(Config(game="leduc_poker"), 1).game
     assert honest.longest == honest.spiel.max_history_length(), "where it says the truth, it is believed"
     world.state["moves"][0] = world.game.longest
     with pytest.raises(ConfigError, match="more than OpenSpiel says there can be"):
@@ -354,10 +356,11 @@ def test_games_that_are_longer_than_openspiel_says_are_played(text: str) -> None
 def test_a_sight_the_game_lacks_is_refused() -> None:
     with pytest.raises(ConfigError, match="it offers no information-state tensor"):
         Config(game="tic_tac_toe", sight="information_state").check()
-    small, large = (make(Config(game="leduc_poker", sight=sight), 1) for sight in ("observation", "auto"))
+    settings = (Config(game="leduc_poker", sight=sight) for sight in ("observation", "auto"))
+    small, large = (SpielWorld(each, 1) for each in settings)
     assert small.spec.roles["player"].size < large.spec.roles["player"].size
     assert "sight.private_card_0" in large.spec.roles["player"].columns
-    with pytest.raises(ConfigError, match="expected random"):
+    with pytest.raises(ConfigError, match="expected one of random"):
         bot("perfect", "player")
 
 

@@ -14,8 +14,9 @@ from support.pursuit_reference import Reference
 
 from rematch.core.player import Noise, Seat
 from rematch.worlds.pursuit import native
-from rematch.worlds.pursuit.config import numbers_of
-from rematch.worlds.pursuit.world import Config, PursuitWorld, bot, make
+from rematch.worlds.pursuit.bots import bot
+from rematch.worlds.pursuit.config import Config, numbers_of
+from rematch.worlds.pursuit.world import PursuitWorld, make
 
 EXTRAS = {"survival_bonus": 0.02, "w_obs_approach": 50.0, "w_vis_pursuer": 0.3, "w_search": 2.0,
           "w_collision": 0.7, "w_wall": 0.4}

@@ -15,7 +15,9 @@ from support.pursuit_games import rollout_actions, split
 
 from rematch.core.player import Noise, Seat
 from rematch.worlds.pursuit import native
-from rematch.worlds.pursuit.world import Config, PursuitWorld, bot, make
+from rematch.worlds.pursuit.bots import bot
+from rematch.worlds.pursuit.config import Config
+from rematch.worlds.pursuit.world import PursuitWorld, make
 
 AHEAD, WEIGHT, APART = 0.1, 150.0, 0.35
 SIZE = native.GAME_TYPE.itemsize

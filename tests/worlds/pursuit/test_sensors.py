@@ -15,8 +15,9 @@ from support.pursuit_reference import Reference, log
 from rematch.core.player import Noise, Seat
 from rematch.worlds import conformance
 from rematch.worlds.pursuit import native
-from rematch.worlds.pursuit.config import VISIBILITY
-from rematch.worlds.pursuit.world import BOTS, Config, PursuitWorld, bot, make
+from rematch.worlds.pursuit.bots import BOTS, bot
+from rematch.worlds.pursuit.config import VISIBILITY, Config
+from rematch.worlds.pursuit.world import PursuitWorld, make
 from rematch.worlds.registry import find
 
 ROLES = ("pursuer", "evader")
@@ -312,7 +313,7 @@ def test_memory_is_kept_apart_and_only_where_it_is_needed() -> None:
 def test_keeps_the_contract(changes: dict[str, Any]) -> None:
     fine = {"lidar_rays": 180, "lidar_range": 20.0, "n_obstacles_min": 1, "n_obstacles_max": 1, **SMALL}
     config = Config(full_obs=False, max_steps=50, **fine | changes)
-    report = conformance.check_module(
+    report = conformance.check_game(
         find("pursuit"),
         config,
         moves=subjects(config.n_obstacles_max == 1),

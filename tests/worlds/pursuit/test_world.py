@@ -17,9 +17,10 @@ from rematch.core.player import Noise, Seat
 from rematch.worlds import conformance
 from rematch.worlds.native_world import compare_with_struct
 from rematch.worlds.pursuit import native
-from rematch.worlds.pursuit.config import STAGE
+from rematch.worlds.pursuit.bots import BOTS, bot
+from rematch.worlds.pursuit.config import STAGE, Config
 from rematch.worlds.pursuit.render import draw, frame_point
-from rematch.worlds.pursuit.world import BOTS, Config, PursuitWorld, bot, make
+from rematch.worlds.pursuit.world import PursuitWorld, make
 from rematch.worlds.registry import find
 
 ROLES = ("pursuer", "evader")
@@ -171,7 +172,7 @@ def test_keeps_the_contract_and_shows_what_it_holds(config: Config) -> None:
                 for name, index, by in (("x", 0, 0.1), ("y", 1, 0.1), ("theta", 0, 0.1), ("theta", 1, 0.1),
                                         ("obstacle_x", 0, 0.1), ("obstacle_y", 0, 0.1),
                                         ("omega", 1, 0.1))]
-    report = conformance.check_module(find("pursuit"), config, moves=subjects,
+    report = conformance.check_game(find("pursuit"), config, moves=subjects,
                                    trial=conformance.Trial(games=3, steps=12, stage=(2.0, 6.0, 1.0, 2.0)))
     assert report.skipped == []
 

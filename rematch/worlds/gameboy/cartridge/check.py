@@ -12,7 +12,7 @@ from rematch.worlds.gameboy.cartridge import ram_addresses as ram
 from rematch.worlds.gameboy.cartridge.compiler import Cartridge
 from rematch.worlds.gameboy.cartridge.game_model import start
 from rematch.worlds.gameboy.cartridge.world_text import Atlas
-from rematch.worlds.gameboy.pyboy_emulator import library
+from rematch.worlds.gameboy.emulator.pyboy_emulator import library
 
 CHUNK = 1 << 16
 

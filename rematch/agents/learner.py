@@ -1,0 +1,143 @@
+"""Learner: turns a rollout into a better policy. Each learner answers for itself what it can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from rematch.agents.policy import Policy
+from rematch.core.arrays import Floats, Ints, Tree
+from rematch.core.component import Evidence, Record, Setup, SmallRun
+from rematch.core.player import Player
+from rematch.core.spec import Role, Spec
+from rematch.core.world import World
+from rematch.rollout.rollout_buffer import RolloutBuffer
+
+if TYPE_CHECKING:
+    from rematch.core.run_config import Config as RunConfig
+
+MakeWorld = Callable[[int, int, int], World]  # games, first, seed
+
+
+class Regularizer(Protocol):
+    """A penalty on a policy's weights, added to every gradient step."""
+
+    name: str
+
+    def penalty(self, policy: Policy) -> tuple[float, Floats]:
+        """The penalty and its gradient [P]."""
+
+
+@dataclass(frozen=True)
+class TermInfo:
+    """A reward term that a learner will find in the rollouts: its name and weight."""
+
+    name: str
+    weight: float
+
+
+@dataclass
+class AgentSet:
+    """A run's learners and players by role. Roles that share one network have one learner, the first's."""
+
+    learners: dict[str, Learner]
+    players: dict[str, Any]  # as deployed: Player, with `greedy`
+    networks: dict[str, Policy]  # what a run leaves in policies/, by name
+    behaviour: dict[str, Player] = field(default_factory=dict)  # play in training, where no slot does
+    forget: Callable[[Ints], None] = lambda games: None  # these games started anew outside of a rollout
+
+
+class Learner:
+    """One learner of one role. The class answers for its settings, the object for its weights."""
+
+    name: ClassVar[str]
+    Config: ClassVar[type[Any]]
+    columns: ClassVar[frozenset[str]] = frozenset()  # optional rollout columns that it reads
+    trains_policy: ClassVar[bool] = False  # by a policy gradient of the network that acts: EWC can hold it
+    seats_opponents: ClassVar[bool] = True  # its policy sits in a slot beside frozen opponents
+    learns_forced_actions: ClassVar[bool] = False  # off-policy: also from actions that it did not choose
+    short_steps: ClassVar[tuple[int, int]] = (32, 16)  # games and steps of a short trial
+    evaluation_every: ClassVar[int] = 4  # iterations between the evaluations of a short trial
+
+    policy: Policy
+    threads: int
+    rate: float  # factor of the learning rate, 0 to 1
+    native: bool  # computed by our own threads, so that several learners can learn at the same time
+    regularizers: list[Regularizer]
+
+    # --- before anything is built ---
+
+    @classmethod
+    def check(cls, config: Any, setup: Setup) -> None:
+        """Refuse worlds and settings that this learner cannot work with; config is its own section."""
+
+    @classmethod
+    def memory_bytes(cls, config: Any, setup: Setup) -> int:
+        """Bytes beside the network's own: replay buffers."""
+        return 0
+
+    @classmethod
+    def shrink(cls, config: Any, small: SmallRun) -> Mapping[str, Any]:
+        return {}
+
+    @classmethod
+    def uses_torch(cls, config: RunConfig) -> bool:
+        """Whether training imports torch."""
+        return bool(config.network.in_torch)
+
+    @classmethod
+    def deterministic_play(cls, config: RunConfig) -> bool:
+        """Whether the deployed player draws no random numbers."""
+        return False
+
+    @classmethod
+    def speed_settings(cls, config: RunConfig) -> dict[str, Any]:
+        """The settings that the speed of training depends on, for benchmarks."""
+        network, ppo = config.network, config.ppo
+        return {
+            "network": list(network.hidden), "activation": network.activation, "shared_trunk": network.shared,
+            "fourier": network.fourier, "epochs": ppo.epochs, "batch": ppo.minibatch_size,
+            "history": config.league.opponent_share,
+        }  # fmt: skip
+
+    @classmethod
+    def build(
+        cls, config: RunConfig, spec: Spec, make: MakeWorld, terms: Sequence[TermInfo] = ()
+    ) -> AgentSet:
+        """The learners and players of all roles; `terms`: the reward terms of the run."""
+        raise NotImplementedError
+
+    # --- training ---
+
+    def learn(self, rollout: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
+        """One update; metrics, with "decisions" among them."""
+        raise NotImplementedError
+
+    def acting(self, progress: float) -> Floats:
+        """The weights that its policy acts with while training."""
+        return self.policy.weights
+
+    def load_weights(self, policy: Policy) -> None:
+        """Start from the weights of another policy; everything else is as new."""
+        raise NotImplementedError
+
+    def finish(self) -> str:
+        """Training is over: the policy becomes what is deployed. A line about it, or ""."""
+        return ""
+
+    def evidence(self, record: Record) -> Iterable[Evidence]:
+        """What its options did in a short trial."""
+        return ()
+
+    def state_dict(self) -> Tree:
+        raise NotImplementedError
+
+    def load_state_dict(self, tree: Tree) -> None:
+        raise NotImplementedError
+
+
+def roles_of(spec: Spec, which: str) -> list[Role]:
+    """The roles that a setting `last` or `all` names."""
+    roles = list(spec.roles.values())
+    return roles if which == "all" else roles[-1:]

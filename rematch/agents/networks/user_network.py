@@ -1,0 +1,87 @@
+"""A network of one's own: any torch module, behind the interface of the fused network.
+
+    class Net(torch.nn.Module):
+        def __init__(self, observation_size: int, action_size: int) -> None: ...
+        def forward(self, observation):       # [n, F]
+            return logits, value              # [n, A] (means, for continuous actions) and [n]
+
+Its parameters are views of the policy's flat weights, so snapshots, leagues, optimisers and checkpoints work
+as with every other network. A module must not hold state or random numbers of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rematch.agents.networks.config import NetworkConfig
+from rematch.core.arrays import Floats
+from rematch.core.errors import ConfigError
+from rematch.core.spec import Role
+from rematch.core.system.user_code import load_class
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from rematch.agents.networks.mlp import Answer
+
+PREFIX, LOG_STD = "net.", "policy.log_std"
+Entries = list[tuple[str, tuple[int, ...]]]
+
+
+_modules = threading.local()  # a thread's own modules: a call puts weights into one for as long as it lasts
+
+
+def module_for(role: Role, config: NetworkConfig) -> Any:
+    """The module of a role, for the calling thread; its weights mean nothing."""
+    import torch
+
+    kind = load_class(config.module, torch.nn.Module, "network.module")
+    cache = _modules.__dict__.setdefault("cache", {})
+    key = (kind, role.size, role.actions.size)
+    if key not in cache:
+        with torch.random.fork_rng(devices=[]):
+            cache[key] = kind(role.size, role.actions.size)
+        if any(True for _ in cache[key].buffers()):
+            raise ConfigError(f"network.module = {config.module}: it has buffers, which no checkpoint holds")
+    return cache[key]
+
+
+def entries(role: Role, config: NetworkConfig) -> Entries:
+    """Names and shapes of the weights, as agents/networks/layout.py wants them."""
+    module = module_for(role, config)
+    out = [(PREFIX + name, tuple(parameter.shape)) for name, parameter in module.named_parameters()]
+    if role.actions.kind == "continuous":
+        out.append((LOG_STD, (role.actions.size,)))
+    return out
+
+
+def initialise(weights: dict[str, Floats], role: Role, config: NetworkConfig, seed: int) -> None:
+    """Write the module's own initial weights, drawn from `seed`, into these views."""
+    import torch
+
+    kind = type(module_for(role, config))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        fresh = dict(kind(role.size, role.actions.size).named_parameters())
+    for name, view in weights.items():
+        if name == LOG_STD:
+            view[:] = config.log_std
+        else:
+            view[:] = fresh[name.removeprefix(PREFIX)].detach().numpy().astype(np.float32)
+
+
+def answer(weights: dict[str, Tensor], role: Role, config: NetworkConfig, observation: Tensor,
+           mask: Tensor | None) -> Answer:
+    """What the module says of n rows; weights by name, views of the flat vector."""
+    from torch.func import functional_call
+
+    from rematch.agents.networks.mlp import Answer, Distribution, masked
+
+    own = {name.removeprefix(PREFIX): view for name, view in weights.items() if name.startswith(PREFIX)}
+    heads, value = functional_call(module_for(role, config), own, (observation,))
+    log_std = weights.get(LOG_STD)
+    play = Distribution(masked(heads, mask) if log_std is None else heads, log_std)
+    return Answer(play, value.reshape(-1), None)

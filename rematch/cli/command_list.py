@@ -1,0 +1,72 @@
+"""The commands: one file each in cli/commands. Names are case-insensitive; wrong ones get a suggestion."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+
+from rematch.cli import commands
+from rematch.cli.command import Command
+from rematch.core.config import known_name, nearest
+from rematch.core.errors import ConfigError
+
+GROUPS = {  # group -> what its commands are for, in the order of the overview
+    "train": "train agents",
+    "runs": "look at runs",
+    "strength": "measure strength",
+    "games": "play and explore",
+    "tools": "speed and shell",
+}
+SYNONYMS = {  # command, in the order of the overview -> words that other tools use for it
+    "train": ("start", "run", "learn", "fit", "new", "begin"),
+    "resume": ("continue", "restart", "go", "proceed"),
+    "sweep": ("grid", "seeds", "search", "tune", "optuna"),
+    "check": ("test", "rehearse", "verify", "validate", "dry-run", "dryrun", "preflight"),
+    "runs": ("list", "ls", "experiments"),
+    "status": ("info", "show", "progress", "state", "ps", "top"),
+    "report": ("html", "page", "plot", "plots", "summary", "dashboard", "diagnose"),
+    "film": ("watch", "video", "gif", "mp4", "render", "record", "replay", "movie"),
+    "export": ("save", "onnx", "convert", "deploy"),
+    "eval": ("evaluate", "evaluation", "tournament", "match", "versus", "vs", "compare", "elo"),
+    "exploit": ("exploitability", "attack", "best-response", "exploiter"),
+    "solve": ("nash", "exact", "solution"),
+    "play": ("watch", "human"),
+    "worlds": ("games", "envs", "environments", "env"),
+    "recipes": ("configs", "presets", "config", "settings"),
+    "bench": ("benchmark", "speed", "perf", "profile", "fps"),
+    "completion": ("autocomplete", "completions", "shell"),
+}
+
+
+def names() -> list[str]:
+    """The names of all commands, those for programs included."""
+    return sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
+
+
+def command(name: str) -> Command:
+    """The command of this name."""
+    module = importlib.import_module(f"{commands.__name__}.{name}")
+    described: Command = module.COMMAND
+    return described
+
+
+@functools.cache
+def listed() -> list[Command]:
+    """The commands for people, in the order of the overview."""
+    groups, known = list(GROUPS), list(SYNONYMS)
+    shown = [each for each in map(command, names()) if not each.hidden]
+    places = {name: place for place, name in enumerate(known)}
+    return sorted(shown, key=lambda each: (groups.index(each.group), places.get(each.name, len(known))))
+
+
+def find(word: str) -> Command:
+    """The command that a user typed."""
+    name = known_name(word, names())
+    if name in names():
+        return command(name)
+    known = [each.name for each in listed()]
+    same = [each for each, others in SYNONYMS.items() if word.lower().replace("_", "-") in others]
+    near = ", ".join(same) or nearest(word.lower(), known)
+    raise ConfigError(f"unknown command {word!r}: expected one of {', '.join(known)}"
+                      + (f"; nearest: {near}" if near else ""))

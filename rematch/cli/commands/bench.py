@@ -1,0 +1,42 @@
+"""rematch bench: how fast it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rematch.cli.command import JSON, WORLD, Command, Option
+from rematch.cli.options import Options
+from rematch.cli.output import print_result
+from rematch.verbs.arguments import world_name
+
+
+def run(words: Sequence[str]) -> int:
+    from rematch.worlds import registry
+
+    options = Options.of(COMMAND, words)
+    usage = "rematch bench [WORLD] [--json] [--seconds S]"
+    names = options.only(1, usage) if options.rest else []
+    seconds = options.number("--seconds", 0.0, 3600.0) if "--seconds" in options.given else 5.0
+    for name in names:
+        registry.find(world_name(name))  # a wrong name is refused before the slow import
+    from rematch.bench.run import benchmark
+
+    result = benchmark(names[0], seconds) if names else benchmark(seconds=seconds)
+    print_result(result, "--json" in options.given)
+    return 0
+
+
+COMMAND = Command(
+    name="bench",
+    group="tools",
+    summary="measure the speed of stepping and training, beside other libraries",
+    usage=("rematch bench [WORLD]",),
+    run=run,
+    details="Every measurement takes --seconds; there are up to twenty of them.",
+    options=(
+        Option(name="--seconds", value="S", help="seconds of each measurement (default 5)"),
+        JSON,
+    ),
+    examples=(("rematch bench pursuit --seconds 2", "a short look"),),
+    arguments=(WORLD,),
+)

@@ -1,0 +1,103 @@
+"""rematch eval: matches with 95 % intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rematch.cli.command import BOTS, FILE, JSON, PLAYERS, RUN_OR_WORLD, Command, Option
+from rematch.cli.options import Options
+from rematch.cli.output import print_result
+from rematch.core.errors import ConfigError
+from rematch.verbs.arguments import MOST_GAMES, MOST_SEED, check_picture_file, folder_of, world_name
+
+if TYPE_CHECKING:
+    from rematch.verbs.evaluate import Evaluation
+
+
+def run(words: Sequence[str]) -> int:
+    options = Options.of(COMMAND, words)
+    result = match(options) if "--players" in options.given else evaluate_run(options)
+    print_result(result, "--json" in options.given)
+    return 0
+
+
+def evaluate_run(options: Options) -> Evaluation:
+    """eval RUN: against the scripted players of its world."""
+    from rematch.verbs.evaluate import evaluate
+    from rematch.worlds import registry
+
+    (name,) = options.only(1, "rematch eval RUN | rematch eval WORLD --players A,B")
+    if "--move-seconds" in options.given:
+        raise ConfigError("--move-seconds has no effect without --players")
+    games, seed, against = match_size(options)
+    folder = folder_of(name)
+    if world_name(name) in registry.names() and not folder.exists():
+        raise ConfigError(f"eval {name}: a world needs --players A,B; expected those, or a run")
+    file = options.given.get("--picture")
+    if file is not None:
+        check_picture_file(file)
+    return evaluate(folder, against=against, games=games, seed=seed, greedy="--greedy" in options.given,
+                    picture=file)
+
+
+def match(options: Options) -> Evaluation:
+    """eval WORLD --players A,B: the other words are settings of the world."""
+    from rematch.verbs.tournament import Match, play_match
+
+    if not options.rest or options.rest[0].startswith("-"):
+        raise ConfigError("expected rematch eval WORLD --players A,B [--world.KEY VALUE ...]")
+    if "--picture" in options.given:
+        raise ConfigError("--picture has no effect with --players: it shows where a run's policies lose")
+    games, seed, against = match_size(options)
+    limit = options.number("--move-seconds", 0.0, 3600.0) if "--move-seconds" in options.given else 0.0
+    return play_match(options.rest[0], Match(
+        players=options.given["--players"].split(","), against=against, games=games, seed=seed, seconds=limit,
+        greedy="--greedy" in options.given, flags=options.rest[1:]))
+
+
+def match_size(options: Options) -> tuple[int | None, int, list[str]]:
+    """--games (None: the world's default), --seed, --against."""
+    games = options.whole("--games", 1, 1, MOST_GAMES) if "--games" in options.given else None
+    seed = options.whole("--seed", 0, 0, MOST_SEED)
+    names = [name.strip() for name in options.given.get("--against", "").split(",") if name.strip()]
+    if "--against" in options.given and not names:
+        raise ConfigError(f"--against = {options.given['--against']!r}: expected names, separated by commas")
+    return games, seed, names
+
+
+COMMAND = Command(
+    name="eval",
+    group="strength",
+    summary="play matches; every score comes with n and its 95 % interval",
+    usage=("rematch eval RUN", "rematch eval WORLD --players A,B [--world.KEY VALUE ...]"),
+    run=run,
+    details="""eval RUN plays the newest policies of a run against the scripted players of its world; where
+        the world can be solved, it prints the exact NashConv too. RUN may also be the .safetensors file of
+        a policy that plays every seat.
+
+        eval WORLD plays named players against each other: scripted players, runs, policy files, or
+        module:Class for a bot of your own. Where seats have different roles, give one name for each seat;
+        else every pair plays every deal from every seat.""",
+    options=(
+        Option(name="--players", value="A,B", completes=PLAYERS,
+               help="names of the players, separated by commas"),
+        Option(name="--against", value="NAMES", help="opponents, separated by commas (default: all)",
+               completes=BOTS),
+        Option(name="--games", value="N", help="games of each match (default: 1000 in most worlds)"),
+        Option(name="--seed", value="S", help="seed of the games (default 0)"),
+        Option(name="--greedy", help="policies take their most likely action instead of sampling"),
+        Option(name="--move-seconds", value="S", help="seconds for a move of a bot of your own"),
+        Option(name="--picture", value="FILE", completes=FILE,
+               help="PNG file: the start positions that the policies lose (worlds that can be solved)"),
+        JSON,
+    ),
+    examples=(
+        ("rematch eval quick-1 --games 500", "a run against every scripted player"),
+        ("rematch eval pursuit --players quick-1,flee_straight",
+         "one match: the pursuer of a run against a scripted evader"),
+        ("rematch eval beasty --players random,queue,search:100 --games 200",
+         "a tournament of three players"),
+    ),
+    arguments=(RUN_OR_WORLD,),
+)

@@ -1,0 +1,42 @@
+"""rematch export: a run's policies as files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rematch.cli.command import FILE, RUN, Command, Option
+from rematch.cli.options import Options
+from rematch.cli.output import print_result
+from rematch.core.errors import ConfigError
+
+
+def run(words: Sequence[str]) -> int:
+    from rematch.verbs.export import export
+
+    options = Options.of(COMMAND, words)
+    (name,) = options.only(1, "rematch export RUN --out FILE [--onnx]")
+    if "--out" not in options.given:
+        raise ConfigError("rematch export RUN needs --out FILE, a name that ends in .safetensors")
+    print_result(export(name, options.given["--out"], onnx="--onnx" in options.given))
+    return 0
+
+
+COMMAND = Command(
+    name="export",
+    group="runs",
+    summary="write the newest policies of a run to files",
+    usage=("rematch export RUN --out FILE",),
+    run=run,
+    details="""Writes FILE.safetensors with the weights, and FILE.json with the game, the rules and the
+        network; FILE-ROLE where there are several roles. The files can be named in eval --players, in play
+        --against and in train --from.""",
+    options=(
+        Option(name="--out", value="FILE", completes=FILE,
+               help="file to write; its name ends in .safetensors"),
+        Option(name="--onnx", help="write each policy as an .onnx file too"),
+    ),
+    examples=(
+        ("rematch export quick-1 --out agent", "write agent-pursuer.safetensors, agent-evader.safetensors"),
+    ),
+    arguments=(RUN,),
+)

@@ -1,0 +1,49 @@
+"""rematch report: one page about a run or several seeds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+from rematch.cli.command import FILE, JSON, RUN, Command, Option
+from rematch.cli.options import Options
+from rematch.core.system.interrupts import INTERRUPTS
+from rematch.verbs.arguments import MOST_GAMES
+
+
+def run(words: Sequence[str]) -> int:
+    from rematch.verbs.report import report
+
+    options = Options.of(COMMAND, words)
+    names = options.only(max(1, len(options.rest)), f"{COMMAND.usage[0]} [--out FILE] [--games N] [--json]")
+    games = options.whole("--games", 0, 1, MOST_GAMES) if "--games" in options.given else None
+    as_json = "--json" in options.given
+    INTERRUPTS.raise_if_received()
+    page = report(names, options.given.get("--out"), games,
+                  lambda line: print(line, file=sys.stderr if as_json else None, flush=True))
+    print(json.dumps(page.facts, indent=1, allow_nan=False) if as_json else "\n".join(page.lines()))
+    return 0
+
+
+COMMAND = Command(
+    name="report",
+    group="runs",
+    summary="write one HTML page about a run, or about several seeds",
+    usage=("rematch report RUN...",),
+    run=run,
+    details="""The page needs no network: verdict, learning curves, NE gap beside exploitability, payoff
+        matrix of past policies, forgetting, alarms and their likely causes. The page of one run is
+        report.html in its folder, that of several runs report.html in the current folder. A sweep stands
+        for all its runs.""",
+    options=(
+        Option(name="--out", value="FILE", help="write the page to this .html file", completes=FILE),
+        Option(name="--games", value="N", help="games of each match between past policies"),
+        JSON,
+    ),
+    examples=(
+        ("rematch report quick-1", "write runs/quick-1/report.html"),
+        ("rematch report ra1-sweep --out ra1.html", "all seeds of a sweep on one page"),
+    ),
+    arguments=(RUN, RUN, RUN, RUN, RUN, RUN),
+)

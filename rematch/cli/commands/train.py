@@ -1,0 +1,61 @@
+"""rematch train: start a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rematch.cli.command import CONFIG, MINUTES, RECIPE, RUN, Command, Option
+from rematch.cli.recipe_options import configured, recipe_words
+from rematch.verbs.arguments import POLICY, RUNS, folder_of, new_folder
+
+
+def run(words: Sequence[str]) -> int:
+    from rematch import api
+    from rematch.reporting.console import Console
+
+    recipe, options = recipe_words(COMMAND, words)
+    config = configured(recipe, options)
+    minutes, name = options.minutes(), options.given.get("--name")
+    folder = api.free_folder(RUNS, recipe) if name is None else new_folder(name)
+    if "--from" in options.given:
+        source = options.given["--from"]
+        start = Path(source) if source.endswith(POLICY) else folder_of(source)
+        api.train_from(start, config, folder, Console(), minutes)
+    else:
+        api.train(config, folder=folder, console=Console(), minutes=minutes)
+    return 0
+
+
+COMMAND = Command(
+    name="train",
+    group="train",
+    summary="start a run and train it to its end",
+    usage=("rematch train RECIPE",),
+    run=run,
+    details="""RECIPE is the name of a recipe (`rematch recipes` lists them), the path of a YAML file, or
+        the name of a world for its default settings. The run gets a folder of its own, which holds
+        settings, logs, checkpoints, policies, a picture, a film and a report. Ctrl-C saves and stops;
+        `rematch resume` continues.
+
+        `rematch train RECIPE --help` shows what the recipe sets and every other setting that has an effect;
+        `--help SECTION` one section, `--help all` all settings.""",
+    options=(
+        Option(name="--name", value="NAME",
+               help="folder of the run: runs/NAME, or the path NAME if it contains a slash (default: "
+                    "runs/RECIPE-1, -2, ...)"),
+        CONFIG,
+        MINUTES,
+        Option(name="--from", value="POLICY", completes=RUN,
+               help="start with the weights of a policy file or of another run; with --start_iteration N "
+                    "its schedules continue there"),
+    ),
+    examples=(
+        ("rematch train quick", "the first thing to run: about 90 seconds on two cores"),
+        ("rematch train ra1 --seed 3 --name ra1-seed3", "another seed, in the folder runs/ra1-seed3"),
+        ("rematch train pursuit --ppo.lr 0.001 --games 512", "change two settings of a recipe"),
+        ("rematch train quick --help ppo", "explain the settings of PPO under this recipe"),
+    ),
+    arguments=(RECIPE,),
+    settings_of=RECIPE,
+)

@@ -1,0 +1,29 @@
+"""Results on the terminal: wrapped to its width, not wrapped where the output is piped, or as JSON."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from typing import Any, Protocol
+
+
+class Shown(Protocol):
+    """A result that prints as lines and as JSON."""
+
+    def lines(self, width: int | None = None) -> list[str]: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+def print_result(result: Shown, as_json: bool = False) -> None:
+    if as_json:
+        print(json.dumps(result.to_dict(), indent=1))
+        return
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    print("\n".join(result.lines(shutil.get_terminal_size().columns if terminal else None)))
+
+
+def log_line(line: str) -> None:
+    """A line of a long command, printed at once."""
+    print(line, flush=True)

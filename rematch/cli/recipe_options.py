@@ -1,0 +1,53 @@
+"""RECIPE [--config FILE] [--KEY VALUE ...]: the words that train, sweep and check have in common."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rematch.cli.command import Command
+from rematch.cli.options import Options
+from rematch.core.config import known_name
+from rematch.core.errors import ConfigError
+from rematch.recipes import recipe_texts
+
+if TYPE_CHECKING:
+    from rematch.core.run_config import Config
+
+
+def recipe_words(command: Command, words: Sequence[str]) -> tuple[str, Options]:
+    """RECIPE and the options of a command; the other words are settings of the run."""
+    options = Options.of(command, words)
+    if not options.rest or options.rest[0].startswith("-"):
+        start = f"found {options.rest[0]!r}" if options.rest else "found nothing"
+        raise ConfigError(f"expected rematch {command.name} RECIPE [--KEY VALUE ...], {start}; "
+                          f"recipes: {', '.join(recipe_texts())}")
+    return known_recipe(options.rest[0]), options
+
+
+def known_recipe(word: str) -> str:
+    """The recipe or world of this name in its own case."""
+    from rematch.worlds import registry
+
+    return known_name(word, dict.fromkeys([*recipe_texts(), *registry.names()]))
+
+
+def config_file(options: Options) -> Path | None:
+    return Path(options.given["--config"]) if "--config" in options.given else None
+
+
+def configured(recipe: str, options: Options, more: Sequence[str] = ()) -> Config:
+    """The settings of the run: recipe, --config and flags. A mistyped option of the command is named too."""
+    from rematch import api
+
+    try:
+        return api.configure(recipe, config_file(options), [*options.rest[1:], *more])
+    except ConfigError as error:
+        for word in options.rest[1:]:
+            name = word.partition("=")[0]
+            near = difflib.get_close_matches(name, options.known, n=1, cutoff=0.8)
+            if near and f"unknown setting {name} " in str(error):
+                raise ConfigError(f"command line: unknown option {word!r}; nearest: {near[0]}") from None
+        raise

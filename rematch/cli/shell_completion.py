@@ -1,0 +1,216 @@
+"""Completions of a command line: commands, options, recipes, worlds, runs, players, settings, values.
+
+Names come from folders that may be anybody's: only those that a shell takes literally are offered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rematch.cli import command_list
+from rematch.cli.command import (
+    BOTS,
+    FOLDER,
+    PLAYERS,
+    RECIPE,
+    ROLES,
+    RUN,
+    RUN_OR_WORLD,
+    WORLD,
+    Command,
+    Option,
+)
+from rematch.core.errors import ConfigError
+from rematch.recipes import recipe_texts, summary
+from rematch.verbs.arguments import RUNS, world_name
+from rematch.worlds import registry
+
+if TYPE_CHECKING:
+    from rematch.verbs.settings import SettingInfo
+
+SAFE = re.compile(r"[\w.,@%+=:/-]+")  # no shell gives these characters a meaning
+MOST = 2000  # names of one folder
+HELP = ("--help", "show options and examples")
+Completion = tuple[str, str]  # a word, and what it means
+
+
+def completions(words: Sequence[str]) -> list[Completion]:
+    """The words that fit the last one of a command line, which may be empty or half typed."""
+    *before, current = joined(words) or [""]
+    offers: Iterable[Completion] = []
+    with contextlib.suppress(ConfigError, OSError):  # a wrong word earlier in the line: nothing to offer
+        offers = offered(before, current)
+        offers = [each for each in offers if each[0].casefold().startswith(current.casefold())]
+    return [(word, meaning) for word, meaning in offers if SAFE.fullmatch(word)]
+
+
+def joined(words: Sequence[str]) -> list[str]:
+    """The words of the line; bash splits `--key=value` into three."""
+    out: list[str] = []
+    pieces = list(words)
+    while pieces:
+        piece = pieces.pop(0)
+        if piece == "=" and out:
+            out[-1] += "=" + (pieces.pop(0) if pieces else "")
+        else:
+            out.append(piece)
+    return out
+
+
+def offered(before: Sequence[str], current: str) -> Iterable[Completion]:
+    """Every completion at this place of the line."""
+    if not before:
+        return [*((each.name, each.summary) for each in command_list.listed()), HELP, ("--version", "")]
+    command = command_list.find(before[0])
+    words = list(before[1:])
+    if "=" in current and current.startswith("-"):
+        name, _, value = current.partition("=")
+        listed = with_list(values_of(command, words, name), value)
+        return [(f"{name}={word}", meaning) for word, meaning in listed]
+    if words and words[-1].startswith("-") and "=" not in words[-1] and takes_value(command, words):
+        return with_list(values_of(command, words[:-1], words[-1]), current)
+    if current.startswith("-"):
+        return [*options(command, words), *flags(command, words), HELP]
+    return list(arguments(command, words))
+
+
+# --- the command's own words ------------------------------------------------------------------------------
+
+
+def option_of(command: Command, name: str) -> Option | None:
+    return next((option for option in command.options if option.name == name.replace("_", "-")), None)
+
+
+def options(command: Command, words: Sequence[str]) -> Iterator[Completion]:
+    """The options that were not given yet."""
+    given = {word.partition("=")[0] for word in words}
+    for option in command.options:
+        if option.repeated or option.name not in given:
+            yield option.name, option.help
+
+
+def arguments(command: Command, words: Sequence[str]) -> Iterator[Completion]:
+    """The names that fit the next positional word."""
+    place = len(positional(command, words))
+    if place < len(command.arguments):
+        yield from names(command.arguments[place])
+
+
+def positional(command: Command, words: Sequence[str]) -> list[str]:
+    """The words that are neither an option nor its value. A setting takes one value."""
+    out, after = [], False
+    for index, word in enumerate(words):
+        if word.startswith("-"):
+            after = "=" not in word and takes_value(command, words[: index + 1])
+        elif after:
+            after = False
+        else:
+            out.append(word)
+    return out
+
+
+def takes_value(command: Command, words: Sequence[str]) -> bool:
+    """Whether the last word is an option or a setting that a value follows."""
+    option = option_of(command, words[-1])
+    return bool(option.value) if option else words[-1] not in ("--help", "-h", "--version")
+
+
+def values_of(command: Command, words: Sequence[str], name: str) -> Iterator[Completion]:
+    """The values that an option or a setting accepts."""
+    option = option_of(command, name)
+    if option is not None:
+        if option.completes in (PLAYERS, BOTS, ROLES):
+            yield from of_world(option.completes, positional(command, words)[:1])
+        else:
+            yield from names(option.completes)
+        return
+    key = name.lstrip("-").replace("-", "_")
+    for setting in settings(command, words):
+        if setting.key == key:
+            yield from ((word, setting.help) for word in setting.choices)
+
+
+def with_list(values: Iterable[Completion], current: str) -> list[Completion]:
+    """The values after what was typed of a list: `lion,fl` is completed to `lion,flee_straight`."""
+    typed, comma, _ = current.rpartition(",")
+    return [(f"{typed}{comma}{word}", meaning) for word, meaning in values]
+
+
+# --- names ------------------------------------------------------------------------------------------------
+
+
+def names(kind: str) -> Iterator[Completion]:
+    """The names of a kind; none for files, which the shell knows."""
+    if "|" in kind:
+        yield from ((word, "") for word in kind.split("|"))
+    if kind == RECIPE:
+        yield from ((name, summary(name)) for name in recipe_texts())
+    if kind in (RECIPE, WORLD, RUN_OR_WORLD):
+        recipes = recipe_texts() if kind == RECIPE else {}
+        yield from ((name, "world") for name in registry.names() if name not in recipes)
+    if kind in (RUN, RUN_OR_WORLD):
+        yield from runs()
+    if kind == FOLDER:
+        yield from ((f"{RUNS}/{name}", "") for name, _ in runs())
+
+
+def runs() -> Iterator[Completion]:
+    """The folders in runs/ that hold a run or a sweep; nothing in them is read."""
+    with os.scandir(RUNS) as entries:
+        for _, entry in zip(range(MOST), sorted(entries, key=lambda entry: entry.name)):
+            if os.path.lexists(os.path.join(entry.path, "config.yaml")):
+                yield entry.name, "run"
+            elif os.path.lexists(os.path.join(entry.path, "sweep.yaml")):
+                yield entry.name, "sweep"
+
+
+def of_world(kind: str, names: Sequence[str]) -> Iterator[Completion]:
+    """Players or roles of the world that the line names, or that the run was trained in."""
+    from rematch import api
+    from rematch.storage.run_folder import Run
+    from rematch.verbs.arguments import folder_of
+
+    if not names:
+        return
+    world = world_name(names[0])
+    if world not in registry.names():
+        with Run.open(folder_of(names[0]), write=False) as run:
+            world = api.stored(run).game
+    game = registry.find(world)
+    if kind == ROLES:
+        yield from ((role, "role") for role in game.bots)
+        return
+    bots = dict.fromkeys(bot for each in game.bots.values() for bot in each)
+    yield from ((bot, "scripted player") for bot in bots)
+    if kind == PLAYERS:
+        yield from runs()
+
+
+# --- settings ---------------------------------------------------------------------------------------------
+
+
+def settings(command: Command, words: Sequence[str]) -> list[SettingInfo]:
+    """The settings of the recipe or world that the line names."""
+    from rematch.verbs.settings import describe_settings, settings_table
+
+    named = positional(command, words)[:1]
+    if not command.settings_of or not named:
+        return []
+    if command.world_settings is not None:
+        config: Any = command.world_settings(world_name(named[0]))
+        return list(settings_table("", config, config, {}).settings)
+    from rematch.cli.recipe_options import known_recipe
+
+    return list(describe_settings(known_recipe(named[0])).settings)
+
+
+def flags(command: Command, words: Sequence[str]) -> Iterator[Completion]:
+    """Settings that have an effect and were not given yet."""
+    given = {word.partition("=")[0].lstrip("-").replace("-", "_") for word in words}
+    for setting in settings(command, words):
+        if not setting.idle and setting.key not in given:
+            yield f"--{setting.key}", setting.help

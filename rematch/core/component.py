@@ -1,0 +1,244 @@
+"""One part of a run: its settings, checks, hooks, metrics and state in one class.
+
+A run is an ordered list of components (training/component_list.py). They share this protocol and meet only in
+the rollout buffer, the seating and the clock. Flags, help, `rematch check`, the memory estimate and the
+checkpoint are derived from the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+from rematch.core.arrays import Tree
+from rematch.core.clock import Clock, Request
+
+if TYPE_CHECKING:
+    from rematch.core.spec import Spec
+    from rematch.core.world import Next, World
+
+Metrics = dict[str, float]
+Self = TypeVar("Self", bound="Component")
+Other = TypeVar("Other")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A line of `rematch check`: what a part did; `off` says why it is switched off.
+
+    Where no number shows it, `without` holds settings that switch it off: a run with those must be another.
+    """
+
+    name: str
+    proof: str = ""  # empty: enabled, but it never did anything
+    off: str = ""
+    without: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallRun:
+    """The size of the short trial that `rematch check` plays."""
+
+    iterations: int
+    games: int
+    steps: int
+    setup: Any  # of the run at its full size: its settings, game, spec and learner
+
+    @property
+    def config(self) -> Any:
+        """All settings of the run at its full size."""
+        return self.setup.config
+
+    @property
+    def steps_per_iteration(self) -> int:
+        return self.games * self.steps
+
+
+@dataclass
+class Record:
+    """What a short trial recorded, iteration by iteration; `evidence` reads it."""
+
+    metrics: list[dict[str, Any]] = field(default_factory=list)
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+    decisions: dict[str, dict[str, int]] = field(default_factory=dict)  # role -> player -> decisions it made
+    phases: dict[str, str] = field(default_factory=dict)  # name of a phase -> the role that learned
+    rate_factors: set[float] = field(default_factory=set)  # factors of the learning rate
+    films: list[int] = field(default_factory=list)  # pictures in each recorded episode
+
+    def largest(self, name: str) -> float:
+        """The largest value of a metric of any role; 0 where it was never logged."""
+        values = [value for row in self.metrics for key, value in row.items() if key.endswith(f"/{name}")]
+        return max(values, default=0.0)
+
+
+class Setup(Protocol):
+    """What a component is built with. Before the run is built, only the first three are there."""
+
+    config: Any  # all settings of the run
+    game: Any  # worlds.game.Game
+    learner_class: Any  # the class of the run's learners (agents/learner.py)
+    seating: Any  # rollout.seating.Seating: role -> its players
+    agents: Any  # agents.learner.AgentSet: learners, players, networks
+    collector: Any  # rollout.collector.Collector; from `connect` on
+    prepare_rollout: Any  # () -> None: `before_rollout` of all components
+    log: Any  # training.run_log.RunLog: lines for people, tables and files of the run
+
+    @property
+    def spec(self) -> Spec: ...
+
+    @property
+    def world(self) -> World: ...
+
+    @property
+    def learners(self) -> Mapping[str, Any]:
+        """role -> learner; from `connect` on."""
+
+    def get(self, kind: type[Other]) -> Other | None:
+        """The built component of a class, or None where it is switched off."""
+
+    def all(self, kind: type[Other]) -> list[Other]:
+        """The built components of a class and of its subclasses, in the order of the list."""
+
+    def make_world(self, games: int, first: int, seed: int) -> World:
+        """A world as the run trains on; training, evaluation and films are all made here."""
+
+    def make_level(self, games: int, first: int, seed: int, level: int | None = None) -> World:
+        """The same on a level of the curriculum, by default the one that is being trained."""
+
+    def level_name(self, level: int) -> str:
+        """What a level of the curriculum is called."""
+
+    def make_collector(self, world: World, seating: Any, steps: int, seed: int) -> Any:
+        """A collector for games beside those that learn."""
+
+    def collect(self, iteration: int) -> Any:
+        """One rollout of the run's own games."""
+
+    def store_policies(self, clock: Clock, suffix: str = "") -> None:
+        """All policies as they are now, in policies/."""
+
+
+class Component:
+    """One part of a run. Override what you need; the defaults do nothing.
+
+    `name` is its key everywhere: --NAME.setting, checkpoint["NAME"], metrics "NAME/...", its line in
+    `rematch check`. Hooks run for all components in the order of the list; each gets values, never the
+    trainer. What a component needs from another one it takes from `setup.get(OtherClass)` in `connect`.
+    """
+
+    name: ClassVar[str]
+    Config: ClassVar[type[Any]]
+    needs: ClassVar[str] = ""  # which settings of the run give this part an effect, such as "learner=ppo|dqn"
+    columns: ClassVar[frozenset[str]] = frozenset()  # optional rollout columns that it reads: "states", ...
+    copies_setting: ClassVar[str] = ""  # how many copies of the networks it stores, where it stores some
+    reads_rollout_after_evaluation: ClassVar[bool] = False  # then a stop request postpones no evaluation
+
+    # --- before anything is built ---
+
+    @classmethod
+    def configs(cls) -> Mapping[str, tuple[type[Any], str]]:
+        """Sections of settings: name -> (dataclass, what gives them an effect)."""
+        return {cls.name: (cls.Config, cls.needs)}
+
+    @classmethod
+    def check(cls, config: Any, setup: Setup) -> None:
+        """Raise ConfigError for settings that cannot work with this world or with each other."""
+
+    @classmethod
+    def no_effect(cls, key: str, config: Any, setup: Setup) -> str:
+        """Why a setting of this part (`key` without the part's name) has no effect in this world, or ""."""
+        return ""
+
+    @classmethod
+    def memory_bytes(cls, config: Any, setup: Setup) -> int:
+        """Bytes that this part allocates."""
+        return 0
+
+    @classmethod
+    def shrink(cls, config: Any, small: SmallRun) -> Mapping[str, Any]:
+        """Changed settings of this part for a short trial: what is on stays on and has its turn soon."""
+        return {}
+
+    @classmethod
+    def off(cls, config: Any, setup: Setup) -> str:
+        """Why this part is switched off; empty: it is on."""
+        return ""
+
+    @classmethod
+    def build(cls: type[Self], config: Any, setup: Setup) -> Self | None:
+        """The part, or None where it is switched off."""
+        return None if cls.off(config, setup) else cls(config, setup)
+
+    def __init__(self, config: Any, setup: Setup) -> None:
+        self.config, self.setup = config, setup
+
+    def connect(self) -> None:
+        """All components are built: look up those that this one works with."""
+
+    # --- once a run ---
+
+    def start(self, clock: Clock) -> None:
+        """A new run, before its first rollout; the first games have been set up by `before_rollout`."""
+
+    def policies_loaded(self, clock: Clock) -> None:
+        """A new run starts from policies of another one, not from random weights."""
+
+    def resumed(self, clock: Clock) -> None:
+        """A run goes on: bring files back to what they were at its checkpoint; without one, at its start."""
+
+    def finish(self, clock: Clock) -> None:
+        """The last iteration is over and will be evaluated next."""
+
+    # --- one iteration, in this order ---
+
+    def before_rollout(self, clock: Clock, next: Next) -> None:
+        """Write your columns of `next`: what the games that restart in this rollout start from."""
+
+    def after_rollout(self, rollout: Any, clock: Clock) -> None:
+        """Read events, write reward terms."""
+
+    def update(self, rollout: Any, clock: Clock) -> Metrics:
+        """Learn. A metric's name without a slash gets the component's name before it."""
+        return {}
+
+    def metrics(self) -> Metrics:
+        """Numbers of this iteration, for metrics.jsonl; names as in `update`."""
+        return {}
+
+    def after_update(self, rollout: Any, metrics: Metrics, clock: Clock) -> None:
+        """The clock now counts this iteration as done."""
+
+    def requests(self, clock: Clock) -> Iterable[Request]:
+        """What should follow this iteration."""
+        return ()
+
+    def evaluation_fields(self, clock: Clock) -> Mapping[str, Any]:
+        """Entries of the evaluation's record that this part knows."""
+        return {}
+
+    def evaluate(self, clock: Clock, fields: Mapping[str, Any], last: bool) -> Sequence[Any]:
+        """The evaluations that this part makes, as records (evaluation/evaluation.py)."""
+        return ()
+
+    def after_evaluation(self, evaluation: Any, rollout: Any, clock: Clock) -> None:
+        """An evaluation was made; entries and lines may be added to it."""
+
+    def end_iteration(self, clock: Clock) -> None:
+        """After the evaluation, where there was one, and before the checkpoint."""
+
+    def before_checkpoint(self, clock: Clock) -> None:
+        """Bring files that lie beside the checkpoint up to date."""
+
+    # --- always ---
+
+    def evidence(self, record: Record) -> Iterable[Evidence]:
+        """What this part did in a short trial."""
+        return ()
+
+    def state_dict(self) -> Tree:
+        """Everything that an exact resume needs: nested dicts of arrays, numbers, texts and lists."""
+        return {}
+
+    def load_state_dict(self, tree: Tree) -> None:
+        """The inverse of `state_dict`; called in the order of the list."""

@@ -1,0 +1,1 @@
+"""The operating system and Python itself: signals, memory, imported code."""

@@ -1,0 +1,85 @@
+"""Savestates as a component: captures what is new, stores it, and chooses where episodes start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rematch.core.arrays import Tree
+from rematch.core.clock import Clock
+from rematch.core.component import Component, Evidence, Metrics, Record, Setup
+from rematch.core.errors import ConfigError
+from rematch.core.world import Next
+from rematch.curriculum import archive_files
+from rematch.curriculum.demonstrations import Demonstrations
+from rematch.curriculum.savestate_archive import Archive
+from rematch.curriculum.start_states import STAGE, SavestatesConfig
+from rematch.rollout.rollout_buffer import RolloutBuffer
+
+
+class Savestates(Component):
+    """The savestate curriculum of a world whose games can be captured and started from again."""
+
+    name = "savestates"
+    Config = SavestatesConfig
+
+    def __init__(self, config: SavestatesConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self.archive = Archive(config, setup.world, setup.config.seed, setup.config.milestones.forgetting)
+        self.stage_columns = [setup.spec.stage.index(name) for name in STAGE]
+        self.logged: Metrics = {}
+
+    @classmethod
+    def check(cls, config: SavestatesConfig, setup: Setup) -> None:
+        if config.mode != "off" and setup.game.savestates is None:
+            raise ConfigError(f"savestates.mode = {config.mode}: {setup.spec.world} has no savestates; "
+                              "expected off")
+
+    @classmethod
+    def no_effect(cls, key: str, config: SavestatesConfig, setup: Setup) -> str:
+        return "" if setup.game.savestates is not None else "the world has no savestates"
+
+    @classmethod
+    def off(cls, config: SavestatesConfig, setup: Setup) -> str:
+        return cls.no_effect("", config, setup)
+
+    def connect(self) -> None:
+        self.archive.practice = self.setup.get(Demonstrations)
+
+    def resumed(self, clock: Clock) -> None:
+        for line in archive_files.settle(self.archive, self.setup.log, clock.step):
+            self.setup.log.console(line)
+
+    def before_rollout(self, clock: Clock, next: Next) -> None:
+        next.stage[:, self.stage_columns] = self.archive.stage(clock.iteration)
+
+    def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
+        stored = len(self.archive.starts)
+        lines = self.archive.report(rollout, clock.iteration)
+        self.publish(lines, stored, clock.step + rollout.steps * rollout.games)
+
+    def publish(self, lines: Sequence[str], stored: int, step: int) -> None:
+        """Discoveries of a rollout: into the run folder at once; `stored` states have files already."""
+        if lines or len(self.archive.starts) > stored:
+            archive_files.write(self.archive, self.setup.log, step, stored)
+        for line in lines:
+            self.setup.log.line(line)
+
+    def metrics(self) -> Metrics:
+        return {f"rollout/{name}": value for name, value in self.archive.numbers().items()}
+
+    def before_checkpoint(self, clock: Clock) -> None:
+        archive_files.write(self.archive, self.setup.log, clock.step, len(self.archive.starts))
+
+    def evidence(self, record: Record) -> Iterable[Evidence]:
+        off = "savestates.mode is off" if self.config.mode == "off" else ""
+        visits = sum(start.visits for start in self.archive.starts)
+        count = f"{len(self.archive.starts)} savestates, {visits} episodes started from one"
+        # With demonstrations a short trial may find one milestone only, and force games from power-on.
+        forced = self.archive.practice.forced_steps if self.archive.practice else 0
+        yield Evidence(self.name, count if visits or forced else "", off)
+
+    def state_dict(self) -> Tree:
+        return self.archive.state_dict()
+
+    def load_state_dict(self, tree: Tree) -> None:
+        self.archive.load_state_dict(tree)

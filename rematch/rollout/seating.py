@@ -1,0 +1,90 @@
+"""Seating: which player sits where. Slots hold policies; slot 0 is the learner's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from rematch.core.arrays import Floats
+from rematch.core.player import Player
+from rematch.core.spec import Role
+
+
+class SeatedPolicy(Protocol):
+    """As much of a policy as the collector needs."""
+
+    role: Role
+    config: Any
+    network: Any
+    weights: Floats
+
+
+
+class NoNetwork:
+    """The network of a role that no policy plays."""
+
+    packed_size = 0
+    reads_aside = False
+
+
+class BotsOnly:
+    """Stands for the policy of a role that only other players play."""
+
+    config = NoNetwork()
+    network = NoNetwork()
+    weights: Floats = np.zeros(0, np.float32)
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+
+class RoleSeating:
+    """Players of one role: policies in slots 0 .. S - 1 (0 is the learner), other players in the slots after.
+
+    Without slots for policies the first of the other players is the learner's behaviour player.
+    """
+
+    def __init__(self, policy: SeatedPolicy, slots: int) -> None:
+        self.policy = policy
+        self.packed: Floats = np.zeros((slots, policy.network.packed_size), np.float32)
+        self.others: list[Player] = []  # slot S + i
+        self.names: dict[int, str] = {}  # slot -> name of the opponent in it
+
+    def place(self, slot: int, weights: Floats) -> None:
+        """Put a policy's weights into a slot."""
+        self.policy.network.pack(weights[None], self.packed[slot : slot + 1])
+
+    def add_slots(self, count: int) -> None:
+        """More slots for policies; before any player sits after them."""
+        assert not self.others, "slots of other players would change"
+        more = np.zeros((count, self.packed.shape[1]), np.float32)
+        self.packed = np.concatenate([self.packed, more])
+
+    def seat_player(self, player: Player) -> int:
+        """Seat a player that is no policy of this network; its slot."""
+        self.others.append(player)
+        return len(self.packed) + len(self.others) - 1
+
+    def value(self, sight: Floats, privileged: Floats | None) -> Floats:
+        """[n] what the policy in slot 0 expects from observations [n, F]."""
+        n, actions = len(sight), self.policy.role.actions
+        discrete = actions.kind == "discrete"
+        action = np.zeros(n, np.int32) if discrete else np.zeros((n, actions.size), np.float32)
+        logp, value = np.zeros(n, np.float32), np.zeros(n, np.float32)
+        slot, number = np.zeros(n, np.int32), np.zeros(n, np.uint32)
+        self.policy.network.act(
+            self.packed[:1], slot, sight, number, (0, 0), action, logp, value, greedy=True, aside=privileged
+        )
+        return value
+
+    def player_name(self, slot: int) -> str:
+        """"" for the learner."""
+        if slot >= len(self.packed):
+            own = not len(self.packed) and slot == 0
+            return "" if own else self.others[slot - len(self.packed)].name
+        return self.names.get(slot, "")
+
+
+Seating = Mapping[str, RoleSeating]  # role -> its players

@@ -1,0 +1,1 @@
+"""Components of a run that belong to no feature package."""

@@ -1,0 +1,164 @@
+"""Learners as one component: the learners of all roles, their seats and their threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from rematch.agents.build import LEARNERS
+from rematch.agents.learner import TermInfo
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.networks.layout import layout, network_bytes
+from rematch.core.arrays import Tree
+from rematch.core.clock import Clock
+from rematch.core.component import Component, Evidence, Metrics, Record, Setup, SmallRun
+from rematch.core.world import Next
+from rematch.rollout.reward_term import RewardTermComponent
+from rematch.rollout.rollout_buffer import RolloutBuffer
+from rematch.rollout.seating import RoleSeating
+
+OF_THE_MLP = ("hidden", "activation", "shared", "fourier")
+ALL_ROLES = ("grad_norm_pre_clip", "grad_norm_post_clip")  # also logged as the largest of all roles
+
+
+class Learners(Component):
+    """Builds the learners, seats their policies in slot 0, and lets them learn side by side."""
+
+    name = "learners"
+    Config = NetworkConfig
+
+    def __init__(self, config: None, setup: Setup) -> None:
+        super().__init__(config, setup)
+        c = setup.config
+        terms = [TermInfo(term.name, term.weight) for term in setup.all(RewardTermComponent)]
+        self.agents = setup.agents = setup.learner_class.build(c, setup.spec, setup.make_world, terms)
+        self.learners = self.agents.learners
+        for role in setup.spec.roles:
+            learner = self.learners.get(role) or next(iter(self.learners.values()))
+            behaviour = self.agents.behaviour.get(role)
+            seating = setup.seating[role] = RoleSeating(learner.policy, 0 if behaviour else 1)
+            if behaviour:
+                seating.seat_player(behaviour)
+        # Roles learn side by side, each on its own threads: nothing is shared, so nothing waits. Where torch
+        # computes the gradient they learn one after the other, each on all threads: it needs the memory.
+        native = all(learner.native for learner in self.learners.values())
+        self.pool = ThreadPoolExecutor(min(c.threads, len(self.learners)) if native else 1)
+        self.first = {role: learner.policy.weights.copy() for role, learner in self.learners.items()}
+
+    # --- settings: the network's, and those of every learner there is ---
+
+    @classmethod
+    def configs(cls) -> Mapping[str, tuple[type[Any], str]]:
+        sections = {name: (kind.Config, f"learner={name}") for name, kind in LEARNERS.items()}
+        return {"network": (NetworkConfig, "learner=ppo|lookahead|expert"), **sections}
+
+    @classmethod
+    def check(cls, config: None, setup: Setup) -> None:
+        c, network = setup.config, setup.config.network
+        setup.learner_class.check(getattr(c, c.learner), setup)
+        if (network.encoder, network.critic, network.table, network.module) != ("mlp", "own", False, ""):
+            for role in setup.spec.roles.values():
+                layout(role, network)  # refuses what the role cannot have
+
+    @classmethod
+    def no_effect(cls, key: str, config: None, setup: Setup) -> str:
+        roles = setup.spec.roles.values()
+        if setup.config.network.module and key.removeprefix("network.") in OF_THE_MLP:
+            return "network.module replaces the layers"
+        if key == "network.fourier" and all(all(role.choices) for role in roles):
+            return "players observe categories alone, no numbers"
+        if key.startswith("network.log_std") and all(role.actions.kind == "discrete" for role in roles):
+            return "all actions are discrete"
+        return ""
+
+    @classmethod
+    def memory_bytes(cls, config: None, setup: Setup) -> int:
+        c, total = setup.config, 0
+        for role in setup.spec.roles.values():
+            copies = 8 + c.threads  # weights, packed, two moments, magnet, gradient and its parts, scratch
+            copies += 2 * 4  # a checkpoint's, before it is written: as bytes, and what they are made of
+            copies += 3 if c.ppo.average_fraction else 0
+            total += copies * network_bytes(role, c)
+        return total + int(setup.learner_class.memory_bytes(getattr(c, c.learner), setup))
+
+    @classmethod
+    def shrink(cls, config: None, small: SmallRun) -> Mapping[str, Any]:
+        c = small.config
+        changes: dict[str, Any] = {
+            "run:network.hidden": tuple(min(width, 64) for width in c.network.hidden),
+            "run:network.width": min(c.network.width, 4 * c.network.heads),
+            "run:network.layers": min(c.network.layers, 2),
+        }
+        for name, kind in LEARNERS.items():
+            smaller = kind.shrink(getattr(c, name), small)
+            changes |= {f"run:{name}.{key}": value for key, value in smaller.items()}
+        return changes
+
+    # --- training ---
+
+    def before_rollout(self, clock: Clock, next: Next) -> None:
+        for role, seating in self.setup.seating.items():
+            if len(seating.packed):
+                seating.place(0, self.learners[role].acting(clock.progress))
+
+    def update(self, rollout: RolloutBuffer, clock: Clock) -> Metrics:
+        metrics: Metrics = {}
+        roles = [role for role in clock.phase.roles if role in self.learners]
+        jobs = {}
+        for role in roles:
+            learner = self.learners[role]
+            learner.rate = clock.learning_rate_factor
+            if learner.native:
+                learner.threads = max(1, self.setup.config.threads // len(roles))
+            jobs[role] = self.pool.submit(learner.learn, rollout, clock.progress, clock.iteration)
+        for role, job in jobs.items():
+            metrics |= {f"{role}/{name}": value for name, value in job.result().items()}
+            clock.learner_steps += int(metrics[f"{role}/decisions"])
+        for name in ALL_ROLES:
+            norms = [metrics[f"{role}/{name}"] for role in roles if f"{role}/{name}" in metrics]
+            if norms:
+                metrics[f"train/{name}"] = max(norms)
+        return metrics
+
+    def finish(self, clock: Clock) -> None:
+        for learner in self.learners.values():
+            if line := learner.finish():
+                self.setup.log.line(line)
+
+    def evidence(self, record: Record) -> Iterable[Evidence]:
+        rows, config = record.metrics, getattr(self.setup.config, self.setup.config.learner)
+        constant = getattr(config, "anneal", "") == "none"
+        still = f"{self.setup.config.learner}.lr is 0" if config.lr == 0 and (
+            config.lr_final == 0 or constant) else ""
+        lines: dict[str, Evidence] = {}  # what holds for the whole run is said once
+        for role, learner in self.learners.items():
+            updates = sum(row.get(f"{role}/updates", 0) for row in rows)
+            moved = float(np.abs(learner.policy.weights - self.first[role]).max())
+            undone = any(row.get("rollbacks") for row in record.evaluations) and not moved
+            result = "undone by the last rollback" if undone else f"weights moved by up to {moved:.2g}"
+            proof = f"{updates:.0f} updates, {result}" if updates and (moved or undone) else ""
+            learning = Evidence(f"learning of {role}", proof, still)
+            lines |= {line.name: line for line in (learning, *learner.evidence(record))}
+        yield from lines.values()
+        yield from self._critic_evidence()
+
+    def _critic_evidence(self) -> Iterable[Evidence]:
+        tracks = self.setup.collector.rollout.tracks
+        sizes = [f"{role} {track.aside.shape[-1]} numbers" for role, track in tracks.items()
+                 if track.aside is not None and track.aside.any()]  # fmt: skip
+        critic = self.setup.config.network.critic
+        yield Evidence(
+            "centralized critic",
+            f"privileged observations of {', '.join(sizes)}" if sizes else "",
+            "" if critic == "centralized" else f"network.critic is {critic}",
+        )
+
+    def state_dict(self) -> Tree:
+        return {role: learner.state_dict() for role, learner in self.learners.items()}
+
+    def load_state_dict(self, tree: Tree) -> None:
+        for role, learner in self.learners.items():
+            learner.load_state_dict(tree[role])

@@ -1,0 +1,73 @@
+"""What every role observed in the first rollout: a table in the run folder, and a warning of constant
+columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rematch.core.clock import Clock
+from rematch.core.component import Component, Metrics
+from rematch.rollout.rollout_buffer import RoleRollout, RolloutBuffer
+from rematch.training.components.world_state import NoSettings
+
+FILE = "sight.json"
+
+
+def shortened(names: Sequence[str]) -> list[str]:
+    """The names; of more than forty the first and the last (all of them stand in the file)."""
+    return [*names] if len(names) <= 40 else [names[0], "...", names[-1]]
+
+
+def columns_of(track: RoleRollout) -> list[dict[str, Any]]:
+    """Range and mean of each column of a role's observations."""
+    rows = track.sight.reshape(-1, track.role.size)
+    low, high, mean = rows.min(0), rows.max(0), rows.mean(0, dtype=np.float64)
+    return [
+        {
+            "column": name,
+            "min": float(low[i]),
+            "max": float(high[i]),
+            "mean": float(mean[i]),
+            "constant": bool(low[i] == high[i]),
+        }
+        for i, name in enumerate(track.role.columns)
+    ]
+
+
+class ObservationSummary(Component):
+    """Written once, after the first iteration of a run."""
+
+    name = "observation_summary"
+    Config = NoSettings
+
+    @classmethod
+    def configs(cls) -> Mapping[str, tuple[type, str]]:
+        return {}
+
+    def after_update(self, rollout: RolloutBuffer, metrics: Metrics, clock: Clock) -> None:
+        if clock.iteration != clock.first + 1:
+            return
+        log, summary = self.setup.log, {}
+        for role, track in rollout.tracks.items():
+            summary[role] = columns_of(track)
+            constant = [entry["column"] for entry in summary[role] if entry["constant"]]
+            names: list[str] = []
+            for f in track.role.fields:  # an array by its shape: its columns stand in the file
+                whole = [f"{f.name} [{' x '.join(map(str, f.shape))}]"]
+                names += whole if f.shape else shortened([f"{f.name}.{column}" for column in f.columns])
+            log.line(f"Sight {role}: {len(summary[role])} numbers: {', '.join(names)}", console=False)
+            if constant:
+                columns = ", ".join(shortened(constant))
+                log.line(f"Sight {role}: warning: never changed in the first rollout: {columns}")
+            if track.aside is not None:
+                names = [f"{f.name}.{c}" for f in track.role.aside for c in f.columns]
+                log.line(f"Sight {role}: aside, for learning alone: {', '.join(names)}", console=False)
+            if track.role.hidden:
+                log.line(f"Sight {role}: hidden: {', '.join(track.role.hidden)}", console=False)
+        lines = {role: ",\n".join(map(json.dumps, entries)) for role, entries in summary.items()}
+        text = ",\n".join(f"{json.dumps(role)}: [\n{rows}\n]" for role, rows in lines.items())
+        log.write_file(FILE, f"{{\n{text}\n}}\n".encode())

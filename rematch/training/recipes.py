@@ -1,0 +1,175 @@
+"""Recipes and stored settings: every source of a run's settings, read by one strict reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rematch.core import config as settings
+from rematch.core.config import known_name
+from rematch.core.errors import ConfigError
+from rematch.core.run_config import Config
+from rematch.core.system import user_code
+from rematch.recipes import recipe_texts
+from rematch.storage.run_folder import Run
+from rematch.training.config import default, no_effect
+from rematch.training.setup import RunSetup
+from rematch.worlds import registry
+
+
+def recipes() -> dict[str, str]:
+    """Name -> text of every recipe that ships with the package."""
+    return dict(recipe_texts())
+
+
+def configure(
+    recipe: str, file: Path | None = None, flags: Sequence[str] = (), changes: Mapping[str, Any] | None = None
+) -> Config:
+    """Settings in their order: code defaults < recipe < file < flags (or `changes` from Python).
+
+    `recipe` is a shipped recipe's name, a path to a YAML file, or a world's name for its bare defaults.
+    """
+    layers = [(source, layer, False) for source, layer in layers_of(recipe)]
+    files = {recipe} if recipe.endswith((".yaml", ".yml")) else set()
+    if file is not None:
+        layers.append((str(file), _read(file), True))
+        files.add(str(file))
+    if changes:
+        layers.append(("changes", dict(changes), True))
+    for _, layer, _ in layers:
+        if isinstance(layer.get("game"), str):
+            registry.note_old_name(layer["game"])
+            layer["game"] = registry.present_name(layer["game"])
+    game = next((layer["game"] for _, layer, _ in reversed(layers) if "game" in layer), "pursuit")
+    if not isinstance(game, str):
+        raise ConfigError(f"game = {game!r}: expected a world's name")
+    if any(word == "--game" or word.startswith("--game=") for word in flags):
+        raise ConfigError(
+            "command line: --game cannot change a recipe's world; name the world instead of the recipe"
+        )
+    named = [layer["game"] for _, layer, own in layers if "game" in layer and not own]
+    for source, layer, own in layers:
+        if own and named and layer.get("game", named[-1]) != named[-1]:
+            raise ConfigError(f"{source}: game = {layer['game']!r} cannot change the world of {recipe}; name "
+                              "the world instead of the recipe")
+    flags = ["--network.module" if word == "--network" else word for word in flags]
+    allow_what_was_typed(flags, changes or {})
+    config = default(game, *(named_code(key, layers, flags) for key in OWN_CODE[:2]))
+    layers = [(source, settings.present_names(config, layer, source), own) for source, layer, own in layers]
+    for source, layer, _ in layers:
+        config = settings.apply(config, layer, source)
+    filed, read = config, settings.read_flags(flags, config)
+    config = settings.apply(config, read, "command line", text=True)
+    settings.validate(config)
+    setup = RunSetup(config)
+    every = {key for key, _, _ in settings.leaves(config)}
+    for source, layer in [*((source, layer) for source, layer, _ in layers), ("command line", read)]:
+        # A file is judged without the flags over it, which may switch off what it sets. One that lists
+        # nearly every setting there is, the config.yaml of a run, sets none on purpose.
+        if source in files and len(every & set(layer)) < LISTING * len(every):
+            _refuse_idle(filed, layer, source, setup)
+        elif source in ("changes", "command line"):
+            _refuse_idle(config, layer, source, setup)
+    return config
+
+
+LISTING = 0.9  # of all settings: a file that has more is a list of them
+OWN_CODE = ("components", "reward_terms", "network.module")  # settings that name code
+
+
+def flag_values(key: str, flags: Sequence[str]) -> list[str]:
+    """The values that flags give a setting, before the settings are known that this one brings."""
+    name: str = f"--{key}"
+    out: list[str] = []
+    for word, after in zip(flags, [*flags[1:], ""]):
+        if word == name:
+            out = after.split(",")
+        elif word.startswith(f"{name}="):
+            out = word.partition("=")[2].split(",")
+    return [value.strip() for value in out if value.strip()]
+
+
+def named_code(
+    key: str, layers: Sequence[tuple[str, dict[str, Any], bool]], flags: Sequence[str]
+) -> list[str]:
+    """The code that the last source of `key` names."""
+    names: Any = flag_values(key, flags)
+    for _, layer, _ in reversed(layers):
+        names = names or layer.get(key, [])
+    return [names] if isinstance(names, str) else list(names)
+
+
+def allow_what_was_typed(flags: Sequence[str], changes: Mapping[str, Any]) -> None:
+    """Code that the user names on the command line or from Python is trusted; what a file names is not."""
+    for key in OWN_CODE:
+        given = changes.get(key, ())
+        user_code.allow([*flag_values(key, flags), *([given] if isinstance(given, str) else given)])
+
+
+def _refuse_idle(config: Config, layer: Mapping[str, Any], source: str, setup: RunSetup) -> None:
+    """What a user set is refused where nothing would read it: under these settings, or in such a world."""
+    keys = [key.replace("-", "_") for key in layer]
+    settings.refuse_inert(config, keys, source)
+    for key in keys:
+        if why := no_effect(config, key, setup):
+            raise ConfigError(f"{source}: {key} = {settings.get(config, key)} has no effect: {why}")
+
+
+def layers_of(recipe: str, below: tuple[str, ...] = ()) -> list[tuple[str, dict[str, Any]]]:
+    """(source, settings) of a recipe after those of the one that it is `like`, and so on."""
+    known = recipes()
+    if recipe not in known:
+        registry.note_old_name(recipe)
+        recipe = registry.present_name(recipe)
+    recipe = known_name(recipe, list(dict.fromkeys([*known, *registry.names()])))
+    if recipe in known:
+        source = f"recipe {recipe}"
+        layer = settings.read_yaml(known[recipe], source)
+    elif recipe.endswith((".yaml", ".yml")) and not below:
+        source, layer = recipe, _read(Path(recipe))
+    elif recipe in registry.names():
+        return [(f"world {recipe}", {"game": recipe})]
+    else:
+        names = list(dict.fromkeys([*known, *registry.names()]))
+        near = settings.nearest(recipe, names)
+        hint = f"; nearest: {near}" if near else ""
+        files = "" if below else ", or a .yaml file"
+        asked = f"{below[-1]}: like = {recipe!r}" if below else f"unknown recipe {recipe!r}"
+        raise ConfigError(f"{asked}: expected one of {', '.join(names)}{files}{hint}")
+    if "like" not in layer:
+        return [(source, layer)]
+    if source in below:
+        raise ConfigError(f"{source}: like = {layer['like']!r}: it would be like itself")
+    return [*layers_of(str(layer.pop("like")), (*below, source)), (source, layer)]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(4 * settings.MAX_CHARACTERS + 1)  # never all of it: it may be /dev/zero
+        return settings.read_yaml(data.decode(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'not text'}"
+        ) from None
+
+
+def stored(run: Run) -> Config:
+    """The config that a run was started with, read as strictly as any other."""
+    source = str(run.folder / "config.yaml")
+    layer = settings.read_yaml(run.config_text, source)
+    game = layer.get("game")
+    if not isinstance(game, str):
+        raise ConfigError(f"{source}: game = {game!r}: expected a world's name")
+    layer["game"] = registry.present_name(game)
+    try:
+        basis = default(game, *(named_code(key, [("", layer, False)], ()) for key in OWN_CODE[:2]))
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    config = settings.apply(basis, layer, source, notes=False)
+    try:
+        settings.validate(config)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    return config

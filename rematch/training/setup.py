@@ -1,0 +1,115 @@
+"""Setup: what components are built with, and the parts of a run that all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rematch.agents.build import learner_class
+from rematch.agents.learner import AgentSet, Learner
+from rematch.core.clock import Clock, Phase
+from rematch.core.component import Component
+from rematch.core.config import untracked
+from rematch.core.run_config import Config
+from rematch.core.spec import Spec
+from rematch.core.world import World
+from rematch.curriculum.levels import Levels, begin_on
+from rematch.evaluation.past_policies import policy_metadata
+from rematch.rollout.collector import ThreadCollector
+from rematch.rollout.rollout_buffer import RolloutBuffer
+from rematch.rollout.seating import RoleSeating, Seating
+from rematch.training.run_log import RunLog
+from rematch.worlds import registry
+from rematch.worlds.game import Game
+
+Kind = TypeVar("Kind")
+
+
+class RunSetup:
+    """Offers components the world, the seating, the log and each other."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.game: Game = registry.find(config.game)
+        self.learner_class: type[Learner] = learner_class(untracked(config))
+        self.user_code = (*config.components, *config.reward_terms)  # code of the user's own, by name
+        self.seating: dict[str, RoleSeating] = {}
+        self.log = RunLog()
+        self.built: list[Component] = []
+        self.agents: AgentSet  # set by the component that builds them
+        self.collector: ThreadCollector
+        self.prepare_rollout: Callable[[], None] = lambda: None  # `before_rollout` of all components
+
+    @cached_property
+    def spec(self) -> Spec:
+        return self.game.spec(self.config.world)
+
+    @cached_property
+    def world(self) -> World:
+        return self.make_world(self.config.games, 0, self.config.seed)
+
+    @property
+    def learners(self) -> Mapping[str, Learner]:
+        return self.agents.learners
+
+    def get(self, kind: type[Kind]) -> Kind | None:
+        """The built component of a class; None where it is switched off."""
+        return next((part for part in self.built if isinstance(part, kind)), None)
+
+    def all(self, kind: type[Kind]) -> list[Kind]:
+        return [part for part in self.built if isinstance(part, kind)]
+
+    def make_world(self, games: int, first: int, seed: int) -> World:
+        """The one builder of worlds: training, evaluation and films all come through here."""
+        return self.game.make(self.config.world, games, first, seed)
+
+    def make_level(self, games: int, first: int, seed: int, level: int | None = None) -> World:
+        """A world on the level that is being trained, or on another: strength is measured where it counts."""
+        world, levels = self.make_world(games, first, seed), self.get(Levels)
+        if levels is not None:
+            progress = levels.progress
+            begin_on(world, progress.here if level is None else progress.start(level))
+        return world
+
+    def level_name(self, level: int) -> str:
+        """What a level of the curriculum is called."""
+        levels = self.get(Levels)
+        assert levels is not None
+        return levels.progress.levels[level].name
+
+    def make_collector(self, world: World, seating: Seating, steps: int, seed: int) -> ThreadCollector:
+        return ThreadCollector(world, seating, steps, self.config.threads, seed)
+
+    def collect(self, iteration: int) -> RolloutBuffer:
+        return self.collector.collect(iteration)
+
+    def build(self, kinds: Iterable[type[Component]], config_of: Any) -> list[Component]:
+        """The components that are switched on, connected to each other and to a collector."""
+        for kind in kinds:
+            part = kind.build(config_of(self.config, kind), self)
+            if part is not None:
+                self.built.append(part)
+        config = self.config
+        self.collector = self.make_collector(self.world, self.seating, config.steps, config.seed)
+        columns = {column for part in self.built for column in part.columns}
+        self.collector.allocate(columns | set(self.learner_class.columns))
+        for part in self.built:
+            part.connect()
+        return self.built
+
+    def make_clock(self) -> Clock:
+        c = self.config
+        phase = Phase(1, tuple(self.spec.roles))
+        return Clock(c.games * c.steps, c.start_iteration, c.iterations, phase, iteration=c.start_iteration)
+
+    def store_policies(self, clock: Clock, suffix: str = "") -> None:
+        """All policies as they are now, in policies/."""
+        for name, policy in self.agents.networks.items():
+            metadata = policy_metadata(self.config, policy, clock.iteration)
+            self.log.write_policy(f"{name}{suffix}", policy.arrays(), metadata)
+
+    @property
+    def folder(self) -> Path:
+        return self.log.folder

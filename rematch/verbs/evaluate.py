@@ -1,0 +1,117 @@
+"""Evaluate a run's newest policies against the scripted players of its world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rematch import api
+from rematch.core.errors import ConfigError
+from rematch.evaluation import evaluator
+from rematch.evaluation.evaluation import Evaluation as Record
+from rematch.evaluation.evaluation import read_history
+from rematch.evaluation.match import Scoreboard
+from rematch.evaluation.text import match_cells
+from rematch.evaluation.verdict import verdict
+from rematch.reporting import text, tournament_text
+from rematch.reporting.result import Block, Result, Table
+from rematch.verbs.arguments import MOST_GAMES, MOST_SEED, check_picture_file, check_whole, folder_of
+from rematch.worlds import registry
+from rematch.worlds.game import Game
+
+# Far from the random streams of training and of its evaluations: nothing was ever selected on these games.
+SEED_OFFSET = 1 << 40
+BEST_BOT_INDEX = 1 << 20  # the matches of the scripted players are other games than those of the policies
+
+
+class Evaluation(Result):
+    """Results of matches: every score with its number of games and its 95 % interval."""
+
+    def lines(self, width: int | None = None) -> list[str]:
+        return tournament_text.lines(self)
+
+    def blocks(self) -> Iterator[Block]:
+        yield self.lines()[0]
+        rows = match_cells(self)
+        compared = any("best_bot" in entry for entry in self["table"])
+        if len(rows) > 1:
+            yield Table([row if compared else row[:5] for row in rows], right=(2, 3))
+        if self.get("returns"):
+            yield Table(text.return_cells(self), right=(1, 2))
+        if self.get("verdict"):
+            yield f"Verdict: {self['verdict']}"
+        yield from tournament_text.forfeit_lines(self)
+
+
+def evaluate(
+    run: Path | str,
+    *,
+    against: Sequence[str] = (),
+    games: int | None = None,
+    seed: int = 0,
+    greedy: bool = False,
+    picture: Path | str | None = None,
+) -> Evaluation:
+    """Play a run's newest policies against scripted players (all of them, or those of `against`).
+
+    `games` is the number of games of each match; the world has a default. Policies sample their actions, or
+    take the most likely one where `greedy`. `picture` is a PNG file for the start positions that the policies
+    lose to exact best responses, in worlds that can be solved.
+    """
+    check_size(games, seed)
+    folder = folder_of(run)
+    file = None if picture is None else check_picture_file(picture)
+    trained, game = deployed(folder, greedy)
+    draw = game.solver.picture if game.solver is not None else None
+    if file is not None and draw is None:
+        raise ConfigError(f"--picture: best responses in {trained.config.game} are not known exactly")
+    row = scoreboard_row(trained, game, (games or game.defaults.evaluation_games, against, seed), greedy)
+    row |= {"run": str(folder), "step": trained.step, "play": "greedy" if greedy else "sampled"}
+    if level := trained.curriculum:
+        row |= {"level": level.level, "level_name": level.name}
+    history = [] if greedy else trained.history  # the evaluations of a run are of sampled play
+    row["verdict"] = verdict([*read_history(history), Record.from_json(row)], trained.config.evaluation)
+    if file is not None and draw is not None:
+        file.write_bytes(draw(trained.config.world, trained.policies, trained.config.threads))
+    return Evaluation(row)
+
+
+def scoreboard_row(
+    trained: api.Trained, game: Game, ask: tuple[int, Sequence[str], int], greedy: bool
+) -> dict[str, Any]:
+    """The scoreboard of the policies, each line with the score of the best scripted player beside it."""
+    games, against, seed = ask
+    evaluator.check_rivals(game, against, "--against")
+    make = api.builder(trained.config, trained.curriculum)  # on the level at which the policies stand
+    spec = make(1, 0, 0).spec
+    board = Scoreboard(make, SEED_OFFSET + seed, trained.config.threads)
+    distinct = distinct_games(game, games, greedy)
+    row = evaluator.evaluate(board, game, spec, trained.policies, (distinct, against, 0))
+    best = evaluator.best_scripted(board, game, spec, (games, against, BEST_BOT_INDEX))
+    evaluator.set_beside(row, best)
+    return row
+
+
+def check_size(games: int | None, seed: int) -> None:
+    if games is not None:
+        check_whole("games", games, 1, MOST_GAMES)
+    check_whole("seed", seed, 0, MOST_SEED)
+
+
+def distinct_games(game: Game, games: int, greedy: bool) -> int:
+    """Number of games that differ: without chance in the world, greedy players repeat one game."""
+    return 1 if greedy and not game.defaults.random else games
+
+
+def deployed(folder: Path, greedy: bool) -> tuple[api.Trained, Game]:
+    """A run or a policy file with its world; its players sample, or are greedy where asked."""
+    trained = api.load(folder)
+    game, roles = registry.find(trained.config.game), list(trained.policies)
+    missing = [role for role in game.spec(trained.config.world).roles if role not in roles]
+    if missing:
+        raise ConfigError(f"{folder} plays {', '.join(roles)} alone, and nobody plays {', '.join(missing)}; "
+                          f"expected rematch eval {game.name} --players with a name for each")
+    for policy in trained.policies.values():
+        policy.greedy = greedy
+    return trained, game

@@ -1,0 +1,71 @@
+"""Export a run's newest policies as files of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rematch import api
+from rematch.agents import policy_export
+from rematch.agents.learners.q_policy import QPlayer
+from rematch.agents.policy import Policy
+from rematch.core.errors import ConfigError
+from rematch.evaluation.past_policies import policy_metadata
+from rematch.reporting.result import Block, Printable, Table
+from rematch.verbs.arguments import folder_of
+
+
+@dataclass(frozen=True, repr=False)
+class ExportedPolicies(Printable):
+    """The files that were written: weights, a JSON file beside each, and ONNX files where asked."""
+
+    policies: tuple[Path, ...]
+    onnx: tuple[Path, ...] = ()
+
+    @property
+    def files(self) -> list[Path]:
+        """Every file that was written, policies first."""
+        return [*self.policies, *(path.with_suffix(".json") for path in self.policies), *self.onnx]
+
+    def blocks(self) -> Iterator[Block]:
+        rows = [(str(path), f"{path.stat().st_size:,}") for path in self.files]
+        yield Table([("file", "bytes"), *rows], right=(1,))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"policies": list(map(str, self.policies)), "files": list(map(str, self.files))}
+
+
+def export(run: Path | str, out: Path | str, *, onnx: bool = False) -> ExportedPolicies:
+    """Write a run's newest policies to `out` (OUT-ROLE where there are several roles), as ONNX too if asked.
+
+    The files play everywhere a player is named: rematch.tournament, rematch play, rematch train --from.
+    """
+    folder, target = folder_of(run), checked_target(Path(out))
+    trained = api.load(folder)
+    players = trained.policies
+    policies = {role: player.policy if isinstance(player, QPlayer) else player
+                for role, player in players.items()}  # fmt: skip
+    networks = {role: policy for role, policy in policies.items() if isinstance(policy, Policy)}
+    if onnx:
+        policy_export.check_onnx(networks.values())
+    if not networks:
+        raise ConfigError(f"{folder}: its players look ahead with the rules; no network plays alone")
+    cards = {
+        role: policy_metadata(trained.config, policy, trained.iteration) for role, policy in networks.items()
+    }
+    paths = policy_export.export(networks, cards, target)
+    converted = [policy_export.onnx(policy, path.with_suffix(".onnx"))
+                 for policy, path in zip(networks.values(), paths) if onnx]
+    return ExportedPolicies(tuple(paths), tuple(converted))
+
+
+def checked_target(out: Path) -> Path:
+    """The file to write, with its ending; refused where it cannot be written."""
+    suffix = policy_export.SUFFIX
+    out = out.with_suffix(suffix) if out.name and not out.suffix and not out.is_dir() else out
+    if out.suffix != suffix or not out.parent.is_dir():
+        raise ConfigError(f"--out = {str(out)!r}: expected a name that ends in {suffix}, in a folder that "
+                          "exists")
+    return out

@@ -1,0 +1,221 @@
+"""List the runs of a folder: how far each is, its state and its newest verdict.
+
+Only a few small reads per run, no world is built: `rematch status RUN` says more about one. The folders may
+be anybody's: links are not followed, sizes are bounded, and a folder that cannot be read costs one line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rematch.core.errors import ConfigError
+from rematch.evaluation.text import clean, human
+from rematch.reporting.result import Block, Printable, Table
+from rematch.reporting.untrusted_folder import Unreadable, first_bytes, last_lines, loads
+from rematch.storage.run_lock import LOCK_FILE, lock_holder
+from rematch.verbs.arguments import RUNS
+
+CONFIG, SWEEP = "config.yaml", "sweep.yaml"
+HEAD, TAIL = 1 << 16, 1 << 18  # bytes at the beginning of config.yaml and at the end of a log
+DEPTH = 3  # folders below the listed one in which runs are looked for
+MOST_FOLDERS = 10_000  # that are looked at
+NUMBER = re.compile(r"[0-9]{1,15}")
+CHECKPOINT = re.compile(r"iter_([0-9]{1,15})")
+AGES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (0.0, "s"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """One run or one sweep, as far as its files can be read."""
+
+    name: str
+    folder: str
+    world: str = "-"
+    step: int | None = None
+    total_steps: int | None = None
+    state: str = "-"  # running, stopped, killed, failed, finished; of a sweep: the number of runs of each
+    verdict: str = ""
+    age: float | None = None  # seconds since it was last written to
+    problem: str = ""
+
+    def cells(self) -> tuple[str, ...]:
+        steps = f"{human(self.step)} of {human(self.total_steps)}" if self.total_steps else human(self.step)
+        remark = self.problem or self.verdict.partition(":")[0]
+        return (self.name, self.world, steps, self.state, age_text(self.age), remark)
+
+
+@dataclass(frozen=True, repr=False)
+class RunList(Printable):
+    """The runs of a folder, the one that was written to last first."""
+
+    folder: Path
+    runs: tuple[RunInfo, ...]
+
+    def __iter__(self) -> Iterator[RunInfo]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def blocks(self) -> Iterator[Block]:
+        if not self.runs:
+            yield f"No runs in {clean(self.folder)}. Start one: rematch train quick"
+            return
+        rows = [[clean(cell)[:80] for cell in run.cells()] for run in self.runs]
+        yield Table([("run", "world", "steps", "state", "age", "verdict"), *rows], right=(4,))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"folder": str(self.folder), "runs": [asdict(run) for run in self.runs]}
+
+
+def list_runs(folder: Path | str = RUNS) -> RunList:
+    """The runs and sweeps in a folder (runs/ where none is given)."""
+    root = Path(folder)
+    if not root.is_dir() and root != RUNS:
+        why = "is a file" if root.exists() else "no such folder"
+        raise ConfigError(f"{root}: {why}; expected a folder that holds runs")
+    infos = [info(root, path) for path in run_folders(root)]
+    return RunList(root, tuple(sorted(infos, key=lambda run: (run.age is None, run.age, run.name))))
+
+
+def run_folders(root: Path) -> list[Path]:
+    """Folders that hold a run or a sweep. Nothing below them is listed, links are not entered."""
+    out, todo, seen = list[Path](), [(root, 0)], 0
+    while todo and seen < MOST_FOLDERS:
+        folder, depth = todo.pop()
+        seen += 1
+        sweep = os.path.lexists(folder / SWEEP) and depth > 0  # the runs of a sweep are listed by its name
+        if os.path.lexists(folder / CONFIG) or sweep:
+            out.append(folder)
+        elif depth < DEPTH:
+            todo += [(path, depth + 1) for path in subfolders(folder, depth)]
+    return out
+
+
+def subfolders(folder: Path, depth: int) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return [Path(entry.path) for entry in entries
+                    if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=depth == 0)]
+    except OSError:
+        return []
+
+
+def info(root: Path, folder: Path) -> RunInfo:
+    """What the list says about one folder; whatever cannot be read is its problem."""
+    name = str(folder.relative_to(root)) if folder != root else str(folder)
+    try:
+        if not os.path.lexists(folder / CONFIG):
+            return sweep_info(name, folder)
+        return run_info(name, folder)
+    except Unreadable as why:
+        return RunInfo(name=name, folder=str(folder), age=age(folder), problem=str(why))
+    except (OSError, ValueError, RecursionError, OverflowError) as error:
+        return RunInfo(name=name, folder=str(folder), problem=f"cannot be read ({type(error).__name__})")
+
+
+# --- one run ----------------------------------------------------------------------------------------------
+
+
+def run_info(name: str, folder: Path) -> RunInfo:
+    text = first_bytes(folder / CONFIG, HEAD).decode("utf-8", "replace")
+    settings = dict(re.findall(r"^(game|games|steps|total_steps): *(\S{1,40}) *$", text, re.M))
+    games, steps, total = (whole(settings.get(key)) for key in ("games", "steps", "total_steps"))
+    last_row = newest_row(folder / "metrics.jsonl")
+    running = bool(lock_holder(folder))
+    saved = newest_checkpoint(folder)
+    step = saved * games * steps if games and steps else None
+    if running and isinstance(last_row.get("step"), int):
+        step = last_row["step"]  # the log is ahead of the checkpoint
+    return RunInfo(name=name, folder=str(folder), world=settings.get("game", "-"), step=step,
+                   total_steps=total, state="running" if running else rest_state(folder),
+                   verdict=newest_verdict(folder), age=age(folder))
+
+
+def rest_state(folder: Path) -> str:
+    """The state of a run that no process writes to."""
+    if newest_row(folder / "timing.jsonl", "event").get("event") == "failed":
+        return "failed"
+    if all(os.path.lexists(folder / product) for product in ("learning.png", "report.html")):
+        return "finished"
+    # a process that ends removes its lock
+    return "killed" if os.path.lexists(folder / LOCK_FILE) else "stopped"
+
+
+def newest_checkpoint(folder: Path) -> int:
+    """The iteration of the newest checkpoint, by its name; 0 where there is none."""
+    try:
+        names = os.listdir(folder / "checkpoints")
+    except OSError:
+        return 0
+    return max((int(found[1]) for name in names if (found := CHECKPOINT.fullmatch(name))), default=0)
+
+
+def newest_row(path: Path, key: str = "") -> dict[str, Any]:
+    """The last JSON object of a log (that has `key`); empty where there is none."""
+    try:
+        lines = last_lines(path, TAIL)
+    except Unreadable:
+        return {}
+    for line in reversed(lines):
+        try:
+            row = loads(line.strip().rstrip(b","))
+        except ValueError:
+            continue
+        if isinstance(row, dict) and (not key or key in row):
+            return row
+    return {}
+
+
+def newest_verdict(folder: Path) -> str:
+    """The verdict of the newest evaluation: history.json holds one row per line."""
+    verdict = newest_row(folder / "history.json").get("verdict")
+    return verdict if isinstance(verdict, str) else ""
+
+
+def age(folder: Path) -> float | None:
+    """Seconds since a file of the run was last written to."""
+    times = []
+    for name in (CONFIG, SWEEP, "metrics.jsonl", "timing.jsonl", "history.json"):
+        try:
+            times.append(os.lstat(folder / name).st_mtime)
+        except OSError:
+            continue
+    return max(0.0, time.time() - max(times)) if times else None
+
+
+def age_text(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    size, unit = next(each for each in AGES if seconds >= each[0])
+    return f"{seconds / (size or 1.0):.0f} {unit}"
+
+
+def whole(text: str | None) -> int | None:
+    return int(text) if text and NUMBER.fullmatch(text) else None
+
+
+# --- one sweep --------------------------------------------------------------------------------------------
+
+
+def sweep_info(name: str, folder: Path) -> RunInfo:
+    """A sweep as one line: the number of its runs in each state."""
+    first_bytes(folder / SWEEP, HEAD)  # a link or a device here is refused
+    runs = [info(folder, path) for path in run_folders(folder)]
+    states = Counter(run.state for run in runs)
+    steps = [run.step for run in runs if run.step is not None]
+    totals = [run.total_steps for run in runs if run.total_steps is not None]
+    ages = [run.age for run in runs if run.age is not None]
+    return RunInfo(
+        name=name, folder=str(folder), world=next((run.world for run in runs), "-"),
+        step=sum(steps) if steps else None, total_steps=sum(totals) if totals else None,
+        state=f"sweep: {', '.join(f'{count} {state}' for state, count in states.items()) or 'no runs'}",
+        age=min(ages, default=age(folder)),
+    )

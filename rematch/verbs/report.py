@@ -1,0 +1,59 @@
+"""Write one page about a run, or about several seeds."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rematch.reporting import run_summary
+from rematch.sweeps import status as sweep_status
+from rematch.verbs.arguments import MOST_GAMES, Log, check_whole, folder_of, silent
+
+
+class Report(NamedTuple):
+    """The page and the facts on it; `page, facts = rematch.report(...)` works too."""
+
+    page: Path
+    facts: dict[str, Any]
+
+    def lines(self) -> list[str]:
+        out = []
+        for run in self.facts["runs"]:
+            out += [f"PROBLEM: {run['label']}: {problem}" for problem in run["problems"]]
+            out.append(f"{run['label']}: {run['verdict']}")
+        return [*out, f"report  {self.page}"]
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        """The whole page, in a frame of its own: its style must not meet the notebook's."""
+        text = html.escape(self.page.read_text(errors="replace"), quote=True)
+        return f'<iframe style="width: 100%; height: 40em" srcdoc="{text}"></iframe>'
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"page": str(self.page), **self.facts}
+
+
+def report(
+    runs: Path | str | Sequence[Path | str], out: Path | str | None = None, games: int | None = None,
+    log: Log = silent,
+) -> Report:
+    """Write the page about a run, about several runs, or about the runs of a sweep.
+
+    `games` is the number of games of each match between past policies. The page of one run goes into its
+    folder, that of several into the current one. Only a page that Rematch wrote is ever overwritten.
+    """
+    if games is not None:
+        check_whole("games", games, 1, MOST_GAMES)
+    given = [runs] if isinstance(runs, Path | str) else list(runs)
+    folders = [folder for run in given for folder in run_folders(folder_of(run))]
+    page, facts = run_summary.report(folders, out, games, log)
+    return Report(page, facts)
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """The runs of a sweep that were started; any other folder alone."""
+    return sweep_status.started_runs(folder) if sweep_status.is_sweep(folder) else [folder]

@@ -1,0 +1,212 @@
+"""Matches between named players: scripted players, runs, policy files and bots of your own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from rematch.core import config as settings
+from rematch.core.errors import ConfigError
+from rematch.core.player import Player
+from rematch.core.spec import Spec
+from rematch.core.world import World
+from rematch.evaluation.evaluator import alone
+from rematch.evaluation.match import Result, Scoreboard
+from rematch.evaluation.player_lookup import find_player, match_rules
+from rematch.sweeps.plan import flag_text
+from rematch.verbs.arguments import world_name
+from rematch.verbs.evaluate import SEED_OFFSET, Evaluation, check_size, distinct_games
+from rematch.worlds import registry
+from rematch.worlds.game import Game
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """The players, the number of games and the rules."""
+
+    players: Sequence[str]
+    against: Sequence[str] = ()  # empty: the players meet each other
+    games: int | None = None  # of every pair; None: the world's default
+    seed: int = 0
+    greedy: bool = False  # policies take their most likely action
+    flags: Sequence[str] = ()  # settings of the world as on a command line: --world.KEY VALUE
+    seconds: float = 0.0  # time limit for a move of a bot of your own; 0: the world's default
+    threads: int = 2
+
+
+def tournament(
+    world: str,
+    players: Sequence[str],
+    *,
+    against: Sequence[str] = (),
+    games: int | None = None,
+    seed: int = 0,
+    greedy: bool = False,
+    changes: Mapping[str, Any] | None = None,
+    move_seconds: float = 0.0,
+    threads: int = 2,
+) -> Evaluation:
+    """Play matches in `world`; `changes` are settings of the world, {"players": 3}.
+
+    Where seats have different roles, `players` holds one name for each seat. Else every deal is played from
+    every seat: at one table where there are as many names as seats, otherwise every player meets every
+    other one, or those of `against`.
+    """
+    flags = [f"--{key}={flag_text(value)}" for key, value in (changes or {}).items()]
+    return play_match(world, Match(players=players, against=against, games=games, seed=seed, greedy=greedy,
+                                   flags=flags, seconds=move_seconds, threads=threads))
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A match that is ready to play: the world, its rules, the scoreboard."""
+
+    game: Game
+    rules: Any
+    spec: Spec
+    board: Scoreboard
+    match: Match
+    games: int
+    players: dict[str, Player] = field(default_factory=dict)
+
+    @property
+    def shared_role(self) -> bool:
+        """Whether all seats play one role, so that players can change seats."""
+        return len(self.spec.roles) == 1 and self.spec.seats > 1
+
+
+def play_match(world: str, match: Match) -> Evaluation:
+    """As `tournament`, with the settings of the world as flags."""
+    setup = prepared(world, match)
+    values: dict[str, Any] = {"world": setup.game.name, "settings": settings.tree(setup.rules), "step": 0}
+    with seated(setup):
+        if policies := set_greedy(setup):
+            values["play"] = "greedy" if match.greedy else "sampled"
+        if setup.spec.seats == 1:  # there is no opponent: returns instead of scores
+            (player,) = setup.players.values()
+            count = distinct_games(setup.game, setup.games, match.greedy and bool(policies))
+            returns = alone(setup.board, {setup.spec.role_of(0).name: player}, (count, (), 0))
+            return Evaluation(values | {"returns": returns, "table": []})
+        if setup.shared_role:
+            values["table"] = tournament_rows(setup)
+        else:
+            results = setup.board.results(list(setup.players.values()), setup.games, 0)
+            values["table"] = [result.row() for result in results]
+        return Evaluation(values | {"forfeits": forfeits(setup.players.values())})
+
+
+def prepared(world: str, match: Match) -> Setup:
+    """The world's rules for this match, and everything about the match that can be refused now."""
+    check_size(match.games, match.seed)
+    game = registry.find(world_name(world))
+    names = [name.strip() for name in match.players]
+    if not names or not all(names):
+        raise ConfigError(f"--players = {','.join(names)!r}: expected names, separated by commas")
+    match = replace(match, players=names)
+    flags = [f"--{flag.removeprefix('--world.')}" if flag.startswith("--world.") else flag
+             for flag in match.flags]
+    given = settings.read_flags(flags, game.Config())
+    rules = match_rules([*names, *match.against], game.name, given)
+
+    def make(games: int, first: int, key: int) -> World:
+        return game.make(rules, games, first, key)
+
+    spec = game.spec(rules)
+    board = Scoreboard(make, SEED_OFFSET + match.seed, match.threads)
+    setup = Setup(game, rules, spec, board, match, match.games or game.defaults.evaluation_games)
+    if not setup.shared_role:
+        check_seats(setup)
+    return setup
+
+
+def check_seats(setup: Setup) -> None:
+    """Seats of different roles need one name each."""
+    spec, players = setup.spec, setup.match.players
+    if len(players) != spec.seats:
+        roles = ", ".join(spec.role_of(seat).name for seat in range(spec.seats))
+        raise ConfigError(f"--players = {','.join(players)}: expected {spec.seats} names, for {roles}")
+    if setup.match.against:
+        raise ConfigError(f"--against has no effect with --players: seats of {setup.game.name} have their "
+                          "own roles")
+
+
+@contextmanager
+def seated(setup: Setup) -> Iterator[None]:
+    """Builds the players; closes those that hold processes of their own."""
+    match = setup.match
+    try:
+        for seat, name in enumerate([*match.players, *match.against]):
+            role = setup.spec.role_of(0 if setup.shared_role else seat).name
+            key = name if setup.shared_role else f"{seat} {name}"
+            if key not in setup.players:
+                setup.players[key] = find_player(name, setup.game.name, setup.rules, role, match.seconds)
+        yield
+    finally:
+        for player in setup.players.values():
+            if hasattr(player, "close"):
+                player.close()
+
+
+def set_greedy(setup: Setup) -> list[Any]:
+    """The learned players among those seated, told to sample or to be greedy."""
+    policies: list[Any] = [player for player in setup.players.values() if hasattr(player, "greedy")]
+    if setup.match.greedy and not policies:
+        raise ConfigError("--greedy has no effect: no player of --players is learned")
+    for player in policies:
+        player.greedy = setup.match.greedy
+    return policies
+
+
+def tournament_rows(setup: Setup) -> list[dict[str, Any]]:
+    """A row per player and opponent. The role has several seats: the opponent takes all other seats."""
+    match, game, seats = setup.match, setup.game, setup.spec.seats
+    opponents = list(match.against)
+    if len(match.players) == 1 and not opponents:
+        (role,) = game.bots
+        opponents = [bot for bot in game.bots[role] if bot != match.players[0]]
+        setup.players.update({bot: game.bot(bot, role) for bot in opponents})
+    rows = []
+    for index, table in enumerate(tables(match.players, opponents, seats)):
+        results = setup.board.results([setup.players[name] for name in table], setup.games, index)
+        all_rows = not opponents and (seats == 2 or len(match.players) == seats)
+        rows += [result_row(setup, table, result) for result in (results if all_rows else results[:1])]
+    return rows
+
+
+def tables(players: Sequence[str], opponents: Sequence[str], seats: int) -> list[tuple[str, ...]]:
+    """The names at each table, by seat."""
+    if opponents:
+        return [(player, *[other] * (seats - 1)) for player in players for other in opponents]
+    if len(players) == seats:
+        return [tuple(players)]
+    pairs = itertools.combinations(players, 2) if seats == 2 else itertools.permutations(players, 2)
+    return [(player, *[other] * (seats - 1)) for player, other in pairs]
+
+
+def result_row(setup: Setup, table: Sequence[str], result: Result) -> dict[str, Any]:
+    """A row of the table, with the best response that was ever measured against this opponent."""
+    seats, human = setup.spec.seats, setup.game.human
+    if len(set(table[1:])) == 1 and seats > 2:
+        result = replace(result, opponent=f"{seats - 1} x {table[1]}")
+    row = result.row()
+    best_known = human.best_known if human is not None else None
+    if best_known is not None and (best := best_known(result.opponent, setup.rules)):
+        row["best_known"] = best
+    return row
+
+
+def forfeits(players: Iterable[Player]) -> list[dict[str, Any]]:
+    """Players that resigned games because of an error: the number of games, and the first error."""
+    out = []
+    for player in players:
+        troubles: dict[tuple[int, int, int], str] = getattr(player, "troubles", {})
+        if troubles:
+            first = troubles[min(troubles, key=lambda at: (at[1:], at[0]))]
+            out.append({"player": player.name, "games": len(troubles), "first": first})
+    return out

@@ -1,0 +1,96 @@
+"""The game `beasty`: what it offers to the rest of Rematch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rematch.core.player import Player
+from rematch.core.spec import Spec
+from rematch.worlds.capabilities import (
+    Benchmark,
+    CardGameSpeed,
+    Defaults,
+    FindPlayer,
+    Human,
+    Renderer,
+    Search,
+)
+from rematch.worlds.game import Game
+
+from . import native
+from .best_responses import best_known
+from .bots import BOTS, bot, guided
+from .config import Config
+from .world import NAME, BeastyWorld, make, make_spec
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+def draw(world: BeastyWorld, row: int, trail: list[Any]) -> Image:
+    """The table of one game."""
+    from .render import draw as picture  # pillow is only loaded where pictures are made
+
+    return picture(world, row, trail)
+
+
+def short(config: Config) -> Config:
+    """The same rules: a game of 23 turns (of 47, with four players) is short enough."""
+    return config
+
+
+def play(words: Sequence[str], find_player: FindPlayer) -> int:
+    """A game in the terminal."""
+    from .terminal import play as play_in_terminal
+
+    return play_in_terminal(words, find_player)
+
+
+def play_settings() -> Any:
+    """The settings of a game in the terminal."""
+    from .terminal import Sitting
+
+    return Sitting()
+
+
+def user_bot(name: str, config: Config, seconds: float) -> Player:
+    """A bot that a user wrote, `module:Class`, in a process of its own."""
+    from .user_bots import MOVE_SECONDS, GuestPlayer
+
+    return GuestPlayer(name, config, seconds or MOVE_SECONDS)
+
+
+def speed() -> CardGameSpeed:
+    """What `rematch bench beasty` times."""
+    from . import bench
+
+    return CardGameSpeed(
+        subjects=bench.subjects(), targets=bench.TARGETS, two_threads=bench.TWO_THREADS
+    )
+
+
+class BeastyGame(Game):
+    """Beasty Bar for two to four players; N games step together."""
+
+    name = NAME
+    Config = Config
+    bots = BOTS
+    build = native.BUILD
+    renderer = Renderer(draw=draw)
+    search = Search(guide=guided, leaf_values=True)
+    human = Human(play=play, settings=play_settings, user_bot=user_bot, best_known=best_known)
+    benchmark = Benchmark(card_game=speed)
+    defaults = Defaults(short=short, indifferent=("first",), slow_bots=("search",))
+
+    def spec(self, config: Any) -> Spec:
+        return make_spec(config)
+
+    def make(self, config: Any, games: int, first: int = 0, seed: int = 0) -> BeastyWorld:
+        return make(config, games, first, seed)
+
+    def bot(self, name: str, role: str) -> Player:
+        return bot(name, role)
+
+
+GAME = BeastyGame()

@@ -1,0 +1,75 @@
+"""Game: what a world folder offers, in its file `game.py` under the name GAME."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rematch.core.config import nearest
+from rematch.core.errors import ConfigError
+from rematch.core.player import Player
+from rematch.core.spec import Spec
+from rematch.core.world import World
+from rematch.worlds.capabilities import (
+    Benchmark,
+    Defaults,
+    Human,
+    Levels,
+    Renderer,
+    Savestates,
+    Search,
+    Solver,
+)
+
+
+class Game(ABC):
+    """A game: its settings, spec, worlds and bots, and a capability for each further thing that it can do.
+
+    The first line of a subclass's docstring is what `rematch worlds` prints.
+    """
+
+    name: str
+    Config: type[Any]  # its settings, a frozen dataclass
+    bots: Mapping[str, Sequence[str]]  # role -> names of its bots
+    build: str = ""  # digest of compiled rules, or version of a library: an exact resume needs the same
+
+    renderer: Renderer | None = None
+    levels: Levels | None = None
+    savestates: Savestates | None = None
+    search: Search | None = None
+    solver: Solver | None = None
+    human: Human | None = None
+    benchmark: Benchmark | None = None
+    defaults: Defaults = Defaults()
+
+    @abstractmethod
+    def spec(self, config: Any) -> Spec:
+        """Roles, observation fields and actions under these settings. No world is built for it."""
+
+    @abstractmethod
+    def make(self, config: Any, games: int, first: int = 0, seed: int = 0) -> World:
+        """A world of `games` copies, numbered from `first`; game i draws from a key of (seed, first + i)."""
+
+    @abstractmethod
+    def bot(self, name: str, role: str) -> Player:
+        """The bot `name` of a role; ConfigError where there is none."""
+
+    @property
+    def summary(self) -> str:
+        """One line that says what the game is."""
+        return first_line(type(self).__doc__)
+
+
+def first_line(text: str | None) -> str:
+    return (text or "").strip().partition("\n")[0]
+
+
+def check_bot(bots: Mapping[str, Sequence[str]], name: str, role: str) -> None:
+    """Refuse a role or a bot that a game does not have."""
+    if role not in bots:
+        raise ConfigError(f"role = {role}: expected one of {', '.join(bots)}")
+    if name not in bots[role]:
+        near = nearest(name, list(bots[role]))
+        raise ConfigError(f"{role} = {name}: expected one of {', '.join(bots[role])}"
+                          + (f"; nearest: {near}" if near else ""))

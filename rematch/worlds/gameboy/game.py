@@ -1,0 +1,87 @@
+"""The game `gameboy`: what it offers to the rest of Rematch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rematch.core.spec import Spec
+from rematch.worlds.capabilities import (
+    Benchmark,
+    Defaults,
+    FindPlayer,
+    Human,
+    Renderer,
+    Row,
+    Savestates,
+)
+from rematch.worlds.game import Game
+from rematch.worlds.numpy_world import ScriptedPlayer
+
+from .bots import BOTS, bot
+from .config import Config
+from .emulator import pyboy_emulator
+from .world import NAME, GameboyWorld, make_spec
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+def draw(world: GameboyWorld, row: int, trail: list[Any]) -> Image:
+    """The screen of one game with its score."""
+    from .render import picture  # pillow is only loaded where pictures are made
+
+    return picture(world, row, trail)
+
+
+def short(config: Config) -> Config:
+    """The same cartridge with episodes of at most 24 actions and at most one worker process."""
+    return dataclasses.replace(config, max_steps=min(config.max_steps, 24), workers=min(config.workers, 1))
+
+
+def play(words: Sequence[str], find_player: FindPlayer) -> int:
+    """A person at the buttons; nobody else plays."""
+    from .human_play import play as play_in_terminal
+
+    return play_in_terminal(words)
+
+
+def measure(seconds: float) -> tuple[Row, list[str]]:
+    """The speed of the world beside that of PyBoy alone: a record, and lines to print."""
+    from . import bench
+
+    result = bench.measure(seconds)
+    return result, bench.lines(result)
+
+
+class GameboyGame(Game):
+    """Role-playing cartridges on an emulated Game Boy: our own, or a Pokémon Red that one brings along."""
+
+    name = NAME
+    Config = Config
+    bots = BOTS
+    build = pyboy_emulator.installed()
+    renderer = Renderer(draw=draw)
+    savestates = Savestates(explorer="wander")
+    human = Human(play=play, settings=Config)
+    benchmark = Benchmark(measure=measure, recipe=("small", 1000.0))
+    defaults = Defaults(
+        short=short,
+        indifferent=("workers", "patience"),  # where emulators run is no rule of the game
+        random=False,
+        slow_bots=("wander",),  # explores, and plays in evaluations only where it is named
+        evaluation_games=100,  # episodes are long
+    )
+
+    def spec(self, config: Any) -> Spec:
+        return make_spec(config)
+
+    def make(self, config: Any, games: int, first: int = 0, seed: int = 0) -> GameboyWorld:
+        return GameboyWorld(config, games, first, seed)
+
+    def bot(self, name: str, role: str) -> ScriptedPlayer:
+        return bot(name, role)
+
+
+GAME = GameboyGame()

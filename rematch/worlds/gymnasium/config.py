@@ -1,0 +1,37 @@
+"""The settings of a Gymnasium world: which environment, and how its numbers are scaled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rematch.core.config import knob
+
+from . import factory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A Gymnasium environment: its id, and the scale of observations and rewards."""
+
+    id: str = knob("CartPole-v1", "id of the environment; package:Id-v0 imports an installed package first")
+    options: tuple[str, ...] = knob((), "keyword arguments of the environment, as name=value")
+    max_steps: int = knob(
+        0, "steps after which an episode is truncated; 0: the limit of the environment", unit="steps", low=0,
+        high=1_000_000,
+    )  # fmt: skip
+    scale: str = knob(
+        "bounds", "scale of observations; bounds: bounded numbers are mapped to [-1, 1], unbounded ones "
+        "pass a signed square root; raw: unchanged", choices=("bounds", "raw"),
+    )  # fmt: skip
+    reward_scale: float = knob(
+        1.0, "factor on rewards in training; reported returns do not contain it", low=1e-9
+    )
+
+    def check(self) -> None:
+        factory.read_options(self.options)
+        if factory.present():  # else whoever makes the world says so
+            factory.find(self.id)
+
+    def look(self) -> factory.About:
+        """What the environment offers under these settings."""
+        return factory.look(self.id, self.options, self.max_steps, self.scale)

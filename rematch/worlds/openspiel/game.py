@@ -1,0 +1,38 @@
+"""The game `openspiel`: what it offers to the rest of Rematch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rematch.core.spec import Spec
+from rematch.worlds.capabilities import Solver
+from rematch.worlds.game import Game
+from rematch.worlds.numpy_world import ScriptedPlayer
+
+from . import games
+from .bots import BOTS, bot
+from .config import Config
+from .exploitability import nash_conv
+from .world import NAME, SpielWorld
+
+
+class OpenSpielGame(Game):
+    """Any two-player game of OpenSpiel, chance, hidden things, joint moves: `--world.game kuhn_poker`."""
+
+    name = NAME
+    Config = Config
+    bots = BOTS
+    build = games.version()
+    solver = Solver(nash_conv=nash_conv)
+
+    def spec(self, config: Any) -> Spec:
+        return SpielWorld.make_spec(config)
+
+    def make(self, config: Any, games: int, first: int = 0, seed: int = 0) -> SpielWorld:
+        return SpielWorld(config, games, first, seed)
+
+    def bot(self, name: str, role: str) -> ScriptedPlayer:
+        return bot(name, role)
+
+
+GAME = OpenSpielGame()

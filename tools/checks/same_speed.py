@@ -3,8 +3,10 @@
     python tools/checks/same_speed.py [--pairs 20] [--only pursuit beasty gameboy] [--json FILE]
 
 Each pair trains the same recipe for the same iterations in both trees, one after the other, on one thread, in
-processes of their own; which tree goes first alternates. Printed are the median of the ratios (baseline's CPU
-seconds over ours) and its 95 % interval by order statistics; the lower bound must be at least 0.97.
+processes of their own; which tree goes first alternates. Where arrays lie in memory changes the speed by a
+few percent, so each process first takes blocks of random sizes. Printed are the median of the ratios
+(baseline's CPU seconds over ours) and its 95 % interval by order statistics; the lower bound must be at least
+0.97.
 """
 
 from __future__ import annotations
@@ -24,14 +26,15 @@ from same_run_baseline import COMMIT, Baseline, Commands
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUND = 0.97
-CASES: dict[str, tuple[str, dict[str, Any], int, int]] = {  # recipe, changes, iterations before and timed
+Case = tuple[str, dict[str, Any], int, int]
+CASES: dict[str, Case] = {  # recipe, changes, iterations before and timed
     "pursuit": ("pursuit", {"threads": 1}, 3, 12),
     "beasty": ("beasty", {"threads": 1}, 2, 6),
     "gameboy": ("small", {"threads": 1, "bands.scouts": 0, "stagger": 0, "world.workers": 0,
                           "dqn.warmup": 2000}, 4, 4),
 }  # fmt: skip
 OLD = """
-import json, sys, tempfile, time
+import json, random, sys, tempfile, time
 from pathlib import Path
 from rematch import api, config as settings
 from rematch.engine.run import Run
@@ -41,7 +44,10 @@ class Show:
     def progress(self, *a): pass
     def evaluation(self, row): pass
     def film(self, take): return {}
-recipe, changes, first, timed = json.loads(sys.argv[1])
+recipe, changes, first, timed, seed = json.loads(sys.argv[1])
+draw = random.Random(seed)
+blocks = [bytearray(draw.randrange(1 << 20)) for _ in range(32)]
+del blocks[::2]
 config = api.configure(recipe, changes=changes)
 session = Session(config)
 with tempfile.TemporaryDirectory() as place, Run.create(Path(place) / "run", settings.to_yaml(config)) as run:
@@ -52,7 +58,7 @@ with tempfile.TemporaryDirectory() as place, Run.create(Path(place) / "run", set
     print(time.process_time() - began)
 """
 NEW = """
-import json, sys, tempfile, time
+import json, random, sys, tempfile, time
 from pathlib import Path
 from rematch.core import config as settings
 from rematch.storage.run_folder import Run
@@ -64,7 +70,10 @@ class Show:
     def progress(self, *a): pass
     def evaluation(self, row): pass
     def film(self, take): return {}
-recipe, changes, first, timed = json.loads(sys.argv[1])
+recipe, changes, first, timed, seed = json.loads(sys.argv[1])
+draw = random.Random(seed)
+blocks = [bytearray(draw.randrange(1 << 20)) for _ in range(32)]
+del blocks[::2]
 config = configure(recipe, changes=changes)
 trainer = Trainer(config)
 with tempfile.TemporaryDirectory() as place, Run.create(Path(place) / "run", settings.to_yaml(config)) as run:
@@ -77,11 +86,11 @@ with tempfile.TemporaryDirectory() as place, Run.create(Path(place) / "run", set
 """
 
 
-def cpu_seconds(tree: Path, script: str, case: tuple[str, dict[str, Any], int, int]) -> float:
-    """CPU seconds of the timed iterations, in a process of its own."""
+def cpu_seconds(tree: Path, script: str, case: Case, seed: int) -> float:
+    """CPU seconds of the timed iterations, in a process of its own; `seed` of the blocks of memory."""
     environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", script, json.dumps(case)], env=environment, cwd=tree,
-                          capture_output=True, text=True)  # fmt: skip
+    words = [sys.executable, "-c", script, json.dumps([*case, seed])]
+    done = subprocess.run(words, env=environment, cwd=tree, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"same_speed: {done.stderr.strip().splitlines()[-1]}")
     return float(done.stdout.strip().splitlines()[-1])
@@ -118,10 +127,10 @@ def main() -> int:
         ratios: list[float] = []
         for pair in range(options.pairs):
             order = [(old_tree, OLD), (ROOT, NEW)]
-            seconds = [
-                cpu_seconds(tree, script, CASES[name]) for tree, script in order[:: 1 - 2 * (pair % 2)]
-            ]
-            old, new = seconds[:: 1 - 2 * (pair % 2)]
+            turn = 1 - 2 * (pair % 2)
+            seconds = [cpu_seconds(tree, script, CASES[name], 2 * pair + i)
+                       for i, (tree, script) in enumerate(order[::turn])]  # fmt: skip
+            old, new = seconds[::turn]
             ratios.append(old / new)
             print(f"\r{name}: pair {pair + 1} of {options.pairs}, ratio {old / new:.3f}", end="", flush=True)
         middle, low, high = median_interval(ratios)

@@ -145,7 +145,7 @@ def apply(
     values: dict[str, Any] = {}
     for key, value in present_names(config, changes, source, prefix, notes).items():
         if key not in fields:
-            raise _unknown(key, value, list(fields), source, prefix=prefix)
+            raise _unknown(key, value, _effective_first(config), source, prefix=prefix)
         owner = get(config, key.rpartition(".")[0]) if "." in key else config
         kind, metadata = _type_of(owner, fields[key]), fields[key].metadata
         choices = metadata.get("choices", ())
@@ -235,6 +235,15 @@ def _unknown(
     return ConfigError(f"{source}: unknown setting {shown} = {short_repr(value)}{hint}")
 
 
+def _effective_first(config: Any) -> list[str]:
+    """All keys; those with an effect under `config` first, so that they are suggested first."""
+    keys = [key for key, _, _ in leaves(config)]
+    try:
+        return sorted(keys, key=lambda key: bool(has_effect(config, key)))
+    except AttributeError:  # a part of a run's settings, whose needs lie outside of it
+        return keys
+
+
 def flatten(data: Any, source: str, prefix: str = "") -> dict[str, Any]:
     """Nested mappings as dotted keys."""
     if not isinstance(data, dict):
@@ -286,7 +295,7 @@ def read_flags(argv: Sequence[str], config: Any, prefix: str = "") -> dict[str, 
             key = _present_key(positive, keys, prefix)
             if equals or positive == name or key not in keys or not isinstance(get(config, key), bool):
                 shown = value if equals else (words[0] if words else "")
-                raise _unknown(name, shown, list(keys), "command line", "--", prefix)
+                raise _unknown(name, shown, _effective_first(config), "command line", "--", prefix)
             name, value = positive, "false"
         if key in values and _is_old(name, key) != _is_old(names[key], key):
             raise _same_setting(key, name, names[key], "command line", "--")

@@ -252,3 +252,11 @@ def test_synonyms_mean_a_key_and_are_none() -> None:
 def test_unit_is_shown_after_the_value() -> None:
     lines = {flag: value for flag, value, _ in config.help_lines(Settings())}
     assert lines["--ppo.minibatch_size"] == "64 decisions" and lines["--ppo.lr"] == "0.001"
+
+
+@pytest.mark.parametrize(("recipe", "key"), [("quick", "ppo.lr"), ("small", "dqn.lr")])
+def test_suggestion_prefers_a_setting_with_an_effect(recipe: str, key: str) -> None:
+    from rematch.training.recipes import configure
+
+    with pytest.raises(ConfigError, match=f"nearest: --{key}$"):
+        configure(recipe, flags=["--learning_rate", "0.1"])

@@ -10,7 +10,7 @@ from rematch.agents.policy import Policy
 from rematch.core.arrays import Floats, Ints, Tree
 from rematch.core.component import Evidence, Record, Setup, SmallRun
 from rematch.core.player import Player
-from rematch.core.spec import Role, Spec
+from rematch.core.spec import Spec
 from rematch.core.world import World
 from rematch.rollout.rollout_buffer import RolloutBuffer
 
@@ -135,9 +135,3 @@ class Learner:
 
     def load_state_dict(self, tree: Tree) -> None:
         raise NotImplementedError
-
-
-def roles_of(spec: Spec, which: str) -> list[Role]:
-    """The roles that a setting `last` or `all` names."""
-    roles = list(spec.roles.values())
-    return roles if which == "all" else roles[-1:]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from rematch.agents.build import LEARNERS
 from rematch.core.component import Component
 from rematch.core.config import part, untracked
 from rematch.core.errors import ConfigError
@@ -102,11 +101,3 @@ def no_effect(config: Config, key: str, setup: RunSetup | None = None) -> str:
 
 def components_of(config: Config) -> Sequence[type[Component]]:
     return getattr(config, "component_classes", COMPONENTS)
-
-
-def learner_section(config: Config) -> Any:
-    """The settings of the run's learner."""
-    return getattr(config, LEARNERS[config.learner].name)
-
-
-Sections = Mapping[str, Any]

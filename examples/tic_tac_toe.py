@@ -60,7 +60,7 @@ class TicTacToe(PlainWorld):
 
 def centre(seat, luck):  # a bot: the first legal cell of this order
     order = [4, 0, 2, 6, 8, 1, 3, 5, 7]
-    return np.array(order)[(seat.sight[:, order] == 0).argmax(1)]
+    return np.array(order)[(seat.obs[:, order] == 0).argmax(1)]
 
 
 GAME = NumpyGame("tic_tac_toe", TicTacToe, Config, bots={"player": {"centre": centre}})

@@ -52,8 +52,8 @@ def test_training_is_silent_and_leaves_what_load_finds(
     assert list(found.policies) == ["pursuer", "evader"]
     for role, policy in found.policies.items():
         assert np.array_equal(policy.weights, trained.policies[role].weights)
-        arrays, about = Run.read_policy(trained.folder / "policies" / f"{role}.safetensors")
-        assert about["role"] == role and about["iteration"] == 3
+        arrays, role_spec = Run.read_policy(trained.folder / "policies" / f"{role}.safetensors")
+        assert role_spec["role"] == role and role_spec["iteration"] == 3
         assert all(np.array_equal(arrays[name], value) for name, value in policy.arrays().items())
     for row in found.scoreboard():
         assert row["games"] == 4 and row["low"] <= row["score"] <= row["high"]

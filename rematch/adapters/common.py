@@ -18,9 +18,9 @@ from rematch.core import rng
 from rematch.core.arrays import Floats
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError
-from rematch.core.player import Noise, Player
+from rematch.core.player import Player, RngKey
 from rematch.core.spec import Role, Spec
-from rematch.core.world import CUT_OFF, Sight, View, World
+from rematch.core.world import CUT_OFF, Observations, View, World
 from rematch.worlds import registry
 from rematch.worlds.conformance.playback import seat_at
 from rematch.worlds.game import Game
@@ -49,14 +49,14 @@ def bounds(role: Role) -> tuple[Floats, Floats]:
     return low, high
 
 
-def flat(sight: Sight, role: Role, place: int, out: Floats | None = None) -> Floats:
+def flat(obs: Observations, role: Role, place: int, out: Floats | None = None) -> Floats:
     """What the role's seat number `place` sees, all fields side by side, [N, F]."""
-    shown = sight[role.name]
+    shown = obs[role.name]
     blocks = [shown[f.name][:, place].reshape(-1, f.size) for f in role.fields]
     return np.concatenate(blocks, axis=1, out=out)
 
 
-def last_sight(view: View, role: Role, place: int, before: Floats) -> Floats:
+def last_obs(view: View, role: Role, place: int, before: Floats) -> Floats:
     """Last observations [N, F] of games that have just ended; `before` are those before the move."""
     cut = view.ended == CUT_OFF
     if not cut.any():
@@ -91,13 +91,13 @@ class Opponents:
         """New games: forget what was, and draw from this seed."""
         self.seed, self.moves = seed, 0
         self.seeds = {seat: rng.key(seed, rng.BOT, seat) for seat in self.players}
-        self.memory: dict[int, NDArray[Any] | None] = dict.fromkeys(self.players)
+        self.recurrent_state: dict[int, NDArray[Any] | None] = dict.fromkeys(self.players)
 
     def forget(self, ended: NDArray[np.bool_]) -> None:
         """Games that have ended: their players start again without memory."""
-        for memory in self.memory.values():
-            if memory is not None:
-                memory[ended] = 0
+        for recurrent_state in self.recurrent_state.values():
+            if recurrent_state is not None:
+                recurrent_state[ended] = 0
 
     def move(self, world: World, actions: dict[str, NDArray[Any]]) -> None:
         """Write the moves of all opponents who are to move into `actions`."""
@@ -105,15 +105,16 @@ class Opponents:
             rows = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
             if not rows.size:
                 continue
-            memory = self.memory[seat]
-            noise = Noise(self.seeds[seat], rng.BOT, self.moves)
-            made = player.act(seat_at(world, seat, rows), noise, None if memory is None else memory[rows])
-            if made.memory is not None:
-                if memory is None:
-                    self.memory[seat] = memory = np.zeros(
-                        (world.games, *made.memory.shape[1:]), made.memory.dtype
+            recurrent_state = self.recurrent_state[seat]
+            rng_key = RngKey(self.seeds[seat], rng.BOT, self.moves)
+            carried = None if recurrent_state is None else recurrent_state[rows]
+            made = player.act(seat_at(world, seat, rows), rng_key, carried)
+            if made.recurrent_state is not None:
+                if recurrent_state is None:
+                    self.recurrent_state[seat] = recurrent_state = np.zeros(
+                        (world.games, *made.recurrent_state.shape[1:]), made.recurrent_state.dtype
                     )
-                memory[rows] = made.memory
+                recurrent_state[rows] = made.recurrent_state
             role = world.spec.role_of(seat)
             actions[role.name][rows, role.seats.index(seat)] = made.action
         self.moves += 1

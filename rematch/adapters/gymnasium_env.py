@@ -17,7 +17,7 @@ from rematch.adapters.common import (
     empty_actions,
     flat,
     game_of,
-    last_sight,
+    last_obs,
     role_of,
 )
 from rematch.core.arrays import Floats
@@ -77,26 +77,26 @@ class GymEnv(gymnasium.Env[Floats, Any]):
             self.opponents.begin(start)
             self._await_turn()
         self.fresh = False
-        return self._sight(), self._info()
+        return self._obs(), self._info()
 
     def step(self, action: Any) -> tuple[Floats, float, bool, bool, Info]:
         if self.fresh:
             raise ConfigError("step: the game has ended; call reset first")
         if not self.action_space.contains(action):
             raise ConfigError(f"step: action {action!r} is not in {self.action_space}")
-        moves, before = empty_actions(self.world), self._sight()
+        moves, before = empty_actions(self.world), self._obs()
         moves[self.role.name][0, 0] = action
         check_legal(self.world, self.role, 0, moves[self.role.name][:, 0])
         reward = self._advance(moves)
         while self.world.view.ended[0] == RUNNING and not self.world.view.acting[0, self.seat]:
-            before = self._sight()
+            before = self._obs()
             reward += self._advance(empty_actions(self.world))
         view = self.world.view
         ended = int(view.ended[0])
         if ended == RUNNING:
-            return self._sight(), reward, False, False, self._info()
+            return self._obs(), reward, False, False, self._info()
         info = {"outcome": float(view.outcome[0, self.seat]), "length": int(view.length[0])}
-        last = last_sight(view, self.role, 0, before[None])[0]
+        last = last_obs(view, self.role, 0, before[None])[0]
         self.fresh = True
         self._await_turn()
         return last, reward, ended == DECIDED, ended == CUT_OFF, info
@@ -112,7 +112,7 @@ class GymEnv(gymnasium.Env[Floats, Any]):
         while not self.world.view.acting[0, self.seat]:
             self._advance(empty_actions(self.world))
 
-    def _sight(self) -> Floats:
+    def _obs(self) -> Floats:
         seen: Floats = flat(self.world.view.fields, self.role, 0)[0]
         return seen
 
@@ -151,7 +151,7 @@ class GymVector(VectorEnv[Floats, Any, NDArray[Any]]):
         self.observation_space = batch_space(self.single_observation_space, games)
         self.action_space = batch_space(self.single_action_space, games)
         self.moves = empty_actions(self.world)
-        self.sight = flat(self.world.view.fields, self.role, 0)
+        self.obs = flat(self.world.view.fields, self.role, 0)
         self._all_to_move()
 
     def reset(self, *, seed: Any = None, options: Info | None = None) -> tuple[Floats, Info]:
@@ -162,8 +162,8 @@ class GymVector(VectorEnv[Floats, Any, NDArray[Any]]):
         self.world = self.game.make(self.config, self.num_envs, seed=start)
         self.opponents.begin(start)
         self._all_to_move()
-        flat(self.world.view.fields, self.role, 0, out=self.sight)
-        return self.sight.copy(), self._masks()
+        flat(self.world.view.fields, self.role, 0, out=self.obs)
+        return self.obs.copy(), self._masks()
 
     def step(self, actions: Any) -> tuple[Floats, NDArray[Any], NDArray[np.bool_], NDArray[np.bool_], Info]:
         moves, seat = self.moves[self.role.name], self.seat
@@ -176,12 +176,12 @@ class GymVector(VectorEnv[Floats, Any, NDArray[Any]]):
         info: Info = {}
         if over.any():
             self.opponents.forget(over)
-            info["final_obs"] = last_sight(view, self.role, 0, self.sight)
+            info["final_obs"] = last_obs(view, self.role, 0, self.obs)
             info["outcome"], info["length"] = view.outcome[:, seat].copy(), view.length.copy()
             info |= dict.fromkeys(("_final_obs", "_outcome", "_length"), over)
-        flat(view.fields, self.role, 0, out=self.sight)
+        flat(view.fields, self.role, 0, out=self.obs)
         terminated, truncated = view.ended == DECIDED, view.ended == CUT_OFF
-        return self.sight.copy(), view.reward[:, seat].copy(), terminated, truncated, info | self._masks()
+        return self.obs.copy(), view.reward[:, seat].copy(), terminated, truncated, info | self._masks()
 
     def _masks(self) -> Info:
         mask = self.world.view.mask.get(self.role.name)

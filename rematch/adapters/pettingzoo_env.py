@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rematch.adapters.common import check_legal, empty_actions, flat, game_of, last_sight
+from rematch.adapters.common import check_legal, empty_actions, flat, game_of, last_obs
 from rematch.core import rng
 from rematch.core.errors import ConfigError, NotInstalled
 from rematch.core.spec import Role
@@ -50,28 +50,28 @@ class Table:
 
     def space(self, agent: str) -> Any:
         role, _ = self.places[agent]
-        sight = observation_space(role)
+        obs = observation_space(role)
         if role.name not in self.masked:
-            return sight
+            return obs
         mask = gymnasium.spaces.Box(0, 1, (role.actions.size,), np.int8)
-        return gymnasium.spaces.Dict({"observation": sight, "action_mask": mask})
+        return gymnasium.spaces.Dict({"observation": obs, "action_mask": mask})
 
-    def sights(self) -> dict[str, Any]:
+    def observations(self) -> dict[str, Any]:
         return {
-            agent: self._sight(agent, flat(self.world.view.fields, *self.places[agent])[0])
+            agent: self._obs(agent, flat(self.world.view.fields, *self.places[agent])[0])
             for agent in self.places
         }
 
-    def last_sights(self, before: dict[str, Any]) -> dict[str, Any]:
+    def last_observations(self, before: dict[str, Any]) -> dict[str, Any]:
         """What the agents get when the game has ended; `before` are their sights before the final move."""
         out: dict[str, Any] = {}
         for agent, (role, place) in self.places.items():
             seen = before[agent]["observation"] if role.name in self.masked else before[agent]
-            seen = last_sight(self.world.view, role, place, seen[None])[0]
+            seen = last_obs(self.world.view, role, place, seen[None])[0]
             out[agent] = {**before[agent], "observation": seen} if role.name in self.masked else seen
         return out
 
-    def _sight(self, agent: str, seen: Any) -> Any:
+    def _obs(self, agent: str, seen: Any) -> Any:
         role, place = self.places[agent]
         if role.name not in self.masked:
             return seen
@@ -127,7 +127,7 @@ class ZooParallel(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZ
         self.table.begin(seed)
         self._all_to_move()
         self.agents = list(self.possible_agents)
-        return self.table.sights(), {agent: {} for agent in self.agents}
+        return self.table.observations(), {agent: {} for agent in self.agents}
 
     def step(
         self, actions: dict[str, Any]
@@ -137,17 +137,17 @@ class ZooParallel(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZ
             raise ConfigError(
                 f"step: actions of {', '.join(actions) or 'nobody'}: expected those of {wanted}"
             )
-        before = self.table.sights()
+        before = self.table.observations()
         rewards = self.table.step(actions)
         ended = int(self.table.world.view.ended[0])
         agents = self.agents
-        sights, infos = self.table.sights(), {agent: Info() for agent in agents}
+        observations, infos = self.table.observations(), {agent: Info() for agent in agents}
         if ended != RUNNING:
-            sights, infos, self.agents = self.table.last_sights(before), self.table.outcomes(), []
+            observations, infos, self.agents = self.table.last_observations(before), self.table.outcomes(), []
         else:
             self._all_to_move()
         return (
-            sights,
+            observations,
             rewards,
             dict.fromkeys(agents, ended == DECIDED),
             dict.fromkeys(agents, ended == CUT_OFF),
@@ -186,7 +186,7 @@ class ZooTurns(AECEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZoo has n
         return self.action_spaces[agent]
 
     def observe(self, agent: str) -> Any:
-        return self.sights[agent]
+        return self.observations[agent]
 
     def reset(self, seed: int | None = None, options: Info | None = None) -> None:
         self.table.begin(seed)
@@ -196,7 +196,7 @@ class ZooTurns(AECEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZoo has n
         self.terminations = dict.fromkeys(self.agents, False)
         self.truncations = dict.fromkeys(self.agents, False)
         self.infos: dict[str, Info] = {agent: {} for agent in self.agents}
-        self.sights = self.table.sights()
+        self.observations = self.table.observations()
         self.agent_selection = self._one_to_move()
 
     def step(self, action: Any) -> None:
@@ -208,10 +208,11 @@ class ZooTurns(AECEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZoo has n
         self.rewards = self.table.step({agent: action})
         ended = int(self.table.world.view.ended[0])
         if ended == RUNNING:
-            self.sights = self.table.sights()
+            self.observations = self.table.observations()
             self.agent_selection = self._one_to_move()
         else:
-            self.sights, self.infos = self.table.last_sights(self.sights), self.table.outcomes()
+            self.observations = self.table.last_observations(self.observations)
+            self.infos = self.table.outcomes()
             self.terminations = dict.fromkeys(self.agents, ended == DECIDED)
             self.truncations = dict.fromkeys(self.agents, ended == CUT_OFF)
         self._accumulate_rewards()

@@ -25,13 +25,13 @@ from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats
 from rematch.core.errors import ConfigError
 from rematch.core.native_build import refuse_stale
-from rematch.core.player import Move, Noise, Seat
+from rematch.core.player import Decision, RngKey, Seat
 from rematch.core.spec import Role
 
 if TYPE_CHECKING:
     from rematch.agents.networks.torch_network import Recurrent
 from rematch.agents.networks.config import NetworkConfig
-from rematch.agents.networks.layout import HEAD, SHARED, aside, layout, named
+from rematch.agents.networks.layout import HEAD, SHARED, layout, named, privileged
 
 refuse_stale("rematch.agents.networks.fused", fused.BUILD, Path(__file__).parent / "networks" / "fused.pyx")
 
@@ -50,8 +50,8 @@ def network(role: Role, config: NetworkConfig) -> fused.Network | Recurrent:
         from rematch.agents.networks.torch_network import Recurrent
 
         return Recurrent(role, config)
-    shape = (role.choices, role.actions.size, role.actions.kind == "discrete")
-    more = aside(role, config)
+    shape = (role.categories, role.actions.size, role.actions.kind == "discrete")
+    more = privileged(role, config)
     return fused.Network(
         *shape, config.hidden, config.one_tower, config.activation, config.fourier, more
     )
@@ -107,8 +107,8 @@ class Policy:
             if name == "policy.log_std":
                 view[:] = self.config.log_std
             elif name.endswith(".table"):  # each sight adds one row per column that names something
-                more = aside(self.role, self.config) if name == "value.0.table" else ()
-                names = sum(n > 0 for n in self.role.choices + more)
+                more = privileged(self.role, self.config) if name == "value.0.table" else ()
+                names = sum(n > 0 for n in self.role.categories + more)
                 draw = rng.generator(seed, rng.INIT, i).standard_normal(view.shape)
                 view[:] = draw / max(1, names) ** 0.5
                 if self.config.table and name == "policy.0.table":
@@ -134,7 +134,7 @@ class Policy:
                     view.reshape(4, -1)[1] = 1.0  # of the forget gate (Jozefowicz et al. 2015)
         self.set(self.weights.copy())
 
-    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         """Sampled actions for n rows; draws are named by (noise, game number)."""
         n, role = len(seat.rows), self.role
         discrete = role.actions.kind == "discrete"
@@ -142,42 +142,42 @@ class Policy:
             np.zeros(n, np.int32) if discrete else np.zeros((n, role.actions.size), np.float32)
         )
         logp, value = np.zeros(n, np.float32), np.zeros(n, np.float32)
-        key = rng.key(noise.seed, noise.stream, seat.seat)
+        key = rng.key(rng_key.seed, rng_key.stream, seat.seat)
         number = (seat.rows + seat.world.first).astype(np.uint32)
         self.network.act(
             self.packed,
             np.zeros(n, np.int32),
-            seat.sight,
+            seat.obs,
             number,
-            (key, noise.step),
+            (key, rng_key.step),
             action,
             logp,
             value,
             mask=seat.mask,
             greedy=self.greedy,
         )
-        return Move(action, logp, value if self.config.critic == "own" else None)
+        return Decision(action, logp, value if self.config.critic == "own" else None)
 
     def forward(
-        self, sight: Floats, mask: Bytes | None = None, aside: Floats | None = None
+        self, obs: Floats, mask: Bytes | None = None, privileged: Floats | None = None
     ) -> tuple[Floats, Floats]:
         """Means or logits [n, A] and values [n]; 0 from a critic of what is aside that is not told it."""
-        n, size = len(sight), self.role.actions.size
+        n, size = len(obs), self.role.actions.size
         discrete = self.role.actions.kind == "discrete"
         action: NDArray[Any] = np.zeros(n, np.int32) if discrete else np.zeros((n, size), np.float32)
         heads, logp, value = np.zeros((n, size), np.float32), np.zeros(n, np.float32), np.zeros(n, np.float32)
         slot, number = np.zeros(n, np.int32), np.zeros(n, np.uint32)
         self.network.act(
-            self.packed, slot, sight, number, (0, 0), action, logp, value,
-            mask=mask, heads=heads, greedy=True, aside=aside,
+            self.packed, slot, obs, number, (0, 0), action, logp, value,
+            mask=mask, heads=heads, greedy=True, privileged=privileged,
         )  # fmt: skip
         return heads, value
 
-    def chances(self, seat: Seat) -> Floats:
+    def action_probs(self, seat: Seat) -> Floats:
         """[n, A] the probabilities that `act` draws a discrete action from."""
         if self.role.actions.kind != "discrete":
             raise ConfigError(f"policy {self.name}: continuous actions have densities, not chances")
-        logits = self.forward(np.ascontiguousarray(seat.sight), seat.mask)[0].astype(np.float64)
+        logits = self.forward(np.ascontiguousarray(seat.obs), seat.mask)[0].astype(np.float64)
         if seat.mask is not None:
             logits[seat.mask == 0] = -np.inf
         if self.greedy:

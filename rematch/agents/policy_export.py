@@ -19,7 +19,7 @@ from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.policy import Policy
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError, NotInstalled
-from rematch.storage import policy_files
+from rematch.storage import migrations, policy_files
 from rematch.worlds import registry
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def read(path: Path, values: bool = False) -> Shipped:
     try:
         game, name = registry.present_name(str(about["game"])), str(about["role"])
         rules, shape = about["world"], about["network"]
-        iteration, columns = int(about["iteration"]), list(about["columns"])
+        iteration = int(about["iteration"])
+        columns = [migrations.present_name(str(name), migrations.FIELD_NAMES) for name in about["columns"]]
         step = None if about.get("step") is None else int(about["step"])
         remembers, foresees = about["learner"] == "dqn", about["learner"] == "lookahead"
     except (KeyError, TypeError, ValueError):
@@ -148,13 +149,13 @@ def onnx(policy: Policy, path: Path) -> Path:
     weights, role, config = torch.from_numpy(policy.weights.copy()), policy.role, policy.config
 
     class Heads(torch.nn.Module):
-        def forward(self, sight: torch.Tensor) -> torch.Tensor:
-            return mlp.answer(weights, role, config, sight).play.heads
+        def forward(self, obs: torch.Tensor) -> torch.Tensor:
+            return mlp.answer(weights, role, config, obs).play.heads
 
     with warnings.catch_warnings():  # of constants that become constants
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            Heads(), (torch.zeros(2, role.size),), str(path), dynamo=False, input_names=["sight"],
-            output_names=["heads"], dynamic_axes={"sight": {0: "n"}, "heads": {0: "n"}},
+            Heads(), (torch.zeros(2, role.size),), str(path), dynamo=False, input_names=["obs"],
+            output_names=["heads"], dynamic_axes={"obs": {0: "n"}, "heads": {0: "n"}},
         )  # fmt: skip
     return path

@@ -39,13 +39,13 @@ class Games(VecEnv):  # type: ignore[misc, unused-ignore]  # untyped where it is
         self.moves = actions
 
     def step_wait(self) -> Any:
-        sight, reward, terminated, truncated, info = self.games.step(self.moves)
+        obs, reward, terminated, truncated, info = self.games.step(self.moves)
         over = terminated | truncated
         infos = self.nothing.copy()
         for i in np.flatnonzero(over):
             last = info["final_obs"][i]
             infos[i] = {"terminal_observation": last, "TimeLimit.truncated": bool(truncated[i])}
-        return sight, reward, over, infos
+        return obs, reward, over, infos
 
     def close(self) -> None: ...
 
@@ -68,10 +68,10 @@ class Tables(torch.nn.Module):
     The same as a linear layer over their one-hot vectors side by side, and as fast as torch can make it.
     """
 
-    def __init__(self, choices: Sequence[int], width: int) -> None:
+    def __init__(self, categories: Sequence[int], width: int) -> None:
         super().__init__()
-        self.starts = torch.tensor([0, *np.cumsum(choices[:-1]).tolist()])
-        self.rows = torch.nn.EmbeddingBag(sum(choices), width, mode="sum")
+        self.starts = torch.tensor([0, *np.cumsum(categories[:-1]).tolist()])
+        self.rows = torch.nn.EmbeddingBag(sum(categories), width, mode="sum")
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = self.rows(observations.long() + self.starts)
@@ -81,12 +81,12 @@ class Tables(torch.nn.Module):
 class Trunk(BaseFeaturesExtractor):  # type: ignore[misc, unused-ignore]
     """Hidden layers before policy and value part; the peer's own default is two separate networks."""
 
-    def __init__(self, observation_space: Any, hidden: Sequence[int], choices: Sequence[int] = ()) -> None:
+    def __init__(self, observation_space: Any, hidden: Sequence[int], categories: Sequence[int] = ()) -> None:
         super().__init__(observation_space, hidden[-1])
         widths = [observation_space.shape[0], *hidden]
         layers = [(torch.nn.Linear(a, b), torch.nn.Tanh()) for a, b in zip(widths, hidden)]
-        if choices:
-            layers[0] = (Tables(choices, hidden[0]), torch.nn.Tanh())  # type: ignore[assignment]
+        if categories:
+            layers[0] = (Tables(categories, hidden[0]), torch.nn.Tanh())  # type: ignore[assignment]
         self.layers = torch.nn.Sequential(*(part for layer in layers for part in layer))
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
@@ -111,16 +111,18 @@ class Peer:
         }  # fmt: skip
         torch.set_num_threads(threads)
         games = GymVector(config.game, config.world, role, rival, config.games)
-        choices = games.world.spec.roles[role].choices
-        if any(choices) and not all(choices):
+        categories = games.world.spec.roles[role].categories
+        if any(categories) and not all(categories):
             raise ConfigError(f"bench: {config.game} shows names and quantities; expected one kind")
         shape: dict[str, Any] = {"net_arch": list(net.hidden), "activation_fn": torch.nn.Tanh}
-        if net.shared or any(choices):
+        if net.shared or any(categories):
             apart = 0 if net.shared else len(net.hidden) - 1  # layers after the tables, of each network
             before = list(net.hidden[: len(net.hidden) - apart])
             shape |= {
                 "net_arch": list(net.hidden[len(before) :]), "features_extractor_class": Trunk,
-                "features_extractor_kwargs": {"hidden": before, "choices": choices if any(choices) else ()},
+                "features_extractor_kwargs": {
+                    "hidden": before, "categories": categories if any(categories) else (),
+                },
                 "share_features_extractor": net.shared,
             }  # fmt: skip
         self.model = PPO(

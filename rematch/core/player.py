@@ -14,7 +14,7 @@ from rematch.core.world import World
 
 
 @dataclass(frozen=True)
-class Noise:
+class RngKey:
     """The key of a player's random numbers: with the game's number it names every draw."""
 
     seed: int
@@ -30,12 +30,12 @@ class Seat:
     seat: int
     world: World
     rows: Ints  # [n] which games of `world`
-    sight: Floats  # [n, role.size] all fields side by side
+    obs: Floats  # [n, role.size] all fields side by side
     mask: Bytes | None = None  # [n, A]
 
 
 @dataclass
-class Move:
+class Decision:
     """A player's answer: action [n, A] or [n], and for policies logp [n], value [n], memory.
 
     Who has `resigned` [n] has lost that game on a scoreboard; its action must be legal all the same.
@@ -44,7 +44,7 @@ class Move:
     action: NDArray[Any]
     logp: Floats | None = None
     value: Floats | None = None
-    memory: NDArray[Any] | None = None
+    recurrent_state: NDArray[Any] | None = None
     resigned: NDArray[np.bool_] | None = None
     scores: Floats | None = None  # [n, A] what each action is thought to be worth, where that is known
 
@@ -55,13 +55,13 @@ class Player(Protocol):
 
     name: str
 
-    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move: ...
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision: ...
 
 
-class Open(Protocol):
+class StochasticPlayer(Protocol):
     """A player whose chances can be read, of discrete actions."""
 
     name: str
 
-    def chances(self, seat: Seat) -> Floats:
+    def action_probs(self, seat: Seat) -> Floats:
         """[n, A] what `act` draws from."""

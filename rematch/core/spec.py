@@ -27,7 +27,7 @@ class Field:
     columns: tuple[str, ...]  # a name for every number, in order
     low: float = -1.0
     high: float = 1.0
-    choices: tuple[int, ...] = ()  # n of every column; empty: quantities
+    categories: tuple[int, ...] = ()  # n of every column; empty: quantities
     shape: tuple[int, ...] = ()  # its product is the number of columns; empty: a plain row
 
     @property
@@ -60,7 +60,7 @@ class Role:
     actions: Actions
     seats: tuple[int, ...]
     hidden: tuple[str, ...] = ()  # what the world holds and no field of this role shows
-    aside: tuple[Field, ...] = ()  # for a learner alone
+    privileged: tuple[Field, ...] = ()  # for a learner alone
 
     @cached_property  # a screen has thousands, and bots ask at every move
     def columns(self) -> tuple[str, ...]:
@@ -77,21 +77,21 @@ class Role:
         return sum(f.size for f in self.fields)
 
     @cached_property
-    def choices(self) -> tuple[int, ...]:
+    def categories(self) -> tuple[int, ...]:
         """For every column the number of things it may name; 0 where it is a quantity."""
-        return _choices(self.fields)
+        return _categories(self.fields)
 
     @property
-    def aside_size(self) -> int:
-        return sum(f.size for f in self.aside)
+    def privileged_size(self) -> int:
+        return sum(f.size for f in self.privileged)
 
     @property
-    def aside_choices(self) -> tuple[int, ...]:
-        return _choices(self.aside)
+    def privileged_categories(self) -> tuple[int, ...]:
+        return _categories(self.privileged)
 
 
-def _choices(fields: tuple[Field, ...]) -> tuple[int, ...]:
-    return tuple(n for f in fields for n in (f.choices or (0,) * f.size))
+def _categories(fields: tuple[Field, ...]) -> tuple[int, ...]:
+    return tuple(n for f in fields for n in (f.categories or (0,) * f.size))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.spec import Spec
 
-Sight = dict[str, dict[str, Floats]]  # role -> field -> [N, k, *shape]
+Observations = dict[str, dict[str, Floats]]  # role -> field -> [N, k, *shape]
 
 RUNNING, DECIDED, CUT_OFF = 0, 1, 2  # values of View.ended
 
@@ -21,14 +21,14 @@ RUNNING, DECIDED, CUT_OFF = 0, 1, 2  # values of View.ended
 class View:
     """The arrays a world has just written; borrowed, valid until its next step."""
 
-    fields: Sight
+    fields: Observations
     acting: Bytes  # [N, seats] 1 where the seat is to move
     reward: Floats  # [N, seats] for the step just made
     ended: Bytes  # [N] RUNNING, DECIDED or CUT_OFF, for the step just made
     outcome: Floats  # [N, seats] 1 won, 0 lost, 0.5 drawn; meaningful where ended
     length: Ints  # [N] steps of the game that just ended, or of the running one
     mask: dict[str, Bytes] = field(default_factory=dict)  # role -> [N, k, A]; absent: all legal
-    final: Sight = field(default_factory=dict)  # last sight of a game that was cut off
+    final: Observations = field(default_factory=dict)  # last sight of a game that was cut off
 
     def __getitem__(self, role: str) -> dict[str, Floats]:
         return self.fields[role]
@@ -66,7 +66,7 @@ class World(Protocol):
         An ended game restarts at once from `next`; its outcome and reward stand in the view.
         """
 
-    def observe(self, rows: Ints) -> Sight:
+    def observe(self, rows: Ints) -> Observations:
         """What every seat sees in these games now: role -> field -> [n, k, F], a copy; nothing aside."""
 
     def save(self, rows: Ints) -> Bytes:
@@ -91,7 +91,7 @@ class StagedWorld(World, Protocol):
 class TellingWorld(World, Protocol):
     """A world with a story: what happens in its games has names. What it tells changes nothing."""
 
-    told: Sequence[tuple[int, dict[str, Any]]]
+    episode_infos: Sequence[tuple[int, dict[str, Any]]]
     """(row, what) of the episodes that ended with the step just made: the `milestones` reached since they
     began, the `savestate` they began from ("": none), and whatever else is worth a word in their line."""
     headlines: tuple[str, ...]  # the milestones that people ask for first, in the order of the story

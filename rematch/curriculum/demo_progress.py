@@ -73,11 +73,11 @@ class DemonstrationPlaces:
         """[T, N] by how much each sight is further on than any before it in its episode."""
         if self.newest is not None:
             self._follow(self.newest)
-        sight = np.ascontiguousarray(tape[self.role.name].sight[:, :, 0, self.columns])
-        out: Floats = np.zeros(sight.shape[:2], np.float32)
+        obs = np.ascontiguousarray(tape[self.role.name].obs[:, :, 0, self.columns])
+        out: Floats = np.zeros(obs.shape[:2], np.float32)
         for t in range(tape.steps):
             for game in range(tape.games):
-                place = sight[t, game].tobytes()
+                place = obs[t, game].tobytes()
                 if self.newest is not None and tape.demo_index is not None:
                     index = int(tape.demo_index[t, game])
                 else:

@@ -176,8 +176,8 @@ def evaluate(
     if len(spec.roles) == 2:
         seats = [players[spec.role_of(seat).name] for seat in range(spec.seats)]
         results = board.results(seats, games, index)
-        for role, about in spec.roles.items():
-            mine = results[about.seats[0]]
+        for role, role_spec in spec.roles.items():
+            mine = results[role_spec.seats[0]]
             low, high = mine.interval
             row["rates"][role] = {"rate": mine.score, "low": low, "high": high, "games": mine.games}
             if mine.returned:
@@ -196,7 +196,7 @@ def evaluate(
 
 def exactly(board: Scoreboard, game: Game, players: Mapping[str, Player]) -> dict[str, float]:
     """What a world that can be solved says of these players, with "nash_conv"; nothing where it cannot."""
-    if game.solver is None or not all(hasattr(player, "chances") for player in players.values()):
+    if game.solver is None or not all(hasattr(player, "action_probs") for player in players.values()):
         return {}
     world: Any = board.make(1, 0, 0)
     return game.solver.nash_conv(world.config, players, board.threads)

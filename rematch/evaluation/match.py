@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rematch.core import rng
 from rematch.core.arrays import Floats, Ints
-from rematch.core.player import Noise, Player, Seat
+from rematch.core.player import Player, RngKey, Seat
 from rematch.core.spec import Spec
 from rematch.core.world import RUNNING, World
 from rematch.evaluation.evaluation import STORED
@@ -98,34 +98,36 @@ def play(world: World, players: Sequence[Player], seed: int) -> Played:
     names, telling = spec.role_of(0).milestones, cast(Any, world)
     reached = np.zeros((n, len(names)), bool)
     left = np.ones(n, bool)
-    memory: dict[int, NDArray[Any]] = {}  # seat -> [N, M], of players who carry one; they begin without
+    carried: dict[int, NDArray[Any]] = {}  # seat -> recurrent states [N, M] of its player
     step = 0
     while left.any():
         actions: dict[str, NDArray[Any]] = {}
         resigned = np.zeros((n, spec.seats), bool)
-        for role, about in spec.roles.items():
-            k = len(about.seats)
-            discrete = about.actions.kind == "discrete"
+        for role, role_spec in spec.roles.items():
+            k = len(role_spec.seats)
+            discrete = role_spec.actions.kind == "discrete"
             act: NDArray[Any] = (
-                np.zeros((n, k), np.int32) if discrete else np.zeros((n, k, about.actions.size), np.float32)
+                np.zeros((n, k), np.int32) if discrete
+                else np.zeros((n, k, role_spec.actions.size), np.float32)
             )
-            sight, mask = concat_fields(about, world.view[role]), world.view.mask.get(role)
+            obs, mask = concat_fields(role_spec, world.view[role]), world.view.mask.get(role)
             if mask is not None and discrete:
                 act[:] = mask.argmax(-1)  # games that are over here go on with any legal move
-            for j, seat in enumerate(about.seats):
+            for j, seat in enumerate(role_spec.seats):
                 rows = np.flatnonzero(left & (world.view.acting[:, seat] != 0)).astype(np.int32)
                 if len(rows):
                     legal = None if mask is None else mask[rows, j]
-                    at = Seat(about, seat, world, rows, np.ascontiguousarray(sight[rows, j]), legal)
-                    carried = memory[seat][rows] if seat in memory else None
-                    move = players[seat].act(at, Noise(seed, rng.ACT, step), carried)
+                    at = Seat(role_spec, seat, world, rows, np.ascontiguousarray(obs[rows, j]), legal)
+                    state = carried[seat][rows] if seat in carried else None
+                    move = players[seat].act(at, RngKey(seed, rng.ACT, step), state)
                     act[rows, j] = move.action
                     if move.resigned is not None:
                         resigned[rows, seat] = move.resigned
-                    if move.memory is not None:
-                        if seat not in memory:
-                            memory[seat] = np.zeros((n, *move.memory.shape[1:]), move.memory.dtype)
-                        memory[seat][rows] = move.memory
+                    if move.recurrent_state is not None:
+                        after = move.recurrent_state
+                        if seat not in carried:
+                            carried[seat] = np.zeros((n, *after.shape[1:]), after.dtype)
+                        carried[seat][rows] = after
             actions[role] = act
         quit = resigned.any(1)
         outcome[quit] = np.where(resigned[quit], 0.0, 1.0 if spec.seats == 2 else 0.5)

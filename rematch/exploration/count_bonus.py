@@ -49,11 +49,11 @@ class VisitCounts:
         self.episodes: dict[bytes, int] = {}  # by a place's digest: how many of the run have met it
 
     def score(self, tape: RolloutBuffer, iteration: int) -> Floats:
-        sight = np.ascontiguousarray(tape[self.role.name].sight[:, :, 0, self.columns])
-        out: Floats = np.zeros(sight.shape[:2], np.float32)
+        obs = np.ascontiguousarray(tape[self.role.name].obs[:, :, 0, self.columns])
+        out: Floats = np.zeros(obs.shape[:2], np.float32)
         for game, counts in enumerate(self.counts):
             for t in range(tape.steps):
-                place = sight[t, game].tobytes()
+                place = obs[t, game].tobytes()
                 counts[place] = counts.get(place, 0) + 1
                 out[t, game] = self._known(place, counts[place]) if self.lifelong else counts[place] ** -0.5
                 if tape.ended[t, game] != RUNNING:

@@ -97,7 +97,7 @@ class MilestonePosteriors:
 
     def score(self, tape: RolloutBuffer, iteration: int) -> Floats:
         """The last step of an episode leads to no sight of its own: r_env alone pays it."""
-        bits = tape[self.role.name].sight[:, :, 0, self.columns] > 0.5
+        bits = tape[self.role.name].obs[:, :, 0, self.columns] > 0.5
         out: Floats = np.zeros((tape.steps, tape.games), np.float32)
         events: dict[int, list[tuple[int, int]]] = {}
         led: dict[int, list[tuple[int, int]]] = {}

@@ -124,28 +124,28 @@ class Distillation(Distilled):
         values = np.zeros(track.reward.shape, np.float64)
         if len(rows) == 0:
             return values
-        sight = track.sight.reshape(-1, self.role.size)[rows]
-        target = self.target.forward(sight)[0]
-        error = ((self.predictor.forward(sight)[0].astype(np.float64) - target) ** 2).mean(1)
+        obs = track.obs.reshape(-1, self.role.size)[rows]
+        target = self.target.forward(obs)[0]
+        error = ((self.predictor.forward(obs)[0].astype(np.float64) - target) ** 2).mean(1)
         self.deviation.add(error)
         values.reshape(-1)[rows] = error / max(float(self.deviation), 1e-8)
-        self._learn(sight, target, iteration)
+        self._learn(obs, target, iteration)
         return values
 
-    def _learn(self, sight: Floats, target: Floats, iteration: int) -> None:
+    def _learn(self, obs: Floats, target: Floats, iteration: int) -> None:
         """A shuffled pass over the sights [n, F].
 
         Of two Gaussians with equal deviation 1 the divergence KL is half the squared distance of their means:
         the magnet's term of the fused gradient, alone, is the gradient of the predictor's error.
         """
         n, size = self.config.update_every, self.config.embed
-        order = rng.generator(self.seed, rng.RND, 2, iteration).permutation(len(sight))
+        order = rng.generator(self.seed, rng.RND, 2, iteration).permutation(len(obs))
         none, still = np.zeros(n, np.float32), np.zeros((n, size), np.float32)
         std = np.zeros(size, np.float32)
         for at in range(0, len(order), n):
             rows = order[at : at + n]
             m = len(rows)
-            batch = {"sight": sight[rows], "magnet": target[rows], "magnet_log_std": std, "action": still[:m]}
+            batch = {"obs": obs[rows], "magnet": target[rows], "magnet_log_std": std, "action": still[:m]}
             batch |= dict.fromkeys(("logp", "advantage", "target", "value"), none[:m])
             net = self.predictor.network
             assert isinstance(net, fused.Network), "its own network has no encoder"

@@ -97,7 +97,7 @@ class ImageDistillation(Distilled):
         import torch
 
         torch.set_num_threads(1)  # of the calling thread: results do not depend on their number
-        seen = self.senses.unpack(self.senses.pack(tape[self.role.name].sight[:, :, 0])).frames
+        seen = self.senses.unpack(self.senses.pack(tape[self.role.name].obs[:, :, 0])).frames
         assert seen is not None
         frames: Bytes = seen.reshape(-1, 1, *self.senses.shape)
         with torch.no_grad():

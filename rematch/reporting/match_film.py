@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rematch.core import rng
 from rematch.core.errors import ConfigError
-from rematch.core.player import Noise, Player, Seat
+from rematch.core.player import Player, RngKey, Seat
 from rematch.core.spec import Role
 from rematch.core.world import CUT_OFF, RUNNING, View, World
 from rematch.evaluation.text import clean
@@ -86,12 +86,12 @@ def played(
         raise ConfigError(f"film: no player for {', '.join(missing)}")
     reel = Reel(int((seconds - HOLD) * FPS))
     trail: list[Any] = []
-    memories: dict[int, NDArray[Any] | None] = {}
+    recurrent_states: dict[int, NDArray[Any] | None] = {}
     while True:
         # Before the step: an ended game restarts at once, so its last position is never in the view.
         reel.add(draw(world, 0, trail))
-        noise = Noise(seed, rng.ACT, reel.seen - 1)
-        view = world.step({name: _ask(world, role, players[name], noise, memories)
+        rng_key = RngKey(seed, rng.ACT, reel.seen - 1)
+        view = world.step({name: _ask(world, role, players[name], rng_key, recurrent_states)
                            for name, role in world.spec.roles.items()})
         if view.ended[0] != RUNNING or reel.seen == MOST_STEPS:
             break
@@ -101,7 +101,8 @@ def played(
 
 
 def _ask(
-    world: World, role: Role, player: Player, noise: Noise, memories: dict[int, NDArray[Any] | None]
+    world: World, role: Role, player: Player, rng_key: RngKey,
+    recurrent_states: dict[int, NDArray[Any] | None],
 ) -> NDArray[Any]:
     """The role's actions, [1, k, A] floats or [1, k] ints; seats not to move stay zero."""
     view, k = world.view, len(role.seats)
@@ -112,13 +113,14 @@ def _ask(
     for place, number in enumerate(role.seats):
         if not view.acting[0, number]:
             continue
-        sight = np.concatenate([np.asarray(view[role.name][field.name][:, place], np.float32).reshape(1, -1)
+        obs = np.concatenate([np.asarray(view[role.name][field.name][:, place], np.float32).reshape(1, -1)
                                 for field in role.fields], axis=1)
         mask = view.mask[role.name][:, place].copy() if role.name in view.mask else None
-        seat = Seat(role=role, seat=number, world=world, rows=np.zeros(1, np.int32), sight=sight, mask=mask)
-        own = replace(noise, seed=rng.key(noise.seed, rng.EVALUATION, number))  # no two seats share a draw
-        move = player.act(seat, own, memories.get(number))
-        memories[number] = move.memory
+        seat = Seat(role=role, seat=number, world=world, rows=np.zeros(1, np.int32), obs=obs, mask=mask)
+        # no two seats share a draw
+        own = replace(rng_key, seed=rng.key(rng_key.seed, rng.EVALUATION, number))
+        move = player.act(seat, own, recurrent_states.get(number))
+        recurrent_states[number] = move.recurrent_state
         actions[:, place] = np.asarray(move.action).reshape(actions[:, place].shape)
     return actions
 

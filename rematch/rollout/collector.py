@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from rematch.core import rng
 from rematch.core.arrays import Floats
-from rematch.core.player import Noise
-from rematch.core.world import CUT_OFF, RUNNING, Sight, World
+from rematch.core.player import RngKey
+from rematch.core.world import CUT_OFF, RUNNING, Observations, World
 from rematch.rollout.forced_actions import ForcedActions
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import Seating
@@ -64,11 +64,11 @@ class ThreadCollector:
             track = self.rollout[role]
             track.mask = np.zeros((*track.value.shape, track.role.actions.size), np.uint8)
         for role, seats in seating.items():
-            if seats.policy.config.reads_aside:
+            if seats.policy.config.reads_privileged:
                 track = self.rollout[role]
-                track.aside = np.zeros((*track.value.shape, track.role.aside_size), np.float32)
+                track.privileged = np.zeros((*track.value.shape, track.role.privileged_size), np.float32)
         self.keys = {
-            role: rng.key(seed, rng.ACT, about.seats[0]) for role, about in world.spec.roles.items()
+            role: rng.key(seed, rng.ACT, role_spec.seats[0]) for role, role_spec in world.spec.roles.items()
         }
         self.eventful = hasattr(world, "captured")  # a SavestateWorld
         self.parts: Sequence[World] = world.parts(max(1, min(threads, world.games)))
@@ -120,15 +120,15 @@ class ThreadCollector:
             self._record_events(part, t, at)
             rollout.ended[t, rows] = view.ended
             rollout.length[t, rows] = view.length
-            for role, about in spec.roles.items():
-                track, seats = rollout[role], list(about.seats)
+            for role, role_spec in spec.roles.items():
+                track, seats = rollout[role], list(role_spec.seats)
                 track.reward[t, rows] = view.reward[:, seats]
                 track.outcome[t, rows] = view.outcome[:, seats]
                 if spec.cutoffs and (view.ended == CUT_OFF).any():
                     track.cut_value[t, rows] = self._value(role, view.final)
-        for role, about in spec.roles.items():
+        for role, role_spec in spec.roles.items():
             track = rollout[role]
-            track.last_acting[rows] = part.view.acting[:, list(about.seats)]
+            track.last_acting[rows] = part.view.acting[:, list(role_spec.seats)]
             track.last_value[rows] = self._value(role, part.view.fields)
 
     def _record_events(self, part: Any, t: int, at: int) -> None:
@@ -137,32 +137,32 @@ class ThreadCollector:
         if self.eventful:
             rollout.events.extend([(t, at + row, name) for row, name in part.events])
             rollout.captured.extend([(t, at + row, bundle) for row, bundle in part.captured.items()])
-        for row, info in getattr(part, "told", ()):
-            rollout.told.append((t, at + row, info))
+        for row, info in getattr(part, "episode_infos", ()):
+            rollout.episode_infos.append((t, at + row, info))
 
     def _decide(self, part: World, role: str, t: int, rows: slice, step: int) -> NDArray[Any]:
         """Write what this role observes and does into the buffer; the actions [N, k, ...] to step with."""
-        about, track, seating = part.spec.roles[role], self.rollout[role], self.seating[role]
-        seats = list(about.seats)
+        role_spec, track, seating = part.spec.roles[role], self.rollout[role], self.seating[role]
+        seats = list(role_spec.seats)
         k, n = len(seats), part.games
-        track.sight[t, rows] = concat_fields(about, part.view[role])
+        track.obs[t, rows] = concat_fields(role_spec, part.view[role])
         track.slot[t, rows] = part.slot[:, seats]
         track.acted[t, rows] = part.view.acting[:, seats]
-        aside: Floats | None = None
-        if track.aside is not None:
-            track.aside[t, rows] = concat_fields(about, part.view[role], aside=True)
-            aside = track.aside[t, rows].reshape(n * k, about.aside_size)
+        privileged: Floats | None = None
+        if track.privileged is not None:
+            track.privileged[t, rows] = concat_fields(role_spec, part.view[role], privileged=True)
+            privileged = track.privileged[t, rows].reshape(n * k, role_spec.privileged_size)
         mask = part.view.mask.get(role)
         if mask is not None:
             assert track.mask is not None, "a world that masks sends its masks from the start"
             track.mask[t, rows] = mask
-            mask = track.mask[t, rows].reshape(n * k, about.actions.size)
+            mask = track.mask[t, rows].reshape(n * k, role_spec.actions.size)
         if len(seating.packed):
-            flat = (n * k, about.actions.size) if about.actions.kind == "continuous" else (n * k,)
+            flat = (n * k, role_spec.actions.size) if role_spec.actions.kind == "continuous" else (n * k,)
             seating.policy.network.act(
                 seating.packed,
                 track.slot[t, rows].reshape(n * k),
-                track.sight[t, rows].reshape(n * k, about.size),
+                track.obs[t, rows].reshape(n * k, role_spec.size),
                 np.arange(part.first * k, (part.first + n) * k, dtype=np.uint32),
                 (self.keys[role], step),
                 track.action[t, rows].reshape(flat),
@@ -170,7 +170,7 @@ class ThreadCollector:
                 track.value[t, rows].reshape(n * k),
                 acting=track.acted[t, rows].reshape(n * k),
                 mask=mask,
-                aside=aside,
+                privileged=privileged,
             )
         self._ask_others(part, role, t, rows, step)
         if self.forced is not None:
@@ -180,27 +180,27 @@ class ThreadCollector:
 
     def _ask_others(self, part: World, role: str, t: int, rows: slice, step: int) -> None:
         """The players that are no policies in slots decide, in the games that they are seated in."""
-        about, track, seating = part.spec.roles[role], self.rollout[role], self.seating[role]
-        noise = Noise(self.seed, rng.BOT, step)
+        role_spec, track, seating = part.spec.roles[role], self.rollout[role], self.seating[role]
+        rng_key = RngKey(self.seed, rng.BOT, step)
         for i, player in enumerate(seating.others):
-            for j, seat in enumerate(about.seats):
+            for j, seat in enumerate(role_spec.seats):
                 games = np.flatnonzero(
                     (part.slot[:, seat] == len(seating.packed) + i) & (part.view.acting[:, seat] != 0)
                 ).astype(np.int32)
                 if len(games):
-                    move = ask_player(player, part, track.sight[t, rows], (about, j, games), noise)
+                    move = ask_player(player, part, track.obs[t, rows], (role_spec, j, games), rng_key)
                     track.action[t, rows][games, j] = move.action
                     if move.value is not None:
                         track.value[t, rows][games, j] = move.value
 
-    def _value(self, role: str, sight: Sight) -> Floats:
+    def _value(self, role: str, obs: Observations) -> Floats:
         """The learner's value [N, k] of an observation; 0 where the learner is no network in a slot."""
-        about, policy = self.rollout[role].role, self.seating[role].policy
+        role_spec, policy = self.rollout[role].role, self.seating[role].policy
         if not len(self.seating[role].packed):
-            return np.zeros((len(next(iter(sight[role].values()))), len(about.seats)), np.float32)
-        flat = np.ascontiguousarray(concat_fields(about, sight[role])).reshape(-1, about.size)
+            return np.zeros((len(next(iter(obs[role].values()))), len(role_spec.seats)), np.float32)
+        flat = np.ascontiguousarray(concat_fields(role_spec, obs[role])).reshape(-1, role_spec.size)
         privileged: Floats | None = None
-        if policy.config.reads_aside:
-            more = concat_fields(about, sight[role], aside=True)
-            privileged = np.ascontiguousarray(more).reshape(-1, about.aside_size)
-        return self.seating[role].value(flat, privileged).reshape(-1, len(about.seats))
+        if policy.config.reads_privileged:
+            more = concat_fields(role_spec, obs[role], privileged=True)
+            privileged = np.ascontiguousarray(more).reshape(-1, role_spec.privileged_size)
+        return self.seating[role].value(flat, privileged).reshape(-1, len(role_spec.seats))

@@ -33,17 +33,17 @@ class RoleRollout:
     """One role's columns; k is the number of its seats, F the size of its observation, A of its actions."""
 
     def __init__(self, spec: Spec, role: str, steps: int, games: int) -> None:
-        about = spec.roles[role]
-        shape = (steps, games, len(about.seats))
-        size = about.actions.size
-        discrete = about.actions.kind == "discrete"
-        self.role: Role = about
-        self.sight: Floats = np.zeros((*shape, about.size), np.float32)
+        role_spec = spec.roles[role]
+        shape = (steps, games, len(role_spec.seats))
+        size = role_spec.actions.size
+        discrete = role_spec.actions.kind == "discrete"
+        self.role: Role = role_spec
+        self.obs: Floats = np.zeros((*shape, role_spec.size), np.float32)
         self.action: NDArray[Any] = (
             np.zeros(shape, np.int32) if discrete else np.zeros((*shape, size), np.float32)
         )
         self.mask: Bytes | None = None  # [T, N, k, A], where the world masks actions
-        self.aside: Floats | None = None  # [T, N, k, aside], where a critic reads it
+        self.privileged: Floats | None = None  # [T, N, k, aside], where a critic reads it
         self.logp: Floats = np.zeros(shape, np.float32)
         self.value: Floats = np.zeros(shape, np.float32)
         self.reward: Floats = np.zeros(shape, np.float32)
@@ -70,7 +70,7 @@ class RolloutBuffer:
         self.events: list[tuple[int, int, str]] = []
         self.captured: list[tuple[int, int, Any]] = []
         self.forced_events: list[tuple[int, int, str]] = []  # removed from `events`: actions were forced
-        self.told: list[tuple[int, int, dict[str, Any]]] = []  # (step, game, info) of ended episodes
+        self.episode_infos: list[tuple[int, int, dict[str, Any]]] = []  # (step, game, info) of ended episodes
         self.states: Bytes | None = None  # [T, N, S] before each step, where a component reads them
         self.forced: Bytes | None = None  # [T, N] (rollout/forced_actions.py), where actions can be forced
         self.demo_index: NDArray[np.int64] | None = None  # [T, N]
@@ -80,14 +80,14 @@ class RolloutBuffer:
 
     def clear(self) -> None:
         """Before a rollout: lists are emptied, reward terms are gone; arrays are written over."""
-        for column in (self.events, self.captured, self.forced_events, self.told):
+        for column in (self.events, self.captured, self.forced_events, self.episode_infos):
             column.clear()
         for track in self.tracks.values():
             track.reward_terms.clear()
 
     def sort(self) -> None:
         """After a rollout of several threads: the order that one thread would have written."""
-        for column in (self.events, self.captured, self.told):
+        for column in (self.events, self.captured, self.episode_infos):
             column.sort(key=lambda entry: entry[:2])
 
     def split_events(self, forced: Bytes) -> None:

@@ -26,7 +26,7 @@ class NoNetwork:
     """The network of a role that no policy plays."""
 
     packed_size = 0
-    reads_aside = False
+    reads_privileged = False
 
 
 class BotsOnly:
@@ -67,15 +67,16 @@ class RoleSeating:
         self.others.append(player)
         return len(self.packed) + len(self.others) - 1
 
-    def value(self, sight: Floats, privileged: Floats | None) -> Floats:
+    def value(self, obs: Floats, privileged: Floats | None) -> Floats:
         """[n] what the policy in slot 0 expects from observations [n, F]."""
-        n, actions = len(sight), self.policy.role.actions
+        n, actions = len(obs), self.policy.role.actions
         discrete = actions.kind == "discrete"
         action = np.zeros(n, np.int32) if discrete else np.zeros((n, actions.size), np.float32)
         logp, value = np.zeros(n, np.float32), np.zeros(n, np.float32)
         slot, number = np.zeros(n, np.int32), np.zeros(n, np.uint32)
         self.policy.network.act(
-            self.packed[:1], slot, sight, number, (0, 0), action, logp, value, greedy=True, aside=privileged
+            self.packed[:1], slot, obs, number, (0, 0), action, logp, value,
+            greedy=True, privileged=privileged,
         )
         return value
 

@@ -46,34 +46,34 @@ class EwcConfig:
     )  # fmt: skip
 
 
-def fisher(policy: Policy, sight: Floats, mask: Bytes | None, key: int) -> Floats:
+def fisher(policy: Policy, obs: Floats, mask: Bytes | None, key: int) -> Floats:
     """[P] diagonal of the Fisher information: the mean of squared gradients of log pi(a | s), one per sample.
 
     sight [n, F], mask [n, A]. The actions are drawn from the policy as it is now, as the definition has it;
     those on a tape are of its earlier self. Squares of single gradients: the square of their mean is not it.
     """
-    n, size, actions = len(sight), policy.weights.size, policy.role.actions
+    n, size, actions = len(obs), policy.weights.size, policy.role.actions
     shape = (n,) if actions.kind == "discrete" else (n, actions.size)
     action: NDArray[Any] = np.zeros(shape, np.int32 if actions.kind == "discrete" else np.float32)
     logp, value, one = np.zeros(n, np.float32), np.zeros(n, np.float32), np.ones(n, np.float32)
     number, slot = np.arange(n, dtype=np.uint32), np.zeros(n, np.int32)
-    policy.network.act(policy.packed, slot, sight, number, (key, 0), action, logp, value, mask=mask)
+    policy.network.act(policy.packed, slot, obs, number, (key, 0), action, logp, value, mask=mask)
     total, grad = np.zeros(size, np.float64), np.empty(size, np.float32)
     if not isinstance(policy.network, fused.Network):
-        return _by_autograd(policy, sight, mask, action)
-    batch: dict[str, NDArray[Any]] = {"sight": sight, "action": action, "logp": logp, "value": value,
+        return _by_autograd(policy, obs, mask, action)
+    batch: dict[str, NDArray[Any]] = {"obs": obs, "action": action, "logp": logp, "value": value,
                                       "target": value, "advantage": one}
     if mask is not None:
         batch["mask"] = mask
-    if policy.config.reads_aside:  # the critic's own tower, which has no part in it, must be told something
-        batch["aside"] = np.zeros((n, policy.role.aside_size), np.float32)
+    if policy.config.reads_privileged:  # no part of it, but the critic's tower needs an input
+        batch["privileged"] = np.zeros((n, policy.role.privileged_size), np.float32)
     for i in range(n):  # with advantage 1 and ratio 1 the surrogate's slope is that of -log pi
         policy.network.gradient(policy.packed[0], np.array([i]), batch, LOGP_ALONE, 1, grad)
         total += grad.astype(np.float64) ** 2
     return (total / max(n, 1)).astype(np.float32)
 
 
-def _by_autograd(policy: Policy, sight: Floats, mask: Bytes | None, action: NDArray[Any]) -> Floats:
+def _by_autograd(policy: Policy, obs: Floats, mask: Bytes | None, action: NDArray[Any]) -> Floats:
     """The same for networks with an encoder, whose gradients are torch's."""
     import torch
 
@@ -81,13 +81,13 @@ def _by_autograd(policy: Policy, sight: Floats, mask: Bytes | None, action: NDAr
 
     flat = torch.from_numpy(policy.weights.copy()).requires_grad_()
     total = torch.zeros(flat.shape, dtype=torch.float64)
-    for i in range(len(sight)):
+    for i in range(len(obs)):
         here = None if mask is None else torch.from_numpy(mask[i : i + 1])
-        said = mlp.answer(flat, policy.role, policy.config, torch.from_numpy(sight[i : i + 1]), here)
+        said = mlp.answer(flat, policy.role, policy.config, torch.from_numpy(obs[i : i + 1]), here)
         logp = said.play.log_prob(torch.from_numpy(action[i : i + 1])).sum()
         (slope,) = torch.autograd.grad(logp, flat)
         total += slope.double() ** 2
-    return np.asarray((total / max(len(sight), 1)).float().numpy())
+    return np.asarray((total / max(len(obs), 1)).float().numpy())
 
 
 class Anchor:
@@ -121,9 +121,9 @@ class Anchor:
         draw = rng.generator(self.seed, rng.FISHER, 0, self.marks)
         rows = draw.permutation(own)[: self.config.fisher_samples]
         if len(rows):  # else nobody of this role played: the old anchor holds
-            sight = track.sight.reshape(-1, track.role.size)[rows]
+            obs = track.obs.reshape(-1, track.role.size)[rows]
             mask = None if track.mask is None else track.mask.reshape(-1, track.role.actions.size)[rows]
-            self.fisher[:] = fisher(self.policy, sight, mask, rng.key(self.seed, rng.FISHER, 1, self.marks))
+            self.fisher[:] = fisher(self.policy, obs, mask, rng.key(self.seed, rng.FISHER, 1, self.marks))
             self.anchor[:] = self.policy.weights
             self.marks += 1
         return len(rows)

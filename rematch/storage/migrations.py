@@ -107,7 +107,15 @@ def _episode_log(diary: Tree, terms: list[str]) -> Tree:
     return diary
 
 
-STEPS: tuple[Step, ...] = (name_parts_by_component,)
+def rename_observations(parts: Parts) -> Parts:
+    """Version 1 -> 2: lookahead's replay calls its observations `obs`."""
+    for learner in parts.get("learners", {}).values():
+        if "sight" in learner:
+            learner["obs"] = learner.pop("sight")
+    return parts
+
+
+STEPS: tuple[Step, ...] = (name_parts_by_component, rename_observations)
 VERSION = len(STEPS)  # the version that this code writes
 
 RETURN_NAMES = {f"return_{old}": f"return_{new}" for old, new in REWARD_TERMS.items()}
@@ -119,6 +127,7 @@ METRIC_NAMES: dict[str, str] = {  # metrics.jsonl: old name -> present name
 HISTORY_NAMES: dict[str, str] = {}  # history.json and the other JSON files: keys, at any depth
 EVENT_NAMES: dict[str, str] = dict(RETURN_NAMES)  # events.jsonl: keys, at any depth
 COLUMN_NAMES: dict[str, str] = dict(RETURN_NAMES)  # episodes.csv and progress.csv: columns
+FIELD_NAMES: dict[str, str] = {"sight.*": "observation.*"}  # columns that an exported policy observes
 WEIGHT_NAMES: dict[str, str] = {}  # arrays of an exported policy
 FILE_NAMES: dict[str, str] = {}  # files of a run folder
 

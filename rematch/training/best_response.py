@@ -198,7 +198,7 @@ def can_look_ahead(frozen: Frozen, role: str) -> bool:
     except ConfigError:
         return False
     others = [player for name, player in frozen.players.items() if name != role]
-    return len(spec.roles) == 2 and all(hasattr(player, "chances") for player in others)
+    return len(spec.roles) == 2 and all(hasattr(player, "action_probs") for player in others)
 
 
 def starts(frozen: Frozen, role: str) -> list[str]:

@@ -20,7 +20,7 @@ from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.errors import ConfigError, WorldError
 from rematch.core.spec import Spec
-from rematch.core.world import RUNNING, Next, Sight, View
+from rematch.core.world import RUNNING, Next, Observations, View
 
 
 def compare_with_struct(config: type, struct: Mapping[str, str], header: str) -> None:
@@ -37,7 +37,7 @@ def compare_with_struct(config: type, struct: Mapping[str, str], header: str) ->
 class Shown:
     """What saved games show, those aside too: as the members of a View, copies."""
 
-    fields: Sight
+    fields: Observations
     acting: Bytes
     mask: dict[str, Bytes]
 
@@ -49,24 +49,24 @@ def blank_view(spec: Spec, games: int, masked: bool) -> View:
         role.name: np.zeros((*places[role.name], role.actions.size), np.uint8) for role in spec.roles.values()
     }
 
-    def sight() -> Sight:
+    def obs() -> Observations:
         return {
             role.name: {
                 field.name: np.zeros((*places[role.name], field.size), np.float32)
-                for field in (*role.fields, *role.aside)
+                for field in (*role.fields, *role.privileged)
             }
             for role in spec.roles.values()
         }
 
     return View(
-        fields=sight(),
+        fields=obs(),
         acting=np.ones((games, spec.seats), np.uint8),
         reward=np.zeros((games, spec.seats), np.float32),
         ended=np.zeros(games, np.uint8),
         outcome=np.zeros((games, spec.seats), np.float32),
         length=np.zeros(games, np.int32),
         mask=mask if masked else {},
-        final=sight() if spec.cutoffs else {},
+        final=obs() if spec.cutoffs else {},
     )
 
 
@@ -85,13 +85,13 @@ def first_next(spec: Spec, games: int, first: int, seed: int, stage: Floats | No
 def cut_view(view: View, cut: slice) -> View:
     """The rows of a slice: the same memory."""
 
-    def sight(fields: Sight) -> Sight:
+    def obs(fields: Observations) -> Observations:
         return {role: {name: a[cut] for name, a in named.items()} for role, named in fields.items()}
 
     return View(
-        fields=sight(view.fields), acting=view.acting[cut], reward=view.reward[cut], ended=view.ended[cut],
+        fields=obs(view.fields), acting=view.acting[cut], reward=view.reward[cut], ended=view.ended[cut],
         outcome=view.outcome[cut], length=view.length[cut],
-        mask={role: mask[cut] for role, mask in view.mask.items()}, final=sight(view.final),
+        mask={role: mask[cut] for role, mask in view.mask.items()}, final=obs(view.final),
     )  # fmt: skip
 
 
@@ -131,7 +131,7 @@ class NativeWorld:
 
     # --- World ---
 
-    def observe(self, rows: Ints) -> Sight:
+    def observe(self, rows: Ints) -> Observations:
         """role -> field -> [n, k, F], a copy."""
         shown = self._look(self._states[self._rows(rows)]).fields
         return {
@@ -191,14 +191,14 @@ class NativeWorld:
         self.view.outcome[where] = 0
         self.view.length[where] = self._named["step"][where]
 
-    def _choices(self, actions: Mapping[str, NDArray[Any]], role: str) -> Ints:
+    def _discrete_actions(self, actions: Mapping[str, NDArray[Any]], role: str) -> Ints:
         """A role's discrete actions [N, k], ready for the core; what is no action stays none."""
-        about = self.spec.roles[role]
-        shape = (self.games, len(about.seats))
+        role_spec = self.spec.roles[role]
+        shape = (self.games, len(role_spec.seats))
         given = np.asarray(actions[role]) if role in actions else np.zeros(0)
         if given.shape != shape or given.dtype.kind not in "iu":
             found = f"{given.dtype} {list(given.shape)}" if role in actions else "none"
             raise WorldError(f"actions of {role}: expected whole numbers {list(shape)}, found {found}")
         if given.dtype != np.int32:
-            given = np.clip(given, -1, about.actions.size).astype(np.int32)
+            given = np.clip(given, -1, role_spec.actions.size).astype(np.int32)
         return np.ascontiguousarray(given)

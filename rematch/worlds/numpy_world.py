@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Ints
 from rematch.core.errors import ConfigError
-from rematch.core.player import Move, Noise, Seat
+from rematch.core.player import Decision, RngKey, Seat
 from rematch.core.spec import Spec
-from rematch.core.world import CUT_OFF, RUNNING, Next, Sight, View, World
+from rematch.core.world import CUT_OFF, RUNNING, Next, Observations, View, World
 from rematch.worlds.game import Game, check_bot, first_line
 
 MAGIC = 0x6E616C50  # first word of every state: rubbish is told from a state
@@ -43,8 +43,8 @@ def luck(seeds: NDArray[np.uint64], steps: NDArray[Any], count: int, stream: int
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def cut_sight(sight: Sight, rows: Any) -> Sight:
-    return {role: {name: array[rows] for name, array in fields.items()} for role, fields in sight.items()}
+def cut_observations(obs: Observations, rows: Any) -> Observations:
+    return {role: {name: array[rows] for name, array in fields.items()} for role, fields in obs.items()}
 
 
 class PlainWorld:
@@ -93,11 +93,11 @@ class PlainWorld:
         own: list[Any] = [("magic", "u4"), ("episode", "u4"), ("seed", "u8"), ("time", "i4")]
         own += [("slot", "i4", (spec.seats,)), ("stage", "f4", (len(spec.stage),))]
 
-        def sight() -> Sight:
+        def obs() -> Observations:
             shape = {name: (games, len(role.seats)) for name, role in spec.roles.items()}
             return {
                 role.name: {
-                    f.name: blank((*shape[name], f.size), np.float32) for f in role.fields + role.aside
+                    f.name: blank((*shape[name], f.size), np.float32) for f in role.fields + role.privileged
                 }
                 for name, role in spec.roles.items()
             }
@@ -107,14 +107,14 @@ class PlainWorld:
             for role in spec.roles.values()
         }
         view = View(
-            fields=sight(),
+            fields=obs(),
             acting=np.ones((games, spec.seats), np.uint8),
             reward=blank((games, spec.seats), np.float32),
             ended=blank(games, np.uint8),
             outcome=blank((games, spec.seats), np.float32),
             length=blank(games, np.int32),
             mask=mask if self.masked else {},
-            final=sight() if spec.cutoffs else {},
+            final=obs() if spec.cutoffs else {},
         )
         following = Next(
             seed=np.array([rng.key(seed, rng.GAME, first + game) for game in range(games)], np.uint64),
@@ -141,12 +141,12 @@ class PlainWorld:
         self.show()
         return view
 
-    def observe(self, rows: Ints) -> Sight:
+    def observe(self, rows: Ints) -> Observations:
         fields = {
             name: {f.name: self.view[name][f.name] for f in role.fields}
             for name, role in self.spec.roles.items()
         }
-        return cut_sight(fields, np.asarray(rows, np.intp))
+        return cut_observations(fields, np.asarray(rows, np.intp))
 
     def save(self, rows: Ints) -> Bytes:
         return self._bytes(self.state[rows])
@@ -187,14 +187,14 @@ class PlainWorld:
     def _part(self, cut: slice) -> Self:
         part, view, following = object.__new__(type(self)), self.view, self.next
         seen = View(
-            fields=cut_sight(view.fields, cut),
+            fields=cut_observations(view.fields, cut),
             acting=view.acting[cut],
             reward=view.reward[cut],
             ended=view.ended[cut],
             outcome=view.outcome[cut],
             length=view.length[cut],
             mask={role: mask[cut] for role, mask in view.mask.items()},
-            final=cut_sight(view.final, cut),
+            final=cut_observations(view.final, cut),
         )
         later = Next(seed=following.seed[cut], slot=following.slot[cut], stage=following.stage[cut])
         part._attach(self.config, self.spec, self.first + cut.start, (self.state[cut], seen, later))
@@ -222,11 +222,11 @@ class ScriptedPlayer:
     def __init__(self, name: str, rule: Rule) -> None:
         self.name, self.rule = name, rule
 
-    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         games = (seat.world.first + np.asarray(seat.rows)).astype(np.int64)
-        own = rng.key(noise.seed, noise.stream, seat.seat)  # each seat its own luck
-        drawn = rng.units(own, noise.stream, int(games.max(initial=-1)) + 1, noise.step)[games]
-        return Move(action=self.rule(seat, drawn))
+        own = rng.key(rng_key.seed, rng_key.stream, seat.seat)  # each seat its own luck
+        drawn = rng.units(own, rng_key.stream, int(games.max(initial=-1)) + 1, rng_key.step)[games]
+        return Decision(action=self.rule(seat, drawn))
 
 
 class NumpyGame(Game):

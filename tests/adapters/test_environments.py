@@ -14,7 +14,7 @@ from support import conformance_subjects, toys
 
 from rematch.adapters.common import Opponents
 from rematch.core.errors import ConfigError
-from rematch.core.player import Move, Noise, Seat
+from rematch.core.player import Decision, RngKey, Seat
 from rematch.worlds import registry
 
 pytest.importorskip("gymnasium")
@@ -124,7 +124,7 @@ def test_rewards_between_turns_belong_to_the_last_decision() -> None:
         twin = toys.sticks.make(env.config, 1)
         twin.load(np.array([0]), env.world.save(np.array([0])))
         choice = int(np.flatnonzero(env.world.view.mask["player"][0, 0])[-1])
-        noise = env.opponents.moves
+        rng_key = env.opponents.moves
         _, reward, over, _, info = env.step(choice)
         paid, moves = 0.0, np.full((1, 3), choice)
         while True:
@@ -134,7 +134,7 @@ def test_rewards_between_turns_belong_to_the_last_decision() -> None:
                 break
             pile = int(twin.state["pile"][0])
             moves = np.full((1, 3), pile - 2 if 2 <= pile <= 4 else 0)  # what "careful" does
-        assert reward == paid and over == bool(view.ended[0]) and env.opponents.moves > noise
+        assert reward == paid and over == bool(view.ended[0]) and env.opponents.moves > rng_key
         if over:
             assert info == {"outcome": float(view.outcome[0, 0]), "length": int(view.length[0])}
             env.reset()
@@ -208,9 +208,10 @@ class Counting:
 
     name = "counting"
 
-    def act(self, seat: Seat, noise: Noise, memory: Any = None) -> Move:
-        memory = np.zeros((len(seat.rows), 1), np.int64) if memory is None else memory
-        return Move(action=memory[:, 0] % 2, memory=memory + 1)
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: Any = None) -> Decision:
+        if recurrent_state is None:
+            recurrent_state = np.zeros((len(seat.rows), 1), np.int64)
+        return Decision(action=recurrent_state[:, 0] % 2, recurrent_state=recurrent_state + 1)
 
 
 def test_any_player_can_be_the_opponent_and_forgets_between_games() -> None:

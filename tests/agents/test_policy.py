@@ -19,7 +19,7 @@ from rematch.agents.networks.layout import layout, named
 from rematch.agents.policy import Policy, digest, network
 from rematch.core.config import replace, validate
 from rematch.core.errors import ConfigError
-from rematch.core.player import Noise, Seat
+from rematch.core.player import RngKey, Seat
 from rematch.core.spec import Actions, Field, Role
 from rematch.worlds.conformance.playback import seat_at
 
@@ -35,20 +35,20 @@ NETS = st.builds(
 @given(NETS, st.integers(1, 9), st.integers(1, 9), st.booleans(), st.lists(st.integers(1, 9), max_size=3))
 @settings(max_examples=60, deadline=None)
 def test_layout_covers_the_vector_once_and_fused_agrees(
-    net: NetworkConfig, sight: int, acts: int, discrete: bool, names: list[int]
+    net: NetworkConfig, obs: int, acts: int, discrete: bool, names: list[int]
 ) -> None:
-    about = role(sight, acts, discrete, tuple(names))
-    size = network(about, net).size
+    role_spec = role(obs, acts, discrete, tuple(names))
+    size = network(role_spec, net).size
     marks = np.zeros(size, np.float32)
-    for view in named(marks, layout(about, net)).values():
+    for view in named(marks, layout(role_spec, net)).values():
         view += 1  # views, not copies
     assert (marks == 1).all()
-    assert layout(about, net)[-1][0] == ("value.head.bias" if discrete else "policy.log_std")
+    assert layout(role_spec, net)[-1][0] == ("value.head.bias" if discrete else "policy.log_std")
 
 
 @pytest.mark.parametrize("net", [{}, {"shared": False, "hidden": (3, 100)}])
 def test_initial_weights_are_orthogonal_and_play_starts_near_uniform(net: dict[str, Any]) -> None:
-    made = Policy(role(sight=12, actions=4), NetworkConfig(**net), "new")
+    made = Policy(role(obs=12, actions=4), NetworkConfig(**net), "new")
     made.initialise(3)
     for name, view in named(made.weights, made.layout).items():
         if name.endswith("bias"):
@@ -94,24 +94,24 @@ def test_networks_that_cannot_be(bad: dict[str, Any]) -> None:
 
 def test_rows_of_a_table_share_nothing() -> None:
     """Steps on decisions that name one thing leave what is played at all others, to the bit."""
-    about = role(sight=4, names=(6,))
-    made = Policy(about, NetworkConfig(table=True, shared=False, hidden=(16,)), "table")
+    role_spec = role(obs=4, names=(6,))
+    made = Policy(role_spec, NetworkConfig(table=True, shared=False, hidden=(16,)), "table")
     made.initialise(3)
     batch = minibatch(made, 64)
-    every = np.zeros((6, about.size), np.float32)
-    column = about.choices.index(6)
+    every = np.zeros((6, role_spec.size), np.float32)
+    column = role_spec.categories.index(6)
     every[:, column] = np.arange(6)
     before = made.forward(every)[0]
-    chances = np.exp(before) / np.exp(before).sum(1, keepdims=True)
-    assert abs(chances - 1 / 3).max() < 0.2, "play starts near uniform"
-    batch["sight"][:, column] = 2
+    action_probs = np.exp(before) / np.exp(before).sum(1, keepdims=True)
+    assert abs(action_probs - 1 / 3).max() < 0.2, "play starts near uniform"
+    batch["obs"][:, column] = 2
     learner = Ppo(made, PpoConfig(entropy_weight=0.1, magnet_weight=0.1), 0, 1)
     for _ in range(5):
         grad, _ = learner.gradient(batch, np.arange(64), 0.1)
         assert learner.step(grad, 0.01)
     after = made.forward(every)[0]
     assert [(a != b).any() for a, b in zip(before, after)] == [i == 2 for i in range(6)]
-    apart = every + np.where(np.arange(about.size) == column, 0, 1).astype(np.float32)
+    apart = every + np.where(np.arange(role_spec.size) == column, 0, 1).astype(np.float32)
     assert made.forward(apart)[0].tobytes() == after.tobytes(), "numbers beside a name are not looked at"
 
 
@@ -160,17 +160,17 @@ def seat_of(world: Any, seat: int, rows: Any) -> Seat:
 def test_moves_go_by_game_number_seat_and_step() -> None:
     whole = toys.matching.make(toys.matching.Config(), 40, 0, 1)
     late = toys.matching.make(toys.matching.Config(), 10, 30, 1)
-    about = whole.spec.roles["matcher"]
-    made = Policy(about, NetworkConfig(), "p")
+    role_spec = whole.spec.roles["matcher"]
+    made = Policy(role_spec, NetworkConfig(), "p")
     made.initialise(0)
-    noise = Noise(5, 3, 2)
-    all_rows = made.act(seat_of(whole, 0, range(40)), noise)
-    assert (made.act(seat_of(late, 0, range(10)), noise).action == all_rows.action[30:]).all()
-    assert (made.act(seat_of(whole, 0, [7, 3]), noise).action == all_rows.action[[7, 3]]).all()
-    for other in (Noise(6, 3, 2), Noise(5, 4, 2), Noise(5, 3, 3), Noise(5, 3, 2 + 2**32)):
+    rng_key = RngKey(5, 3, 2)
+    all_rows = made.act(seat_of(whole, 0, range(40)), rng_key)
+    assert (made.act(seat_of(late, 0, range(10)), rng_key).action == all_rows.action[30:]).all()
+    assert (made.act(seat_of(whole, 0, [7, 3]), rng_key).action == all_rows.action[[7, 3]]).all()
+    for other in (RngKey(6, 3, 2), RngKey(5, 4, 2), RngKey(5, 3, 3), RngKey(5, 3, 2 + 2**32)):
         assert (made.act(seat_of(whole, 0, range(40)), other).action != all_rows.action).any()
     elsewhere = dataclasses.replace(seat_of(whole, 0, range(40)), seat=1)
-    assert (made.act(elsewhere, noise).action != all_rows.action).any()
+    assert (made.act(elsewhere, rng_key).action != all_rows.action).any()
 
 
 def test_masks_and_greed_reach_the_network() -> None:
@@ -180,9 +180,9 @@ def test_masks_and_greed_reach_the_network() -> None:
     world.load(np.arange(200, dtype=np.int32), states.view(np.uint8).reshape(200, -1))
     made = policy(world.spec.roles["player"])
     for made.greedy in (False, True):
-        move = made.act(seat_of(world, 0, range(200)), Noise(1, 3, 0))
+        move = made.act(seat_of(world, 0, range(200)), RngKey(1, 3, 0))
         assert (move.action < states["pile"]).all() and (move.action >= 0).all()
-    heads, _ = made.forward(seat_of(world, 0, range(200)).sight)
+    heads, _ = made.forward(seat_of(world, 0, range(200)).obs)
     legal = np.where(world.view.mask["player"][:, 0] == 1, heads, -np.inf)
     assert (move.action == legal.argmax(1)).all()
     assert move.logp is not None and move.value is not None and len(move.logp) == len(move.value) == 200
@@ -203,14 +203,14 @@ def test_chances_are_what_act_draws_from() -> None:
     made = policy(role(names=(3,)), hidden=(16,))
     batch = minibatch(made, 64, masked=True)
     world = toys.matching.make(toys.MatchingConfig(), 1)
-    seat = Seat(made.role, 0, world, np.arange(64, dtype=np.int32), batch["sight"], batch["mask"])
-    chances = made.chances(seat)
-    assert np.allclose(chances.sum(1), 1, atol=1e-6) and (chances[batch["mask"] == 0] == 0).all()
-    drawn = np.zeros_like(chances)
+    seat = Seat(made.role, 0, world, np.arange(64, dtype=np.int32), batch["obs"], batch["mask"])
+    action_probs = made.action_probs(seat)
+    assert np.allclose(action_probs.sum(1), 1, atol=1e-6) and (action_probs[batch["mask"] == 0] == 0).all()
+    drawn = np.zeros_like(action_probs)
     for step in range(2000):
-        drawn[np.arange(64), made.act(seat, Noise(1, 3, step)).action] += 1
-    spread = np.sqrt(chances * (1 - chances) / 2000)
-    assert (np.abs(drawn / 2000 - chances) <= 5 * spread + 1e-9).all()
+        drawn[np.arange(64), made.act(seat, RngKey(1, 3, step)).action] += 1
+    spread = np.sqrt(action_probs * (1 - action_probs) / 2000)
+    assert (np.abs(drawn / 2000 - action_probs) <= 5 * spread + 1e-9).all()
     made.greedy = True
-    assert (made.chances(seat).argmax(1) == made.act(seat, Noise(1, 3, 0)).action).all()
-    assert (made.chances(seat).max(1) == 1).all()
+    assert (made.action_probs(seat).argmax(1) == made.act(seat, RngKey(1, 3, 0)).action).all()
+    assert (made.action_probs(seat).max(1) == 1).all()

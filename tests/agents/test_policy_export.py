@@ -125,11 +125,11 @@ def test_onnx_says_what_the_policy_says(network: NetworkConfig, tmp_path: Path) 
     file = reference.ReferenceEvaluator(str(policy_export.onnx(policy, tmp_path / "agent.onnx")))
     draw = np.random.default_rng(0)
     for n in (1, 70):
-        columns = [draw.integers(0, choices, n) if choices else draw.random(n) for choices in role.choices]
-        sight = np.ascontiguousarray(np.stack(columns, 1).astype(np.float32))
-        (said,) = file.run(None, {"sight": sight})
+        columns = [draw.integers(0, count, n) if count else draw.random(n) for count in role.categories]
+        obs = np.ascontiguousarray(np.stack(columns, 1).astype(np.float32))
+        (said,) = file.run(None, {"obs": obs})
         assert said.shape == (n, 33)
-        np.testing.assert_allclose(said, policy.forward(sight)[0], rtol=0, atol=1e-5)
+        np.testing.assert_allclose(said, policy.forward(obs)[0], rtol=0, atol=1e-5)
 
 
 def test_the_agent_in_the_repository_is_small() -> None:
@@ -336,14 +336,14 @@ def test_a_rollback_does_not_go_back_behind_the_weights_it_began_with(file: Path
     assert stored["roles"]["player"]["weights"].tobytes() == made["player"].weights.tobytes()
 
 
-def written(path: Path, shape: NetworkConfig, **about: Any) -> Path:
+def written(path: Path, shape: NetworkConfig, **role_spec: Any) -> Path:
     """A policy of the lattice's pursuer whose card says something else."""
     base = api.default("lattice")
     role = registry.find("lattice").make(base.world, 1, 0, 0).spec.roles["pursuer"]
     policy = Policy(role, shape, "x")
     policy.initialise(1)
     return policy_files.write_file(
-        path, policy.arrays(), past_policies.policy_metadata(base, policy, 3) | about, replace=True
+        path, policy.arrays(), past_policies.policy_metadata(base, policy, 3) | role_spec, replace=True
     )
 
 

@@ -19,7 +19,7 @@ from rematch.agents.networks.layout import named
 from rematch.agents.policy import Policy
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError, LearnError
-from rematch.core.player import Noise, Seat
+from rematch.core.player import RngKey, Seat
 from rematch.core.run_config import Config
 from rematch.core.spec import Field
 from rematch.rollout.collector import ThreadCollector
@@ -42,10 +42,10 @@ def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_role_keeps_what_is_aside_apart() -> None:
-    about = toys.recall.make(toys.RecallConfig(), 1).spec.roles["player"]
-    assert about.aside_size == 3 and about.aside_choices == (0, 0, 0)
-    assert about.size == len(about.columns) == len(about.choices) == 1 + 3 + 12
-    assert not any(name.startswith(("other.", "sign.")) for name in about.columns)
+    role_spec = toys.recall.make(toys.RecallConfig(), 1).spec.roles["player"]
+    assert role_spec.privileged_size == 3 and role_spec.privileged_categories == (0, 0, 0)
+    assert role_spec.size == len(role_spec.columns) == len(role_spec.categories) == 1 + 3 + 12
+    assert not any(name.startswith(("other.", "sign.")) for name in role_spec.columns)
     assert GymEnv(toys.recall, role="player").observation_space.shape == (16,)
 
 
@@ -94,18 +94,19 @@ def respecified(**changes: Any) -> type[toys.Recall]:
         @classmethod
         def make_spec(cls, config: Any) -> Any:
             spec = super().make_spec(config)
-            about = spec.roles["player"]
-            new = {name: change(about) for name, change in changes.items()}
-            return dataclasses.replace(spec, roles={"player": dataclasses.replace(about, **new)})
+            role_spec = spec.roles["player"]
+            new = {name: change(role_spec) for name, change in changes.items()}
+            return dataclasses.replace(spec, roles={"player": dataclasses.replace(role_spec, **new)})
 
     return Respecified
 
 
-def bent(about: Any) -> Any:
-    return (*about.fields[:2], dataclasses.replace(about.fields[2], shape=(3, 3)))
+def bent(role_spec: Any) -> Any:
+    return (*role_spec.fields[:2], dataclasses.replace(role_spec.fields[2], shape=(3, 3)))
 
 
-TWICE = respecified(aside=lambda about: (*about.aside, Field(name="now", columns=("sign", "x", "y"))))
+NOW = Field(name="now", columns=("sign", "x", "y"))
+TWICE = respecified(privileged=lambda role_spec: (*role_spec.privileged, NOW))
 
 
 @pytest.mark.parametrize(
@@ -129,9 +130,10 @@ def test_the_contract_notices(kind: Any, line: str) -> None:
 
 @pytest.mark.parametrize("discrete", [True, False])
 def test_the_actor_knows_nothing_of_it(discrete: bool) -> None:
-    made = policy(role(discrete=discrete, names=(4,), aside=(0, 5, 0)), hidden=(17, 9), critic="centralized")
+    seen = role(discrete=discrete, names=(4,), privileged=(0, 5, 0))
+    made = policy(seen, hidden=(17, 9), critic="centralized")
     batch = minibatch(made, 300)
-    other = batch | {"aside": batch["aside"][::-1].copy()}
+    other = batch | {"privileged": batch["privileged"][::-1].copy()}
     grads = []
     for one in (batch, other):
         out = np.empty_like(made.weights)
@@ -140,14 +142,14 @@ def test_the_actor_knows_nothing_of_it(discrete: bool) -> None:
     for name in grads[0]:
         same = grads[0][name].tobytes() == grads[1][name].tobytes()
         assert same == name.startswith("policy."), name
-    heads, value = made.forward(batch["sight"], aside=batch["aside"])
-    unseen, silent = made.forward(batch["sight"])
+    heads, value = made.forward(batch["obs"], privileged=batch["privileged"])
+    unseen, silent = made.forward(batch["obs"])
     assert heads.tobytes() == unseen.tobytes() and (silent == 0).all() and (value != 0).all()
-    assert (value != made.forward(batch["sight"], aside=other["aside"])[1]).any()
+    assert (value != made.forward(batch["obs"], privileged=other["privileged"])[1]).any()
 
 
 def test_threads_do_not_change_its_gradient() -> None:
-    made = policy(role(names=(4,), aside=(0, 5)), hidden=(17, 9), critic="centralized", fourier=1)
+    made = policy(role(names=(4,), privileged=(0, 5)), hidden=(17, 9), critic="centralized", fourier=1)
     batch, outs = minibatch(made, 1000), []
     for threads in (1, 2, 7):
         outs.append(np.empty_like(made.weights))
@@ -156,16 +158,17 @@ def test_threads_do_not_change_its_gradient() -> None:
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:
-    made = policy(role(aside=(0, 0)), critic="centralized")
+    made = policy(role(privileged=(0, 0)), critic="centralized")
     batch, out = minibatch(made, 8), np.empty_like(made.weights)
-    for wrong in (batch["aside"][:7], batch["aside"][:, :1].copy(), batch["aside"].astype(np.float64)):
+    right = batch["privileged"]
+    for wrong in (right[:7], right[:, :1].copy(), right.astype(np.float64)):
         with pytest.raises(ValueError):
             made.network.gradient(  # type: ignore[union-attr]
-                made.packed[0], np.arange(8), batch | {"aside": wrong}, WEIGHTS, 1, out
+                made.packed[0], np.arange(8), batch | {"privileged": wrong}, WEIGHTS, 1, out
             )
         with pytest.raises(ValueError):
-            made.forward(batch["sight"], aside=wrong)
-    del batch["aside"]
+            made.forward(batch["obs"], privileged=wrong)
+    del batch["privileged"]
     with pytest.raises(KeyError):
         made.network.gradient(made.packed[0], np.arange(8), batch, WEIGHTS, 1, out)  # type: ignore[union-attr]
 
@@ -187,8 +190,8 @@ def test_a_field_aside_that_is_no_number_is_named() -> None:
     trainer = Trainer(small(network__critic="centralized"))
     tape = first_rollout(trainer)
     track = tape["player"]
-    assert track.aside is not None
-    track.aside[2, 3, 0, 1] = np.nan
+    assert track.privileged is not None
+    track.privileged[2, 3, 0, 1] = np.nan
     with pytest.raises(LearnError, match="player: a field aside is not finite"):
         trainer.agents.learners["player"].learn(tape, 0.0, 0)
 
@@ -209,29 +212,29 @@ def small(**changes: Any) -> Config:
 def test_the_tape_holds_what_was_aside_where_it_is_learnt_from() -> None:
     net = NetworkConfig(hidden=(9,), critic="centralized")
     world = toys.recall.make(toys.RecallConfig(), 11, 0, 3)
-    about = world.spec.roles["player"]
-    made = Policy(about, net, "p")
+    role_spec = world.spec.roles["player"]
+    made = Policy(role_spec, net, "p")
     made.initialise(1)
     table = RoleSeating(made, 1)
     table.place(0, made.weights)
     tape = ThreadCollector(world, {"player": table}, 6, 2, 3).collect(0)
     track = tape["player"]
-    assert track.aside is not None and track.aside.shape == (6, 11, 2, 3)
+    assert track.privileged is not None and track.privileged.shape == (6, 11, 2, 3)
     twin = toys.recall.make(toys.RecallConfig(), 11, 0, 3)
     for t in range(6):
-        told = concat_fields(about, twin.view["player"], aside=True)
-        assert (track.aside[t] == told).all() and (told[..., 0] == twin.state["sign"][:, ::-1]).all()
-        assert (track.sight[t] == concat_fields(about, twin.view["player"])).all()
+        told = concat_fields(role_spec, twin.view["player"], privileged=True)
+        assert (track.privileged[t] == told).all() and (told[..., 0] == twin.state["sign"][:, ::-1]).all()
+        assert (track.obs[t] == concat_fields(role_spec, twin.view["player"])).all()
         for j in (0, 1):
-            seen, more = track.sight[t, :, j].copy(), track.aside[t, :, j].copy()
-            assert made.forward(seen, aside=more)[1].tobytes() == track.value[t, :, j].tobytes()
+            seen, more = track.obs[t, :, j].copy(), track.privileged[t, :, j].copy()
+            assert made.forward(seen, privileged=more)[1].tobytes() == track.value[t, :, j].tobytes()
         twin.step({"player": track.action[t].copy()})
-    told = concat_fields(about, world.view["player"], aside=True)[:, 0].copy()
-    seen = concat_fields(about, world.view["player"])[:, 0].copy()
-    assert made.forward(seen, aside=told)[1].tobytes() == track.last_value[:, 0].tobytes()
-    own = RoleSeating(Policy(about, NetworkConfig(hidden=(9,)), "own"), 1)
-    assert ThreadCollector(twin, {"player": own}, 2, 1, 3).rollout["player"].aside is None
-    move = made.act(Seat(about, 0, world, np.arange(11, dtype=np.int32), seen), Noise(1, 2, 3))
+    told = concat_fields(role_spec, world.view["player"], privileged=True)[:, 0].copy()
+    seen = concat_fields(role_spec, world.view["player"])[:, 0].copy()
+    assert made.forward(seen, privileged=told)[1].tobytes() == track.last_value[:, 0].tobytes()
+    own = RoleSeating(Policy(role_spec, NetworkConfig(hidden=(9,)), "own"), 1)
+    assert ThreadCollector(twin, {"player": own}, 2, 1, 3).rollout["player"].privileged is None
+    move = made.act(Seat(role_spec, 0, world, np.arange(11, dtype=np.int32), seen), RngKey(1, 2, 3))
     assert move.value is None and move.logp is not None and np.isfinite(move.logp).all()
 
 
@@ -240,10 +243,10 @@ def test_cut_off_games_are_judged_with_what_was_aside_at_their_end() -> None:
         @classmethod
         def make_spec(cls, config: Any) -> Any:
             spec = super().make_spec(config)
-            about = dataclasses.replace(
-                spec.roles["rafter"], aside=(Field(name="wind", columns=("strength",)),)
+            role_spec = dataclasses.replace(
+                spec.roles["rafter"], privileged=(Field(name="wind", columns=("strength",)),)
             )
-            return dataclasses.replace(spec, roles={"rafter": about})
+            return dataclasses.replace(spec, roles={"rafter": role_spec})
 
         def show(self) -> None:
             super().show()
@@ -259,7 +262,7 @@ def test_cut_off_games_are_judged_with_what_was_aside_at_their_end() -> None:
     track = ThreadCollector(world, {"rafter": table}, 3, 1, 3).collect(0)["rafter"]
     last = np.ascontiguousarray(concat_fields(track.role, world.view.final["rafter"])[:, 0])
     assert (world.view.ended == 2).all()
-    assert made.forward(last, aside=wind)[1].tobytes() == track.cut_value[2, :, 0].tobytes()
+    assert made.forward(last, privileged=wind)[1].tobytes() == track.cut_value[2, :, 0].tobytes()
 
 
 @pytest.mark.parametrize("gradient", ["native", "torch"])
@@ -267,8 +270,8 @@ def test_a_critic_that_is_told_knows_more(gradient: str) -> None:
     """Who sits opposite plays plus: whether that is right decides the reward, and lies aside."""
     spread = {}
     for critic in ("own", "centralized"):
-        about = role(sight=2, actions=2, aside=(0,))
-        made = Policy(about, NetworkConfig(hidden=(16,), critic=critic), "p")
+        role_spec = role(obs=2, actions=2, privileged=(0,))
+        made = Policy(role_spec, NetworkConfig(hidden=(16,), critic=critic), "p")
         made.initialise(3)
         learner = Ppo(made, PpoConfig(lr=0.01, anneal="none", gradient=gradient, magnet_weight=0.1), 0, 1)
         for i in range(60):
@@ -276,7 +279,7 @@ def test_a_critic_that_is_told_knows_more(gradient: str) -> None:
             sign = np.random.default_rng(i).choice([-1.0, 1.0], (256, 1)).astype(np.float32)
             batch["target"] = sign[:, 0]
             if critic == "centralized":
-                batch["aside"] = sign
+                batch["privileged"] = sign
             grad, means = learner.gradient(batch, np.arange(256), 0.0)
             learner.adam.step(made, grad, 0.01)
         spread[critic] = means["value_loss"]
@@ -303,15 +306,15 @@ def test_openspiel_lays_the_other_seats_sight_aside() -> None:
     pytest.importorskip("pyspiel")
     module = registry.find("openspiel")
     hidden = module.make(module.Config(game="leduc_poker"), 64, 0, 1)
-    about = hidden.spec.roles["player"]
+    role_spec = hidden.spec.roles["player"]
     for part in (hidden, *hidden.parts(3)):
-        assert np.shares_memory(part.view["player"]["theirs"], part.view["player"]["sight"])
-        assert (part.view["player"]["theirs"] == part.view["player"]["sight"][:, ::-1]).all()
-    assert (hidden.view["player"]["theirs"] != hidden.view["player"]["sight"]).any()
-    assert about.aside_size == about.size - 1
-    assert set(hidden.observe(np.arange(2, dtype=np.int32))["player"]) == {"seat", "sight"}
+        assert np.shares_memory(part.view["player"]["theirs"], part.view["player"]["observation"])
+        assert (part.view["player"]["theirs"] == part.view["player"]["observation"][:, ::-1]).all()
+    assert (hidden.view["player"]["theirs"] != hidden.view["player"]["observation"]).any()
+    assert role_spec.privileged_size == role_spec.size - 1
+    assert set(hidden.observe(np.arange(2, dtype=np.int32))["player"]) == {"seat", "observation"}
     shown = module.make(module.Config(game="tic_tac_toe"), 4).spec.roles["player"]
-    assert shown.aside == ()
+    assert shown.privileged == ()
     with pytest.raises(ConfigError,
                        match=r"network.critic = centralized: the world has nothing aside for player"):
         settings.replace(

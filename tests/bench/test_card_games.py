@@ -68,18 +68,18 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     monkeypatch.setitem(sys.modules, "pyspiel", None)
     monkeypatch.setitem(sys.modules, "rlcard", None)
     assert main.main(["bench", "beasty", "--json", "--seconds", "0.01"]) == 0
-    about = json.loads(capsys.readouterr().out)
-    assert about["missing"] == list(card_games.MISSING.values()) and about["repetitions"] >= 5
-    rows = {(row["name"], row["threads"]): row for row in about["measurements"]}
+    role_spec = json.loads(capsys.readouterr().out)
+    assert role_spec["missing"] == list(card_games.MISSING.values()) and role_spec["repetitions"] >= 5
+    rows = {(row["name"], row["threads"]): row for row in role_spec["measurements"]}
     assert len(rows) == 7
     for row in rows.values():
         assert row["unit"] == "games/s" and row["n"] >= 5 and 0 < row["min"] <= row["median"] <= row["max"]
     random = rows["random play", 1]
     assert 20 < random["decisions_per_second"] / random["median"] < 24  # decisions of a game of two
-    assert len(about["targets"]) == 7
-    for target in about["targets"]:
+    assert len(role_spec["targets"]) == 7
+    for target in role_spec["targets"]:
         assert target["met"] is (target["value"] >= target["wanted"]) or "ratio" in target
-    text = "\n".join(card_games.lines(about, short))
+    text = "\n".join(card_games.lines(role_spec, short))
     assert text.count("games/s") >= 7 and "RLCard is not installed" in text and "wanted 500 K" in text
 
 

@@ -67,8 +67,8 @@ def test_ratio_is_of_medians_with_the_range_of_rounds() -> None:
     assert timing.best([slow, fast]) is fast
 
 
-def check(about: dict[str, Any], peers: bool, world: str = "pursuit") -> None:
-    rows = about["measurements"]
+def check(role_spec: dict[str, Any], peers: bool, world: str = "pursuit") -> None:
+    rows = role_spec["measurements"]
     assert {row["threads"] for row in rows} == {1, 2}
     for row in rows:
         assert row["n"] >= 5 and 0 < row["min"] <= row["median"] <= row["max"]
@@ -78,16 +78,16 @@ def check(about: dict[str, Any], peers: bool, world: str = "pursuit") -> None:
             told = {"games", "steps", "network", "epochs", "batch", "shared_trunk", "learning"}
             assert told <= set(row["settings"])
     assert any("Stable-Baselines3" in row["name"] for row in rows) == peers
-    for entry in about["targets"]:
+    for entry in role_spec["targets"]:
         assert entry["met"] is (None if entry["value"] is None else entry["value"] >= entry["wanted"])
-    unmeasured = [entry["name"] for entry in about["targets"] if entry["value"] is None]
+    unmeasured = [entry["name"] for entry in role_spec["targets"] if entry["value"] is None]
     assert len(unmeasured) == (0 if peers else 3)
-    learning = about["learning"]
+    learning = role_spec["learning"]
     assert len(learning["curve"]) == 3 and learning["control_weights_unchanged"] is True
     # The same iterations; how many decisions are the learner's own depends on who was seated.
     steps = learning["curve"][-1]["learner_steps"]
     assert abs(learning["control"]["learner_steps"] - steps) < 0.1 * steps
-    text = "\n".join(lines(about))
+    text = "\n".join(lines(role_spec))
     assert "the timed set-up learns" in text and ("met" in text or "MISSED" in text)
 
 
@@ -104,9 +104,9 @@ def test_without_the_peer_ours_is_measured(
     monkeypatch.delitem(sys.modules, "rematch.bench.sb3_subject", raising=False)
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)
     measured = benchmark("pursuit", 0.1)
-    about = json.loads(json.dumps(measured.to_dict()))
-    check(about, peers=False)
-    text = "\n".join(lines(about))
+    role_spec = json.loads(json.dumps(measured.to_dict()))
+    check(role_spec, peers=False)
+    text = "\n".join(lines(role_spec))
     assert repr(measured) == text
     assert "not installed: .venv/bin/pip install -c constraints.txt stable-baselines3" in text
     assert text.count("not measured") == 3
@@ -166,16 +166,16 @@ def test_the_peer_plays_the_same_world() -> None:
     twin.reset(seed=0)
     for _ in range(60):
         actions = np.zeros((6, 2), np.float32)
-        sight, reward, done, infos = games.step(actions)
+        obs, reward, done, infos = games.step(actions)
         expected, its_reward, terminated, truncated, _ = twin.step(actions)
-        assert np.array_equal(sight, expected) and np.array_equal(reward, its_reward)
+        assert np.array_equal(obs, expected) and np.array_equal(reward, its_reward)
         assert np.array_equal(done, terminated | truncated)
         for i, info in enumerate(infos):
             assert ("terminal_observation" in info) == done[i]
             if done[i]:
                 ends += 1
                 assert np.array_equal(info["terminal_observation"], before[i])
-        before = sight
+        before = obs
     assert ends >= 18
 
 

@@ -136,8 +136,8 @@ def test_status_exit_code_is_in_its_json(place: Path, capsys: pytest.CaptureFixt
     out, err = capsys.readouterr()
     assert code in (0, 1) and err == "" and "runs/done" in out
     assert main.main(["status", "done", "--json"]) == code
-    about = json.loads(capsys.readouterr().out)
-    assert about["exit"] == code and about["lines"]
+    role_spec = json.loads(capsys.readouterr().out)
+    assert role_spec["exit"] == code and role_spec["lines"]
     shutil.rmtree("runs/done/checkpoints/iter_00000003")
     assert main.main(["status", "done"]) in (1, 3)
 

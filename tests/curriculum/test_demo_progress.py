@@ -31,11 +31,11 @@ CONFIG = DemoProgressConfig(weight=1.0, columns=("x",), window=4)
 GAMES, STEPS = 3, 5
 
 
-def tape(sights: list[list[int]], ended: list[list[int]], index: Any = OFF) -> RolloutBuffer:
+def tape(observations: list[list[int]], ended: list[list[int]], index: Any = OFF) -> RolloutBuffer:
     """sights [T][N]: what x is; y is noise that no place is made of. index: where games are forced to be."""
-    made = RolloutBuffer(SPEC, len(sights), len(sights[0]))
-    made["joypad"].sight[:, :, 0, 0] = sights
-    made["joypad"].sight[:, :, 0, 1] = np.arange(len(sights))[:, None]
+    made = RolloutBuffer(SPEC, len(observations), len(observations[0]))
+    made["joypad"].obs[:, :, 0, 0] = observations
+    made["joypad"].obs[:, :, 0, 1] = np.arange(len(observations))[:, None]
     made.ended[:] = ended
     made.demo_index = np.full((made.steps, made.games), OFF, np.int64)
     made.demo_index[:] = index
@@ -61,8 +61,8 @@ def copied(bonus: DemonstrationPlaces) -> dict[str, Any]:
 def test_a_game_that_is_led_is_paid_its_way_and_shows_where_places_lie() -> None:
     bonus = DemonstrationPlaces(CONFIG, ROLE, 1)
     bonus.newest = bytes([0, 1, 0, 1])
-    sights = tape([[7], [8], [9], [7], [5]], [[0], [0], [0], [0], [2]], [[0], [1], [2], [3], [4]])
-    paid = bonus.score(sights, 0)
+    observations = tape([[7], [8], [9], [7], [5]], [[0], [0], [0], [0], [2]], [[0], [1], [2], [3], [4]])
+    paid = bonus.score(observations, 0)
     assert paid.shape == (5, 1, 1)
     assert paid[:, 0, 0].tolist() == [0, 1, 1, 1, 1], "the first sight was nobody's doing"
     again = bonus.score(tape([[7], [8], [4], [5], [9]], [[0]] * 5, [[0], [OFF], [OFF], [OFF], [OFF]]), 1)
@@ -79,7 +79,7 @@ def test_pay_is_what_a_slow_reference_says_and_never_more_than_the_way(data: st.
     bonus = led(way, places, GAMES)
     at, over, total = [OFF] * GAMES, [True] * GAMES, [0.0] * GAMES
     for iteration in range(6):
-        sights = [[data.draw(st.integers(0, 7)) for _ in range(GAMES)] for _ in range(STEPS)]
+        observations = [[data.draw(st.integers(0, 7)) for _ in range(GAMES)] for _ in range(STEPS)]
         ends = [[data.draw(st.sampled_from([RUNNING, RUNNING, CUT_OFF])) for _ in range(GAMES)]
                 for _ in range(STEPS)]  # fmt: skip
         index = np.full((STEPS, GAMES), OFF)
@@ -90,9 +90,9 @@ def test_pay_is_what_a_slow_reference_says_and_never_more_than_the_way(data: st.
                     at[game], total[game] = data.draw(st.integers(OFF, length)), 0.0
                     index[t, game] = at[game]
                     if at[game] != OFF:
-                        sights[t][game] = places[at[game]]
+                        observations[t][game] = places[at[game]]
                 ahead = [j for j in range(at[game] + 1, min(length, at[game] + CONFIG.window) + 1)
-                         if at[game] != OFF and places[j] == sights[t][game]]  # fmt: skip
+                         if at[game] != OFF and places[j] == observations[t][game]]  # fmt: skip
                 now = max(ahead, default=at[game])
                 wanted[t, game] = 0 if over[game] else now - at[game]
                 at[game], over[game] = now, ends[t][game] != RUNNING
@@ -102,7 +102,7 @@ def test_pay_is_what_a_slow_reference_says_and_never_more_than_the_way(data: st.
             other = DemonstrationPlaces(CONFIG, ROLE, GAMES)
             other.load_state_dict(copied(bonus))
             other.newest, bonus = way, other
-        assert np.array_equal(bonus.score(tape(sights, ends, index), iteration)[:, :, 0], wanted)
+        assert np.array_equal(bonus.score(tape(observations, ends, index), iteration)[:, :, 0], wanted)
         assert bonus.at.tolist() == at
 
 
@@ -116,10 +116,10 @@ def test_of_another_way_only_what_both_begin_with_is_known() -> None:
     assert [bool(place) for place in bonus.places] == [True, True, True, False, False]
 
 
-def marked(sights: list[tuple[int, int]], index: list[int]) -> RolloutBuffer:
+def marked(observations: list[tuple[int, int]], index: list[int]) -> RolloutBuffer:
     """One game's sights, each a place and what was reached by then."""
-    made = tape([[x] for x, _ in sights], [[RUNNING]] * len(sights), np.array(index)[:, None])
-    made["joypad"].sight[:, 0, 0, 1] = [y for _, y in sights]
+    made = tape([[x] for x, _ in observations], [[RUNNING]] * len(observations), np.array(index)[:, None])
+    made["joypad"].obs[:, 0, 0, 1] = [y for _, y in observations]
     made.ended[-1] = CUT_OFF
     return made
 

@@ -48,10 +48,10 @@ WAYS = st.lists(st.integers(0, 6), min_size=1, max_size=30)
 def test_starts_on_a_way_cut_it_in_order_and_cover_it(way: list[int], data: st.DataObject) -> None:
     cuts = data.draw(st.sets(st.integers(1, len(way))))
     on = {number: way[:at] for number, at in enumerate(data.draw(st.permutations(sorted(cuts))))}
-    aside = data.draw(st.lists(WAYS.filter(lambda other: other != way[: len(other)]), max_size=4))
+    privileged = data.draw(st.lists(WAYS.filter(lambda other: other != way[: len(other)]), max_size=4))
     marked = {number: data.draw(st.booleans()) for number in on} | {POWER_ON: True}
     known = [(POWER_ON, [], True), *((number, inputs, marked[number]) for number, inputs in on.items()),
-             *((100 + i, other, True) for i, other in enumerate(aside))]  # fmt: skip
+             *((100 + i, other, True) for i, other in enumerate(privileged))]  # fmt: skip
     found = stretches(way, data.draw(st.permutations(known)))
     where = {POWER_ON: [], **on}
     assert [part.start for part in found] == sorted(
@@ -260,7 +260,7 @@ def test_who_is_led_to_a_milestone_makes_no_trial_of_it(last: bool) -> None:
     forced = ForcedActions(2, 4)
     forced.forced[:3, 0], forced.forced[3:, 0] = FORCED, HELPED
     rollout.events[:] = [(2, 0, "town"), (2, 1, "town")]
-    rollout["joypad"].sight[3:, :, 0, 1] = 0.0 if last else 1.0
+    rollout["joypad"].obs[3:, :, 0, 1] = 0.0 if last else 1.0
     rollout.ended[2 if last else 3] = CUT_OFF
     ended_rollout(forced, rollout)
     out = made.score(rollout, 0)[:, :, 0]
@@ -286,8 +286,8 @@ def practising(games: int, **changes: Any) -> Archive:
     for t, action in enumerate(gameboy_worlds.tiny().solution):
         gameboy_worlds.press(world, action)
         for bundle in world.captured.values():
-            about = {"milestone": bundle.milestones[-1], "step": t, "game": 0, "parent": POWER_ON}
-            swarm.keep(bundle, False, about)
+            role_spec = {"milestone": bundle.milestones[-1], "step": t, "game": 0, "parent": POWER_ON}
+            swarm.keep(bundle, False, role_spec)
         if len(swarm.starts) == 3:
             return swarm
     raise AssertionError
@@ -295,10 +295,10 @@ def practising(games: int, **changes: Any) -> Archive:
 
 def test_games_begin_on_the_way_and_those_at_power_on_are_never_led() -> None:
     swarm = practising(40, power_on=0.25)
-    aside = swarm.world.library[0]
+    privileged = swarm.world.library[0]
     lost = Start("lost.state", "x", 0, 0, "early", "map", ("y",), POWER_ON, "lost")
     swarm.starts.append(lost)  # a fourth, not on the way
-    swarm.world.library.bundles.append(replace(aside, inputs=b"\x01\x02"))
+    swarm.world.library.bundles.append(replace(privileged, inputs=b"\x01\x02"))
     swarm.beliefs.grow()
     assert swarm.practice is not None
     drawn, alone = set(), set(range(40))

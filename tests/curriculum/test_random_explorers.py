@@ -300,12 +300,12 @@ def test_a_frontier_in_quarantine_does_not_end_the_run() -> None:
 def test_who_wanders_often_presses_the_same_again() -> None:
     world = gameboy_worlds.world(1)
     role = world.spec.role_of(0)
-    sight = np.zeros((20_000, role.size), np.float32)
-    seat: Any = type("Seat", (), {"role": role, "sight": sight})()
+    obs = np.zeros((20_000, role.size), np.float32)
+    seat: Any = type("Seat", (), {"role": role, "obs": obs})()
     luck = (np.arange(20_000) + 0.5) / 20_000
     any_first = np.bincount(wander(seat, luck), minlength=7) / 20_000
     assert any_first.min() > 0, "nothing was pressed yet"
-    sight[:, role.columns.index(f"structured.action_1_ago_{ACTIONS[3]}")] = 1
+    obs[:, role.columns.index(f"structured.action_1_ago_{ACTIONS[3]}")] = 1
     shares = np.bincount(wander(seat, luck), minlength=7) / 20_000
     expected = np.full(7, (1 - AGAIN) / 7) + AGAIN * (np.arange(7) == 3)
     assert shares == pytest.approx(expected, abs=1e-3)

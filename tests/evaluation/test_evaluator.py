@@ -44,7 +44,7 @@ def spec_of(name: str) -> Any:
 
 
 def players_of(name: str) -> dict[str, Player]:
-    return {role: policy(about, hidden=(5,)) for role, about in spec_of(name).roles.items()}
+    return {role: policy(role_spec, hidden=(5,)) for role, role_spec in spec_of(name).roles.items()}
 
 
 def test_opponents_have_the_other_role_or_the_only_one() -> None:

@@ -11,7 +11,7 @@ from support import toys
 from support.networks import policy
 
 from rematch.core import rng
-from rematch.core.player import Move, Noise, Player, Seat
+from rematch.core.player import Decision, Player, RngKey, Seat
 from rematch.evaluation.match import Result, Scoreboard, play
 from rematch.evaluation.statistics import wilson
 from rematch.rollout.collector import ThreadCollector
@@ -73,7 +73,7 @@ def test_random_players_of_pursuit_are_independent() -> None:
 
     world, rows = pursuit.make(pursuit.Config(), 50, 0, 1), np.arange(50, dtype=np.int32)
     moves = [
-        pursuit.bot("random", role).act(seat_at(world, seat, rows), Noise(5, rng.ACT, 2)).action
+        pursuit.bot("random", role).act(seat_at(world, seat, rows), RngKey(5, rng.ACT, 2)).action
         for seat, role in enumerate(world.spec.roles)
     ]
     assert abs(np.corrcoef(moves[0].ravel(), moves[1].ravel())[0, 1]) < 0.4
@@ -98,10 +98,10 @@ class SeatCounter:
         self.name = name
         self.seats: Counter[int] = Counter()
 
-    def act(self, seat: Seat, noise: Noise, memory: Any = None) -> Move:
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: Any = None) -> Decision:
         self.seats.update({seat.seat: len(seat.rows)})
         assert seat.mask is not None
-        return Move(np.where(seat.mask[:, 1] > 0, 1, 0))
+        return Decision(np.where(seat.mask[:, 1] > 0, 1, 0))
 
 
 @pytest.mark.parametrize("games", [1, 2, 3, 10, 300])
@@ -156,9 +156,9 @@ def test_matches_share_no_games_with_each_other_or_with_training() -> None:
     seeds: set[int] = set()
 
     class Listener(SeatCounter):
-        def act(self, seat: Seat, noise: Noise, memory: Any = None) -> Move:
-            seeds.add(noise.seed)
-            return super().act(seat, noise, memory)
+        def act(self, seat: Seat, rng_key: RngKey, recurrent_state: Any = None) -> Decision:
+            seeds.add(rng_key.seed)
+            return super().act(seat, rng_key, recurrent_state)
 
     def make(games: int, first: int, key: int) -> Any:
         world = toys.sticks.make(toys.sticks.Config(), games, first, key)

@@ -18,7 +18,7 @@ ROLE = SPEC.roles["joypad"]
 def tape(places: list[list[int]], ended: list[list[int]]) -> RolloutBuffer:
     """places [T][N]: what x is; everything else is 0."""
     made = RolloutBuffer(SPEC, len(places), len(places[0]))
-    made["joypad"].sight[:, :, 0, ROLE.columns.index("structured.x")] = places
+    made["joypad"].obs[:, :, 0, ROLE.columns.index("structured.x")] = places
     made.ended[:] = ended
     return made
 

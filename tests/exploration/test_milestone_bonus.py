@@ -91,9 +91,9 @@ def tape_of(steps: int, games: int = 1) -> RolloutBuffer:
 
 def test_a_milestone_counts_once_where_it_was_not_set_at_spawn() -> None:
     made, tape = MilestonePosteriors(LATER, ROLE, 2), tape_of(4, 2)
-    sight = tape["joypad"].sight[:, :, 0]
-    sight[:, 0, 1] = 1  # game 0 began with the town
-    sight[2:, 1, 1] = 1  # game 1 gets there with its second step
+    obs = tape["joypad"].obs[:, :, 0]
+    obs[:, 0, 1] = 1  # game 0 began with the town
+    obs[2:, 1, 1] = 1  # game 1 gets there with its second step
     tape.events[:] = [(1, 1, "town")]
     worth = made.worth[0]
     out = made.score(tape, 0)
@@ -102,7 +102,7 @@ def test_a_milestone_counts_once_where_it_was_not_set_at_spawn() -> None:
     assert made.trials.tolist() == [1, 0, 0] and made.beliefs.alpha[0] == 2.0
     again = tape_of(4, 2)
     again.length += 4
-    again["joypad"].sight[:, :, 0, 1] = 1
+    again["joypad"].obs[:, :, 0, 1] = 1
     again.ended[3, 0] = CUT_OFF
     assert not made.score(again, 1).any()
     assert made.trials.tolist() == [1, 1, 1], "game 0 failed at badge and end, and tried no town"
@@ -113,7 +113,7 @@ def test_a_milestone_counts_once_where_it_was_not_set_at_spawn() -> None:
 def test_what_is_set_at_spawn_never_counts(when: list[tuple[int, bool]], spawned: int) -> None:
     """Whatever a world tells, and however its episodes end: no trial of it, nothing paid."""
     made, tape = MilestonePosteriors(LATER, ROLE, 1), tape_of(12)
-    tape["joypad"].sight[:, 0, 0, 1:] = [spawned >> m & 1 for m in range(3)]
+    tape["joypad"].obs[:, 0, 0, 1:] = [spawned >> m & 1 for m in range(3)]
     for t, cut in when:
         tape.ended[t, 0] = CUT_OFF if cut else 0
     tape.events[:] = sorted((t, 0, NAMES[m]) for t, _ in when for m in range(3) if spawned >> m & 1)

@@ -50,10 +50,10 @@ def scorers_of(trainer: Trainer) -> dict[str, Distillation]:
 # --- by the definitions -------------------------------------------------------------------------------------
 
 
-def slow_network(weights: Any, about: Role, sight: Any) -> Any:
+def slow_network(weights: Any, role_spec: Role, obs: Any) -> Any:
     """[n, E]: two layers of relu and a linear one; columns that name things as one-hot vectors."""
-    hot = [np.eye(n)[sight[:, i].astype(int)] if n else None for i, n in enumerate(about.choices)]
-    numbers = sight[:, [i for i, n in enumerate(about.choices) if not n]].astype(np.float64)
+    hot = [np.eye(n)[obs[:, i].astype(int)] if n else None for i, n in enumerate(role_spec.categories)]
+    numbers = obs[:, [i for i, n in enumerate(role_spec.categories) if not n]].astype(np.float64)
     x = numbers @ weights["trunk.0.weight"].T + weights["trunk.0.bias"]
     rows = [part for part in hot if part is not None]
     if rows:
@@ -64,13 +64,13 @@ def slow_network(weights: Any, about: Role, sight: Any) -> Any:
 
 @pytest.mark.parametrize("names", [(), (3, 4)])
 def test_the_error_is_that_of_two_plain_networks(names: tuple[int, ...]) -> None:
-    about = networks.role(sight=5, names=names)
-    rnd = Distillation(RndConfig(weight=1.0, hidden=12, embed=6), about, 3)
-    sight = networks.minibatch(networks.policy(about), 90)["sight"]
+    role_spec = networks.role(obs=5, names=names)
+    rnd = Distillation(RndConfig(weight=1.0, hidden=12, embed=6), role_spec, 3)
+    obs = networks.minibatch(networks.policy(role_spec), 90)["obs"]
     outs = {}
     for name, network in (("target", rnd.target), ("predictor", rnd.predictor)):
-        outs[name] = slow_network(named(network.weights, network.layout), about, sight)
-        np.testing.assert_allclose(network.forward(sight)[0], outs[name], rtol=1e-4, atol=1e-5)
+        outs[name] = slow_network(named(network.weights, network.layout), role_spec, obs)
+        np.testing.assert_allclose(network.forward(obs)[0], outs[name], rtol=1e-4, atol=1e-5)
     assert 0.05 < ((outs["target"] - outs["predictor"]) ** 2).mean() < 50  # neither nothing nor everything
 
 
@@ -80,17 +80,17 @@ def test_the_predictor_s_gradient_is_that_of_half_the_squared_distance(names: tu
 
     from rematch.agents.networks import mlp
 
-    about = networks.role(sight=5, names=names)
-    rnd = Distillation(RndConfig(weight=1.0, hidden=12, embed=6), about, 3)
-    sight = networks.minibatch(networks.policy(about), 90)["sight"]
-    target = rnd.target.forward(sight)[0]
+    role_spec = networks.role(obs=5, names=names)
+    rnd = Distillation(RndConfig(weight=1.0, hidden=12, embed=6), role_spec, 3)
+    obs = networks.minibatch(networks.policy(role_spec), 90)["obs"]
+    target = rnd.target.forward(obs)[0]
     none = np.zeros(90, np.float32)
-    batch = {"sight": sight, "magnet": target, "magnet_log_std": np.zeros(6, np.float32),
+    batch = {"obs": obs, "magnet": target, "magnet_log_std": np.zeros(6, np.float32),
              "action": np.zeros((90, 6), np.float32)}
     batch |= dict.fromkeys(("logp", "advantage", "target", "value"), none)
     rnd.predictor.network.gradient(rnd.predictor.packed[0], np.arange(90), batch, MAGNET_ALONE, 1, rnd.grad)
     flat = torch.from_numpy(rnd.predictor.weights.copy()).requires_grad_()
-    play, _ = mlp.forward(flat, rnd.predictor.role, rnd.predictor.config, torch.from_numpy(sight))
+    play, _ = mlp.forward(flat, rnd.predictor.role, rnd.predictor.config, torch.from_numpy(obs))
     loss = 0.5 * ((play.heads - torch.from_numpy(target)) ** 2).sum(1).mean()
     (wanted,) = torch.autograd.grad(loss, flat)
     np.testing.assert_allclose(rnd.grad, wanted.numpy(), rtol=1e-3, atol=1e-5)
@@ -119,8 +119,8 @@ def test_bonus_of_each_decision(game: str) -> None:
     scorer = scorers[role]
     track.slot[:, ::3] = 1  # somebody else sat there
     own = track.reward.copy()
-    sight = track.sight.reshape(-1, track.role.size)
-    error = ((scorer.predictor.forward(sight)[0] - scorer.target.forward(sight)[0]) ** 2).mean(1)
+    obs = track.obs.reshape(-1, track.role.size)
+    error = ((scorer.predictor.forward(obs)[0] - scorer.target.forward(obs)[0]) ** 2).mean(1)
     error = error.reshape(track.reward.shape)
     mine = (track.slot == 0) & (track.acted != 0)
     trainer.after_rollout(tape)
@@ -167,16 +167,16 @@ def test_nothing_is_paid_twice_and_nothing_leaks_into_the_next_rollout(tmp_path:
 
 def test_what_is_seen_often_is_worth_less_than_what_is_new() -> None:
     trainer, tape = collected(small("matching"))
-    about = trainer.setup.spec.roles["hider"]
-    rnd = Distillation(RndConfig(weight=1.0, hidden=32, embed=16, update_every=16), about, 0)
+    role_spec = trainer.setup.spec.roles["hider"]
+    rnd = Distillation(RndConfig(weight=1.0, hidden=32, embed=16, update_every=16), role_spec, 0)
     track = tape["hider"]
     rng = np.random.default_rng(0)
-    old, new = (centre + 0.1 * rng.standard_normal(track.sight.shape) for centre in (-1, 1))
+    old, new = (centre + 0.1 * rng.standard_normal(track.obs.shape) for centre in (-1, 1))
     for iteration in range(30):
-        track.sight[:] = old
+        track.obs[:] = old
         rnd.score(tape, iteration)
     frozen = rnd.target.weights.copy()
-    track.sight[:, ::2] = new[:, ::2]
+    track.obs[:, ::2] = new[:, ::2]
     values = rnd.score(tape, 30)
     assert values[:, ::2].mean() > 20 * values[:, 1::2].mean() > 0
     assert np.array_equal(rnd.target.weights, frozen)

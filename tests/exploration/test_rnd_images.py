@@ -25,7 +25,7 @@ def tape(seed: int) -> RolloutBuffer:
     """Thirty-two pictures, each of the four kinds that `seed` names."""
     made = RolloutBuffer(SPEC, 8, 4)
     kinds = np.random.default_rng(seed).integers(0, 4, (4, 192)).astype(np.float32) / 3
-    made["joypad"].sight[:, :, 0, :192] = kinds[np.arange(32).reshape(8, 4) % 4]
+    made["joypad"].obs[:, :, 0, :192] = kinds[np.arange(32).reshape(8, 4) % 4]
     return made
 
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from rematch.core.errors import ConfigError
-from rematch.core.player import Move, Noise, Seat
+from rematch.core.player import Decision, RngKey, Seat
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import CUT_OFF, DECIDED, Next, View
 from rematch.reporting.match_film import FPS, HOLD, SIDE, Reel, film, outcome
@@ -69,14 +69,14 @@ class Runs:
     def __init__(self, name: str, pace: float) -> None:
         self.name, self.pace = name, pace
         self.seen: list[np.ndarray] = []
-        self.noises: list[Noise] = []
+        self.noises: list[RngKey] = []
 
-    def act(self, seat: Seat, noise: Noise, memory: Any = None) -> Move:
-        self.seen.append(seat.sight.copy())
-        self.noises.append(noise)
-        count = np.ones((1, 1)) if memory is None else memory + 1
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: Any = None) -> Decision:
+        self.seen.append(seat.obs.copy())
+        self.noises.append(rng_key)
+        count = np.ones((1, 1)) if recurrent_state is None else recurrent_state + 1
         assert count[0, 0] == len(self.seen), "the recurrent state goes from move to move"
-        return Move(action=np.full((1, 1), self.pace, np.float32), memory=count)
+        return Decision(action=np.full((1, 1), self.pace, np.float32), recurrent_state=count)
 
 
 def draw(world: Any, row: int, trail: list[Any]) -> Image.Image:

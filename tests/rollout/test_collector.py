@@ -11,7 +11,7 @@ from support.networks import policy
 
 from rematch.agents.policy import Policy
 from rematch.core import rng as keys
-from rematch.core.player import Noise, Seat
+from rematch.core.player import RngKey, Seat
 from rematch.core.world import CUT_OFF, RUNNING
 from rematch.rollout.collector import ThreadCollector
 from rematch.rollout.rollout_buffer import RolloutBuffer
@@ -33,8 +33,8 @@ class Cast:
         self.spec = self.world.spec
         self.selves: dict[str, list[Policy]] = {}
         self.tables: dict[str, RoleSeating] = {}
-        for r, (role, about) in enumerate(self.spec.roles.items()):
-            self.selves[role] = [policy(about, seed=10 * r + s, hidden=(9,)) for s in range(SLOTS)]
+        for r, (role, role_spec) in enumerate(self.spec.roles.items()):
+            self.selves[role] = [policy(role_spec, seed=10 * r + s, hidden=(9,)) for s in range(SLOTS)]
             table = RoleSeating(self.selves[role][0], SLOTS)
             for slot, self_ in enumerate(self.selves[role]):
                 table.place(slot, self_.weights)
@@ -56,15 +56,15 @@ def slow_tape(cast: Cast, iteration: int) -> RolloutBuffer:
     for t in range(STEPS):
         step = iteration * STEPS + t
         actions: dict[str, Any] = {}
-        for role, about in spec.roles.items():
-            track, k = tape[role], len(about.seats)
+        for role, role_spec in spec.roles.items():
+            track, k = tape[role], len(role_spec.seats)
             if role in world.view.mask and track.mask is None:
-                track.mask = np.zeros((STEPS, GAMES, k, about.actions.size), np.uint8)
+                track.mask = np.zeros((STEPS, GAMES, k, role_spec.actions.size), np.uint8)
             for n in range(GAMES):
-                for j, seat in enumerate(about.seats):
-                    seen = np.concatenate([world.view[role][f.name][n, j] for f in about.fields])
+                for j, seat in enumerate(role_spec.seats):
+                    seen = np.concatenate([world.view[role][f.name][n, j] for f in role_spec.fields])
                     slot = int(world.slot[n, seat])
-                    track.sight[t, n, j], track.slot[t, n, j] = seen, slot
+                    track.obs[t, n, j], track.slot[t, n, j] = seen, slot
                     track.acted[t, n, j] = world.view.acting[n, seat]
                     mask = world.view.mask[role][n, j] if role in world.view.mask else None
                     if mask is not None and track.mask is not None:
@@ -73,9 +73,9 @@ def slow_tape(cast: Cast, iteration: int) -> RolloutBuffer:
                         continue
                     legal = None if mask is None else mask[None].copy()
                     if slot >= SLOTS:
-                        at = Seat(about, seat, world, np.array([n], np.int32), seen[None], legal)
+                        at = Seat(role_spec, seat, world, np.array([n], np.int32), seen[None], legal)
                         player = cast.tables[role].others[slot - SLOTS]
-                        track.action[t, n, j] = player.act(at, Noise(SEED, keys.BOT, step)).action[0]
+                        track.action[t, n, j] = player.act(at, RngKey(SEED, keys.BOT, step)).action[0]
                         continue
                     who = cast.selves[role][slot]
                     action, logp, value = (
@@ -88,7 +88,7 @@ def slow_tape(cast: Cast, iteration: int) -> RolloutBuffer:
                         np.zeros(1, np.int32),
                         seen[None],
                         np.array([n * k + j], np.uint32),
-                        (keys.key(SEED, keys.ACT, about.seats[0]), step),
+                        (keys.key(SEED, keys.ACT, role_spec.seats[0]), step),
                         action,
                         logp,
                         value,
@@ -102,18 +102,18 @@ def slow_tape(cast: Cast, iteration: int) -> RolloutBuffer:
             actions[role] = track.action[t].copy()
         view = world.step(actions)
         tape.ended[t], tape.length[t] = view.ended, view.length
-        for role, about in spec.roles.items():
+        for role, role_spec in spec.roles.items():
             track, learner = tape[role], cast.selves[role][0]
-            for j, seat in enumerate(about.seats):
+            for j, seat in enumerate(role_spec.seats):
                 track.reward[t, :, j], track.outcome[t, :, j] = view.reward[:, seat], view.outcome[:, seat]
                 for n in np.flatnonzero(view.ended == CUT_OFF):
-                    last = np.concatenate([view.final[role][f.name][n, j] for f in about.fields])
+                    last = np.concatenate([view.final[role][f.name][n, j] for f in role_spec.fields])
                     track.cut_value[t, n, j] = learner.forward(last[None])[1][0]
-    for role, about in spec.roles.items():
-        for j, seat in enumerate(about.seats):
+    for role, role_spec in spec.roles.items():
+        for j, seat in enumerate(role_spec.seats):
             tape[role].last_acting[:, j] = world.view.acting[:, seat]
             for n in range(GAMES):
-                seen = np.concatenate([world.view[role][f.name][n, j] for f in about.fields])
+                seen = np.concatenate([world.view[role][f.name][n, j] for f in role_spec.fields])
                 tape[role].last_value[n, j] = cast.selves[role][0].forward(seen[None])[1][0]
     return tape
 
@@ -125,7 +125,7 @@ def told(tape: RolloutBuffer) -> dict[str, Any]:
         acted, by_policy = track.acted != 0, (track.acted != 0) & (track.slot < SLOTS)
         out |= {
             f"{role}.{name}": getattr(track, name)
-            for name in ("sight", "slot", "acted", "reward", "last_acting", "last_value")
+            for name in ("obs", "slot", "acted", "reward", "last_acting", "last_value")
         }
         out[f"{role}.action"] = track.action[acted]
         out[f"{role}.logp"], out[f"{role}.value"] = track.logp[by_policy], track.value[by_policy]
@@ -183,8 +183,8 @@ def test_nobody_is_replaced_in_the_middle_of_a_game(name: str) -> None:
         cast.seat(iteration)
         coming = cast.world.next.slot.copy()
         tape = rollout.collect(iteration)
-        for role, about in cast.spec.roles.items():
-            seats = list(about.seats)
+        for role, role_spec in cast.spec.roles.items():
+            seats = list(role_spec.seats)
             now = before[:, seats].copy()
             for t in range(STEPS):
                 assert (tape[role].slot[t] == now).all()
@@ -202,7 +202,7 @@ def test_scripted_rivals_play_their_own_games_and_no_others() -> None:
     class Spy:
         name = "spy"
 
-        def act(self, seat: Seat, noise: Noise, memory: Any = None) -> Any:
+        def act(self, seat: Seat, rng_key: RngKey, recurrent_state: Any = None) -> Any:
             world: Any = seat.world
             assert (world.slot[seat.rows, seat.seat] == SLOTS).all()
             assert (world.view.acting[seat.rows, seat.seat] == 1).all()
@@ -210,9 +210,9 @@ def test_scripted_rivals_play_their_own_games_and_no_others() -> None:
                 seat.mask is not None and (seat.mask == world.view.mask["player"][seat.rows, seat.seat]).all()
             )
             wanted = concat_fields(seat.role, world.view["player"])[seat.rows, seat.seat]
-            assert (seat.sight == wanted).all()
-            asked.extend((noise.step, int(row) + world.first, seat.seat) for row in seat.rows)
-            return toys.sticks.bot("random", "player").act(seat, noise)
+            assert (seat.obs == wanted).all()
+            asked.extend((rng_key.step, int(row) + world.first, seat.seat) for row in seat.rows)
+            return toys.sticks.bot("random", "player").act(seat, rng_key)
 
     cast.tables["player"].others[0] = Spy()
     rollout = cast.rollout()
@@ -257,7 +257,7 @@ def test_an_error_in_a_thread_reaches_the_caller() -> None:
     class Cheat:
         name = "cheat"
 
-        def act(self, seat: Seat, noise: Noise, memory: Any = None) -> Any:
+        def act(self, seat: Seat, rng_key: RngKey, recurrent_state: Any = None) -> Any:
             raise RuntimeError("out of sticks")
 
     cast.tables["player"].others[0] = Cheat()
@@ -270,11 +270,11 @@ def test_an_error_in_a_thread_reaches_the_caller() -> None:
 
 def test_side_by_side_goes_by_the_roles_order() -> None:
     cast = Cast("sticks")
-    about = cast.spec.roles["player"]
-    seen = concat_fields(about, cast.world.view["player"])
-    assert seen.shape == (GAMES, 3, about.size)
+    role_spec = cast.spec.roles["player"]
+    seen = concat_fields(role_spec, cast.world.view["player"])
+    assert seen.shape == (GAMES, 3, role_spec.size)
     at = 0
-    for field in about.fields:
+    for field in role_spec.fields:
         assert (seen[..., at : at + field.size] == cast.world.view["player"][field.name]).all()
         at += field.size
 

@@ -85,9 +85,9 @@ def test_a_slot_is_refilled_only_when_no_running_game_holds_it(data: Any) -> Non
     partner: dict[tuple[int, int], bytes] = {}  # (game, seat) -> the weights its rival began with
     for iteration in range(25):
         hall.iterate(iteration)
-        for role, about in hall.spec.roles.items():
+        for role, role_spec in hall.spec.roles.items():
             roster, packed = hall.matchmaker.rosters[role], hall.matchmaker.rosters[role].table.packed
-            for seat in about.seats:
+            for seat in role_spec.seats:
                 for game in range(hall.world.games):
                     slot = int(hall.world.slot[game, seat])
                     if 0 < slot < len(packed):
@@ -105,9 +105,9 @@ def test_a_slot_is_refilled_only_when_no_running_game_holds_it(data: Any) -> Non
                     assert roster.held[slot][0] == int(roster.who[slot].partition("@")[2])
         over = rng.random(hall.world.games) < often
         hall.end(over)
-        for role, about in hall.spec.roles.items():
+        for role, role_spec in hall.spec.roles.items():
             packed = hall.matchmaker.rosters[role].table.packed
-            for seat in about.seats:
+            for seat in role_spec.seats:
                 for game in np.flatnonzero(over):
                     slot = int(hall.world.slot[game, seat])
                     if 0 < slot < len(packed):

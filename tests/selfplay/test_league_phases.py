@@ -78,8 +78,8 @@ def test_no_two_roles_or_iterations_share_their_draws(roles: int) -> None:
             return np.zeros(len(draws), np.int32)
 
     hall = Hall(games=5)
-    (about, *_) = hall.spec.roles.values()
-    named = {f"r{i}": replace(about, name=f"r{i}", seats=(i,)) for i in range(roles)}
+    (role_spec, *_) = hall.spec.roles.values()
+    named = {f"r{i}": replace(role_spec, name=f"r{i}", seats=(i,)) for i in range(roles)}
     hall.world.spec = replace(hall.spec, roles=named)
     hall.world.slot = hall.world.next.slot = np.zeros((5, roles), np.int32)
     matchmaker = Matchmaker(hall.config, {name: Noted() for name in named}, 0)  # type: ignore[misc]

@@ -31,21 +31,22 @@ KINDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def slow_fisher(policy: Policy, sight: Any, mask: Any, key: int) -> Any:
+def slow_fisher(policy: Policy, obs: Any, mask: Any, key: int) -> Any:
     """Sample by sample with torch's autograd, in float64; actions drawn as the policy draws them."""
     import torch
 
     from rematch.agents.networks import mlp
 
-    n, about = len(sight), policy.role.actions
-    action: Any = np.zeros(n, np.int32) if about.kind == "discrete" else np.zeros((n, about.size), np.float32)
+    n, actions = len(obs), policy.role.actions
+    discrete = actions.kind == "discrete"
+    action: Any = np.zeros(n, np.int32) if discrete else np.zeros((n, actions.size), np.float32)
     rest = np.zeros(n, np.float32), np.zeros(n, np.float32)
-    who = np.zeros(n, np.int32), sight, np.arange(n, dtype=np.uint32)
+    who = np.zeros(n, np.int32), obs, np.arange(n, dtype=np.uint32)
     policy.network.act(policy.packed, *who, (key, 0), action, *rest, mask=mask)
     total = torch.zeros(policy.weights.size, dtype=torch.float64)
     for i in range(n):
         flat = torch.from_numpy(policy.weights.astype(np.float64)).requires_grad_()
-        seen = torch.from_numpy(sight[i : i + 1].astype(np.float64))
+        seen = torch.from_numpy(obs[i : i + 1].astype(np.float64))
         legal = None if mask is None else torch.from_numpy(mask[i : i + 1])
         play, _ = mlp.forward(flat, policy.role, policy.config, seen, legal)
         (slope,) = torch.autograd.grad(play.log_prob(torch.from_numpy(action[i : i + 1])).sum(), flat)
@@ -58,8 +59,8 @@ def slow_fisher(policy: Policy, sight: Any, mask: Any, key: int) -> Any:
 def test_fisher_is_the_mean_of_each_sample_s_squared_gradient(kind: str, shared: bool) -> None:
     policy = networks.policy(networks.role(**KINDS[kind]), hidden=(7, 6), shared=shared)
     batch = networks.minibatch(policy, 70, masked=kind == "masked")
-    ours = fisher(policy, batch["sight"], batch.get("mask"), 9)
-    slow = slow_fisher(policy, batch["sight"], batch.get("mask"), 9)
+    ours = fisher(policy, batch["obs"], batch.get("mask"), 9)
+    slow = slow_fisher(policy, batch["obs"], batch.get("mask"), 9)
     np.testing.assert_allclose(ours, slow, rtol=2e-4, atol=1e-7)
     views = named(ours, policy.layout)
     assert views["policy.head.weight"].min() >= 0 and views["policy.head.weight"].max() > 0
@@ -68,7 +69,7 @@ def test_fisher_is_the_mean_of_each_sample_s_squared_gradient(kind: str, shared:
 
 def test_fisher_of_a_softmax_without_inputs_is_known() -> None:
     """Logits alone: F = p (1 - p) on the diagonal; here a bias in front of inputs that are 0."""
-    policy = networks.policy(networks.role(sight=1, actions=3), hidden=(1,))
+    policy = networks.policy(networks.role(obs=1, actions=3), hidden=(1,))
     weights = np.zeros_like(policy.weights)
     bias = named(weights, policy.layout)["policy.head.bias"]
     bias[:] = np.log([0.2, 0.3, 0.5])
@@ -79,7 +80,7 @@ def test_fisher_of_a_softmax_without_inputs_is_known() -> None:
 
 def test_fisher_of_a_gaussian_s_deviation_is_known() -> None:
     """Of log sigma it is 2, whatever sigma; of a mean 1 / sigma^2."""
-    policy = networks.policy(networks.role(sight=1, actions=1, discrete=False), hidden=(1,))
+    policy = networks.policy(networks.role(obs=1, actions=1, discrete=False), hidden=(1,))
     named(policy.weights, policy.layout)["policy.log_std"][:] = -0.7
     policy.set(policy.weights)
     found = named(fisher(policy, np.zeros((10_000, 1), np.float32), None, 3), policy.layout)
@@ -166,7 +167,7 @@ def test_marks_rest_on_the_learner_s_own_decisions_drawn_by_key() -> None:
     tape = trainer.collect()
     track = tape["evader"]
     track.slot[:, ::2] = 1
-    track.sight[:, ::2] = np.nan  # were one of these drawn, it would show
+    track.obs[:, ::2] = np.nan  # were one of these drawn, it would show
     guard = Anchor(EwcConfig(weight=1.0, fisher_samples=40), trainer.agents.learners["evader"].policy, 5)
     assert guard.mark(tape) == 40 and np.isfinite(guard.fisher).all()
     again = Anchor(guard.config, guard.policy, 5)
@@ -181,24 +182,24 @@ def test_marks_rest_on_the_learner_s_own_decisions_drawn_by_key() -> None:
 
 def drilled(weight: float) -> tuple[float, float]:
     """How far play and weights are led away by 40 iterations in one direction: mean KL, largest change."""
-    about = networks.role(sight=5, actions=3)
-    policy = networks.policy(about, hidden=(16,))
+    role_spec = networks.role(obs=5, actions=3)
+    policy = networks.policy(role_spec, hidden=(16,))
     learner = Ppo(policy, PpoConfig(lr=3e-3, anneal="none", minibatch_size=64, entropy_weight=0.0), 0, 1)
     spec = toys.matching.make(toys.MatchingConfig(), 1, 0, 0).spec
     tape = RolloutBuffer(spec, 1, 256)
     track = tape.tracks["player"] = type(tape["hider"])(
-        type(spec)(world="test", roles={"player": about}), "player", 1, 256)  # fmt: skip
+        type(spec)(world="test", roles={"player": role_spec}), "player", 1, 256)  # fmt: skip
     if weight:
         guard = Anchor(EwcConfig(weight=weight), policy, 0)
         learner.regularizers.append(guard)
     rng = np.random.default_rng(1)
-    track.sight[:] = rng.uniform(-1, 1, track.sight.shape)
+    track.obs[:] = rng.uniform(-1, 1, track.obs.shape)
     track.acted[:], tape.ended[:] = 1, 1
     if weight:
         guard.mark(tape)
-    sight, before = track.sight[0, :, 0], policy.weights.copy()
-    old = policy.forward(sight)[0].astype(np.float64)
-    who = np.zeros(256, np.int32), sight, np.arange(256, dtype=np.uint32)
+    obs, before = track.obs[0, :, 0], policy.weights.copy()
+    old = policy.forward(obs)[0].astype(np.float64)
+    who = np.zeros(256, np.int32), obs, np.arange(256, dtype=np.uint32)
     for iteration in range(40):
         action = track.action[0, :, 0].copy()
         logp, value = np.zeros(256, np.float32), np.zeros(256, np.float32)
@@ -207,7 +208,7 @@ def drilled(weight: float) -> tuple[float, float]:
         track.action[0, :, 0], track.logp[0, :, 0], track.value[0, :, 0] = action, logp, value
         track.reward[0, :, 0] = action == 0  # the first is always right now
         learner.learn(tape, 0.0, iteration)
-    logp, logq = (x - np.log(np.exp(x).sum(1, keepdims=True)) for x in (old, policy.forward(sight)[0]))
+    logp, logq = (x - np.log(np.exp(x).sum(1, keepdims=True)) for x in (old, policy.forward(obs)[0]))
     return float((np.exp(logp) * (logp - logq)).sum(1).mean()), float(np.abs(policy.weights - before).max())
 
 

@@ -83,7 +83,7 @@ def test_version_that_is_none_is_damage(tmp_path: Path, version: Any) -> None:
 
 
 def test_state_that_a_step_cannot_read_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrations, "STEPS", (doubled,))
+    monkeypatch.setattr(migrations, "STEPS", (doubled,) * migrations.VERSION)
     saved(tmp_path / "run")
     with pytest.raises(ConfigError, match="not one of version 0"):
         read(tmp_path / "run")

@@ -15,10 +15,10 @@ def vary(spec: Any, **changes: Any) -> Any:
     return dataclasses.replace(spec, **changes)
 
 
-def naming(spec: Any, *choices: int) -> Any:
+def naming(spec: Any, *categories: int) -> Any:
     """The spec of `sticks` whose pile names one of so many things."""
     role = spec.roles["player"]
-    fields = (vary(role.fields[0], choices=choices, high=99.0), *role.fields[1:])
+    fields = (vary(role.fields[0], categories=categories, high=99.0), *role.fields[1:])
     return vary(spec, roles={"player": vary(role, fields=fields)})
 
 

@@ -69,7 +69,7 @@ def lattice_subjects() -> list[Subject]:
     def turned(state: Any) -> Any:
         return state // 8 * 8 + (state + 1) % 8
 
-    def aside(state: Any) -> Any:
+    def privileged(state: Any) -> Any:
         return state + np.where(state // 8 % 9 < 8, 8, -8)
 
     out: list[tuple[str, str, tuple[str, ...], Change]] = []
@@ -79,7 +79,7 @@ def lattice_subjects() -> list[Subject]:
             for column in (mine, f"apart_{mine}"):
                 out.append((f"heading of seat {who}", role, (column,), change("robot", who, turned)))
             for column in (mine, "apart_own", "apart_other"):
-                out.append((f"cell of seat {who}", role, (column,), change("robot", who, aside)))
+                out.append((f"cell of seat {who}", role, (column,), change("robot", who, privileged)))
         out.append(("moves left", role, ("to_go",), change("moves_left", 0, lambda x: x - 1)))
         for hidden in ("slot", "seed"):
             out.append((hidden, role, (), change(hidden, 0, lambda x: x + 1)))

@@ -114,7 +114,7 @@ class Game:
         best = numbers.index(min(numbers))
         return list(options[best]), best >= 4
 
-    def sight(self) -> list[list[int]]:
+    def obs(self) -> list[list[int]]:
         """What the pursuer and the evader see."""
         shown, _ = self.frame()
         out, width = [], 2 * self.board.n - 1

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 Robot = tuple[int, int, int]  # x, y, heading in eighths of a circle, counter-clockwise from east
 Pair = tuple[Robot, Robot]  # pursuer, evader
 Values = dict[Pair, float]
-Chances = Callable[[Pair, int], Sequence[float]]  # of left, straight, right with so many moves left
+ActionProbs = Callable[[Pair, int], Sequence[float]]  # of left, straight, right with so many moves left
 Row = Sequence[float]
 
 STEP = {0: (1, 0), 1: (1, 1), 2: (0, 1), 3: (-1, 1), 4: (-1, 0), 5: (-1, -1), 6: (0, -1), 7: (1, -1)}
@@ -63,15 +63,15 @@ class Lattice:
     def value(self) -> Values:
         return self.induction(lambda game, pair, moves_left: game_value(game))
 
-    def best_pursuer(self, evader: Chances) -> Values:
+    def best_pursuer(self, evader: ActionProbs) -> Values:
         return self.induction(
             lambda game, pair, moves_left: max(dot(row, evader(pair, moves_left)) for row in game))
 
-    def best_evader(self, pursuer: Chances) -> Values:
+    def best_evader(self, pursuer: ActionProbs) -> Values:
         return self.induction(
             lambda game, pair, moves_left: min(dot(col, pursuer(pair, moves_left)) for col in zip(*game)))
 
-    def played(self, pursuer: Chances, evader: Chances) -> Values:
+    def played(self, pursuer: ActionProbs, evader: ActionProbs) -> Values:
         return self.induction(
             lambda game, pair, moves_left: dot(
                 [dot(row, evader(pair, moves_left)) for row in game], pursuer(pair, moves_left)))

@@ -25,8 +25,8 @@ class Hall:
         self.spec = module.make(module.Config(), 1).spec
         self.config = LeagueConfig(**changes)
         self.policies, rosters = {}, {}
-        for role, about in self.spec.roles.items():
-            made = Policy(about, TINY, role)
+        for role, role_spec in self.spec.roles.items():
+            made = Policy(role_spec, TINY, role)
             made.initialise(1)
             seating = RoleSeating(made, 1 + self.config.slots)
             bots = [module.bot(name, role) for name in self.config.bots]

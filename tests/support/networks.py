@@ -15,33 +15,34 @@ Batch = dict[str, Any]
 
 
 def role(
-    sight: int = 5,
+    obs: int = 5,
     actions: int = 3,
     discrete: bool = True,
     names: tuple[int, ...] = (),
-    aside: tuple[int, ...] = (),
+    privileged: tuple[int, ...] = (),
 ) -> Role:
     """`sight` quantities, and columns that name one of so many things in the middle of them.
 
     aside: for each column there of how many things it names one; 0 where it is a quantity.
     """
-    before, after = sight // 2, sight - sight // 2
+    before, after = obs // 2, obs - obs // 2
     fields = (
         Field(name="before", columns=tuple(f"b{i}" for i in range(before))),
-        Field(name="named", columns=tuple(f"n{i}" for i in range(len(names))), choices=names),
+        Field(name="named", columns=tuple(f"n{i}" for i in range(len(names))), categories=names),
         Field(name="after", columns=tuple(f"a{i}" for i in range(after))),
     )
     kind: Any = "discrete" if discrete else "continuous"
     acts = Actions(kind=kind, names=tuple(f"a{i}" for i in range(actions)))
     hidden = tuple(
-        Field(name=f"aside{i}", columns=("it",), choices=(n,) if n else ()) for i, n in enumerate(aside)
+        Field(name=f"privileged{i}", columns=("it",), categories=(n,) if n else ())
+        for i, n in enumerate(privileged)
     )
-    return Role(name="player", fields=fields, actions=acts, seats=(0,), aside=hidden)
+    return Role(name="player", fields=fields, actions=acts, seats=(0,), privileged=hidden)
 
 
-def policy(about: Role, seed: int = 0, **settings: Any) -> Policy:
+def policy(role_spec: Role, seed: int = 0, **settings: Any) -> Policy:
     """A policy with random weights, its head large enough to have opinions."""
-    made = Policy(about, NetworkConfig(**settings), "test")
+    made = Policy(role_spec, NetworkConfig(**settings), "test")
     made.initialise(seed)
     rng = np.random.default_rng(seed)
     weights = made.weights + 0.1 * rng.standard_normal(made.weights.size).astype(np.float32)
@@ -54,14 +55,15 @@ def policy(about: Role, seed: int = 0, **settings: Any) -> Policy:
 def minibatch(made: Policy, rows: int, seed: int = 0, masked: bool = False, magnet: bool = False) -> Batch:
     """Decisions as a rollout records them, by an older self: ratios and values on all sides of the clips."""
     rng = np.random.default_rng(seed)
-    about = made.role
-    n, size = rows, about.actions.size
-    discrete = about.actions.kind == "discrete"
-    batch: Batch = {"sight": rng.uniform(-1, 1, (n, about.size)).astype(np.float32)}
-    if made.config.reads_aside:
-        batch["aside"] = rng.uniform(-1, 1, (n, about.aside_size)).astype(np.float32)
-    for name, choices in (("sight", about.choices), ("aside", about.aside_choices * made.config.reads_aside)):
-        for column, count in enumerate(choices):
+    role_spec = made.role
+    n, size = rows, role_spec.actions.size
+    discrete = role_spec.actions.kind == "discrete"
+    batch: Batch = {"obs": rng.uniform(-1, 1, (n, role_spec.size)).astype(np.float32)}
+    if made.config.reads_privileged:
+        batch["privileged"] = rng.uniform(-1, 1, (n, role_spec.privileged_size)).astype(np.float32)
+    privileged_categories = role_spec.privileged_categories * made.config.reads_privileged
+    for name, categories in (("obs", role_spec.categories), ("privileged", privileged_categories)):
+        for column, count in enumerate(categories):
             if count:
                 batch[name][:, column] = rng.integers(0, count, n)
     if masked:
@@ -73,18 +75,18 @@ def minibatch(made: Policy, rows: int, seed: int = 0, masked: bool = False, magn
     made.network.act(
         made.packed,
         np.zeros(n, np.int32),
-        batch["sight"],
+        batch["obs"],
         np.arange(n, dtype=np.uint32),
         (seed, 0),
         action,
         logp,
         value,
         mask=batch.get("mask"),
-        aside=batch.get("aside"),
+        privileged=batch.get("privileged"),
     )
-    noise = rng.standard_normal((4, n)).astype(np.float32)
-    batch |= {"action": action, "logp": logp + 0.4 * noise[0], "value": value + 0.3 * noise[1]}
-    batch |= {"advantage": noise[2], "target": value + 0.5 * noise[3]}
+    rng_key = rng.standard_normal((4, n)).astype(np.float32)
+    batch |= {"action": action, "logp": logp + 0.4 * rng_key[0], "value": value + 0.3 * rng_key[1]}
+    batch |= {"advantage": rng_key[2], "target": value + 0.5 * rng_key[3]}
     if magnet:
         batch["magnet"] = rng.standard_normal((n, size)).astype(np.float32)
         if not discrete:

@@ -21,10 +21,10 @@ from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import Seating
 
 COLUMNS = (
-    "sight",
+    "obs",
     "action",
     "mask",
-    "aside",
+    "privileged",
     "logp",
     "value",
     "reward",

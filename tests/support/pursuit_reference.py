@@ -264,7 +264,7 @@ class Reference:
 
     # --- what both see ----------------------------------------------------------------------------------
 
-    def sight(self, s: int) -> A:
+    def obs(self, s: int) -> A:
         """[n, 14 + 2 K + 1] as robot s sees its game."""
         o = 1 - s
         bearing = atan2(self.y[:, 1] - self.y[:, 0], self.x[:, 1] - self.x[:, 0])
@@ -323,7 +323,7 @@ class Reference:
     def lidar(self, s: int) -> A:
         """[n, rays] reach with noise over the range."""
         reach = f(self.config.lidar_range)
-        noisy = clip(self.rays(s) + f(self.config.lidar_noise) * self.noise(s), 0, reach)
+        noisy = clip(self.rays(s) + f(self.config.lidar_noise) * self.rng_key(s), 0, reach)
         return np.minimum(noisy * (f(1) / reach), f(1))
 
     def rays(self, s: int) -> A:
@@ -338,14 +338,14 @@ class Reference:
         reach = np.minimum(np.minimum(to_x, to_y), f(self.config.lidar_range))
         for k in range(self.config.n_obstacles_max):
             cx, cy = self.ox[:, k, None] - x, self.oy[:, k, None] - y
-            along, aside = cx * ux + cy * uy, cx * uy - cy * ux
-            under = self.orad[:, k, None] * self.orad[:, k, None] - aside * aside
+            along, privileged = cx * ux + cy * uy, cx * uy - cy * ux
+            under = self.orad[:, k, None] * self.orad[:, k, None] - privileged * privileged
             near = np.maximum(along - np.sqrt(np.maximum(under, f(0))), f(0))
             hit = (under >= 0) & (along > 0) & (k < self.obstacles)[:, None]
             reach = np.where(hit, np.minimum(near, reach), reach)
         return reach
 
-    def noise(self, s: int) -> A:
+    def rng_key(self, s: int) -> A:
         """[n, rays] standard normals: Box and Muller (1958), the four words of a block a quarter apart."""
         count = self.config.lidar_rays
         blocks = -(-count // 4)

@@ -22,7 +22,7 @@ from rematch import api
 from rematch.agents.learners import dqn
 from rematch.core import config as settings
 from rematch.core import rng
-from rematch.core.player import Move, Noise, Seat
+from rematch.core.player import Decision, RngKey, Seat
 from rematch.rehearsal.compare import differences
 from rematch.rehearsal.trial import Recorder
 from rematch.storage.run_folder import Run
@@ -61,16 +61,16 @@ class Guide:
     def __init__(self, astray: float = 0.0) -> None:
         self.astray, self.way = astray, gameboy_worlds.tiny().solution
 
-    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         world: Any = seat.world
-        luck = rng.units(noise.seed, rng.BOT, 1000, noise.step)
+        luck = rng.units(rng_key.seed, rng.BOT, 1000, rng_key.step)
         out = []
         for row in seat.rows.tolist():
             origin, game = world._origin(row), world.first + row
             gone = (len(origin.actions) if origin else 0) + int(world.state["time"][row])
             on = gone < len(self.way) and luck[game] >= self.astray * (game % 2)
             out.append(self.way[gone] if on else int(luck[game] * 1e6) % 7)
-        return Move(np.array(out, np.int32))
+        return Decision(np.array(out, np.int32))
 
 
 def trainer(made: Any, astray: float | None = 0.0) -> Trainer:

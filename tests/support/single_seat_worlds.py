@@ -95,7 +95,7 @@ class Stroll(PlainWorld):
         fields = (
             grid("screen", h, w),
             Field(name="structured", columns=("x", "y", "to_go"), low=0.0, high=max(h, w) // 4),
-            Field(name="where", columns=("map",), low=0.0, high=2.0, choices=(3,)),
+            Field(name="where", columns=("map",), low=0.0, high=2.0, categories=(3,)),
             grid("visited", k, k),
         )
         ways = Actions(kind="discrete", names=("down", "left", "right", "up", "b"))

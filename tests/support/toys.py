@@ -195,7 +195,7 @@ def _any_legal(seat: Seat, luck: NDArray[np.float64]) -> NDArray[Any]:
 
 def _leave_one(seat: Seat, luck: NDArray[np.float64]) -> NDArray[Any]:
     """Leave the next player exactly one stick where that is possible, else take one."""
-    pile = np.rint(seat.sight[:, 0] * seat.world.config.most).astype(np.int64)  # type: ignore[attr-defined]
+    pile = np.rint(seat.obs[:, 0] * seat.world.config.most).astype(np.int64)  # type: ignore[attr-defined]
     return np.where((pile >= 2) & (pile <= 4), pile - 2, 0)
 
 
@@ -259,7 +259,7 @@ drift = game(
     DriftConfig,
     {
         "still": lambda seat, luck: np.zeros((len(luck), 1), np.float32),
-        "back": lambda seat, luck: -seat.sight[:, :1],
+        "back": lambda seat, luck: -seat.obs[:, :1],
         "random": lambda seat, luck: (2 * luck[:, None] - 1).astype(np.float32),
     },
     ("rafter",),
@@ -289,10 +289,10 @@ class Recall(PlainWorld):
         past = tuple(f"{column}_{step}" for step in range(STEPS) for column in now)
         shown = [Field(name="clock", columns=("to_go",), low=0.0), Field(name="now", columns=now)]
         shown += [Field(name="history", columns=past, shape=(STEPS, 3))] * config.remember
-        aside = (Field(name="sign", columns=("theirs",)), Field(name="other", columns=("x", "y")))
+        privileged = (Field(name="sign", columns=("theirs",)), Field(name="other", columns=("x", "y")))
         role = Role(
             name="player", fields=tuple(shown), actions=Actions(kind="discrete", names=("minus", "plus")),
-            seats=(0, 1), hidden=("the other's sign",), aside=aside,
+            seats=(0, 1), hidden=("the other's sign",), privileged=privileged,
         )  # fmt: skip
         return Spec(world="recall", roles={"player": role})
 

@@ -278,7 +278,7 @@ def test_what_a_game_was_led_to_is_not_its_own(little: None) -> None:
         rollout.forced_events += [(0, 1, name) for name in shown]
         if ends:
             rollout.ended[1, 1] = 1
-            rollout.told.append((1, 1, {"milestones": list(names)}))
+            rollout.episode_infos.append((1, 1, {"milestones": list(names)}))
         for term in TERMS[1:]:
             rollout["joypad"].reward_terms[term] = RewardTerm(np.ones((2, games, 1), np.float32), 0.1)
         diary.after_rollout(rollout, trainer.clock)

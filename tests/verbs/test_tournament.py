@@ -81,10 +81,10 @@ def test_tournament_deals_are_mirrored() -> None:
     class Watch:
         name = "watch"
 
-        def act(self, seat: Any, noise: Any, memory: Any = None) -> Any:
-            if noise.step < 2:
-                dealt.append((seat.seat, noise.step, unpack(seat.world.save(seat.rows), Config())))
-            return bot("queue", "player").act(seat, noise)
+        def act(self, seat: Any, rng_key: Any, recurrent_state: Any = None) -> Any:
+            if rng_key.step < 2:
+                dealt.append((seat.seat, rng_key.step, unpack(seat.world.save(seat.rows), Config())))
+            return bot("queue", "player").act(seat, rng_key)
 
     row = board.results([Watch(), bot("queue", "player")], 20, 3)[0]
     (_, _, first), (_, _, second) = dealt
@@ -156,8 +156,8 @@ def test_resignation_at_a_larger_table_leaves_the_others_half_a_point() -> None:
     class Quits:
         name, troubles = "quits", {(0, 0, 0): "gave up"}
 
-        def act(self, seat: Any, noise: Any, memory: Any = None) -> Any:
-            move = bot("random", "player").act(seat, noise)
+        def act(self, seat: Any, rng_key: Any, recurrent_state: Any = None) -> Any:
+            move = bot("random", "player").act(seat, rng_key)
             move.resigned = np.ones(len(seat.rows), bool)
             return move
 

@@ -122,7 +122,7 @@ class DqnConfig:
         "epsilon in all games", low=0, high=100,
     )  # fmt: skip
     evaluation_epsilon: float = knob(0.01, "probability of a random action in evaluations", low=0, high=1)
-    reads_aside = False  # what a table asks of a network's settings
+    reads_privileged = False  # what a table asks of a network's settings
 
     @property
     def channels(self) -> tuple[int, int, int]:
@@ -278,9 +278,9 @@ class Dqn(Learner):
 
     def state_dict(self) -> Tree:
         held, senses, e = self.online.hidden, self.online.senses, self.explorer
-        past = np.rint(e.memory[:, held:] * 3).astype(np.uint8)  # the last pictures, a byte a pixel
+        past = np.rint(e.recurrent_state[:, held:] * 3).astype(np.uint8)  # the last pictures, a byte a pixel
         return {"weights": self.online.weights, "target": self.target.weights, "replay": self.replay.state(),
-                "memory": e.memory[:, :held], "past": past if senses.picture else past[:, :0],
+                "memory": e.recurrent_state[:, :held], "past": past if senses.picture else past[:, :0],
                 "epsilon": e.epsilon, "priority": self.priority} | self.adam.state()
 
     def load_state_dict(self, tree: Tree) -> None:
@@ -289,8 +289,8 @@ class Dqn(Learner):
         self.adam.restore(tree)
         self.replay.restore(tree["replay"])
         e, held = self.explorer, self.online.hidden
-        e.memory[:, :held] = tree["memory"]
-        e.memory[:, held:] = tree["past"].astype(np.float32) / np.float32(3)
+        e.recurrent_state[:, :held] = tree["memory"]
+        e.recurrent_state[:, held:] = tree["past"].astype(np.float32) / np.float32(3)
         e.epsilon, self.priority[:] = tree["epsilon"], tree["priority"]
 
     def learn(self, tape: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
@@ -312,7 +312,7 @@ class Dqn(Learner):
         weights = np.array([1.0, *self.term_weights.values()], np.float32)  # as targets are computed
         told["r_total"] = float(np.array(list(told.values())) @ weights)
         told |= {name: value / updates for name, value in sums.items() if updates}
-        told |= {"epsilon": self.explorer.epsilon, "epsilon_mean": float(self.explorer.chances.mean()),
+        told |= {"epsilon": self.explorer.epsilon, "epsilon_mean": float(self.explorer.explore_rates.mean()),
                  "lr": lr, "replay": float(self.replay.size), "updates": float(updates),
                  "decisions": float(new)}
         share = min(1.0, progress / c.epsilon_fraction) if c.epsilon_fraction else 1.0
@@ -329,7 +329,7 @@ class Dqn(Learner):
         legal = np.ones((tape.steps, tape.games, self.role.actions.size), np.uint8)
         if track.mask is not None:
             legal = track.mask[:, :, 0]
-        columns = self.online.senses.pack(track.sight[:, :, 0])
+        columns = self.online.senses.pack(track.obs[:, :, 0])
         columns |= {"action": track.action[:, :, 0], "ended": tape.ended,
                     "legal": np.packbits(legal != 0, axis=-1)}
         columns |= {reward_column(name): values for name, values in reward.items()}

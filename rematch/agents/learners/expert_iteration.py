@@ -31,7 +31,7 @@ from rematch.core.arrays import Floats, Tree
 from rematch.core.component import Evidence, Record, Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError, LearnError
-from rematch.core.player import Noise
+from rematch.core.player import RngKey
 from rematch.core.spec import Spec
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.stepping import concat_fields
@@ -201,8 +201,8 @@ class ExpertIteration(Learner):
         rows = np.arange(len(mine), dtype=np.int32)
         states = tape.states[mine[:, 0], mine[:, 1]]
         self.scratch.load(rows, states)
-        noise = Noise(rng.key(self.seed, rng.EXPERT, 1), rng.BOT, iteration)
-        values = self.values(rows, noise)
+        rng_key = RngKey(rng.key(self.seed, rng.EXPERT, 1), rng.BOT, iteration)
+        values = self.values(rows, rng_key)
         legal = np.isfinite(values)
         values[~legal] = 0.0
         logits = self.policy.forward(*self._seen(rows)[:2])[0].astype(np.float64)
@@ -218,39 +218,41 @@ class ExpertIteration(Learner):
         means = {"search_value": expected.mean(), "search_gain": (best - expected).mean()}
         return {name: float(mean) for name, mean in means.items()} | {"decisions": float(len(rows))}
 
-    def values(self, rows: NDArray[np.int32], noise: Noise) -> NDArray[np.float64]:
+    def values(self, rows: NDArray[np.int32], rng_key: RngKey) -> NDArray[np.float64]:
         """[n, A] what the search says of these games of the scratch world."""
         c = self.config
         if c.plies < 0:
-            found: NDArray[np.float64] = self.scratch.action_values(rows, c.completions, noise, self.threads)
+            found: NDArray[np.float64]
+            found = self.scratch.action_values(rows, c.completions, rng_key, self.threads)
             return found
         how = (c.completions, c.plies)
         parts = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
-        judge = partial(self.scratch.leaf_values, how=how, noise=noise, among=None, judge=self._judge)
+        judge = partial(self.scratch.leaf_values, how=how, rng_key=rng_key, among=None, judge=self._judge)
         with ThreadPoolExecutor(self.threads) as pool:
             return np.concatenate(list(pool.map(judge, parts)))
 
-    def _judge(self, sight: Floats) -> Floats:
-        return self.policy.forward(sight)[1]
+    def _judge(self, obs: Floats) -> Floats:
+        return self.policy.forward(obs)[1]
 
     def batch(self, rows: NDArray[np.int64]) -> Batch:
         """Positions of the replay as PPO's terms want them: no advantage, the search as magnet."""
         here = np.arange(len(rows), dtype=np.int32)
         self.scratch.load(here, self.states[rows])
-        sight, mask, aside = self._seen(here)
+        obs, mask, privileged = self._seen(here)
         none = np.zeros(len(rows), np.float32)
-        batch: Batch = {"sight": sight, "mask": mask, "magnet": self.found[rows], "target": self.worth[rows]}
+        batch: Batch = {"obs": obs, "mask": mask, "magnet": self.found[rows], "target": self.worth[rows]}
         batch |= {"logp": none, "advantage": none, "value": none, "action": mask.argmax(1).astype(np.int32)}
-        if aside is not None:
-            batch["aside"] = aside
+        if privileged is not None:
+            batch["privileged"] = privileged
         return batch
 
     def _seen(self, rows: NDArray[np.int32]) -> tuple[Floats, NDArray[np.uint8], Floats | None]:
         """What whoever is to move sees in these games of the scratch world, may do, and is not told."""
         view, role = self.scratch.view, self.policy.role
         seat = view.acting[rows].argmax(1)
-        sight = concat_fields(role, view[role.name])[rows, seat]
-        aside = None
-        if self.policy.config.reads_aside:
-            aside = np.ascontiguousarray(concat_fields(role, view[role.name], aside=True)[rows, seat])
-        return np.ascontiguousarray(sight), np.ascontiguousarray(view.mask[role.name][rows, seat]), aside
+        obs = concat_fields(role, view[role.name])[rows, seat]
+        privileged = None
+        if self.policy.config.reads_privileged:
+            fields = concat_fields(role, view[role.name], privileged=True)
+            privileged = np.ascontiguousarray(fields[rows, seat])
+        return np.ascontiguousarray(obs), np.ascontiguousarray(view.mask[role.name][rows, seat]), privileged

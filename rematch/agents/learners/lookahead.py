@@ -31,7 +31,7 @@ from rematch.core.arrays import Bytes, Floats, Ints, Tree
 from rematch.core.component import Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError, LearnError
-from rematch.core.player import Move, Noise, Open, Seat
+from rematch.core.player import Decision, RngKey, Seat, StochasticPlayer
 from rematch.core.spec import Spec
 from rematch.core.world import World
 from rematch.rollout.rollout_buffer import RolloutBuffer
@@ -103,7 +103,7 @@ class Foresight:
 
     def __init__(
         self, make: MakeWorld, spec: Spec, value: Policy,
-        facing: tuple[int, Open] | None = None,
+        facing: tuple[int, StochasticPlayer] | None = None,
     ) -> None:  # fmt: skip
         check_spec(spec)
         self.make, self.spec, self.value, self.facing = make, spec, value, facing
@@ -132,7 +132,7 @@ class Foresight:
             fused.matrix_games(payoff, value, *mix)
         else:
             seat, player = self.facing
-            mix[seat][:] = self._chances(world, rows, seat, player)
+            mix[seat][:] = self._action_probs(world, rows, seat, player)
             value[:] = best_answer(payoff, seat, mix)
         solved = self.room.last = Solved(states, self.network, mix, value)
         return solved
@@ -151,27 +151,29 @@ class Foresight:
         actions = {role: np.zeros((scratch.games, len(roles[role].seats)), np.int32) for role in roles}
         grid = np.indices((first, second)).reshape(2, -1)
         for seat in (0, 1):
-            about = self.spec.role_of(seat)
+            role_spec = self.spec.role_of(seat)
             legal = self._legal(scratch, np.arange(scratch.games, dtype=np.int32), seat)
             wanted = np.resize(grid[seat], scratch.games)
             some = legal.argmax(1)  # in the place of what may not be played; forbidden afterwards
             chosen = np.where(legal[np.arange(scratch.games), wanted], wanted, some)
-            actions[about.name][:, about.seats.index(seat)] = chosen
+            actions[role_spec.name][:, role_spec.seats.index(seat)] = chosen
         view = scratch.step(actions)
-        about = self.spec.role_of(0)
-        sight = concat_fields(about, view[about.name])[: n * self.joint, 0]
-        logit = self.value.forward(np.ascontiguousarray(sight))[1].astype(np.float64)
+        role_spec = self.spec.role_of(0)
+        obs = concat_fields(role_spec, view[role_spec.name])[: n * self.joint, 0]
+        logit = self.value.forward(np.ascontiguousarray(obs))[1].astype(np.float64)
         won = np.where(view.ended[many] != 0, view.outcome[many, 0], 1.0 / (1.0 + np.exp(-logit)))
         return won.reshape(n, first, second)
 
-    def _chances(self, world: World, rows: Ints, seat: int, player: Open) -> NDArray[np.float64]:
+    def _action_probs(
+        self, world: World, rows: Ints, seat: int, player: StochasticPlayer
+    ) -> NDArray[np.float64]:
         """[n, A] what this player draws from in this seat; who is not to move does the one thing there is."""
-        about, legal = self.spec.role_of(seat), self._legal(world, rows, seat)
-        sight = concat_fields(about, world.view[about.name])[rows, about.seats.index(seat)]
-        mask = legal.astype(np.uint8) if about.name in world.view.mask else None
-        asked = Seat(about, seat, world, rows, np.ascontiguousarray(sight), mask)
-        chances = player.chances(asked).astype(np.float64) * legal
-        return np.asarray(chances / chances.sum(1, keepdims=True))
+        role_spec, legal = self.spec.role_of(seat), self._legal(world, rows, seat)
+        obs = concat_fields(role_spec, world.view[role_spec.name])[rows, role_spec.seats.index(seat)]
+        mask = legal.astype(np.uint8) if role_spec.name in world.view.mask else None
+        asked = Seat(role_spec, seat, world, rows, np.ascontiguousarray(obs), mask)
+        action_probs = player.action_probs(asked).astype(np.float64) * legal
+        return np.asarray(action_probs / action_probs.sum(1, keepdims=True))
 
     def _scratch(self) -> World:
         world: World | None = getattr(self.room, "world", None)
@@ -181,14 +183,14 @@ class Foresight:
 
     def _legal(self, world: World, rows: Ints, seat: int) -> NDArray[np.bool_]:
         """[n, A] what this seat may do; who is not to move has one thing to do, its first."""
-        about = self.spec.role_of(seat)
-        legal = np.ones((len(rows), about.actions.size), bool)
-        if about.name in world.view.mask:
-            legal = world.view.mask[about.name][rows, about.seats.index(seat)] != 0
+        role_spec = self.spec.role_of(seat)
+        legal = np.ones((len(rows), role_spec.actions.size), bool)
+        if role_spec.name in world.view.mask:
+            legal = world.view.mask[role_spec.name][rows, role_spec.seats.index(seat)] != 0
         waiting = world.view.acting[rows, seat] == 0
         if waiting.any():
             legal = legal.copy()
-            legal[waiting] = np.arange(about.actions.size) == 0
+            legal[waiting] = np.arange(role_spec.actions.size) == 0
         return legal
 
     def _forbid(self, payoff: NDArray[np.float64], legal: NDArray[np.bool_], seat: int) -> None:
@@ -227,25 +229,26 @@ class LookaheadPlayer:
         self.name = f"{role} (lookahead)"
         self.greedy = False
 
-    def chances(self, seat: Seat) -> Floats:
+    def action_probs(self, seat: Seat) -> Floats:
         """[n, A] the mixed strategy that `act` draws from."""
         mix = self.foresight.solve(seat.world, seat.rows).mix[seat.seat]
         if self.greedy:
             return np.asarray(np.arange(mix.shape[1]) == mix.argmax(1)[:, None], np.float32)
         return mix.astype(np.float32)
 
-    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
-        chances = self.chances(seat).astype(np.float64)
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
+        action_probs = self.action_probs(seat).astype(np.float64)
         if self.explore > 0:
-            legal = np.ones(chances.shape) if seat.mask is None else seat.mask.astype(np.float64)
-            chances = (1 - self.explore) * chances + self.explore * legal / legal.sum(1, keepdims=True)
+            legal = np.ones(action_probs.shape) if seat.mask is None else seat.mask.astype(np.float64)
+            uniform = legal / legal.sum(1, keepdims=True)
+            action_probs = (1 - self.explore) * action_probs + self.explore * uniform
         games = (seat.world.first + np.asarray(seat.rows)).astype(np.int64)
-        own = rng.key(noise.seed, noise.stream, seat.seat)  # each seat its own luck
-        luck = rng.units(own, noise.stream, int(games.max(initial=-1)) + 1, noise.step)[games]
-        total = np.cumsum(chances, axis=1)
+        own = rng.key(rng_key.seed, rng_key.stream, seat.seat)  # each seat its own luck
+        luck = rng.units(own, rng_key.stream, int(games.max(initial=-1)) + 1, rng_key.step)[games]
+        total = np.cumsum(action_probs, axis=1)
         action = (total <= luck[:, None] * total[:, -1:]).sum(1)
         value = self.foresight.solve(seat.world, seat.rows).value
-        return Move(action.astype(np.int32), value=value.astype(np.float32))
+        return Decision(action.astype(np.int32), value=value.astype(np.float32))
 
 
 class Lookahead(Learner):
@@ -263,7 +266,7 @@ class Lookahead(Learner):
         self.regularizers: list[Regularizer] = []
         self.adam = Adam(self.policy.weights.size)
         self.grad: Floats = np.empty_like(self.policy.weights)
-        self.sight: Floats = np.zeros((config.replay_size, self.policy.role.size), np.float32)
+        self.obs: Floats = np.zeros((config.replay_size, self.policy.role.size), np.float32)
         self.target: Floats = np.zeros(config.replay_size, np.float32)
         self.seen = 0  # positions so far; the newest `replay` of them are kept
         self.none = np.zeros(config.replay_size, np.float32)  # what a policy would have recorded
@@ -305,7 +308,7 @@ class Lookahead(Learner):
 
     def state_dict(self) -> Tree:
         kept = min(self.seen, self.config.replay_size)
-        return {"weights": self.policy.weights, "sight": self.sight[:kept], "target": self.target[:kept],
+        return {"weights": self.policy.weights, "obs": self.obs[:kept], "target": self.target[:kept],
                 "seen": self.seen} | self.adam.state()
 
     def load_state_dict(self, tree: Tree) -> None:
@@ -313,19 +316,19 @@ class Lookahead(Learner):
         self.adam.restore(tree)
         self.seen = tree["seen"]
         kept = min(self.seen, self.config.replay_size)
-        self.sight[:kept], self.target[:kept] = tree["sight"], tree["target"]
+        self.obs[:kept], self.target[:kept] = tree["obs"], tree["target"]
         self.foresight.forget()
 
     def learn(self, tape: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
         """Keep the positions met with what they were worth, then draw minibatches from all that is kept."""
         c = self.config
-        sight, target = self._met(tape)
-        self._keep(sight, target)
+        obs, target = self._met(tape)
+        self._keep(obs, target)
         kept, new = min(self.seen, c.replay_size), len(target)
         lr = anneal("linear", c.lr, c.lr_final, progress)
         draw = rng.generator(self.seed, rng.SHUFFLE, 0, iteration)
         updates = max(1, round(c.replay_ratio * new / c.minibatch_size))
-        batch = {"sight": self.sight, "target": self.target, "value": self.none, "logp": self.none,
+        batch = {"obs": self.obs, "target": self.target, "value": self.none, "logp": self.none,
                  "advantage": self.none, "action": self.choice}
         total = norm = 0.0
         network = self.policy.network
@@ -348,16 +351,16 @@ class Lookahead(Learner):
         """Seat 0's sight [M, F] of the positions on the tape, and the values [M] of their small games."""
         tracks = []
         for seat in (0, 1):
-            about = self.foresight.spec.role_of(seat)
-            tracks.append((tape[about.name], about.seats.index(seat)))
+            role_spec = self.foresight.spec.role_of(seat)
+            tracks.append((tape[role_spec.name], role_spec.seats.index(seat)))
         acted, value = (
             [getattr(track, name)[:, :, j] for track, j in tracks] for name in ("acted", "value"))
         met = (acted[0] | acted[1]) != 0
         track, j = tracks[0]
-        return track.sight[:, :, j][met], np.where(acted[0] != 0, *value)[met]
+        return track.obs[:, :, j][met], np.where(acted[0] != 0, *value)[met]
 
-    def _keep(self, sight: Floats, target: Floats) -> None:
+    def _keep(self, obs: Floats, target: Floats) -> None:
         at = (self.seen + np.arange(len(target))) % self.config.replay_size
         newest = slice(max(0, len(target) - self.config.replay_size), None)
-        self.sight[at[newest]], self.target[at[newest]] = sight[newest], target[newest]
+        self.obs[at[newest]], self.target[at[newest]] = obs[newest], target[newest]
         self.seen += len(target)

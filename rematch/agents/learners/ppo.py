@@ -104,8 +104,8 @@ def loss(
     from rematch.agents.networks import mlp
 
     b = {name: torch.from_numpy(array).to(flat.device) for name, array in rows.items()}
-    told = b.get("dropout" if policy.config.kind == "transformer" else "aside")
-    said = mlp.answer(flat, policy.role, policy.config, b["sight"], b.get("mask"), told)
+    told = b.get("dropout" if policy.config.kind == "transformer" else "privileged")
+    said = mlp.answer(flat, policy.role, policy.config, b["obs"], b.get("mask"), told)
     play, value = said.play, said.value
     assert value is not None
     if temperature != 1.0:  # the policy that acted, so that the ratio is that of two such policies
@@ -134,7 +134,7 @@ def loss(
         "clip_fraction": ((ratio - 1).abs() > config.clip).float().mean(),
     }  # fmt: skip
     if said.belief is not None:  # bimdn is taught where the opponent is
-        means["belief_nll"] = said.belief.nll(b["aside"][:, opponent(policy.role)]).mean()
+        means["belief_nll"] = said.belief.nll(b["privileged"][:, opponent(policy.role)]).mean()
         total = total + policy.config.belief_weight * means["belief_nll"]
     return total, means
 
@@ -333,17 +333,17 @@ class Ppo(Learner):
                 flat = ((flat - mine.mean()) / (mine.std() + 1e-8)).astype(np.float32)
         size = flat.size
         batch: Batch = {
-            "sight": track.sight.reshape(size, -1), "logp": track.logp.reshape(size),
+            "obs": track.obs.reshape(size, -1), "logp": track.logp.reshape(size),
             "value": track.value.reshape(size), "advantage": flat, "target": target.reshape(size),
             "action": track.action.reshape((size,) if track.action.ndim == 3 else (size, -1)),
         }
         if track.mask is not None:
             batch["mask"] = track.mask.reshape(size, -1)
-        if track.aside is not None:
-            batch["aside"] = track.aside.reshape(size, -1)
+        if track.privileged is not None:
+            batch["privileged"] = track.privileged.reshape(size, -1)
         if c.magnet_weight > 0:
             centre = Policy(self.policy.role, self.policy.config, "magnet", self.magnet)
-            batch["magnet"] = centre.forward(batch["sight"])[0]
+            batch["magnet"] = centre.forward(batch["obs"])[0]
             if self.temperature != 1.0:
                 batch["magnet"] /= np.float32(self.temperature)
             if "policy.log_std" in (views := named(centre.weights, centre.layout)):
@@ -407,7 +407,7 @@ class Ppo(Learner):
         if not np.isfinite(self.policy.weights).all():
             return f"{role}: weights are not finite after update {self.adam.updates}"
         for name, meaning in (
-            ("sight", "an observation"), ("aside", "a field aside"), ("action", "an action"),
+            ("obs", "an observation"), ("privileged", "a field aside"), ("action", "an action"),
             ("target", "a reward or value"), ("logp", "a log-probability"), ("advantage", "an advantage"),
         ):  # fmt: skip
             if name not in batch:
@@ -415,6 +415,6 @@ class Ppo(Learner):
             bad = ~np.isfinite(batch[name][index].astype(np.float64))
             if bad.any():
                 row, *column = np.argwhere(bad)[0].tolist()
-                where = f", column {self.policy.role.columns[column[0]]}" if name == "sight" else ""
+                where = f", column {self.policy.role.columns[column[0]]}" if name == "obs" else ""
                 return f"{role}: {meaning} is not finite (decision {row} of {len(index)}{where})"
         return f"{role}: the gradient is not finite at update {self.adam.updates}, though all inputs are"

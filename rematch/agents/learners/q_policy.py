@@ -13,7 +13,7 @@ from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.errors import ConfigError
-from rematch.core.player import Move, Noise, Seat
+from rematch.core.player import Decision, RngKey, Seat
 from rematch.core.spec import Role
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class QPolicy(Policy):
         self.role, self.name, self.greedy = role, name, False
         self.config: Any = config
         self.senses = s = Senses(role)
-        self.net = Hierarchy(s.shape, s.side, s.choices, role.actions.size, config)
+        self.net = Hierarchy(s.shape, s.side, s.categories, role.actions.size, config)
         self.layout, at = [], 0
         for key, parameter in self.net.named_parameters():
             self.layout.append((key, tuple(parameter.shape), at))
@@ -108,18 +108,18 @@ class QPolicy(Policy):
                 view[:] = draw.standard_normal(view.shape) * gain / max(1, inputs) ** 0.5
         self.set(self.weights)
 
-    def look(self, sight: Floats, memory: Floats) -> tuple[Floats, Floats]:
+    def look(self, obs: Floats, recurrent_state: Floats) -> tuple[Floats, Floats]:
         """Sight [n, F] and memory [n, M] before it -> Q [n, A] and memory after."""
         import torch
 
         torch.set_num_threads(1)  # of the calling thread: rollouts have threads of their own
-        q = np.empty((len(sight), self.role.actions.size), np.float32)
-        after = np.empty_like(memory)
-        for at in range(0, len(sight), BLOCK):
-            part = slice(at, min(at + BLOCK, len(sight)))
+        q = np.empty((len(obs), self.role.actions.size), np.float32)
+        after = np.empty_like(recurrent_state)
+        for at in range(0, len(obs), BLOCK):
+            part = slice(at, min(at + BLOCK, len(obs)))
             n = part.stop - at
-            rows, carried = (np.zeros((BLOCK, 1, x.shape[1]), np.float32) for x in (sight, memory))
-            rows[:n, 0], carried[:n, 0] = sight[part], memory[part]
+            rows, carried = (np.zeros((BLOCK, 1, x.shape[1]), np.float32) for x in (obs, recurrent_state))
+            rows[:n, 0], carried[:n, 0] = obs[part], recurrent_state[part]
             arrays = self.senses.unpack(self.senses.pack(rows)).arrays() | {"memory": carried[:, 0]}
             said, new = self.compute(self._answer, arrays)
             q[part], after[part] = said[:n, 0], new[:n]
@@ -145,10 +145,10 @@ def choose(q: Floats, mask: Bytes | None, epsilon: Luck | float, luck: Luck) -> 
     return np.asarray(np.where(luck < chance, any_legal, best), np.int32)
 
 
-def lucky(seat: Seat, noise: Noise) -> Luck:
+def lucky(seat: Seat, rng_key: RngKey) -> Luck:
     games = (seat.world.first + np.asarray(seat.rows)).astype(np.int64)
-    own = rng.key(noise.seed, noise.stream, seat.seat)
-    return rng.units(own, noise.stream, int(games.max(initial=-1)) + 1, noise.step)[games]
+    own = rng.key(rng_key.seed, rng_key.stream, seat.seat)
+    return rng.units(own, rng_key.stream, int(games.max(initial=-1)) + 1, rng_key.step)[games]
 
 
 class QPlayer:
@@ -161,11 +161,12 @@ class QPlayer:
     def weights(self) -> Floats:
         return self.policy.weights
 
-    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
-        before = np.zeros((len(seat.rows), self.policy.carried), np.float32) if memory is None else memory
-        q, after = self.policy.look(seat.sight, before)
-        action = choose(q, seat.mask, 0.0 if self.greedy else self.epsilon, lucky(seat, noise))
-        return Move(action, value=q.max(1), memory=after, scores=q)
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
+        if recurrent_state is None:
+            recurrent_state = np.zeros((len(seat.rows), self.policy.carried), np.float32)
+        q, after = self.policy.look(seat.obs, recurrent_state)
+        action = choose(q, seat.mask, 0.0 if self.greedy else self.epsilon, lucky(seat, rng_key))
+        return Decision(action, value=q.max(1), recurrent_state=after, scores=q)
 
 
 class Explorer:
@@ -176,26 +177,26 @@ class Explorer:
 
     def __init__(self, policy: QPolicy, games: int, steps: int, stride: int, ladder: Luck) -> None:
         self.policy, self.name, self.stride = policy, policy.name, stride
-        self.memory: Floats = np.zeros((games, policy.carried), np.float32)
+        self.recurrent_state: Floats = np.zeros((games, policy.carried), np.float32)
         self.noted: Floats = np.zeros((steps // stride + 2, games, policy.hidden), np.float32)
         self.ladder = ladder  # [games] exponents
         self.epsilon = 1.0
 
     @property
-    def chances(self) -> Luck:
+    def explore_rates(self) -> Luck:
         """[games] how often each tries something (Horgan et al. 2018, section 4.1)."""
         return np.asarray(self.epsilon**self.ladder)
 
-    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         games = seat.world.first + np.asarray(seat.rows)
         began = seat.world.view.ended[seat.rows] != 0  # the step before was an episode's last
-        self.memory[games[began]] = 0
-        before = self.memory[games]
-        if noise.step % self.stride == 0:
-            self.noted[noise.step // self.stride % len(self.noted), games] = before[:, : self.policy.hidden]
-        q, self.memory[games] = self.policy.look(seat.sight, before)
-        action = choose(q, seat.mask, self.chances[games], lucky(seat, noise))
-        return Move(action, value=q.max(1))
+        self.recurrent_state[games[began]] = 0
+        before = self.recurrent_state[games]
+        if rng_key.step % self.stride == 0:
+            self.noted[rng_key.step // self.stride % len(self.noted), games] = before[:, : self.policy.hidden]
+        q, self.recurrent_state[games] = self.policy.look(seat.obs, before)
+        action = choose(q, seat.mask, self.explore_rates[games], lucky(seat, rng_key))
+        return Decision(action, value=q.max(1))
 
     def notes(self, first: int, last: int) -> Floats:
         """[k, games, hidden] what was noted before steps first .. last - 1."""
@@ -204,4 +205,4 @@ class Explorer:
 
     def forget(self, games: NDArray[Any]) -> None:
         """These games begin anew."""
-        self.memory[games] = 0
+        self.recurrent_state[games] = 0

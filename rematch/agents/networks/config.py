@@ -83,7 +83,7 @@ class NetworkConfig:
     )  # fmt: skip
 
     @property
-    def reads_aside(self) -> bool:
+    def reads_privileged(self) -> bool:
         """Whether it learns from fields aside."""
         return self.critic == "centralized" or self.encoder == "bimdn"
 

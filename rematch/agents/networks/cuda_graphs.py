@@ -50,12 +50,12 @@ class Recorder:
         self, function: Function, tensors: Given, fixed: tuple[Any, ...]
     ) -> tuple[Any, dict[str, Tensor], tuple[Tensor, ...]]:
         given = {name: tensor.to(self.device) for name, tensor in tensors.items()}
-        aside: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
+        privileged: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        privileged.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(privileged):
             for _ in range(WARM_UP):
                 function(given, *fixed)
-        torch.cuda.current_stream().wait_stream(aside)
+        torch.cuda.current_stream().wait_stream(privileged)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             answers = function(given, *fixed)

@@ -33,19 +33,19 @@ typedef float vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias))
 typedef struct { int in, in_pad, out, out_pad, weight, bias; } Dense; /* offsets into packed weights */
 
 typedef struct {
-    int sight, fourier;                  /* columns seen; octaves of sine and cosine added to each quantity */
-    int aside;                           /* columns that the critic alone sees, after those of the sight */
+    int obs, fourier;                  /* columns seen; octaves of sine and cosine added to each quantity */
+    int privileged;                           /* columns that the critic alone sees, after those of the obs */
     int actions, discrete, shared, relu, layers;
     int width[MOST_LAYERS];
-    const int *choices;                  /* [sight + aside] of how many things a column names one; 0: it is a quantity */
-    const int *first_row;                /* [sight + aside] where that column's rows begin in the table */
+    const int *categories;                  /* [obs + privileged] of how many things a column names one; 0: it is a quantity */
+    const int *first_row;                /* [obs + privileged] where that column's rows begin in the table */
     /* derived by net_plan, those with [2] for each tower: */
     int columns[2];                      /* that it looks at */
     int numbers[2], names[2];            /* those of either kind */
     int rows[2];                         /* of its table: one for everything that can be named */
     int inputs[2];                       /* numbers * (1 + 2 * fourier) */
     int towers;                          /* 1: actor and critic share the trunk; 2: each its own */
-    int eyes;                            /* 1: both towers look at the same; 2: the critic's at what is aside too */
+    int eyes;                            /* 1: both towers look at the same; 2: the critic's at what is privileged too */
     int packed;                          /* floats of packed weights: layers, log_std, then a table per tower */
     int log_std;                         /* its offset when packed */
     int layers_size;                     /* packed floats before the tables */
@@ -60,14 +60,14 @@ static inline int padded(int n) { return (n + PAD - 1) / PAD * PAD; }
  * the row of what it names to the first layer: the product with a one-hot vector, without the zeros. */
 static void net_plan(Net *net) {
     net->towers = net->shared ? 1 : 2;
-    net->eyes = net->aside ? 2 : 1;
+    net->eyes = net->privileged ? 2 : 1;
     for (int t = 0; t < 2; t++) {
-        net->columns[t] = net->sight + (t ? net->aside : 0);
+        net->columns[t] = net->obs + (t ? net->privileged : 0);
         net->numbers[t] = net->names[t] = net->rows[t] = 0;
         for (int c = 0; c < net->columns[t]; c++) {
-            if (net->choices[c]) net->names[t]++;
+            if (net->categories[c]) net->names[t]++;
             else net->numbers[t]++;
-            net->rows[t] += net->choices[c];
+            net->rows[t] += net->categories[c];
         }
         net->inputs[t] = net->numbers[t] * (1 + 2 * net->fourier);
     }
@@ -372,19 +372,19 @@ static inline float sine_half(float x) {
 
 /* One row of input: the quantities, then sin and cos of 2^k pi x for k < fourier (Tancik et al. 2020): angles given
  * as x = angle / pi become continuous, small distances become large. Octaves follow by doubling the angle. Columns
- * that name things become rows of the table. Of two eyes the second sees what is aside too. */
-static inline void gather_eye(const Net *net, Block *b, int e, int row, const float *sight, const float *aside) {
+ * that name things become rows of the table. Of two eyes the second sees what is privileged too. */
+static inline void gather_eye(const Net *net, Block *b, int e, int row, const float *obs, const float *privileged) {
     float *x = b->input[e] + row * net->dense[e][0].in_pad;
     int n = net->numbers[e];
     if (!net->names[e]) {
-        memcpy(x, sight, sizeof(float) * (size_t)net->sight);
-        if (e) memcpy(x + net->sight, aside, sizeof(float) * (size_t)net->aside);
+        memcpy(x, obs, sizeof(float) * (size_t)net->obs);
+        if (e) memcpy(x + net->obs, privileged, sizeof(float) * (size_t)net->privileged);
     } else {
         int32_t *named = b->named[e] + row * net->names[e];
         for (int c = 0, at = 0; c < net->columns[e]; c++) {
-            float v = c < net->sight ? sight[c] : aside[c - net->sight];
-            if (!net->choices[c]) x[at++] = v;
-            else *named++ = v >= 0.0f && v < (float)net->choices[c] ? net->first_row[c] + (int32_t)v : -1;
+            float v = c < net->obs ? obs[c] : privileged[c - net->obs];
+            if (!net->categories[c]) x[at++] = v;
+            else *named++ = v >= 0.0f && v < (float)net->categories[c] ? net->first_row[c] + (int32_t)v : -1;
         }
     }
     if (!net->fourier) return;
@@ -403,10 +403,10 @@ static inline void gather_eye(const Net *net, Block *b, int e, int row, const fl
         }
 }
 
-/* One row of a block; aside may be NULL where the critic is not asked. */
-static inline void gather(const Net *net, Block *b, int row, const float *sight, const float *aside) {
-    gather_eye(net, b, 0, row, sight, NULL);
-    if (net->eyes == 2 && aside) gather_eye(net, b, 1, row, sight, aside);
+/* One row of a block; privileged may be NULL where the critic is not asked. */
+static inline void gather(const Net *net, Block *b, int row, const float *obs, const float *privileged) {
+    gather_eye(net, b, 0, row, obs, NULL);
+    if (net->eyes == 2 && privileged) gather_eye(net, b, 1, row, obs, privileged);
 }
 
 static inline void gather_nothing(const Net *net, Block *b, int row) {

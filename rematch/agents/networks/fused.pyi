@@ -31,28 +31,28 @@ def sample(
 
 class Network:
     inputs: int
-    aside: int
+    privileged: int
     actions: int
     size: int
     discrete: bool
     packed_size: int
     def __init__(
         self,
-        choices: Sequence[int],
+        categories: Sequence[int],
         actions: int,
         discrete: bool,
         hidden: Sequence[int],
         shared: bool,
         activation: str,
         fourier: int = 0,
-        aside: Sequence[int] = (),
+        privileged: Sequence[int] = (),
     ) -> None: ...
     def pack(self, flat: NDArray[Any], out: NDArray[Any]) -> None: ...
     def act(
         self,
         packed: NDArray[Any],
         slot: NDArray[Any],
-        sight: NDArray[Any],
+        obs: NDArray[Any],
         number: NDArray[Any],
         draw: tuple[int, int],
         action: NDArray[Any],
@@ -62,7 +62,7 @@ class Network:
         mask: NDArray[Any] | None = None,
         heads: NDArray[Any] | None = None,
         greedy: bool = False,
-        aside: NDArray[Any] | None = None,
+        privileged: NDArray[Any] | None = None,
     ) -> None: ...
     def gradient(
         self,

@@ -15,9 +15,9 @@ cdef extern from "fused.h" nogil:
     enum: MOST_LAYERS
     enum: STATS
     ctypedef struct Net:
-        int sight, aside, fourier, actions, discrete, shared, relu, layers
+        int obs, privileged, fourier, actions, discrete, shared, relu, layers
         int width[8]
-        const int *choices
+        const int *categories
         const int *first_row
         int packed
         int log_std
@@ -30,8 +30,8 @@ cdef extern from "fused.h" nogil:
         int slots, rows, greedy
         const int32_t *slot
         const uint8_t *acting
-        const float *sight
-        const float *aside
+        const float *obs
+        const float *privileged
         const uint8_t *mask
         const uint32_t *number
         uint64_t key
@@ -47,8 +47,8 @@ cdef extern from "fused.h" nogil:
         Weights w
         int count
         const int64_t *index
-        const float *sight
-        const float *aside
+        const float *obs
+        const float *privileged
         const float *action
         const int32_t *choice
         const uint8_t *mask
@@ -147,11 +147,11 @@ cdef class Network:
     """The shape of one actor-critic network; holds no weights."""
 
     cdef Net net
-    cdef int[::1] choices, first_row
-    cdef readonly int inputs, aside, actions, size
+    cdef int[::1] categories, first_row
+    cdef readonly int inputs, privileged, actions, size
     cdef readonly bint discrete
 
-    def __init__(self, choices, int actions, bint discrete, hidden, bint shared, str activation, int fourier=0, aside=()):
+    def __init__(self, categories, int actions, bint discrete, hidden, bint shared, str activation, int fourier=0, privileged=()):
         """choices: per column seen, of how many things it names one; 0 where it is a quantity.
 
         aside: the same for columns that the critic alone looks at, in a tower of its own.
@@ -160,20 +160,20 @@ cdef class Network:
             raise ValueError(f"at most {MOST_LAYERS} hidden layers, not {len(hidden)}")
         if activation not in ("tanh", "relu"):
             raise ValueError(f"no activation {activation!r}")
-        cdef int inputs = len(choices)
+        cdef int inputs = len(categories)
         if inputs == 0:
             raise ValueError("a network that sees nothing")
-        if len(aside) and shared:
+        if len(privileged) and shared:
             raise ValueError("a critic that looks aside shares no tower")
-        self.choices = np.array([*choices, *aside], np.intc)
-        self.first_row = (np.cumsum(self.choices) - np.asarray(self.choices)).astype(np.intc)
-        self.net.choices, self.net.first_row = &self.choices[0], &self.first_row[0]
-        self.inputs, self.aside, self.actions, self.discrete = inputs, len(aside), actions, discrete
-        self.net.aside = len(aside)
-        self.net.sight, self.net.fourier, self.net.actions, self.net.discrete = inputs, fourier, actions, discrete
+        self.categories = np.array([*categories, *privileged], np.intc)
+        self.first_row = (np.cumsum(self.categories) - np.asarray(self.categories)).astype(np.intc)
+        self.net.categories, self.net.first_row = &self.categories[0], &self.first_row[0]
+        self.inputs, self.privileged, self.actions, self.discrete = inputs, len(privileged), actions, discrete
+        self.net.privileged = len(privileged)
+        self.net.obs, self.net.fourier, self.net.actions, self.net.discrete = inputs, fourier, actions, discrete
         self.net.shared, self.net.relu, self.net.layers = shared, activation == "relu", len(hidden)
         size, last = 0, hidden[len(hidden) - 1]
-        for seen in (choices,) if shared else (choices, [*choices, *aside]):
+        for seen in (categories,) if shared else (categories, [*categories, *privileged]):
             before = sum(n == 0 for n in seen) * (1 + 2 * fourier) + sum(seen)
             for i, width in enumerate(hidden):
                 self.net.width[i] = width
@@ -195,37 +195,37 @@ cdef class Network:
         for s in range(flat.shape[0]):
             net_pack(&self.net, &flat[s, 0], &out[s, 0])
 
-    def act(self, const float[:, ::1] packed not None, const int32_t[::1] slot not None, const float[:, ::1] sight not None,
+    def act(self, const float[:, ::1] packed not None, const int32_t[::1] slot not None, const float[:, ::1] obs not None,
             const uint32_t[::1] number not None, draw, action not None, float[::1] logp not None, float[::1] value not None,
-            acting=None, mask=None, heads=None, bint greedy=False, aside=None):
+            acting=None, mask=None, heads=None, bint greedy=False, privileged=None):
         """Fill action, logp, value (and heads) for rows whose slot is one of `packed`; other rows stay as they are.
 
         draw: (64-bit key, step); with number [rows] they name every random draw. A critic that looks aside says
         nothing without `aside` [rows, aside]: values stay as they are too.
         """
         cdef Acting a
-        cdef const float[:, ::1] aside_view
+        cdef const float[:, ::1] privileged_view
         cdef const uint8_t[::1] acting_view
         cdef const uint8_t[:, ::1] mask_view
         cdef float[:, ::1] heads_view
         cdef float[:, ::1] action_floats
         cdef int32_t[::1] action_ints
         cdef int done
-        cdef Py_ssize_t rows = sight.shape[0]
-        if packed.shape[1] != self.net.packed or sight.shape[1] != self.inputs:
+        cdef Py_ssize_t rows = obs.shape[0]
+        if packed.shape[1] != self.net.packed or obs.shape[1] != self.inputs:
             raise ValueError("network and arrays do not fit")
         if slot.shape[0] != rows or number.shape[0] != rows or logp.shape[0] != rows or value.shape[0] != rows or action.shape[0] != rows:
             raise ValueError("arrays of different length")
         if rows == 0:
             return
         a.net, a.packed, a.slots, a.rows, a.greedy = &self.net, &packed[0, 0], packed.shape[0], rows, greedy
-        a.slot, a.sight, a.logp, a.value = &slot[0], &sight[0, 0], &logp[0], &value[0]
-        a.acting, a.mask, a.heads, a.action, a.choice, a.aside = NULL, NULL, NULL, NULL, NULL, NULL
-        if self.net.aside and aside is not None:
-            aside_view = aside
-            if aside_view.shape[0] != rows or aside_view.shape[1] != self.net.aside:
+        a.slot, a.obs, a.logp, a.value = &slot[0], &obs[0, 0], &logp[0], &value[0]
+        a.acting, a.mask, a.heads, a.action, a.choice, a.privileged = NULL, NULL, NULL, NULL, NULL, NULL
+        if self.net.privileged and privileged is not None:
+            privileged_view = privileged
+            if privileged_view.shape[0] != rows or privileged_view.shape[1] != self.net.privileged:
                 raise ValueError("aside has another shape")
-            a.aside = &aside_view[0, 0]
+            a.privileged = &privileged_view[0, 0]
         if acting is not None:
             acting_view = acting
             if acting_view.shape[0] != rows:
@@ -267,8 +267,8 @@ cdef class Network:
         """
         cdef Update u
         cdef double stats[16]
-        cdef const float[:, ::1] aside
-        cdef const float[:, ::1] sight = batch["sight"]
+        cdef const float[:, ::1] privileged
+        cdef const float[:, ::1] obs = batch["obs"]
         cdef const float[::1] logp = batch["logp"]
         cdef const float[::1] advantage = batch["advantage"]
         cdef const float[::1] target = batch["target"]
@@ -279,21 +279,21 @@ cdef class Network:
         cdef const float[:, ::1] magnet
         cdef const float[::1] magnet_log_std
         cdef int done
-        cdef Py_ssize_t rows = sight.shape[0]
-        if packed.shape[0] != self.net.packed or sight.shape[1] != self.inputs or out.shape[0] != self.size:
+        cdef Py_ssize_t rows = obs.shape[0]
+        if packed.shape[0] != self.net.packed or obs.shape[1] != self.inputs or out.shape[0] != self.size:
             raise ValueError("network and arrays do not fit")
         if logp.shape[0] != rows or advantage.shape[0] != rows or target.shape[0] != rows or value.shape[0] != rows:
             raise ValueError("arrays of different length")
         if index.shape[0] == 0 or np.min(index) < 0 or np.max(index) >= rows:
             raise ValueError("index is empty or outside the batch")
         u.net, u.packed, u.count, u.index = &self.net, &packed[0], index.shape[0], &index[0]
-        u.sight, u.logp, u.advantage, u.target, u.value = &sight[0, 0], &logp[0], &advantage[0], &target[0], &value[0]
-        u.action, u.choice, u.mask, u.magnet, u.magnet_log_std, u.aside = NULL, NULL, NULL, NULL, NULL, NULL
-        if self.net.aside:
-            aside = batch["aside"]
-            if aside.shape[0] != rows or aside.shape[1] != self.net.aside:
+        u.obs, u.logp, u.advantage, u.target, u.value = &obs[0, 0], &logp[0], &advantage[0], &target[0], &value[0]
+        u.action, u.choice, u.mask, u.magnet, u.magnet_log_std, u.privileged = NULL, NULL, NULL, NULL, NULL, NULL
+        if self.net.privileged:
+            privileged = batch["privileged"]
+            if privileged.shape[0] != rows or privileged.shape[1] != self.net.privileged:
                 raise ValueError("aside has another shape")
-            u.aside = &aside[0, 0]
+            u.privileged = &privileged[0, 0]
         if self.discrete:
             action_ints = batch["action"]
             taken = np.asarray(batch["action"])[np.asarray(index)]

@@ -6,8 +6,8 @@ typedef struct {
     int slots, rows, greedy;
     const int32_t *slot;     /* [rows] which policy plays the row; outside 0 .. slots - 1: left alone */
     const uint8_t *acting;   /* [rows] or NULL: all */
-    const float *sight;      /* [rows][net->sight] */
-    const float *aside;      /* [rows][net->aside], or NULL: a critic that looks at it says nothing */
+    const float *obs;      /* [rows][net->obs] */
+    const float *privileged;      /* [rows][net->privileged], or NULL: a critic that looks at it says nothing */
     const uint8_t *mask;     /* [rows][actions] or NULL */
     const uint32_t *number;  /* [rows] with (key, step) it names each row's draws */
     uint64_t key;
@@ -66,7 +66,7 @@ static void act_choice(const Acting *a, const float *logits, int row, float *scr
 static int act_rows(const Acting *a) {
     const Net *net = a->net;
     Block block;
-    int n = net->actions, failed = 1, judged = net->eyes == 1 || a->aside;
+    int n = net->actions, failed = 1, judged = net->eyes == 1 || a->privileged;
     int *order = malloc(sizeof(int) * (size_t)(a->rows + a->slots + 1));
     float *scratch = malloc(sizeof(float) * (size_t)n);
     if (order && scratch && block_make(net, &block)) {
@@ -85,7 +85,7 @@ static int act_rows(const Acting *a) {
                 int here = count[s] - at < BLOCK ? count[s] - at : BLOCK;
                 for (int i = 0; i < here; i++) {
                     size_t row = (size_t)order[at + i];
-                    gather(net, &block, i, a->sight + row * net->sight, a->aside ? a->aside + row * net->aside : NULL);
+                    gather(net, &block, i, a->obs + row * net->obs, a->privileged ? a->privileged + row * net->privileged : NULL);
                 }
                 forward(net, packed, &block, here, judged ? net->towers : 1);
                 for (int i = 0; i < here; i++) {

@@ -13,8 +13,8 @@ typedef struct {
     Weights w;
     int count;                 /* samples in the minibatch */
     const int64_t *index;      /* [count] rows of the arrays below */
-    const float *sight;        /* [.][net->sight] */
-    const float *aside;        /* [.][net->aside] or NULL */
+    const float *obs;        /* [.][net->obs] */
+    const float *privileged;        /* [.][net->privileged] or NULL */
     const float *action;       /* [.][actions] */
     const int32_t *choice;     /* [.] */
     const uint8_t *mask;       /* [.][actions] or NULL */
@@ -114,11 +114,11 @@ static void choice_slope(const Update *u, double *stats, int64_t i, const float 
 
 /* Ask for a sample that the next block will need: its rows lie anywhere in the tape. */
 static inline void fetch(const Update *u, int64_t i) {
-    const float *sight = u->sight + i * u->net->sight;
-    for (int at = 0; at < u->net->sight; at += 16) __builtin_prefetch(sight + at);
-    __builtin_prefetch(sight + u->net->sight - 1);
-    if (u->aside)
-        for (int at = 0; at < u->net->aside; at += 16) __builtin_prefetch(u->aside + i * u->net->aside + at);
+    const float *obs = u->obs + i * u->net->obs;
+    for (int at = 0; at < u->net->obs; at += 16) __builtin_prefetch(obs + at);
+    __builtin_prefetch(obs + u->net->obs - 1);
+    if (u->privileged)
+        for (int at = 0; at < u->net->privileged; at += 16) __builtin_prefetch(u->privileged + i * u->net->privileged + at);
     if (!u->net->discrete) __builtin_prefetch(u->action + i * u->net->actions);
     __builtin_prefetch(u->logp + i);
     __builtin_prefetch(u->advantage + i);
@@ -138,7 +138,7 @@ static void chunk_run(Update *u, int chunk, Block *b, float *scratch) {
         for (int r = at + BLOCK; r < at + 2 * BLOCK && r < u->count; r++) fetch(u, u->index[r]);
         for (int r = 0; r < here; r++) {
             int64_t i = u->index[at + r];
-            gather(net, b, r, u->sight + i * net->sight, u->aside ? u->aside + i * net->aside : NULL);
+            gather(net, b, r, u->obs + i * net->obs, u->privileged ? u->privileged + i * net->privileged : NULL);
         }
         for (int r = here; r < BLOCK; r++) gather_nothing(net, b, r);
         forward(net, u->packed, b, BLOCK, net->towers);
@@ -231,7 +231,7 @@ static int ppo_gradient(Update *u, int threads, float *flat, double *stats) {
     u->next = u->failed = 0;
     memset(u->stats, 0, sizeof u->stats);
     float *memory;
-    int names = net->names[net->towers - 1]; /* the critic's are the actor's, and those aside */
+    int names = net->names[net->towers - 1]; /* the critic's are the actor's, and those privileged */
     size_t backs = names ? (size_t)net->towers * blocks * BLOCK * net->dense[0][0].out_pad : 0;
     size_t told = (size_t)u->count * (size_t)(net->names[0] + (net->eyes == 2 ? names : 0));
     size_t total = (size_t)net->layers_size * (size_t)(u->chunks + 1) + backs + told;

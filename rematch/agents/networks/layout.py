@@ -20,7 +20,7 @@ def history(role: Role, config: NetworkConfig) -> tuple[slice, int, int]:
     """Where the encoder's field lies in a sight, its steps and its numbers per step."""
     at = 0
     for f in role.fields:
-        if f.name == "history" and len(f.shape) == 2 and not f.choices:
+        if f.name == "history" and len(f.shape) == 2 and not f.categories:
             return slice(at, at + f.size), f.shape[0], f.shape[1]
         at += f.size
     raise ConfigError(
@@ -32,7 +32,7 @@ def history(role: Role, config: NetworkConfig) -> tuple[slice, int, int]:
 def opponent(role: Role) -> slice:
     """Where the true place of the opponent lies in what is aside."""
     at = 0
-    for f in role.aside:
+    for f in role.privileged:
         if f.name == "other" and f.size == 2:
             return slice(at, at + 2)
         at += f.size
@@ -78,20 +78,20 @@ def layout(role: Role, config: NetworkConfig) -> Layout:
         dense("encoder.belief", 2 * wide, MIXTURE * BELIEF)
         code = LATENT + MIXTURE * 3  # weights and means of the belief: agents/networks/history_encoders.py
 
-    def tower(name: str, choices: tuple[int, ...]) -> None:
-        inputs = choices.count(0) * (1 + 2 * config.fourier) + code
+    def tower(name: str, categories: tuple[int, ...]) -> None:
+        inputs = categories.count(0) * (1 + 2 * config.fourier) + code
         for i, width in enumerate(config.hidden):
             dense(f"{name}.{i}", config.hidden[i - 1] if i else inputs, width)
-            if i == 0 and any(choices):
-                entries.append((f"{name}.0.table", (sum(choices), width)))
+            if i == 0 and any(categories):
+                entries.append((f"{name}.0.table", (sum(categories), width)))
 
-    seen = tuple(n for n, here in zip(role.choices, plain(role, config)) if here)
+    seen = tuple(n for n, here in zip(role.categories, plain(role, config)) if here)
     if config.table and not any(seen):
         raise ConfigError(f"network.table = true: {role.name} sees nothing that is named; expected false")
     tower("trunk" if config.one_tower else "policy", seen)
     dense("policy.head", config.hidden[-1], role.actions.size)
     if not config.one_tower:
-        tower("value", seen + aside(role, config))
+        tower("value", seen + privileged(role, config))
     dense("value.head", config.hidden[-1], 1)
     if role.actions.kind == "continuous":
         entries.append(("policy.log_std", (role.actions.size,)))
@@ -111,7 +111,7 @@ def quantities(role: Role) -> list[tuple[str, list[int]]]:
     """(field, columns of a sight) for every field that measures something."""
     out, at = [], 0
     for f in role.fields:
-        columns = [at + i for i in range(f.size) if not (f.choices and f.choices[i])]
+        columns = [at + i for i in range(f.size) if not (f.categories and f.categories[i])]
         if columns:
             out.append((f.name, columns))
         at += f.size
@@ -120,7 +120,7 @@ def quantities(role: Role) -> list[tuple[str, list[int]]]:
 
 def transformer(role: Role, config: NetworkConfig) -> list[tuple[str, tuple[int, ...]]]:
     """Names and shapes of the weights of agents/networks/transformer.py."""
-    wide, names = config.width, [n for n in role.choices if n]
+    wide, names = config.width, [n for n in role.categories if n]
     entries: list[tuple[str, tuple[int, ...]]] = []
 
     def dense(name: str, inputs: int, outputs: int) -> None:
@@ -148,14 +148,14 @@ def transformer(role: Role, config: NetworkConfig) -> list[tuple[str, tuple[int,
     return entries
 
 
-def aside(role: Role, config: NetworkConfig) -> tuple[int, ...]:
+def privileged(role: Role, config: NetworkConfig) -> tuple[int, ...]:
     """`Role.aside_choices` where the critic looks at them, else nothing."""
     if config.critic == "own":
         return ()
-    if not role.aside:
+    if not role.privileged:
         raise ConfigError(f"network.critic = centralized: the world has nothing aside for {role.name}; "
                           "expected own")
-    return role.aside_choices
+    return role.privileged_categories
 
 
 def named(weights: Floats, where: Layout) -> dict[str, Floats]:

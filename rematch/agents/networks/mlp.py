@@ -16,7 +16,7 @@ from torch.nn.functional import linear
 from rematch.agents.networks import history_encoders
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.networks.history_encoders import HALF_LOG_2PI
-from rematch.agents.networks.layout import aside, history, layout, plain
+from rematch.agents.networks.layout import history, layout, plain, privileged
 from rematch.core.spec import Role
 
 
@@ -68,7 +68,7 @@ def answer(
     flat: Tensor,
     role: Role,
     config: NetworkConfig,
-    sight: Tensor,
+    obs: Tensor,
     mask: Tensor | None = None,
     told: Tensor | None = None,
 ) -> Answer:
@@ -79,46 +79,46 @@ def answer(
     if config.kind == "transformer":
         from rematch.agents.networks import transformer
 
-        return transformer.answer(flat, role, config, sight, mask, None if told is None else int(told))
+        return transformer.answer(flat, role, config, obs, mask, None if told is None else int(told))
     where = layout(role, config)
     if config.module:
         from rematch.agents.networks import user_network
 
         views = {name: flat[at : at + torch.Size(shape).numel()].view(shape) for name, shape, at in where}
-        return user_network.answer(views, role, config, sight, mask)
+        return user_network.answer(views, role, config, obs, mask)
     w = {name: flat[at : at + torch.Size(shape).numel()].view(shape) for name, shape, at in where}
     squash = torch.tanh if config.activation == "tanh" else torch.relu
-    code, belief = sight[:, :0], None
+    code, belief = obs[:, :0], None
     if config.encoder != "mlp":
         columns, steps, numbers = history(role, config)
         code, belief = history_encoders.encode(
-            w, config.encoder, sight[:, columns].reshape(-1, steps, numbers)
+            w, config.encoder, obs[:, columns].reshape(-1, steps, numbers)
         )
     own = torch.tensor(plain(role, config))
-    choices = tuple(n for n, here in zip(role.choices, own.tolist()) if here)
+    categories = tuple(n for n, here in zip(role.categories, own.tolist()) if here)
 
-    def tower(name: str, seen: Tensor, choices: tuple[int, ...]) -> Tensor:
-        quantity = torch.tensor([n == 0 for n in choices], dtype=torch.bool)
+    def tower(name: str, seen: Tensor, categories: tuple[int, ...]) -> Tensor:
+        quantity = torch.tensor([n == 0 for n in categories], dtype=torch.bool)
         numbers, names = seen[:, quantity], seen[:, ~quantity].long()
         octaves = [
             f(torch.pi * 2**k * numbers) for k in range(config.fourier) for f in (torch.sin, torch.cos)
         ]
         x = linear(torch.cat([numbers, *octaves, code], -1), w[f"{name}.0.weight"], w[f"{name}.0.bias"])
         if names.shape[1]:  # the row of everything that is named
-            first_row = torch.tensor([0, *(n for n in choices if n)]).cumsum(0)[:-1]
+            first_row = torch.tensor([0, *(n for n in categories if n)]).cumsum(0)[:-1]
             x = x + w[f"{name}.0.table"][names + first_row].sum(1)
         for i in range(1, len(config.hidden)):
             x = linear(squash(x), w[f"{name}.{i}.weight"], w[f"{name}.{i}.bias"])
         return squash(x)
 
     critic: Tensor | None
-    actor = critic = tower("trunk" if config.one_tower else "policy", sight[:, own], choices)
+    actor = critic = tower("trunk" if config.one_tower else "policy", obs[:, own], categories)
     if config.critic == "centralized":
         critic = None
         if told is not None:
-            critic = tower("value", torch.cat([sight[:, own], told], -1), choices + aside(role, config))
+            critic = tower("value", torch.cat([obs[:, own], told], -1), categories + privileged(role, config))
     elif not config.shared:
-        critic = tower("value", sight[:, own], choices)
+        critic = tower("value", obs[:, own], categories)
     heads = linear(actor, w["policy.head.weight"], w["policy.head.bias"])
     value = None if critic is None else linear(critic, w["value.head.weight"], w["value.head.bias"])[:, 0]
     log_std = w.get("policy.log_std")
@@ -127,9 +127,9 @@ def answer(
 
 
 def forward(
-    flat: Tensor, role: Role, config: NetworkConfig, sight: Tensor, mask: Tensor | None = None
+    flat: Tensor, role: Role, config: NetworkConfig, obs: Tensor, mask: Tensor | None = None
 ) -> tuple[Distribution, Tensor]:
     """The distribution and value [n] of a network whose critic looks at the sight alone."""
-    said = answer(flat, role, config, sight, mask)
+    said = answer(flat, role, config, obs, mask)
     assert said.value is not None, "a critic of what is aside: see `answer`"
     return said.play, said.value

@@ -58,22 +58,22 @@ class Senses:
         self.picture: Field | None = None
         self.side = 0  # of the visited mask
         rest: list[int] = []
-        self.choices: tuple[int, ...] = ()
+        self.categories: tuple[int, ...] = ()
         bound, at = 0.0, 0
         for f in role.fields:
             here = slice(at, at + f.size)
             square = round(f.size**0.5)
-            image = len(f.shape) == 2 and not f.choices and f.name not in ("history", "visited")
+            image = len(f.shape) == 2 and not f.categories and f.name not in ("history", "visited")
             if self.picture is None and image:
                 self.picture, self._frame = f, here
-            elif f.name == "visited" and not f.choices and not self.side:
+            elif f.name == "visited" and not f.categories and not self.side:
                 if square * square != f.size:
                     raise ConfigError(f"{role.name}: visited has {f.size} numbers; expected a square")
                 self.side, self._mask, self._middle = square, here, (f.low + f.high) / 2
             else:
                 rest += range(here.start, here.stop)
-                self.choices += f.choices or (0,) * f.size
-                bound = max(bound, abs(f.low), abs(f.high), *(f.choices or (0,)))
+                self.categories += f.categories or (0,) * f.size
+                bound = max(bound, abs(f.low), abs(f.high), *(f.categories or (0,)))
             at += f.size
         self.columns = np.array(rest, np.intp)
         self.kind = np.dtype(np.float16 if bound <= HALF else np.float32)
@@ -90,16 +90,16 @@ class Senses:
             out["visited"] = (-(-self.side * self.side // 8), np.dtype(np.uint8))
         return out | {"numbers": (len(self.columns), self.kind)}
 
-    def pack(self, sight: Floats) -> dict[str, NDArray[np.generic]]:
+    def pack(self, obs: Floats) -> dict[str, NDArray[np.generic]]:
         """sight [..., F] -> name -> [..., numbers]."""
         out: dict[str, NDArray[np.generic]] = {}
         if self.picture:
             low, high = self.picture.low, self.picture.high
-            levels = (sight[..., self._frame] - np.float32(low)) * np.float32(LEVELS / (high - low))
+            levels = (obs[..., self._frame] - np.float32(low)) * np.float32(LEVELS / (high - low))
             out["frame"] = pack_levels(np.rint(levels).clip(0, LEVELS).astype(np.uint8))
         if self.side:
-            out["visited"] = np.packbits(sight[..., self._mask] > self._middle, axis=-1)
-        out["numbers"] = sight[..., self.columns].astype(self.kind)
+            out["visited"] = np.packbits(obs[..., self._mask] > self._middle, axis=-1)
+        out["numbers"] = obs[..., self.columns].astype(self.kind)
         return out
 
     def unpack(self, packed: dict[str, NDArray[np.generic]]) -> Seen:

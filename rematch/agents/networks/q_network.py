@@ -114,7 +114,7 @@ class Hierarchy(nn.Module):
     """See the head of this file. `shape` [H, W] of the picture or (), `side` of the visited mask or 0."""
 
     def __init__(
-        self, shape: Sequence[int], side: int, choices: Sequence[int], actions: int, config: Shape
+        self, shape: Sequence[int], side: int, categories: Sequence[int], actions: int, config: Shape
     ) -> None:
         super().__init__()
         channels, width = config.channels, config.width
@@ -124,10 +124,10 @@ class Hierarchy(nn.Module):
         self.map = nn.Conv2d(1, 8, 4, 4) if side else None
         spots = 8 * (side // 4) ** 2 if side else 0
         # Columns that name things are looked up: the product with a one-hot vector (spec.Field.choices).
-        self.named = torch.tensor([i for i, n in enumerate(choices) if n], dtype=torch.long)
-        self.plain = torch.tensor([i for i, n in enumerate(choices) if not n], dtype=torch.long)
+        self.named = torch.tensor([i for i, n in enumerate(categories) if n], dtype=torch.long)
+        self.plain = torch.tensor([i for i, n in enumerate(categories) if not n], dtype=torch.long)
         starts, total = [], 0
-        for n in choices:
+        for n in categories:
             if n:
                 starts.append(total)
             total += n

@@ -41,22 +41,22 @@ class Recurrent:
         out[: len(flat)] = flat
 
     def act(
-        self, packed: Floats, slot: NDArray[Any], sight: Floats, number: NDArray[Any], draw: tuple[int, int],
+        self, packed: Floats, slot: NDArray[Any], obs: Floats, number: NDArray[Any], draw: tuple[int, int],
         *out: NDArray[Any], acting: NDArray[Any] | None = None, mask: NDArray[Any] | None = None,
-        heads: Floats | None = None, greedy: bool = False, aside: Floats | None = None,
+        heads: Floats | None = None, greedy: bool = False, privileged: Floats | None = None,
     ) -> None:  # fmt: skip
         """As fused.Network.act; out: action, logp, value."""
         action, logp, value = out
-        if packed.shape[1] != self.size or sight.shape[1] != self.inputs:
+        if packed.shape[1] != self.size or obs.shape[1] != self.inputs:
             raise ValueError("network and arrays do not fit")
-        if len({len(array) for array in (slot, sight, number, *out)}) > 1:
+        if len({len(array) for array in (slot, obs, number, *out)}) > 1:
             raise ValueError("arrays of different length")
         playing = np.ones(len(slot), bool) if acting is None else acting != 0
         for s, weights in enumerate(packed):
             rows = np.flatnonzero((slot == s) & playing)
             if not len(rows):
                 continue
-            said, judged = self._look(weights, sight[rows], None if aside is None else aside[rows])
+            said, judged = self._look(weights, obs[rows], None if privileged is None else privileged[rows])
             drawn, likely = np.empty_like(action[rows]), np.empty(len(rows), np.float32)
             spread = named(weights, self.layout).get("policy.log_std")
             legal = None if mask is None else np.ascontiguousarray(mask[rows])
@@ -67,33 +67,33 @@ class Recurrent:
             if heads is not None:
                 heads[rows] = said
 
-    def belief(self, weights: Floats, sight: Floats) -> tuple[Floats, Floats, Floats]:
+    def belief(self, weights: Floats, obs: Floats) -> tuple[Floats, Floats, Floats]:
         """Of bimdn: weights [n, K], means [n, K, 2] and standard deviations [n, K, 2] of its Gaussians."""
-        found = [said.belief for said in self._blocks(weights, sight, None) if said.belief is not None]
+        found = [said.belief for said in self._blocks(weights, obs, None) if said.belief is not None]
         parts = [(b.log_weight.exp(), b.mean, b.log_sd.exp()) for b in found]
-        weight, mean, sd = (torch.cat(arrays)[: len(sight)].numpy() for arrays in zip(*parts))
+        weight, mean, sd = (torch.cat(arrays)[: len(obs)].numpy() for arrays in zip(*parts))
         return weight, mean, sd
 
-    def _look(self, weights: Floats, sight: Floats, aside: Floats | None) -> tuple[Floats, Floats | None]:
+    def _look(self, weights: Floats, obs: Floats, privileged: Floats | None) -> tuple[Floats, Floats | None]:
         """Means or logits [n, A], and values [n] where the critic has what it looks at."""
-        said = self._blocks(weights, sight, aside)
-        heads = torch.cat([block.play.heads for block in said])[: len(sight)].cpu().numpy()
+        said = self._blocks(weights, obs, privileged)
+        heads = torch.cat([block.play.heads for block in said])[: len(obs)].cpu().numpy()
         values = [block.value for block in said if block.value is not None]
-        return heads, torch.cat(values)[: len(sight)].cpu().numpy() if values else None
+        return heads, torch.cat(values)[: len(obs)].cpu().numpy() if values else None
 
-    def _blocks(self, weights: Floats, sight: Floats, aside: Floats | None) -> list[mlp.Answer]:
+    def _blocks(self, weights: Floats, obs: Floats, privileged: Floats | None) -> list[mlp.Answer]:
         """What the network says, BLOCK rows at a time; the last block is filled up with zeros."""
         torch.set_num_threads(1)  # of the calling thread: rollouts have threads of their own
         rows_at_once = BLOCK if self.config.device == "cpu" else GPU_BLOCK
-        full = -(-len(sight) // rows_at_once) * rows_at_once
+        full = -(-len(obs) // rows_at_once) * rows_at_once
 
         def blocks(rows: Floats) -> list[torch.Tensor]:
             padded = np.zeros((full, rows.shape[1]), np.float32)
             padded[: len(rows)] = rows
             return list(torch.from_numpy(padded).to(self.device).chunk(full // rows_at_once))
 
-        told: list[Any] = [None] * (full // rows_at_once) if aside is None else blocks(aside)
+        told: list[Any] = [None] * (full // rows_at_once) if privileged is None else blocks(privileged)
         with torch.no_grad():
             flat = torch.from_numpy(weights).to(self.device)
-            pairs = zip(blocks(sight), told)
+            pairs = zip(blocks(obs), told)
             return [mlp.answer(flat, self.role, self.config, seen, None, more) for seen, more in pairs]

@@ -38,16 +38,16 @@ class Dropout:
         return x * keep / (1 - self.share)
 
 
-def tokens(w: Mapping[str, Tensor], role: Role, sight: Tensor) -> Tensor:
+def tokens(w: Mapping[str, Tensor], role: Role, obs: Tensor) -> Tensor:
     """[n, tokens, width] of a sight [n, F]: what is named, fields of quantities, the one that reads out."""
-    named, out = [i for i, n in enumerate(role.choices) if n], []
+    named, out = [i for i, n in enumerate(role.categories) if n], []
     if named:
-        first = torch.tensor([0, *(role.choices[i] for i in named)]).cumsum(0)[:-1].to(sight.device)
-        rows = w["embed.table"][sight[:, named].long() + first]
+        first = torch.tensor([0, *(role.categories[i] for i in named)]).cumsum(0)[:-1].to(obs.device)
+        rows = w["embed.table"][obs[:, named].long() + first]
         out.append(linear(rows, w["embed.weight"], w["embed.bias"]))
     for name, columns in quantities(role):
-        out.append(linear(sight[:, columns], w[f"field.{name}.weight"], w[f"field.{name}.bias"])[:, None])
-    blank = torch.zeros_like(w["place.table"][-1:]).expand(sight.shape[0], 1, -1)
+        out.append(linear(obs[:, columns], w[f"field.{name}.weight"], w[f"field.{name}.bias"])[:, None])
+    blank = torch.zeros_like(w["place.table"][-1:]).expand(obs.shape[0], 1, -1)
     return torch.cat([*out, blank], 1) + w["place.table"]
 
 
@@ -67,14 +67,14 @@ def block(w: Mapping[str, Tensor], at: str, heads: int, x: Tensor, dropout: Drop
 
 
 def answer(
-    flat: Tensor, role: Role, config: NetworkConfig, sight: Tensor, mask: Tensor | None = None,
+    flat: Tensor, role: Role, config: NetworkConfig, obs: Tensor, mask: Tensor | None = None,
     key: int | None = None,
 ) -> Answer:  # fmt: skip
     """What weights `flat` [P] say to a sight [n, F]; `key`: of dropout, while learning."""
     where = layout(role, config)
     w = {name: flat[at : at + torch.Size(shape).numel()].view(shape) for name, shape, at in where}
-    dropout = Dropout(config.dropout, key, sight.device)
-    x = tokens(w, role, sight)
+    dropout = Dropout(config.dropout, key, obs.device)
+    x = tokens(w, role, obs)
     for layer in range(config.layers):
         x = block(w, f"layer.{layer}", config.heads, x, dropout)
     x = layer_norm(x[:, -1], (config.width,), 1 + w["last.scale"], w["last.bias"])

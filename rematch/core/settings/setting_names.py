@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 # Old dotted key -> present key. An entry may name a whole part: {"bands": "savestates"} renames all its keys.
 RENAMED: dict[str, str] = {
+    "world.sight": "world.observation",  # OpenSpiel
     "anywhere": "random_starts.fraction",
     "swarm": "savestates.mode",
     "bands.power_on": "savestates.power_on",

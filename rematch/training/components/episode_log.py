@@ -65,7 +65,7 @@ class EpisodeLog(Component):
         super().__init__(config, setup)
         world = setup.world
         self.games = games = world.games
-        self.world = cast(TellingWorld, world) if hasattr(world, "told") else None
+        self.world = cast(TellingWorld, world) if hasattr(world, "episode_infos") else None
         (self.role,) = setup.spec.roles
         terms = setup.all(RewardTermComponent)
         self.terms = (ENV, *(term.name for term in terms))  # columns of the reward
@@ -116,7 +116,7 @@ class EpisodeLog(Component):
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
         reward, games, step = self.rewards(rollout), rollout.games, clock.step
-        infos = {(t, game): info for t, game, info in rollout.told}
+        infos = {(t, game): info for t, game, info in rollout.episode_infos}
         led = None if rollout.forced is None else rollout.forced == FORCED
         shown: dict[int, list[tuple[int, str]]] = {}
         for t, game, name in rollout.forced_events:

@@ -18,7 +18,7 @@ from rematch.core.clock import Clock, interval_passed
 from rematch.core.component import Component, Evidence, Metrics, Record, Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError, RunError
-from rematch.core.player import Move, Noise, Seat
+from rematch.core.player import Decision, RngKey, Seat
 from rematch.core.recording import Pressed, Shot, Take
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING, World
 from rematch.rollout.reward_term import RewardTermComponent
@@ -63,21 +63,21 @@ class EpisodeRecorder:
         """The take, and what is worth noting of it."""
         world, player = self.world, self.setup.agents.players[self.role.name]
         key = rng.key(self.setup.config.seed, rng.EVALUATION, self.clock.step)
-        memory, trail, rows = None, [], np.zeros(1, np.int32)  # type: ignore[var-annotated]
+        recurrent_state, trail, rows = None, [], np.zeros(1, np.int32)  # type: ignore[var-annotated]
         kept: list[tuple[int, Pressed, int, Floats, tuple[str, ...]]] = []
         tape, ended, step = RolloutBuffer(self.setup.spec, PIECE, 1), RUNNING, 0
         while step < self.steps and ended == RUNNING:
-            sight = concat_fields(self.role, world.view[self.role.name])[:, 0]
+            obs = concat_fields(self.role, world.view[self.role.name])[:, 0]
             legal = world.view.mask.get(self.role.name)
             mask = None if legal is None else legal[:, 0]
-            seat = Seat(self.role, self.role.seats[0], world, rows, sight, mask)
-            move = player.act(seat, Noise(key, rng.ACT, step), memory)
-            memory, action = move.memory, int(move.action[0])
+            seat = Seat(self.role, self.role.seats[0], world, rows, obs, mask)
+            move = player.act(seat, RngKey(key, rng.ACT, step), recurrent_state)
+            recurrent_state, action = move.recurrent_state, int(move.action[0])
             picture = self._draw(world, trail)
             reached = self._reached(world)
             if step % self.pace == 0:
                 kept.append((step, Pressed.of(picture), action, self._scores(player, seat, move), reached))
-            tape[self.role.name].sight[step % PIECE, 0, 0] = sight[0]
+            tape[self.role.name].obs[step % PIECE, 0, 0] = obs[0]
             view = world.step({self.role.name: np.array([[action]], np.int32)})
             ended = int(view.ended[0])
             tape.ended[step % PIECE, 0] = ended
@@ -96,11 +96,11 @@ class EpisodeRecorder:
         assert renderer is not None, "refused by check"
         return renderer.draw(world, 0, trail)
 
-    def _scores(self, player: Any, seat: Seat, move: Move) -> Floats:
+    def _scores(self, player: Any, seat: Seat, move: Decision) -> Floats:
         """[A] what each action is thought to be worth: Q values, or the policy's probabilities."""
         if move.scores is not None:
             return np.asarray(move.scores[0])
-        return np.asarray(player.chances(seat)[0])
+        return np.asarray(player.action_probs(seat)[0])
 
     def _reached(self, world: Any) -> tuple[str, ...]:
         return tuple(world.milestones(0)) if self.diary.world is not None else ()
@@ -109,7 +109,7 @@ class EpisodeRecorder:
         """What the copies pay for the sights since the last time; the very first one was nobody's doing."""
         first, name = (step - 1) // PIECE * PIECE, self.role.name
         part = RolloutBuffer(self.setup.spec, step - first, 1)
-        part[name].sight[:], part.ended[:] = tape[name].sight[: part.steps], tape.ended[: part.steps]
+        part[name].obs[:], part.ended[:] = tape[name].obs[: part.steps], tape.ended[: part.steps]
         part.length[:], part.events[:] = tape.length[: part.steps], tape.events
         for column, scorer in enumerate(self.scorers, 1):
             self.paid[first:step, column] = scorer.score(part, 0)[:, 0, 0]

@@ -68,7 +68,7 @@ class Learners(Component):
         roles = setup.spec.roles.values()
         if setup.config.network.module and key.removeprefix("network.") in OF_THE_MLP:
             return "network.module replaces the layers"
-        if key == "network.fourier" and all(all(role.choices) for role in roles):
+        if key == "network.fourier" and all(all(role.categories) for role in roles):
             return "players observe categories alone, no numbers"
         if key.startswith("network.log_std") and all(role.actions.kind == "discrete" for role in roles):
             return "all actions are discrete"
@@ -147,8 +147,8 @@ class Learners(Component):
 
     def _critic_evidence(self) -> Iterable[Evidence]:
         tracks = self.setup.collector.rollout.tracks
-        sizes = [f"{role} {track.aside.shape[-1]} numbers" for role, track in tracks.items()
-                 if track.aside is not None and track.aside.any()]  # fmt: skip
+        sizes = [f"{role} {track.privileged.shape[-1]} numbers" for role, track in tracks.items()
+                 if track.privileged is not None and track.privileged.any()]  # fmt: skip
         critic = self.setup.config.network.critic
         yield Evidence(
             "centralized critic",

@@ -24,7 +24,7 @@ def shortened(names: Sequence[str]) -> list[str]:
 
 def columns_of(track: RoleRollout) -> list[dict[str, Any]]:
     """Range and mean of each column of a role's observations."""
-    rows = track.sight.reshape(-1, track.role.size)
+    rows = track.obs.reshape(-1, track.role.size)
     low, high, mean = rows.min(0), rows.max(0), rows.mean(0, dtype=np.float64)
     return [
         {
@@ -63,8 +63,8 @@ class ObservationSummary(Component):
             if constant:
                 columns = ", ".join(shortened(constant))
                 log.line(f"Sight {role}: warning: never changed in the first rollout: {columns}")
-            if track.aside is not None:
-                names = [f"{f.name}.{c}" for f in track.role.aside for c in f.columns]
+            if track.privileged is not None:
+                names = [f"{f.name}.{c}" for f in track.role.privileged for c in f.columns]
                 log.line(f"Sight {role}: aside, for learning alone: {', '.join(names)}", console=False)
             if track.role.hidden:
                 log.line(f"Sight {role}: hidden: {', '.join(track.role.hidden)}", console=False)

@@ -36,11 +36,11 @@ class WorldState(Component):
         for role in setup.spec.roles.values():
             # RoleRollout: observation, action, six numbers, flags; PPO: advantages, targets, shuffled order
             decision += len(role.seats) * (4 * role.size + 4 * role.actions.size + 25 + 5 * 4 + 2 * 8)
-            if c.network.reads_aside:
-                decision += 4 * len(role.seats) * role.aside_size
+            if c.network.reads_privileged:
+                decision += 4 * len(role.seats) * role.privileged_size
         state = int(setup.make_world(1, 0, 0).save(np.zeros(1, np.int32)).shape[1])
         roles = setup.spec.roles.values()
-        view = sum(4 * len(role.seats) * (role.size + role.aside_size) for role in roles)
+        view = sum(4 * len(role.seats) * (role.size + role.privileged_size) for role in roles)
         return int(c.games * (c.steps * decision + 3 * state + 2 * view))
 
     def start(self, clock: Clock) -> None:

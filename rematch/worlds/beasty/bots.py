@@ -12,7 +12,7 @@ from rematch.core import rng
 from rematch.core.arrays import Floats, Ints
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError
-from rematch.core.player import Move, Noise, Seat
+from rematch.core.player import Decision, RngKey, Seat
 from rematch.worlds.game import check_bot
 
 from . import native
@@ -31,9 +31,9 @@ if len(NUMBERS) != native.BOTS:
     )
 
 
-def _own(seat: Seat, noise: Noise) -> Noise:
+def _own(seat: Seat, rng_key: RngKey) -> RngKey:
     """Each seat its own luck."""
-    return Noise(rng.key(noise.seed, noise.stream, seat.seat), noise.stream, noise.step)
+    return RngKey(rng.key(rng_key.seed, rng_key.stream, seat.seat), rng_key.stream, rng_key.step)
 
 
 class ScriptedPlayer:
@@ -43,9 +43,9 @@ class ScriptedPlayer:
         self.name = name
         self._number = NUMBERS.index(name)
 
-    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         world: Any = seat.world
-        return Move(world.scripted(seat.rows, self._number, _own(seat, noise)))
+        return Decision(world.scripted(seat.rows, self._number, _own(seat, rng_key)))
 
 
 class SearchPlayer:
@@ -80,19 +80,19 @@ class SearchPlayer:
         self.completions, self.seconds, self.threads = completions, seconds, threads
         self._rollout, self._model = NUMBERS.index(rollout), NUMBERS.index(model or rollout)
 
-    def worths(self, world: Any, rows: Ints, noise: Noise) -> tuple[NDArray[np.float64], Ints]:
+    def worths(self, world: Any, rows: Ints, rng_key: RngKey) -> tuple[NDArray[np.float64], Ints]:
         """[n, 33] what every action adds up to over the completions, and [n] the best."""
-        found: tuple[NDArray[np.float64], Ints] = world.searched(rows, self._how(0, 0), noise, self.threads)
+        found: tuple[NDArray[np.float64], Ints] = world.searched(rows, self._how(0, 0), rng_key, self.threads)
         return found
 
     def _how(self, at: int, until: int) -> tuple[int, int, int, int]:
         return self._rollout, at, until or self.completions, self._model
 
-    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         world: Any = seat.world
-        own, started = _own(seat, noise), time.perf_counter()
+        own, started = _own(seat, rng_key), time.perf_counter()
         if not self.seconds:
-            return Move(self.worths(world, seat.rows, own)[1])
+            return Decision(self.worths(world, seat.rows, own)[1])
         sums: Any = 0.0
         for at in range(0, self.completions, AT_ONCE):
             until = min(at + AT_ONCE, self.completions)
@@ -100,7 +100,7 @@ class SearchPlayer:
             if time.perf_counter() - started > self.seconds * len(seat.rows):
                 break
         assert seat.mask is not None
-        return Move(np.where(seat.mask != 0, sums, -np.inf).argmax(1).astype(np.int32))
+        return Decision(np.where(seat.mask != 0, sums, -np.inf).argmax(1).astype(np.int32))
 
 
 def search_of(name: str) -> SearchPlayer:
@@ -144,26 +144,26 @@ class GuidedSearch:
                 f"{self.name}: its value cannot end a playout; expected two players, network.critic own"
             )
 
-    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         world: Any = seat.world
         assert seat.mask is not None
-        logits = self.policy.forward(np.ascontiguousarray(seat.sight), seat.mask)[0].astype(np.float64)
+        logits = self.policy.forward(np.ascontiguousarray(seat.obs), seat.mask)[0].astype(np.float64)
         logits[seat.mask == 0] = -np.inf
         odds = logits - logits.max(1, keepdims=True)
         odds -= np.log(np.exp(odds).sum(1, keepdims=True))
         thought = (odds >= np.log(THOUGHT)) | (odds == odds.max(1, keepdims=True))
         bits = np.uint64(1) << np.arange(odds.shape[1], dtype=np.uint64)
         among = (thought * bits).sum(1, dtype=np.uint64)
-        own = _own(seat, noise)
+        own = _own(seat, rng_key)
         if self.plies < 0:
             values = world.action_values(seat.rows, self.completions, own, self.threads, among)
         else:
             how = (self.completions, self.plies)
             values = world.leaf_values(seat.rows, how, own, among, self._judge)
-        return Move(np.where(thought, values + PRIOR * odds, -np.inf).argmax(1).astype(np.int32))
+        return Decision(np.where(thought, values + PRIOR * odds, -np.inf).argmax(1).astype(np.int32))
 
-    def _judge(self, sight: Floats) -> Floats:
-        return np.asarray(self.policy.forward(sight)[1], np.float32)
+    def _judge(self, obs: Floats) -> Floats:
+        return np.asarray(self.policy.forward(obs)[1], np.float32)
 
 
 def guided(policy: Any, budget: str) -> GuidedSearch:

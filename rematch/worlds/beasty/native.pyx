@@ -237,26 +237,26 @@ cdef class Core:
 
     # --- players ---
 
-    def decide(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, int bot, noise, int threads=1):
+    def decide(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, int bot, rng_key, int threads=1):
         """[n] the actions of a bot, by its number in bots.h; noise: (key, stream, step)."""
-        return self._ask(0, games, numbers, (bot, 0, 0, 0), noise, threads)[1]
+        return self._ask(0, games, numbers, (bot, 0, 0, 0), rng_key, threads)[1]
 
-    def scores(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, int bot, noise):
+    def scores(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, int bot, rng_key):
         """[n, 33] a bot's scores, not a number where an action is not legal."""
-        return self._ask(1, games, numbers, (bot, 0, 0, 0), noise, 1)[0]
+        return self._ask(1, games, numbers, (bot, 0, 0, 0), rng_key, 1)[0]
 
-    def search(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, noise, int threads=1, among=None):
+    def search(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, rng_key, int threads=1, among=None):
         """[n, 33] sums over completions and [n] the best actions; how: (bot of playouts, from, to, the others' bot).
 
         among: [n] bits, the actions to choose from.
         """
-        return self._ask(2, games, numbers, how, noise, threads, among)
+        return self._ask(2, games, numbers, how, rng_key, threads, among)
 
-    def values(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, noise, int threads=1, among=None):
+    def values(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, rng_key, int threads=1, among=None):
         """As `search`, but [n, 33] means: what each action may be expected to bring, else not a number."""
-        return self._ask(3, games, numbers, how, noise, threads, among)
+        return self._ask(3, games, numbers, how, rng_key, threads, among)
 
-    def leaves(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, noise, const uint64_t[::1] among,
+    def leaves(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, rng_key, const uint64_t[::1] among,
                const int64_t[::1] at, int threads=1):
         """Positions some plies after each action in `among` of each completion, [m, S], whether each is over, and
         what it then is worth to who searches. how: (bot, from, to, plies); at: [n + 1] where rows begin."""
@@ -282,13 +282,13 @@ cdef class Core:
         if count == 0:
             return leaf, over, value
         asked.rules, asked.games, asked.number, asked.among = &self.rules, _games(games), &numbers[0], &among[0]
-        asked.chance.key, asked.chance.stream, asked.chance.step = noise
+        asked.chance.key, asked.chance.stream, asked.chance.step = rng_key
         asked.at, asked.leaf, asked.leaf_over, asked.leaf_worth = &at[0], <Game *>&to_leaf[0, 0], &to_over[0], &to_value[0]
         with nogil:
             in_shares(leaf_rows, &asked, n, threads)
         return leaf, over, value
 
-    def _ask(self, int kind, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, noise, int threads,
+    def _ask(self, int kind, const uint8_t[:, ::1] games, const int32_t[::1] numbers, how, rng_key, int threads,
              among=None):
         cdef Asked asked
         cdef int n = games.shape[0]
@@ -304,7 +304,7 @@ cdef class Core:
         for bot in (asked.bot[0], asked.bot[1]):
             if not 0 <= bot < BOT_COUNT or (kind >= 2 and asked.bot[0] == 0):
                 raise ValueError(f"decide: there is no bot {bot} for this")
-        asked.chance.key, asked.chance.stream, asked.chance.step = noise
+        asked.chance.key, asked.chance.stream, asked.chance.step = rng_key
         if n == 0:
             return score, action
         if among is not None:

@@ -16,7 +16,7 @@ from rematch.core import config as settings
 from rematch.core import rng
 from rematch.core.arrays import Bytes
 from rematch.core.config import knob
-from rematch.core.player import Noise, Player
+from rematch.core.player import Player, RngKey
 from rematch.worlds.conformance.playback import seat_at
 
 from .config import ACTS, POINTS, SCORINGS, STRENGTH, Config
@@ -96,8 +96,8 @@ class Game:
             if self.state.turn == ME:
                 ended = self.my_turn()
             else:
-                noise = Noise(rng.key(self.seed, rng.BOT), rng.BOT, self.state.step)
-                move = self.opponent.act(seat_at(self.world, self.state.turn, ROW), noise)
+                rng_key = RngKey(rng.key(self.seed, rng.BOT), rng.BOT, self.state.step)
+                move = self.opponent.act(seat_at(self.world, self.state.turn, ROW), rng_key)
                 if move.resigned is not None and move.resigned[0]:
                     why = next(iter(getattr(self.opponent, "troubles", {}).values()), "it gave up")
                     page.say(f"\n{self.names[self.state.turn]} forfeits: {why}. You win.")

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from rematch.core import rng
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError
-from rematch.core.player import Move, Noise, Seat
+from rematch.core.player import Decision, RngKey, Seat
 
 from .config import ACTIONS, STRENGTH, Config
 from .state import State, unpack
@@ -57,12 +57,12 @@ class GuestPlayer:
         self._process: subprocess.Popen[str] | None = None
         self._start()
 
-    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         world: Any = seat.world
         numbers = seat.rows + world.first
-        seed = rng.key(noise.seed, noise.stream, seat.seat)
-        deals = rng.key(seed, rng.RESET, 0, noise.step)  # tells nothing of the true cards
-        luck = rng.words(seed, rng.BOT, int(numbers.max()) + 1, noise.step)
+        seed = rng.key(rng_key.seed, rng_key.stream, seat.seat)
+        deals = rng.key(seed, rng.RESET, 0, rng_key.step)  # tells nothing of the true cards
+        luck = rng.words(seed, rng.BOT, int(numbers.max()) + 1, rng_key.step)
         assert seat.mask is not None
         action = seat.mask.argmax(1).astype(np.int32)
         resigned = np.zeros(len(action), bool)
@@ -73,11 +73,11 @@ class GuestPlayer:
             with self._turn:
                 answer = self._ask(state, legal, int(luck[number]))
                 if isinstance(answer, str):
-                    self.troubles[noise.seed, noise.step, number] = answer
+                    self.troubles[rng_key.seed, rng_key.step, number] = answer
                     resigned[i] = True
                 else:
                     action[i] = answer
-        return Move(action, resigned=resigned)
+        return Decision(action, resigned=resigned)
 
     def _ask(self, state: State, legal: list[int], key: int) -> int | str:
         """The bot's action, or what went wrong in one line."""

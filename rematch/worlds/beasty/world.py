@@ -19,7 +19,7 @@ from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.config import validate
 from rematch.core.errors import WorldError
-from rematch.core.player import Noise
+from rematch.core.player import RngKey
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import View
 from rematch.worlds.native_world import NativeWorld, Shown, blank_view, first_next
@@ -53,7 +53,7 @@ def make_spec(config: Config) -> Spec:
     hidden = ("other players' hands", "the order of the decks")
     role = Role(
         name=ROLE, fields=_fields(config), actions=act, seats=tuple(range(config.players)), hidden=hidden,
-        aside=_aside(config),
+        privileged=_privileged(config),
     )  # fmt: skip
     return Spec(world=NAME, roles={ROLE: role})
 
@@ -70,13 +70,13 @@ def _fields(config: Config) -> tuple[Field, ...]:
     ]
     return (
         Field(name="line", columns=tuple(f"place_{i}" for i in range(PLACES)), low=0.0, high=float(who - 1),
-              choices=(who,) * PLACES),
+              categories=(who,) * PLACES),
         Field(name="cards", columns=tuple(f"{which}_{name}" for which in sets for name in SPECIES), low=0.0),
         Field(name="counts", columns=(*counts, "in_line", "to_come"), low=0.0),
     )  # fmt: skip
 
 
-def _aside(config: Config) -> tuple[Field, ...]:
+def _privileged(config: Config) -> tuple[Field, ...]:
     """What a critic may see while training, and no actor ever: others' hands, everybody's next card."""
     players = range(config.players)
     hands = tuple(f"hand_{player}_{name}" for player in players[1:] for name in SPECIES)
@@ -84,7 +84,7 @@ def _aside(config: Config) -> tuple[Field, ...]:
     return (
         Field(name="hands", columns=hands, low=0.0),
         Field(name="next", columns=tuple(f"next_{player}" for player in players), low=0.0,
-              high=float(len(SPECIES)), choices=nexts),
+              high=float(len(SPECIES)), categories=nexts),
     )  # fmt: skip
 
 
@@ -110,7 +110,7 @@ class BeastyWorld(NativeWorld):
 
     def step(self, actions: Mapping[str, NDArray[Any]], threads: int = 1) -> View:
         """One turn in every game: actions player -> [N, k], of which only the mover's counts."""
-        chosen = self._choices(actions, ROLE)
+        chosen = self._discrete_actions(actions, ROLE)
         bad = self._games.step(chosen, threads)
         if bad >= 0:
             seat = int(self._named["turn"][bad])
@@ -142,7 +142,7 @@ class BeastyWorld(NativeWorld):
 
     def points_after(self, actions: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
         """[N, k] everybody's points in the bar in games that these actions end; nan in the others."""
-        after, chosen = self._states.copy(), self._choices(actions, ROLE)
+        after, chosen = self._states.copy(), self._discrete_actions(actions, ROLE)
         mover = self._named["turn"].reshape(-1)
         over = self.shared.rules.turn(after, np.ascontiguousarray(chosen[np.arange(self.games), mover])) != 0
         bars = after.view(self.kind)[:, 0]["bar"][over, : self.config.players]
@@ -165,23 +165,24 @@ class BeastyWorld(NativeWorld):
 
     # --- players --------------------------------------------------------------------------------------
 
-    def scripted(self, rows: Ints, bot: int, noise: Noise) -> Ints:
+    def scripted(self, rows: Ints, bot: int, rng_key: RngKey) -> Ints:
         """[n] the actions of a bot, by its number in bots.h, for whoever is to play."""
         numbers = (self.first + self._rows(rows)).astype(np.int32)
-        return self.shared.rules.decide(self.save(rows), numbers, bot, (noise.seed, noise.stream, noise.step))
+        key = (rng_key.seed, rng_key.stream, rng_key.step)
+        return self.shared.rules.decide(self.save(rows), numbers, bot, key)
 
     def searched(
-        self, rows: Ints, how: tuple[int, int, int, int], noise: Noise, threads: int = 1
+        self, rows: Ints, how: tuple[int, int, int, int], rng_key: RngKey, threads: int = 1
     ) -> tuple[NDArray[np.float64], Ints]:
         """[n, 33] sums over completions how[1] .. how[2] - 1, [n] best actions; played out by bot how[0],
         others by how[3]."""
         numbers = (self.first + self._rows(rows)).astype(np.int32)
         return self.shared.rules.search(
-            self.save(rows), numbers, how, (noise.seed, noise.stream, noise.step), threads
+            self.save(rows), numbers, how, (rng_key.seed, rng_key.stream, rng_key.step), threads
         )
 
     def action_values(
-        self, rows: Ints, completions: int, noise: Noise, threads: int = 1, among: Bits | None = None
+        self, rows: Ints, completions: int, rng_key: RngKey, threads: int = 1, among: Bits | None = None
     ) -> NDArray[np.float64]:
         """[n, 33] what each action may be expected to bring whoever is to play, by `search`'s playouts.
 
@@ -189,11 +190,11 @@ class BeastyWorld(NativeWorld):
         not among these bits [n].
         """
         numbers = (self.first + self._rows(rows)).astype(np.int32)
-        how, key = (PLAYOUT, 0, completions, PLAYOUT), (noise.seed, noise.stream, noise.step)
+        how, key = (PLAYOUT, 0, completions, PLAYOUT), (rng_key.seed, rng_key.stream, rng_key.step)
         return self.shared.rules.values(self.save(rows), numbers, how, key, threads, among)[0]
 
     def leaf_values(
-        self, rows: Ints, how: tuple[int, int], noise: Noise, among: Bits | None,
+        self, rows: Ints, how: tuple[int, int], rng_key: RngKey, among: Bits | None,
         judge: Callable[[Floats], Floats],
     ) -> NDArray[np.float64]:  # fmt: skip
         """As `action_values` of two players; how[1] turns after each action `judge` values what a seat sees.
@@ -203,7 +204,7 @@ class BeastyWorld(NativeWorld):
         rules, states = self.shared.rules, self.save(rows)
         among = rules.legal(states) if among is None else among
         numbers = (self.first + self._rows(rows)).astype(np.int32)
-        key = (noise.seed, noise.stream, noise.step)
+        key = (rng_key.seed, rng_key.stream, rng_key.step)
         values = np.full((len(states), len(ACTIONS)), np.nan)
         ending = (states.view(self.kind)[:, 0]["deck"] == 0).all(1)
         if ending.any():
@@ -218,9 +219,9 @@ class BeastyWorld(NativeWorld):
         rules.observe(leaf, view.fields[ROLE], view.mask[ROLE], view.acting)
         mover = leaf.view(self.kind)[:, 0]["turn"]
         shown = [view.fields[ROLE][f.name] for f in self.spec.roles[ROLE].fields]
-        sight = np.concatenate(shown, -1)[np.arange(len(leaf)), mover]
+        obs = np.concatenate(shown, -1)[np.arange(len(leaf)), mover]
         searcher = np.repeat(states.view(self.kind)[:, 0]["turn"], counts * how[0])
-        said = judge(np.ascontiguousarray(sight)) * np.where(mover == searcher, 1, -1)
+        said = judge(np.ascontiguousarray(obs)) * np.where(mover == searcher, 1, -1)
         worth = np.where(over != 0, worth, said)
         for row, place in enumerate(np.flatnonzero(open)):
             actions = [a for a in range(len(ACTIONS)) if int(among[row]) >> a & 1]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from rematch.core import rng
 from rematch.core.arrays import Bytes
-from rematch.core.player import Noise, Player, Seat
+from rematch.core.player import Player, RngKey, Seat
 from rematch.core.world import World
 from rematch.worlds.conformance.determinism_checks import Replaying
 from rematch.worlds.conformance.playback import Make, Trial, difference, seat_at, seen, short
@@ -131,15 +131,15 @@ class Inspection(Replaying):
             moves = self.actions(world, step)
             rows = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
             if rows.size:
-                now, noise = f"at step {step}, seat {seat}", Noise(self.trial.seed, rng.BOT, step)
+                now, rng_key = f"at step {step}, seat {seat}", RngKey(self.trial.seed, rng.BOT, step)
                 before, decision = seen(world), seat_at(world, seat, rows)
-                action = player.act(decision, noise).action
+                action = player.act(decision, rng_key).action
                 self.legal(f"{name}: {now}", decision, action)
                 kept = not difference(before, seen(world))
                 self.hold(kept, name, f"{now}: choosing a move changed the world")
-                again = player.act(seat_at(world, seat, rows), noise).action
+                again = player.act(seat_at(world, seat, rows), rng_key).action
                 self.hold(np.array_equal(action, again), name, f"{now}: the same noise gave another move")
-                last = player.act(seat_at(world, seat, rows[-1:]), noise).action
+                last = player.act(seat_at(world, seat, rows[-1:]), rng_key).action
                 self.hold(
                     np.array_equal(action[-1:], last),
                     name,
@@ -147,7 +147,7 @@ class Inspection(Replaying):
                 )
                 if self.spec.resume == "state" and not self.trial.all_seeing:
                     other = self.copy(world, world.resample(self.everyone, seat, step))
-                    blind = player.act(seat_at(other, seat, rows), noise).action
+                    blind = player.act(seat_at(other, seat, rows), rng_key).action
                     self.hold(
                         np.array_equal(action, blind),
                         name,

@@ -13,7 +13,7 @@ from rematch.core import rng
 from rematch.core.arrays import Bytes, Ints
 from rematch.core.errors import ConfigError
 from rematch.core.world import RUNNING, World
-from rematch.worlds.conformance.playback import Arrays, Make, Trial, difference, happened, seen, sights
+from rematch.worlds.conformance.playback import Arrays, Make, Trial, difference, happened, observations, seen
 from rematch.worlds.conformance.shape_checks import BrokenPromise, Reading
 
 
@@ -194,10 +194,10 @@ class Replaying(Reading):
         """Bytes that are no state are refused whole: by ConfigError, and without touching the world."""
         world = self.advanced(1)
         good, before = world.save(self.everyone), seen(world)
-        noise = rng.words(self.trial.seed, rng.ACT, good.size).astype(np.uint8).reshape(good.shape)
-        last = np.concatenate([good[1:], noise[-1:]])  # good states, but of other games
+        rng_key = rng.words(self.trial.seed, rng.ACT, good.size).astype(np.uint8).reshape(good.shape)
+        last = np.concatenate([good[1:], rng_key[-1:]])  # good states, but of other games
         for what, bad in {
-            "random bytes": noise,
+            "random bytes": rng_key,
             "one bad state among good ones": last,
             "bytes 255": good | 255,
             "states one byte short": good[:, :-1].copy(),
@@ -243,7 +243,7 @@ class Replaying(Reading):
                         "it must leave the world as it is",
                     )
                     other = self.copy(world, states)
-                    where = difference(self.sight(world, seat), self.sight(other, seat))
+                    where = difference(self.obs(world, seat), self.obs(other, seat))
                     self.hold(
                         not where,
                         name,
@@ -265,14 +265,15 @@ class Replaying(Reading):
             if kept:
                 self.skipped.append(f"that resample redraws what {role.name} does not see: {', '.join(kept)}")
 
-    def sight(self, world: World, seat: int) -> Arrays:
+    def obs(self, world: World, seat: int) -> Arrays:
         """Everything this seat is shown: its fields, its mask, whether it is to move."""
         role = self.spec.role_of(seat)
-        place, aside = role.seats.index(seat), {f"view[{role.name!r}][{f.name!r}]" for f in role.aside}
+        place = role.seats.index(seat)
+        privileged = {f"view[{role.name!r}][{f.name!r}]" for f in role.privileged}
         mine = (f"view[{role.name!r}]", f"view.mask[{role.name!r}]")
         shown = {
             key: array[:, place]
-            for key, array in sights(world).items()
-            if key.startswith(mine) and key not in aside
+            for key, array in observations(world).items()
+            if key.startswith(mine) and key not in privileged
         }
         return shown | {"view.acting": world.view.acting[:, seat]}

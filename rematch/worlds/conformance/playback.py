@@ -35,7 +35,7 @@ class Trial:
 # --- reading a world ------------------------------------------------------------------------------
 
 
-def sights(world: World) -> Arrays:
+def observations(world: World) -> Arrays:
     """The borrowed arrays that show the present: fields, masks, whose turn it is."""
     view = world.view
     out: Arrays = {
@@ -64,7 +64,7 @@ def events(world: World) -> Arrays:
 
 def seen(world: World) -> Arrays:
     """Copies of what is so now: every seat's sight, and who sits where."""
-    return {name: a.copy() for name, a in sights(world).items()} | {"world.slot": np.array(world.slot)}
+    return {name: a.copy() for name, a in observations(world).items()} | {"world.slot": np.array(world.slot)}
 
 
 def happened(world: World) -> Arrays:
@@ -103,7 +103,7 @@ def seat_at(world: World, seat: int, rows: Ints) -> Seat:
     shown = [world.view[role.name][f.name][rows, place].reshape(len(rows), f.size) for f in role.fields]
     mask = world.view.mask.get(role.name)
     legal = None if mask is None else mask[rows, place]
-    return Seat(role=role, seat=seat, world=world, rows=rows, sight=np.concatenate(shown, 1), mask=legal)
+    return Seat(role=role, seat=seat, world=world, rows=rows, obs=np.concatenate(shown, 1), mask=legal)
 
 
 # --- playing --------------------------------------------------------------------------------------

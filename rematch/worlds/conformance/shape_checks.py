@@ -8,7 +8,7 @@ import numpy as np
 
 from rematch.core.errors import ConfigError
 from rematch.core.world import CUT_OFF, RUNNING, World
-from rematch.worlds.conformance.playback import Make, Playing, Trial, events, finals, short, sights
+from rematch.worlds.conformance.playback import Make, Playing, Trial, events, finals, observations, short
 
 
 class BrokenPromise(ConfigError):
@@ -38,7 +38,7 @@ class Reading(Playing):
             self.hold(role.name == key, name, f"role {key!r} calls itself {role.name!r}")
             whole = bool(role.fields and role.actions.size and role.seats)
             self.hold(whole, name, f"role {key!r} lacks a field, an action or a seat")
-            every = role.fields + role.aside
+            every = role.fields + role.privileged
             once = len({f.name for f in every}) == len(every)
             once &= all(len(set(f.columns)) == f.size for f in every)
             self.hold(once, name, f"role {key!r} names a field or a column twice")
@@ -53,12 +53,12 @@ class Reading(Playing):
                     name,
                     f"role {key!r}, field {f.name!r}: no columns, or low {f.low} is not below high {f.high}",
                 )
-                kept = not f.choices or (len(f.choices) == f.size and min(f.choices) > 0)
+                kept = not f.categories or (len(f.categories) == f.size and min(f.categories) > 0)
                 self.hold(
                     kept,
                     name,
                     f"role {key!r}, field {f.name!r}: choices must be a number of things for each of its "
-                    f"{f.size} columns, found {f.choices}",
+                    f"{f.size} columns, found {f.categories}",
                 )
         world = self.world(2, first=3)
         self.hold(
@@ -81,7 +81,7 @@ class Reading(Playing):
             "next.stage": (np.float32, (games, len(spec.stage))),
         }
         for role in spec.roles.values():
-            for f in role.fields + role.aside:
+            for f in role.fields + role.privileged:
                 for word in ("view", "view.final")[: 1 + spec.cutoffs]:
                     for_all[f"{word}[{role.name!r}][{f.name!r}]"] = (
                         np.float32,
@@ -91,7 +91,7 @@ class Reading(Playing):
                 for_all[f"view.mask[{role.name!r}]"] = (np.uint8, (games, len(role.seats), role.actions.size))
         for now in ("made", "stepped"):
             found = (
-                sights(world)
+                observations(world)
                 | finals(world)
                 | events(world)
                 | {
@@ -122,14 +122,14 @@ class Reading(Playing):
 
     def borrowing(self, name: str) -> None:
         world = self.world()
-        view, before = world.view, sights(world) | finals(world) | events(world)
+        view, before = world.view, observations(world) | finals(world) | events(world)
         for step in range(3):
             self.hold(
                 world.step(self.actions(world, step)) is view,
                 name,
                 "step must return the view the world keeps",
             )
-            for array_name, array in (sights(world) | finals(world) | events(world)).items():
+            for array_name, array in (observations(world) | finals(world) | events(world)).items():
                 same = array is before[array_name]
                 self.hold(
                     same, name, f"{array_name} is another array after a step; write into the one there was"
@@ -171,20 +171,20 @@ class Reading(Playing):
         """What the seats see is finite and within bounds, and whoever is to move has a legal action."""
         view = world.view
         for role in self.spec.roles.values():
-            for f in role.fields + role.aside:
+            for f in role.fields + role.privileged:
                 shown = [("view", view.fields, slice(None))]
                 shown += [("view.final", view.final, view.ended == CUT_OFF)] * self.spec.cutoffs
-                for word, sight, rows in shown:
-                    array = sight[role.name][f.name][rows].reshape(-1, f.size)
+                for word, obs, rows in shown:
+                    array = obs[role.name][f.name][rows].reshape(-1, f.size)
                     outside = ~((array >= f.low) & (array <= f.high))  # catches NaN too
-                    if f.choices:  # columns that name one of n things: networks look them up
-                        outside |= (array < 0) | (array >= f.choices) | (array != np.floor(array))
+                    if f.categories:  # columns that name one of n things: networks look them up
+                        outside |= (array < 0) | (array >= f.categories) | (array != np.floor(array))
                     if outside.any():
                         row, column = np.argwhere(outside)[0]
                         where = f"{word}[{role.name!r}][{f.name!r}], column {f.columns[column]!r}, {when}"
                         bounds = f"a number in [{f.low:g}, {f.high:g}]"
-                        if f.choices:
-                            bounds = f"a whole number from 0 to {f.choices[column] - 1}, within its bounds"
+                        if f.categories:
+                            bounds = f"a whole number from 0 to {f.categories[column] - 1}, within its bounds"
                         self.hold(False, name, f"{where}: {array[row, column]}, expected {bounds}")
             mask = view.mask.get(role.name)
             if mask is not None:

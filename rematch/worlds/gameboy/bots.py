@@ -29,6 +29,6 @@ def any_button(seat: Seat, luck: NDArray[np.float64]) -> Ints:
 def wander(seat: Seat, luck: NDArray[np.float64]) -> Ints:
     """Often the button pressed last, else any: who walks on sees more than who turns at every step."""
     first = seat.role.columns.index(f"structured.action_1_ago_{ACTIONS[0]}")
-    last = seat.sight[:, first : first + len(ACTIONS)]
+    last = seat.obs[:, first : first + len(ACTIONS)]
     again = (luck < AGAIN) & last.any(1)
     return np.where(again, last.argmax(1), any_button(seat, np.maximum(luck - AGAIN, 0) / (1 - AGAIN)))

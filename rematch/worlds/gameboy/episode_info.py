@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 def of_step(world: KeptGames, facts: Facts) -> list[tuple[int, dict[str, Any]]]:
     """(row, what) of the episodes that the step just made ended, before they begin anew."""
-    told: list[tuple[int, dict[str, Any]]] = []
+    episode_infos: list[tuple[int, dict[str, Any]]] = []
     for row in np.flatnonzero(world.view.ended).tolist():
         badges, name = int(facts.badges[row].sum()), world.title.map_name(int(facts.map[row]))
         bundle = world._origin(row)
         end = {"badges": badges, "map": name, "savestate": "" if bundle is None else bundle.sha256}
-        told.append((row, end | {"milestones": world.milestones(row, since=True)}))
-    return told
+        episode_infos.append((row, end | {"milestones": world.milestones(row, since=True)}))
+    return episode_infos
 
 
 def bands(world: KeptGames) -> list[str]:

@@ -128,7 +128,7 @@ class Reader:
         return ((_screen(),) if screen else ()) + (
             Field(name="structured", columns=self.columns(), low=0.0, high=1.0),
             Field(name="named", columns=tuple(NAMED), low=0.0, high=max(NAMED.values()) - 1.0,
-                  choices=tuple(NAMED.values())),
+                  categories=tuple(NAMED.values())),
         ) + ((_visited(),) if mask else ())
 
     def columns(self) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ class GameboyWorld(KeptGames):
 
     config: Config
     pages: Bytes  # [N, 304, 304] places visited on the map `page_of`
-    told: Sequence[tuple[int, dict[str, Any]]] = ()  # of the step just made
+    episode_infos: Sequence[tuple[int, dict[str, Any]]] = ()  # of the step just made
     windows: NDArray[Any]  # [N, 257, 257, 48, 48] the same by the place in the middle, a view
 
     def __init__(self, config: Config, games: int, first: int = 0, seed: int = 0) -> None:
@@ -89,7 +89,7 @@ class GameboyWorld(KeptGames):
             self._finish(broken)  # its last sight is the one before the fault
             self.show(facts)
             self._finish(cut & ~broken)
-        self.told = episode_info.of_step(self, facts)
+        self.episode_infos = episode_info.of_step(self, facts)
         ended = np.flatnonzero(view.ended)
         self._restart(ended)
         self.show(None if ended.size else facts)

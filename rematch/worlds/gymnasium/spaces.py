@@ -71,7 +71,7 @@ def looking(space: Any, scale: str) -> Looking:
         count = int(space.n)
         if not 2 <= count <= 1 << 20:
             raise refusal("observation", space)
-        field = Field(name="observation", columns=("state",), low=0.0, high=count - 1.0, choices=(count,))
+        field = Field(name="observation", columns=("state",), low=0.0, high=count - 1.0, categories=(count,))
         return Looking(field, True, True, int(space.start), True, none.astype(bool), none, none)
     if not isinstance(space, spaces.Box):
         raise refusal("observation", space)

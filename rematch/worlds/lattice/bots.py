@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rematch.core import rng
 from rematch.core.arrays import Floats, Ints
-from rematch.core.player import Move, Noise, Seat
+from rematch.core.player import Decision, RngKey, Seat
 from rematch.worlds.game import check_bot
 
 from .config import Config, moves, squared_distances
@@ -38,7 +38,7 @@ def _distances(seat: Seat) -> Ints:
     """
     world: Any = seat.world
     go, stay, apart = _tables(world.config)
-    own, other, to_go = seat.sight[:, [0, 1, 4]].astype(np.int32).T
+    own, other, to_go = seat.obs[:, [0, 1, 4]].astype(np.int32).T
     after = go[own]
     if world.config.skip and seat.role.name == "pursuer":
         after = np.where((to_go % world.config.skip == 0)[:, None], stay[own], after)
@@ -51,9 +51,9 @@ class ScriptedPlayer:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def chances(self, seat: Seat) -> Floats:
+    def action_probs(self, seat: Seat) -> Floats:
         """[n, 3] how likely each action is, exactly."""
-        count = len(seat.sight)
+        count = len(seat.obs)
         if self.name == "straight":
             return np.tile(np.array([0, 1, 0], np.float32), (count, 1))
         if self.name == "random":
@@ -62,19 +62,19 @@ class ScriptedPlayer:
         best = away == away.max(1, keepdims=True)
         return np.asarray(best / best.sum(1, keepdims=True), np.float32)
 
-    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
-        chances = self.chances(seat)
-        luck = _luck(seat, noise)[:, None]
-        action = (luck >= np.cumsum(chances[:, :-1].astype(np.float64), 1)).sum(1)
-        return Move(action.astype(np.int32))
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
+        action_probs = self.action_probs(seat)
+        luck = _luck(seat, rng_key)[:, None]
+        action = (luck >= np.cumsum(action_probs[:, :-1].astype(np.float64), 1)).sum(1)
+        return Decision(action.astype(np.int32))
 
 
-def _luck(seat: Seat, noise: Noise) -> NDArray[np.float64]:
+def _luck(seat: Seat, rng_key: RngKey) -> NDArray[np.float64]:
     """[n] in [0, 1), by seat, game number and step."""
     counter = np.zeros((len(seat.rows), 4), np.uint64)
     counter[:, 0] = seat.rows + seat.world.first
-    counter[:, 1:] = noise.step & 0xFFFFFFFF, noise.stream, noise.step >> 32
-    drawn = rng.philox(rng.key(noise.seed, noise.stream, seat.seat), counter)
+    counter[:, 1:] = rng_key.step & 0xFFFFFFFF, rng_key.stream, rng_key.step >> 32
+    drawn = rng.philox(rng.key(rng_key.seed, rng_key.stream, seat.seat), counter)
     return drawn[:, 0].astype(np.float64) * 2.0**-32
 
 

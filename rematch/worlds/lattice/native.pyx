@@ -46,7 +46,7 @@ cdef extern from *:
     ctypedef struct Batch:
         Game *games
         const int32_t *action[2]
-        float *sight[2]
+        float *obs[2]
         float *reward
         float *outcome
         uint8_t *ended
@@ -145,7 +145,7 @@ cdef class Core:
         if count == 0:
             return
         batch.games, batch.mirrored = <Game *>&games[0, 0], &mirrored[0]
-        batch.sight[0], batch.sight[1] = &pursuer[0, 0, 0], &evader[0, 0, 0]
+        batch.obs[0], batch.obs[1] = &pursuer[0, 0, 0], &evader[0, 0, 0]
         with nogil:
             observe_all(&self.rules, &self.tables, &batch, count)
 
@@ -177,7 +177,7 @@ cdef class Boards:
         self.core, self.games = core, count
         self.arrays = (games, mirrored, pursuer, evader, reward, outcome, ended, length, seed, slot, stage)
         self.batch.games, self.batch.mirrored = <Game *>&games[0, 0], &mirrored[0]
-        self.batch.sight[0], self.batch.sight[1] = &pursuer[0, 0, 0], &evader[0, 0, 0]
+        self.batch.obs[0], self.batch.obs[1] = &pursuer[0, 0, 0], &evader[0, 0, 0]
         self.batch.reward, self.batch.outcome = &reward[0, 0], &outcome[0, 0]
         self.batch.ended, self.batch.length = &ended[0], &length[0]
         self.batch.next_seed, self.batch.next_slot, self.batch.next_stage = &seed[0], &slot[0, 0], &stage[0, 0]

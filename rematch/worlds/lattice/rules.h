@@ -57,8 +57,8 @@ typedef struct {
 /* The arrays of a whole batch, game after game. */
 typedef struct {
     Game *games;
-    const int32_t *action[2];  /* per seat [N], in the frame of the last sight */
-    float *sight[2];           /* per seat [N, COLUMNS] */
+    const int32_t *action[2];  /* per seat [N], in the frame of the last obs */
+    float *obs[2];           /* per seat [N, COLUMNS] */
     float *reward, *outcome;   /* [N, 2] */
     uint8_t *ended, *mirrored; /* [N] */
     int32_t *length;           /* [N] */
@@ -221,7 +221,7 @@ RM_FN int restart(const Rules *rules, const Tables *t, Batch *batch, int row, ui
 /* --- what both robots see ---------------------------------------------------------------------------- */
 
 /* Both sights of a position in its canonical frame; returns whether that frame is a reflection. */
-RM_FN int see(const Rules *rules, const Tables *t, const int32_t robot[2], int32_t moves_left, float *sight[2]) {
+RM_FN int see(const Rules *rules, const Tables *t, const int32_t robot[2], int32_t moves_left, float *obs[2]) {
     const rm_state *evader = t->image + (long)robot[EVADER] * FRAMES;
     const uint8_t *frames = t->frame + robot[PURSUER] * 2;
     const int frame = evader[frames[1]] < evader[frames[0]] ? frames[1] : frames[0];
@@ -229,25 +229,25 @@ RM_FN int see(const Rules *rules, const Tables *t, const int32_t robot[2], int32
     for (int s = 0; s < 2; s++) {
         const int32_t own = shown[s], other = shown[1 - s];
         const int32_t apart = relative(rules, t, own, other) * HEADINGS;
-        sight[s][0] = (float)own;
-        sight[s][1] = (float)other;
-        sight[s][2] = (float)(apart + (own & 7));
-        sight[s][3] = (float)(apart + (other & 7));
-        sight[s][4] = (float)(moves_left - 1);
+        obs[s][0] = (float)own;
+        obs[s][1] = (float)other;
+        obs[s][2] = (float)(apart + (own & 7));
+        obs[s][3] = (float)(apart + (other & 7));
+        obs[s][4] = (float)(moves_left - 1);
     }
     return frame >= ROTATIONS;
 }
 
 RM_FN void observe(const Rules *rules, const Tables *t, Batch *batch, int row) {
     const Game *game = batch->games + row;
-    float *sight[2] = {batch->sight[0] + (long)row * COLUMNS, batch->sight[1] + (long)row * COLUMNS};
-    batch->mirrored[row] = (uint8_t)see(rules, t, game->robot, game->moves_left[0], sight);
+    float *obs[2] = {batch->obs[0] + (long)row * COLUMNS, batch->obs[1] + (long)row * COLUMNS};
+    batch->mirrored[row] = (uint8_t)see(rules, t, game->robot, game->moves_left[0], obs);
 }
 
 /* --- a move ------------------------------------------------------------------------------------------ */
 
 /* One move of the game of this row: both turn and step, capture, horizon, rewards; an ended game restarts;
- * then both look. Actions, 0 to 2, are given in the frame of the last sight. Returns STARTED or BAD_STAGE. */
+ * then both look. Actions, 0 to 2, are given in the frame of the last obs. Returns STARTED or BAD_STAGE. */
 RM_FN int step(const Rules *rules, const Tables *t, Batch *batch, int row) {
     Game *game = batch->games + row;
     const int mirrored = batch->mirrored[row];

@@ -16,7 +16,7 @@
 enum { SOLVER_ACTIONS = 3, SOLVER_THREADS = 64 };
 
 /* What is worked out in one pass: the game's value; what the best pursuer reaches against a given evader; what the
- * best evader leaves a given pursuer; what two given players make of it. All are chances of capture. */
+ * best evader leaves a given pursuer; what two given players make of it. All are action_probs of capture. */
 enum { SOLUTION, BEST_PURSUER, BEST_EVADER, PLAYED, KINDS };
 
 typedef struct {
@@ -26,7 +26,7 @@ typedef struct {
     const int32_t *col_after;   /* [frames, cols, 3] by the evader's action, as each frame shows it */
     const double *after[KINDS]; /* [rows, cols] values on arrival; NULL: not asked for */
     double *now[KINDS];         /* [rows, cols] values before the move */
-    const double *chances[2];   /* [rows, cols, 3] of pursuer and evader; NULL: those of the solution */
+    const double *action_probs[2];   /* [rows, cols, 3] of pursuer and evader; NULL: those of the solution */
     double *mixes[2];           /* [rows, cols, 3] where the solution's go; NULL: nowhere */
     int8_t *replies[2];         /* [rows, cols] where best responses go, as actions; NULL: nowhere */
     int32_t next;               /* the first row that no thread has taken yet */
@@ -42,12 +42,12 @@ static inline void solver_successors(const Backup *b, const double *after, int r
     }
 }
 
-/* What each of one side's actions is worth against the other side's chances. */
-static inline void solver_against(const double payoff[9], const double chances[3], int side, double worth[3]) {
+/* What each of one side's actions is worth against the other side's action_probs. */
+static inline void solver_against(const double payoff[9], const double action_probs[3], int side, double worth[3]) {
     for (int own = 0; own < SOLVER_ACTIONS; own++) {
         worth[own] = 0;
         for (int other = 0; other < SOLVER_ACTIONS; other++)
-            worth[own] += chances[other] * payoff[side == 0 ? 3 * own + other : 3 * other + own];
+            worth[own] += action_probs[other] * payoff[side == 0 ? 3 * own + other : 3 * other + own];
     }
 }
 
@@ -60,7 +60,7 @@ static inline void solver_entry(Backup *b, int row, int col) {
         b->now[SOLUTION][at] = matrix_game(3, 3, payoff, mix[0], mix[1]);
     }
     for (int side = 0; side < 2; side++) {
-        play[side] = b->chances[side] ? b->chances[side] + 3 * at : mix[side];
+        play[side] = b->action_probs[side] ? b->action_probs[side] + 3 * at : mix[side];
         if (b->mixes[side])
             for (int a = 0; a < SOLVER_ACTIONS; a++) b->mixes[side][3 * at + (size_t)a] = mix[side][a];
     }

@@ -19,7 +19,7 @@ class Solver:
         after: Mapping[int, Doubles],  # kind -> values on arrival [rows, cols]
         now: Mapping[int, Doubles],  # kind -> values before the move, written
         # of pursuer and evader [rows, cols, 3]; None: the solution's
-        chances: tuple[Doubles | None, Doubles | None],
+        action_probs: tuple[Doubles | None, Doubles | None],
         # of both sides: "mixes" [rows, cols, 3] of the solution; "replies" [rows, cols], best actions
         out: Mapping[str, tuple[NDArray[Any], NDArray[Any]]],
         threads: int,

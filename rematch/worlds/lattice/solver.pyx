@@ -19,7 +19,7 @@ cdef extern from *:
         const int32_t *col_after
         const double *after[4]
         double *now[4]
-        const double *chances[2]
+        const double *action_probs[2]
         double *mixes[2]
         int8_t *replies[2]
     void solver_back(Backup *, int threads) nogil
@@ -49,7 +49,7 @@ cdef class Solver:
                 or self.after_frames.max() >= frames):
             raise ValueError("the tables of a solver do not fit each other")
 
-    def back(self, bint stays, after, now, chances, out, int threads):
+    def back(self, bint stays, after, now, action_probs, out, int threads):
         """One move back. after, now: kind -> [rows, cols]; chances, out: see solver.pyi."""
         cdef Backup b
         cdef const int32_t[:, :, ::1] after_rows = self.after_rows
@@ -71,10 +71,10 @@ cdef class Solver:
                 table, result = after[kind], now[kind]
                 b.after[kind], b.now[kind] = &table[0, 0], &result[0, 0]
         for side in range(2):
-            if chances[side] is not None:
-                self.check(chances[side].shape == cube)
-                given = chances[side]
-                b.chances[side] = &given[0, 0, 0]
+            if action_probs[side] is not None:
+                self.check(action_probs[side].shape == cube)
+                given = action_probs[side]
+                b.action_probs[side] = &given[0, 0, 0]
             if out.get("mixes") is not None:
                 self.check(out["mixes"][side].shape == cube)
                 mix = out["mixes"][side]
@@ -85,7 +85,7 @@ cdef class Solver:
                 b.replies[side] = &reply[0, 0]
         # Without the solution nobody's chances are known but those that are given.
         self.check(0 in after or (out.get("mixes") is None and all(
-            chances[side] is not None for kind, side in ((1, 1), (2, 0), (3, 0), (3, 1)) if kind in after)))
+            action_probs[side] is not None for kind, side in ((1, 1), (2, 0), (3, 0), (3, 1)) if kind in after)))
         with nogil:
             solver_back(&b, threads)
 

@@ -22,7 +22,7 @@ from .config import Config, free_cells, moves, reach, squared_distances, start_p
 SOLUTION, BEST_PURSUER, BEST_EVADER, PLAYED = range(4)  # the kinds of solver.h
 
 Doubles = NDArray[np.float64]
-Chances = tuple[Doubles | None, Doubles | None]  # of pursuer and evader, [rows, cols, 3]
+ActionProbs = tuple[Doubles | None, Doubles | None]  # of pursuer and evader, [rows, cols, 3]
 Out = Mapping[str, tuple[NDArray[Any], NDArray[Any]]]
 
 
@@ -97,7 +97,7 @@ class Board:
     def induction(
         self,
         kinds: tuple[int, ...],
-        chances: Callable[[int], Chances],
+        action_probs: Callable[[int], ActionProbs],
         threads: int,
         out: Callable[[int], Out] = lambda moves_left: {},
     ) -> dict[int, Doubles]:
@@ -113,7 +113,7 @@ class Board:
                 for table in after.values():
                     np.copyto(table, 1.0, where=caught)
             stays = config.skip > 0 and (moves_left - 1) % config.skip == 0
-            self.solver.back(stays, after, now, chances(moves_left), out(moves_left), threads)
+            self.solver.back(stays, after, now, action_probs(moves_left), out(moves_left), threads)
             after, now = now, after
         return after
 

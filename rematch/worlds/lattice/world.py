@@ -20,7 +20,7 @@ from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.config import validate
 from rematch.core.errors import WorldError
 from rematch.core.spec import Actions, Field, Role, Spec
-from rematch.core.world import Sight, View
+from rematch.core.world import Observations, View
 from rematch.worlds.native_world import NativeWorld, Shown, blank_view, first_next
 
 from . import native
@@ -48,8 +48,9 @@ def make_spec(config: Config) -> Spec:
     """The spec of a world with these settings."""
     validate(config)
     states, apart = 8 * config.n**2, 8 * (2 * config.n - 1) ** 2
-    choices = (states, states, apart, apart, config.horizon)
-    field = Field(name="state", columns=COLUMNS, low=0.0, high=float(max(choices) - 1), choices=choices)
+    categories = (states, states, apart, apart, config.horizon)
+    high = float(max(categories) - 1)
+    field = Field(name="state", columns=COLUMNS, low=0.0, high=high, categories=categories)
     turn = Actions(kind="discrete", names=ACTIONS)
     roles = {name: Role(name=name, fields=(field,), actions=turn, seats=(seat,))
              for seat, name in enumerate(ROLES)}
@@ -84,7 +85,7 @@ class LatticeWorld(NativeWorld):
 
     def step(self, actions: Mapping[str, NDArray[Any]], threads: int = 1) -> View:
         """Move all games once: actions role -> [N, 1], 0 to 2. Threads never change the result."""
-        pursuer, evader = (self._choices(actions, role) for role in ROLES)
+        pursuer, evader = (self._discrete_actions(actions, role) for role in ROLES)
         verdict, number = self._boards.step(pursuer, evader, threads)
         if verdict < 0:
             row, seat = divmod(number, 2)
@@ -131,7 +132,7 @@ class LatticeWorld(NativeWorld):
 
     # --- looking --------------------------------------------------------------------------------------
 
-    def look(self, pursuer: Ints, evader: Ints, moves_left: Ints) -> tuple[Sight, Bytes]:
+    def look(self, pursuer: Ints, evader: Ints, moves_left: Ints) -> tuple[Observations, Bytes]:
         """What any positions [n] would show: role -> field -> [n, 1, F], and where it is mirrored [n]."""
         states = self.position(pursuer, evader, moves_left)
         self._refuse(states)
@@ -145,11 +146,11 @@ class LatticeWorld(NativeWorld):
         games["moves_left"], games["step"] = moves_left, self.config.horizon - np.asarray(moves_left)
         return games.view(np.uint8).reshape(len(games), -1)
 
-    def _seen(self, states: Bytes) -> tuple[Sight, Bytes]:
+    def _seen(self, states: Bytes) -> tuple[Observations, Bytes]:
         seen = [np.zeros((len(states), 1, len(COLUMNS)), np.float32) for _ in ROLES]
         mirrored = np.zeros(len(states), np.uint8)
         self.shared.rules.observe(states, seen[0], seen[1], mirrored)
-        return {role: {"state": sight} for role, sight in zip(ROLES, seen)}, mirrored
+        return {role: {"state": obs} for role, obs in zip(ROLES, seen)}, mirrored
 
     def _look(self, states: Bytes) -> Shown:
         return Shown(self._seen(states)[0], np.ones((len(states), 2), np.uint8), {})

@@ -16,7 +16,7 @@ class Config:
     game: str = knob(
         "kuhn_poker", 'name of the game with its parameters: "leduc_poker", "goofspiel(num_cards=4)"'
     )
-    sight: str = knob(
+    observation: str = knob(
         "auto", "observation of a seat; information_state: everything it has observed so far; observation: "
         "the present only; auto: information_state where the game has one",
         choices=("auto", "information_state", "observation"),
@@ -27,7 +27,7 @@ class Config:
     )  # fmt: skip
 
     def load(self) -> games.Game:
-        game = games.load(self.game, self.sight)
+        game = games.load(self.game, self.observation)
         return hidden_states.numbered(game) if self.named else game
 
     def check(self) -> None:

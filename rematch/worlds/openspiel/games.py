@@ -54,16 +54,16 @@ class Game:
     chance: bool
     zero_sum: bool
     together: bool  # both gain alike: an outcome is the sign of the return, not who has more
-    private: bool  # sight is the information state (all a seat ever learnt), not the present observation
+    private: bool  # observations are information states (everything observed so far)
     moves: tuple[str, ...]  # a name for every action [A]
-    columns: tuple[str, ...]  # a name for every number of a sight [F]
+    columns: tuple[str, ...]  # a name for every number of an observation [F]
     longest: int  # moves in the longest history: the players' and chance's
     outcomes: int  # of one chance event, at most
     edges: int  # ways to go on from one history, at most
     scale: float  # the largest utility: rewards are utilities divided by it
     known: Mapping[tuple[int, str], int] = field(default_factory=dict)  # (seat, information state) -> number
 
-    def sight(self, state: Any, seat: int) -> Any:
+    def observe(self, state: Any, seat: int) -> Any:
         """What a seat sees in a history, F numbers."""
         tell = state.information_state_tensor if self.private else state.observation_tensor
         return tell(seat)
@@ -74,19 +74,19 @@ class Game:
 
 
 @lru_cache(maxsize=64)
-def load(text: str, sight: str) -> Game:
+def load(text: str, observation: str) -> Game:
     """The game of a string as `pyspiel.load_game` takes it, or ConfigError with the reason."""
     spiel = _load(text)
     try:
         with hushed():
-            return _known(text, sight, spiel)
+            return _known(text, observation, spiel)
     except ConfigError:
         raise
     except Exception as error:  # parameters that OpenSpiel takes and cannot play
         raise ConfigError(f"game = {text!r}: OpenSpiel does not play it: {_why(error)}") from None
 
 
-def _known(text: str, sight: str, spiel: Any) -> Game:
+def _known(text: str, observation: str, spiel: Any) -> Game:
     """What there is to know of a loaded game."""
     about, kinds = spiel.get_type(), pyspiel().GameType
     if about.dynamics == kinds.Dynamics.MEAN_FIELD:
@@ -98,7 +98,7 @@ def _known(text: str, sight: str, spiel: Any) -> Game:
     state = spiel.new_initial_state()
     told = {"information_state": about.provides_information_state_tensor,
             "observation": about.provides_observation_tensor}  # fmt: skip
-    wanted = [kind for kind in told if sight in ("auto", kind)]
+    wanted = [kind for kind in told if observation in ("auto", kind)]
     if not any(told[kind] for kind in wanted):
         has = " or ".join(kind.replace("_", "-") for kind in wanted)
         raise ConfigError(f"game = {text!r}: it offers no {has} tensor, so a network could see nothing")

@@ -121,7 +121,7 @@ def _sets(game: Game) -> Sets | None:
 
 def _key(tree: Tree, row: int, seat: int) -> tuple[Any, ...]:
     t = tree.table
-    shown = (t.sight[row, seat].tobytes(), t.mask[row, seat].tobytes(), int(t.acting[row, seat]))
+    shown = (t.obs[row, seat].tobytes(), t.mask[row, seat].tobytes(), int(t.acting[row, seat]))
     return (seat, tree.known[seat][row], *shown)
 
 
@@ -157,7 +157,7 @@ def _resampled(game: Game, history: bytes, seat: int, luck: float) -> tuple[byte
             "what is hidden in it cannot be redrawn"
         ) from None
     found = table.find(other)
-    alike = found >= 0 and bool((table.sight[found, seat] == table.sight[row, seat]).all())
+    alike = found >= 0 and bool((table.obs[found, seat] == table.obs[row, seat]).all())
     if not alike:
         raise ConfigError(f"{game.text}: OpenSpiel's resampled history shows seat {seat} something else")
     return other, int(table.depth[found])

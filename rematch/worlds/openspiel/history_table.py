@@ -37,7 +37,7 @@ class Table:
         self.joint = np.zeros(64, bool)  # both seats move at once
         self.acting = np.zeros((64, 2), np.uint8)
         self.mask = np.zeros((64, 2, moves), np.uint8)
-        self.sight = np.zeros((64, 2, seen), np.float32)
+        self.obs = np.zeros((64, 2, seen), np.float32)
         self.known = np.zeros((64, 2, 1), np.float32)  # information states by number, if they have any
         self.gain = np.zeros((64, 2), np.float64)  # utilities so far
         self.child = np.zeros((64, game.edges), np.int32)  # row after each move or chance outcome; -1 unknown
@@ -58,7 +58,7 @@ class Table:
         return sum(int(np.prod(a.shape[1:])) * a.itemsize for a in self._rows().values())
 
     def _rows(self) -> dict[str, NDArray[Any]]:
-        names = ("kind", "depth", "joint", "acting", "mask", "sight", "known", "gain", "child", "event")
+        names = ("kind", "depth", "joint", "acting", "mask", "obs", "known", "gain", "child", "event")
         return {name: getattr(self, name) for name in names}
 
     def _double(self, arrays: Iterable[str]) -> None:
@@ -87,7 +87,7 @@ class Table:
                 legal = state.legal_actions(seat) if self.joint[row] or state.current_player() == seat else []
                 self.acting[row, seat] = len(legal) > 0
                 self.mask[row, seat, legal] = 1
-                self.sight[row, seat] = self.game.sight(state, seat)
+                self.obs[row, seat] = self.game.observe(state, seat)
                 self.known[row, seat] = self.game.number(state, seat)
         self.states.append(state)
         self.histories.append(history)

@@ -27,8 +27,8 @@ from . import hidden_states, history_table
 from .config import Config
 from .games import CHANCE, DECISION, TERMINAL
 
-LARGEST = 1e6  # of a number in a sight: OpenSpiel promises no bounds; most of its numbers are 0 or 1
-THEIRS = "theirs"  # the other seat's sight
+LARGEST = 1e6  # of a number in an observation: OpenSpiel promises no bounds; most of its numbers are 0 or 1
+THEIRS = "theirs"  # the other seat's observation
 STATE, THEIR_STATE = "state", "their_state"  # information states by number
 CHANCE_STREAM = 32  # of a game's own key: what chance does in it
 
@@ -50,18 +50,19 @@ class SpielWorld(PlainWorld):
         secret += ["chance to come"] if game.chance else []
         fields: tuple[Field, ...] = (
             Field(name="seat", columns=("second",), low=0.0, high=1.0),
-            Field(name="sight", columns=game.columns, low=-LARGEST, high=LARGEST),
+            Field(name="observation", columns=game.columns, low=-LARGEST, high=LARGEST),
         )
         theirs: tuple[Field, ...] = () if game.perfect else (replace(fields[1], name=THEIRS),)
         if game.known:
             state = Field(
-                name=STATE, columns=("number",), low=0.0, high=len(game.known) - 1, choices=(len(game.known),)
+                name=STATE, columns=("number",), low=0.0, high=len(game.known) - 1,
+                categories=(len(game.known),),
             )
             fields, theirs = (*fields, state), (*theirs, replace(state, name=THEIR_STATE)) if theirs else ()
         moves = Actions(kind="discrete", names=game.moves)
         role = Role(
             name="player", fields=fields, actions=moves, seats=(0, 1), hidden=tuple(secret),
-            aside=theirs,
+            privileged=theirs,
         )  # fmt: skip
         return Spec(world=NAME, roles={"player": role}, zero_sum=game.zero_sum)
 
@@ -136,7 +137,7 @@ class SpielWorld(PlainWorld):
         self._locate()
         t, view = self.game_table, self.view
         view["player"]["seat"][:, 1] = 1
-        np.take(t.sight, self.node, 0, out=view["player"]["sight"], mode="clip")
+        np.take(t.obs, self.node, 0, out=view["player"]["observation"], mode="clip")
         if self.game.known:
             np.take(t.known, self.node, 0, out=view["player"][STATE], mode="clip")
         np.take(t.acting, self.node, 0, out=view.acting, mode="clip")
@@ -185,8 +186,8 @@ class SpielWorld(PlainWorld):
 
     def _attach(self, config: Any, spec: Spec, first: int, arrays: tuple[States, View, Next]) -> None:
         super()._attach(config, spec, first, arrays)
-        if spec.roles["player"].aside:  # the same memory, seats exchanged
-            self.view["player"][THEIRS] = self.view["player"]["sight"][:, ::-1]
+        if spec.roles["player"].privileged:  # the same memory, seats exchanged
+            self.view["player"][THEIRS] = self.view["player"]["observation"][:, ::-1]
             if config.named:
                 self.view["player"][THEIR_STATE] = self.view["player"][STATE][:, ::-1]
         self.node, self.age = np.zeros(self.games, np.int32), np.zeros(self.games, np.int64)

@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.player import Move, Noise, Seat
+from rematch.core.player import Decision, RngKey, Seat
 from rematch.worlds.game import check_bot
 
 from . import native
@@ -28,11 +28,11 @@ class ScriptedPlayer:
         self.name = name
         self._number = NUMBERS.index(name)
 
-    def act(self, seat: Seat, noise: Noise, memory: NDArray[Any] | None = None) -> Move:
+    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         world: Any = seat.world
-        key = rng.key(noise.seed, noise.stream, seat.seat)  # each seat its own luck
-        own = Noise(key, noise.stream, noise.step)
-        return Move(world.scripted(seat.rows, (seat.seat, self._number), own))
+        key = rng.key(rng_key.seed, rng_key.stream, seat.seat)  # each seat its own luck
+        own = RngKey(key, rng_key.stream, rng_key.step)
+        return Decision(world.scripted(seat.rows, (seat.seat, self._number), own))
 
 
 def bot(name: str, role: str) -> ScriptedPlayer:

@@ -96,7 +96,7 @@ RM_FN void see(const Rules *rules, const Derived *derived, const Block *b, Batch
         }
         EACH_LANE seen[s][columns - 1][i] = (float)(max_steps - b->step[i]) * per_max_steps;
         for (int i = 0; i < lanes; i++) {
-            float *out = batch->sight[s] + (long)(row + i) * columns;
+            float *out = batch->obs[s] + (long)(row + i) * columns;
 #ifndef __CUDACC__
 #pragma GCC unroll 8 /* turning the block back is the dearest loop of all: a third of the step without */
 #endif

@@ -5,8 +5,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core.arrays import Bytes, Floats, Ints
-from rematch.core.player import Noise
-from rematch.core.world import Next, Sight, View
+from rematch.core.player import RngKey
+from rematch.core.world import Next, Observations, View
 
 BUILD: str
 MOST_OBSTACLES: int
@@ -24,8 +24,8 @@ class Core:
     shown: int
     def __init__(self, values: Mapping[str, Any]) -> None: ...
     annex_type: np.dtype[np.void]
-    def observe(self, games: Bytes, annex: Bytes, sight: Sight) -> None: ...
-    def bot(self, games: Bytes, rows: Ints, who: tuple[int, int], noise: Noise, first: int) -> Floats: ...
+    def observe(self, games: Bytes, annex: Bytes, obs: Observations) -> None: ...
+    def bot(self, games: Bytes, rows: Ints, who: tuple[int, int], rng_key: RngKey, first: int) -> Floats: ...
 
 class Arena:
     def __init__(self, core: Core, games: Bytes, annex: Bytes, view: View, next: Next) -> None: ...

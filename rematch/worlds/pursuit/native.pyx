@@ -50,7 +50,7 @@ cdef extern from *:
     ctypedef struct Batch:
         Game *games
         const float *action[2]
-        float *sight[2]
+        float *obs[2]
         float *reward
         float *outcome
         uint8_t *ended
@@ -154,26 +154,26 @@ cdef class Core:
             return np.dtype([])
         return _dtype("annex", sizeof(Annex), [("frames", (2, frames, self.derived.frame))] if frames else [])
 
-    def observe(self, games, annex, sight):
+    def observe(self, games, annex, obs):
         """Write what both robots see in games [n, S], annex [n, T]: role -> field -> [n, 1, F], n at least 1.
 
         With sensors the newest frame in the annex is written too.
         """
         cdef Batch batch
         cdef int count = len(games)
-        _attach(&batch, self, games, annex, sight)
+        _attach(&batch, self, games, annex, obs)
         with nogil:
             observe_all(&self.rules, &self.derived, &batch, count)
 
-    def bot(self, const uint8_t[:, ::1] games, const int32_t[::1] rows, who, noise, uint32_t first):
+    def bot(self, const uint8_t[:, ::1] games, const int32_t[::1] rows, who, rng_key, uint32_t first):
         """Actions [n, controls] of a scripted player, who = (seat, number), in these rows of games [N, S].
 
         Draws go by the noise's key and the game's number first + row, as in rematch/core/rng.py.
         """
         cdef int n, row, count = rows.shape[0], total = games.shape[0], controls = self.derived.controls
         cdef int seat = who[0], which = who[1]
-        cdef uint64_t seed = noise.seed & 0xFFFFFFFFFFFFFFFF, step = noise.step & 0xFFFFFFFFFFFFFFFF
-        cdef uint32_t stream = noise.stream & 0xFFFFFFFF
+        cdef uint64_t seed = rng_key.seed & 0xFFFFFFFFFFFFFFFF, step = rng_key.step & 0xFFFFFFFFFFFFFFFF
+        cdef uint32_t stream = rng_key.stream & 0xFFFFFFFF
         cdef float[:, ::1] out = np.empty((count, controls), np.float32)
         cdef Action action
         cdef rm_quad random
@@ -193,7 +193,7 @@ cdef class Core:
         return np.asarray(out)
 
 
-cdef _attach(Batch *batch, Core core, games, annex, sight):
+cdef _attach(Batch *batch, Core core, games, annex, obs):
     """Point a batch at games [n, S], annex [n, T] and role -> field -> [n, 1, F]; everything must fit."""
     cdef const uint8_t[:, ::1] bytes_of_games = games
     cdef const uint8_t[:, ::1] bytes_of_annex = annex
@@ -210,11 +210,11 @@ cdef _attach(Batch *batch, Core core, games, annex, sight):
     batch.annex = <uint8_t *>&bytes_of_annex[0, 0] if derived.annex_bytes else NULL
     for seat, role in enumerate(("pursuer", "evader")):
         for name, width in widths.items():
-            field = sight[role][name]
+            field = obs[role][name]
             if field.shape[0] != count or field.shape[1] != 1 or field.shape[2] != width:
                 raise ValueError(f"field {name} of {role} does not fit")
             if name == "state":
-                batch.sight[seat] = &field[0, 0, 0]
+                batch.obs[seat] = &field[0, 0, 0]
             elif name == "lidar":
                 batch.lidar[seat] = &field[0, 0, 0]
             elif name == "history":

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats
 from rematch.core.spec import Field
-from rematch.core.world import Sight
+from rematch.core.world import Observations
 
 from . import native
 from .config import Config
@@ -53,12 +53,12 @@ def fields_of(config: Config, rules: native.Core) -> tuple[Field, ...]:
             Field(name="clock", columns=("time_to_go",), low=0.0))
 
 
-def aside_of(config: Config) -> tuple[Field, ...]:
+def privileged_of(config: Config) -> tuple[Field, ...]:
     """For learning alone, where robots have sensors: where the other one truly is, in half arenas."""
     return () if config.full_obs else (Field(name="other", columns=("x", "y")),)
 
 
-def tell_aside(config: Config, games: Games, view: Sight, where: Any) -> None:
+def write_privileged(config: Config, games: Games, view: Observations, where: Any) -> None:
     """Write `aside_of` for these rows of the view."""
     if config.full_obs:
         return
@@ -74,7 +74,7 @@ def hidden_of(config: Config) -> tuple[str, ...]:
     return grid if config.full_obs else (*HIDDEN, *grid)
 
 
-def blank(fields: tuple[Field, ...], games: int) -> Sight:
+def blank(fields: tuple[Field, ...], games: int) -> Observations:
     """role -> field -> zeros [games, 1, F]."""
     return {role: {f.name: np.zeros((games, 1, f.size), np.float32) for f in fields} for role in ROLES}
 
@@ -162,9 +162,9 @@ class Redraw:
 
     def _seen(self, games: Bytes, annex: Bytes) -> NDArray[np.bool_]:
         """Whether the seat would see the other now."""
-        sight = blank(self.fields, len(games))
-        self.rules.observe(games, annex.copy(), sight)
-        seen: NDArray[np.bool_] = sight[ROLES[self.seat]]["state"][:, 0, DISTANCE] != UNSEEN
+        obs = blank(self.fields, len(games))
+        self.rules.observe(games, annex.copy(), obs)
+        seen: NDArray[np.bool_] = obs[ROLES[self.seat]]["state"][:, 0, DISTANCE] != UNSEEN
         return seen
 
     def _stand(self, games: Bytes, annex: Bytes) -> None:

@@ -23,7 +23,7 @@ enum { MOST_COLUMNS = 14 + 2 * MAX_OBSTACLES + 1, PUSH_PASSES = 3 };
 typedef struct {
     Game *games;
     const float *action[2];   /* per seat [N, controls] in [-1, 1] */
-    float *sight[2];          /* per seat [N, columns]: the field `state` */
+    float *obs[2];          /* per seat [N, columns]: the field `state` */
     float *reward, *outcome;  /* [N, 2] */
     uint8_t *ended;           /* [N] */
     int32_t *length;          /* [N] */

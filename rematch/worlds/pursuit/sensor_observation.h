@@ -102,7 +102,7 @@ RM_APART void sense(const Rules *rules, const Derived *derived, const Block *b, 
             newest[6] = visible[i] ? rm_clip(bearing[i] * derived->per_pi, -1.0f, 1.0f) : 0.0f;
             draw_noise(batch->games + game, annex_of(derived, batch, row + i)->noise[0], b->step[i], s, rays, noise);
             scan(rules, b, s, i, noise, rays, newest + STATE_NUMBERS);
-            for (int c = 0; c < STATE_NUMBERS; c++) batch->sight[s][game * STATE_NUMBERS + c] = newest[c];
+            for (int c = 0; c < STATE_NUMBERS; c++) batch->obs[s][game * STATE_NUMBERS + c] = newest[c];
             for (int k = 0; k < rays; k++) batch->lidar[s][game * rays + k] = newest[STATE_NUMBERS + k];
             /* Oldest first: the frames after the newest one's place, then those up to it. */
             const long older = (long)(frames - 1 - now) * frame, newer = (long)(now + 1) * frame;

@@ -21,12 +21,12 @@ from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.config import validate
 from rematch.core.errors import WorldError
 from rematch.core.spec import Actions, Role, Spec
-from rematch.core.world import Sight, View
+from rematch.core.world import Observations, View
 from rematch.worlds.native_world import NativeWorld, blank_view, first_next
 
 from . import native
 from .config import STAGE, Config, check_stage, numbers_of, stage_of
-from .observations import ROLES, Redraw, aside_of, blank, fields_of, hidden_of, tell_aside
+from .observations import ROLES, Redraw, blank, fields_of, hidden_of, privileged_of, write_privileged
 
 NAME = __name__.split(".")[-2]  # of this folder: a copied folder is a game with a name of its own
 
@@ -50,7 +50,7 @@ def make_spec(config: Config) -> Spec:
     names = ("turn",) if config.fixed_speed else ("speed", "turn")
     roles = {
         name: Role(
-            name=name, fields=fields_of(config, rules), aside=aside_of(config),
+            name=name, fields=fields_of(config, rules), privileged=privileged_of(config),
             actions=Actions(kind="continuous", names=names), seats=(seat,), hidden=hidden_of(config),
         )
         for seat, name in enumerate(ROLES)
@@ -89,7 +89,7 @@ class PursuitWorld(NativeWorld):
         verdict, number = self._arena.step(pursuer, evader, threads)
         if verdict:
             self._complain(verdict, number)
-        tell_aside(self.config, self._named, self.view.fields, slice(None))
+        write_privileged(self.config, self._named, self.view.fields, slice(None))
         return self.view
 
     def restart(self) -> None:
@@ -128,17 +128,17 @@ class PursuitWorld(NativeWorld):
 
     # --- looking --------------------------------------------------------------------------------------
 
-    def observe(self, rows: Ints) -> Sight:
+    def observe(self, rows: Ints) -> Observations:
         """role -> field -> [n, 1, F], a copy."""
         where = self._rows(rows)
         return self._seen(self._states[where], self._annex[where])
 
-    def _seen(self, games: Bytes, annex: Bytes) -> Sight:
+    def _seen(self, games: Bytes, annex: Bytes) -> Observations:
         """What both robots see in these games; with sensors the newest frame in `annex` is written too."""
-        sight = blank(self.spec.roles[ROLES[0]].fields, len(games))
+        obs = blank(self.spec.roles[ROLES[0]].fields, len(games))
         if len(games):
-            self.shared.rules.observe(games, annex, sight)
-        return sight
+            self.shared.rules.observe(games, annex, obs)
+        return obs
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -151,9 +151,9 @@ class PursuitWorld(NativeWorld):
                 out[name] = int(annex[name].sum(dtype=np.int64))
         return out
 
-    def scripted(self, rows: Ints, who: tuple[int, int], noise: Any) -> Floats:
+    def scripted(self, rows: Ints, who: tuple[int, int], rng_key: Any) -> Floats:
         """[n, A] what the scripted player `who` = (seat, number) does in these games."""
-        return self.shared.rules.bot(self._states, self._rows(rows), who, noise, self.first)
+        return self.shared.rules.bot(self._states, self._rows(rows), who, rng_key, self.first)
 
     # --- saving ---------------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class PursuitWorld(NativeWorld):
 
     def _quiet(self, where: Any) -> None:
         super()._quiet(where)
-        tell_aside(self.config, self._named, self.view.fields, where)
+        write_privileged(self.config, self._named, self.view.fields, where)
 
     def _check_states(self, games: NDArray[Any], annex: Bytes) -> None:
         """Saved bytes may come from anywhere: what the rules rely on must hold."""

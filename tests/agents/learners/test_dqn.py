@@ -131,7 +131,7 @@ def test_state_and_restore_continue_identically(little: None, priority: float) -
     rows = advance(again, 4)
     one, two = learner_of(straight), learner_of(again)
     assert np.array_equal(one.online.weights, two.online.weights) and rows[-1]["joypad/updates"] > 0
-    assert np.array_equal(one.explorer.memory, two.explorer.memory)
+    assert np.array_equal(one.explorer.recurrent_state, two.explorer.recurrent_state)
     names = [[chunk.name for chunk in learner.state_dict()["replay"]["chunks"]] for learner in (one, two)]
     assert names[0] == names[1] and names[0]
 

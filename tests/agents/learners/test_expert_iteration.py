@@ -14,7 +14,7 @@ from rematch import api
 from rematch.agents.learners.expert_iteration import ExpertIteration
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
-from rematch.core.player import Noise
+from rematch.core.player import RngKey
 from rematch.core.run_config import Config
 from rematch.rehearsal.compare import event_log
 from rematch.rehearsal.trial import play
@@ -51,8 +51,8 @@ def test_it_searches_its_own_decisions_and_keeps_what_was_found() -> None:
     tape = trainer.setup.collector.rollout
     assert tape.states is not None and made.count == 128
     batch = made.batch(np.arange(128))
-    seen = {row.tobytes() for row in tape["player"].sight[tape["player"].acted != 0]}
-    assert all(row.tobytes() in seen for row in batch["sight"])
+    seen = {row.tobytes() for row in tape["player"].obs[tape["player"].acted != 0]}
+    assert all(row.tobytes() in seen for row in batch["obs"])
     assert (batch["mask"].sum(1) >= 1).all() and np.isfinite(batch["magnet"]).all()
     values = batch["magnet"] * made.config.tau
     assert (np.abs(values) <= 1.36 + 1e-6).all() and (np.abs(batch["target"]) <= 1).all()
@@ -76,7 +76,7 @@ def test_it_comes_to_play_what_the_search_finds(critic: str) -> None:
     values, legal = batch["magnet"] * made.config.tau, batch["mask"] != 0
 
     def expected() -> float:
-        logits = np.where(legal, made.policy.forward(batch["sight"])[0], -np.inf)
+        logits = np.where(legal, made.policy.forward(batch["obs"])[0], -np.inf)
         chance = np.exp(logits - logits.max(1, keepdims=True))
         return float(((chance / chance.sum(1, keepdims=True)) * values).sum(1).mean())
 
@@ -128,7 +128,7 @@ def test_the_network_judges_where_a_playout_stops() -> None:
 def learner_values(plies: int) -> Any:
     trainer = Trainer(config(expert__plies=plies))
     made, rows = learner(trainer), np.arange(20, dtype=np.int32)
-    return made.values(rows, Noise(1, 2, 3))
+    return made.values(rows, RngKey(1, 2, 3))
 
 
 KNOBS = {"lr": 0.01, "lr_final": 0.01, "completions": 3, "plies": 2, "positions": 64, "replay_size": 100,

@@ -22,7 +22,7 @@ from rematch.agents.policy import Policy, digest
 from rematch.core import config as settings
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError
-from rematch.core.player import Noise, Seat
+from rematch.core.player import RngKey, Seat
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import DECIDED, World
 from rematch.training.trainer import Trainer
@@ -43,8 +43,8 @@ class Nim(PlainWorld):
     @classmethod
     def make_spec(cls, config: NimConfig) -> Spec:
         fields = (
-            Field(name="pile", columns=("sticks",), low=0, high=config.most, choices=(config.most + 1,)),
-            Field(name="turn", columns=("mine",), low=0, high=1, choices=(2,)),
+            Field(name="pile", columns=("sticks",), low=0, high=config.most, categories=(config.most + 1,)),
+            Field(name="turn", columns=("mine",), low=0, high=1, categories=(2,)),
         )
         take = Actions(kind="discrete", names=("one", "two", "three"))
         role = Role(name="player", fields=fields, actions=take, seats=(0, 1))
@@ -97,12 +97,12 @@ def foresight(module: Any, config: Any) -> tuple[Foresight, World]:
 
 
 def seat_of(world: World, seat: int) -> Seat:
-    about = world.spec.role_of(seat)
+    role_spec = world.spec.role_of(seat)
     rows = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
-    j = about.seats.index(seat)
-    sight = np.concatenate([world.view[about.name][f.name][rows, j] for f in about.fields], axis=-1)
-    mask = world.view.mask.get(about.name)
-    return Seat(about, seat, world, rows, sight, None if mask is None else mask[rows, j])
+    j = role_spec.seats.index(seat)
+    obs = np.concatenate([world.view[role_spec.name][f.name][rows, j] for f in role_spec.fields], axis=-1)
+    mask = world.view.mask.get(role_spec.name)
+    return Seat(role_spec, seat, world, rows, obs, None if mask is None else mask[rows, j])
 
 
 def test_matrix_games_are_solved_as_asked() -> None:
@@ -144,11 +144,11 @@ def test_who_is_faced_draws_from_its_own_chances(facing: int) -> None:
     other.set(other.weights * 3)
     answers = Foresight(fair.make, world.spec, fair.value, facing=(facing, other))
     rows = np.arange(0, world.games, 2, dtype=np.int32)
-    about = seat_of(world, facing)
-    sight = about.sight[rows]
-    asked = Seat(about.role, facing, world, rows, sight, None)
+    role_spec = seat_of(world, facing)
+    obs = role_spec.obs[rows]
+    asked = Seat(role_spec.role, facing, world, rows, obs, None)
     solved, equal = answers.solve(world, rows), fair.solve(world, rows)
-    assert np.allclose(solved.mix[facing], other.chances(asked), atol=1e-6)
+    assert np.allclose(solved.mix[facing], other.action_probs(asked), atol=1e-6)
     gain = solved.value - equal.value if facing == 1 else equal.value - solved.value
     assert gain.min() > -1e-9 and gain.max() > 1e-3
 
@@ -175,8 +175,8 @@ def test_the_last_round_of_matching_pennies_is_played_half_and_half() -> None:
     ahead, world = foresight(toys.matching, toys.MatchingConfig(rounds=1))
     for seat, role in enumerate(world.spec.roles):
         player = LookaheadPlayer(ahead, role)
-        assert player.model_based and np.allclose(player.chances(seat_of(world, seat)), 0.5)
-        move = player.act(seat_of(world, seat), Noise(1, 3, 0))
+        assert player.model_based and np.allclose(player.action_probs(seat_of(world, seat)), 0.5)
+        move = player.act(seat_of(world, seat), RngKey(1, 3, 0))
         assert move.value is not None and np.allclose(move.value, 0.5) and set(move.action) == {0, 1}
 
 
@@ -210,11 +210,11 @@ def test_turns_and_masks_are_learnt_to_perfection(monkeypatch: pytest.MonkeyPatc
     world = trainer.setup.make_world(200, 0, 5)
     for seat in (0, 1):
         at = seat_of(world, seat)
-        pile = at.sight[:, 0].astype(int)
-        action = trainer.agents.players["player"].act(at, Noise(0, 3, 0)).action
+        pile = at.obs[:, 0].astype(int)
+        action = trainer.agents.players["player"].act(at, RngKey(0, 3, 0)).action
         winning = pile % 4 != 0
         assert (action[winning] + 1 == pile[winning] % 4).all()
-        value = trainer.agents.players["player"].act(at, Noise(0, 3, 0)).value
+        value = trainer.agents.players["player"].act(at, RngKey(0, 3, 0)).value
         won = winning if seat == 0 else ~winning
         assert np.abs(value - won).max() < 0.2
 

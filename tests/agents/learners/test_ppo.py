@@ -32,7 +32,7 @@ def slow_loss(made: Policy, weights: Any, batch: Batch, config: PpoConfig, entro
     for i in range(n):
 
         def tower(name: str, i: int = i) -> Any:
-            x = batch["sight"][i]
+            x = batch["obs"][i]
             for layer in range(len(made.config.hidden)):
                 x = np.tanh(w[f"{name}.{layer}.weight"] @ x + w[f"{name}.{layer}.bias"])
             return x
@@ -72,7 +72,7 @@ def slow_loss(made: Policy, weights: Any, batch: Batch, config: PpoConfig, entro
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("discrete", [True, False])
 def test_the_gradient_is_the_slope_of_the_loss(discrete: bool, shared: bool, gradient: str) -> None:
-    made = policy(role(sight=3, actions=3, discrete=discrete), hidden=(4, 3), shared=shared)
+    made = policy(role(obs=3, actions=3, discrete=discrete), hidden=(4, 3), shared=shared)
     batch = minibatch(made, 14, seed=3, masked=discrete, magnet=True)
     config = PpoConfig(clip=0.15, value_clip=0.2, value_weight=0.4, magnet_weight=0.3, gradient=gradient)
     found, _ = Ppo(made, config, 0, 1).gradient(batch, np.arange(14), 0.05)
@@ -90,7 +90,7 @@ def test_the_gradient_is_the_slope_of_the_loss(discrete: bool, shared: bool, gra
 @pytest.mark.parametrize("gradient", ["native", "torch"])
 def test_a_temperature_divides_logits_in_the_update_too(gradient: str) -> None:
     """The slope at a temperature is that of a network whose head is divided, by the chain rule."""
-    made = policy(role(sight=3, actions=3), hidden=(4, 3))
+    made = policy(role(obs=3, actions=3), hidden=(4, 3))
     batch = minibatch(made, 14, seed=3, masked=True, magnet=True)
     config = PpoConfig(clip=0.15, value_clip=0.2, value_weight=0.4, magnet_weight=0.3, gradient=gradient)
     learner = Ppo(made, config, 0, 1)
@@ -118,9 +118,9 @@ def test_who_acts_at_a_temperature_has_ratio_one() -> None:
     learner = fresh(temperature=0.5, temperature_final=2.0, epochs=1, minibatch_size=1000, actions=3)
     for progress, temperature in ((0.0, 0.5), (0.5, 1.25), (1.0, 2.0)):
         acts = Policy(learner.policy.role, learner.policy.config, "acts", learner.acting(progress))
-        sight = np.random.default_rng(0).uniform(-1, 1, (9, 2)).astype(np.float32)
-        wanted = learner.policy.forward(sight)[0] / temperature
-        assert np.allclose(acts.forward(sight)[0], wanted, atol=1e-6)
+        obs = np.random.default_rng(0).uniform(-1, 1, (9, 2)).astype(np.float32)
+        wanted = learner.policy.forward(obs)[0] / temperature
+        assert np.allclose(acts.forward(obs)[0], wanted, atol=1e-6)
         told = learner.learn(one_step_games(acts, 500, hit), progress, 0)
         assert told["kl"] < 1e-9 and told["temperature"] == temperature
         assert learner.learn(one_step_games(learner.policy, 500, hit), progress, 1)["kl"] > 1e-9
@@ -135,12 +135,12 @@ def one_step_games(made: Policy, n: int, pay: Any, seed: int = 0) -> RolloutBuff
     tape = RolloutBuffer(spec, 1, n)
     track = tape["player"]
     rng = np.random.default_rng(seed)
-    track.sight[:] = rng.uniform(-1, 1, track.sight.shape)
+    track.obs[:] = rng.uniform(-1, 1, track.obs.shape)
     flat = track.action[0].reshape((n,) if track.action.ndim == 3 else (n, -1))
     made.network.act(
         made.packed,
         np.zeros(n, np.int32),
-        track.sight.reshape(n, -1),
+        track.obs.reshape(n, -1),
         np.arange(n, dtype=np.uint32),
         (seed, 0),
         flat,
@@ -148,18 +148,18 @@ def one_step_games(made: Policy, n: int, pay: Any, seed: int = 0) -> RolloutBuff
         track.value.reshape(n),
     )
     track.acted[:], tape.ended[:] = 1, DECIDED
-    track.reward[0, :, 0] = pay(track.sight[0, :, 0], flat)
+    track.reward[0, :, 0] = pay(track.obs[0, :, 0], flat)
     return tape
 
 
-def hit(sight: Any, action: Any) -> Any:
+def hit(obs: Any, action: Any) -> Any:
     """Pays for naming the larger of the first two numbers seen."""
-    return (action == (sight[:, 1] > sight[:, 0])).astype(np.float32)
+    return (action == (obs[:, 1] > obs[:, 0])).astype(np.float32)
 
 
 def fresh(discrete: bool = True, actions: int = 2, **settings: Any) -> Ppo:
     made = Policy(
-        role(sight=2, actions=actions, discrete=discrete), settings.pop("network", policy(role()).config), "p"
+        role(obs=2, actions=actions, discrete=discrete), settings.pop("network", policy(role()).config), "p"
     )
     made.initialise(1)
     return Ppo(made, PpoConfig(**({"minibatch_size": 100} | settings)), 7, 1)
@@ -183,8 +183,8 @@ def test_it_learns_a_number() -> None:
     for i in range(40):
         tape = one_step_games(learner.policy, 512, lambda s, a: -((a[:, 0] - s[:, 0]) ** 2), seed=i)
         learner.learn(tape, i / 40, i)
-    heads, _ = learner.policy.forward(tape["player"].sight.reshape(-1, 2))
-    assert np.abs(heads[:, 0] - tape["player"].sight[0, :, 0, 0]).mean() < 0.15
+    heads, _ = learner.policy.forward(tape["player"].obs.reshape(-1, 2))
+    assert np.abs(heads[:, 0] - tape["player"].obs[0, :, 0, 0]).mean() < 0.15
 
 
 def test_without_a_rate_nothing_is_learnt() -> None:
@@ -354,7 +354,7 @@ def test_the_mean_of_the_last_part_is_the_player_at_the_end() -> None:
     ("where", "said"),
     [
         ("reward", "player: a reward or value is not finite"),
-        ("sight", "an observation is not finite .*column after.a0"),
+        ("obs", "an observation is not finite .*column after.a0"),
         ("logp", "a log-probability is not finite"),
         ("weights", "weights are not finite"),
     ],
@@ -366,8 +366,8 @@ def test_what_is_not_a_number_is_named(where: str, said: str, bad: float) -> Non
     track = tape["player"]
     if where == "reward":
         track.reward[0, 7] = bad
-    elif where == "sight":
-        track.sight[0, 7, 0, 1] = bad
+    elif where == "obs":
+        track.obs[0, 7, 0, 1] = bad
     elif where == "logp":
         track.logp[0, 7] = -bad
     else:

@@ -10,7 +10,7 @@ from support import single_seat_worlds
 from support.single_seat_worlds import little
 
 from rematch.agents.learners.q_policy import BLOCK, Explorer, QPlayer, QPolicy, choose
-from rematch.core.player import Noise, Seat
+from rematch.core.player import RngKey, Seat
 from rematch.evaluation.match import play
 from rematch.training.trainer import Trainer
 
@@ -25,29 +25,29 @@ def policy(little: None) -> QPolicy:
     return made
 
 
-def sights(policy: QPolicy, n: int) -> tuple[np.ndarray, np.ndarray]:
+def observations(policy: QPolicy, n: int) -> tuple[np.ndarray, np.ndarray]:
     draw = np.random.default_rng(n)
-    sight = draw.random((n, policy.role.size), np.float32)
-    sight[:, list(policy.role.columns).index("where.map")] = draw.integers(0, 3, n)
-    return sight, draw.random((n, policy.carried), np.float32)
+    obs = draw.random((n, policy.role.size), np.float32)
+    obs[:, list(policy.role.columns).index("where.map")] = draw.integers(0, 3, n)
+    return obs, draw.random((n, policy.carried), np.float32)
 
 
 def test_an_answer_depends_on_its_own_row_alone(policy: QPolicy) -> None:
-    sight, memory = sights(policy, 3 * BLOCK + 5)
-    whole = policy.look(sight, memory)
-    some = np.random.default_rng(0).permutation(len(sight))[:21]
-    for part, all_of_them in zip(policy.look(sight[some], memory[some]), whole):
+    obs, recurrent_state = observations(policy, 3 * BLOCK + 5)
+    whole = policy.look(obs, recurrent_state)
+    some = np.random.default_rng(0).permutation(len(obs))[:21]
+    for part, all_of_them in zip(policy.look(obs[some], recurrent_state[some]), whole):
         assert np.array_equal(part, all_of_them[some])
 
 
 def test_weights_are_the_networks_own(policy: QPolicy) -> None:
-    sight, memory = sights(policy, 4)
-    before = policy.look(sight, memory)[0]
+    obs, recurrent_state = observations(policy, 4)
+    before = policy.look(obs, recurrent_state)[0]
     other = QPolicy(policy.role, policy.config, "other")
     other.load_arrays(policy.arrays())
-    assert np.array_equal(other.look(sight, memory)[0], before)
+    assert np.array_equal(other.look(obs, recurrent_state)[0], before)
     other.set(other.weights * 2)
-    assert not np.array_equal(other.look(sight, memory)[0], before)
+    assert not np.array_equal(other.look(obs, recurrent_state)[0], before)
     assert other.weights.size == sum(p.numel() for p in other.net.parameters())
     assert policy.hidden == policy.config.memory and policy.carried == policy.hidden + 2 * 12 * 16
 
@@ -84,7 +84,7 @@ def test_the_ladder_goes_from_epsilon_to_its_eighth_power(little: None) -> None:
     explorer = Trainer(single_seat_worlds.small()).agents.behaviour["joypad"]
     assert isinstance(explorer, Explorer)
     explorer.epsilon = 0.4
-    assert np.allclose(explorer.chances, 0.4 ** (1 + 7 * np.arange(4) / 3))
+    assert np.allclose(explorer.explore_rates, 0.4 ** (1 + 7 * np.arange(4) / 3))
 
 
 def test_evaluations_carry_the_memory_of_each_game(policy: QPolicy) -> None:
@@ -92,17 +92,17 @@ def test_evaluations_carry_the_memory_of_each_game(policy: QPolicy) -> None:
     config, moves = single_seat_worlds.small().world, []
 
     class Watched(QPlayer):
-        def act(self, seat: Seat, noise: Noise, memory: np.ndarray | None = None) -> object:  # type: ignore[override]
-            move = super().act(seat, noise, memory)
-            moves.append((seat.rows.copy(), seat.sight.copy(), move.action, move.memory))
+        def act(self, seat: Seat, rng_key: RngKey, recurrent_state: np.ndarray | None = None) -> object:  # type: ignore[override]
+            move = super().act(seat, rng_key, recurrent_state)
+            moves.append((seat.rows.copy(), seat.obs.copy(), move.action, move.recurrent_state))
             return move
 
     play(single_seat_worlds.stroll.make(config, 3, 0, 7), [Watched(policy, 0.0)], 7)
     for game in range(3):
-        memory = np.zeros((1, policy.carried), np.float32)
-        mine = [(sight[rows == game], action[rows == game], after[rows == game])
-                for rows, sight, action, after in moves if game in rows]
+        recurrent_state = np.zeros((1, policy.carried), np.float32)
+        mine = [(obs[rows == game], action[rows == game], after[rows == game])
+                for rows, obs, action, after in moves if game in rows]
         assert len(mine) >= 2
-        for sight, action, after in mine:
-            q, memory = policy.look(sight, memory)
-            assert np.array_equal(memory, after) and action.shape == (1,) and q.shape == (1, 5)
+        for obs, action, after in mine:
+            q, recurrent_state = policy.look(obs, recurrent_state)
+            assert np.array_equal(recurrent_state, after) and action.shape == (1,) and q.shape == (1, 5)

@@ -31,12 +31,12 @@ PLAN = Plan(
 def steps(first: int, count: int) -> dict[str, NDArray[Any]]:
     """Steps whose every number follows from when and where they happened."""
     when, who = np.mgrid[first : first + count, 0:N]
-    sight = np.zeros((count, N, ROLE.size), np.float32)
-    sight[..., : 12 * 16] = ((when * 5 + who) % 4 / 3)[..., None]
-    sight[..., 192] = when % 50 / 25
+    obs = np.zeros((count, N, ROLE.size), np.float32)
+    obs[..., : 12 * 16] = ((when * 5 + who) % 4 / 3)[..., None]
+    obs[..., 192] = when % 50 / 25
     rewards = {reward_column(name): (10 * when + i + 0.1 * who).astype("f4")
                for i, name in enumerate(("env", *TERMS))}
-    return SENSES.pack(sight) | rewards | {
+    return SENSES.pack(obs) | rewards | {
         "action": (when + who) % 5, "ended": (when % 6 == who) * 1,
         "legal": np.full((count, N, 1), 0b11011000, np.uint8),
     }  # fmt: skip

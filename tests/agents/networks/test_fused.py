@@ -27,12 +27,12 @@ def doubles(batch: Batch) -> Batch:
     return {name: a.astype(np.float64) if a.dtype == np.float32 else a for name, a in batch.items()}
 
 
-def twin(made: Policy, sight: Any, mask: Any = None, aside: Any = None) -> tuple[mlp.Distribution, Any]:
+def twin(made: Policy, obs: Any, mask: Any = None, privileged: Any = None) -> tuple[mlp.Distribution, Any]:
     """The readable network in float64."""
     flat = torch.from_numpy(made.weights.astype(np.float64))
     legal = None if mask is None else torch.from_numpy(mask)
-    told = None if aside is None else torch.from_numpy(aside.astype(np.float64))
-    seen = torch.from_numpy(sight.astype(np.float64))
+    told = None if privileged is None else torch.from_numpy(privileged.astype(np.float64))
+    seen = torch.from_numpy(obs.astype(np.float64))
     said = mlp.answer(flat, made.role, made.config, seen, legal, told)
     return said.play, said.value
 
@@ -54,59 +54,60 @@ def both_gradients(
 SHAPES: list[tuple[dict[str, Any], dict[str, Any], int]] = [
     # role, network, rows: every option in company of every other, sizes on and off multiples of 4, 8, 16, 64
     ({"discrete": True}, {"hidden": (64, 64)}, 192),
-    ({"discrete": True, "sight": 1, "actions": 1}, {"hidden": (1,)}, 1),
-    ({"discrete": True, "sight": 17, "actions": 33}, {"hidden": (19, 7), "activation": "relu"}, 65),
-    ({"discrete": True, "sight": 3, "actions": 2}, {"hidden": (5, 9, 3), "shared": False}, 63),
-    ({"discrete": True, "sight": 4}, {"hidden": (16,), "fourier": 1}, 130),
+    ({"discrete": True, "obs": 1, "actions": 1}, {"hidden": (1,)}, 1),
+    ({"discrete": True, "obs": 17, "actions": 33}, {"hidden": (19, 7), "activation": "relu"}, 65),
+    ({"discrete": True, "obs": 3, "actions": 2}, {"hidden": (5, 9, 3), "shared": False}, 63),
+    ({"discrete": True, "obs": 4}, {"hidden": (16,), "fourier": 1}, 130),
     (
-        {"discrete": True, "sight": 2, "actions": 7},
+        {"discrete": True, "obs": 2, "actions": 7},
         {"hidden": (31, 65), "shared": False, "activation": "relu", "fourier": 2},
         77,
     ),
     ({"discrete": False, "actions": 2}, {"hidden": (64, 64)}, 128),
-    ({"discrete": False, "sight": 1, "actions": 1}, {"hidden": (1,), "shared": False}, 1),
-    ({"discrete": False, "sight": 33, "actions": 5}, {"hidden": (130,), "activation": "relu"}, 100),
-    ({"discrete": False, "sight": 7, "actions": 3}, {"hidden": (8,) * 8, "shared": False}, 67),
-    ({"discrete": False, "sight": 6, "actions": 1}, {"hidden": (24, 48), "fourier": 3}, 1030),
+    ({"discrete": False, "obs": 1, "actions": 1}, {"hidden": (1,), "shared": False}, 1),
+    ({"discrete": False, "obs": 33, "actions": 5}, {"hidden": (130,), "activation": "relu"}, 100),
+    ({"discrete": False, "obs": 7, "actions": 3}, {"hidden": (8,) * 8, "shared": False}, 67),
+    ({"discrete": False, "obs": 6, "actions": 1}, {"hidden": (24, 48), "fourier": 3}, 1030),
     (
-        {"discrete": False, "sight": 2, "actions": 4},
+        {"discrete": False, "obs": 2, "actions": 4},
         {"hidden": (17,), "shared": False, "activation": "relu", "fourier": 3},
         2,
     ),
     # columns that name things: with quantities, alone, few and many, one of one
     ({"discrete": True, "names": (5, 300, 2)}, {"hidden": (64, 64)}, 200),
-    ({"discrete": True, "sight": 0, "names": (7, 1)}, {"hidden": (19,), "activation": "relu"}, 65),
-    ({"discrete": True, "sight": 3, "names": (40,)}, {"hidden": (5, 9), "shared": False, "fourier": 1}, 1030),
-    ({"discrete": False, "sight": 0, "names": (3, 3, 3, 90)}, {"hidden": (130, 8), "shared": False}, 63),
+    ({"discrete": True, "obs": 0, "names": (7, 1)}, {"hidden": (19,), "activation": "relu"}, 65),
+    ({"discrete": True, "obs": 3, "names": (40,)}, {"hidden": (5, 9), "shared": False, "fourier": 1}, 1030),
+    ({"discrete": False, "obs": 0, "names": (3, 3, 3, 90)}, {"hidden": (130, 8), "shared": False}, 63),
     # a critic that looks aside: quantities, names, both, beside names of the sight or none
-    ({"discrete": True, "aside": (0,) * 13}, {"hidden": (64, 64), "critic": "centralized"}, 200),
-    ({"discrete": False, "aside": (0, 4, 0, 9)}, {"hidden": (19, 7), "critic": "centralized", "fourier": 2},
+    ({"discrete": True, "privileged": (0,) * 13}, {"hidden": (64, 64), "critic": "centralized"}, 200),
+    ({"discrete": False, "privileged": (0, 4, 0, 9)},
+     {"hidden": (19, 7), "critic": "centralized", "fourier": 2},
      65),
-    ({"discrete": True, "names": (5, 3), "aside": (0,)},
+    ({"discrete": True, "names": (5, 3), "privileged": (0,)},
      {"hidden": (8,), "critic": "centralized", "fourier": 1}, 99),
-    ({"discrete": False, "sight": 0, "names": (7,), "aside": (3, 0)},
+    ({"discrete": False, "obs": 0, "names": (7,), "privileged": (3, 0)},
      {"hidden": (33,), "critic": "centralized"}, 63),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("about", "net", "rows"), SHAPES)
-def test_forward(about: dict[str, Any], net: dict[str, Any], rows: int) -> None:
-    made = policy(role(**about), **net)
+@pytest.mark.parametrize(("role_spec", "net", "rows"), SHAPES)
+def test_forward(role_spec: dict[str, Any], net: dict[str, Any], rows: int) -> None:
+    made = policy(role(**role_spec), **net)
     batch = minibatch(made, rows, seed=1)
-    sight, aside = batch["sight"], batch.get("aside")
-    heads, value = made.forward(sight, aside=aside)
-    play, wanted = twin(made, sight, None, aside)
+    obs, privileged = batch["obs"], batch.get("privileged")
+    heads, value = made.forward(obs, privileged=privileged)
+    play, wanted = twin(made, obs, None, privileged)
     scale = max(1.0, float(play.heads.abs().max()))
     assert np.abs(heads - play.heads.numpy()).max() < tolerance(made) * scale
     assert np.abs(value - wanted.numpy()).max() < tolerance(made) * max(1.0, float(wanted.abs().max()))
 
 
-@pytest.mark.parametrize(("about", "net", "rows"), SHAPES)
+@pytest.mark.parametrize(("role_spec", "net", "rows"), SHAPES)
 def test_log_probabilities_are_those_of_the_actions_taken(
-    about: dict[str, Any], net: dict[str, Any], rows: int
+    role_spec: dict[str, Any], net: dict[str, Any], rows: int
 ) -> None:
-    made = policy(role(**about), **net)
-    batch = minibatch(made, rows, masked=about["discrete"])
+    made = policy(role(**role_spec), **net)
+    batch = minibatch(made, rows, masked=role_spec["discrete"])
     n = rows
     action = np.zeros_like(batch["action"])
     logp, value = np.zeros(n, np.float32), np.zeros(n, np.float32)
@@ -114,7 +115,7 @@ def test_log_probabilities_are_those_of_the_actions_taken(
         made.network.act(
             made.packed,
             np.zeros(n, np.int32),
-            batch["sight"],
+            batch["obs"],
             np.arange(n, dtype=np.uint32),
             (9, 2**33),
             action,
@@ -123,7 +124,7 @@ def test_log_probabilities_are_those_of_the_actions_taken(
             mask=batch.get("mask"),
             greedy=greedy,
         )
-        play, _ = twin(made, batch["sight"], batch.get("mask"))
+        play, _ = twin(made, batch["obs"], batch.get("mask"))
         wanted = play.log_prob(
             torch.from_numpy(action.astype(np.float64) if action.ndim > 1 else action)
         ).numpy()
@@ -160,10 +161,10 @@ def test_gradient_of_every_term(term: str, masked: bool, discrete: bool) -> None
         assert means["clip_fraction"] > 0.05 or term == "value"
 
 
-@pytest.mark.parametrize(("about", "net", "rows"), SHAPES)
-def test_gradient_of_every_shape(about: dict[str, Any], net: dict[str, Any], rows: int) -> None:
-    made = policy(role(**about), **net)
-    batch = minibatch(made, rows, masked=about["discrete"], magnet=True)
+@pytest.mark.parametrize(("role_spec", "net", "rows"), SHAPES)
+def test_gradient_of_every_shape(role_spec: dict[str, Any], net: dict[str, Any], rows: int) -> None:
+    made = policy(role(**role_spec), **net)
+    batch = minibatch(made, rows, masked=role_spec["discrete"], magnet=True)
     config = PpoConfig(value_clip=0.2, magnet_weight=0.2)
     native, wanted, _, _ = both_gradients(made, batch, np.arange(rows), config, 0.05)
     # a row whose ratio or value lies on a bound to the last bit may fall on either side: none does here
@@ -176,7 +177,7 @@ def test_the_clip_stops_the_gradient_on_the_right_side(adv: float, moved: float)
     """eq. 7: moving on is worth nothing once a good action's ratio is above 1.2 or a bad one's below 0.8."""
     made = policy(role())
     batch = minibatch(made, 1)
-    play, _ = twin(made, batch["sight"])
+    play, _ = twin(made, batch["obs"])
     now = float(play.log_prob(torch.from_numpy(batch["action"]))[0])
     batch |= {"logp": np.array([now - moved], np.float32), "advantage": np.array([adv], np.float32)}
     out = np.empty_like(made.weights)
@@ -210,7 +211,7 @@ def test_a_row_depends_on_itself_alone(discrete: bool) -> None:
     packed = np.concatenate([made.packed, other.packed])
     n = 200
     rng = np.random.default_rng(3)
-    sight = rng.uniform(-1, 1, (n, made.role.size)).astype(np.float32)
+    obs = rng.uniform(-1, 1, (n, made.role.size)).astype(np.float32)
     slot = rng.integers(0, 2, n).astype(np.int32)
     number = rng.integers(0, 2**32, n).astype(np.uint32)
 
@@ -218,7 +219,7 @@ def test_a_row_depends_on_itself_alone(discrete: bool) -> None:
         m = len(rows)
         action: Any = np.zeros(m, np.int32) if discrete else np.zeros((m, made.role.actions.size), np.float32)
         logp, value = np.zeros(m, np.float32), np.zeros(m, np.float32)
-        made.network.act(packed, slot[rows], sight[rows], number[rows], (4, 7), action, logp, value)
+        made.network.act(packed, slot[rows], obs[rows], number[rows], (4, 7), action, logp, value)
         return action, logp, value
 
     whole = act(np.arange(n))
@@ -235,9 +236,9 @@ def test_slots_outside_and_seats_that_do_not_act_are_left_alone() -> None:
     packed = np.concatenate([made.packed, made.packed])
     action, logp, value = np.full(n, -7, np.int32), np.full(n, -7, np.float32), np.full(n, -7, np.float32)
     heads = np.full((n, 3), -7, np.float32)
-    sight = np.random.default_rng(0).uniform(-1, 1, (n, 5)).astype(np.float32)
+    obs = np.random.default_rng(0).uniform(-1, 1, (n, 5)).astype(np.float32)
     number = np.arange(n, dtype=np.uint32)
-    made.network.act(packed, slot, sight, number, (0, 0), action, logp, value, acting=acting, heads=heads)
+    made.network.act(packed, slot, obs, number, (0, 0), action, logp, value, acting=acting, heads=heads)
     played = (slot >= 0) & (slot < 2) & (acting == 1)
     assert (action[played] >= 0).all() and (logp[played] < 0).all()
     for array in (action, logp, value, heads):
@@ -247,12 +248,12 @@ def test_slots_outside_and_seats_that_do_not_act_are_left_alone() -> None:
 # --- sampling --------------------------------------------------------------------------------------
 
 
-def draw(made: Policy, sight: Any, n: int, draw: tuple[int, int] = (11, 3), **more: Any) -> Any:
+def draw(made: Policy, obs: Any, n: int, draw: tuple[int, int] = (11, 3), **more: Any) -> Any:
     """n samples of one sight."""
     discrete, size = made.role.actions.kind == "discrete", made.role.actions.size
     action: Any = np.zeros(n, np.int32) if discrete else np.zeros((n, size), np.float32)
     logp, value = np.zeros(n, np.float32), np.zeros(n, np.float32)
-    rows = np.repeat(sight[None].astype(np.float32), n, 0)
+    rows = np.repeat(obs[None].astype(np.float32), n, 0)
     if "mask" in more:
         more["mask"] = np.repeat(np.array(more["mask"], np.uint8)[None], n, 0)
     made.network.act(
@@ -274,10 +275,10 @@ def draw(made: Policy, sight: Any, n: int, draw: tuple[int, int] = (11, 3), **mo
 )
 def test_choices_follow_their_probabilities_and_masks(mask: tuple[int, ...]) -> None:
     made = policy(role(actions=5), seed=4)
-    sight = np.array([0.3, -0.8, 0.1, 0.9, -0.2])
+    obs = np.array([0.3, -0.8, 0.1, 0.9, -0.2])
     n = 40_000
-    counts = np.bincount(draw(made, sight, n, mask=mask), minlength=5)
-    play, _ = twin(made, sight[None], np.array([mask], np.uint8))
+    counts = np.bincount(draw(made, obs, n, mask=mask), minlength=5)
+    play, _ = twin(made, obs[None], np.array([mask], np.uint8))
     wanted = play.heads.softmax(-1).numpy()[0] * n
     legal = np.array(mask, bool)
     assert (counts[~legal] == 0).all()
@@ -290,10 +291,10 @@ def test_gaussians_have_their_mean_spread_and_independence() -> None:
     weights = made.weights.copy()
     weights[-3:] = (-1.0, 0.0, 0.5)
     made.set(weights)
-    sight = np.array([0.3, -0.8, 0.1, 0.9, -0.2])
+    obs = np.array([0.3, -0.8, 0.1, 0.9, -0.2])
     n = 40_000
-    actions = draw(made, sight, n).astype(np.float64)
-    play, _ = twin(made, sight[None])
+    actions = draw(made, obs, n).astype(np.float64)
+    play, _ = twin(made, obs[None])
     assert play.log_std is not None
     z = (actions - play.heads.numpy()) / play.log_std.exp().numpy()
     assert np.abs(z.mean(0)).max() < 4.5 / n**0.5
@@ -310,24 +311,24 @@ def test_gaussians_have_their_mean_spread_and_independence() -> None:
 @pytest.mark.parametrize("discrete", [False, True])
 def test_draws_are_named_by_key_step_and_number(discrete: bool) -> None:
     made = policy(role(actions=4, discrete=discrete))
-    sight = np.zeros(5)
-    base = draw(made, sight, 500, (11, 3))
-    assert (base == draw(made, sight, 500, (11, 3))).all()
+    obs = np.zeros(5)
+    base = draw(made, obs, 500, (11, 3))
+    assert (base == draw(made, obs, 500, (11, 3))).all()
     for other in ((12, 3), (11 + 2**40, 3), (11, 4), (11, 3 + 2**32)):
-        assert (base != draw(made, sight, 500, other)).any()
+        assert (base != draw(made, obs, 500, other)).any()
 
 
 def test_greedy_takes_the_most_likely_legal_move() -> None:
     made = policy(role(actions=5), seed=4)
-    sight = np.random.default_rng(0).uniform(-1, 1, (100, 5)).astype(np.float32)
+    obs = np.random.default_rng(0).uniform(-1, 1, (100, 5)).astype(np.float32)
     for mask in ((1, 1, 1, 1, 1), (0, 1, 0, 1, 1), (0, 0, 0, 1, 0)):
         legal = np.repeat(np.array([mask], np.uint8), 100, 0)
-        play, _ = twin(made, sight, legal)
+        play, _ = twin(made, obs, legal)
         action, logp, value = np.zeros(100, np.int32), np.zeros(100, np.float32), np.zeros(100, np.float32)
         made.network.act(
             made.packed,
             np.zeros(100, np.int32),
-            sight,
+            obs,
             np.zeros(100, np.uint32),
             (0, 0),
             action,
@@ -366,15 +367,15 @@ def test_numbers_that_are_none_never_look_like_numbers(bad: float, discrete: boo
     made = policy(role(discrete=discrete), fourier=2)
     batch = minibatch(made, 70, magnet=True)
     out = np.empty_like(made.weights)
-    for name in ("sight", "weights"):
-        weights, sight = made.weights.copy(), batch["sight"].copy()
-        (sight if name == "sight" else weights)[:] = bad
+    for name in ("obs", "weights"):
+        weights, obs = made.weights.copy(), batch["obs"].copy()
+        (obs if name == "obs" else weights)[:] = bad
         broken = Policy(made.role, made.config, "test", weights)
-        heads, value = broken.forward(sight)
-        taken = draw(broken, sight[0], 70)
+        heads, value = broken.forward(obs)
+        taken = draw(broken, obs[0], 70)
         assert not discrete or set(taken.tolist()) <= {0, 1, 2}
         means = broken.network.gradient(
-            broken.packed[0], np.arange(70), batch | {"sight": sight}, (0.2, 0.2, 0.5, 0.01, 0.1), 2, out
+            broken.packed[0], np.arange(70), batch | {"obs": obs}, (0.2, 0.2, 0.5, 0.01, 0.1), 2, out
         )
         if np.isnan(bad):
             assert np.isnan(heads).all() and np.isnan(value).all()
@@ -388,26 +389,26 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     made = policy(role())
     net, n = made.network, 4
     slot, number = np.zeros(n, np.int32), np.zeros(n, np.uint32)
-    sight, action, logp, value = (
+    obs, action, logp, value = (
         np.zeros((n, 5), np.float32),
         slot.copy(),
         np.zeros(n, np.float32),
         np.zeros(n, np.float32),
     )
-    net.act(made.packed, slot, sight, number, (0, 0), action, logp, value)
+    net.act(made.packed, slot, obs, number, (0, 0), action, logp, value)
     wrong: list[dict[int, Any]] = [
         {1: slot[:3]},
-        {2: sight[:, :4].copy()},
+        {2: obs[:, :4].copy()},
         {3: number[:3]},
         {5: action[:3]},
         {6: logp[:3]},
         {7: value[:3]},
         {0: made.packed[:, :-1].copy()},
         {1: slot.astype(np.int64)},
-        {2: sight.astype(np.float64)},
+        {2: obs.astype(np.float64)},
     ]
     for change in wrong:
-        given: list[Any] = [made.packed, slot, sight, number, (0, 0), action, logp, value]
+        given: list[Any] = [made.packed, slot, obs, number, (0, 0), action, logp, value]
         for i, array in change.items():
             given[i] = array
         with pytest.raises(ValueError):
@@ -418,7 +419,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         ("heads", np.ones((n, 2), np.float32)),
     ):
         with pytest.raises(ValueError):
-            net.act(made.packed, slot, sight, number, (0, 0), action, logp, value, **{name: bad})  # type: ignore[arg-type]
+            net.act(made.packed, slot, obs, number, (0, 0), action, logp, value, **{name: bad})  # type: ignore[arg-type]
     batch, out = minibatch(made, n), np.empty_like(made.weights)
     for rows in (np.array([], np.int64), np.array([-1]), np.array([n])):
         with pytest.raises(ValueError):
@@ -444,4 +445,4 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         fused.Network((0,) * 3, 2, True, (4,) * 9, True, "tanh")
     with pytest.raises(ValueError):
         fused.Network((0,) * 3, 2, True, (4,), True, "gelu")
-    net.act(made.packed, slot[:0], sight[:0], number[:0], (0, 0), action[:0], logp[:0], value[:0])
+    net.act(made.packed, slot[:0], obs[:0], number[:0], (0, 0), action[:0], logp[:0], value[:0])

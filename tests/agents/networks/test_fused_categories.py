@@ -22,7 +22,7 @@ def test_cross_entropy_of_the_value(shared: bool) -> None:
     native, rows = np.empty_like(made.weights), np.arange(150)
     means = made.network.gradient(made.packed[0], rows, batch, (0.2, 0, 1.0, 0, 0), 1, native, cross=True)
     flat = torch.from_numpy(made.weights.astype(np.float64)).requires_grad_()
-    value = mlp.forward(flat, made.role, made.config, torch.from_numpy(batch["sight"].astype(np.float64)))[1]
+    value = mlp.forward(flat, made.role, made.config, torch.from_numpy(batch["obs"].astype(np.float64)))[1]
     target = torch.from_numpy(batch["target"].astype(np.float64))
     total = torch.nn.functional.binary_cross_entropy_with_logits(value, target)
     (slope,) = torch.autograd.grad(total, flat)
@@ -34,8 +34,8 @@ def test_cross_entropy_of_the_value(shared: bool) -> None:
 def test_what_cannot_be_named_is_no_number(bad: float) -> None:
     made = policy(role(names=(4,)), hidden=(16,))
     batch = minibatch(made, 70)
-    batch["sight"][3, list(made.role.choices).index(4)] = bad
-    heads, value = made.forward(batch["sight"])
+    batch["obs"][3, list(made.role.categories).index(4)] = bad
+    heads, value = made.forward(batch["obs"])
     assert np.isnan(heads[3]).all() and np.isnan(value[3])
     assert np.isfinite(np.delete(heads, 3, 0)).all()
     out = np.empty_like(made.weights)

@@ -14,16 +14,16 @@ from rematch.agents.networks import mlp
 from rematch.agents.networks.layout import named
 
 
-def slow(made: Any, sight: Any) -> tuple[Any, Any]:
+def slow(made: Any, obs: Any) -> tuple[Any, Any]:
     """Heads [n, A] and values [n] by matrix products in numpy."""
     config = made.config
     w = {name: view.astype(np.float64) for name, view in named(made.weights, made.layout).items()}
-    choices = made.role.choices
-    numbers = sight[:, [i for i, n in enumerate(choices) if not n]]
+    categories = made.role.categories
+    numbers = obs[:, [i for i, n in enumerate(categories) if not n]]
     seen = [numbers]
     for octave in range(config.fourier):
         seen += [np.sin(np.pi * 2**octave * numbers), np.cos(np.pi * 2**octave * numbers)]
-    ones = [np.arange(n) == sight[:, i : i + 1] for i, n in enumerate(choices) if n]  # one-hot vectors
+    ones = [np.arange(n) == obs[:, i : i + 1] for i, n in enumerate(categories) if n]  # one-hot vectors
 
     def tower(name: str) -> Any:
         x = np.concatenate(seen, 1)
@@ -53,10 +53,10 @@ def slow(made: Any, sight: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize("names", [(), (3, 8)])
 def test_forward_is_matrix_products(net: dict[str, Any], discrete: bool, names: tuple[int, ...]) -> None:
     made = policy(role(discrete=discrete, names=names), **net)
-    sight = minibatch(made, 9)["sight"].astype(np.float64)
+    obs = minibatch(made, 9)["obs"].astype(np.float64)
     flat = torch.from_numpy(made.weights.astype(np.float64))
-    play, value = mlp.forward(flat, made.role, made.config, torch.from_numpy(sight))
-    heads, wanted = slow(made, sight)
+    play, value = mlp.forward(flat, made.role, made.config, torch.from_numpy(obs))
+    heads, wanted = slow(made, obs)
     assert np.allclose(play.heads.numpy(), heads, atol=1e-12) and np.allclose(
         value.numpy(), wanted, atol=1e-12
     )

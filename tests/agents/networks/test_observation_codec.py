@@ -27,27 +27,27 @@ def test_levels_come_back(levels: list[int]) -> None:
 
 def test_a_whole_sight_comes_back() -> None:
     world = single_seat_worlds.stroll.make(single_seat_worlds.StrollConfig(), 5)
-    about = world.spec.roles["joypad"]
+    role_spec = world.spec.roles["joypad"]
     for step in range(4):
         world.step({"joypad": np.full((5, 1), step % 3, np.int32)})
-    sight = np.concatenate([world.view["joypad"][f.name] for f in about.fields], axis=-1)[:, 0]
-    senses = Senses(about)
-    packed = senses.pack(sight)
+    obs = np.concatenate([world.view["joypad"][f.name] for f in role_spec.fields], axis=-1)[:, 0]
+    senses = Senses(role_spec)
+    packed = senses.pack(obs)
     sizes = {name: array.shape[1] for name, array in packed.items()}
     assert sizes == {"frame": 1440, "visited": 288, "numbers": 4}
     seen = senses.unpack(packed)
     assert seen.frames is not None and seen.visited is not None
-    assert np.array_equal(seen.frames.reshape(5, -1) / np.float32(3), sight[:, :5760])
-    assert np.array_equal(seen.visited.reshape(5, -1), sight[:, 5764:]) and seen.visited.any()
-    assert np.array_equal(seen.numbers, sight[:, 5760:5764].astype(np.float16))
-    assert senses.choices == (0, 0, 0, 3)
+    assert np.array_equal(seen.frames.reshape(5, -1) / np.float32(3), obs[:, :5760])
+    assert np.array_equal(seen.visited.reshape(5, -1), obs[:, 5764:]) and seen.visited.any()
+    assert np.array_equal(seen.numbers, obs[:, 5760:5764].astype(np.float16))
+    assert senses.categories == (0, 0, 0, 3)
 
 
 def test_numbers_beyond_half_precision_are_kept_whole() -> None:
     wide = Field(name="far", columns=("x",), low=0.0, high=1e6)
     assert Senses(role(wide)).kind == np.float32
     assert Senses(role(Field(name="near", columns=("x",)))).kind == np.float16
-    named = Field(name="who", columns=("id",), low=0.0, choices=(5000,))
+    named = Field(name="who", columns=("id",), low=0.0, categories=(5000,))
     assert Senses(role(named)).kind == np.float32
 
 

@@ -55,12 +55,12 @@ def role(discrete: bool = True) -> Role:
     fields = (
         Field(name="before", columns=("a", "b")),
         Field(name="history", columns=past, shape=(4, 3)),
-        Field(name="named", columns=("card",), choices=(5,)),
+        Field(name="named", columns=("card",), categories=(5,)),
     )
     kind: Any = "discrete" if discrete else "continuous"
-    aside = (Field(name="hand", columns=("card",)), Field(name="other", columns=("x", "y")))
+    privileged = (Field(name="hand", columns=("card",)), Field(name="other", columns=("x", "y")))
     actions = Actions(kind=kind, names=("one", "two", "three"))
-    return Role(name="player", fields=fields, actions=actions, seats=(0,), aside=aside)
+    return Role(name="player", fields=fields, actions=actions, seats=(0,), privileged=privileged)
 
 
 def made_of(encoder: str, discrete: bool = True, **more: Any) -> Policy:
@@ -75,7 +75,7 @@ def act(who: Policy, packed: Any, slot: Any, batch: dict[str, Any], **more: Any)
     action: Any = np.full(n, -7, np.int32) if discrete else np.full((n, size), -7, np.float32)
     logp, value, heads = (np.full(shape, -7, np.float32) for shape in (n, n, (n, size)))
     number = more.pop("number", np.arange(n, dtype=np.uint32))
-    who.network.act(packed, slot, batch["sight"], number, (3, 5), action, logp, value, heads=heads, **more)
+    who.network.act(packed, slot, batch["obs"], number, (3, 5), action, logp, value, heads=heads, **more)
     return [action, logp, value, heads]
 
 
@@ -86,10 +86,10 @@ def act(who: Policy, packed: Any, slot: Any, batch: dict[str, Any], **more: Any)
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_it_says_what_its_readable_form_says(encoder: str, net: dict[str, Any]) -> None:
     made = made_of(encoder, **net)
-    batch = minibatch(made, 2 * BLOCK + 3) | {"aside": np.zeros((2 * BLOCK + 3, 3), np.float32) + 0.5}
-    heads, value = made.forward(batch["sight"], aside=batch["aside"])
+    batch = minibatch(made, 2 * BLOCK + 3) | {"privileged": np.zeros((2 * BLOCK + 3, 3), np.float32) + 0.5}
+    heads, value = made.forward(batch["obs"], privileged=batch["privileged"])
     flat = torch.from_numpy(made.weights.astype(np.float64))
-    seen, told = (torch.from_numpy(batch[name].astype(np.float64)) for name in ("sight", "aside"))
+    seen, told = (torch.from_numpy(batch[name].astype(np.float64)) for name in ("obs", "privileged"))
     said = mlp.answer(flat, made.role, made.config, seen, None, told)
     assert said.value is not None
     assert np.abs(heads - said.play.heads.numpy()).max() < 1e-5
@@ -107,13 +107,13 @@ def test_a_row_depends_on_that_row_alone(encoder: str, discrete: bool) -> None:
     legal, slot = batch.get("mask"), np.zeros(n, np.int32)
     whole = act(made, made.packed, slot, batch, mask=legal)
     order = np.random.default_rng(0).permutation(n)[: n - 5]
-    some = act(made, made.packed, slot[order], {"sight": batch["sight"][order]},
+    some = act(made, made.packed, slot[order], {"obs": batch["obs"][order]},
                mask=None if legal is None else legal[order], number=order.astype(np.uint32))  # fmt: skip
     for a, b in zip(whole, some, strict=True):
         assert a[order].tobytes() == b.tobytes()
     for i in range(0, n, 17):
         one = slice(i, i + 1)
-        alone = act(made, made.packed, slot[:1], {"sight": batch["sight"][one]},
+        alone = act(made, made.packed, slot[:1], {"obs": batch["obs"][one]},
                     mask=None if legal is None else legal[one], number=np.array([i], np.uint32))  # fmt: skip
         assert all(a[one].tobytes() == b.tobytes() for a, b in zip(whole, alone, strict=True))
 
@@ -158,7 +158,7 @@ def test_draws_are_those_of_the_fused_network(discrete: bool, greedy: bool) -> N
 def test_arrays_that_do_not_fit_are_refused() -> None:
     made = made_of("lstm")
     batch, slot = minibatch(made, 4), np.zeros(4, np.int32)
-    for packed, seen in ((made.packed[:, 1:], batch), (made.packed, {"sight": batch["sight"][:3]})):
+    for packed, seen in ((made.packed[:, 1:], batch), (made.packed, {"obs": batch["obs"][:3]})):
         with pytest.raises(ValueError):
             act(made, packed, slot, seen)
     with pytest.raises(ValueError, match="size"):
@@ -209,16 +209,17 @@ def last_steps(trainer: Trainer, n: int = 256) -> tuple[Any, Seat]:
     world: Any = trainer.setup.make_world(n, 0, 77)
     for _ in range(toys.STEPS - 1):
         world.step({"player": np.zeros((n, 2), np.int32)})
-    about = world.spec.roles["player"]
-    sight = np.ascontiguousarray(concat_fields(about, world.view["player"])[:, 0])
-    return world, Seat(about, 0, world, np.arange(n, dtype=np.int32), sight)
+    role_spec = world.spec.roles["player"]
+    obs = np.ascontiguousarray(concat_fields(role_spec, world.view["player"])[:, 0])
+    return world, Seat(role_spec, 0, world, np.arange(n, dtype=np.int32), obs)
 
 
 def right(trainer: Trainer) -> float:
     """How often the sign of the first step is named in the last."""
     world, seat = last_steps(trainer)
-    chances = trainer.agents.players["player"].chances(seat)
-    return float(chances[np.arange(len(chances)), (world.state["sign"][:, 0] > 0).astype(int)].mean())
+    action_probs = trainer.agents.players["player"].action_probs(seat)
+    right = (world.state["sign"][:, 0] > 0).astype(int)
+    return float(action_probs[np.arange(len(action_probs)), right].mean())
 
 
 def test_what_lies_in_the_past_is_learnt_with_a_history_and_not_without() -> None:
@@ -236,7 +237,7 @@ def test_bimdn_finds_where_the_opponent_sits() -> None:
     world, seat = last_steps(trainer)
     network, learnt = trainer.agents.players["player"].network, trainer.agents.players["player"].weights
     assert isinstance(network, Recurrent)
-    weight, mean, sd = network.belief(learnt, seat.sight)
+    weight, mean, sd = network.belief(learnt, seat.obs)
     assert np.allclose(weight.sum(1), 1, atol=1e-5) and (sd > 0).all()
     likely = mean[np.arange(len(mean)), weight.argmax(1)]
     assert np.abs(likely - world.state["spot"][:, 1]).mean() < 0.1  # of a square from -1 to 1
@@ -247,8 +248,8 @@ def test_every_parameter_learns(encoder: str) -> None:
     for discrete, net in ((True, {"critic": "centralized"}), (False, {"shared": False}), (True, {})):
         made = made_of(encoder, discrete, **net)
         batch = minibatch(made, 60, magnet=True)
-        if made.config.reads_aside:
-            batch["aside"] = np.random.default_rng(0).uniform(-1, 1, (60, 3)).astype(np.float32)
+        if made.config.reads_privileged:
+            batch["privileged"] = np.random.default_rng(0).uniform(-1, 1, (60, 3)).astype(np.float32)
         learner = Ppo(made, PpoConfig(magnet_weight=0.2), 0, 1)
         assert not learner.native
         for name, slope in named(learner.gradient(batch, np.arange(60), 0.05)[0], made.layout).items():
@@ -296,7 +297,7 @@ def test_threads_do_not_change_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
         trainer = Trainer(small("bimdn", 3, threads=threads, **BUSY))
         rows = advance(trainer, 3)
         tape = trainer.setup.collector.rollout["player"]
-        played = [a.tobytes() for a in (tape.sight, tape.action, tape.logp, tape.value, tape.last_value)]
+        played = [a.tobytes() for a in (tape.obs, tape.action, tape.logp, tape.value, tape.last_value)]
         ends.add((*played, trainer.agents.players["player"].weights.tobytes(), str(rows)))
     assert len(ends) == 1
 

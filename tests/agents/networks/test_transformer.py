@@ -25,29 +25,29 @@ SMALL: dict[str, Any] = {"kind": "transformer", "width": 16, "heads": 2, "layers
 
 
 def test_every_column_is_looked_at() -> None:
-    about = role(sight=5, actions=4, names=(3, 7))
-    made = policy(about, **SMALL)
-    sight = np.zeros((1, about.size), np.float32)
-    before = made.forward(sight)
-    for column, choices in enumerate(about.choices):
-        other = sight.copy()
-        other[0, column] = choices - 1 if choices else 0.5
+    role_spec = role(obs=5, actions=4, names=(3, 7))
+    made = policy(role_spec, **SMALL)
+    obs = np.zeros((1, role_spec.size), np.float32)
+    before = made.forward(obs)
+    for column, categories in enumerate(role_spec.categories):
+        other = obs.copy()
+        other[0, column] = categories - 1 if categories else 0.5
         assert all(np.abs(new - old).max() > 1e-6 for new, old in zip(made.forward(other), before)), column
 
 
 def test_what_is_named_in_two_columns_is_two_things() -> None:
     """Tables and places keep columns apart: names 1, 2 are not names 2, 1."""
-    made = policy(role(sight=2, actions=4, names=(5, 5)), **SMALL)
+    made = policy(role(obs=2, actions=4, names=(5, 5)), **SMALL)
     one, two = (np.array([[0, *names, 0]], np.float32) for names in ((1, 2), (2, 1)))
     assert np.abs(made.forward(one)[0] - made.forward(two)[0]).max() > 1e-4
 
 
 def test_rows_do_not_depend_on_their_company() -> None:
-    made = policy(role(sight=5, actions=4, names=(3,)), **SMALL)
-    sight = np.abs(minibatch(made, 150)["sight"]).astype(np.float32)
-    sight[:, 2] = 1
-    whole = made.forward(sight)[0]
-    assert np.array_equal(np.concatenate([made.forward(sight[i : i + 1])[0] for i in range(0, 150, 30)]),
+    made = policy(role(obs=5, actions=4, names=(3,)), **SMALL)
+    obs = np.abs(minibatch(made, 150)["obs"]).astype(np.float32)
+    obs[:, 2] = 1
+    whole = made.forward(obs)[0]
+    assert np.array_equal(np.concatenate([made.forward(obs[i : i + 1])[0] for i in range(0, 150, 30)]),
                           whole[::30])
 
 
@@ -57,11 +57,11 @@ def test_its_weights_are_those_of_the_document() -> None:
     assert (usual.width, usual.heads, usual.layers, usual.dropout, usual.embedding) == (256, 8, 4, 0.1, 64)
     made = Policy(api.builder(api.default("beasty"))(1, 0, 0).spec.roles["player"], usual, "document")
     assert 3_000_000 < made.weights.size < 3_500_000
-    small = policy(role(sight=5, actions=4, names=(3,)), **SMALL)
+    small = policy(role(obs=5, actions=4, names=(3,)), **SMALL)
     flat = torch.from_numpy(small.weights.copy()).requires_grad_()
-    sight = torch.rand(50, small.role.size)
-    sight[:, 2] = torch.arange(50) % 3
-    said = mlp.answer(flat, small.role, small.config, sight)
+    obs = torch.rand(50, small.role.size)
+    obs[:, 2] = torch.arange(50) % 3
+    said = mlp.answer(flat, small.role, small.config, obs)
     assert said.value is not None
     (slope,) = torch.autograd.grad((said.play.log_prob(torch.arange(50) % 4) + said.value).sum(), flat)
     for name, shape, at in layout(small.role, small.config):
@@ -70,18 +70,18 @@ def test_its_weights_are_those_of_the_document() -> None:
 
 
 def test_dropout_is_in_the_update_alone_and_repeats() -> None:
-    about = role(sight=5, actions=4, names=(3,))
+    role_spec = role(obs=5, actions=4, names=(3,))
     found = []
     for dropout, threads in ((0.5, 1), (0.5, 2), (0.0, 1)):
-        made = policy(about, **SMALL, dropout=dropout)
+        made = policy(role_spec, **SMALL, dropout=dropout)
         batch = minibatch(made, 1500)
-        batch["sight"][:, 2] = 1
+        batch["obs"][:, 2] = 1
         learner = Ppo(made, PpoConfig(), 3, threads)
         found.append(learner.gradient(batch, np.arange(1500), 0.01)[0])
         learner.adam.updates += 1
         again = learner.gradient(batch, np.arange(1500), 0.01)[0]
         assert np.array_equal(found[-1], again) == (dropout == 0.0)  # another step, other numbers
-        assert made.forward(batch["sight"])[0].tobytes() == made.forward(batch["sight"])[0].tobytes()
+        assert made.forward(batch["obs"])[0].tobytes() == made.forward(batch["obs"])[0].tobytes()
     assert np.array_equal(found[0], found[1]) and not np.array_equal(found[0], found[2])
 
 
@@ -104,9 +104,9 @@ def test_two_short_iterations_of_it(tmp_path: Path) -> None:
 def test_every_knob_of_it_changes_the_gradient(changes: dict[str, Any]) -> None:
     found = []
     for settings_ in (SMALL | {"heads": 1}, SMALL | {"heads": 1} | changes):
-        made = policy(role(sight=5, actions=4, names=(3,)), **settings_)
+        made = policy(role(obs=5, actions=4, names=(3,)), **settings_)
         batch = minibatch(made, 20)
-        batch["sight"][:, 2] = 1
+        batch["obs"][:, 2] = 1
         found.append(Ppo(made, PpoConfig(), 0, 1).gradient(batch, np.arange(20), 0.01)[0])
     assert found[0].shape != found[1].shape or not np.array_equal(*found)
 

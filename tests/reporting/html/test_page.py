@@ -126,14 +126,14 @@ tree = st.recursive(leaf, lambda inner: st.lists(inner, max_size=3) | st.diction
 
 
 @settings(max_examples=60, deadline=None)
-@given(history=tree, sight=tree)
-def test_page_of_any_json(history: Any, sight: Any) -> None:
+@given(history=tree, obs=tree)
+def test_page_of_any_json(history: Any, obs: Any) -> None:
     with tempfile.TemporaryDirectory() as name:
         run = Path(name)
         (run / "history.json").write_text(json.dumps([history]))
-        (run / "sight.json").write_text(json.dumps(sight))
-        (run / "exploit.json").write_text(json.dumps(sight))
-        (run / "payoff.json").write_text(json.dumps(sight))
+        (run / "sight.json").write_text(json.dumps(obs))
+        (run / "exploit.json").write_text(json.dumps(obs))
+        (run / "payoff.json").write_text(json.dumps(obs))
         (run / "metrics.jsonl").write_text(json.dumps(history) + "\n{torn")
         Reader(page(run))
         json.dumps(facts(run), allow_nan=False)

@@ -13,7 +13,7 @@ from support.beasty_positions import DOCUMENT, PLAIN, position
 
 from rematch.core import rng
 from rematch.core.errors import ConfigError
-from rematch.core.player import Noise
+from rematch.core.player import RngKey
 from rematch.worlds.beasty import native
 from rematch.worlds.beasty.bots import BOTS, bot
 from rematch.worlds.beasty.config import ACTIONS, Config
@@ -103,8 +103,8 @@ def test_noise_is_normal() -> None:
     numbers, lion = np.arange(4000, dtype=np.int32), ACTIONS.index("lion")
     noisy, plain = (rules.scores(games, numbers, slow.BOTS.index(name), (5, rng.BOT, 9))[:, lion]
                     for name in ("noisy", "heuristic"))  # fmt: skip
-    noise = (noisy - plain) / 0.15
-    assert abs(noise.mean()) < 0.06 and abs(noise.std() - 1) < 0.04 and np.abs(noise).max() > 3
+    rng_key = (noisy - plain) / 0.15
+    assert abs(rng_key.mean()) < 0.06 and abs(rng_key.std() - 1) < 0.04 and np.abs(rng_key).max() > 3
 
 
 @pytest.mark.parametrize("names", tool().FIGURES, ids="-".join)
@@ -132,15 +132,15 @@ def test_players_move_by_what_their_seat_sees(name: str) -> None:
     world, other = make(config, 300), make(config, 300)
     rows = np.arange(300, dtype=np.int32)
     world.load(rows, states)
-    player, noise = bot(name, "player"), Noise(3, rng.BOT, 11)
+    player, rng_key = bot(name, "player"), RngKey(3, rng.BOT, 11)
     for seat in range(config.players):
         mine = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
-        wanted = player.act(seat_at(world, seat, mine), noise).action
+        wanted = player.act(seat_at(world, seat, mine), rng_key).action
         for key in range(3):
             hidden = world.resample(rows, seat, key)
             assert not np.array_equal(hidden, states)
             other.load(rows, hidden)
-            assert np.array_equal(player.act(seat_at(other, seat, mine), noise).action, wanted)
+            assert np.array_equal(player.act(seat_at(other, seat, mine), rng_key).action, wanted)
 
 
 def test_python_and_players_agree() -> None:
@@ -151,7 +151,7 @@ def test_python_and_players_agree() -> None:
     world.load(rows, states)
     for seat in (0, 1):
         mine = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
-        moves = bot("noisy", "player").act(seat_at(world, seat, mine), Noise(1, rng.BOT, 4)).action
+        moves = bot("noisy", "player").act(seat_at(world, seat, mine), RngKey(1, rng.BOT, 4)).action
         key = rng.key(1, rng.BOT, seat)
         for row, move in zip(mine.tolist(), moves.tolist(), strict=True):
             state = unpack(states[row : row + 1], PLAIN)[0]

@@ -50,8 +50,8 @@ def test_elsewhere_moves_stand_in_the_order_of_the_search(config: Config) -> Non
             continue
         worths, rules = weigh(saved, config, 4), native.Core(config.values())
         step = int(saved.view(native.GAME_TYPE)[0, 0]["step"])
-        noise = (hints.STREAM_KEY, 2, step)
-        best = rules.search(saved, np.zeros(1, np.int32), (8, 0, 4, 8), noise)[1]
+        rng_key = (hints.STREAM_KEY, 2, step)
+        best = rules.search(saved, np.zeros(1, np.int32), (8, 0, 4, 8), rng_key)[1]
         top = max(worth.score for worth in worths.values())
         assert worths[int(best[0])].score == top
         if config.scoring == "points":

@@ -11,7 +11,7 @@ from support.beasty_positions import DOCUMENT, PLAIN
 
 from rematch.core import rng
 from rematch.core.errors import ConfigError
-from rematch.core.player import Noise
+from rematch.core.player import RngKey
 from rematch.worlds.beasty import native
 from rematch.worlds.beasty.bots import PLAYOUT, GuidedSearch, SearchPlayer, guided
 from rematch.worlds.beasty.config import POINTS, STRENGTH, Config
@@ -95,15 +95,15 @@ def test_permuting_hidden_cards_changes_no_move(config: Config) -> None:
     world, other = make(config, 60), make(config, 60)
     rows = np.arange(60, dtype=np.int32)
     world.load(rows, states)
-    player, noise = SearchPlayer(completions=10), Noise(3, rng.BOT, 11)
+    player, rng_key = SearchPlayer(completions=10), RngKey(3, rng.BOT, 11)
     for seat in range(config.players):
         mine = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
-        wanted = player.act(seat_at(world, seat, mine), noise).action
+        wanted = player.act(seat_at(world, seat, mine), rng_key).action
         for key in range(3):
             other.load(rows, world.resample(rows, seat, key))
-            assert np.array_equal(player.act(seat_at(other, seat, mine), noise).action, wanted)
+            assert np.array_equal(player.act(seat_at(other, seat, mine), rng_key).action, wanted)
         assert not np.array_equal(
-            player.act(seat_at(world, seat, mine), Noise(4, rng.BOT, 11)).action, wanted
+            player.act(seat_at(world, seat, mine), RngKey(4, rng.BOT, 11)).action, wanted
         )
 
 
@@ -142,12 +142,12 @@ def test_threads_and_batches_change_nothing() -> None:
 
 def test_a_budget_of_time_is_kept() -> None:
     world = make(PLAIN, 1)
-    at, noise = seat_at(world, 0, np.array([0], np.int32)), Noise(1, rng.BOT, 0)
+    at, rng_key = seat_at(world, 0, np.array([0], np.int32)), RngKey(1, rng.BOT, 0)
     began = time.perf_counter()
-    move = SearchPlayer(completions=10**6, seconds=0.05).act(at, noise).action
+    move = SearchPlayer(completions=10**6, seconds=0.05).act(at, rng_key).action
     assert time.perf_counter() - began < 5.0 and world.view.mask["player"][0, 0, move[0]] == 1
-    unhurried = SearchPlayer(completions=40, seconds=1e6).act(at, noise).action
-    assert np.array_equal(unhurried, SearchPlayer(completions=40).act(at, noise).action)
+    unhurried = SearchPlayer(completions=40, seconds=1e6).act(at, rng_key).action
+    assert np.array_equal(unhurried, SearchPlayer(completions=40).act(at, rng_key).action)
 
 
 def test_it_beats_the_heuristic_and_the_outcome_player() -> None:
@@ -172,9 +172,9 @@ def test_bad_budgets_are_one_line(wrong: dict[str, object], words: str) -> None:
 def test_values_are_the_means_of_what_search_adds_up(config: Config) -> None:
     states = positions(config, 60, seed=3)
     rules, numbers = native.Core(config.values()), np.arange(len(states), dtype=np.int32)
-    how, noise = (PLAYOUT, 0, 7, PLAYOUT), (5, rng.BOT, 2)
-    sums, best = rules.search(states, numbers, how, noise)
-    values, too = rules.values(states, numbers, how, noise, threads=2)
+    how, rng_key = (PLAYOUT, 0, 7, PLAYOUT), (5, rng.BOT, 2)
+    sums, best = rules.search(states, numbers, how, rng_key)
+    values, too = rules.values(states, numbers, how, rng_key, threads=2)
     legal = rules.legal(states)
     ending = (states.view(native.GAME_TYPE)[:, 0]["deck"][:, : config.players] == 0).all(1)
     choice = np.array([int(bits).bit_count() > 1 for bits in legal])
@@ -193,14 +193,14 @@ def test_values_are_the_means_of_what_search_adds_up(config: Config) -> None:
 def test_a_search_among_some_actions_leaves_the_others_out() -> None:
     states = positions(PLAIN, 60, seed=4)
     rules, numbers = native.Core(PLAIN.values()), np.arange(len(states), dtype=np.int32)
-    legal, how, noise = rules.legal(states), (PLAYOUT, 0, 5, PLAYOUT), (5, rng.BOT, 2)
+    legal, how, rng_key = rules.legal(states), (PLAYOUT, 0, 5, PLAYOUT), (5, rng.BOT, 2)
     among = legal & ~(legal & (~legal + np.uint64(1)))  # all but the lowest
     among = np.where(among == 0, legal, among)
-    whole, some = (rules.values(states, numbers, how, noise, among=bits)[0] for bits in (None, among))
+    whole, some = (rules.values(states, numbers, how, rng_key, among=bits)[0] for bits in (None, among))
     inside = np.array([[int(bits) >> a & 1 for a in range(native.ACTIONS)] for bits in among]) != 0
     assert np.array_equal(whole[inside], some[inside]) and np.isnan(some[~inside]).all()
     with pytest.raises(ValueError, match="no legal action"):
-        rules.values(states, numbers, how, noise, among=~legal)
+        rules.values(states, numbers, how, rng_key, among=~legal)
 
 
 class Liker:
@@ -211,12 +211,12 @@ class Liker:
     def __init__(self, likes: int | None = None) -> None:
         self.likes = likes
 
-    def forward(self, sight: np.ndarray, mask: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        logits = np.zeros((len(sight), native.ACTIONS), np.float32)
+    def forward(self, obs: np.ndarray, mask: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        logits = np.zeros((len(obs), native.ACTIONS), np.float32)
         if self.likes is not None:
             logits[:, self.likes] = 100.0
         columns = self.role.columns
-        mine, theirs = (sight[:, columns.index(f"counts.points_{p}")] for p in (0, 1))
+        mine, theirs = (obs[:, columns.index(f"counts.points_{p}")] for p in (0, 1))
         return logits, (mine - theirs).astype(np.float32)
 
 
@@ -225,11 +225,11 @@ def test_playouts_to_the_end_are_leaves_without_a_judge() -> None:
     rows = np.arange(40, dtype=np.int32)
     world.load(rows, positions(PLAIN, 40, seed=9))
     among = world.shared.rules.legal(world.save(rows))
-    noise = Noise(4, rng.BOT, 1)
-    whole = world.action_values(rows, 6, noise)
-    far = world.leaf_values(rows, (6, 99), noise, among, lambda sight: sight[:, 0] * np.float32(np.nan))
+    rng_key = RngKey(4, rng.BOT, 1)
+    whole = world.action_values(rows, 6, rng_key)
+    far = world.leaf_values(rows, (6, 99), rng_key, among, lambda obs: obs[:, 0] * np.float32(np.nan))
     assert np.allclose(whole, far, equal_nan=True)
-    near = world.leaf_values(rows, (6, 0), noise, among, lambda sight: Liker().forward(sight)[1])
+    near = world.leaf_values(rows, (6, 0), rng_key, among, lambda obs: Liker().forward(obs)[1])
     legal = np.isfinite(whole)
     assert (np.isfinite(near) == legal).all()
     assert np.corrcoef(near[legal], whole[legal])[0, 1] > 0.3  # points now tell something of the end
@@ -238,16 +238,16 @@ def test_playouts_to_the_end_are_leaves_without_a_judge() -> None:
 def test_a_guided_search_minds_its_policy() -> None:
     world = make(PLAIN, 30, seed=5)
     rows = np.arange(30, dtype=np.int32)
-    seat, noise = seat_at(world, 0, rows), Noise(1, rng.BOT, 0)
-    plain = GuidedSearch(Liker(), 20).act(seat, noise).action
-    values = world.action_values(rows, 20, Noise(rng.key(1, rng.BOT, 0), rng.BOT, 0))
+    seat, rng_key = seat_at(world, 0, rows), RngKey(1, rng.BOT, 0)
+    plain = GuidedSearch(Liker(), 20).act(seat, rng_key).action
+    values = world.action_values(rows, 20, RngKey(rng.key(1, rng.BOT, 0), rng.BOT, 0))
     assert (plain == np.nanargmax(values, 1)).all()
     assert seat.mask is not None
     liked = int(seat.mask[0].nonzero()[0][-1])  # a policy that is sure is not asked again
     here = seat.mask[:, liked] != 0
-    assert (GuidedSearch(Liker(liked), 20).act(seat, noise).action[here] == liked).all()
+    assert (GuidedSearch(Liker(liked), 20).act(seat, rng_key).action[here] == liked).all()
     assert guided(Liker(), "").completions == 100 and guided(Liker(), "7:2").plies == 2
-    assert guided(Liker(), "7:2").act(seat, noise).action.shape == (30,)
+    assert guided(Liker(), "7:2").act(seat, rng_key).action.shape == (30,)
     for wrong in ("x", "0", "5:-1", "1:2:3"):
         with pytest.raises(ConfigError, match="expected search:COMPLETIONS"):
             guided(Liker(), wrong)

@@ -66,12 +66,12 @@ def test_hint_names_moves_of_the_list_best_first(sit: Any) -> None:
     text = sit("h\nq\n", *EASY, "--seed", "3")
     (hint,) = re.findall(r"^Hint, by search: (.*); about the chance to win\.", text, re.M)
     listed = dict(re.findall(r"^ +(\d+)  (\w+)", text, re.M))
-    chances = []
+    action_probs = []
     for said in hint.split("; "):
         number, name, chance = re.fullmatch(r"(\d+) (\w+)[^(]* \((\d+) %\)", said).groups()  # type: ignore[union-attr]
         assert listed[number] == name
-        chances.append(int(chance))
-    assert chances == sorted(chances, reverse=True)
+        action_probs.append(int(chance))
+    assert action_probs == sorted(action_probs, reverse=True)
     late = sit("1\n" * 8 + "h\n" + "1\n" * 9, *EASY, "--seed", "3")
     assert "Hint, exact: " in late
 
@@ -158,14 +158,14 @@ def test_the_shipped_agent_is_the_usual_opponent(
 ) -> None:
     policy = Policy(make(Config(), 1).spec.roles["player"], NetworkConfig(hidden=(8,)), "agent")
     policy.initialise(1)
-    about = {
+    role_spec = {
         "game": "beasty", "role": "player", "columns": list(policy.role.columns), "iteration": 0,
         "learner": "ppo", "network": settings.tree(policy.config), "world": settings.tree(Config()),
     }  # fmt: skip
     monkeypatch.setattr(terminal, "AGENT", tmp_path / "none")
     assert "against search." in sit("q\n")
     monkeypatch.setattr(
-        terminal, "AGENT", policy_files.write(tmp_path, "agent", policy.arrays(), about, False)
+        terminal, "AGENT", policy_files.write(tmp_path, "agent", policy.arrays(), role_spec, False)
     )
     text = sit("1\n" * 20, "--seed", "3", "--thought", "5")
     assert text.startswith("Beasty Bar against agent.") and "Agent plays " in text and "Review" in text

@@ -11,7 +11,7 @@ import pytest
 
 from rematch.core import rng
 from rematch.core.errors import ConfigError
-from rematch.core.player import Noise
+from rematch.core.player import RngKey
 from rematch.worlds.beasty import user_bots
 from rematch.worlds.beasty.config import Config
 from rematch.worlds.beasty.reference.compare import positions
@@ -87,7 +87,7 @@ def ask(
     """The bot's resignations at the first move of some games."""
     world = make(config or Config(), games, seed=5)
     player = GuestPlayer(name, config or Config(), seconds)
-    move = player.act(seat_at(world, 0, np.arange(games, dtype=np.int32)), Noise(1, rng.ACT, 0))
+    move = player.act(seat_at(world, 0, np.arange(games, dtype=np.int32)), RngKey(1, rng.ACT, 0))
     player.close()
     legal = seat_at(world, 0, np.arange(games, dtype=np.int32)).mask
     assert legal is not None and legal[np.arange(games), move.action].all()
@@ -110,7 +110,7 @@ def test_a_bot_never_sees_what_its_seat_cannot(folder: Path) -> None:
         if key is not None:
             world.load(rows, world.resample(rows, 0, key))
         (folder / "seen.txt").unlink(missing_ok=True)
-        player.act(seat_at(world, 0, rows), Noise(1, rng.ACT, 0))
+        player.act(seat_at(world, 0, rows), RngKey(1, rng.ACT, 0))
         seen.append((folder / "seen.txt").read_text())
     player.close()
     assert seen[0] == seen[1] == seen[2] and not player.troubles
@@ -140,11 +140,11 @@ def eval_state(line: str, kind: type) -> object:
 
 def test_the_same_decision_gets_the_same_answer_however_games_are_cut() -> None:
     world, player = make(Config(), 6, seed=5), GuestPlayer("mine:Looks", Config())
-    rows, noise = np.arange(6, dtype=np.int32), Noise(3, rng.ACT, 0)
-    whole = player.act(seat_at(world, 0, rows), noise).action
+    rows, rng_key = np.arange(6, dtype=np.int32), RngKey(3, rng.ACT, 0)
+    whole = player.act(seat_at(world, 0, rows), rng_key).action
     for part in world.parts(3):
         own = np.arange(2, dtype=np.int32)
-        assert (player.act(seat_at(part, 0, own), noise).action == whole[part.first : part.first + 2]).all()
+        assert (player.act(seat_at(part, 0, own), rng_key).action == whole[part.first : part.first + 2]).all()
     player.close()
     assert len(set(whole.tolist())) > 1
 

@@ -161,7 +161,7 @@ def test_what_a_critic_may_see_besides(config: Config) -> None:
     rows = np.arange(50, dtype=np.int32)
     world.load(rows, states)
     seen = world.view[ROLE]
-    for f in world.spec.roles[ROLE].aside:
+    for f in world.spec.roles[ROLE].privileged:
         assert f.name not in world.observe(rows)[ROLE] and seen[f.name].shape == (50, config.players, f.size)
     for row, state in enumerate(world.read(rows)):
         for seat in range(config.players):

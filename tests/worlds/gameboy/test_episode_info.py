@@ -19,15 +19,15 @@ from rematch.worlds.gameboy import episode_info, titles
 
 def test_ends_are_told_before_games_begin_anew() -> None:
     world = gameboy_worlds.world(2, max_steps=40)
-    told = []
+    episode_infos = []
     for action in gameboy_worlds.tiny().solution[:40]:
         gameboy_worlds.press(world, action)
-        told += world.told
-    assert [row for row, _ in told] == [0, 1] and world.bands() == ["early"] * 2
-    _, end = told[0]
+        episode_infos += world.episode_infos
+    assert [row for row, _ in episode_infos] == [0, 1] and world.bands() == ["early"] * 2
+    _, end = episode_infos[0]
     assert end["map"] == "ROUTE-1" and end["badges"] == 0 and end["savestate"] == ""
     assert "DAWN" in end["milestones"] and "ROUTE-1" in end["milestones"] and world.milestones(0) == ()
-    assert gameboy_worlds.press(world, 0).ended.any() == bool(world.told), "nothing is told twice"
+    assert gameboy_worlds.press(world, 0).ended.any() == bool(world.episode_infos), "nothing is told twice"
 
 
 def test_where_a_game_began_is_told() -> None:
@@ -36,9 +36,9 @@ def test_where_a_game_began_is_told() -> None:
     bundle = world.capture(0)
     world.next.stage[1, 0] = world.library.add(bundle)
     world.restart()
-    while not world.told:
+    while not world.episode_infos:
         gameboy_worlds.press(world, 5)
-    ends = dict(world.told)
+    ends = dict(world.episode_infos)
     assert ends[0]["savestate"] == "" and ends[1]["savestate"] == bundle.sha256
     assert ends[1]["milestones"] == (), "what the savestate had is not the episode's own"
 
@@ -49,7 +49,7 @@ def test_parts_tell_their_own_games() -> None:
     for part in parts:
         for _ in range(2):
             gameboy_worlds.press(part, 5)
-    assert [[row for row, _ in part.told] for part in parts] == [[0]] * 3
+    assert [[row for row, _ in part.episode_infos] for part in parts] == [[0]] * 3
 
 
 def test_headlines_are_the_badges_in_order() -> None:

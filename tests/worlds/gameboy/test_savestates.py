@@ -19,9 +19,9 @@ ROM, PYBOY = "ab" * 20, "pyboy 9.9.9"
 
 
 def bundle(body: bytes = BODY, **changes: Any) -> Bundle:
-    about = {"rom": ROM, "pyboy": PYBOY, "milestones": ("DAWN", "BADGE-1"), "map": "DAWN"}
-    about["inputs"] = runs([3] * 70)
-    return Bundle(**seal(body), **(about | changes))
+    role_spec = {"rom": ROM, "pyboy": PYBOY, "milestones": ("DAWN", "BADGE-1"), "map": "DAWN"}
+    role_spec["inputs"] = runs([3] * 70)
+    return Bundle(**seal(body), **(role_spec | changes))
 
 
 @given(st.lists(st.integers(0, 6), max_size=200), st.integers(0, 100))

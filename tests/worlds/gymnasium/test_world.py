@@ -100,7 +100,7 @@ def test_it_keeps_the_contract(name: str, scale: str) -> None:
 def test_a_discrete_observation_names_a_thing() -> None:
     made = world.make(world.Config(id=register("Numbered", seen=spaces.Discrete(7, start=3))), 2)
     (field,) = made.spec.roles["player"].fields
-    assert field.choices == (7,) and (field.low, field.high) == (0, 6)
+    assert field.categories == (7,) and (field.low, field.high) == (0, 6)
     steps(made, 9)
     assert made.view["player"]["observation"].ravel().tolist() == [9 % 7] * 2
     conformance.check_game(world, made.config, trial=Trial(chance=False, bound=120))
@@ -147,13 +147,13 @@ def test_a_state_is_seed_and_actions_and_brings_back_every_bit(name: str) -> Non
 def test_a_state_whose_episode_ended_before_it_is_refused_whole() -> None:
     made = world.make(world.Config(), 3)
     steps(made, 8)
-    good, sight = made.save(ALL), made.view["player"]["observation"].copy()
+    good, obs = made.save(ALL), made.view["player"]["observation"].copy()
     bad = good.copy()
     rows = bad.view(made.state.dtype)[:, 0]
     rows["time"][2], rows["actions"][2] = 400, 1  # the pole falls long before
     with pytest.raises(ConfigError, match="state 2 is no state of this world: its episode ends before it"):
         made.load(ALL, bad)
-    assert (made.save(ALL) == good).all() and (made.view["player"]["observation"] == sight).all()
+    assert (made.save(ALL) == good).all() and (made.view["player"]["observation"] == obs).all()
     twin = world.make(world.Config(), 3)
     steps(twin, 8)
     steps(made, 30, 8)
@@ -197,8 +197,8 @@ def test_the_value_of_a_cut_sight_is_the_bootstrap() -> None:
     table.place(0, policy.weights)
     tape = ThreadCollector(made, {"player": table}, 4, 1, 0).collect(0)
     advantage, _, counts = tape.advantages("player", 0.9, 0.0)
-    sights = np.array([[t / 100] * 2 for t in range(5)], np.float32)
-    value = policy.forward(sights)[1]
+    observations = np.array([[t / 100] * 2 for t in range(5)], np.float32)
+    value = policy.forward(observations)[1]
     assert counts.all() and value[4] != 0
     assert advantage.ravel() == pytest.approx(0.5 + 0.9 * value[1:] - value[:4], abs=1e-6)
 

@@ -30,8 +30,8 @@ def test_equal_to_the_slow_reference(config: Config) -> None:
     draws = np.random.default_rng(0).integers(0, 3, (steps, games, 2), np.int32)
     ends: Counter[float] = Counter()
     for step in range(steps):
-        sight = np.stack([world.view[role]["state"][:, 0] for role in ROLES], 1)
-        assert np.array_equal(sight, [twin.sight() for twin in twins])
+        obs = np.stack([world.view[role]["state"][:, 0] for role in ROLES], 1)
+        assert np.array_equal(obs, [twin.obs() for twin in twins])
         assert world.mirrored.tolist() == [twin.frame()[1] for twin in twins]
         view = world.step({role: draws[step, :, k : k + 1] for k, role in enumerate(ROLES)})
         said = [twin.play(tuple(draw)) for twin, draw in zip(twins, draws[step].tolist())]
@@ -129,15 +129,15 @@ def test_choices_are_reached_and_kept() -> None:
         world = make(config, 1)
         states = np.arange(72)
         pursuer, evader = (a.reshape(-1) for a in np.meshgrid(states, states))
-        sight, mirrored = world.look(pursuer, evader, np.full(pursuer.size, 2))
+        obs, mirrored = world.look(pursuer, evader, np.full(pursuer.size, 2))
         fields = world.spec.roles["pursuer"].fields[0]
         for role in ROLES:
-            columns = sight[role]["state"][:, 0]
-            assert (columns >= 0).all() and (columns < fields.choices).all() and fields.high == 199
+            columns = obs[role]["state"][:, 0]
+            assert (columns >= 0).all() and (columns < fields.categories).all() and fields.high == 199
             if not symmetry:
                 assert [len(np.unique(c)) for c in columns.T] == [72, 72, 200, 200, 1]
                 assert np.array_equal(columns[:, 0], (pursuer, evader)[role == "evader"])
-        distinct = len(np.unique(sight["pursuer"]["state"][:, 0], axis=0))
+        distinct = len(np.unique(obs["pursuer"]["state"][:, 0], axis=0))
         game = slow.Game(config, 0, (0.0, 0.0, 9.0))
         orbits = set()
         for p, e in zip(pursuer.tolist(), evader.tolist()):

@@ -165,14 +165,14 @@ def test_best_responses_equal_those_of_the_slow_solver(options: dict[str, Any]) 
     board, twin = Board(Config(**options, symmetry=False)), slow(options)
     n, horizon = options["n"], options["horizon"]
     draw = np.random.default_rng(1)
-    chances = draw.dirichlet([0.3, 0.3, 0.3], (2, horizon, board.rows, board.cols))
+    action_probs = draw.dirichlet([0.3, 0.3, 0.3], (2, horizon, board.rows, board.cols))
     place = {robot(state, n): i for i, state in enumerate(board.evaders.tolist())}
 
     def of(side: int) -> Any:
-        return lambda pair, moves_left: chances[side, moves_left - 1, place[pair[0]], place[pair[1]]].tolist()
+        return lambda pair, left: action_probs[side, left - 1, place[pair[0]], place[pair[1]]].tolist()
 
     tables = board.induction(
-        (BEST_PURSUER, BEST_EVADER, PLAYED), lambda m: (chances[0, m - 1], chances[1, m - 1]), 2)
+        (BEST_PURSUER, BEST_EVADER, PLAYED), lambda m: (action_probs[0, m - 1], action_probs[1, m - 1]), 2)
     for kind, values in ((BEST_PURSUER, twin.best_pursuer(of(1))), (BEST_EVADER, twin.best_evader(of(0))),
                          (PLAYED, twin.played(of(0), of(1)))):
         expected = [[values[robot(p, n), robot(e, n)] for e in board.evaders.tolist()]
@@ -232,14 +232,14 @@ def test_known_values(options: dict[str, Any], value: float) -> None:
 def test_tables_that_do_not_fit_are_refused() -> None:
     board = Board(Config(n=3))
     fine = np.zeros((board.rows, board.cols))
-    for after, now, chances in (
+    for after, now, action_probs in (
         ({0: fine[:, 1:]}, {0: fine}, (None, None)),
         ({0: fine}, {0: fine[1:]}, (None, None)),
         ({1: fine}, {1: fine}, (None, None)),  # nobody's chances to respond to
         ({1: fine}, {1: fine}, (None, fine)),
     ):
         with pytest.raises(ValueError):
-            board.solver.back(False, after, now, chances, {}, 1)  # type: ignore[arg-type]
+            board.solver.back(False, after, now, action_probs, {}, 1)  # type: ignore[arg-type]
     with pytest.raises(ValueError):
         solver.Solver(np.full((2, 1, 3), 5), np.zeros((2, 1, 3)), np.zeros((1, 4, 3)))
 

@@ -15,7 +15,7 @@ from support.lattices import BOARDS, ROLES, actions, everything, positions
 
 from rematch.core.config import validate
 from rematch.core.errors import ConfigError
-from rematch.core.player import Noise
+from rematch.core.player import RngKey
 from rematch.worlds import conformance
 from rematch.worlds.conformance.playback import seat_at
 from rematch.worlds.lattice import native
@@ -161,8 +161,8 @@ def test_hostile_bytes_are_refused_or_harmless(data: st.DataObject) -> None:
         return
     played(world, 3)
     for role in ROLES:
-        choices = world.spec.roles[role].choices
-        assert ((world.view[role]["state"] >= 0) & (world.view[role]["state"] < choices)).all()
+        categories = world.spec.roles[role].categories
+        assert ((world.view[role]["state"] >= 0) & (world.view[role]["state"] < categories)).all()
 
 
 def test_actions_that_cannot_be_are_refused_and_nothing_moves() -> None:
@@ -212,10 +212,10 @@ def captures(pursuer: str, evader: str, config: Config, games: int = 400) -> flo
     for step in range(config.horizon):
         chosen = {}
         for seat, (role, name) in enumerate(zip(ROLES, (pursuer, evader))):
-            asked, player, noise = seat_at(world, seat, rows), bot(name, role), Noise(1, 2, step)
-            chances, move = player.chances(asked), player.act(asked, noise).action
-            assert chances.dtype == np.float32 and np.allclose(chances.sum(1), 1, atol=1e-6)
-            assert (chances[rows, move] > 0).all()  # only what its distribution allows
+            asked, player, rng_key = seat_at(world, seat, rows), bot(name, role), RngKey(1, 2, step)
+            action_probs, move = player.action_probs(asked), player.act(asked, rng_key).action
+            assert action_probs.dtype == np.float32 and np.allclose(action_probs.sum(1), 1, atol=1e-6)
+            assert (action_probs[rows, move] > 0).all()  # only what its distribution allows
             chosen[role] = move[:, None]
         view = world.step(chosen)
         new = (view.ended == 1) & np.isnan(won)
@@ -238,7 +238,7 @@ def test_bots_do_what_they_say() -> None:
     world, on = make(config, 500), slow.board(8, 2)
     world.load(np.arange(500), world.position(robots[:, 0], robots[:, 1], left))
     for seat, (role, name) in enumerate((("pursuer", "chase"), ("evader", "flee"))):
-        chances = bot(name, role).chances(seat_at(world, seat, np.arange(500, dtype=np.int32)))
+        action_probs = bot(name, role).action_probs(seat_at(world, seat, np.arange(500, dtype=np.int32)))
         for row in range(500):
             own, other = on.robot(int(robots[row, seat])), on.robot(int(robots[row, 1 - seat]))
             skips = role == "pursuer" and (left[row] - 1) % 3 == 0
@@ -247,7 +247,7 @@ def test_bots_do_what_they_say() -> None:
             best = (min if name == "chase" else max)(square)
             wanted = np.array([value == best for value in square], float)
             wanted = wanted[::-1] if world.mirrored[row] else wanted
-            assert np.allclose(chances[row], wanted / wanted.sum(), atol=1e-7)
+            assert np.allclose(action_probs[row], wanted / wanted.sum(), atol=1e-7)
 
 
 def test_acting_follows_the_chances() -> None:
@@ -256,9 +256,9 @@ def test_acting_follows_the_chances() -> None:
     for seat, role in enumerate(ROLES):
         for name in BOTS[role]:
             asked = seat_at(world, seat, rows)
-            taken = bot(name, role).act(asked, Noise(5, 2, 2**33 + 1)).action
+            taken = bot(name, role).act(asked, RngKey(5, 2, 2**33 + 1)).action
             share = [(taken == action).mean() for action in range(3)]
-            assert np.allclose(share, bot(name, role).chances(asked).mean(0), atol=0.015)
+            assert np.allclose(share, bot(name, role).action_probs(asked).mean(0), atol=0.015)
 
 
 def test_scripted_players_go_by_game_number() -> None:
@@ -266,7 +266,7 @@ def test_scripted_players_go_by_game_number() -> None:
     rows = np.arange(6, dtype=np.int32)
     for seat, role in enumerate(ROLES):
         for name in BOTS[role]:
-            one, other = (bot(name, role).act(seat_at(w, seat, r), Noise(5, 2, 2**33 + 1)).action
+            one, other = (bot(name, role).act(seat_at(w, seat, r), RngKey(5, 2, 2**33 + 1)).action
                           for w, r in ((whole, rows + 4), (late, rows)))
             assert (one == other).all() and one.dtype == np.int32
     with pytest.raises(ConfigError, match="nearest: chase"):

@@ -62,16 +62,16 @@ def test_the_contract_holds(text: str) -> None:
 
 
 def assert_shows(world: SpielWorld, row: int, state: Any) -> None:
-    """A running game shows what pyspiel's state says: whose turn, what is legal, both sights."""
-    view, about = world.view, state.get_game().get_type()
+    """A running game shows what pyspiel's state says: whose turn, what is legal, both observations."""
+    view, role_spec = world.view, state.get_game().get_type()
     for seat in (0, 1):
         acts = state.is_simultaneous_node() or state.current_player() == seat
         legal = state.legal_actions(seat) if acts else []
         assert view.acting[row, seat] == (len(legal) > 0)
         assert np.flatnonzero(view.mask["player"][row, seat]).tolist() == legal
-        tell = state.information_state_tensor if about.provides_information_state_tensor else None
+        tell = state.information_state_tensor if role_spec.provides_information_state_tensor else None
         seen = (tell or state.observation_tensor)(seat)
-        assert view["player"]["sight"][row, seat].tolist() == np.float32(seen).tolist()
+        assert view["player"]["observation"][row, seat].tolist() == np.float32(seen).tolist()
         assert view["player"]["seat"][row, seat, 0] == seat
 
 
@@ -147,7 +147,7 @@ def test_a_table_emptied_in_mid_game_changes_nothing(text: str, monkeypatch: pyt
                 part.step({"player": moves[part.first : part.first + part.games]})
         for name in ("reward", "ended", "outcome", "acting", "length"):
             assert np.array_equal(getattr(calm.view, name), getattr(busy.view, name)), name
-        assert np.array_equal(calm.view["player"]["sight"], busy.view["player"]["sight"])
+        assert np.array_equal(calm.view["player"]["observation"], busy.view["player"]["observation"])
         assert np.array_equal(calm.save(np.arange(24)), busy.save(np.arange(24)))
 
 
@@ -161,7 +161,7 @@ def test_states_do_not_depend_on_what_the_table_met_before() -> None:
     fresh = SpielWorld(Config(game="leduc_poker"), 16, seed=9)
     fresh.load(rows, saved)
     assert np.array_equal(fresh.save(rows), saved)
-    assert np.array_equal(fresh.view["player"]["sight"], world.view["player"]["sight"])
+    assert np.array_equal(fresh.view["player"]["observation"], world.view["player"]["observation"])
 
 
 def test_a_state_whose_history_breaks_the_rules_is_refused() -> None:
@@ -214,7 +214,8 @@ def test_what_cannot_be_redrawn_is_refused_and_not_leaked(monkeypatch: pytest.Mo
     for seat in (0, 1):
         twin = SpielWorld(large.config, 8)
         twin.load(np.arange(8), large.resample(np.arange(8), seat, 5))
-        assert np.array_equal(twin.view["player"]["sight"][:, seat], large.view["player"]["sight"][:, seat])
+        small, other = (one.view["player"]["observation"][:, seat] for one in (twin, large))
+        assert np.array_equal(small, other)
         assert not np.array_equal(twin.state["history"], large.state["history"])
 
 
@@ -229,7 +230,7 @@ class Leaning:
     def __init__(self, weights: Any = None) -> None:
         self.weights = weights
 
-    def chances(self, seat: Seat) -> Any:
+    def action_probs(self, seat: Seat) -> Any:
         assert seat.mask is not None
         share = seat.mask * (1.0 if self.weights is None else np.asarray(self.weights))
         return (share / share.sum(1, keepdims=True)).astype(np.float32)
@@ -276,7 +277,7 @@ def test_why_a_game_is_not_judged_is_said(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_number_is_an_information_state(text: str) -> None:
     """Equal numbers where a seat's texts are equal, and only there; never two seats with one number."""
     world, plain = SpielWorld(Config(game=text, named=True), 256), SpielWorld(Config(game=text), 256)
-    *quantities, count = world.spec.roles["player"].choices
+    *quantities, count = world.spec.roles["player"].categories
     assert not any(quantities)
     game, dice, texts = pyspiel.load_game(text), np.random.default_rng(0), {}
     for _ in range(12):
@@ -287,7 +288,7 @@ def test_a_number_is_an_information_state(text: str) -> None:
                 assert 0 <= number < count
                 told = (seat, state.information_state_string(seat))
                 assert texts.setdefault(number, told) == told
-        assert (world.view["player"]["sight"] == plain.view["player"]["sight"]).all()
+        assert (world.view["player"]["observation"] == plain.view["player"]["observation"]).all()
         moves = random_moves(world, dice)
         for both in (world, plain):
             both.step({"player": moves})
@@ -353,13 +354,13 @@ def test_games_that_are_longer_than_openspiel_says_are_played(text: str) -> None
         world._write(np.array([0]), np.array([1]))
 
 
-def test_a_sight_the_game_lacks_is_refused() -> None:
+def test_an_observation_that_the_game_lacks_is_refused() -> None:
     with pytest.raises(ConfigError, match="it offers no information-state tensor"):
-        Config(game="tic_tac_toe", sight="information_state").check()
-    settings = (Config(game="leduc_poker", sight=sight) for sight in ("observation", "auto"))
+        Config(game="tic_tac_toe", observation="information_state").check()
+    settings = (Config(game="leduc_poker", observation=kind) for kind in ("observation", "auto"))
     small, large = (SpielWorld(each, 1) for each in settings)
     assert small.spec.roles["player"].size < large.spec.roles["player"].size
-    assert "sight.private_card_0" in large.spec.roles["player"].columns
+    assert "observation.private_card_0" in large.spec.roles["player"].columns
     with pytest.raises(ConfigError, match="expected one of random"):
         bot("perfect", "player")
 

@@ -12,7 +12,7 @@ from support import pursuit_reference
 from support.pursuit_games import ROLES, core_width, rollout_actions, same_bits, split
 from support.pursuit_reference import Reference
 
-from rematch.core.player import Noise, Seat
+from rematch.core.player import RngKey, Seat
 from rematch.worlds.pursuit import native
 from rematch.worlds.pursuit.bots import bot
 from rematch.worlds.pursuit.config import Config, numbers_of
@@ -69,7 +69,7 @@ def test_equals_the_reference_bit_for_bit(number: int) -> None:
         if config.w_search:
             assert same_bits(states["visited"], slow.visited.reshape(games, 100))
         for seat, role in enumerate(ROLES):
-            assert same_bits(world.view[role]["state"][:, 0], slow.sight(seat)), (role, step)
+            assert same_bits(world.view[role]["state"][:, 0], slow.obs(seat)), (role, step)
         action = rollout_actions(rng, games, core_width(config))
         view, expected = world.step(split(action)), slow.step(action)
         assert same_bits(view.reward, expected["reward"]), step
@@ -111,8 +111,8 @@ def drive(world: PursuitWorld, pursuer: Any, evader: Any) -> Any:
         if isinstance(choice, str):
             rows = np.zeros(1, np.int32)
             asked = Seat(role=world.spec.roles[role], seat=seat, world=world, rows=rows,
-                         sight=world.view[role]["state"][:, 0])
-            choice = bot(choice, role).act(asked, Noise(0, 2, 0)).action[0]
+                         obs=world.view[role]["state"][:, 0])
+            choice = bot(choice, role).act(asked, RngKey(0, 2, 0)).action[0]
         actions[role] = np.array(choice, np.float32).reshape(1, 1, -1)
     return world.step(actions)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from support.pursuit_games import rollout_actions, split
 
-from rematch.core.player import Noise, Seat
+from rematch.core.player import RngKey, Seat
 from rematch.worlds.pursuit import native
 from rematch.worlds.pursuit.bots import bot
 from rematch.worlds.pursuit.config import Config
@@ -296,11 +296,11 @@ def test_whole_games_stay_safe(pursuer: str) -> None:
                 seat=0,
                 world=world,
                 rows=rows,
-                sight=world.view["pursuer"]["state"][:, 0],
+                obs=world.view["pursuer"]["state"][:, 0],
             )
             drive = np.tile(np.float32([1.0, 0.2 * np.sin(step / 9)]), (100, 1))
             move = (
-                drive if pursuer == "drive" else bot(pursuer, "pursuer").act(seat, Noise(1, 2, step)).action
+                drive if pursuer == "drive" else bot(pursuer, "pursuer").act(seat, RngKey(1, 2, step)).action
             )
             still = np.tile(np.float32([-1.0, 0.0]), (100, 1))
             view = world.step({"pursuer": move[:, None], "evader": still[:, None]})

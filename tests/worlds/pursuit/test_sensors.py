@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.pursuit_games import core_width, rollout_actions, same_bits, split
 from support.pursuit_reference import Reference, log
 
-from rematch.core.player import Noise, Seat
+from rematch.core.player import RngKey, Seat
 from rematch.worlds import conformance
 from rematch.worlds.pursuit import native
 from rematch.worlds.pursuit.bots import BOTS, bot
@@ -413,9 +413,9 @@ def test_scripted_players_are_not_limited_by_sensors() -> None:
                         seat=seat,
                         world=world,
                         rows=rows,
-                        sight=world.view[role]["state"][:, 0],
+                        obs=world.view[role]["state"][:, 0],
                     ),
-                    Noise(1, 2, 3),
+                    RngKey(1, 2, 3),
                 )
                 .action
                 for world in (blind, clear)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rematch.core.config import has_effect, validate
 from rematch.core.errors import ConfigError
-from rematch.core.player import Noise, Seat
+from rematch.core.player import RngKey, Seat
 from rematch.worlds import conformance
 from rematch.worlds.native_world import compare_with_struct
 from rematch.worlds.pursuit import native
@@ -322,8 +322,8 @@ def captures(pursuer: str, evader: str, config: Config, games: int = 60) -> floa
         chosen = {}
         for seat, (role, name) in enumerate(zip(ROLES, (pursuer, evader))):
             asked = Seat(role=world.spec.roles[role], seat=seat, world=world, rows=rows,
-                         sight=world.view[role]["state"][:, 0])
-            chosen[role] = bot(name, role).act(asked, Noise(1, 2, step)).action[:, None]
+                         obs=world.view[role]["state"][:, 0])
+            chosen[role] = bot(name, role).act(asked, RngKey(1, 2, step)).action[:, None]
             assert (np.abs(chosen[role]) <= 1).all()
         view = world.step(chosen)
         new = (view.ended == 1) & np.isnan(won)
@@ -348,14 +348,14 @@ def test_evaders_outrun_slow_pursuers(evader: str) -> None:
 
 def test_scripted_players_go_by_game_number() -> None:
     whole, late = make(Config(), 10, first=0, seed=2), make(Config(), 6, first=4, seed=2)
-    noise = Noise(5, 2, 2**33 + 1)
+    rng_key = RngKey(5, 2, 2**33 + 1)
     rows = np.arange(6, dtype=np.int32)
     for role, seat in (("pursuer", 0), ("evader", 1)):
         for name in BOTS[role]:
             seats = [Seat(role=w.spec.roles[role], seat=seat, world=w, rows=r,
-                          sight=w.view[role]["state"][r, 0])
+                          obs=w.view[role]["state"][r, 0])
                      for w, r in ((whole, rows + 4), (late, rows))]
-            one, other = (bot(name, role).act(asked, noise) for asked in seats)
+            one, other = (bot(name, role).act(asked, rng_key) for asked in seats)
             assert (one.action == other.action).all() and one.action.shape == (6, 2)
     with pytest.raises(ConfigError, match="nearest: pure_pursuit"):
         bot("pure_persuit", "pursuer")

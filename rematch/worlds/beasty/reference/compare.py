@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Ints
-from rematch.core.player import Noise
+from rematch.core.player import RngKey
 from rematch.worlds.conformance.playback import seat_at
 
 from .. import native
@@ -187,7 +187,7 @@ def match(
                 actions[idle, seat] = world.view.mask[ROLE][idle, seat].argmax(1)
                 if len(rows):
                     at = seat_at(world, seat, rows)
-                    actions[rows, seat] = players[seat ^ swapped].act(at, Noise(seed, rng.BOT, step)).action
+                    actions[rows, seat] = players[seat ^ swapped].act(at, RngKey(seed, rng.BOT, step)).action
             view = world.step({ROLE: actions}, threads)
             ended = running & (view.ended != 0)
             won = view.outcome[ended, swapped]

@@ -18,11 +18,11 @@ from rematch.core import rng
 from rematch.core.arrays import Floats
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError
-from rematch.core.player import Player, RngKey
+from rematch.core.player import Player
 from rematch.core.spec import Role, Spec
+from rematch.core.stepping import SeatedPlayers
 from rematch.core.world import CUT_OFF, Observations, View, World
 from rematch.worlds import registry
-from rematch.worlds.conformance.playback import seat_at
 from rematch.worlds.game import Game
 
 
@@ -64,18 +64,6 @@ def last_obs(view: View, role: Role, place: int, before: Floats) -> Floats:
     return np.where(cut[:, None], flat(view.final, role, place), before)
 
 
-def empty_actions(world: World) -> dict[str, NDArray[Any]]:
-    """role -> zeros of the shape that `step` takes."""
-    out: dict[str, NDArray[Any]] = {}
-    for role in world.spec.roles.values():
-        table = (world.games, len(role.seats))
-        continuous = role.actions.kind == "continuous"
-        out[role.name] = np.zeros(
-            (*table, role.actions.size) if continuous else table, np.float32 if continuous else np.int32
-        )
-    return out
-
-
 class Opponents:
     """Everybody but the learner: one player per other seat, a bot by name or any Player."""
 
@@ -88,36 +76,19 @@ class Opponents:
         self.begin(0)
 
     def begin(self, seed: int) -> None:
-        """New games: forget what was, and draw from this seed."""
-        self.seed, self.moves = seed, 0
-        self.seeds = {seat: rng.key(seed, rng.BOT, seat) for seat in self.players}
-        self.recurrent_state: dict[int, NDArray[Any] | None] = dict.fromkeys(self.players)
+        """New games: recurrent states are cleared, random numbers come from this seed."""
+        self.seed, self.step = seed, 0
+        seeds = {seat: rng.key(seed, rng.BOT, seat) for seat in self.players}
+        self.seated = SeatedPlayers(self.players, seeds, rng.BOT)
 
-    def forget(self, ended: NDArray[np.bool_]) -> None:
-        """Games that have ended: their players start again without memory."""
-        for recurrent_state in self.recurrent_state.values():
-            if recurrent_state is not None:
-                recurrent_state[ended] = 0
+    def clear(self, ended: NDArray[np.bool_]) -> None:
+        """Ended games [N]: the recurrent states of their players start again."""
+        self.seated.clear(ended)
 
-    def move(self, world: World, actions: dict[str, NDArray[Any]]) -> None:
-        """Write the moves of all opponents who are to move into `actions`."""
-        for seat, player in self.players.items():
-            rows = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
-            if not rows.size:
-                continue
-            recurrent_state = self.recurrent_state[seat]
-            rng_key = RngKey(self.seeds[seat], rng.BOT, self.moves)
-            carried = None if recurrent_state is None else recurrent_state[rows]
-            made = player.act(seat_at(world, seat, rows), rng_key, carried)
-            if made.recurrent_state is not None:
-                if recurrent_state is None:
-                    self.recurrent_state[seat] = recurrent_state = np.zeros(
-                        (world.games, *made.recurrent_state.shape[1:]), made.recurrent_state.dtype
-                    )
-                recurrent_state[rows] = made.recurrent_state
-            role = world.spec.role_of(seat)
-            actions[role.name][rows, role.seats.index(seat)] = made.action
-        self.moves += 1
+    def act(self, world: World, actions: dict[str, NDArray[Any]]) -> None:
+        """Write the actions of all opponents that are to move into `actions`."""
+        self.seated.act(world, actions, self.step)
+        self.step += 1
 
 
 def _bot(game: Game, role: str, name: str) -> Player:

@@ -14,7 +14,6 @@ from rematch.adapters.common import (
     Opponents,
     bounds,
     check_legal,
-    empty_actions,
     flat,
     game_of,
     last_obs,
@@ -24,6 +23,7 @@ from rematch.core.arrays import Floats
 from rematch.core.errors import ConfigError, NotInstalled
 from rematch.core.player import Player
 from rematch.core.spec import Role
+from rematch.core.stepping import empty_actions
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING, World
 
 try:
@@ -102,9 +102,9 @@ class GymEnv(gymnasium.Env[Floats, Any]):
         return last, reward, ended == DECIDED, ended == CUT_OFF, info
 
     def _advance(self, moves: dict[str, NDArray[Any]]) -> float:
-        self.opponents.move(self.world, moves)
+        self.opponents.act(self.world, moves)
         view = self.world.step(moves)
-        self.opponents.forget(view.ended != RUNNING)
+        self.opponents.clear(view.ended != RUNNING)
         return float(view.reward[0, self.seat])
 
     def _await_turn(self) -> None:
@@ -169,13 +169,13 @@ class GymVector(VectorEnv[Floats, Any, NDArray[Any]]):
         moves, seat = self.moves[self.role.name], self.seat
         moves[:, 0] = actions
         check_legal(self.world, self.role, 0, moves[:, 0])
-        self.opponents.move(self.world, self.moves)
+        self.opponents.act(self.world, self.moves)
         view = self.world.step(self.moves)
         self._all_to_move()
         over = view.ended != RUNNING
         info: Info = {}
         if over.any():
-            self.opponents.forget(over)
+            self.opponents.clear(over)
             info["final_obs"] = last_obs(view, self.role, 0, self.obs)
             info["outcome"], info["length"] = view.outcome[:, seat].copy(), view.length.copy()
             info |= dict.fromkeys(("_final_obs", "_outcome", "_length"), over)

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from rematch.adapters.common import check_legal, empty_actions, flat, game_of, last_obs
+from rematch.adapters.common import check_legal, flat, game_of, last_obs
 from rematch.core import rng
 from rematch.core.errors import ConfigError, NotInstalled
 from rematch.core.spec import Role
+from rematch.core.stepping import empty_actions
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING, World
 
 try:

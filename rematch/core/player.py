@@ -1,4 +1,4 @@
-"""Player: anything that chooses actions, and the decision it is asked for."""
+"""Player: anything that chooses actions, the decision point it gets and the decision it returns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rematch.core.world import World
 
 @dataclass(frozen=True)
 class RngKey:
-    """The key of a player's random numbers: with the game's number it names every draw."""
+    """The key of a player's random numbers: with the number of a game it determines every one of them."""
 
     seed: int
     stream: int
@@ -24,29 +24,29 @@ class RngKey:
 
 @dataclass
 class Seat:
-    """One decision point handed to a player: n games in which it is to move."""
+    """One decision point that a player gets: n games in which its seat is to move."""
 
     role: Role
     seat: int
     world: World
-    rows: Ints  # [n] which games of `world`
+    rows: Ints  # [n] rows of the games in `world`
     obs: Floats  # [n, role.size] all fields side by side
     mask: Bytes | None = None  # [n, A]
 
 
 @dataclass
 class Decision:
-    """A player's answer: action [n, A] or [n], and for policies logp [n], value [n], memory.
+    """A player's decision in n games: action [n, A] or [n], and what some players add.
 
-    Who has `resigned` [n] has lost that game on a scoreboard; its action must be legal all the same.
+    A player that has `resigned` [n] loses the game in a match; its action must be legal all the same.
     """
 
     action: NDArray[Any]
-    logp: Floats | None = None
-    value: Floats | None = None
-    recurrent_state: NDArray[Any] | None = None
+    logp: Floats | None = None  # [n]
+    value: Floats | None = None  # [n]
+    recurrent_state: NDArray[Any] | None = None  # [n, M], handed back at the next decision
     resigned: NDArray[np.bool_] | None = None
-    scores: Floats | None = None  # [n, A] what each action is thought to be worth, where that is known
+    scores: Floats | None = None  # [n, A] estimated value of each action
 
 
 @runtime_checkable
@@ -55,13 +55,33 @@ class Player(Protocol):
 
     name: str
 
-    def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision: ...
+    def act(
+        self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None
+    ) -> Decision: ...
 
 
+@runtime_checkable
 class StochasticPlayer(Protocol):
-    """A player whose chances can be read, of discrete actions."""
+    """A player of discrete actions whose action probabilities can be read."""
 
     name: str
 
     def action_probs(self, seat: Seat) -> Floats:
-        """[n, A] what `act` draws from."""
+        """[n, A] the distribution that `act` samples from."""
+
+
+@runtime_checkable
+class GreedyOption(Protocol):
+    """A player that samples its actions, or takes the likeliest where `greedy` is set."""
+
+    greedy: bool
+
+
+@runtime_checkable
+class SubprocessPlayer(Protocol):
+    """A player in a process of its own, for example a bot that a user wrote."""
+
+    troubles: dict[tuple[int, int, int], str]  # (seed, step, game) -> what went wrong
+
+    def close(self) -> None:
+        """End the process."""

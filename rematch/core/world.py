@@ -28,7 +28,7 @@ class View:
     outcome: Floats  # [N, seats] 1 won, 0 lost, 0.5 drawn; meaningful where ended
     length: Ints  # [N] steps of the game that just ended, or of the running one
     mask: dict[str, Bytes] = field(default_factory=dict)  # role -> [N, k, A]; absent: all legal
-    final: Observations = field(default_factory=dict)  # last sight of a game that was cut off
+    final: Observations = field(default_factory=dict)  # last observations of games that were cut off
 
     def __getitem__(self, role: str) -> dict[str, Floats]:
         return self.fields[role]
@@ -36,29 +36,71 @@ class View:
 
 @dataclass
 class Next:
-    """What each game restarts from. The engine refills it between rollouts, never inside one.
+    """What each game restarts from. Components refill it between rollouts, never inside one.
 
     The k-th episode of a game draws from the key (seed, k), so a game may end twice before a refill.
     """
 
     seed: NDArray[np.uint64]  # [N]
-    slot: Ints  # [N, seats] who sits there: 0 the learner, 1.. a rival's slot
+    slot: Ints  # [N, seats] slot of the player: 0 the learner, others opponents
     stage: Floats  # [N, len(spec.stage)]
 
 
+class EventLog(Protocol):
+    """What happens in the games of a world with milestones. Reading it changes nothing."""
+
+    @property
+    def events(self) -> Sequence[tuple[int, str]]:
+        """(row, milestone) of the step just made."""
+
+    @property
+    def captured(self) -> Mapping[int, Any]:
+        """row -> the savestate that was captured after the step just made."""
+
+    @property
+    def episode_infos(self) -> Sequence[tuple[int, dict[str, Any]]]:
+        """(row, info) of the episodes that ended with the step just made: their `milestones`, the `savestate`
+        that they started from ("": none), and further entries for the line of the episode log."""
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """The most important milestones, in the order in which a game reaches them."""
+
+    def milestones(self, row: int) -> tuple[str, ...]:
+        """Those that the running game has reached."""
+
+    def bands(self) -> list[str]:
+        """[N] the part of the game that each running episode started in: early, mid or late."""
+
+
+class PointCounter(Protocol):
+    """The points of a game that counts some, beside its outcome."""
+
+    def after(self, actions: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+        """[N, seats] final points of the games that these actions will end; nan in all others."""
+
+
 class World(Protocol):
-    """N copies of a game stepping together; knows the rules, never who plays."""
+    """N copies of a game that step together. It knows the rules, not the players."""
 
     spec: Spec
     games: int
     first: int  # number of this part's first game in the whole batch: random streams go by it
     view: View
     next: Next
-    slot: Ints  # [N, seats] who sits in the running games
+    slot: Ints  # [N, seats] slots of the players in the running games
+
+    @property
+    def event_log(self) -> EventLog | None:
+        """None where the world has no milestones."""
+
+    @property
+    def points(self) -> PointCounter | None:
+        """None where the game counts no points."""
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Events worth showing, for example spawn redraws."""
+        """Event counts to log, for example spawn redraws."""
 
     def step(self, actions: Mapping[str, NDArray[Any]]) -> View:
         """Move all games once. actions: role -> [N, k, A] floats, or [N, k] ints.
@@ -67,7 +109,8 @@ class World(Protocol):
         """
 
     def observe(self, rows: Ints) -> Observations:
-        """What every seat sees in these games now: role -> field -> [n, k, F], a copy; nothing aside."""
+        """The observations of all seats in these games: role -> field -> [n, k, F], a copy; no privileged
+        fields."""
 
     def save(self, rows: Ints) -> Bytes:
         """The whole state of these games, [n, S]."""
@@ -82,22 +125,7 @@ class World(Protocol):
         """This world as `count` neighbouring worlds over the same memory, one per thread."""
 
 
-class StagedWorld(World, Protocol):
-    """A world whose module has `levels`: all its games can begin anew from `next`."""
+class RestartableWorld(World, Protocol):
+    """A world of a game with `levels`: all its games can restart from `next` at once."""
 
     def restart(self) -> None: ...
-
-
-class TellingWorld(World, Protocol):
-    """A world with a story: what happens in its games has names. What it tells changes nothing."""
-
-    episode_infos: Sequence[tuple[int, dict[str, Any]]]
-    """(row, what) of the episodes that ended with the step just made: the `milestones` reached since they
-    began, the `savestate` they began from ("": none), and whatever else is worth a word in their line."""
-    headlines: tuple[str, ...]  # the milestones that people ask for first, in the order of the story
-
-    def milestones(self, row: int) -> tuple[str, ...]:
-        """Those that are set in the running game."""
-
-    def bands(self) -> list[str]:
-        """[N] where the running games began: early, mid or late."""

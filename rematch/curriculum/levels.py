@@ -20,7 +20,7 @@ from rematch.core.component import Component, Evidence, Record, Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Ladder, Level, Spec
-from rematch.core.world import Next, StagedWorld, World
+from rematch.core.world import Next, RestartableWorld, World
 from rematch.worlds import registry
 from rematch.worlds.game import Game
 
@@ -186,7 +186,7 @@ def _bounds(row: Mapping[str, Any], name: str = "rate") -> str:
 def begin_on(world: World, start: Floats) -> None:
     """Restart every game of a fresh world from these stage numbers."""
     world.next.stage[:] = start
-    cast(StagedWorld, world).restart()
+    cast(RestartableWorld, world).restart()
 
 
 def stored_level(config: Config, parts: Mapping[str, Tree]) -> LevelProgress | None:
@@ -232,7 +232,7 @@ class Levels(Component):
                 "gap_consecutive": 1}
 
     def start(self, clock: Clock) -> None:
-        cast(StagedWorld, self.setup.world).restart()
+        cast(RestartableWorld, self.setup.world).restart()
 
     def before_rollout(self, clock: Clock, next: Next) -> None:
         next.stage[:] = self.progress.stage(len(next.stage))

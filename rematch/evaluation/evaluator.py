@@ -12,7 +12,7 @@ from typing import Any
 
 from rematch.core.config import knob, nearest
 from rematch.core.errors import ConfigError
-from rematch.core.player import Player
+from rematch.core.player import Player, StochasticPlayer
 from rematch.core.spec import Spec
 from rematch.evaluation.match import Result, Scoreboard
 from rematch.evaluation.statistics import Mean, wilson
@@ -196,7 +196,7 @@ def evaluate(
 
 def exactly(board: Scoreboard, game: Game, players: Mapping[str, Player]) -> dict[str, float]:
     """What a world that can be solved says of these players, with "nash_conv"; nothing where it cannot."""
-    if game.solver is None or not all(hasattr(player, "action_probs") for player in players.values()):
+    if game.solver is None or not all(isinstance(player, StochasticPlayer) for player in players.values()):
         return {}
     world: Any = board.make(1, 0, 0)
     return game.solver.nash_conv(world.config, players, board.threads)

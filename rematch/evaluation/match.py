@@ -9,19 +9,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
 from rematch.core.arrays import Floats, Ints
-from rematch.core.player import Player, RngKey, Seat
+from rematch.core.player import Player
 from rematch.core.spec import Spec
+from rematch.core.stepping import SeatedPlayers, empty_actions
 from rematch.core.world import RUNNING, World
 from rematch.evaluation.evaluation import STORED
 from rematch.evaluation.statistics import Mean, effective_games, mean_by_deal, mean_interval, wilson
-from rematch.rollout.stepping import concat_fields
 
 
 @dataclass(frozen=True)
@@ -94,57 +94,41 @@ def play(world: World, players: Sequence[Player], seed: int) -> Played:
     outcome: Floats = np.zeros((n, spec.seats), np.float32)
     length: Ints = np.zeros(n, np.int32)
     returns, points = np.zeros((n, spec.seats)), np.full((n, spec.seats), np.nan)
-    points_after: Any = getattr(world, "points_after", None)
-    names, telling = spec.role_of(0).milestones, cast(Any, world)
-    reached = np.zeros((n, len(names)), bool)
-    left = np.ones(n, bool)
-    carried: dict[int, NDArray[Any]] = {}  # seat -> recurrent states [N, M] of its player
+    milestones = spec.role_of(0).milestones
+    reached = np.zeros((n, len(milestones)), bool)
+    running = np.ones(n, bool)
+    seats = range(spec.seats)
+    seated = SeatedPlayers(dict(zip(seats, players)), dict.fromkeys(seats, seed), rng.ACT)
     step = 0
-    while left.any():
-        actions: dict[str, NDArray[Any]] = {}
-        resigned = np.zeros((n, spec.seats), bool)
-        for role, role_spec in spec.roles.items():
-            k = len(role_spec.seats)
-            discrete = role_spec.actions.kind == "discrete"
-            act: NDArray[Any] = (
-                np.zeros((n, k), np.int32) if discrete
-                else np.zeros((n, k, role_spec.actions.size), np.float32)
-            )
-            obs, mask = concat_fields(role_spec, world.view[role]), world.view.mask.get(role)
-            if mask is not None and discrete:
-                act[:] = mask.argmax(-1)  # games that are over here go on with any legal move
-            for j, seat in enumerate(role_spec.seats):
-                rows = np.flatnonzero(left & (world.view.acting[:, seat] != 0)).astype(np.int32)
-                if len(rows):
-                    legal = None if mask is None else mask[rows, j]
-                    at = Seat(role_spec, seat, world, rows, np.ascontiguousarray(obs[rows, j]), legal)
-                    state = carried[seat][rows] if seat in carried else None
-                    move = players[seat].act(at, RngKey(seed, rng.ACT, step), state)
-                    act[rows, j] = move.action
-                    if move.resigned is not None:
-                        resigned[rows, seat] = move.resigned
-                    if move.recurrent_state is not None:
-                        after = move.recurrent_state
-                        if seat not in carried:
-                            carried[seat] = np.zeros((n, *after.shape[1:]), after.dtype)
-                        carried[seat][rows] = after
-            actions[role] = act
-        quit = resigned.any(1)
-        outcome[quit] = np.where(resigned[quit], 0.0, 1.0 if spec.seats == 2 else 0.5)
-        length[quit] = step + 1
-        left &= ~quit
-        told = points_after(actions) if points_after else points
+    while running.any():
+        actions = _first_legal_actions(world)
+        resigned = seated.act(world, actions, step, running)
+        gave_up = resigned.any(1)
+        outcome[gave_up] = np.where(resigned[gave_up], 0.0, 1.0 if spec.seats == 2 else 0.5)
+        length[gave_up] = step + 1
+        running &= ~gave_up
+        final_points = points if world.points is None else world.points.after(actions)
         view = world.step(actions)
-        returns += view.reward * left[:, None]
-        for row, name in telling.events if names else ():
-            reached[row, names.index(name)] |= left[row]
-        over = left & (view.ended != RUNNING)
-        outcome[over] = view.outcome[over]
-        length[over] = view.length[over]
-        points[over] = told[over]
-        left &= ~over
+        returns += view.reward * running[:, None]
+        if world.event_log is not None:
+            for row, name in world.event_log.events:
+                reached[row, milestones.index(name)] |= running[row]
+        ended = running & (view.ended != RUNNING)
+        outcome[ended] = view.outcome[ended]
+        length[ended] = view.length[ended]
+        points[ended] = final_points[ended]
+        running &= ~ended
         step += 1
     return Played(outcome, length, returns / spec.reward_scale, points, reached)
+
+
+def _first_legal_actions(world: World) -> dict[str, NDArray[Any]]:
+    """Any legal action for every seat: games that are finished here go on being stepped."""
+    actions = empty_actions(world)
+    for role, mask in world.view.mask.items():
+        if world.spec.roles[role].actions.kind == "discrete":
+            actions[role][:] = mask.argmax(-1)
+    return actions
 
 
 def _margin(points: NDArray[np.float64], seat: int) -> NDArray[np.float64]:

@@ -11,16 +11,12 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from rematch.core import rng
 from rematch.core.errors import ConfigError
-from rematch.core.player import Player, RngKey, Seat
-from rematch.core.spec import Role
+from rematch.core.player import Player
+from rematch.core.stepping import SeatedPlayers, empty_actions
 from rematch.core.world import CUT_OFF, RUNNING, View, World
 from rematch.evaluation.text import clean
 from rematch.worlds.capabilities import Draw
@@ -86,43 +82,20 @@ def played(
         raise ConfigError(f"film: no player for {', '.join(missing)}")
     reel = Reel(int((seconds - HOLD) * FPS))
     trail: list[Any] = []
-    recurrent_states: dict[int, NDArray[Any] | None] = {}
+    by_seat = {seat: players[world.spec.role_of(seat).name] for seat in range(world.spec.seats)}
+    seeds = {seat: rng.key(seed, rng.EVALUATION, seat) for seat in by_seat}
+    seated = SeatedPlayers(by_seat, seeds, rng.ACT)
     while True:
         # Before the step: an ended game restarts at once, so its last position is never in the view.
         reel.add(draw(world, 0, trail))
-        rng_key = RngKey(seed, rng.ACT, reel.seen - 1)
-        view = world.step({name: _ask(world, role, players[name], rng_key, recurrent_states)
-                           for name, role in world.spec.roles.items()})
+        actions = empty_actions(world)
+        seated.act(world, actions, reel.seen - 1)
+        view = world.step(actions)
         if view.ended[0] != RUNNING or reel.seen == MOST_STEPS:
             break
     caption = outcome(world, view, players)
     pictures = reel.end()
     return pictures, captioned(pictures[-1], caption), caption
-
-
-def _ask(
-    world: World, role: Role, player: Player, rng_key: RngKey,
-    recurrent_states: dict[int, NDArray[Any] | None],
-) -> NDArray[Any]:
-    """The role's actions, [1, k, A] floats or [1, k] ints; seats not to move stay zero."""
-    view, k = world.view, len(role.seats)
-    if role.actions.kind == "continuous":
-        actions: NDArray[Any] = np.zeros((1, k, role.actions.size), np.float32)
-    else:
-        actions = np.zeros((1, k), np.int32)
-    for place, number in enumerate(role.seats):
-        if not view.acting[0, number]:
-            continue
-        obs = np.concatenate([np.asarray(view[role.name][field.name][:, place], np.float32).reshape(1, -1)
-                                for field in role.fields], axis=1)
-        mask = view.mask[role.name][:, place].copy() if role.name in view.mask else None
-        seat = Seat(role=role, seat=number, world=world, rows=np.zeros(1, np.int32), obs=obs, mask=mask)
-        # no two seats share a draw
-        own = replace(rng_key, seed=rng.key(rng_key.seed, rng.EVALUATION, number))
-        move = player.act(seat, own, recurrent_states.get(number))
-        recurrent_states[number] = move.recurrent_state
-        actions[:, place] = np.asarray(move.action).reshape(actions[:, place].shape)
-    return actions
 
 
 def outcome(world: World, view: View, players: Mapping[str, Player]) -> str:

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from rematch.core import rng
 from rematch.core.arrays import Floats
 from rematch.core.player import RngKey
-from rematch.core.world import CUT_OFF, RUNNING, Observations, World
+from rematch.core.stepping import concat_fields, seat_at
+from rematch.core.world import CUT_OFF, RUNNING, EventLog, Observations, World
 from rematch.rollout.forced_actions import ForcedActions
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import Seating
-from rematch.rollout.stepping import ask_player, concat_fields
 
 
 class Collector(Protocol):
@@ -70,7 +70,6 @@ class ThreadCollector:
         self.keys = {
             role: rng.key(seed, rng.ACT, role_spec.seats[0]) for role, role_spec in world.spec.roles.items()
         }
-        self.eventful = hasattr(world, "captured")  # a SavestateWorld
         self.parts: Sequence[World] = world.parts(max(1, min(threads, world.games)))
         self.pool = ThreadPoolExecutor(len(self.parts)) if len(self.parts) > 1 else None
 
@@ -117,7 +116,8 @@ class ThreadCollector:
             for role in spec.roles:
                 actions[role] = self._decide(part, role, t, rows, step)
             view = part.step(actions)
-            self._record_events(part, t, at)
+            if part.event_log is not None:
+                self._record_events(part.event_log, t, at)
             rollout.ended[t, rows] = view.ended
             rollout.length[t, rows] = view.length
             for role, role_spec in spec.roles.items():
@@ -131,14 +131,12 @@ class ThreadCollector:
             track.last_acting[rows] = part.view.acting[:, list(role_spec.seats)]
             track.last_value[rows] = self._value(role, part.view.fields)
 
-    def _record_events(self, part: Any, t: int, at: int) -> None:
-        """Milestones, savestates and the infos of ended episodes, of worlds that have them."""
+    def _record_events(self, log: EventLog, t: int, first: int) -> None:
+        """Milestones, savestates and the infos of ended episodes; first: the part's first row."""
         rollout = self.rollout
-        if self.eventful:
-            rollout.events.extend([(t, at + row, name) for row, name in part.events])
-            rollout.captured.extend([(t, at + row, bundle) for row, bundle in part.captured.items()])
-        for row, info in getattr(part, "episode_infos", ()):
-            rollout.episode_infos.append((t, at + row, info))
+        rollout.events.extend([(t, first + row, name) for row, name in log.events])
+        rollout.captured.extend([(t, first + row, state) for row, state in log.captured.items()])
+        rollout.episode_infos.extend([(t, first + row, info) for row, info in log.episode_infos])
 
     def _decide(self, part: World, role: str, t: int, rows: slice, step: int) -> NDArray[Any]:
         """Write what this role observes and does into the buffer; the actions [N, k, ...] to step with."""
@@ -188,10 +186,10 @@ class ThreadCollector:
                     (part.slot[:, seat] == len(seating.packed) + i) & (part.view.acting[:, seat] != 0)
                 ).astype(np.int32)
                 if len(games):
-                    move = ask_player(player, part, track.obs[t, rows], (role_spec, j, games), rng_key)
-                    track.action[t, rows][games, j] = move.action
-                    if move.value is not None:
-                        track.value[t, rows][games, j] = move.value
+                    decision = player.act(seat_at(part, seat, games), rng_key)
+                    track.action[t, rows][games, j] = decision.action
+                    if decision.value is not None:
+                        track.value[t, rows][games, j] = decision.value
 
     def _value(self, role: str, obs: Observations) -> Floats:
         """The learner's value [N, k] of an observation; 0 where the learner is no network in a slot."""

@@ -29,7 +29,7 @@ from rematch.agents.policy import Policy, digest
 from rematch.core import config as settings
 from rematch.core import rng
 from rematch.core.errors import ConfigError
-from rematch.core.player import Player
+from rematch.core.player import Player, StochasticPlayer
 from rematch.core.run_config import Config
 from rematch.core.spec import Spec
 from rematch.core.world import World
@@ -198,7 +198,7 @@ def can_look_ahead(frozen: Frozen, role: str) -> bool:
     except ConfigError:
         return False
     others = [player for name, player in frozen.players.items() if name != role]
-    return len(spec.roles) == 2 and all(hasattr(player, "action_probs") for player in others)
+    return len(spec.roles) == 2 and all(isinstance(player, StochasticPlayer) for player in others)
 
 
 def starts(frozen: Frozen, role: str) -> list[str]:

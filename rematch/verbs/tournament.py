@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
-from rematch.core.player import Player
+from rematch.core.player import GreedyOption, Player, SubprocessPlayer
 from rematch.core.spec import Spec
 from rematch.core.world import World
 from rematch.evaluation.evaluator import alone
@@ -149,13 +149,13 @@ def seated(setup: Setup) -> Iterator[None]:
         yield
     finally:
         for player in setup.players.values():
-            if hasattr(player, "close"):
+            if isinstance(player, SubprocessPlayer):
                 player.close()
 
 
 def set_greedy(setup: Setup) -> list[Any]:
     """The learned players among those seated, told to sample or to be greedy."""
-    policies: list[Any] = [player for player in setup.players.values() if hasattr(player, "greedy")]
+    policies = [player for player in setup.players.values() if isinstance(player, GreedyOption)]
     if setup.match.greedy and not policies:
         raise ConfigError("--greedy has no effect: no player of --players is learned")
     for player in policies:
@@ -205,8 +205,7 @@ def forfeits(players: Iterable[Player]) -> list[dict[str, Any]]:
     """Players that resigned games because of an error: the number of games, and the first error."""
     out = []
     for player in players:
-        troubles: dict[tuple[int, int, int], str] = getattr(player, "troubles", {})
-        if troubles:
-            first = troubles[min(troubles, key=lambda at: (at[1:], at[0]))]
-            out.append({"player": player.name, "games": len(troubles), "first": first})
+        if isinstance(player, SubprocessPlayer) and player.troubles:
+            first = player.troubles[min(player.troubles, key=lambda at: (at[1:], at[0]))]
+            out.append({"player": player.name, "games": len(player.troubles), "first": first})
     return out

@@ -20,7 +20,7 @@ from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.errors import ConfigError, WorldError
 from rematch.core.spec import Spec
-from rematch.core.world import RUNNING, Next, Observations, View
+from rematch.core.world import RUNNING, EventLog, Next, Observations, PointCounter, View
 
 
 def compare_with_struct(config: type, struct: Mapping[str, str], header: str) -> None:
@@ -109,6 +109,13 @@ class NativeWorld:
         self._named = self._states.view(self.kind)[:, 0]  # the same bytes, by name
         self.slot: Ints = self._named["slot"][:, : self.spec.seats]
         self._attach()
+
+    event_log: EventLog | None = None
+
+    @property
+    def points(self) -> PointCounter | None:
+        """None: the game counts no points."""
+        return None
 
     @property
     def counters(self) -> Mapping[str, int]:

@@ -20,7 +20,7 @@ from rematch.core.arrays import Bytes, Ints
 from rematch.core.errors import ConfigError
 from rematch.core.player import Decision, RngKey, Seat
 from rematch.core.spec import Spec
-from rematch.core.world import CUT_OFF, RUNNING, Next, Observations, View, World
+from rematch.core.world import CUT_OFF, RUNNING, EventLog, Next, Observations, PointCounter, View, World
 from rematch.worlds.game import Game, check_bot, first_line
 
 MAGIC = 0x6E616C50  # first word of every state: rubbish is told from a state
@@ -52,6 +52,12 @@ class PlainWorld:
 
     masked = False  # whether `show` writes view.mask
     draws = 8  # random numbers that `begin` and `forget` are handed per game
+    points: PointCounter | None = None
+
+    @property
+    def event_log(self) -> EventLog | None:
+        """None: the world has no milestones."""
+        return None
 
     # --- what a world of one's own says ---
 

@@ -124,7 +124,7 @@ def test_rewards_between_turns_belong_to_the_last_decision() -> None:
         twin = toys.sticks.make(env.config, 1)
         twin.load(np.array([0]), env.world.save(np.array([0])))
         choice = int(np.flatnonzero(env.world.view.mask["player"][0, 0])[-1])
-        rng_key = env.opponents.moves
+        rng_key = env.opponents.step
         _, reward, over, _, info = env.step(choice)
         paid, moves = 0.0, np.full((1, 3), choice)
         while True:
@@ -134,7 +134,7 @@ def test_rewards_between_turns_belong_to_the_last_decision() -> None:
                 break
             pile = int(twin.state["pile"][0])
             moves = np.full((1, 3), pile - 2 if 2 <= pile <= 4 else 0)  # what "careful" does
-        assert reward == paid and over == bool(view.ended[0]) and env.opponents.moves > rng_key
+        assert reward == paid and over == bool(view.ended[0]) and env.opponents.step > rng_key
         if over:
             assert info == {"outcome": float(view.outcome[0, 0]), "length": int(view.length[0])}
             env.reset()

@@ -21,7 +21,7 @@ from rematch.core.config import replace, validate
 from rematch.core.errors import ConfigError
 from rematch.core.player import RngKey, Seat
 from rematch.core.spec import Actions, Field, Role
-from rematch.worlds.conformance.playback import seat_at
+from rematch.core.stepping import seat_at
 
 NETS = st.builds(
     NetworkConfig,

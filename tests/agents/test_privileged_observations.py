@@ -22,9 +22,9 @@ from rematch.core.errors import ConfigError, LearnError
 from rematch.core.player import RngKey, Seat
 from rematch.core.run_config import Config
 from rematch.core.spec import Field
+from rematch.core.stepping import concat_fields
 from rematch.rollout.collector import ThreadCollector
 from rematch.rollout.seating import RoleSeating
-from rematch.rollout.stepping import concat_fields
 from rematch.training.trainer import Trainer
 from rematch.worlds import conformance, registry
 

@@ -68,7 +68,7 @@ def test_players_draw_independent_random_numbers() -> None:
 
 
 def test_random_players_of_pursuit_are_independent() -> None:
-    from rematch.worlds.conformance.playback import seat_at
+    from rematch.core.stepping import seat_at
     from rematch.worlds.pursuit.game import GAME as pursuit
 
     world, rows = pursuit.make(pursuit.Config(), 50, 0, 1), np.arange(50, dtype=np.int32)

@@ -12,11 +12,11 @@ from support.networks import policy
 from rematch.agents.policy import Policy
 from rematch.core import rng as keys
 from rematch.core.player import RngKey, Seat
+from rematch.core.stepping import concat_fields
 from rematch.core.world import CUT_OFF, RUNNING
 from rematch.rollout.collector import ThreadCollector
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import RoleSeating
-from rematch.rollout.stepping import concat_fields
 
 SEED, STEPS, GAMES = 5, 9, 11
 SLOTS = 3  # of policies; scripted players follow

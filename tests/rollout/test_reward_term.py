@@ -21,6 +21,7 @@ from rematch.agents.learners import q_targets
 from rematch.core import config as settings
 from rematch.core.run_config import Config
 from rematch.core.spec import MILESTONE, Field, Spec
+from rematch.core.world import EventLog
 from rematch.rehearsal.compare import differences
 from rematch.training.trainer import Trainer
 from rematch.worlds import registry
@@ -31,10 +32,22 @@ WALLS = ("left", "right", "bottom")  # milestones: the walls that an episode has
 
 
 class Walls(Stroll):
-    """Stroll with milestones, told as a world with savestates tells them."""
+    """Stroll with milestones; the world is its own event log."""
 
     events: ClassVar[list[tuple[int, str]]] = []
     captured: ClassVar[Mapping[int, Any]] = {}  # savestates: none
+    episode_infos: ClassVar[list[tuple[int, dict[str, Any]]]] = []
+    headlines = WALLS
+
+    @property
+    def event_log(self) -> EventLog:
+        return self
+
+    def milestones(self, row: int) -> tuple[str, ...]:
+        return tuple(wall for wall, touched in zip(WALLS, self.state["touched"][row]) if touched)
+
+    def bands(self) -> list[str]:
+        return ["early"] * self.games
 
     @classmethod
     def make_spec(cls, config: StrollConfig) -> Spec:

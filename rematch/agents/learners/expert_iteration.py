@@ -33,8 +33,8 @@ from rematch.core.config import knob
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.player import RngKey
 from rematch.core.spec import Spec
+from rematch.core.stepping import concat_fields
 from rematch.rollout.rollout_buffer import RolloutBuffer
-from rematch.rollout.stepping import concat_fields
 from rematch.worlds.game import Game
 
 if TYPE_CHECKING:

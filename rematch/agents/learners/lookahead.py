@@ -33,9 +33,9 @@ from rematch.core.config import knob
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.player import Decision, RngKey, Seat, StochasticPlayer
 from rematch.core.spec import Spec
+from rematch.core.stepping import concat_fields
 from rematch.core.world import World
 from rematch.rollout.rollout_buffer import RolloutBuffer
-from rematch.rollout.stepping import concat_fields
 
 if TYPE_CHECKING:
     from rematch.core.run_config import Config as RunConfig

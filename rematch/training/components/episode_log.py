@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from rematch.core.arrays import Floats, Tree
 from rematch.core.clock import Clock, interval_passed
 from rematch.core.component import Component, Evidence, Metrics, Record, Setup, SmallRun
 from rematch.core.config import knob
-from rematch.core.world import RUNNING, TellingWorld
+from rematch.core.world import RUNNING
 from rematch.curriculum.savestates import Savestates
 from rematch.exploration.milestone_bonus import Milestones
 from rematch.rollout.reward_term import RewardTermComponent
@@ -65,7 +65,7 @@ class EpisodeLog(Component):
         super().__init__(config, setup)
         world = setup.world
         self.games = games = world.games
-        self.world = cast(TellingWorld, world) if hasattr(world, "episode_infos") else None
+        self.world = world.event_log
         (self.role,) = setup.spec.roles
         terms = setup.all(RewardTermComponent)
         self.terms = (ENV, *(term.name for term in terms))  # columns of the reward

@@ -20,10 +20,10 @@ from rematch.core.config import knob
 from rematch.core.errors import ConfigError, RunError
 from rematch.core.player import Decision, RngKey, Seat
 from rematch.core.recording import Pressed, Shot, Take
+from rematch.core.stepping import concat_fields
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING, World
 from rematch.rollout.reward_term import RewardTermComponent
 from rematch.rollout.rollout_buffer import RolloutBuffer
-from rematch.rollout.stepping import concat_fields
 from rematch.training.components.episode_log import EpisodeLog
 
 MOST_SHOTS = 600  # pictures of one take
@@ -82,7 +82,7 @@ class EpisodeRecorder:
             ended = int(view.ended[0])
             tape.ended[step % PIECE, 0] = ended
             tape.length[step % PIECE, 0] = view.length[0]
-            found = [name for _, name in getattr(world, "events", ())]
+            found = [name for _, name in world.event_log.events] if world.event_log is not None else []
             tape.events += [(step % PIECE, 0, name) for name in found]
             reached = (*reached, *found)  # the end itself too: after it the world shows the next game
             self.paid[step + 1, 0] = view.reward[0, 0]

@@ -16,8 +16,8 @@ from rematch.core import config as settings
 from rematch.core import rng
 from rematch.core.arrays import Bytes
 from rematch.core.config import knob
-from rematch.core.player import Player, RngKey
-from rematch.worlds.conformance.playback import seat_at
+from rematch.core.player import Player, RngKey, SubprocessPlayer
+from rematch.core.stepping import seat_at
 
 from .config import ACTS, POINTS, SCORINGS, STRENGTH, Config
 from .describe import EFFECTS, happened, label, move_in_words
@@ -60,7 +60,7 @@ def play(words: Sequence[str], entrant: Callable[..., Player]) -> int:
     try:
         Game(sitting, rules, opponent).run()
     finally:
-        if hasattr(opponent, "close"):
+        if isinstance(opponent, SubprocessPlayer):
             opponent.close()
     return 0
 
@@ -99,7 +99,8 @@ class Game:
                 rng_key = RngKey(rng.key(self.seed, rng.BOT), rng.BOT, self.state.step)
                 move = self.opponent.act(seat_at(self.world, self.state.turn, ROW), rng_key)
                 if move.resigned is not None and move.resigned[0]:
-                    why = next(iter(getattr(self.opponent, "troubles", {}).values()), "it gave up")
+                    troubles = self.opponent.troubles if isinstance(self.opponent, SubprocessPlayer) else {}
+                    why = next(iter(troubles.values()), "it gave up")
                     page.say(f"\n{self.names[self.state.turn]} forfeits: {why}. You win.")
                     ended = "forfeit"
                 else:

@@ -96,6 +96,16 @@ class _Shared:
     spec: Spec
 
 
+@dataclasses.dataclass
+class BarPoints:
+    """Points of the animals in the bar (rematch.core.world.PointCounter)."""
+
+    world: BeastyWorld
+
+    def after(self, actions: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+        return self.world.points_after(actions)
+
+
 class BeastyWorld(NativeWorld):
     """See rematch.core.world.World."""
 
@@ -139,6 +149,10 @@ class BeastyWorld(NativeWorld):
         """Ids of the actions that whoever is to play in this game may take."""
         bits = int(self.shared.rules.legal(self.save(np.array([row], np.int32)))[0])
         return [action for action in range(len(ACTIONS)) if bits >> action & 1]
+
+    @property
+    def points(self) -> BarPoints:
+        return BarPoints(self)
 
     def points_after(self, actions: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
         """[N, k] everybody's points in the bar in games that these actions end; nan in the others."""

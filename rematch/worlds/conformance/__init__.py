@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from rematch.core import rng
 from rematch.core.arrays import Bytes
 from rematch.core.player import Player, RngKey, Seat
+from rematch.core.stepping import seat_at
 from rematch.core.world import World
 from rematch.worlds.conformance.determinism_checks import Replaying
-from rematch.worlds.conformance.playback import Make, Trial, difference, seat_at, seen, short
+from rematch.worlds.conformance.playback import Make, Trial, difference, seen, short
 from rematch.worlds.conformance.shape_checks import BrokenPromise
 from rematch.worlds.game import Game
 

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.arrays import Ints
-from rematch.core.player import Seat
 from rematch.core.world import CUT_OFF, RUNNING, World
 
 Arrays = dict[str, NDArray[Any]]  # name -> one array, the game first
@@ -94,16 +92,6 @@ def difference(one: Arrays, other: Arrays, rows: Sequence[int] | NDArray[Any] | 
 def short(value: Any) -> str:
     text = np.array2string(np.asarray(value), precision=6, threshold=8, separator=" ").replace("\n", "")
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def seat_at(world: World, seat: int, rows: Ints) -> Seat:
-    """This seat's decision in these games, as a player is handed it."""
-    role = world.spec.role_of(seat)
-    place = role.seats.index(seat)
-    shown = [world.view[role.name][f.name][rows, place].reshape(len(rows), f.size) for f in role.fields]
-    mask = world.view.mask.get(role.name)
-    legal = None if mask is None else mask[rows, place]
-    return Seat(role=role, seat=seat, world=world, rows=rows, obs=np.concatenate(shown, 1), mask=legal)
 
 
 # --- playing --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a game has to tell (rematch.core.world.TellingWorld): how an episode ended, where it began."""
+"""What a game has to tell (rematch.core.world.EventLog): how an episode ended, where it began."""
 
 from __future__ import annotations
 

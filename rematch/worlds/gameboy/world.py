@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rematch.core.arrays import Bytes, Ints
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Actions, Role, Spec
-from rematch.core.world import CUT_OFF, DECIDED, RUNNING, View
+from rematch.core.world import CUT_OFF, DECIDED, RUNNING, EventLog, View
 from rematch.worlds.numpy_world import MAGIC, Rows
 
 from . import episode_info, titles
@@ -232,6 +232,10 @@ class GameboyWorld(KeptGames):
     def packed(self, rows: Ints) -> Bytes:
         """The screens of these games for a replay, [n, 1440]: two bits a pixel."""
         return pyboy_emulator.pack(self.frames[np.asarray(rows, np.intp)])
+
+    @property
+    def event_log(self) -> EventLog:
+        return self
 
     @property
     def events(self) -> list[tuple[int, str]]:

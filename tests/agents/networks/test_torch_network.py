@@ -26,10 +26,10 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import Seat
 from rematch.core.run_config import Config
 from rematch.core.spec import Actions, Field, Role
+from rematch.core.stepping import concat_fields
 from rematch.rehearsal.check import component_features
 from rematch.rehearsal.compare import event_log
 from rematch.rehearsal.trial import play
-from rematch.rollout.stepping import concat_fields
 from rematch.selfplay.league import League
 from rematch.storage.run_folder import Run
 from rematch.training.best_response import Ask

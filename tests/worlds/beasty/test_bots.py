@@ -14,6 +14,7 @@ from support.beasty_positions import DOCUMENT, PLAIN, position
 from rematch.core import rng
 from rematch.core.errors import ConfigError
 from rematch.core.player import RngKey
+from rematch.core.stepping import seat_at
 from rematch.worlds.beasty import native
 from rematch.worlds.beasty.bots import BOTS, bot
 from rematch.worlds.beasty.config import ACTIONS, Config
@@ -21,7 +22,6 @@ from rematch.worlds.beasty.reference import bots as slow
 from rematch.worlds.beasty.reference.compare import Difference, compare_bots, match, positions
 from rematch.worlds.beasty.state import pack, unpack
 from rematch.worlds.beasty.world import make
-from rematch.worlds.conformance.playback import seat_at
 
 RULES = [PLAIN, DOCUMENT, Config(players=3, first=-1), Config(players=4)]
 

@@ -12,6 +12,7 @@ from support.beasty_positions import DOCUMENT, PLAIN
 from rematch.core import rng
 from rematch.core.errors import ConfigError
 from rematch.core.player import RngKey
+from rematch.core.stepping import seat_at
 from rematch.worlds.beasty import native
 from rematch.worlds.beasty.bots import PLAYOUT, GuidedSearch, SearchPlayer, guided
 from rematch.worlds.beasty.config import POINTS, STRENGTH, Config
@@ -20,7 +21,6 @@ from rematch.worlds.beasty.reference.compare import compare_search, dealt, match
 from rematch.worlds.beasty.reference.rules import unseen
 from rematch.worlds.beasty.state import unpack
 from rematch.worlds.beasty.world import make
-from rematch.worlds.conformance.playback import seat_at
 
 RULES = [PLAIN, DOCUMENT, Config(players=3, scoring="count"), Config(players=4, first=-1)]
 

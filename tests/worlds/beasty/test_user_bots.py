@@ -12,13 +12,13 @@ import pytest
 from rematch.core import rng
 from rematch.core.errors import ConfigError
 from rematch.core.player import RngKey
+from rematch.core.stepping import seat_at
 from rematch.worlds.beasty import user_bots
 from rematch.worlds.beasty.config import Config
 from rematch.worlds.beasty.reference.compare import positions
 from rematch.worlds.beasty.state import check, unpack
 from rematch.worlds.beasty.user_bots import GuestPlayer, read, written
 from rematch.worlds.beasty.world import make
-from rematch.worlds.conformance.playback import seat_at
 
 BOTS = '''
 import json, os, time

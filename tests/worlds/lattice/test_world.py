@@ -16,8 +16,8 @@ from support.lattices import BOARDS, ROLES, actions, everything, positions
 from rematch.core.config import validate
 from rematch.core.errors import ConfigError
 from rematch.core.player import RngKey
+from rematch.core.stepping import seat_at
 from rematch.worlds import conformance
-from rematch.worlds.conformance.playback import seat_at
 from rematch.worlds.lattice import native
 from rematch.worlds.lattice.bots import BOTS, bot
 from rematch.worlds.lattice.config import Config

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Ints
 from rematch.core.player import RngKey
-from rematch.worlds.conformance.playback import seat_at
+from rematch.core.stepping import seat_at
 
 from .. import native
 from ..config import ACTIONS, SPECIES, Config

@@ -112,7 +112,7 @@ TWICE = respecified(privileged=lambda role_spec: (*role_spec.privileged, NOW))
 @pytest.mark.parametrize(
     ("kind", "line"),
     [
-        (Leaks, "observe: .*nothing aside"),
+        (Leaks, "observe: .*no privileged ones"),
         (ShowsIt, "resample: seat 0 .*can tell"),
         (NotFinite, "values: .*'other'.*nan, expected a number in"),
         (NotThere, r"shapes: .*'other'.* is missing"),
@@ -120,7 +120,7 @@ TWICE = respecified(privileged=lambda role_spec: (*role_spec.privileged, NOW))
         (respecified(fields=bent), "'history': shape .3, 3. is not that of its 12 columns"),
     ],
 )
-def test_the_contract_notices(kind: Any, line: str) -> None:
+def test_conformance_notices(kind: Any, line: str) -> None:
     with pytest.raises(conformance.BrokenPromise, match=line):
         conformance.check(kind, toys.RecallConfig())
 

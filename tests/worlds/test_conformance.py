@@ -62,14 +62,14 @@ SUBJECTS = {
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_toys_keep_the_contract(name: str) -> None:
+def test_toys_conform(name: str) -> None:
     report = conformance.check_game(toys.TOYS[name], trial=TRIALS[name], moves=SUBJECTS[name])
     assert report.skipped == []
     assert "resample" in report.passed and any(word.startswith("subject") for word in report.passed)
 
 
 @pytest.mark.parametrize("name", registry.names())
-def test_every_world_keeps_the_contract(name: str) -> None:
+def test_every_world_conforms(name: str) -> None:
     module, moves = conformance_subjects.game(name), conformance_subjects.IN.get(name, list)()
     config = module.Config(**conformance_subjects.SETTINGS.get(name, {}))
     report = conformance.check_game(module, config, trial=TRIALS.get(name), moves=moves)
@@ -90,7 +90,7 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=lambda changes: next(iter(changes)))
-def test_pursuit_keeps_the_contract_under_other_rules(changes: dict[str, Any]) -> None:
+def test_pursuit_conforms_under_other_rules(changes: dict[str, Any]) -> None:
     world = pytest.importorskip("rematch.worlds.pursuit.world")
     report = conformance.check(world.make, world.Config(**changes), trial=Trial(steps=15))
     assert "resample" in report.passed
@@ -113,7 +113,7 @@ def test_worlds_that_resume_otherwise_are_excused_and_the_report_says_so() -> No
 
     report = conformance.check(Replayed, toys.SticksConfig())
     assert report.skipped[0].startswith("resample (") and "resumes by replay" in str(report)
-    assert {"determinism", "save and load", "rubbish"} <= set(report.passed)
+    assert {"determinism", "save and load", "invalid states"} <= set(report.passed)
 
     class Anew(toys.Sticks):
         @classmethod
@@ -125,7 +125,7 @@ def test_worlds_that_resume_otherwise_are_excused_and_the_report_says_so() -> No
 
     report = conformance.check(Anew, toys.SticksConfig())
     excused = {line.split(" (")[0] for line in report.skipped}
-    assert {"determinism", "restart", "save and load", "rubbish", "resample"} <= excused
+    assert {"determinism", "restart", "save and load", "invalid states", "resample"} <= excused
 
 
 def test_hidden_things_that_resample_leaves_alone_must_be_named() -> None:
@@ -151,7 +151,7 @@ def test_batch_size_is_noticed_where_parts_do_not_show_it() -> None:
         def __init__(self, config: Any, games: int, first: int = 0, seed: int = 0) -> None:
             super().__init__(config, games, first, seed + games)
 
-    with pytest.raises(BrokenPromise, match="batch size: game 0 of 1 made with first=0 plays otherwise"):
+    with pytest.raises(BrokenPromise, match="batch size: game 0 of 1 made with first=0 plays differently"):
         conformance.check(Crowded, toys.DriftConfig())
 
 
@@ -162,18 +162,18 @@ def most(seat: Any) -> Any:
 ROGUES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "peeking": (
         lambda seat, luck: np.minimum(seat.world.state["charm"][seat.rows].sum(1) % 3, most(seat)),
-        "its move depends on what its seat cannot see",
+        "its action depends on what its seat cannot see",
     ),
-    "greedy": (lambda seat, luck: np.full(len(seat.rows), 2), "a choice that is not legal"),
+    "greedy": (lambda seat, luck: np.full(len(seat.rows), 2), "an action that is not legal"),
     "moody": (
         lambda seat, luck: HiddenGenerator.dice.integers(0, most(seat) + 1),
-        "the same noise gave another move",
+        "the same random key gave another action",
     ),
     "crowded": (
         lambda seat, luck: np.minimum(len(seat.rows) - 1, most(seat)),
-        "asked about one game alone it moves otherwise",
+        "for one game alone it acts differently",
     ),
-    "vague": (lambda seat, luck: luck * 0, "choices must be whole numbers"),
+    "vague": (lambda seat, luck: luck * 0, "discrete actions must be whole numbers"),
 }
 
 
@@ -190,7 +190,7 @@ def test_subjects_that_do_not_show_and_secrets_that_do_are_named() -> None:
     blind = Subject(name="wind", role="rafter", field="raft", change=wind.change)
     open_secret = Subject(name="raft", role="rafter", field="", change=raft.change)
     for subject, line in (
-        (blind, "moved, but field 'raft'"),
+        (blind, "changed, but field 'raft'"),
         (open_secret, "said to be hidden, but field 'raft'"),
     ):
         with pytest.raises(BrokenPromise, match=line):

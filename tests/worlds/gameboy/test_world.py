@@ -19,6 +19,9 @@ from rematch.core import rng
 from rematch.core.errors import ConfigError
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING
 from rematch.worlds import conformance, registry
+from rematch.worlds.conformance.determinism_checks import check_restart
+from rematch.worlds.conformance.playback import WorldUnderTest
+from rematch.worlds.conformance.shape_checks import check_values
 from rematch.worlds.gameboy.cartridge import game_model, ram_addresses
 from rematch.worlds.gameboy.emulator import pyboy_emulator
 from rematch.worlds.gameboy.game import draw
@@ -46,10 +49,10 @@ def test_a_stage_is_a_savestate_to_begin_from() -> None:
         return made
 
     trial = conformance.Trial(games=2, steps=4, bound=9, chance=False, kept=HIDDEN, stage=(0.0, 0.0))
-    held = conformance.Inspection(make, module.Config(cartridge="tiny", max_steps=5), trial)
-    held.values("values")
-    held.restarting("restart")
-    assert held.skipped == []
+    test = WorldUnderTest(make, module.Config(cartridge="tiny", max_steps=5), trial)
+    check_values(test)
+    check_restart(test)
+    assert test.skipped == []
 
 
 def test_the_solution_is_rewarded_as_the_table_says() -> None:

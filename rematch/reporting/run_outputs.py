@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rematch.core.errors import RunError
+from rematch.worlds import registry
 
 if TYPE_CHECKING:
     from rematch.storage.run_folder import Run
@@ -28,7 +29,8 @@ def make(trainer: Trainer, run: Run, missing: bool) -> dict[str, Path]:
         files = (PICTURE, FILM, REPORT)
         there = {name for name in files if missing and (run.folder / name).is_file()}
         renderer = trainer.setup.game.renderer
-        title = f"{trainer.config.game}, seed {trainer.config.seed}"  # no folder: equal runs, equal bytes
+        # without the folder: equal runs, equal bytes
+        title = f"{registry.title(trainer.config.game)}, seed {trainer.config.seed}"
         if PICTURE not in there:
             rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
             run.write_file(PICTURE, learning_curves.learning(run.history, rows, title))

@@ -28,7 +28,8 @@ def configure(
 ) -> Config:
     """Settings in their order: code defaults < recipe < file < flags (or `changes` from Python).
 
-    `recipe` is a shipped recipe's name, a path to a YAML file, or a world's name for its bare defaults.
+    `recipe` is the name of a shipped recipe, the path of a YAML file, or the name of a world or the path of a
+    Python file with a game, for its default settings.
     """
     layers = [(source, layer, False) for source, layer in layers_of(recipe)]
     files = {recipe} if recipe.endswith((".yaml", ".yml")) else set()
@@ -54,6 +55,8 @@ def configure(
             raise ConfigError(f"{source}: game = {layer['game']!r} cannot change the world of {recipe}; name "
                               "the world instead of the recipe")
     flags = ["--network.module" if word == "--network" else word for word in flags]
+    if registry.is_file(recipe):
+        user_code.allow([registry.file_reference(recipe)])
     allow_what_was_typed(flags, changes or {})
     config = default(game, *(named_code(key, layers, flags) for key in OWN_CODE[:2]))
     layers = [(source, settings.present_names(config, layer, source), own) for source, layer, own in layers]
@@ -128,13 +131,15 @@ def layers_of(recipe: str, below: tuple[str, ...] = ()) -> list[tuple[str, dict[
         layer = settings.read_yaml(known[recipe], source)
     elif recipe.endswith((".yaml", ".yml")) and not below:
         source, layer = recipe, _read(Path(recipe))
+    elif registry.is_file(recipe) and not below:
+        return [(f"world {recipe}", {"game": registry.file_reference(recipe)})]
     elif recipe in registry.names():
         return [(f"world {recipe}", {"game": recipe})]
     else:
         names = list(dict.fromkeys([*known, *registry.names()]))
         near = settings.nearest(recipe, names)
         hint = f"; nearest: {near}" if near else ""
-        files = "" if below else ", or a .yaml file"
+        files = "" if below else ", a .yaml file with settings, or a .py file with a game"
         asked = f"{below[-1]}: like = {recipe!r}" if below else f"unknown recipe {recipe!r}"
         raise ConfigError(f"{asked}: expected one of {', '.join(names)}{files}{hint}")
     if "like" not in layer:

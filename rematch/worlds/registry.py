@@ -1,11 +1,13 @@
-"""Finds games by name: every folder here that has a `game.py`, and those of other packages.
+"""Finds games by name: every folder here that has a `game.py`, those of other packages, and Python files.
 
+A file is named by its path, `./my_world.py` or `./my_world.py:NAME`; the game is its object GAME, or NAME.
 Another package offers a game by an entry point of the group `rematch.worlds` that names a Game object, for
 example `chess = "my_package.chess:GAME"`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import sys
 from importlib.metadata import EntryPoint, entry_points
@@ -14,6 +16,7 @@ from pathlib import Path
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError
 from rematch.core.settings.setting_names import note_renamed
+from rematch.core.system import user_code
 from rematch.worlds.game import Game
 
 GROUP = "rematch.worlds"
@@ -43,6 +46,8 @@ def find(name: str) -> Game:
     A game that is in use is found also while its files are being replaced, as by an update during a training.
     """
     name = present_name(name)
+    if is_file(name):
+        return _load_file(name)
     module_name = f"{__package__}.{name}.game"
     file = Path(__file__).parent / name / "game.py"
     if name.isidentifier() and (module_name in sys.modules or file.is_file()):
@@ -54,6 +59,29 @@ def find(name: str) -> Game:
     near = nearest(name, names())
     raise ConfigError(f"unknown world {name!r}: expected one of {', '.join(names())}"
                       + (f"; nearest: {near}" if near else ""))
+
+
+def is_file(name: str) -> bool:
+    """Whether a name is the path of a Python file: file.py or file.py:NAME."""
+    return name.endswith(".py") or name.rpartition(":")[0].endswith(".py")
+
+
+def file_reference(name: str) -> str:
+    """FILE:NAME with the full path of the file, as a run stores it."""
+    return user_code.absolute(f"{name}:GAME" if name.endswith(".py") else name)
+
+
+def title(name: str) -> str:
+    """The name of a game for headings: of a file its stem."""
+    return Path(name.rpartition(":")[0]).stem if is_file(name) else name
+
+
+def _load_file(name: str) -> Game:
+    reference = file_reference(name)
+    game: Game = user_code.load_object(reference, Game, "game")
+    if not game.build:  # other rules, other games: an exact resume needs the same file
+        game.build = hashlib.sha256(Path(reference.rpartition(":")[0]).read_bytes()).hexdigest()[:16]
+    return game
 
 
 def _load(point: EntryPoint) -> Game:

@@ -34,7 +34,8 @@ COMMAND = Command(
     usage=("rematch train RECIPE",),
     run=run,
     details="""RECIPE is the name of a recipe (`rematch recipes` lists them), the path of a YAML file, or
-        the name of a world for its default settings. The run gets a folder of its own, which holds
+        a world for its default settings: its name, or the path of a Python file with a game of your own
+        (./my_world.py). The run gets a folder of its own, which holds
         settings, logs, checkpoints, policies, a picture, a film and a report. Ctrl-C saves and stops;
         `rematch resume` continues.
 
@@ -54,6 +55,7 @@ COMMAND = Command(
         ("rematch train quick", "the first thing to run: about 90 seconds on two cores"),
         ("rematch train ra1 --seed 3 --name ra1-seed3", "another seed, in the folder runs/ra1-seed3"),
         ("rematch train pursuit --ppo.lr 0.001 --games 512", "change two settings of a recipe"),
+        ("rematch train ./my_world.py --total_steps 1000000", "a game of your own, from one file"),
         ("rematch train quick --help ppo", "explain the settings of PPO under this recipe"),
     ),
     arguments=(RECIPE,),

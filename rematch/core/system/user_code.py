@@ -67,22 +67,35 @@ def absolute(reference: str) -> str:
 
 
 def load_class(reference: str, kind: type[Any], setting: str) -> type[Any]:
-    """The class that `reference` names, a subclass of `kind`; ConfigError where it cannot be had."""
+    """The class that `reference` names, a subclass of `kind`; ConfigError where there is none."""
+    loaded = _load(reference, setting)
+    if not (isinstance(loaded, type) and issubclass(loaded, kind)):
+        raise ConfigError(
+            f"{setting} = {reference}: expected a subclass of {kind.__module__}.{kind.__name__}"
+        )
+    return loaded
+
+
+def load_object(reference: str, kind: type[Any], setting: str) -> Any:
+    """The object that `reference` names, an instance of `kind`; ConfigError where there is none."""
+    loaded = _load(reference, setting)
+    if not isinstance(loaded, kind):
+        raise ConfigError(f"{setting} = {reference}: expected an object of the class "
+                          f"{kind.__module__}.{kind.__name__}, found one of {type(loaded).__name__}")
+    return loaded
+
+
+def _load(reference: str, setting: str) -> Any:
     if not is_allowed(reference):
         raise ConfigError(f"{setting} = {reference}: this names code that would be imported; allow it with "
                           "--allow-code if you trust it")
     try:
-        found = _import(reference, setting)
+        return _import(reference, setting)
     except ConfigError:
         raise
     except Exception as error:  # whatever the code does while it is imported
         reason = f"{type(error).__name__}: {error}"
         raise ConfigError(f"{setting} = {reference}: cannot be imported: {reason}") from error
-    if not (isinstance(found, type) and issubclass(found, kind)):
-        raise ConfigError(
-            f"{setting} = {reference}: expected a subclass of {kind.__module__}.{kind.__name__}"
-        )
-    return found
 
 
 def _import(reference: str, setting: str) -> Any:

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rematch"
 HUBS = ("training/loop.py", "training/trainer.py")
 MOST_LINES, MOST_IMPORTS, MOST_MODULES = 150, 10, 15
+PROBED = frozenset({"world", "part", "game", "player", "opponent", "bot"})
 NAMES_OF_LEARNERS = frozenset({"ppo", "dqn", "lookahead", "expert"})
 
 
@@ -116,6 +117,26 @@ def mentions_learner(node: ast.Compare) -> bool:
     return attribute and any(text in NAMES_OF_LEARNERS for text in texts)
 
 
+def world_probes() -> Rule:
+    """No world, game or player is searched for a name that it may not have: capabilities are objects or None."""
+    broken = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call) and probes_world(node):
+                broken.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    return Rule("probes of worlds for optional names", f"{len(broken)} (none)", tuple(broken))
+
+
+def probes_world(node: ast.Call) -> bool:
+    """hasattr(world, "name") or getattr(world, "name", default), also of a part, a game or a player."""
+    if not (isinstance(node.func, ast.Name) and node.func.id in ("hasattr", "getattr") and node.args):
+        return False
+    first = node.args[0]
+    name = first.id if isinstance(first, ast.Name) else getattr(first, "attr", "")
+    optional = node.func.id == "hasattr" or len(node.args) == 3
+    return optional and name.rstrip("s") in PROBED
+
+
 def folder_sizes() -> Rule:
     """At most so many modules lie in a folder; cli/commands has one per command."""
     counts = Counter(path.parent for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
@@ -126,7 +147,7 @@ def folder_sizes() -> Rule:
 
 
 def rules() -> list[Rule]:
-    return [*hub_sizes(), hub_knowledge(), learner_comparisons(), folder_sizes()]
+    return [*hub_sizes(), hub_knowledge(), learner_comparisons(), world_probes(), folder_sizes()]
 
 
 def main() -> int:

@@ -118,7 +118,7 @@ def mentions_learner(node: ast.Compare) -> bool:
 
 
 def world_probes() -> Rule:
-    """No world, game or player is searched for a name that it may not have: capabilities are objects or None."""
+    """No world, game or player is probed for a name that it may not have: a capability is an object or None."""
     broken = []
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(tree_of(path)):
@@ -130,6 +130,8 @@ def world_probes() -> Rule:
 def probes_world(node: ast.Call) -> bool:
     """hasattr(world, "name") or getattr(world, "name", default), also of a part, a game or a player."""
     if not (isinstance(node.func, ast.Name) and node.func.id in ("hasattr", "getattr") and node.args):
+        return False
+    if not (len(node.args) > 1 and isinstance(node.args[1], ast.Constant)):
         return False
     first = node.args[0]
     name = first.id if isinstance(first, ast.Name) else getattr(first, "attr", "")

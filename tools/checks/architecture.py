@@ -118,7 +118,7 @@ def mentions_learner(node: ast.Compare) -> bool:
 
 
 def world_probes() -> Rule:
-    """No world, game or player is probed for a name that it may not have: a capability is an object or None."""
+    """No world, game or player is probed for names that it may not have: capabilities are objects or None."""
     broken = []
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(tree_of(path)):

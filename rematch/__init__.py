@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rematch.api import configure, load, resume, train
     from rematch.bench.run import benchmark
     from rematch.core.errors import ConfigError
+    from rematch.verbs.calibrate import calibrate
     from rematch.verbs.catalog import list_recipes, list_worlds
     from rematch.verbs.check import check
     from rematch.verbs.evaluate import evaluate
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _MODULES = {  # public name -> the module that defines it
     "ConfigError": "rematch.core.errors",
     "benchmark": "rematch.bench.run",
+    "calibrate": "rematch.verbs.calibrate",
     "check": "rematch.verbs.check",
     "configure": "rematch.api",
     "describe_settings": "rematch.verbs.settings",
@@ -63,7 +65,7 @@ _MODULES = {  # public name -> the module that defines it
     "train": "rematch.api",
 }
 __all__ = [
-    "ConfigError", "benchmark", "check", "configure", "describe_settings", "evaluate", "exploit",
+    "ConfigError", "benchmark", "calibrate", "check", "configure", "describe_settings", "evaluate", "exploit",
     "export", "film", "list_recipes", "list_runs", "list_worlds", "load", "play", "report", "resume",
     "solve", "status", "sweep", "tournament", "train",
 ]  # fmt: skip

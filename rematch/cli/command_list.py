@@ -30,6 +30,7 @@ SYNONYMS = {  # command, in the order of the overview -> words that other tools 
     "export": ("save", "onnx", "convert", "deploy"),
     "eval": ("evaluate", "evaluation", "tournament", "match", "versus", "vs", "compare", "elo"),
     "exploit": ("exploitability", "attack", "best-response", "exploiter"),
+    "calibrate": ("balance", "even", "fair", "handicap", "bisect"),
     "solve": ("nash", "exact", "solution"),
     "play": ("watch", "human"),
     "worlds": ("games", "envs", "environments", "env"),

@@ -169,17 +169,18 @@ def train(words: Sequence[str]) -> int:
 
     values = ("--config", "--device", "--start-iteration", "--from", "--output", "--max-minutes")
     options = Options(words, values)
-    options.only(0, "train_iter600.py [--config FILE] [--device cpu] [--start-iteration N --from POLICY]")
-    given = read(Path(options.given.get("--config", CONFIG)))
-    given["device"] = options.given.get("--device", given["device"])
+    usage = "train_iter600.py [--config FILE] [--device cpu] [--start-iteration N --from POLICY]"
+    options.positional(0, usage)
+    given = read(Path(options.values.get("--config", CONFIG)))
+    given["device"] = options.values.get("--device", given["device"])
     changes, notes = translate(given)
-    changes["start_iteration"] = options.whole("--start-iteration", 0, 0, 10**9)
+    changes["start_iteration"] = options.integer("--start-iteration", 0, 0, 10**9)
     base = api.configure("iter600_to_1000")
     changed = {key: value for key, value in changes.items() if settings.get(base, key) != value}
     config = api.configure("iter600_to_1000", changes=changed)
-    folder = Path(options.given.get("--output", Path("runs") / str(given["experiment_name"])))
-    if "--from" in options.given:
-        source = Path(options.given["--from"])
+    folder = Path(options.values.get("--output", Path("runs") / str(given["experiment_name"])))
+    if "--from" in options.values:
+        source = Path(options.values["--from"])
         start = source if source.suffix == ".safetensors" else folder_of(str(source))
         api.train_from(start, config, folder, Console(), options.minutes(), notes)
     else:

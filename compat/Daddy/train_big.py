@@ -72,7 +72,7 @@ def translate(given: Mapping[str, str], more: Sequence[str]) -> tuple[Any, list[
         raise ConfigError(in_their_words(str(error), given)) from None
     per, later = config.games * config.steps, []
     if "--save-interval" in given:
-        wanted = Options([f"--save-interval={given['--save-interval']}"], ("--save-interval",)).whole(
+        wanted = Options([f"--save-interval={given['--save-interval']}"], ("--save-interval",)).integer(
             "--save-interval", 0, 1, 10**15)
         every = max(1, round(wanted / per))
         later.append(f"--save_every={every}")
@@ -180,17 +180,17 @@ def train(words: Sequence[str]) -> int:
     from rematch import api
 
     options = Options(words, (*FLAGS, *OWN), ("--help", "-h", "--other-machine"))
-    if "--help" in options.given or "-h" in options.given:
+    if "--help" in options.values or "-h" in options.values:
         print(__doc__)
         print("\n".join(f"  {name:<17} {flag.meaning}" for name, flag in FLAGS.items()))
         return 0
-    config, notes = translate(options.given, options.rest)
-    minutes, name = options.minutes(), options.given.get("--run-name")
+    config, notes = translate(options.values, options.remaining)
+    minutes, name = options.minutes(), options.values.get("--run-name")
     if name is not None and not NAME.fullmatch(name):
         raise ConfigError(f"--run-name = {name!r}: expected a folder's name: letters, digits, _ . -")
     folder = api.free_folder(Path("runs"), RECIPE) if name is None else Path("runs") / name
     console = Linking(Links(folder, config.games * config.steps))
-    elsewhere = "--other-machine" in options.given
+    elsewhere = "--other-machine" in options.values
     RunLog.column_names = COLUMN_NAMES
     try:
         if (folder / "config.yaml").exists():

@@ -270,7 +270,7 @@ def train(words: Sequence[str]) -> int:
     base = api.configure("documents")
     changes = {key: value for key, value in changes.items() if settings.get(base, key) != value}
     limit = [f"--max-minutes={text}" for text in rest.values()]
-    minutes = Options(limit, values=("--max-minutes",)).minutes()
+    minutes = Options(limit, single=("--max-minutes",)).minutes()
     config = api.configure("documents", changes=changes)
     api.train(config, folder=Path(values["output"]), console=Console(), minutes=minutes, notes=notes)
     return 0

@@ -17,8 +17,8 @@ class Option:
     name: str
     help: str
     value: str = ""  # the word that stands for its value in the help: "N"
-    repeated: bool = False  # may be given more than once
-    completes: str = ""  # the kind of its value
+    repeated: bool = False  # accepted more than once
+    completes: str = ""  # kind of its value, for completion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class Command:
     details: str = ""  # paragraphs, separated by empty lines
     options: tuple[Option, ...] = ()
     examples: tuple[tuple[str, str], ...] = ()  # (command line, what it does)
-    arguments: tuple[str, ...] = ()  # the kinds of its words, for completion
-    settings_of: str = ""  # RECIPE or WORLD: --KEY VALUE are settings of that word
+    arguments: tuple[str, ...] = ()  # kinds of its positional words, for completion
+    settings_of: str = ""  # RECIPE or WORLD: --KEY VALUE are settings of that recipe or world
     world_settings: Callable[[str], Any] | None = None  # the settings of a world in this command
     hidden: bool = False  # for programs: not listed
     loads_api: bool = True  # needs compiled modules, which a Ctrl-C must not interrupt while they load
@@ -43,4 +43,4 @@ class Command:
 JSON = Option(name="--json", help="print the result as JSON")
 MINUTES = Option(name="--max-minutes", value="M", help="stop after M minutes; the run can be resumed")
 CONFIG = Option(name="--config", value="FILE", completes=FILE,
-                help="read settings from a YAML file, over those of the recipe")
+                help="read settings from a YAML file; they override those of the recipe")

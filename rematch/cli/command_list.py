@@ -13,7 +13,7 @@ from rematch.core.errors import ConfigError
 
 GROUPS = {  # group -> what its commands are for, in the order of the overview
     "train": "train agents",
-    "runs": "look at runs",
+    "runs": "inspect runs",
     "strength": "measure strength",
     "games": "play and explore",
     "tools": "speed and shell",
@@ -48,17 +48,16 @@ def names() -> list[str]:
 def command(name: str) -> Command:
     """The command of this name."""
     module = importlib.import_module(f"{commands.__name__}.{name}")
-    described: Command = module.COMMAND
-    return described
+    description: Command = module.COMMAND
+    return description
 
 
 @functools.cache
 def listed() -> list[Command]:
     """The commands for people, in the order of the overview."""
-    groups, known = list(GROUPS), list(SYNONYMS)
+    groups, order = list(GROUPS), {name: index for index, name in enumerate(SYNONYMS)}
     shown = [each for each in map(command, names()) if not each.hidden]
-    places = {name: place for place, name in enumerate(known)}
-    return sorted(shown, key=lambda each: (groups.index(each.group), places.get(each.name, len(known))))
+    return sorted(shown, key=lambda each: (groups.index(each.group), order.get(each.name, len(order))))
 
 
 def find(word: str) -> Command:
@@ -66,8 +65,8 @@ def find(word: str) -> Command:
     name = known_name(word, names())
     if name in names():
         return command(name)
-    known = [each.name for each in listed()]
+    expected = [each.name for each in listed()]
     same = [each for each, others in SYNONYMS.items() if word.lower().replace("_", "-") in others]
-    near = ", ".join(same) or nearest(word.lower(), known)
-    raise ConfigError(f"unknown command {word!r}: expected one of {', '.join(known)}"
+    near = ", ".join(same) or nearest(word.lower(), expected)
+    raise ConfigError(f"unknown command {word!r}: expected one of {', '.join(expected)}"
                       + (f"; nearest: {near}" if near else ""))

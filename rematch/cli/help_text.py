@@ -22,7 +22,7 @@ EXIT_CODES = ("Exit codes: 0 success; 1 a check failed, a run of a sweep failed,
 RUN_NAMES = ("RUN is the folder of a run, or its name in runs/. Upper and lower case are the same in the "
              "names of commands, recipes and worlds.")
 NARROWEST, WIDEST = 30, 100  # characters of a line
-NARROW = 60  # below this width, texts stand below what they explain
+NARROW = 60  # below this width there is one column instead of two
 LEFT = 30  # characters of the left column, at most
 
 
@@ -40,7 +40,7 @@ def paragraph(text: str, columns: int, indent: str = "") -> list[str]:
 
 
 def entries(pairs: Sequence[tuple[str, str]], columns: int) -> list[str]:
-    """Words and their meanings in two columns; below each other where a line is too short for that."""
+    """Words and their meanings in two columns; in one column where the terminal is narrow."""
     fitting = [len(left) for left, _ in pairs if len(left) <= LEFT]
     start = 2 + max(fitting, default=0) + 2
     out = []

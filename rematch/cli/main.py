@@ -1,4 +1,4 @@
-"""The command line: dispatch, exit codes, and one line for everything that goes wrong."""
+"""The command line: dispatch, exit codes, and one line for every error."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def dispatch(words: Sequence[str]) -> int:
 
 
 def load_api() -> None:
-    """Load the compiled modules, which would lose a Ctrl-C while they load."""
+    """Load the compiled modules; a Ctrl-C that arrives meanwhile would be lost, so it is deferred."""
     with INTERRUPTS.deferred():
         importlib.import_module("rematch.api")
 
@@ -66,7 +66,7 @@ def print_help(words: Sequence[str]) -> int:
 
 
 def print_error(text: object, code: int = 2) -> int:
-    """One line on stderr, whatever the text holds; returns the exit code."""
+    """Print the text as one line on stderr, without control characters; returns the exit code."""
     line = "".join(c if c.isprintable() else " " for c in f"rematch: {text}")
     if len(line) > LONGEST_LINE:
         line = f"{line[:LONGEST_LINE - 105]} ... {line[-100:]}"
@@ -77,7 +77,7 @@ def print_error(text: object, code: int = 2) -> int:
 
 
 def silence_stdout() -> None:
-    """Send further output to /dev/null: its reader is gone, and Python's own flush at exit would fail and
+    """Send further output to /dev/null: its reader has ended, and Python's flush at exit would fail and
     change the exit code (docs.python.org, signal, "Note on SIGPIPE")."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
@@ -86,7 +86,10 @@ def silence_stdout() -> None:
 
 
 def main(argv: Sequence[str] | None = None, act: Callable[[Sequence[str]], int] | None = None) -> int:
-    """The command line, or `act` on its words: the programs in compat/ end with the same errors and codes."""
+    """Run the command line; with `act`, call that with the words instead, as the programs in compat/ do.
+
+    Both end with the same error lines and exit codes.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     if user_code.FLAG in words:
         user_code.allow_everything()
@@ -97,7 +100,7 @@ def main(argv: Sequence[str] | None = None, act: Callable[[Sequence[str]], int] 
         except KeyboardInterrupt:
             pass
         except Exception:
-            if not INTERRUPTS.received:  # else it is what became of the interruption on its way here
+            if not INTERRUPTS.received:  # otherwise a Ctrl-C caused this exception
                 raise
         trains = act is not None or any(word in TRAINING for word in words[:1])
         saved = "; checkpoints that were saved are intact" if trains else ""
@@ -105,7 +108,7 @@ def main(argv: Sequence[str] | None = None, act: Callable[[Sequence[str]], int] 
 
 
 def format_warning(message: Warning | str, *_: object, **__: object) -> str:
-    """A warning as one line, without the place in the code that gave it."""
+    """A warning as one line, without the file and line number that issued it."""
     return f"rematch: {message}\n"
 
 
@@ -118,16 +121,16 @@ def run_safely(words: Sequence[str], act: Callable[[Sequence[str]], int]) -> int
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
-    except BrokenPipeError:  # `| head`: the reader has read enough
+    except BrokenPipeError:  # `| head`: the reader ended
         silence_stdout()
         return code
-    except (ConfigError, ImportError) as error:  # ImportError: a stale core, or a library that is missing
+    except (ConfigError, ImportError) as error:  # ImportError: an outdated core, or a missing library
         INTERRUPTS.raise_if_received()
         return print_error(error)
     except OSError as error:
         silence_stdout()
-        where = f"{error.filename}: " if error.filename else "output: "
-        return print_error(f"{where}{error.strerror or error}")
+        file = f"{error.filename}: " if error.filename else "output: "
+        return print_error(f"{file}{error.strerror or error}")
     except MemoryError:
         return print_error("not enough memory: expected fewer or smaller games, steps or network.hidden")
 

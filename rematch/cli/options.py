@@ -1,4 +1,4 @@
-"""A command's own options, read strictly: none unknown, none twice, every number within its bounds."""
+"""Options of a command, read strictly: no unknown option, none twice, every number within its bounds."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ MOST_MINUTES = 1e7  # 19 years
 
 
 class Options:
-    """A command's own options, taken out of its words; the rest are names and settings of a run."""
+    """The options of a command by name; `remaining` holds the other words: names and settings of a run."""
 
     def __init__(
-        self, words: Sequence[str], values: Sequence[str] = (), switches: Sequence[str] = (),
-        several: Sequence[str] = (),
+        self, words: Sequence[str], single: Sequence[str] = (), switches: Sequence[str] = (),
+        repeated: Sequence[str] = (),
     ) -> None:
-        self.given: dict[str, str] = {}
-        self.many: dict[str, list[str]] = {name: [] for name in several}  # may be given more than once
-        self.rest: list[str] = []
-        self.known = [*values, *several, *switches]
-        todo = list(words)
-        while todo:
-            word = todo.pop(0)
+        self.values: dict[str, str] = {}  # a switch has the value "yes"
+        self.lists: dict[str, list[str]] = {name: [] for name in repeated}
+        self.remaining: list[str] = []
+        self.names = [*single, *repeated, *switches]
+        unread = list(words)
+        while unread:
+            word = unread.pop(0)
             name, equals, value = word.partition("=")
             name = name.replace("_", "-")
-            if name in values or name in several:
-                if not equals and not todo:
+            if name in single or name in repeated:
+                if not equals and not unread:
                     raise ConfigError(f"{name} needs a value")
-                self._take(name, value if equals else todo.pop(0))
+                self._store(name, value if equals else unread.pop(0))
             elif name in switches and not equals:
-                self.given[name] = "yes"
+                self.values[name] = "yes"
             else:
-                self.rest.append(word)
+                self.remaining.append(word)
 
-    def _take(self, name: str, value: str) -> None:
-        """Store the value of an option: none twice, none empty."""
-        if not value and name != "--name":  # its own message says more
+    def _store(self, name: str, value: str) -> None:
+        """Store the value of an option; ConfigError for an empty value and for a second one."""
+        if not value and name != "--name":  # new_folder reports an empty name in more detail
             raise ConfigError(f"{name} needs a value")
-        if name in self.many:
-            self.many[name].append(value)
-        elif name in self.given:
-            raise ConfigError(f"{name} is given twice: {self.given[name]!r} and {value!r}")
+        if name in self.lists:
+            self.lists[name].append(value)
+        elif name in self.values:
+            raise ConfigError(f"{name} is given twice: {self.values[name]!r} and {value!r}")
         else:
-            self.given[name] = value
+            self.values[name] = value
 
     @classmethod
     def of(cls, command: Command, words: Sequence[str]) -> Options:
@@ -59,39 +59,40 @@ class Options:
                    [option.name for option in command.options if not option.value],
                    [option.name for option in command.options if option.repeated])
 
-    def only(self, positional: int, usage: str) -> list[str]:
-        """The positional words, exactly that many; anything else is an error."""
-        for word in self.rest:
+    def positional(self, count: int, usage: str) -> list[str]:
+        """The `count` positional words; ConfigError for another number of them or an unknown option."""
+        for word in self.remaining:
             if word.startswith("-"):
-                near = nearest(word.partition("=")[0], self.known)
+                near = nearest(word.partition("=")[0], self.names)
                 raise ConfigError(f"unknown option {word!r}"
                                   + (f"; nearest: {near}" if near else f"; usage: {usage}"))
-        if len(self.rest) != positional or "" in self.rest:
-            hint = "" if self.rest or " RUN" not in usage else "; `rematch runs` lists runs"
-            words = " ".join(map(repr, self.rest)) or "nothing"
+        if len(self.remaining) != count or "" in self.remaining:
+            hint = "" if self.remaining or " RUN" not in usage else "; `rematch runs` lists runs"
+            words = " ".join(map(repr, self.remaining)) or "nothing"
             raise ConfigError(f"expected {usage}, found {words}{hint}")
-        return self.rest
+        return self.remaining
 
     def minutes(self) -> float | None:
-        """--max-minutes, None where it is not given."""
-        return self.number("--max-minutes", 0.0, MOST_MINUTES) if "--max-minutes" in self.given else None
+        """--max-minutes; None where it is absent."""
+        return self.number("--max-minutes", 0.0, MOST_MINUTES) if "--max-minutes" in self.values else None
 
     def number(self, name: str, above: float, most: float) -> float:
+        """The value of an option as a number above `above`, at most `most`."""
         try:
-            value = float(self.given[name])
+            value = float(self.values[name])
         except ValueError:
             value = math.nan
         if not above < value <= most:
             raise ConfigError(
-                f"{name} = {self.given[name]!r}: expected a number above {above:g}, at most {most:g}")
+                f"{name} = {self.values[name]!r}: expected a number above {above:g}, at most {most:g}")
         return value
 
-    def whole(self, name: str, default: int, low: int, high: int) -> int:
-        """A whole number; 1e3 is one."""
+    def integer(self, name: str, default: int, low: int, high: int) -> int:
+        """The value of an option as a whole number from `low` to `high`; 1e3 is accepted."""
         try:
-            value = float(self.given.get(name, default))
+            value = float(self.values.get(name, default))
         except ValueError:
             value = math.nan
         if not low <= value <= high or value != int(value):
-            raise ConfigError(f"{name} = {self.given[name]!r}: expected a whole number from {low} to {high}")
+            raise ConfigError(f"{name} = {self.values[name]!r}: expected a whole number from {low} to {high}")
         return int(value)

@@ -1,4 +1,4 @@
-"""Results on the terminal: wrapped to its width, not wrapped where the output is piped, or as JSON."""
+"""Prints results: wrapped to the width of a terminal, unwrapped where the output is piped, or as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from typing import Any, Protocol
 
 
-class Shown(Protocol):
+class Printed(Protocol):
     """A result that prints as lines and as JSON."""
 
     def lines(self, width: int | None = None) -> list[str]: ...
@@ -16,7 +16,7 @@ class Shown(Protocol):
     def to_dict(self) -> dict[str, Any]: ...
 
 
-def print_result(result: Shown, as_json: bool = False) -> None:
+def print_result(result: Printed, as_json: bool = False) -> None:
     if as_json:
         print(json.dumps(result.to_dict(), indent=1))
         return
@@ -25,5 +25,5 @@ def print_result(result: Shown, as_json: bool = False) -> None:
 
 
 def log_line(line: str) -> None:
-    """A line of a long command, printed at once."""
+    """Print a line of a long command at once."""
     print(line, flush=True)

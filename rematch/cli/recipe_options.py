@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 def recipe_words(command: Command, words: Sequence[str]) -> tuple[str, Options]:
     """RECIPE and the options of a command; the other words are settings of the run."""
     options = Options.of(command, words)
-    if not options.rest or options.rest[0].startswith("-"):
-        start = f"found {options.rest[0]!r}" if options.rest else "found nothing"
-        raise ConfigError(f"expected rematch {command.name} RECIPE [--KEY VALUE ...], {start}; "
+    if not options.remaining or options.remaining[0].startswith("-"):
+        first = f"found {options.remaining[0]!r}" if options.remaining else "found nothing"
+        raise ConfigError(f"expected rematch {command.name} RECIPE [--KEY VALUE ...], {first}; "
                           f"recipes: {', '.join(recipe_texts())}")
-    return known_recipe(options.rest[0]), options
+    return recipe_name(options.remaining[0]), options
 
 
-def known_recipe(word: str) -> str:
-    """The recipe or world of this name in its own case."""
+def recipe_name(word: str) -> str:
+    """The recipe or world that `word` names in any case; `word` itself where there is none."""
     from rematch.worlds import registry
 
     return known_name(word, dict.fromkeys([*recipe_texts(), *registry.names()]))
 
 
 def config_file(options: Options) -> Path | None:
-    return Path(options.given["--config"]) if "--config" in options.given else None
+    return Path(options.values["--config"]) if "--config" in options.values else None
 
 
 def configured(recipe: str, options: Options, more: Sequence[str] = ()) -> Config:
@@ -43,11 +43,11 @@ def configured(recipe: str, options: Options, more: Sequence[str] = ()) -> Confi
     from rematch import api
 
     try:
-        return api.configure(recipe, config_file(options), [*options.rest[1:], *more])
+        return api.configure(recipe, config_file(options), [*options.remaining[1:], *more])
     except ConfigError as error:
-        for word in options.rest[1:]:
+        for word in options.remaining[1:]:
             name = word.partition("=")[0]
-            near = difflib.get_close_matches(name, options.known, n=1, cutoff=0.8)
+            near = difflib.get_close_matches(name, options.names, n=1, cutoff=0.8)
             if near and f"unknown setting {name} " in str(error):
                 raise ConfigError(f"command line: unknown option {word!r}; nearest: {near[0]}") from None
         raise

@@ -20,9 +20,10 @@ HELP = ("--help", "-h")
 
 def split_help(words: Sequence[str]) -> tuple[list[str], str]:
     """The words without --help [SECTION], and the section; `--help RECIPE` is the same as `RECIPE --help`."""
-    place = next(index for index, word in enumerate(words) if word in HELP)
-    section = words[place + 1] if place + 1 < len(words) and not words[place + 1].startswith("-") else ""
-    others = [*words[:place], *words[place + 1 + bool(section) :]]
+    position = next(index for index, word in enumerate(words) if word in HELP)
+    following = words[position + 1 : position + 2]
+    section = following[0] if following and not following[0].startswith("-") else ""
+    others = [*words[:position], *words[position + 1 + bool(section) :]]
     others = [word for word in others if word not in HELP]
     return ([section, *others], "") if section and not others else (others, section)
 
@@ -37,13 +38,13 @@ def text(command: Command, words: Sequence[str], section: str) -> str:
         title = f"Settings of rematch {command.name} {world}"
         return described(settings_table(title, config, config, {}), "", section)
     recipe, options = recipe_words(command, words)
-    configured(recipe, options)  # the same errors as a training has
-    table = describe_settings(recipe, file=config_file(options), flags=options.rest[1:])
+    configured(recipe, options)  # raises the same errors as `rematch train`
+    table = describe_settings(recipe, file=config_file(options), flags=options.remaining[1:])
     return described(table, summary(recipe) if recipe in recipe_texts() else "", section)
 
 
 def described(table: SettingsTable, summary: str, section: str = "") -> str:
-    """What the recipe sets, then what else has an effect; or one section; or all."""
+    """Settings that the recipe sets, then the others that have an effect; or one section; or all."""
     columns = width()
     lines = paragraph(table.title + (f": {summary}" if summary else ""), columns)
     if section:
@@ -56,7 +57,7 @@ def described(table: SettingsTable, summary: str, section: str = "") -> str:
     lines += section_lines(replace(table, settings=tuple(others)), columns)
     if idle := sum(1 for setting in table if setting.idle):
         names = ", ".join(table.sections)
-        lines += ["", *paragraph(f"{idle} more settings have no effect here; --help all lists them with the "
+        lines += ["", *paragraph(f"{idle} more settings have no effect; --help all lists them with the "
                                  f"reason. --help SECTION shows one section: {names}.", columns)]
     return "\n".join(lines)
 
@@ -76,13 +77,13 @@ def flag(setting: SettingInfo) -> str:
 
 def changed_text(setting: SettingInfo) -> str:
     """The help text with the default; with the reason where the setting has no effect."""
-    usual = f"{setting.default or 'empty'} {setting.unit}".rstrip()
-    default = "" if setting.default == setting.value else f" (default {usual})"
+    value = f"{setting.default or 'empty'} {setting.unit}".rstrip()
+    default = "" if setting.default == setting.value else f" (default {value})"
     return setting.help + default + (f"; no effect: {setting.idle}" if setting.idle else "")
 
 
 def full_text(setting: SettingInfo) -> str:
-    """The help text with the values it accepts; with its source and the default where something sets it."""
+    """The help text with the accepted values; with source and default where a recipe or file sets it."""
     if not setting.source:
         return setting.meaning
     return f"{setting.meaning}; set by {setting.source}, default {setting.default or 'empty'}"

@@ -1,6 +1,6 @@
 """Completions of a command line: commands, options, recipes, worlds, runs, players, settings, values.
 
-Names come from folders that may be anybody's: only those that a shell takes literally are offered.
+Names come from folders of unknown origin: only names without special characters of a shell are offered.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from rematch.worlds import registry
 if TYPE_CHECKING:
     from rematch.verbs.settings import SettingInfo
 
-SAFE = re.compile(r"[\w.,@%+=:/-]+")  # no shell gives these characters a meaning
-MOST = 2000  # names of one folder
+SAFE = re.compile(r"[\w.,@%+=:/-]+")  # characters without a special meaning in a shell
+MOST = 2000  # entries of runs/ that are offered
 HELP = ("--help", "show options and examples")
 Completion = tuple[str, str]  # a word, and what it means
 
@@ -41,11 +41,11 @@ Completion = tuple[str, str]  # a word, and what it means
 def completions(words: Sequence[str]) -> list[Completion]:
     """The words that fit the last one of a command line, which may be empty or half typed."""
     *before, current = joined(words) or [""]
-    offers: Iterable[Completion] = []
-    with contextlib.suppress(ConfigError, OSError):  # a wrong word earlier in the line: nothing to offer
-        offers = offered(before, current)
-        offers = [each for each in offers if each[0].casefold().startswith(current.casefold())]
-    return [(word, meaning) for word, meaning in offers if SAFE.fullmatch(word)]
+    matching: list[Completion] = []
+    with contextlib.suppress(ConfigError, OSError):  # a wrong word earlier in the line: no completions
+        matching = [(word, meaning) for word, meaning in candidates(before, current)
+                    if word.casefold().startswith(current.casefold())]
+    return [(word, meaning) for word, meaning in matching if SAFE.fullmatch(word)]
 
 
 def joined(words: Sequence[str]) -> list[str]:
@@ -61,16 +61,16 @@ def joined(words: Sequence[str]) -> list[str]:
     return out
 
 
-def offered(before: Sequence[str], current: str) -> Iterable[Completion]:
-    """Every completion at this place of the line."""
+def candidates(before: Sequence[str], current: str) -> Iterable[Completion]:
+    """Every completion at this position of the line."""
     if not before:
         return [*((each.name, each.summary) for each in command_list.listed()), HELP, ("--version", "")]
     command = command_list.find(before[0])
     words = list(before[1:])
     if "=" in current and current.startswith("-"):
         name, _, value = current.partition("=")
-        listed = with_list(values_of(command, words, name), value)
-        return [(f"{name}={word}", meaning) for word, meaning in listed]
+        values = with_list(values_of(command, words, name), value)
+        return [(f"{name}={word}", meaning) for word, meaning in values]
     if words and words[-1].startswith("-") and "=" not in words[-1] and takes_value(command, words):
         return with_list(values_of(command, words[:-1], words[-1]), current)
     if current.startswith("-"):
@@ -78,7 +78,7 @@ def offered(before: Sequence[str], current: str) -> Iterable[Completion]:
     return list(arguments(command, words))
 
 
-# --- the command's own words ------------------------------------------------------------------------------
+# --- options and positional words -------------------------------------------------------------------------
 
 
 def option_of(command: Command, name: str) -> Option | None:
@@ -86,28 +86,28 @@ def option_of(command: Command, name: str) -> Option | None:
 
 
 def options(command: Command, words: Sequence[str]) -> Iterator[Completion]:
-    """The options that were not given yet."""
-    given = {word.partition("=")[0] for word in words}
+    """The options that are not in the line yet."""
+    used = {word.partition("=")[0] for word in words}
     for option in command.options:
-        if option.repeated or option.name not in given:
+        if option.repeated or option.name not in used:
             yield option.name, option.help
 
 
 def arguments(command: Command, words: Sequence[str]) -> Iterator[Completion]:
     """The names that fit the next positional word."""
-    place = len(positional(command, words))
-    if place < len(command.arguments):
-        yield from names(command.arguments[place])
+    count = len(positional(command, words))
+    if count < len(command.arguments):
+        yield from names(command.arguments[count])
 
 
 def positional(command: Command, words: Sequence[str]) -> list[str]:
     """The words that are neither an option nor its value. A setting takes one value."""
-    out, after = [], False
+    out, value_expected = [], False
     for index, word in enumerate(words):
         if word.startswith("-"):
-            after = "=" not in word and takes_value(command, words[: index + 1])
-        elif after:
-            after = False
+            value_expected = "=" not in word and takes_value(command, words[: index + 1])
+        elif value_expected:
+            value_expected = False
         else:
             out.append(word)
     return out
@@ -135,7 +135,7 @@ def values_of(command: Command, words: Sequence[str], name: str) -> Iterator[Com
 
 
 def with_list(values: Iterable[Completion], current: str) -> list[Completion]:
-    """The values after what was typed of a list: `lion,fl` is completed to `lion,flee_straight`."""
+    """The values as further items of a list: `lion,fl` is completed to `lion,flee_straight`."""
     typed, comma, _ = current.rpartition(",")
     return [(f"{typed}{comma}{word}", meaning) for word, meaning in values]
 
@@ -144,7 +144,7 @@ def with_list(values: Iterable[Completion], current: str) -> list[Completion]:
 
 
 def names(kind: str) -> Iterator[Completion]:
-    """The names of a kind; none for files, which the shell knows."""
+    """The names of a kind; none for files, which the shell completes itself."""
     if "|" in kind:
         yield from ((word, "") for word in kind.split("|"))
     if kind == RECIPE:
@@ -159,7 +159,7 @@ def names(kind: str) -> Iterator[Completion]:
 
 
 def runs() -> Iterator[Completion]:
-    """The folders in runs/ that hold a run or a sweep; nothing in them is read."""
+    """The folders in runs/ that hold a run or a sweep; their files are not read."""
     with os.scandir(RUNS) as entries:
         for _, entry in zip(range(MOST), sorted(entries, key=lambda entry: entry.name)):
             if os.path.lexists(os.path.join(entry.path, "config.yaml")):
@@ -197,20 +197,20 @@ def settings(command: Command, words: Sequence[str]) -> list[SettingInfo]:
     """The settings of the recipe or world that the line names."""
     from rematch.verbs.settings import describe_settings, settings_table
 
-    named = positional(command, words)[:1]
-    if not command.settings_of or not named:
+    first = positional(command, words)[:1]
+    if not command.settings_of or not first:
         return []
     if command.world_settings is not None:
-        config: Any = command.world_settings(world_name(named[0]))
+        config: Any = command.world_settings(world_name(first[0]))
         return list(settings_table("", config, config, {}).settings)
-    from rematch.cli.recipe_options import known_recipe
+    from rematch.cli.recipe_options import recipe_name
 
-    return list(describe_settings(known_recipe(named[0])).settings)
+    return list(describe_settings(recipe_name(first[0])).settings)
 
 
 def flags(command: Command, words: Sequence[str]) -> Iterator[Completion]:
-    """Settings that have an effect and were not given yet."""
-    given = {word.partition("=")[0].lstrip("-").replace("-", "_") for word in words}
+    """Settings that have an effect and are not in the line yet."""
+    used = {word.partition("=")[0].lstrip("-").replace("-", "_") for word in words}
     for setting in settings(command, words):
-        if not setting.idle and setting.key not in given:
+        if not setting.idle and setting.key not in used:
             yield f"--{setting.key}", setting.help

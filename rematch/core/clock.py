@@ -1,4 +1,4 @@
-"""Where a run stands: its iteration, its steps, the phase that is being played, and what was requested."""
+"""Progress of a run: its iteration, steps and phase; and what components request after an iteration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rematch.core.arrays import Tree
 
 
 class Request(Enum):
-    """What a component may ask for after an iteration."""
+    """Actions that a component may request after an iteration."""
 
     END = "end"  # this iteration is the run's last one
     EVALUATE = "evaluate"

@@ -25,13 +25,14 @@ Other = TypeVar("Other")
 
 @dataclass(frozen=True)
 class Evidence:
-    """A line of `rematch check`: what a part did; `off` says why it is switched off.
+    """A line of `rematch check`: what a component did; `off` is the reason why it is switched off.
 
-    Where no number shows it, `without` holds settings that switch it off: a run with those must be another.
+    Where no number shows the effect, `without` holds settings that switch the component off: a run with
+    those settings must end with other bytes.
     """
 
     name: str
-    proof: str = ""  # empty: enabled, but it never did anything
+    proof: str = ""  # empty: enabled but without any effect
     off: str = ""
     without: Mapping[str, Any] = field(default_factory=dict)
 
@@ -43,7 +44,7 @@ class SmallRun:
     iterations: int
     games: int
     steps: int
-    setup: Any  # of the run at its full size: its settings, game, spec and learner
+    setup: Any  # setup of the run at its full size: settings, game, spec, learner class
 
     @property
     def config(self) -> Any:
@@ -57,7 +58,7 @@ class SmallRun:
 
 @dataclass
 class Record:
-    """What a short trial recorded, iteration by iteration; `evidence` reads it."""
+    """Values that a short trial recorded, iteration by iteration; `evidence` reads them."""
 
     metrics: list[dict[str, Any]] = field(default_factory=list)
     evaluations: list[dict[str, Any]] = field(default_factory=list)
@@ -73,7 +74,7 @@ class Record:
 
 
 class Setup(Protocol):
-    """What a component is built with. Before the run is built, only the first three are there."""
+    """Everything that a component may use. Before the run is built, only the first three fields exist."""
 
     config: Any  # all settings of the run
     game: Any  # worlds.game.Game
@@ -101,44 +102,44 @@ class Setup(Protocol):
         """The built components of a class and of its subclasses, in the order of the list."""
 
     def make_world(self, games: int, first: int, seed: int) -> World:
-        """A world as the run trains on; training, evaluation and films are all made here."""
+        """A world with the run's settings; training, evaluation and films all use this function."""
 
     def make_level(self, games: int, first: int, seed: int, level: int | None = None) -> World:
-        """The same on a level of the curriculum, by default the one that is being trained."""
+        """A world on a level of the curriculum, by default the level of the training."""
 
     def level_name(self, level: int) -> str:
-        """What a level of the curriculum is called."""
+        """The name of a level of the curriculum."""
 
     def make_collector(self, world: World, seating: Any, steps: int, seed: int) -> Any:
-        """A collector for games beside those that learn."""
+        """A collector for games that are not part of the training."""
 
     def collect(self, iteration: int) -> Any:
-        """One rollout of the run's own games."""
+        """One rollout of the run's training games."""
 
     def store_policies(self, clock: Clock, suffix: str = "") -> None:
-        """All policies as they are now, in policies/."""
+        """Write the present policies of all roles to policies/."""
 
 
 class Component:
     """One part of a run. Override what you need; the defaults do nothing.
 
     `name` is its key everywhere: --NAME.setting, checkpoint["NAME"], metrics "NAME/...", its line in
-    `rematch check`. Hooks run for all components in the order of the list; each gets values, never the
-    trainer. What a component needs from another one it takes from `setup.get(OtherClass)` in `connect`.
+    `rematch check`. Hooks run for all components in the order of the list; each receives values, never the
+    trainer. A component finds another one with `setup.get(OtherClass)` in `connect`.
     """
 
     name: ClassVar[str]
     Config: ClassVar[type[Any]]
-    needs: ClassVar[str] = ""  # which settings of the run give this part an effect, such as "learner=ppo|dqn"
+    needs: ClassVar[str] = ""  # settings under which this component has an effect, such as "learner=ppo|dqn"
     columns: ClassVar[frozenset[str]] = frozenset()  # optional rollout columns that it reads: "states", ...
-    copies_setting: ClassVar[str] = ""  # how many copies of the networks it stores, where it stores some
-    reads_rollout_after_evaluation: ClassVar[bool] = False  # then a stop request postpones no evaluation
+    copies_setting: ClassVar[str] = ""  # setting with the number of network copies that it stores, if any
+    reads_rollout_after_evaluation: ClassVar[bool] = False  # if True, a stop request postpones no evaluation
 
     # --- before anything is built ---
 
     @classmethod
     def configs(cls) -> Mapping[str, tuple[type[Any], str]]:
-        """Sections of settings: name -> (dataclass, what gives them an effect)."""
+        """Sections of settings: name -> (dataclass, settings under which they have an effect)."""
         return {cls.name: (cls.Config, cls.needs)}
 
     @classmethod
@@ -147,59 +148,59 @@ class Component:
 
     @classmethod
     def no_effect(cls, key: str, config: Any, setup: Setup) -> str:
-        """Why a setting of this part (`key` without the part's name) has no effect in this world, or ""."""
+        """Why the setting `key` (without the component's name) has no effect in this world, or ""."""
         return ""
 
     @classmethod
     def memory_bytes(cls, config: Any, setup: Setup) -> int:
-        """Bytes that this part allocates."""
+        """Bytes that this component allocates."""
         return 0
 
     @classmethod
     def shrink(cls, config: Any, small: SmallRun) -> Mapping[str, Any]:
-        """Changed settings of this part for a short trial: what is on stays on and has its turn soon."""
+        """Changed settings for a short trial: an enabled component stays enabled and takes effect early."""
         return {}
 
     @classmethod
     def off(cls, config: Any, setup: Setup) -> str:
-        """Why this part is switched off; empty: it is on."""
+        """Why this component is switched off; empty if it is enabled."""
         return ""
 
     @classmethod
     def build(cls: type[Self], config: Any, setup: Setup) -> Self | None:
-        """The part, or None where it is switched off."""
+        """The component, or None where it is switched off."""
         return None if cls.off(config, setup) else cls(config, setup)
 
     def __init__(self, config: Any, setup: Setup) -> None:
         self.config, self.setup = config, setup
 
     def connect(self) -> None:
-        """All components are built: look up those that this one works with."""
+        """All components are built: look up those that this one uses."""
 
     # --- once a run ---
 
     def start(self, clock: Clock) -> None:
-        """A new run, before its first rollout; the first games have been set up by `before_rollout`."""
+        """A new run, before its first rollout; `before_rollout` has set up the first games."""
 
     def policies_loaded(self, clock: Clock) -> None:
-        """A new run starts from policies of another one, not from random weights."""
+        """A new run starts from the policies of another run instead of random weights."""
 
     def resumed(self, clock: Clock) -> None:
-        """A run goes on: bring files back to what they were at its checkpoint; without one, at its start."""
+        """A run continues: restore files to their state at the checkpoint, or at the start without one."""
 
     def finish(self, clock: Clock) -> None:
-        """The last iteration is over and will be evaluated next."""
+        """The last iteration has ended; its evaluation follows."""
 
     # --- one iteration, in this order ---
 
     def before_rollout(self, clock: Clock, next: Next) -> None:
-        """Write your columns of `next`: what the games that restart in this rollout start from."""
+        """Write your columns of `next`: the start states of games that restart in this rollout."""
 
     def after_rollout(self, rollout: Any, clock: Clock) -> None:
         """Read events, write reward terms."""
 
     def update(self, rollout: Any, clock: Clock) -> Metrics:
-        """Learn. A metric's name without a slash gets the component's name before it."""
+        """Update the weights. The component's name is put before names of metrics without a slash."""
         return {}
 
     def metrics(self) -> Metrics:
@@ -210,34 +211,34 @@ class Component:
         """The clock now counts this iteration as done."""
 
     def requests(self, clock: Clock) -> Iterable[Request]:
-        """What should follow this iteration."""
+        """Requests for what follows this iteration."""
         return ()
 
     def evaluation_fields(self, clock: Clock) -> Mapping[str, Any]:
-        """Entries of the evaluation's record that this part knows."""
+        """Entries that this component adds to the evaluation's record."""
         return {}
 
     def evaluate(self, clock: Clock, fields: Mapping[str, Any], last: bool) -> Sequence[Any]:
-        """The evaluations that this part makes, as records (evaluation/evaluation.py)."""
+        """Evaluations that this component makes, as records (evaluation/evaluation.py)."""
         return ()
 
     def after_evaluation(self, evaluation: Any, rollout: Any, clock: Clock) -> None:
-        """An evaluation was made; entries and lines may be added to it."""
+        """An evaluation was made; the component may add entries and lines to it."""
 
     def end_iteration(self, clock: Clock) -> None:
-        """After the evaluation, where there was one, and before the checkpoint."""
+        """The end of an iteration: after its evaluation, if any, and before its checkpoint."""
 
     def before_checkpoint(self, clock: Clock) -> None:
-        """Bring files that lie beside the checkpoint up to date."""
+        """Update the files that belong to the checkpoint."""
 
     # --- always ---
 
     def evidence(self, record: Record) -> Iterable[Evidence]:
-        """What this part did in a short trial."""
+        """Evidence of what this component did in a short trial."""
         return ()
 
     def state_dict(self) -> Tree:
-        """Everything that an exact resume needs: nested dicts of arrays, numbers, texts and lists."""
+        """The state for an exact resume: nested dicts of arrays, numbers, texts and lists."""
         return {}
 
     def load_state_dict(self, tree: Tree) -> None:

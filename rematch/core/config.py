@@ -43,7 +43,7 @@ def knob(
     choices: tuple[str, ...] = (),
     needs: str = "",
 ) -> Any:
-    """A field of a config: its default, its help text, its unit and range, and what must hold for an effect.
+    """A field of a config: default, help text, unit, range, and the condition under which it has an effect.
 
     `unit` is shown after the value in help texts. `needs` names a sibling and, after "=", the values
     (separated by "|") under which this knob has an effect; without "=" the sibling must be non-zero.
@@ -53,7 +53,7 @@ def knob(
 
 
 def part(kind: type[Any], needs: str = "") -> Any:
-    """A field that holds another config; `needs` as of a knob, for every knob in it."""
+    """A field that holds another config; `needs` as in `knob`, for every knob in it."""
     return dataclasses.field(default_factory=kind, metadata={"needs": needs})
 
 
@@ -90,9 +90,9 @@ def _replace(config: C, changes: Mapping[str, Any]) -> C:
     fields: dict[str, Any] = {}
     nested: dict[str, dict[str, Any]] = {}
     for key, value in changes.items():
-        name, _, rest = key.partition(".")
-        if rest:
-            nested.setdefault(name, {})[rest] = value
+        name, _, inner_key = key.partition(".")
+        if inner_key:
+            nested.setdefault(name, {})[inner_key] = value
         else:
             fields[name] = value
     for name, inner in nested.items():
@@ -138,8 +138,8 @@ def apply(
 
     `source` begins every error message. With `text` the values are strings of a command line. `prefix` is the
     key of `config` in a run's settings ("world."): old names are looked up with it. Without `notes` old names
-    are accepted in silence, as in files that the program wrote. The config as a whole is not validated here,
-    so that several sources can be applied one after another.
+    are accepted without a warning, as in files that the program wrote. This function does not validate the
+    config as a whole, so that several sources can be applied one after another.
     """
     fields = {key: field for key, field, _ in leaves(config)}
     values: dict[str, Any] = {}
@@ -168,10 +168,10 @@ def apply(
 def present_names(
     config: Any, changes: Mapping[str, Any], source: str, prefix: str = "", notes: bool = True
 ) -> dict[str, Any]:
-    """`changes` under the present keys of `config`; unknown names stay as they are. Arguments as of `apply`.
+    """`changes` under the present keys of `config`; unknown names stay as they are. Arguments as in `apply`.
 
-    A dash counts as an underscore, upper case as lower case. An old name and its present one are refused
-    together.
+    A dash counts as an underscore, upper case as lower case. ConfigError where both an old name and its
+    present name occur.
     """
     keys = {key: field for key, field, _ in leaves(config)}
     values: dict[str, Any] = {}
@@ -189,7 +189,7 @@ def present_names(
 
 
 def _present_key(name: str, keys: Collection[str], prefix: str) -> str:
-    """The key among `keys` that `name` means, which may be old or spelled otherwise; else `name` itself."""
+    """The key among `keys` that `name` means, also by an old name or another spelling; else `name` itself."""
     for spelling in (name.replace("-", "_"), _spelled(name)):
         if spelling in keys:
             return spelling
@@ -240,7 +240,7 @@ def _effective_first(config: Any) -> list[str]:
     keys = [key for key, _, _ in leaves(config)]
     try:
         return sorted(keys, key=lambda key: bool(has_effect(config, key)))
-    except AttributeError:  # a part of a run's settings, whose needs lie outside of it
+    except AttributeError:  # `config` is a part of a run's settings and its `needs` name other parts
         return keys
 
 
@@ -317,7 +317,7 @@ def _flag_value(name: str, switch: bool, words: list[str]) -> str:
 
 
 def _without_no(name: str) -> str:
-    """The switch that --no-NAME or --PART.no-NAME unsets; `name` itself where it has no such form."""
+    """The switch that --no-NAME or --PART.no-NAME unsets; `name` itself in any other form."""
     part, dot, leaf = name.replace("-", "_").rpartition(".")
     return part + dot + leaf.removeprefix("no_") if leaf.startswith("no_") else name
 
@@ -326,7 +326,7 @@ def _without_no(name: str) -> str:
 
 
 def validate(config: Any, prefix: str = "") -> None:
-    """Check the range of every field, then call each part's own `check()`, which raises ConfigError."""
+    """Check the range of every field, then call the `check()` of each part, which raises ConfigError."""
     config = untracked(config)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -344,7 +344,7 @@ def validate(config: Any, prefix: str = "") -> None:
 
 
 def has_effect(config: Any, key: str) -> str:
-    """Empty if the setting `key` has an effect under `config`, else what it would need."""
+    """Empty if the setting `key` has an effect under `config`, else the reason why it has none."""
     part_key, _, leaf = key.rpartition(".")
     owner = get(config, part_key) if part_key else config
     field = next(f for f in dataclasses.fields(owner) if f.name == leaf)
@@ -352,10 +352,10 @@ def has_effect(config: Any, key: str) -> str:
     if not needs:
         return has_effect(config, part_key) if part_key else ""
     name, equals, needed = needs.partition("=")
-    whole = "." in name  # a dotted name is that of the run
-    value = get(config, name) if whole else getattr(owner, name)
+    is_full_key = "." in name  # otherwise it names a sibling
+    value = get(config, name) if is_full_key else getattr(owner, name)
     satisfied = str(value) in needed.split("|") if equals else bool(value)
-    sibling = f"{part_key}.{name}" if part_key and not whole else name
+    sibling = f"{part_key}.{name}" if part_key and not is_full_key else name
     missing = has_effect(config, sibling)  # the sibling may need another setting, which is named first
     if satisfied or missing:
         return missing
@@ -385,9 +385,10 @@ def help_lines(config: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def track(config: C, read_keys: set[str], prefix: str = "") -> C:
-    """An equal config that adds to `read_keys` each dotted key that is read. For rehearsals.
+    """An equal config that adds to `read_keys` each dotted key that is read; `rematch check` uses it.
 
-    Validating, listing and writing a config is not reading it: a knob that is only checked is dead.
+    Validating, listing and writing a config does not count as reading: a knob that is only validated has no
+    effect.
     """
     names = {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]
     kind = type(config)
@@ -410,5 +411,5 @@ def track(config: C, read_keys: set[str], prefix: str = "") -> C:
 
 
 def untracked(config: C) -> C:
-    """The config that a tracked one was made from; any other is itself."""
+    """The config from which `track` made this one; a config that is not tracked itself."""
     return typing.cast(C, getattr(config, "_untracked", config))

@@ -26,7 +26,7 @@ class Damaged(RunError):
 
 
 class LearnError(ConfigError):
-    """A gradient, a weight or a value that is not finite: one line with the place where it was found."""
+    """A gradient, a weight or a value that is not finite: one line with its name."""
 
 
 class WorldError(ConfigError):

@@ -1,7 +1,7 @@
 """Counter-based random numbers: Philox 4x32-10, with the same bits as worlds/native/random.h.
 
-Every random number of a run is a function of (run seed, stream, game or index, step). The streams are listed
-here so that no two purposes share one. A stream's number is part of a run's results: it never changes.
+Every random number of a run is a function of (run seed, stream, game or index, step). This list of streams
+ensures that no two purposes share one. Stream numbers never change: results of runs depend on them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 RESET, BOT, ACT, SENSOR = 1, 2, 3, 4  # also in random.h
 GAME, SHUFFLE, INIT, SEATING = 16, 17, 18, 19  # seeds of games, minibatch order, weights, seating
 EVALUATION, RESERVOIR, STAGGER, RANDOM_START = 20, 21, 22, 23  # RESERVOIR: which snapshots the league keeps
-REPLAY_SAMPLE = 24  # sequences drawn from the replay buffer
+REPLAY_SAMPLE = 24  # sequences sampled from the replay buffer
 FISHER, RND = 32, 33  # Fisher information of EWC; random network distillation
 EXPLOITER, EXPERT, DROPOUT = 34, 35, 36  # exploiters, expert iteration, transformers
 BOOTSTRAP = 40  # resampling of measurements
@@ -44,8 +44,8 @@ def words(seed: int, stream: int, count: int, step: int = 0) -> Words:
     counter[:, 1] = step & 0xFFFFFFFF
     counter[:, 2] = stream
     counter[:, 3] = step >> 32
-    drawn = philox(seed, counter)
-    return drawn[:, 0] << np.uint64(32) | drawn[:, 1]
+    output = philox(seed, counter)
+    return output[:, 0] << np.uint64(32) | output[:, 1]
 
 
 def units(seed: int, stream: int, count: int, step: int = 0) -> NDArray[np.float64]:
@@ -57,10 +57,10 @@ def units(seed: int, stream: int, count: int, step: int = 0) -> NDArray[np.float
 def key(seed: int, stream: int, index: int = 0, step: int = 0) -> int:
     """One 64-bit key derived from a seed. Cached, because players need the same key at every step."""
     counter = np.array([index & 0xFFFFFFFF, step & 0xFFFFFFFF, stream, step >> 32], np.uint64)
-    drawn = philox(seed, counter)
-    return int(drawn[0]) << 32 | int(drawn[1])
+    output = philox(seed, counter)
+    return int(output[0]) << 32 | int(output[1])
 
 
 def generator(seed: int, stream: int, index: int = 0, step: int = 0) -> np.random.Generator:
-    """A numpy generator that starts at this key; use it at once, never store it: it is in no checkpoint."""
+    """A numpy generator that starts at this key. Use it at once: checkpoints do not store generators."""
     return np.random.Generator(np.random.Philox(key=key(seed, stream, index, step)))

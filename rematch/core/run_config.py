@@ -54,5 +54,5 @@ class Config:
 
     @property
     def iterations(self) -> int:
-        """The largest number of iterations; phases and levels may end a run before."""
+        """The largest number of iterations; phases and levels may end a run earlier."""
         raise NotImplementedError

@@ -10,18 +10,18 @@ from rematch.core.errors import ConfigError
 
 POLICY = ".safetensors"  # file name ending of an exported policy
 RUNS = Path("runs")  # the folder in which new runs are made
-MOST_GAMES = 100_000  # of one match: all of them are in memory together
+MOST_GAMES = 100_000  # games of one match, which are all in memory at the same time
 MOST_SEED = 2**32 - 1
 
 Log = Callable[[str], None]  # receives the lines of a long command while it works
 
 
 def silent(line: str) -> None:
-    """Drops the line: a Python call prints nothing."""
+    """Ignore the line: a Python call prints nothing."""
 
 
 def folder_of(run: Path | str) -> Path:
-    """The folder of a run that is named by its path or by its name in runs/; or a file, such as a policy."""
+    """The folder of a run, from its path or its name in runs/; or the path of a file, such as a policy."""
     path, in_runs = Path(run), RUNS / run
     is_path = path.exists() or path.suffix == POLICY or "/" in str(run)
     return path if path.is_dir() or (is_path and not in_runs.is_dir()) else in_runs
@@ -37,14 +37,14 @@ def new_folder(name: str) -> Path:
 
 
 def world_name(word: str) -> str:
-    """The name of a world in its own case."""
+    """The name of the world that `word` names in any case; `word` itself where there is none."""
     from rematch.worlds import registry
 
     return known_name(word, registry.names())
 
 
 def check_picture_file(file: Path | str) -> Path:
-    """The PNG file of --picture; refused before any work where it could not be written."""
+    """The PNG file of --picture; ConfigError before any work where it cannot be written."""
     path = Path(file)
     if path.suffix != ".png" or not path.parent.is_dir() or path.is_dir():
         raise ConfigError(f"--picture = {str(path)!r}: expected a name that ends in .png, in a folder that "
@@ -52,7 +52,7 @@ def check_picture_file(file: Path | str) -> Path:
     return path
 
 
-def check_whole(name: str, value: object, low: int, high: int) -> None:
-    """Refuse a value that is no whole number from `low` to `high`."""
+def check_integer(name: str, value: object, low: int, high: int) -> None:
+    """ConfigError for a value that is not a whole number from `low` to `high`."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise ConfigError(f"{name} = {value!r}: expected a whole number from {low} to {high}")

@@ -33,7 +33,7 @@ class RoleInfo:
 
 @dataclass(frozen=True)
 class WorldInfo:
-    """A world; `problem` says why its roles are not known, for example a library that is not installed."""
+    """A world; `problem` is the reason why its roles are unknown, such as a library that is not installed."""
 
     name: str
     summary: str
@@ -73,7 +73,7 @@ class WorldList(Printable):
 
 
 def list_worlds() -> WorldList:
-    """The worlds of this installation, other people's through entry points included."""
+    """The worlds of this installation, with those of other packages (entry points)."""
     return WorldList(tuple(world_info(name) for name in registry.names()))
 
 
@@ -103,7 +103,7 @@ class RecipeInfo:
 
 @dataclass(frozen=True, repr=False)
 class RecipeList(Printable):
-    """The recipes, those of one world together."""
+    """The recipes, grouped by world."""
 
     recipes: tuple[RecipeInfo, ...]
 

@@ -1,4 +1,4 @@
-"""Check a recipe before a long run: every feature once, in miniature, with kill and resume."""
+"""Check a recipe before a long run: every feature once in a shrunk copy, with kill and resume."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rematch.verbs.arguments import Log, silent
 
 @dataclass(frozen=True, repr=False)
 class CheckResult(Printable):
-    """A line for every feature: fired, off or FAILED; then the settings that nothing read."""
+    """A line for every feature: fired, off or FAILED; then the settings that no code read."""
 
     passed: bool
     features: tuple[str, ...]
@@ -30,18 +30,18 @@ class CheckResult(Printable):
 
 
 class LineWriter(io.TextIOBase):
-    """A text stream that passes on every whole line, and keeps all of them."""
+    """A text stream that calls `log` with every complete line and stores all lines."""
 
     def __init__(self, log: Log) -> None:
         self.log, self.lines = log, list[str]()
-        self.rest = ""
+        self.partial = ""  # the last line, which is incomplete
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
-        *whole, self.rest = (self.rest + text).split("\n")
-        for line in whole:
+        *complete, self.partial = (self.partial + text).split("\n")
+        for line in complete:
             self.lines.append(line)
             self.log(line)
         return len(text)
@@ -50,7 +50,7 @@ class LineWriter(io.TextIOBase):
 def check(
     recipe: str | Config, changes: Mapping[str, Any] | None = None, log: Log = silent
 ) -> CheckResult:
-    """Play a shrunk copy of a run: all its features, then SIGKILL and resume to the same bytes."""
+    """Train a shrunk copy of a run with all its features; kill (SIGKILL) and resume a second one."""
     config = api.configure(recipe, changes=changes) if isinstance(recipe, str) else recipe
     writer = LineWriter(log)
     with contextlib.redirect_stdout(writer):

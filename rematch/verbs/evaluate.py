@@ -16,13 +16,13 @@ from rematch.evaluation.text import match_cells
 from rematch.evaluation.verdict import verdict
 from rematch.reporting import text, tournament_text
 from rematch.reporting.result import Block, Result, Table
-from rematch.verbs.arguments import MOST_GAMES, MOST_SEED, check_picture_file, check_whole, folder_of
+from rematch.verbs.arguments import MOST_GAMES, MOST_SEED, check_integer, check_picture_file, folder_of
 from rematch.worlds import registry
 from rematch.worlds.game import Game
 
-# Far from the random streams of training and of its evaluations: nothing was ever selected on these games.
+# Other random streams than those of training and its evaluations: no policy was selected on these games.
 SEED_OFFSET = 1 << 40
-BEST_BOT_INDEX = 1 << 20  # the matches of the scripted players are other games than those of the policies
+BEST_BOT_INDEX = 1 << 20  # first index of the matches between scripted players; policies play other games
 
 
 class Evaluation(Result):
@@ -65,7 +65,7 @@ def evaluate(
     trained, game = deployed(folder, greedy)
     draw = game.solver.picture if game.solver is not None else None
     if file is not None and draw is None:
-        raise ConfigError(f"--picture: best responses in {trained.config.game} are not known exactly")
+        raise ConfigError(f"--picture: {trained.config.game} has no exact best responses")
     row = scoreboard_row(trained, game, (games or game.defaults.evaluation_games, against, seed), greedy)
     row |= {"run": str(folder), "step": trained.step, "play": "greedy" if greedy else "sampled"}
     if level := trained.curriculum:
@@ -78,12 +78,15 @@ def evaluate(
 
 
 def scoreboard_row(
-    trained: api.Trained, game: Game, ask: tuple[int, Sequence[str], int], greedy: bool
+    trained: api.Trained, game: Game, matches: tuple[int, Sequence[str], int], greedy: bool
 ) -> dict[str, Any]:
-    """The scoreboard of the policies, each line with the score of the best scripted player beside it."""
-    games, against, seed = ask
+    """The scoreboard of the policies, each line with the score of the best scripted player.
+
+    `matches`: games of each match, opponents (empty: all), seed.
+    """
+    games, against, seed = matches
     evaluator.check_rivals(game, against, "--against")
-    make = api.builder(trained.config, trained.curriculum)  # on the level at which the policies stand
+    make = api.builder(trained.config, trained.curriculum)  # on the level that the training has reached
     spec = make(1, 0, 0).spec
     board = Scoreboard(make, SEED_OFFSET + seed, trained.config.threads)
     distinct = distinct_games(game, games, greedy)
@@ -95,23 +98,24 @@ def scoreboard_row(
 
 def check_size(games: int | None, seed: int) -> None:
     if games is not None:
-        check_whole("games", games, 1, MOST_GAMES)
-    check_whole("seed", seed, 0, MOST_SEED)
+        check_integer("games", games, 1, MOST_GAMES)
+    check_integer("seed", seed, 0, MOST_SEED)
 
 
 def distinct_games(game: Game, games: int, greedy: bool) -> int:
-    """Number of games that differ: without chance in the world, greedy players repeat one game."""
+    """Number of games that differ: in a world without randomness, greedy players repeat one game."""
     return 1 if greedy and not game.defaults.random else games
 
 
 def deployed(folder: Path, greedy: bool) -> tuple[api.Trained, Game]:
-    """A run or a policy file with its world; its players sample, or are greedy where asked."""
+    """A run or a policy file with its world; its policies sample or are greedy."""
     trained = api.load(folder)
     game, roles = registry.find(trained.config.game), list(trained.policies)
     missing = [role for role in game.spec(trained.config.world).roles if role not in roles]
     if missing:
-        raise ConfigError(f"{folder} plays {', '.join(roles)} alone, and nobody plays {', '.join(missing)}; "
-                          f"expected rematch eval {game.name} --players with a name for each")
+        raise ConfigError(f"{folder} plays {', '.join(roles)} only, and no player has the role "
+                          f"{', '.join(missing)}; expected rematch eval {game.name} --players with a name "
+                          "for each")
     for policy in trained.policies.values():
         policy.greedy = greedy
     return trained, game

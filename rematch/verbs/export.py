@@ -1,4 +1,4 @@
-"""Export a run's newest policies as files of their own."""
+"""Export a run's newest policies as policy files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rematch.verbs.arguments import folder_of
 
 @dataclass(frozen=True, repr=False)
 class ExportedPolicies(Printable):
-    """The files that were written: weights, a JSON file beside each, and ONNX files where asked."""
+    """The files that were written: weights, a JSON file for each, and ONNX files on request."""
 
     policies: tuple[Path, ...]
     onnx: tuple[Path, ...] = ()
@@ -38,11 +38,11 @@ class ExportedPolicies(Printable):
 
 
 def export(run: Path | str, out: Path | str, *, onnx: bool = False) -> ExportedPolicies:
-    """Write a run's newest policies to `out` (OUT-ROLE where there are several roles), as ONNX too if asked.
+    """Write a run's newest policies to `out` (several roles: OUT-ROLE); with `onnx` also as ONNX files.
 
-    The files play everywhere a player is named: rematch.tournament, rematch play, rematch train --from.
+    The files can be named as players: rematch.tournament, rematch play, rematch train --from.
     """
-    folder, target = folder_of(run), checked_target(Path(out))
+    folder, target = folder_of(run), policy_file(Path(out))
     trained = api.load(folder)
     players = trained.policies
     policies = {role: player.policy if isinstance(player, QPlayer) else player
@@ -51,18 +51,18 @@ def export(run: Path | str, out: Path | str, *, onnx: bool = False) -> ExportedP
     if onnx:
         policy_export.check_onnx(networks.values())
     if not networks:
-        raise ConfigError(f"{folder}: its players look ahead with the rules; no network plays alone")
-    cards = {
+        raise ConfigError(f"{folder}: its players plan with the rules of the world; a policy file cannot")
+    metadata = {
         role: policy_metadata(trained.config, policy, trained.iteration) for role, policy in networks.items()
     }
-    paths = policy_export.export(networks, cards, target)
+    paths = policy_export.export(networks, metadata, target)
     converted = [policy_export.onnx(policy, path.with_suffix(".onnx"))
                  for policy, path in zip(networks.values(), paths) if onnx]
     return ExportedPolicies(tuple(paths), tuple(converted))
 
 
-def checked_target(out: Path) -> Path:
-    """The file to write, with its ending; refused where it cannot be written."""
+def policy_file(out: Path) -> Path:
+    """The file to write, with its suffix; ConfigError where it cannot be written."""
     suffix = policy_export.SUFFIX
     out = out.with_suffix(suffix) if out.name and not out.suffix and not out.is_dir() else out
     if out.suffix != suffix or not out.parent.is_dir():

@@ -13,10 +13,10 @@ from rematch.core.errors import ConfigError
 from rematch.reporting import match_film, mp4
 from rematch.reporting.result import Block, Printable, block_html
 from rematch.storage import atomic_files
-from rematch.verbs.arguments import MOST_SEED, check_whole, folder_of
+from rematch.verbs.arguments import MOST_SEED, check_integer, folder_of
 from rematch.verbs.evaluate import SEED_OFFSET, deployed
 
-SECONDS = 12.0  # of a film where no length is given
+SECONDS = 12.0  # default length of a film
 SHORTEST, LONGEST = 3.0, 600.0  # seconds
 
 
@@ -46,21 +46,21 @@ def film(
     run: Path | str, out: Path | str, *, seconds: float = SECONDS, seed: int = 0, greedy: bool = False
 ) -> Film:
     """Film one game of a run's or a policy file's players; `out` ends in .gif or .mp4."""
-    check_whole("seed", seed, 0, MOST_SEED)
+    check_integer("seed", seed, 0, MOST_SEED)
     if not SHORTEST < seconds <= LONGEST:
         raise ConfigError(f"seconds = {seconds!r}: expected a number above {SHORTEST:g}, at most {LONGEST:g}")
-    folder, target = folder_of(run), checked_target(Path(out))
+    folder, target = folder_of(run), film_file(Path(out))
     trained, game = deployed(folder, greedy)
     if game.renderer is None:
-        raise ConfigError(f"{folder}: {trained.config.game} draws no pictures of its games")
+        raise ConfigError(f"{folder}: {trained.config.game} has no renderer, so its games cannot be filmed")
     world = api.builder(trained.config, trained.curriculum)(1, 0, SEED_OFFSET + seed)
     pictures, last, caption = match_film.played(world, trained.policies, game.renderer.draw, seconds, seed)
-    atomic_files.replace_file(target, encoded(pictures, last, target.suffix))
+    atomic_files.replace_file(target, encode(pictures, last, target.suffix))
     return Film(target, caption)
 
 
-def checked_target(out: Path) -> Path:
-    """The file to write; refused where it cannot be written or encoded."""
+def film_file(out: Path) -> Path:
+    """The file to write; ConfigError where it cannot be written or encoded."""
     if out.suffix not in (".gif", ".mp4") or not out.parent.is_dir() or out.is_dir():
         raise ConfigError(f"--out = {str(out)!r}: expected a name that ends in .gif or .mp4, in a folder "
                           "that exists")
@@ -69,13 +69,13 @@ def checked_target(out: Path) -> Path:
     return out
 
 
-def encoded(pictures: list[Any], last: Any, suffix: str) -> bytes:
-    """The bytes of the file; the last picture stays for some seconds."""
+def encode(pictures: list[Any], last: Any, suffix: str) -> bytes:
+    """The bytes of the file; the last picture is shown for some seconds."""
     if suffix == ".gif":
         return match_film.gif(pictures, last, match_film.MOST_BYTES)
     width, height = (side - side % 2 for side in last.size)  # encoders need even sides
     frames = [*pictures, *[last] * int(match_film.FPS * match_film.HOLD)]
-    data, why = mp4.mp4(lambda: (frame.crop((0, 0, width, height)) for frame in frames), match_film.FPS)
+    data, problem = mp4.mp4(lambda: (frame.crop((0, 0, width, height)) for frame in frames), match_film.FPS)
     if not data:
-        raise ConfigError(why)
+        raise ConfigError(problem)
     return data

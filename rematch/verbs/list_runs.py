@@ -1,7 +1,8 @@
-"""List the runs of a folder: how far each is, its state and its newest verdict.
+"""List the runs of a folder: progress, state and newest verdict of each.
 
-Only a few small reads per run, no world is built: `rematch status RUN` says more about one. The folders may
-be anybody's: links are not followed, sizes are bounded, and a folder that cannot be read costs one line.
+It reads small parts of a few files per run and builds no world; `rematch status RUN` shows more about one.
+The folders may come from someone else: links are not followed, sizes are bounded, and a folder that cannot
+be read is one line with the reason.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from rematch.storage.run_lock import LOCK_FILE, lock_holder
 from rematch.verbs.arguments import RUNS
 
 CONFIG, SWEEP = "config.yaml", "sweep.yaml"
-HEAD, TAIL = 1 << 16, 1 << 18  # bytes at the beginning of config.yaml and at the end of a log
-DEPTH = 3  # folders below the listed one in which runs are looked for
-MOST_FOLDERS = 10_000  # that are looked at
+HEAD, TAIL = 1 << 16, 1 << 18  # bytes at the start of config.yaml and at the end of a log that are read
+DEPTH = 3  # levels of subfolders that are searched for runs
+MOST_FOLDERS = 10_000  # folders that are searched
 NUMBER = re.compile(r"[0-9]{1,15}")
 CHECKPOINT = re.compile(r"iter_([0-9]{1,15})")
 AGES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (0.0, "s"))
@@ -42,7 +43,7 @@ class RunInfo:
     total_steps: int | None = None
     state: str = "-"  # running, stopped, killed, failed, finished; of a sweep: the number of runs of each
     verdict: str = ""
-    age: float | None = None  # seconds since it was last written to
+    age: float | None = None  # seconds since the last write to it
     problem: str = ""
 
     def cells(self) -> tuple[str, ...]:
@@ -53,7 +54,7 @@ class RunInfo:
 
 @dataclass(frozen=True, repr=False)
 class RunList(Printable):
-    """The runs of a folder, the one that was written to last first."""
+    """The runs of a folder, the most recently written first."""
 
     folder: Path
     runs: tuple[RunInfo, ...]
@@ -76,26 +77,27 @@ class RunList(Printable):
 
 
 def list_runs(folder: Path | str = RUNS) -> RunList:
-    """The runs and sweeps in a folder (runs/ where none is given)."""
+    """The runs and sweeps in a folder, by default runs/."""
     root = Path(folder)
     if not root.is_dir() and root != RUNS:
-        why = "is a file" if root.exists() else "no such folder"
-        raise ConfigError(f"{root}: {why}; expected a folder that holds runs")
+        problem = "is a file" if root.exists() else "no such folder"
+        raise ConfigError(f"{root}: {problem}; expected a folder that holds runs")
     infos = [info(root, path) for path in run_folders(root)]
     return RunList(root, tuple(sorted(infos, key=lambda run: (run.age is None, run.age, run.name))))
 
 
 def run_folders(root: Path) -> list[Path]:
-    """Folders that hold a run or a sweep. Nothing below them is listed, links are not entered."""
-    out, todo, seen = list[Path](), [(root, 0)], 0
-    while todo and seen < MOST_FOLDERS:
-        folder, depth = todo.pop()
-        seen += 1
+    """Folders that hold a run or a sweep. Their subfolders are not searched, links are not followed."""
+    out = list[Path]()
+    unread, count = [(root, 0)], 0
+    while unread and count < MOST_FOLDERS:
+        folder, depth = unread.pop()
+        count += 1
         sweep = os.path.lexists(folder / SWEEP) and depth > 0  # the runs of a sweep are listed by its name
         if os.path.lexists(folder / CONFIG) or sweep:
             out.append(folder)
         elif depth < DEPTH:
-            todo += [(path, depth + 1) for path in subfolders(folder, depth)]
+            unread += [(path, depth + 1) for path in subfolders(folder, depth)]
     return out
 
 
@@ -109,14 +111,14 @@ def subfolders(folder: Path, depth: int) -> list[Path]:
 
 
 def info(root: Path, folder: Path) -> RunInfo:
-    """What the list says about one folder; whatever cannot be read is its problem."""
+    """The entry of one folder; where it cannot be read, `problem` is the reason."""
     name = str(folder.relative_to(root)) if folder != root else str(folder)
     try:
         if not os.path.lexists(folder / CONFIG):
             return sweep_info(name, folder)
         return run_info(name, folder)
-    except Unreadable as why:
-        return RunInfo(name=name, folder=str(folder), age=age(folder), problem=str(why))
+    except Unreadable as error:
+        return RunInfo(name=name, folder=str(folder), age=age(folder), problem=str(error))
     except (OSError, ValueError, RecursionError, OverflowError) as error:
         return RunInfo(name=name, folder=str(folder), problem=f"cannot be read ({type(error).__name__})")
 
@@ -127,7 +129,7 @@ def info(root: Path, folder: Path) -> RunInfo:
 def run_info(name: str, folder: Path) -> RunInfo:
     text = first_bytes(folder / CONFIG, HEAD).decode("utf-8", "replace")
     settings = dict(re.findall(r"^(game|games|steps|total_steps): *(\S{1,40}) *$", text, re.M))
-    games, steps, total = (whole(settings.get(key)) for key in ("games", "steps", "total_steps"))
+    games, steps, total = (parse_int(settings.get(key)) for key in ("games", "steps", "total_steps"))
     last_row = newest_row(folder / "metrics.jsonl")
     running = bool(lock_holder(folder))
     saved = newest_checkpoint(folder)
@@ -135,12 +137,12 @@ def run_info(name: str, folder: Path) -> RunInfo:
     if running and isinstance(last_row.get("step"), int):
         step = last_row["step"]  # the log is ahead of the checkpoint
     return RunInfo(name=name, folder=str(folder), world=settings.get("game", "-"), step=step,
-                   total_steps=total, state="running" if running else rest_state(folder),
+                   total_steps=total, state="running" if running else unlocked_state(folder),
                    verdict=newest_verdict(folder), age=age(folder))
 
 
-def rest_state(folder: Path) -> str:
-    """The state of a run that no process writes to."""
+def unlocked_state(folder: Path) -> str:
+    """The state of a run whose lock no process holds."""
     if newest_row(folder / "timing.jsonl", "event").get("event") == "failed":
         return "failed"
     if all(os.path.lexists(folder / product) for product in ("learning.png", "report.html")):
@@ -155,11 +157,12 @@ def newest_checkpoint(folder: Path) -> int:
         names = os.listdir(folder / "checkpoints")
     except OSError:
         return 0
-    return max((int(found[1]) for name in names if (found := CHECKPOINT.fullmatch(name))), default=0)
+    matches = filter(None, map(CHECKPOINT.fullmatch, names))
+    return max((int(match[1]) for match in matches), default=0)
 
 
 def newest_row(path: Path, key: str = "") -> dict[str, Any]:
-    """The last JSON object of a log (that has `key`); empty where there is none."""
+    """The last JSON object of a log (with `key`, if not empty); an empty dict where there is none."""
     try:
         lines = last_lines(path, TAIL)
     except Unreadable:
@@ -181,7 +184,7 @@ def newest_verdict(folder: Path) -> str:
 
 
 def age(folder: Path) -> float | None:
-    """Seconds since a file of the run was last written to."""
+    """Seconds since the last write to a file of the run."""
     times = []
     for name in (CONFIG, SWEEP, "metrics.jsonl", "timing.jsonl", "history.json"):
         try:
@@ -198,7 +201,7 @@ def age_text(seconds: float | None) -> str:
     return f"{seconds / (size or 1.0):.0f} {unit}"
 
 
-def whole(text: str | None) -> int | None:
+def parse_int(text: str | None) -> int | None:
     return int(text) if text and NUMBER.fullmatch(text) else None
 
 
@@ -207,7 +210,7 @@ def whole(text: str | None) -> int | None:
 
 def sweep_info(name: str, folder: Path) -> RunInfo:
     """A sweep as one line: the number of its runs in each state."""
-    first_bytes(folder / SWEEP, HEAD)  # a link or a device here is refused
+    first_bytes(folder / SWEEP, HEAD)  # raises Unreadable where it is a link or a device
     runs = [info(folder, path) for path in run_folders(folder)]
     states = Counter(run.state for run in runs)
     steps = [run.step for run in runs if run.step is not None]

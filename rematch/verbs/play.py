@@ -25,7 +25,7 @@ def play_words(world: str, words: Sequence[str]) -> int:
 
 
 def playable(world: str) -> Human:
-    """The part of the game that a person can play; refused where there is none."""
+    """The interface of the game for a person; ConfigError where it has none."""
     humans = {name: human for name in registry.names() if (human := registry.find(name).human) is not None}
     name = world_name(world)
     if name not in humans:

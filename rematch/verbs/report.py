@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rematch.reporting import run_summary
 from rematch.sweeps import status as sweep_status
-from rematch.verbs.arguments import MOST_GAMES, Log, check_whole, folder_of, silent
+from rematch.verbs.arguments import MOST_GAMES, Log, check_integer, folder_of, silent
 
 
 class Report(NamedTuple):
@@ -29,7 +29,7 @@ class Report(NamedTuple):
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        """The whole page, in a frame of its own: its style must not meet the notebook's."""
+        """The whole page in an iframe, which separates its style from that of the notebook."""
         text = html.escape(self.page.read_text(errors="replace"), quote=True)
         return f'<iframe style="width: 100%; height: 40em" srcdoc="{text}"></iframe>'
 
@@ -47,13 +47,13 @@ def report(
     folder, that of several into the current one. Only a page that Rematch wrote is ever overwritten.
     """
     if games is not None:
-        check_whole("games", games, 1, MOST_GAMES)
-    given = [runs] if isinstance(runs, Path | str) else list(runs)
-    folders = [folder for run in given for folder in run_folders(folder_of(run))]
+        check_integer("games", games, 1, MOST_GAMES)
+    names = [runs] if isinstance(runs, Path | str) else list(runs)
+    folders = [folder for name in names for folder in run_folders(folder_of(name))]
     page, facts = run_summary.report(folders, out, games, log)
     return Report(page, facts)
 
 
 def run_folders(folder: Path) -> list[Path]:
-    """The runs of a sweep that were started; any other folder alone."""
+    """The started runs of a sweep; for any other folder, that folder alone."""
     return sweep_status.started_runs(folder) if sweep_status.is_sweep(folder) else [folder]

@@ -1,4 +1,4 @@
-"""Describe the settings of a run: what a recipe sets, what else has an effect, and why the rest has none."""
+"""Describe the settings of a run: those of the recipe, the others with an effect, and why some have none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rematch.training.config import defaults_of, no_effect
 from rematch.training.recipes import layers_of
 from rematch.training.setup import RunSetup
 
-RUN = "run"  # the section of the settings that belong to no part
+RUN = "run"  # section of the settings that belong to no component
 ALL = "all"
 
 
@@ -32,9 +32,9 @@ class SettingInfo:
     default: str
     help: str
     accepts: str
-    unit: str = ""  # of the value: "steps"; empty: a number without one, or a text
-    source: str = ""  # what sets it, "recipe ra1"; empty: the default holds
-    idle: str = ""  # why it has no effect here; empty: it has one
+    unit: str = ""  # unit of the value, such as "steps"; empty for a text or a number without a unit
+    source: str = ""  # recipe, file or command line that sets it, "recipe ra1"; empty for the default
+    idle: str = ""  # why it has no effect under these settings; empty if it has one
 
     @property
     def choices(self) -> list[str]:
@@ -55,8 +55,8 @@ class SettingsTable(Printable):
 
     title: str
     settings: tuple[SettingInfo, ...]
-    sections: Mapping[str, str]  # name -> what its settings are about
-    sources: tuple[str, ...] = ()  # what sets settings, the later over the earlier
+    sections: Mapping[str, str]  # name -> subject of its settings
+    sources: tuple[str, ...] = ()  # recipes, files and flags that set values; later ones override earlier
 
     def __iter__(self) -> Iterator[SettingInfo]:
         return iter(self.settings)
@@ -98,7 +98,7 @@ def describe_settings(
     recipe: str, changes: Mapping[str, Any] | None = None, *, file: Path | None = None,
     flags: Sequence[str] = (),
 ) -> SettingsTable:
-    """Every setting of a recipe with its value there; `changes`, `file` and `flags` as in training."""
+    """Every setting of a recipe with its value; `changes`, `file` and `flags` as in training."""
     config = api.configure(recipe, file, flags, changes)
     layers = layers_of(recipe)
     if file is not None:
@@ -113,28 +113,29 @@ def describe_settings(
     rows = settings_table(f"Settings of {recipe}", config, default, sources)
     idle = {key: settings.has_effect(config, key) or no_effect(config, key, setup)
             for key, _, _ in settings.leaves(config)}
-    kept = [dataclasses.replace(row, idle=idle[row.key]) for row in rows.settings]
-    return dataclasses.replace(rows, settings=tuple(kept), sources=tuple(source for source, _ in layers))
+    infos = [dataclasses.replace(row, idle=idle[row.key]) for row in rows.settings]
+    return dataclasses.replace(rows, settings=tuple(infos), sources=tuple(source for source, _ in layers))
 
 
 def settings_table(title: str, config: Any, default: Any, sources: Mapping[str, str]) -> SettingsTable:
-    """The settings of any config beside their defaults; `sources`: key -> what sets it."""
+    """The settings of any config beside their defaults; `sources`: key -> recipe or file that sets it."""
     keys = [key for key, _, _ in settings.leaves(config)]
-    complete = set(keys) <= set(sources)  # a run's config.yaml lists every setting: those that differ count
+    # config.yaml of a run sets every key: then only values that differ from the default count as set
+    complete = set(keys) <= set(sources)
     rows = []
     for key, field, value in settings.leaves(config):
-        usual = settings.get(default, key)
+        default_value = settings.get(default, key)
         rows.append(SettingInfo(
             key=key, section=key.partition(".")[0] if "." in key else RUN, value=value_text(value),
-            default=value_text(usual), help=field.metadata.get("help", ""),
+            default=value_text(default_value), help=field.metadata.get("help", ""),
             accepts=accepts(config, key), unit=field.metadata.get("unit", ""),
-            source="" if complete and value == usual else sources.get(key, ""),
+            source="" if complete and value == default_value else sources.get(key, ""),
         ))
     return SettingsTable(title, tuple(rows), sections_of(config))
 
 
 def sections_of(config: Any) -> dict[str, str]:
-    """Section -> the first sentence of its dataclass."""
+    """Section -> the first sentence of its dataclass's docstring."""
     out = {RUN: "the run as a whole"}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -167,5 +168,5 @@ def accepts(config: Any, key: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value as a flag gives it."""
+    """A value as it is written after a flag."""
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -11,7 +11,7 @@ from rematch.core.config import apply, refuse_inert, validate
 from rematch.core.errors import ConfigError
 from rematch.reporting.result import Block, Lines, Result
 from rematch.reporting.text import solution_lines
-from rematch.verbs.arguments import check_picture_file, check_whole, world_name
+from rematch.verbs.arguments import check_integer, check_picture_file, world_name
 from rematch.worlds import registry
 from rematch.worlds.game import Game
 
@@ -38,25 +38,24 @@ def solve(
 
 
 def solvable(world: str) -> Game:
-    """The game of this name; refused where no exact solution is known."""
+    """The game of this name; ConfigError where it has no exact solver."""
     game = registry.find(world_name(world))
     if game.solver is None or game.solver.solve is None:
         solvers = {name: registry.find(name).solver for name in registry.names()}
         worlds = ", ".join(name for name, solver in solvers.items() if solver and solver.solve)
-        raise ConfigError(f"solve {world}: no exact solution is known for this world; expected one of "
-                          f"{worlds}")
+        raise ConfigError(f"solve {world}: this world has no exact solver; expected one of {worlds}")
     return game
 
 
 def solve_config(
-    world: str, config: Any, given: list[str], *, threads: int | None = None,
+    world: str, config: Any, changed_keys: list[str], *, threads: int | None = None,
     picture: Path | str | None = None, source: str = "changes",
 ) -> Solution:
-    """As `solve`, of settings that are read already; `given` names those that the user set."""
+    """As `solve`, with settings as a config; `changed_keys` are the keys that the user set."""
     validate(config)
-    refuse_inert(config, given, source)
+    refuse_inert(config, changed_keys, source)
     count = min(os.cpu_count() or 1, MOST_THREADS) if threads is None else threads
-    check_whole("threads", count, 1, MOST_THREADS)
+    check_integer("threads", count, 1, MOST_THREADS)
     file = None if picture is None else check_picture_file(picture)
     solver = solvable(world).solver
     assert solver is not None and solver.solve is not None

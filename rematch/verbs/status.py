@@ -1,4 +1,4 @@
-"""Show how far a run or a sweep is, and whether something is wrong with it."""
+"""Show the progress, evaluations and alarms of a run or a sweep."""
 
 from __future__ import annotations
 

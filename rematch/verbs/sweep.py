@@ -39,7 +39,7 @@ def sweep(
 ) -> SweepTable:
     """Train every seed of every combination of the grid's values, `jobs` at a time.
 
-    `seeds` is "0-9" or a list of numbers. The same call again continues a sweep that was stopped.
+    `seeds` is "0-9" or a list of numbers. Repeat the call to continue a sweep that was stopped.
     """
     return SweepTable(plan.sweep(recipe, seeds=seeds, grid=grid, changes=changes, folder=folder, jobs=jobs,
                                  minutes=minutes, console=console))

@@ -1,4 +1,4 @@
-"""Matches between named players: scripted players, runs, policy files and bots of your own."""
+"""Matches between named players: scripted players, runs, policy files and user-defined bots."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Match:
 
     players: Sequence[str]
     against: Sequence[str] = ()  # empty: the players meet each other
-    games: int | None = None  # of every pair; None: the world's default
+    games: int | None = None  # games of every pair; None: the world's default
     seed: int = 0
     greedy: bool = False  # policies take their most likely action
     flags: Sequence[str] = ()  # settings of the world as on a command line: --world.KEY VALUE
-    seconds: float = 0.0  # time limit for a move of a bot of your own; 0: the world's default
+    seconds: float = 0.0  # time limit for a move of a user-defined bot; 0: the world's default
     threads: int = 2
 
 
@@ -54,9 +54,9 @@ def tournament(
 ) -> Evaluation:
     """Play matches in `world`; `changes` are settings of the world, {"players": 3}.
 
-    Where seats have different roles, `players` holds one name for each seat. Else every deal is played from
-    every seat: at one table where there are as many names as seats, otherwise every player meets every
-    other one, or those of `against`.
+    Where seats have different roles, `players` holds one name for each seat. Otherwise every deal is played
+    from every seat: by all players in one game where there are as many names as seats; else every player
+    meets every other one, or those of `against`.
     """
     flags = [f"--{key}={flag_text(value)}" for key, value in (changes or {}).items()]
     return play_match(world, Match(players=players, against=against, games=games, seed=seed, greedy=greedy,
@@ -65,7 +65,7 @@ def tournament(
 
 @dataclass(frozen=True)
 class Setup:
-    """A match that is ready to play: the world, its rules, the scoreboard."""
+    """A match with its world, the rules, the scoreboard and the players."""
 
     game: Game
     rules: Any
@@ -83,12 +83,12 @@ class Setup:
 
 def play_match(world: str, match: Match) -> Evaluation:
     """As `tournament`, with the settings of the world as flags."""
-    setup = prepared(world, match)
+    setup = prepare(world, match)
     values: dict[str, Any] = {"world": setup.game.name, "settings": settings.tree(setup.rules), "step": 0}
-    with seated(setup):
+    with loaded_players(setup):
         if policies := set_greedy(setup):
             values["play"] = "greedy" if match.greedy else "sampled"
-        if setup.spec.seats == 1:  # there is no opponent: returns instead of scores
+        if setup.spec.seats == 1:  # no opponent: returns instead of scores
             (player,) = setup.players.values()
             count = distinct_games(setup.game, setup.games, match.greedy and bool(policies))
             returns = alone(setup.board, {setup.spec.role_of(0).name: player}, (count, (), 0))
@@ -101,8 +101,8 @@ def play_match(world: str, match: Match) -> Evaluation:
         return Evaluation(values | {"forfeits": forfeits(setup.players.values())})
 
 
-def prepared(world: str, match: Match) -> Setup:
-    """The world's rules for this match, and everything about the match that can be refused now."""
+def prepare(world: str, match: Match) -> Setup:
+    """The setup of a match without its players; ConfigError for arguments that cannot be played."""
     check_size(match.games, match.seed)
     game = registry.find(world_name(world))
     names = [name.strip() for name in match.players]
@@ -111,8 +111,8 @@ def prepared(world: str, match: Match) -> Setup:
     match = replace(match, players=names)
     flags = [f"--{flag.removeprefix('--world.')}" if flag.startswith("--world.") else flag
              for flag in match.flags]
-    given = settings.read_flags(flags, game.Config())
-    rules = match_rules([*names, *match.against], game.name, given)
+    changes = settings.read_flags(flags, game.Config())
+    rules = match_rules([*names, *match.against], game.name, changes)
 
     def make(games: int, first: int, key: int) -> World:
         return game.make(rules, games, first, key)
@@ -137,8 +137,8 @@ def check_seats(setup: Setup) -> None:
 
 
 @contextmanager
-def seated(setup: Setup) -> Iterator[None]:
-    """Builds the players; closes those that hold processes of their own."""
+def loaded_players(setup: Setup) -> Iterator[None]:
+    """Load the players into `setup.players`; at the end close those that run in processes."""
     match = setup.match
     try:
         for seat, name in enumerate([*match.players, *match.against]):
@@ -154,7 +154,7 @@ def seated(setup: Setup) -> Iterator[None]:
 
 
 def set_greedy(setup: Setup) -> list[Any]:
-    """The learned players among those seated, told to sample or to be greedy."""
+    """The learned players of the match, set to sample or to be greedy."""
     policies = [player for player in setup.players.values() if isinstance(player, GreedyOption)]
     if setup.match.greedy and not policies:
         raise ConfigError("--greedy has no effect: no player of --players is learned")
@@ -164,7 +164,7 @@ def set_greedy(setup: Setup) -> list[Any]:
 
 
 def tournament_rows(setup: Setup) -> list[dict[str, Any]]:
-    """A row per player and opponent. The role has several seats: the opponent takes all other seats."""
+    """A row per player and opponent. With more than two seats the opponent plays all other seats."""
     match, game, seats = setup.match, setup.game, setup.spec.seats
     opponents = list(match.against)
     if len(match.players) == 1 and not opponents:
@@ -172,15 +172,15 @@ def tournament_rows(setup: Setup) -> list[dict[str, Any]]:
         opponents = [bot for bot in game.bots[role] if bot != match.players[0]]
         setup.players.update({bot: game.bot(bot, role) for bot in opponents})
     rows = []
-    for index, table in enumerate(tables(match.players, opponents, seats)):
-        results = setup.board.results([setup.players[name] for name in table], setup.games, index)
+    for index, names in enumerate(seatings(match.players, opponents, seats)):
+        results = setup.board.results([setup.players[name] for name in names], setup.games, index)
         all_rows = not opponents and (seats == 2 or len(match.players) == seats)
-        rows += [result_row(setup, table, result) for result in (results if all_rows else results[:1])]
+        rows += [result_row(setup, names, result) for result in (results if all_rows else results[:1])]
     return rows
 
 
-def tables(players: Sequence[str], opponents: Sequence[str], seats: int) -> list[tuple[str, ...]]:
-    """The names at each table, by seat."""
+def seatings(players: Sequence[str], opponents: Sequence[str], seats: int) -> list[tuple[str, ...]]:
+    """The matches of a tournament: the names of the players by seat."""
     if opponents:
         return [(player, *[other] * (seats - 1)) for player in players for other in opponents]
     if len(players) == seats:
@@ -189,11 +189,11 @@ def tables(players: Sequence[str], opponents: Sequence[str], seats: int) -> list
     return [(player, *[other] * (seats - 1)) for player, other in pairs]
 
 
-def result_row(setup: Setup, table: Sequence[str], result: Result) -> dict[str, Any]:
+def result_row(setup: Setup, names: Sequence[str], result: Result) -> dict[str, Any]:
     """A row of the table, with the best response that was ever measured against this opponent."""
     seats, human = setup.spec.seats, setup.game.human
-    if len(set(table[1:])) == 1 and seats > 2:
-        result = replace(result, opponent=f"{seats - 1} x {table[1]}")
+    if len(set(names[1:])) == 1 and seats > 2:
+        result = replace(result, opponent=f"{seats - 1} x {names[1]}")
     row = result.row()
     best_known = human.best_known if human is not None else None
     if best_known is not None and (best := best_known(result.opponent, setup.rules)):

@@ -106,7 +106,7 @@ def test_eval_of_one_role_alone_is_refused(place: Path, right: Say, wrong: Say) 
     right("export", "done", "--out", "mine.safetensors")
     for words in (("eval",), ("eval", "--against", "lion"), ("film", "--out", "x.gif")):
         said = wrong(words[0], "mine-pursuer.safetensors", *words[1:])
-        assert "mine-pursuer.safetensors plays pursuer alone, and nobody plays evader; expected" in said
+        assert "mine-pursuer.safetensors plays pursuer only, and no player has the role evader; expected" in said
     right("eval", "pursuit", "--players", "mine-pursuer.safetensors,random", "--games", "4")
 
 
@@ -206,7 +206,7 @@ def test_status_exit_code_is_in_its_json(place: Path, capsys: pytest.CaptureFixt
     ("resume runs", "runs is not a run: it holds no config.yaml; runs/done is one"),
     ("train quick --config=", "--config needs a value"),
     ("eval done --picture=", "--picture needs a value"),
-    ("eval done --picture x.png --games 100000", "best responses in pursuit are not known exactly"),
+    ("eval done --picture x.png --games 100000", "pursuit has no exact best responses"),
     ("export done --out=", "--out needs a value"),
     ("export done --out .", "--out = '.': expected a name that ends in .safetensors"),
     ("export done --out ..", "--out = '..': expected a name that ends in .safetensors"),

@@ -68,7 +68,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def configured(script: ModuleType, words: list[str]) -> tuple[Any, list[str]]:
     options = script.Options(words, (*script.FLAGS, *script.OWN))
-    config, notes = script.translate(options.given, options.rest)
+    config, notes = script.translate(options.values, options.remaining)
     return config, notes
 
 

@@ -100,7 +100,7 @@ def test_solve_and_exploit_print(place: Path) -> None:
     for changes, message in (({"nn": 3}, "unknown setting nn = 3"), ({"n": 1}, "n = 1: expected")):
         with pytest.raises(ConfigError, match=message):
             rematch.solve("lattice", changes)
-    with pytest.raises(ConfigError, match="solve pursuit: no exact solution is known"):
+    with pytest.raises(ConfigError, match="solve pursuit: this world has no exact solver"):
         rematch.solve("pursuit")
     best = rematch.exploit("done", budget=64, seeds=1, games=10, roles=("evader",))
     assert list(best["roles"]) == ["evader"] and printed(best).startswith("Best responses to the policies")

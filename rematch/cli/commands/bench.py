@@ -1,4 +1,4 @@
-"""rematch bench: how fast it is."""
+"""rematch bench: measure the speed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def run(words: Sequence[str]) -> int:
 
     options = Options.of(COMMAND, words)
     usage = "rematch bench [WORLD] [--json] [--seconds S]"
-    names = options.only(1, usage) if options.rest else []
-    seconds = options.number("--seconds", 0.0, 3600.0) if "--seconds" in options.given else 5.0
+    names = options.positional(1, usage) if options.remaining else []
+    seconds = options.number("--seconds", 0.0, 3600.0) if "--seconds" in options.values else 5.0
     for name in names:
         registry.find(world_name(name))  # a wrong name is refused before the slow import
     from rematch.bench.run import benchmark
 
     result = benchmark(names[0], seconds) if names else benchmark(seconds=seconds)
-    print_result(result, "--json" in options.given)
+    print_result(result, "--json" in options.values)
     return 0
 
 
@@ -32,11 +32,11 @@ COMMAND = Command(
     summary="measure the speed of stepping and training, beside other libraries",
     usage=("rematch bench [WORLD]",),
     run=run,
-    details="Every measurement takes --seconds; there are up to twenty of them.",
+    details="Each of up to twenty measurements takes --seconds.",
     options=(
         Option(name="--seconds", value="S", help="seconds of each measurement (default 5)"),
         JSON,
     ),
-    examples=(("rematch bench pursuit --seconds 2", "a short look"),),
+    examples=(("rematch bench pursuit --seconds 2", "a short measurement of one world"),),
     arguments=(WORLD,),
 )

@@ -9,8 +9,8 @@ from rematch.cli.options import Options
 from rematch.core.config import known_name
 from rematch.core.errors import ConfigError
 
-# The scripts ask `rematch complete SHELL WORD...`, the last WORD being the one under the cursor, and offer
-# the lines of its answer; no line means file names. bash splits a word at "=": complete joins it again.
+# The scripts call `rematch complete SHELL WORD...`; the last WORD is the one under the cursor. They offer the
+# lines that it prints; without lines, file names. bash splits a word at "=", and `complete` joins it.
 BASH = r"""# rematch: completion for bash
 _rematch() {
     local line
@@ -49,7 +49,7 @@ SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 def run(words: Sequence[str]) -> int:
     options = Options.of(COMMAND, words)
-    (word,) = options.only(1, COMMAND.usage[0])
+    (word,) = options.positional(1, COMMAND.usage[0])
     shell = known_name(word, SCRIPTS)
     if shell not in SCRIPTS:
         raise ConfigError(f"completion {word!r}: expected one of {', '.join(SCRIPTS)}")

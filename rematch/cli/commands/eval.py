@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def run(words: Sequence[str]) -> int:
     options = Options.of(COMMAND, words)
-    result = match(options) if "--players" in options.given else evaluate_run(options)
-    print_result(result, "--json" in options.given)
+    result = match(options) if "--players" in options.values else evaluate_run(options)
+    print_result(result, "--json" in options.values)
     return 0
 
 
@@ -27,17 +27,17 @@ def evaluate_run(options: Options) -> Evaluation:
     from rematch.verbs.evaluate import evaluate
     from rematch.worlds import registry
 
-    (name,) = options.only(1, "rematch eval RUN | rematch eval WORLD --players A,B")
-    if "--move-seconds" in options.given:
+    (name,) = options.positional(1, "rematch eval RUN | rematch eval WORLD --players A,B")
+    if "--move-seconds" in options.values:
         raise ConfigError("--move-seconds has no effect without --players")
     games, seed, against = match_size(options)
     folder = folder_of(name)
     if world_name(name) in registry.names() and not folder.exists():
         raise ConfigError(f"eval {name}: a world needs --players A,B; expected those, or a run")
-    file = options.given.get("--picture")
+    file = options.values.get("--picture")
     if file is not None:
         check_picture_file(file)
-    return evaluate(folder, against=against, games=games, seed=seed, greedy="--greedy" in options.given,
+    return evaluate(folder, against=against, games=games, seed=seed, greedy="--greedy" in options.values,
                     picture=file)
 
 
@@ -45,24 +45,24 @@ def match(options: Options) -> Evaluation:
     """eval WORLD --players A,B: the other words are settings of the world."""
     from rematch.verbs.tournament import Match, play_match
 
-    if not options.rest or options.rest[0].startswith("-"):
+    if not options.remaining or options.remaining[0].startswith("-"):
         raise ConfigError("expected rematch eval WORLD --players A,B [--world.KEY VALUE ...]")
-    if "--picture" in options.given:
+    if "--picture" in options.values:
         raise ConfigError("--picture has no effect with --players: it shows where a run's policies lose")
     games, seed, against = match_size(options)
-    limit = options.number("--move-seconds", 0.0, 3600.0) if "--move-seconds" in options.given else 0.0
-    return play_match(options.rest[0], Match(
-        players=options.given["--players"].split(","), against=against, games=games, seed=seed, seconds=limit,
-        greedy="--greedy" in options.given, flags=options.rest[1:]))
+    limit = options.number("--move-seconds", 0.0, 3600.0) if "--move-seconds" in options.values else 0.0
+    return play_match(options.remaining[0], Match(
+        players=options.values["--players"].split(","), against=against, games=games, seed=seed,
+        seconds=limit, greedy="--greedy" in options.values, flags=options.remaining[1:]))
 
 
 def match_size(options: Options) -> tuple[int | None, int, list[str]]:
     """--games (None: the world's default), --seed, --against."""
-    games = options.whole("--games", 1, 1, MOST_GAMES) if "--games" in options.given else None
-    seed = options.whole("--seed", 0, 0, MOST_SEED)
-    names = [name.strip() for name in options.given.get("--against", "").split(",") if name.strip()]
-    if "--against" in options.given and not names:
-        raise ConfigError(f"--against = {options.given['--against']!r}: expected names, separated by commas")
+    games = options.integer("--games", 1, 1, MOST_GAMES) if "--games" in options.values else None
+    seed = options.integer("--seed", 0, 0, MOST_SEED)
+    names = [name.strip() for name in options.values.get("--against", "").split(",") if name.strip()]
+    if "--against" in options.values and not names:
+        raise ConfigError(f"--against = {options.values['--against']!r}: expected names, separated by commas")
     return games, seed, names
 
 

@@ -14,10 +14,10 @@ def run(words: Sequence[str]) -> int:
     from rematch.verbs.export import export
 
     options = Options.of(COMMAND, words)
-    (name,) = options.only(1, "rematch export RUN --out FILE [--onnx]")
-    if "--out" not in options.given:
+    (name,) = options.positional(1, "rematch export RUN --out FILE [--onnx]")
+    if "--out" not in options.values:
         raise ConfigError("rematch export RUN needs --out FILE, a name that ends in .safetensors")
-    print_result(export(name, options.given["--out"], onnx="--onnx" in options.given))
+    print_result(export(name, options.values["--out"], onnx="--onnx" in options.values))
     return 0
 
 

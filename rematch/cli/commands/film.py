@@ -15,12 +15,12 @@ def run(words: Sequence[str]) -> int:
     from rematch.verbs.film import LONGEST, SECONDS, SHORTEST, film
 
     options = Options.of(COMMAND, words)
-    (name,) = options.only(1, "rematch film RUN --out FILE [--seconds S] [--seed S] [--greedy]")
-    if "--out" not in options.given:
+    (name,) = options.positional(1, "rematch film RUN --out FILE [--seconds S] [--seed S] [--greedy]")
+    if "--out" not in options.values:
         raise ConfigError("rematch film RUN needs --out FILE, a name that ends in .gif or .mp4")
-    seconds = options.number("--seconds", SHORTEST, LONGEST) if "--seconds" in options.given else SECONDS
-    print_result(film(name, options.given["--out"], seconds=seconds,
-                      seed=options.whole("--seed", 0, 0, MOST_SEED), greedy="--greedy" in options.given))
+    seconds = options.number("--seconds", SHORTEST, LONGEST) if "--seconds" in options.values else SECONDS
+    print_result(film(name, options.values["--out"], seconds=seconds,
+                      seed=options.integer("--seed", 0, 0, MOST_SEED), greedy="--greedy" in options.values))
     return 0
 
 

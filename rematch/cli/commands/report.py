@@ -16,11 +16,12 @@ def run(words: Sequence[str]) -> int:
     from rematch.verbs.report import report
 
     options = Options.of(COMMAND, words)
-    names = options.only(max(1, len(options.rest)), f"{COMMAND.usage[0]} [--out FILE] [--games N] [--json]")
-    games = options.whole("--games", 0, 1, MOST_GAMES) if "--games" in options.given else None
-    as_json = "--json" in options.given
+    usage = f"{COMMAND.usage[0]} [--out FILE] [--games N] [--json]"
+    names = options.positional(max(1, len(options.remaining)), usage)
+    games = options.integer("--games", 0, 1, MOST_GAMES) if "--games" in options.values else None
+    as_json = "--json" in options.values
     INTERRUPTS.raise_if_received()
-    page = report(names, options.given.get("--out"), games,
+    page = report(names, options.values.get("--out"), games,
                   lambda line: print(line, file=sys.stderr if as_json else None, flush=True))
     print(json.dumps(page.facts, indent=1, allow_nan=False) if as_json else "\n".join(page.lines()))
     return 0

@@ -14,8 +14,8 @@ def run(words: Sequence[str]) -> int:
     from rematch.reporting.console import Console
 
     options = Options.of(COMMAND, words)
-    (name,) = options.only(1, COMMAND.usage[0])
-    api.resume(folder_of(name), Console(), options.minutes(), "--other-machine" in options.given)
+    (name,) = options.positional(1, COMMAND.usage[0])
+    api.resume(folder_of(name), Console(), options.minutes(), "--other-machine" in options.values)
     return 0
 
 

@@ -14,8 +14,8 @@ def run(words: Sequence[str]) -> int:
     from rematch.verbs.list_runs import list_runs
 
     options = Options.of(COMMAND, words)
-    folder = folder_of(options.only(1, COMMAND.usage[0])[0]) if options.rest else RUNS
-    print_result(list_runs(folder), "--json" in options.given)
+    folder = folder_of(options.positional(1, COMMAND.usage[0])[0]) if options.remaining else RUNS
+    print_result(list_runs(folder), "--json" in options.values)
     return 0
 
 

@@ -16,17 +16,17 @@ def run(words: Sequence[str]) -> int:
     from rematch.verbs.solve import MOST_THREADS, solvable, solve_config
 
     options = Options.of(COMMAND, words)
-    if not options.rest or options.rest[0].startswith("-"):
+    if not options.remaining or options.remaining[0].startswith("-"):
         raise ConfigError(f"expected {COMMAND.usage[0]} [--KEY VALUE ...] [--threads T] [--json] "
                           "[--picture FILE]")
-    world = options.rest[0]
+    world = options.remaining[0]
     default = solvable(world).Config()
-    given = read_flags(options.rest[1:], default)
-    config = apply(default, given, "command line", text=True)
-    threads = options.whole("--threads", 1, 1, MOST_THREADS) if "--threads" in options.given else None
-    result = solve_config(world, config, list(given), threads=threads, picture=options.given.get("--picture"),
-                          source="command line")
-    print_result(result, "--json" in options.given)
+    changes = read_flags(options.remaining[1:], default)
+    config = apply(default, changes, "command line", text=True)
+    threads = options.integer("--threads", 1, 1, MOST_THREADS) if "--threads" in options.values else None
+    result = solve_config(world, config, list(changes), threads=threads,
+                          picture=options.values.get("--picture"), source="command line")
+    print_result(result, "--json" in options.values)
     return 0
 
 

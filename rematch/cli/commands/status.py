@@ -1,4 +1,4 @@
-"""rematch status: how far a run is, and whether something is wrong with it."""
+"""rematch status: progress, evaluations and alarms of a run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def run(words: Sequence[str]) -> int:
     from rematch.verbs.status import status
 
     options = Options.of(COMMAND, words)
-    result = status(options.only(1, f"{COMMAND.usage[0]} [--json]")[0])
-    print_result(result, "--json" in options.given)
+    result = status(options.positional(1, f"{COMMAND.usage[0]} [--json]")[0])
+    print_result(result, "--json" in options.values)
     return result.exit_code
 
 
@@ -24,8 +24,8 @@ COMMAND = Command(
     summary="show the progress, evaluations and alarms of a run or a sweep",
     usage=("rematch status RUN",),
     run=run,
-    details="""Reads only, so it can look at a run while it trains. Exit code 0: running or finished without
-        alarm; 1: alarm; 3: stopped before its end.""",
+    details="""Reads only, so it works while the run trains. Exit code 0: running or finished without alarm;
+        1: alarm; 3: stopped before its end.""",
     options=(JSON,),
     examples=(
         ("rematch status quick-1", "one run"),

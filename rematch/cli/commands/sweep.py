@@ -17,17 +17,17 @@ def run(words: Sequence[str]) -> int:
     from rematch.sweeps import plan as sweeps
 
     recipe, options = recipe_words(COMMAND, words)
-    if "--seeds" not in options.given:
+    if "--seeds" not in options.values:
         raise ConfigError(f"rematch sweep {recipe} needs --seeds; {sweeps.SEEDS}")
-    if any(word.partition("=")[0] == "--seed" for word in options.rest):
+    if any(word.partition("=")[0] == "--seed" for word in options.remaining):
         raise ConfigError(f"--seed has no effect in a sweep; {sweeps.SEEDS} as --seeds")
-    jobs = options.whole("--jobs", 1, 1, sweeps.MOST_RUNS) if "--jobs" in options.given else None
-    minutes, name = options.minutes(), options.given.get("--name")
+    jobs = options.integer("--jobs", 1, 1, sweeps.MOST_RUNS) if "--jobs" in options.values else None
+    minutes, name = options.minutes(), options.values.get("--name")
     folder = sweeps.usual_folder(recipe) if name is None else new_folder(name)
-    plan = sweeps.make_plan(folder, recipe, sweeps.read_seeds(options.given["--seeds"]),
-                            sweeps.read_grid(options.many["--grid"]),
+    plan = sweeps.make_plan(folder, recipe, sweeps.read_seeds(options.values["--seeds"]),
+                            sweeps.read_grid(options.lists["--grid"]),
                             lambda more: configured(recipe, options, more))
-    console, as_json = Console(live=False), "--json" in options.given
+    console, as_json = Console(live=False), "--json" in options.values
     console.off = as_json
     result = sweeps.run(plan, jobs, minutes, console, shlex.join(["rematch", "sweep", *words]))
     if as_json:

@@ -16,10 +16,10 @@ def run(words: Sequence[str]) -> int:
 
     recipe, options = recipe_words(COMMAND, words)
     config = configured(recipe, options)
-    minutes, name = options.minutes(), options.given.get("--name")
+    minutes, name = options.minutes(), options.values.get("--name")
     folder = api.free_folder(RUNS, recipe) if name is None else new_folder(name)
-    if "--from" in options.given:
-        source = options.given["--from"]
+    if "--from" in options.values:
+        source = options.values["--from"]
         start = Path(source) if source.endswith(POLICY) else folder_of(source)
         api.train_from(start, config, folder, Console(), minutes)
     else:

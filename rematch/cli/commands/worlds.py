@@ -13,8 +13,8 @@ def run(words: Sequence[str]) -> int:
     from rematch.verbs.catalog import list_worlds
 
     options = Options.of(COMMAND, words)
-    options.only(0, COMMAND.usage[0])
-    print_result(list_worlds(), "--json" in options.given)
+    options.positional(0, COMMAND.usage[0])
+    print_result(list_worlds(), "--json" in options.values)
     return 0
 
 

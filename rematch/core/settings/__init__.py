@@ -1,1 +1,1 @@
-"""How settings are read: their names, their values, YAML; rematch/core/config.py is the front."""
+"""Reading of settings: names, values, YAML. Other packages use rematch/core/config.py."""

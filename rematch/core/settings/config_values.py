@@ -75,7 +75,7 @@ def match_choices(value: Any, choices: Sequence[str]) -> Any:
 
 
 def has_type(kind: Any, value: Any) -> bool:
-    """Whether a value given from Python has its field's type; an int is accepted as a float."""
+    """Whether a value from Python code has its field's type; an int is accepted as a float."""
     if typing.get_origin(kind) is tuple:
         item_kind = typing.get_args(kind)[0]
         return isinstance(value, tuple) and all(has_type(item_kind, item) for item in value)
@@ -99,7 +99,7 @@ def in_range(value: Any, metadata: Metadata) -> bool:
 
 
 def expected_value(kind: Any, metadata: Metadata) -> str:
-    """What a setting accepts, in words: "a whole number of at least 2"."""
+    """The values that a setting accepts, in words: "a whole number of at least 2"."""
     is_list, item_kinds = typing.get_origin(kind) is tuple, typing.get_args(kind)
     if metadata.get("choices"):
         text = "one of " + ", ".join(metadata["choices"])

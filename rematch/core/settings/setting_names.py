@@ -1,8 +1,8 @@
 """Names of settings: old names that are still accepted, words of other libraries, and the nearest name.
 
-Whoever renames a setting adds one line to RENAMED; whoever renames one of its values, to RENAMED_VALUES. Old
-names then work in flags, recipes, `--config` files, Python changes and stored runs. SYNONYMS are suggested in
-error messages and never accepted.
+A renamed setting gets one line in RENAMED, a renamed value of a setting one in RENAMED_VALUES. Old names then
+work in flags, recipes, `--config` files, Python changes and stored runs. SYNONYMS are suggested in error
+messages and never accepted.
 """
 
 from __future__ import annotations
@@ -116,17 +116,17 @@ SYNONYMS = {
     "log_freq": "episode_log.interval",
 }  # fmt: skip
 
-_noted: set[str] = set()  # notes given by this process
+_noted: set[str] = set()  # notes that this process has printed
 
 
 def present_key(key: str) -> str:
-    """The present name of a dotted key: by its own entry in RENAMED, else by that of the part it is in."""
-    part, rest = key, ""
+    """The present name of a dotted key: by its entry in RENAMED, else by the entry of its part."""
+    part, suffix = key, ""
     while part:
         if part in RENAMED:
-            return RENAMED[part] + rest
+            return RENAMED[part] + suffix
         part, dot, leaf = part.rpartition(".")
-        rest = dot + leaf + rest
+        suffix = dot + leaf + suffix
     return key
 
 
@@ -145,9 +145,9 @@ def note_renamed(old: str, new: str) -> None:
 
 def known_name(word: str, names: Iterable[str]) -> str:
     """The name that differs from `word` in upper and lower case only; `word` itself where there is none."""
-    known = list(names)
-    same = [name for name in known if name.casefold() == word.casefold()]
-    return same[0] if word not in known and len(same) == 1 else word
+    candidates = list(names)
+    same = [name for name in candidates if name.casefold() == word.casefold()]
+    return same[0] if word not in candidates and len(same) == 1 else word
 
 
 def nearest(word: str, among: Sequence[str]) -> str:

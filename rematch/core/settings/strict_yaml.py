@@ -1,9 +1,10 @@
 """YAML of plain values: no tags, no repeated keys, no aliases (a few lines of them expand to gigabytes).
 
 Where PyYAML was built with libyaml, libyaml reads and writes: fifteen times as fast, and every command reads
-a recipe. Only the events of its parser are used: its own composer nests without limit, so a file of brackets
-would crash the process. The composer here is Python, which raises RecursionError. libyaml accepts a few
-errors that Python's parser refuses (a tab after a colon); a text that one of them accepts is accepted.
+a recipe. Only the events of its parser are used: libyaml's composer nests without limit, so a file of many
+brackets would crash the process. This module's composer is Python, which raises RecursionError. libyaml
+accepts a few errors that Python's parser refuses (a tab after a colon); it is enough if one of the two
+accepts a text.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from yaml.reader import Reader
 from yaml.resolver import Resolver
 from yaml.scanner import Scanner
 
-MERGE_TAG = "tag:yaml.org,2002:merge"  # << would add keys from elsewhere and hide repeated ones
+MERGE_TAG = "tag:yaml.org,2002:merge"  # << would add keys of another mapping and hide repeated keys
 
 
 class _PlainValues(Composer, SafeConstructor, Resolver):
-    """Turns parser events into plain values; a base class that precedes the parser's own composer."""
+    """Turns parser events into plain values; as the first base class it replaces the parser's composer."""
 
     def initialise(self) -> None:
         for part in (Composer, SafeConstructor, Resolver):
@@ -72,7 +73,7 @@ with contextlib.suppress(ImportError):
     _Reader, _Dumper = _LibyamlReader, CSafeDumper
 
 
-# What `load` raises: ValueError for the 45th of a month, OverflowError for a number in base 60.
+# Exceptions of `load`: ValueError for the 45th of a month, OverflowError for a number in base 60.
 YAML_ERRORS = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
 
 
@@ -85,7 +86,7 @@ def load(text: str) -> Any:
 
 
 def dump(values: Any) -> str:
-    """YAML of plain values; characters beyond ASCII are escaped, so that `load` gives them back."""
+    """YAML of plain values; characters beyond ASCII are escaped, so that `load` returns them unchanged."""
     text: str
     try:
         text = yaml.dump(values, Dumper=_Dumper, sort_keys=False)

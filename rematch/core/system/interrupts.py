@@ -1,8 +1,8 @@
-"""Interrupts and stop requests: Ctrl-C, SIGTERM, time limits. Imports nothing of ours, and little else.
+"""Interrupts and stop requests: Ctrl-C, SIGTERM, time limits. Imports no other module of Rematch.
 
 An exception alone can lose a Ctrl-C that arrives while modules load: Python drops exceptions raised in weak
 references (its import locks use them), and a Cython module drops those raised while it registers its types.
-So a command also records the signal from its first moment, and `raise_if_received` raises it again.
+Therefore a command also records the signal from its start, and `raise_if_received` raises it again.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class DeferredInterrupts:
         self.recorder.raise_if_received()
 
 
-INTERRUPTS = InterruptRecorder()  # signals belong to the process: there is one recorder
+INTERRUPTS = InterruptRecorder()  # one for the process, as signal handlers are
 
 
 class StopRequest:
-    """True once a run must stop: after some minutes, or after a signal, also one received before it was made.
+    """True once a run must stop: after some minutes, or after a signal, also one from before its creation.
 
     The first Ctrl-C only sets the request; the second one interrupts at once.
     """

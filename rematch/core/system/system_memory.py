@@ -1,7 +1,7 @@
 """Memory of this machine and of single processes, in bytes. Imports nothing of ours.
 
-Linux grants memory that it does not have and kills a process once it is touched, so MemoryError comes too
-late or never (proc(5), overcommit_memory): code that needs much memory checks here first.
+Linux grants memory that it does not have and kills the process that then writes to it, so MemoryError comes
+too late or never (proc(5), overcommit_memory): code that needs much memory calls these functions first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def available_bytes() -> int:
 
 
 def process_bytes(process: int) -> tuple[int, int]:
-    """Memory of a process, now and at its maximum so far; zeros where the system does not tell."""
+    """Present and largest memory of a process; zeros where the system does not provide them."""
     file = Path(f"/proc/{process}/status")
     with suppress(OSError, ValueError):
         return 1024 * _read_number(file, "VmRSS:"), 1024 * _read_number(file, "VmHWM:")

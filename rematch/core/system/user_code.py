@@ -1,7 +1,7 @@
-"""Code of one's own, named as module:Class, file.py:Class or by the name of an entry point.
+"""User-defined code, named as module:Class, file.py:Class or by the name of an entry point.
 
-Nothing is imported unless the user allowed it: by typing the name on the command line or passing it from
-Python, or by --allow-code where a file (a recipe, a run folder, a policy) names it.
+Nothing is imported unless the user allowed it: by naming it on the command line or in a Python call, or by
+--allow-code where a file (a recipe, a run folder, a policy) names it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _everything = False
 
 
 def allow(references: Iterable[str]) -> None:
-    """The user named this code."""
+    """Allow these references, which the user named."""
     _allowed.update(references)
 
 
 def allow_everything(allowed: bool = True) -> None:
-    """--allow-code: whatever a file names may be imported."""
+    """--allow-code: allow all code that a file names."""
     global _everything
     _everything = allowed
 
@@ -41,13 +41,13 @@ def is_allowed(reference: str) -> bool:
 
 
 def child_flags() -> list[str]:
-    """What commands must be told that this process starts with settings of its own."""
+    """Flags for commands that this process starts, so that the same code is allowed there."""
     return [FLAG] if _everything or _allowed else []
 
 
 @contextlib.contextmanager
 def nothing_allowed() -> Iterator[None]:
-    """For tests: forget what was allowed, and bring it back afterwards."""
+    """For tests: nothing is allowed within the block; afterwards the earlier state is restored."""
     global _everything
     before, everything = set(_allowed), _everything
     _allowed.clear()
@@ -67,7 +67,7 @@ def absolute(reference: str) -> str:
 
 
 def load_class(reference: str, kind: type[Any], setting: str) -> type[Any]:
-    """The class that `reference` names, a subclass of `kind`; ConfigError where there is none."""
+    """The class that `reference` names, a subclass of `kind`; ConfigError where it cannot be loaded."""
     loaded = _load(reference, setting)
     if not (isinstance(loaded, type) and issubclass(loaded, kind)):
         raise ConfigError(
@@ -77,7 +77,7 @@ def load_class(reference: str, kind: type[Any], setting: str) -> type[Any]:
 
 
 def load_object(reference: str, kind: type[Any], setting: str) -> Any:
-    """The object that `reference` names, an instance of `kind`; ConfigError where there is none."""
+    """The object that `reference` names, an instance of `kind`; ConfigError where it cannot be loaded."""
     loaded = _load(reference, setting)
     if not isinstance(loaded, kind):
         raise ConfigError(f"{setting} = {reference}: expected an object of the class "
@@ -93,7 +93,7 @@ def _load(reference: str, setting: str) -> Any:
         return _import(reference, setting)
     except ConfigError:
         raise
-    except Exception as error:  # whatever the code does while it is imported
+    except Exception as error:  # the imported code may raise any exception
         reason = f"{type(error).__name__}: {error}"
         raise ConfigError(f"{setting} = {reference}: cannot be imported: {reason}") from error
 
@@ -110,21 +110,22 @@ def _import(reference: str, setting: str) -> Any:
         return getattr(importlib.import_module(module_name), name)
     path = Path(module_name)
     if not path.is_file():
-        raise ConfigError(f"{setting} = {reference}: there is no file {path}")
+        raise ConfigError(f"{setting} = {reference}: file {path} does not exist")
     return getattr(load_file(path), name)
 
 
 def load_file(path: Path) -> Any:
     """The module in a Python file, imported once."""
-    own = f"rematch_user_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
-    if own not in sys.modules:
-        spec = importlib.util.spec_from_file_location(own, path)
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
+    module_name = f"rematch_user_{path.stem}_{digest}"
+    if module_name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(module_name, path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[own] = module
+        sys.modules[module_name] = module
         try:
             spec.loader.exec_module(module)
         except BaseException:
-            del sys.modules[own]
+            del sys.modules[module_name]
             raise
-    return sys.modules[own]
+    return sys.modules[module_name]

@@ -294,7 +294,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
 
 @pytest.mark.parametrize("words, complaint", [
     ("", "expected rematch solve WORLD"),
-    ("pursuit", "solve pursuit: no exact solution is known for this world; expected one of lattice"),
+    ("pursuit", "solve pursuit: this world has no exact solver; expected one of lattice"),
     ("latice", "unknown world 'latice'"),
     ("lattice --block 9", "block = 9: expected less than n = 9; it swallows the board"),
     ("lattice --block 2", "block = 2: expected an odd number, to lie in the middle of n = 9"),

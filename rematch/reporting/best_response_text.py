@@ -1,5 +1,5 @@
-"""The result of `rematch exploit` as text: lower bounds with games, interval and budget, and the exact
-answer."""
+"""The result of `rematch exploit` as text: lower bounds with games, interval and budget; the exact gain where
+it is known."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ BOUND = ("A response is a lower bound: a better one may exist. It was selected o
 
 
 def lines(result: Row) -> list[str]:
-    """The answer for every role, then all responses that were tried."""
+    """The result of every role, then all responses that were trained."""
     question = result["question"]
-    steps = result.get("steps", question["budget"])  # absent in older answers
+    steps = result.get("steps", question["budget"])  # absent in older files
     level = f" on level {question['frozen']['level']}" if "level" in question["frozen"] else ""
     out = [f"Best responses to the policies of iteration {question['frozen']['iteration']}{level}: "
            f"{human(steps)} steps each, {question['games']} games per match", ""]
@@ -37,15 +37,14 @@ def answer_lines(role: str, answer: Row, budget: int) -> list[str]:
     response = f"{answer['start']} {answer['seed']}, {answer['play']}"
     out = [f"{role}: a response scores at least {number(answer['score'])} {interval(answer)} in "
            f"{answer['games']} games, after {human(budget)} steps ({response})"]
-    if answer.get("draws"):  # then the score is not the share of games won
+    if answer.get("draws"):  # with draws the score differs from the share of games won
         out.append(f"  won {number(answer['win'])} {interval(answer, 'win_')}, drawn "
                    f"{number(answer['draws'] / answer['games'])}")
-    before = f"the incumbent {role} scores {number(incumbent['score'])} {interval(incumbent)}"
+    comparison = f"the incumbent {role} scores {number(incumbent['score'])} {interval(incumbent)}"
     if answer["too_weak"]:
-        out.append(f"  {before}: the responses were too weak, which says nothing about how safe the others "
-                   "are")
+        out.append(f"  {comparison}: the responses were too weak to measure the exploitability of the others")
     else:
-        out.append(f"  {before}: a gain of {answer['gain']:+.3f} [{answer['gain_low']:+.3f}, "
+        out.append(f"  {comparison}: a gain of {answer['gain']:+.3f} [{answer['gain_low']:+.3f}, "
                    f"{answer['gain_high']:+.3f}]")
     if exact := answer.get("exact"):
         out.append(f"  exact: the best response scores {exact['best']:.4f}, this response "

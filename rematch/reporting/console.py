@@ -1,7 +1,7 @@
 """The console output of a run: a live panel on a terminal, plain lines anywhere else.
 
-No error here may stop a training run. When the reader has gone (`| head`) or the disk is full, the output is
-switched off; an error while the panel is drawn falls back to plain lines.
+No error of the output may stop a training run. When the reader has ended (`| head`) or the disk is full, the
+output is switched off; after an error in the panel the output is plain lines.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _without_errors(
     def call(self: Console, /, *args: P.args, **kwargs: P.kwargs) -> None:
         try:
             method(self, *args, **kwargs)
-        except OSError:  # BrokenPipeError, no space, terminal gone
+        except OSError:  # BrokenPipeError, full disk, closed terminal
             self._switch_off()
         except Exception as error:
             with contextlib.suppress(Exception):
@@ -136,7 +136,7 @@ class Console:
     def progress(self, step: int, rate: float, metrics: Mapping[str, Any]) -> None:
         """Steps of all games so far, steps per second, and the latest metrics row."""
         self.step, self.metrics = step, dict(metrics)
-        if math.isfinite(rate):  # smoothed, so that one odd iteration does not swing the time left
+        if math.isfinite(rate):  # smoothed, so that the remaining time does not jump after one slow iteration
             self.rate = rate if self.rate is None else 0.7 * self.rate + 0.3 * rate
         if self._live is not None:
             self._draw()
@@ -207,9 +207,8 @@ class Console:
         self._live.refresh()
 
     def _switch_off(self) -> None:
-        """The reader has gone. The descriptor goes to /dev/null: otherwise Python's flush at exit would fail
-        and
-        the exit code would be 120 (docs.python.org, signal, "Note on SIGPIPE")."""
+        """The reader has ended: send further output to /dev/null. Otherwise Python's flush at exit would fail
+        and the exit code would be 120 (docs.python.org, signal, "Note on SIGPIPE")."""
         self.off = True
         with contextlib.suppress(Exception):
             self._end_live()
@@ -249,12 +248,12 @@ class Console:
         from rich.table import Table
         from rich.text import Text
 
-        left = max(0, self.total - self.step) / self.rate if self.rate else math.nan
+        remaining = max(0, self.total - self.step) / self.rate if self.rate else math.nan
         bar = Table.grid(padding=(0, 2, 0, 0), expand=True)
         bar.add_column(ratio=1)
         bar.add_row(ProgressBar(total=max(self.total, 1), completed=min(self.step, self.total)),
                     Text(f"{human(self.step)} of {human(self.total)} steps  {human(self.rate)}/s  "
-                         f"{duration(left)} left", "bold", no_wrap=True))
+                         f"{duration(remaining)} left", "bold", no_wrap=True))
         return bar
 
     def _role_cells(self, role: str) -> list[str]:
@@ -263,7 +262,7 @@ class Console:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> rich.console.RenderableType:
-    """Rows as a grid, the first one dim; words of a standing have its colour."""
+    """Rows as a grid, the first one dim; the words above, below and level are coloured."""
     from rich.table import Table
     from rich.text import Text
 

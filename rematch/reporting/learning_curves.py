@@ -1,8 +1,8 @@
 """learning.png: strength of the policies and metrics of learning, over steps of all games.
 
-Drawn with Figure objects only (no pyplot, so no global state) in matplotlib's default style, so that the same
-history gives the same bytes with any matplotlibrc. Colours: the eight of Okabe and Ito, which are distinct
-with any colour vision (jfly.uni-koeln.de/color).
+The module uses Figure objects only (no pyplot, so no global state) and matplotlib's default style, so that
+the same history gives the same bytes with any matplotlibrc. The colours are those of Okabe and Ito, which are
+distinct with any colour vision (jfly.uni-koeln.de/color).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = "osD^vPX"
 GREY = "#555555"
 MOST_POINTS = 100  # points of a curve; longer logs are averaged in bins of consecutive iterations
-MOST_ROLES, MOST_OPPONENTS = 3, 14  # that fit; the caption names the number of roles left out
+MOST_ROLES, MOST_OPPONENTS = 3, 14  # that fit; the caption names the number of omitted roles
 CURVES = (("entropy", "entropy (nats)"), ("kl", "KL from the old policy (nats)"),
           ("value_loss", "value loss"), ("explained_variance", "explained variance"))
 Q_CURVES = (("q_mean", "mean Q"), ("td_error", "TD error"), ("loss", "loss"),
@@ -99,7 +99,7 @@ def _games(history: Sequence[Row]) -> set[Any]:
     return games | {entry.get("games") for row in history for entry in row.get("table") or []}
 
 
-def _caption(games: set[Any], iterations: int, left_out: int, one_seat: bool = False) -> str:
+def _caption(games: set[Any], iterations: int, omitted_roles: int, one_seat: bool = False) -> str:
     counts = sorted(g for g in games if isinstance(g, int))
     if counts:
         n = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
@@ -111,8 +111,8 @@ def _caption(games: set[Any], iterations: int, left_out: int, one_seat: bool = F
     width = _bin_width(iterations)
     sentences.append(f"Lower row: n = {iterations} iteration{'s' * (iterations != 1)}"
                      + (f"; means of {width} iterations and their range." if width > 1 else "."))
-    if left_out > 0:
-        sentences.append(f"{left_out} more roles are not drawn.")
+    if omitted_roles > 0:
+        sentences.append(f"{omitted_roles} more roles are not drawn.")
     return "  ".join(sentences)
 
 
@@ -139,18 +139,18 @@ def _head_to_head(axes: Axes, history: Sequence[Row], roles: Sequence[str]) -> N
     _draw_curves(axes, curves[:5], history)
     x, gap, bound = (np.array([_float(row.get(key)) for row in history], dtype=np.float64)
                      for key in ("step", "gap", "gap_high"))
-    known = np.isfinite(x) & np.isfinite(gap)
-    if known.any():
-        axes.plot(x[known], gap[known], color=GREY, lw=1.6, ls=(0, (4, 2)), label="NE gap",
-                  marker="." if known.sum() < 3 else "")
-        axes.plot(x[known], bound[known], color=GREY, lw=1.0, ls=(0, (1, 2)), label="upper bound of the gap",
-                  marker="_" if known.sum() < 3 else "")
+    finite = np.isfinite(x) & np.isfinite(gap)
+    if finite.any():
+        axes.plot(x[finite], gap[finite], color=GREY, lw=1.6, ls=(0, (4, 2)), label="NE gap",
+                  marker="." if finite.sum() < 3 else "")
+        axes.plot(x[finite], bound[finite], color=GREY, lw=1.0, ls=(0, (1, 2)),
+                  label="upper bound of the gap", marker="_" if finite.sum() < 3 else "")
     exact = np.array([_float((row.get("exact") or {}).get("nash_conv")) for row in history], dtype=np.float64)
     solved = np.isfinite(x) & np.isfinite(exact)
     if solved.any():
         axes.plot(x[solved], exact[solved], color="#000000", lw=2.0, marker="." if solved.sum() <= 40 else "",
                   label=f"NashConv (exact) {exact[solved][-1]:.3f}")
-    if known.any() or solved.any():
+    if finite.any() or solved.any():
         axes.legend(loc="upper right", fontsize=8, frameon=False, ncols=2, bbox_to_anchor=(1.02, 1.0),
                     handlelength=2.4)
     _finish(axes, "trained policies head to head", "win rate", history)
@@ -230,26 +230,26 @@ def _training(axes: Axes, metrics: Sequence[Row], roles: Sequence[str], curve: t
 
     key, name = curve
     steps = np.array([_float(row.get("step")) for row in metrics], dtype=np.float64)
-    drawn = []
+    bounds = []
     for i, role in enumerate(roles):
         y = np.array([_float(row.get(f"{role}/{key}")) for row in metrics], dtype=np.float64)
-        known = np.isfinite(y) & np.isfinite(steps)
-        if not known.any():
+        finite = np.isfinite(y) & np.isfinite(steps)
+        if not finite.any():
             continue
-        x, mean, low, high = _binned(steps[known], y[known], _bin_width(len(metrics)))
+        x, mean, low, high = _binned(steps[finite], y[finite], _bin_width(len(metrics)))
         colour, style = COLOURS[i % len(COLOURS)], "-" if i < len(COLOURS) else "--"
         axes.fill_between(x, low, high, color=colour, alpha=0.18, lw=0)
         axes.plot(x, mean, color=colour, lw=1.5, ls=style, label=_label(role, 18), marker="o" * (len(x) == 1))
-        drawn += [low, high]
-    if drawn:
+        bounds += [low, high]
+    if bounds:
         axes.legend(fontsize=8.5, frameon=False, loc="best", handlelength=1.4)
-        least, most = float(np.concatenate(drawn).min()), float(np.concatenate(drawn).max())
+        least, most = float(np.concatenate(bounds).min()), float(np.concatenate(bounds).max())
         if key == "value_loss" and most > 5 * least > 0:
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.yaxis.set_minor_locator(NullLocator())
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        elif key == "explained_variance":  # 1 is perfect, 0 no better than a constant; far below is noise
+        elif key == "explained_variance":  # 1: perfect; 0: no better than a constant; below -1.05: cut
             axes.set_ylim(max(-1.05, min(-0.05, least - 0.05)), 1.05)
         elif key == "kl":
             axes.set_ylim(bottom=min(0.0, least))
@@ -282,8 +282,8 @@ def _frame(axes: Axes, title: str, ylabel: str, steps: Sequence[float]) -> None:
     axes.tick_params(labelsize=9)
     axes.xaxis.set_major_formatter(_tick)
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    known = [step for step in steps if math.isfinite(step)]
-    axes.set_xlim(0, max(known, default=1.0) * 1.02 or 1.0)
+    finite = [step for step in steps if math.isfinite(step)]
+    axes.set_xlim(0, max(finite, default=1.0) * 1.02 or 1.0)
     axes.grid(alpha=0.25, lw=0.6)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -318,10 +318,10 @@ def _curve(name: str, rows: Sequence[tuple[Row, Row]], key: str) -> Curve:
     x = np.array([_float(row.get("step")) for row, _ in rows], dtype=np.float64)
     y, low, high = (np.array([_float(entry.get(k)) for _, entry in rows], dtype=np.float64)
                     for k in (key, "low", "high"))
-    known = np.isfinite(x) & np.isfinite(y)
+    finite = np.isfinite(x) & np.isfinite(y)
     low, high = np.where(np.isfinite(low), low, y), np.where(np.isfinite(high), high, y)
     baseline = _float(rows[-1][1].get("best_bot_score")) if rows else math.nan
-    return Curve(name=name, x=x[known], y=y[known], low=low[known], high=high[known], baseline=baseline)
+    return Curve(name=name, x=x[finite], y=y[finite], low=low[finite], high=high[finite], baseline=baseline)
 
 
 def _float(value: object) -> float:
@@ -334,7 +334,7 @@ def _float(value: object) -> float:
 
 
 def _label(text: object, most: int) -> str:
-    """A name as plain text in one line: dollar signs start no formula."""
+    """A name as plain text in one line; dollar signs are escaped, as they would start a formula."""
     plain = clean(text)
     plain = plain if len(plain) <= most else plain[: most - 1] + "…"
     return plain.replace("\\", "/").replace("$", r"\$")

@@ -24,7 +24,7 @@ TIME_LIMIT = 120  # seconds for an encoder
 
 
 def encoder() -> str:
-    """The path of an ffmpeg; empty if there is none."""
+    """The path of an ffmpeg program; empty if none is installed."""
     if program := shutil.which("ffmpeg"):
         return program
     try:
@@ -34,10 +34,10 @@ def encoder() -> str:
 
 
 def mp4(pictures: Callable[[], Iterator[Image]], fps: int) -> tuple[bytes, str]:
-    """Pictures of one size, both sides even, as an MP4; or no bytes and the reason. Equal pictures give equal
-    bytes.
+    """An MP4 of pictures of one size, both sides even; or no bytes and the reason.
 
-    `pictures` is called once for each codec that is tried, and its pictures go to the encoder one by one.
+    Equal pictures give equal bytes. `pictures` is called once for each codec that is tried; its pictures go
+    to the encoder one by one.
     """
     program = encoder()
     if not program:
@@ -61,7 +61,7 @@ def mp4(pictures: Callable[[], Iterator[Image]], fps: int) -> tuple[bytes, str]:
 
 
 def _encode(command: list[str], pictures: Iterator[Image]) -> tuple[int, str]:
-    """Run the encoder on the pictures; its exit code and error output. It is killed if it hangs."""
+    """Run the encoder on the pictures; returns its exit code and error output. TIME_LIMIT ends it."""
     with tempfile.TemporaryFile() as errors:
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
         timer = threading.Timer(TIME_LIMIT, child.kill)

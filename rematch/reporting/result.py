@@ -14,7 +14,7 @@ from rematch.reporting.text import aligned, return_cells
 
 
 class Table(NamedTuple):
-    """Rows of cells, the heading first; the columns in `right` are flush right."""
+    """Rows of cells, the header row first; the columns in `right` are right-aligned."""
 
     rows: Sequence[Sequence[str]]
     right: Sequence[int] = ()
@@ -39,7 +39,7 @@ class Printable:
         raise NotImplementedError
 
     def lines(self, width: int | None = None) -> list[str]:
-        """What the command line prints; texts and last columns are wrapped to `width` characters."""
+        """The lines that a command prints; texts and last columns are wrapped to `width` characters."""
         return [line for block in self.blocks() for line in block_lines(block, width)]
 
     def __repr__(self) -> str:
@@ -116,15 +116,15 @@ def wrapped(text: str, width: int | None = None, indent: str = "") -> list[str]:
 
 
 def table_lines(table: Table, width: int | None = None) -> list[str]:
-    """The table with straight columns; its last column is wrapped to what is left of `width`."""
+    """The table with straight columns; its last column is wrapped so that lines have `width` characters."""
     lines = aligned(table.rows, table.right)
-    left = max(len(line) for line in aligned([row[:-1] for row in table.rows])) + len(GAP)
-    if width is None or max(map(len, lines)) <= width or width - left < NARROWEST:
+    indent = max(len(line) for line in aligned([row[:-1] for row in table.rows])) + len(GAP)
+    if width is None or max(map(len, lines)) <= width or width - indent < NARROWEST:
         return lines
     out = []
     for line in lines:
-        first, *more = textwrap.wrap(line[left:], width - left, break_on_hyphens=False) or [""]
-        out += [(line[:left] + first).rstrip(), *(" " * left + part for part in more)]
+        first, *more = textwrap.wrap(line[indent:], width - indent, break_on_hyphens=False) or [""]
+        out += [(line[:indent] + first).rstrip(), *(" " * indent + part for part in more)]
     return out
 
 

@@ -17,27 +17,27 @@ PICTURE, FILM, REPORT = "learning.png", "match.gif", "report.html"
 
 
 def make(trainer: Trainer, run: Run, missing: bool) -> dict[str, Path]:
-    """Write all of it, or only what is `missing`; returns name -> path of all there is.
+    """Write all files, or with `missing` only the absent ones; returns name -> path of all that exist.
 
-    Each file is replaced as a whole, so an existing file is complete. The report shows the others: it is
-    written again whenever one of them was.
+    Each file is replaced as a whole, so an existing file is complete. The report shows the other files: it is
+    written again whenever one of them is.
     """
     from rematch.reporting import learning_curves, match_film, run_summary
 
     try:
         trainer.setup.store_policies(trainer.clock)
         files = (PICTURE, FILM, REPORT)
-        there = {name for name in files if missing and (run.folder / name).is_file()}
+        existing = {name for name in files if missing and (run.folder / name).is_file()}
         renderer = trainer.setup.game.renderer
-        # without the folder: equal runs, equal bytes
+        # without the folder's name: equal runs have equal bytes
         title = f"{registry.title(trainer.config.game)}, seed {trainer.config.seed}"
-        if PICTURE not in there:
+        if PICTURE not in existing:
             rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
             run.write_file(PICTURE, learning_curves.learning(run.history, rows, title))
-        if FILM not in there and renderer is not None:
+        if FILM not in existing and renderer is not None:
             world = trainer.setup.make_level(1, 0, trainer.config.seed)
             run.write_file(FILM, match_film.film(world, trainer.agents.players, renderer.draw)[0])
-        if len(there) < (3 if renderer is not None else 2):
+        if len(existing) < (3 if renderer is not None else 2):
             run.write_file(REPORT, run_summary.page(run.folder).encode("utf-8", "replace"))
     except (OSError, RunError) as error:
         reason = error if isinstance(error, RunError) else error.strerror

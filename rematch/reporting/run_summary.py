@@ -42,14 +42,14 @@ Row = dict[str, Any]
 
 MATRIX, PAGE = "payoff.json", "report.html"
 BUDGETS = (BUDGET // 10, 3 * BUDGET // 10, BUDGET)  # steps of best responses that a complete report shows
-UNKNOWN_VERDICT = "inconclusive: there is nothing to judge"
+UNKNOWN_VERDICT = "inconclusive: there is no evaluation"
 
 
 # --- one run ------------------------------------------------------------------------------------------------
 
 
 class Folder:
-    """A run's folder while facts are gathered from it: its files, and the problems with them."""
+    """The files of a run's folder that the facts are gathered from, and the problems with them."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.problems = path, list[str]()
@@ -73,8 +73,7 @@ class Folder:
             return read()
         except (untrusted_folder.Unreadable, ConfigError) as error:
             line = clean(error).replace(f"{self.path}", "the run")
-        # a file with the right name and wrong content; the other files still count
-        except Exception as error:
+        except Exception as error:  # a file with unexpected content; the other files are still used
             line = f"a file has unexpected content ({type(error).__name__})"
         if line not in self.problems:
             self.problems.append(" ".join(line.split())[:300])
@@ -86,13 +85,14 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True) -> Row:
     run = Folder(path)
     config, spec = run.config, run.spec
     newest: Row = run.rows[-1] if run.rows else {}
-    judged = run.attempt(lambda: findings(run.evaluations, config.evaluation, matrix)) if config else None
-    judged = judged or [str(newest.get("verdict") or UNKNOWN_VERDICT)]
+    verdicts = run.attempt(lambda: findings(run.evaluations, config.evaluation, matrix)) if config else None
+    verdicts = verdicts or [str(newest.get("verdict") or UNKNOWN_VERDICT)]
     folder = shlex.quote(str(path)) if named else "RUN"
     result: Row = {
         "title": untrusted_folder.title(path), "label": path.name if named else "",
         "game": config.game if config else None, "seed": config.seed if config else None,
-        "progress": _progress(run), "verdict": clean(judged[0]), "findings": [clean(text) for text in judged],
+        "progress": _progress(run),
+        "verdict": clean(verdicts[0]), "findings": [clean(text) for text in verdicts],
         "evaluations": run.attempt(lambda: _evaluations(run.evaluations)) or [],
         "table": run.attempt(lambda: [dict(entry) for entry in newest.get("table") or []]) or [],
         "returns": _entries(newest.get("returns")),
@@ -207,7 +207,7 @@ def _curriculum(run: Folder) -> Row:
 def _rollbacks(run: Folder) -> Row:
     """The evaluations before which rollbacks happened, and the lines of the log."""
     counts = [(row.get("step"), row["rollbacks"]) for row in run.rows
-              if isinstance(row.get("rollbacks"), int)]  # since the row before
+              if isinstance(row.get("rollbacks"), int)]  # rollbacks since the previous evaluation
     events = [{"since": before[0], "step": after[0], "count": after[1]}
               for before, after in pairwise([(0, 0), *counts]) if after[1]]
     return {"events": events, "log": _log(run, "ROLLBACK")}
@@ -284,7 +284,7 @@ def _plain(value: Any) -> Any:
 
 
 def stored_matrix(path: Path, level: str | None = None) -> Payoff | None:
-    """The matrix that an earlier report stored, if settings and level (where given) are equal."""
+    """The matrix that an earlier report stored, if its settings and its level (None: any) are equal."""
     try:
         stored = untrusted_folder.read_json(path, MATRIX)
         if stored["config"] != atomic_files.sha256_hex(untrusted_folder.read(path, "config.yaml")):
@@ -297,7 +297,7 @@ def stored_matrix(path: Path, level: str | None = None) -> Payoff | None:
 
 
 def matrix_of(path: Path, games: int | None, log: Callable[[str], None]) -> Payoff | None:
-    """The payoff matrix of a run's past policies: from its folder, or played now and stored there."""
+    """The payoff matrix of a run's past policies, from its folder; if absent, it is played and stored."""
     with Run.open(path, write=False) as run:
         config = api.playable(api.stored(run))
         checkpoint = run.load(verify_chunks=False)
@@ -312,10 +312,11 @@ def matrix_of(path: Path, games: int | None, log: Callable[[str], None]) -> Payo
         log(clean(problem))
     if len(past) < 2:
         return None
-    stored, wanted = stored_matrix(path, level), [entry.iteration for entry in past]
+    stored, iterations = stored_matrix(path, level), [entry.iteration for entry in past]
     if stored is not None and games in (None, stored.games):
-        count = len(wanted) if games else max(2, len(stored.iterations))  # a slow matrix has fewer policies
-        if list(stored.iterations) == evenly_spaced(wanted, count):
+        # where games are slow, the matrix has fewer policies
+        count = len(iterations) if games else max(2, len(stored.iterations))
+        if list(stored.iterations) == evenly_spaced(iterations, count):
             return stored
     log(f"{path}: playing the payoff matrix of {len(past)} past policies ...")
     board = Scoreboard(make, payoff_matrix.SEED_OFFSET + config.seed, config.threads)
@@ -325,8 +326,7 @@ def matrix_of(path: Path, games: int | None, log: Callable[[str], None]) -> Payo
             tree = {"config": atomic_files.sha256_hex(run.config_text.encode()), "level": level,
                     "payoff": matrix.to_json()}
             run.write_file(MATRIX, json.dumps(tree).encode())
-    # a training run holds the folder, or it is read-only: the next report plays again
-    except ConfigError as error:
+    except ConfigError as error:  # a training run has locked the folder, or it is read-only
         log(f"the payoff matrix was not stored: {clean(error)}")
     return matrix
 
@@ -364,21 +364,21 @@ def report(
     from rematch.reporting.html import page as html
 
     paths = [Path(folder) for folder in folders]
-    for index, path in enumerate(paths):  # a run that is given twice would count as two seeds
+    for index, path in enumerate(paths):  # the same run twice would count as two seeds
         if path.resolve() in [other.resolve() for other in paths[:index]]:
             raise ConfigError(f"{path} is given twice; expected each run once")
     target = Path(out) if out is not None else (paths[0] if len(paths) == 1 else Path()) / PAGE
     if out is not None or len(paths) > 1:  # report.html in a run's folder belongs to the run
         check_target(target)
-    whole = gather(paths, games, log)
-    data = html.page(whole, [html.pictures(path) for path in paths]).encode("utf-8", "replace")
+    summary = gather(paths, games, log)
+    data = html.page(summary, [html.pictures(path) for path in paths]).encode("utf-8", "replace")
     with atomic_files.os_errors_as_run_error(f"{target} was not written"):
         atomic_files.replace_file(target, data)
-    return target, whole
+    return target, summary
 
 
 def check_target(target: Path) -> None:
-    """Refuse a file that cannot be written, or that rematch did not write."""
+    """ConfigError for a file that cannot be written, or that exists and was not written by rematch."""
     from rematch.reporting.html.page import GENERATOR
 
     if target.suffix != ".html" or target.is_dir() or not target.parent.is_dir():
@@ -387,16 +387,16 @@ def check_target(target: Path) -> None:
     if target.is_symlink() or target.exists():
         with atomic_files.os_errors_as_run_error(f"--out = {str(target)!r} cannot be read"):
             regular = target.is_file() and not target.is_symlink()
-            ours = regular and GENERATOR.encode() in target.open("rb").read(400)
-        if not ours:
+            is_report = regular and GENERATOR.encode() in target.open("rb").read(400)
+        if not is_report:
             raise ConfigError(f"--out = {str(target)!r}: this file exists and is not a report; expected "
                               "another name")
 
 
 def page(path: Path) -> str:
-    """The page in a run's own folder: it depends on the files of the run, not on the folder's name."""
+    """The page inside a run's folder: it depends on the files of the run, not on the folder's name."""
     from rematch.reporting.html import page as html
 
     run = facts(path, stored_matrix(path), named=False)
-    whole = {"rematch": __version__, "runs": [run], "groups": groups([run])}
-    return html.page(whole, [html.pictures(path)])
+    summary = {"rematch": __version__, "runs": [run], "groups": groups([run])}
+    return html.page(summary, [html.pictures(path)])

@@ -18,7 +18,7 @@ VALUES = {"strength": "score", "rates": "rate", "returns": "mean"}
 
 
 def groups(runs: Sequence[Row]) -> list[Row]:
-    """Runs with equal settings, a label by what differs between groups, and every curve with its band."""
+    """Groups of runs with equal settings; each with a label of the settings that differ, and its curves."""
     members: dict[str, list[int]] = {}
     changes: dict[str, Row] = {}
     for index, run in enumerate(runs):
@@ -75,7 +75,7 @@ def series(evaluations: Sequence[Mapping[str, Any]], name: str) -> tuple[list[fl
 
 
 def _band(evaluations: Sequence[Sequence[Row]], name: str) -> Row:
-    """The interquartile mean of a curve over seeds, with its band; None where one seed has no band."""
+    """The interquartile mean of a curve over seeds, with its band; None for the band of a single seed."""
     steps, values = align_curves([series(rows, name) for rows in evaluations])
     centre, low, high = seed_band(values)
     return {"steps": steps.tolist(), "middle": centre.tolist(), "low": _json(low), "high": _json(high),

@@ -1,8 +1,8 @@
 """`rematch status`: progress, strength and problems of a run in one screen. It only reads.
 
 It works while the run trains, and on damaged folders. `status` returns the same facts twice: `lines` for
-people, the rest for programs. Files may come from someone else: sizes are bounded, links are not followed,
-and a file that cannot be read is one line.
+people, the other keys for programs. Files may come from someone else: sizes are bounded, links are not
+followed, and a file that cannot be read is one line.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _progress(
     total = config.iterations if config else None
     per_iteration = config.games * config.steps if config else None
     outputs = all(os.path.lexists(folder / name) for name in ("policies", "report.html"))
-    # before its last step
+    # why the run ended before its last iteration
     ended = checkpoint.parts.get("clock", {}).get("end_reason") if checkpoint else None
     done = total is not None and (saved >= total or ended) and outputs
     skipped = checkpoint.skipped if checkpoint else []
@@ -137,18 +137,19 @@ def _recent(evaluation: Evaluation, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _speed(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Speed over the newest iterations and the time left at that speed, from timing.jsonl."""
+    """Speed over the newest iterations and the remaining time at that speed, from timing.jsonl."""
     rows = list(_rows(folder / "timing.jsonl"))
     timed = [row for row in rows if _real(row, "seconds") and _real(row, "learner_steps_per_second")]
     timed = timed[-RECENT:]
     rate = median(row["learner_steps_per_second"] for row in timed) if timed else None
-    left = None
+    remaining = None
     if timed and facts["iterations"] is not None and facts["state"] != "complete":
-        left = max(0, facts["iterations"] - facts["iteration"]) * median(row["seconds"] for row in timed)
+        iterations = max(0, facts["iterations"] - facts["iteration"])
+        remaining = iterations * median(row["seconds"] for row in timed)
     events = [row for row in rows if isinstance(row.get("event"), str)]
     last = clean(f"{events[-1]['event']} {events[-1].get('why', '')}").strip()[:60] if events else ""
-    out: dict[str, Any] = {"learner_steps_per_second": rate, "seconds_left": left, "last_event": last}
-    if events and events[-1]["event"] == FAILED_EVENT:  # and the run was not resumed since
+    out: dict[str, Any] = {"learner_steps_per_second": rate, "seconds_left": remaining, "last_event": last}
+    if events and events[-1]["event"] == FAILED_EVENT:  # the newest event: the run was not resumed after it
         reason = clean(events[-1].get("why", ""))
         out |= {"alarms": [*facts["alarms"], reason], "verdict": f"collapsed: {reason}"}
     return out
@@ -207,14 +208,14 @@ def _real(row: Mapping[str, Any], key: str) -> bool:
 
 
 def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
-    what = f": {facts['game']}, seed {facts['seed']}" if facts["game"] else ""
-    yield f"{facts['run']}{what}"
+    game = f": {facts['game']}, seed {facts['seed']}" if facts["game"] else ""
+    yield f"{facts['run']}{game}"
     share = f" ({100 * facts['iteration'] / facts['iterations']:.0f} %)" if facts["iterations"] else ""
     yield (f"{_state(facts)} at iteration {facts['iteration']} of {facts['iterations'] or '?'}{share}, "
            f"step {human(facts['step'])} of {human(facts['total_steps'])}")
-    rate, left = facts["learner_steps_per_second"], facts["seconds_left"]
+    rate, remaining = facts["learner_steps_per_second"], facts["seconds_left"]
     speed = f"; {human(rate)} learner steps/s" if rate is not None else ""
-    time_left = f", {duration(left)} left at this speed" if left else ""
+    time_left = f", {duration(remaining)} left at this speed" if remaining else ""
     yield f"newest checkpoint: {facts['checkpoint'] or 'none yet'}{speed}{time_left}"
     for problem in facts["problems"]:
         yield f"PROBLEM: {problem}"
@@ -272,7 +273,7 @@ def _table(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _phase_title(rows: list[dict[str, Any]]) -> str:
-    """Where all roles learn together there are no phases, and the column holds iterations."""
+    """The title of the first column: iteration where all roles learn at the same time, else phase."""
     return "iteration" if all(isinstance(row["phase"], int) for row in rows) else "phase"
 
 

@@ -11,8 +11,7 @@ from rematch.reporting.text import aligned
 
 Row = Mapping[str, Any]
 
-# words for people, where they differ from the stored ones
-STATES = {"failed": "FAILED", "waiting": "not started"}
+STATES = {"failed": "FAILED", "waiting": "not started"}  # stored word -> printed word
 MEANING = (
     "Brackets: 95 % interval of a seed over the games of its last evaluation. IQM: interquartile mean over "
     "the seeds that finished (the lowest and the highest quarter, rounded down, are left out), with a 95 % "
@@ -48,7 +47,7 @@ def measure_names(cells: Sequence[Row]) -> list[str]:
 
 
 def figure(entry: Row | None) -> str:
-    """A value with its interval; without one where it is exact, or where there is one seed."""
+    """A value with its interval; without an interval for an exact value or a single seed."""
     if entry is None:
         return "-"
     value = number(entry["value"])
@@ -56,7 +55,7 @@ def figure(entry: Row | None) -> str:
 
 
 def cell_rows(cell: Row) -> list[list[str]]:
-    """A head, a row for every seed, and the interquartile means."""
+    """A header row, a row for every seed, and the interquartile means."""
     names = measure_names([cell])
     rows = [["seed", *names, "below", "games", "steps", "verdict"]]
     for run in cell["runs"]:

@@ -1,6 +1,6 @@
-"""Lines and tables for the console, `rematch status` and the report. Functions of their arguments alone.
+"""Lines and tables for the console, `rematch status` and the report, as pure functions.
 
-The texts of one evaluation are in rematch/evaluation/text.py. The wall clock enters only through `rate`.
+The texts of one evaluation are in rematch/evaluation/text.py. Only `rate` depends on the wall clock.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def duration(seconds: float) -> str:
     """75 -> "1:15", 3700 -> "1:01:40"."""
     if not math.isfinite(seconds) or seconds < 0:
         return "-"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
@@ -61,7 +61,7 @@ def roles_in(metrics: Row) -> list[str]:
 
 
 def progress_line(step: int, total: int, metrics: Row, rate: float | None = None) -> str:
-    """Steps so far, speed, time left, and the newest metrics of each role; `rate` is in steps per second."""
+    """Steps so far, speed, remaining time, the newest metrics of each role; `rate` in steps per second."""
     phrases = [f"step {human(step)}" + (f" of {human(total)} ({100 * step / total:.0f} %)" if total else "")]
     if rate is not None:
         phrases.append(f"{human(rate)}/s")
@@ -117,7 +117,7 @@ def exact_sentences(row: Row) -> list[str]:
 
 
 def solution_lines(row: Row) -> list[str]:
-    """An exact solution: its value, its size and time, and its own exploitability."""
+    """An exact solution: its value, size and time, and the exploitability of the solution."""
     lines = [f"value {row['value']:.6f}: probability of capture under perfect play, averaged over "
              f"{row['starts']:,} starts",
              f"{row['states']:,} states with up to {row['horizon']:,} moves left, solved in "
@@ -131,7 +131,7 @@ def solution_lines(row: Row) -> list[str]:
 
 
 def return_cells(row: Row) -> list[tuple[str, ...]]:
-    """Mean returns beside those of the best scripted player: a head, then the cells of every role."""
+    """Mean returns beside those of the best scripted player: a header row, then a row per role."""
     cells: list[tuple[str, ...]] = [
         ("player", "games", "mean return", "95 % interval", "baseline", "its return", "its interval",
          "player is")]
@@ -159,7 +159,7 @@ def milestone_lines(row: Row) -> list[str]:
 
 
 def weakest_first(row: Row) -> list[tuple[str, ...]]:
-    """The matches in few columns, the weakest match-ups first; without baselines where none was played."""
+    """The matches in few columns, weakest first; without columns of baselines where none was played."""
     head, *cells = match_cells(row)
     cells.sort(key=lambda cell: (STANDINGS.index(cell[8]), cell[3]))
     baselines = any(cell[5] != "-" for cell in cells)

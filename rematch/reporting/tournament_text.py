@@ -12,29 +12,32 @@ Row = Mapping[str, Any]
 
 HEAD = ("player", "opponent", "games", "won %", "95 % interval", "drawn %", "lost %",
         "score", "95 % interval", "margin", "best known against the opponent")
-MARGIN_COLUMN, KNOWN_COLUMN = 9, 10
+MARGIN_COLUMN, BEST_KNOWN_COLUMN = 9, 10
 MIRRORED = (
     "Every deal was played from every seat with the same cards; intervals are over deals. A draw is not won; "
     "in the score it counts half."
 )
 MARGIN = "Margin: points ahead of the best other player at the end of a game, with its 95 % interval."
-KNOWN = "Best known: the highest result measured so far against that opponent. A better response may exist."
+BEST_KNOWN = ("Best known: the highest result measured so far against that opponent. A better response may "
+              "exist.")
 
 
 def lines(row: Row) -> list[str]:
-    """The table with its notes; forfeits last."""
+    """The table, its notes, then the forfeits."""
     table = row.get("table") or []
     mirrored = bool(table and table[0].get("deals"))
     if not mirrored or "world" not in row:  # the scoreboard of a run
         return [*scoreboard_lines(row), *(["", MIRRORED] if mirrored else []), *forfeit_lines(row)]
     title = f"Match in {row['world']}" + (f", policies play {row['play']}" if row.get("play") else "")
-    margins, known = any(e.get("margin") for e in table), any("best_known" in e for e in table)
-    hidden = {column for column, shown in ((MARGIN_COLUMN, margins), (KNOWN_COLUMN, known)) if not shown}
+    margins = any(entry.get("margin") for entry in table)
+    best_known = any("best_known" in entry for entry in table)
+    shown_columns = {MARGIN_COLUMN: margins, BEST_KNOWN_COLUMN: best_known}
+    hidden = {column for column, shown in shown_columns.items() if not shown}
     cells = [[cell for column, cell in enumerate(line) if column not in hidden]
              for line in [HEAD, *map(_cells, table)]]
     out = [clean(title), "", *aligned(cells, right=(2, 3, 5, 6, 7)), "", MIRRORED]
     out += [MARGIN] if margins else []
-    out += [KNOWN] if known else []
+    out += [BEST_KNOWN] if best_known else []
     return [*out, *forfeit_lines(row)]
 
 
@@ -50,8 +53,8 @@ def percent_interval(entry: Row, prefix: str = "") -> str:
 def _cells(e: Row) -> tuple[str, ...]:
     lost = e["games"] - e["wins"] - e["draws"]
     won = (percent(e["win"]), percent_interval(e, "win_"))
-    rest = (percent(e["draws"] / e["games"]), percent(lost / e["games"]))
-    return (clean(e["player"]), clean(e["rival"]), str(e["games"]), *won, *rest,
+    others = (percent(e["draws"] / e["games"]), percent(lost / e["games"]))
+    return (clean(e["player"]), clean(e["rival"]), str(e["games"]), *won, *others,
             number(e["score"]), interval(e), _margin(e.get("margin")), _best_known(e.get("best_known")))
 
 
@@ -78,5 +81,5 @@ def forfeit_lines(row: Row) -> list[str]:
 
 
 def _reason(text: str) -> str:
-    """ "took longer ..." and "answered ..." as they are; an exception after "failed"."""
+    """ "took longer ..." and "answered ..." unchanged; an exception after "failed"."""
     return text if text.split(" ")[0] in ("took", "answered") else f"failed: {text}"

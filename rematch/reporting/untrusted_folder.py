@@ -1,4 +1,4 @@
-"""Reads a run folder that may come from someone else: no links, bounded sizes, finite numbers.
+"""Reads a run folder that may come from someone else: follows no links, bounds sizes, accepts finite numbers.
 
 A missing or damaged file raises Unreadable with a message for the page. Values from a JSON file are text,
 finite numbers, lists and dicts only.
@@ -76,7 +76,7 @@ def _part(path: Path, most: int, last: bool) -> bytes:
 
 
 def bounded(value: Any) -> Any:
-    """The same with None for numbers that are not finite, or so large that their sum may not be finite."""
+    """The value with None for numbers that are not finite, or so large that their sum may not be finite."""
     if isinstance(value, dict):
         return {str(key): bounded(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -139,7 +139,8 @@ def picture(run: Path, name: str) -> bytes:
 
 
 def title(run: Path) -> str:
-    """The run's name, recipe and game from its settings (not the folder's name: the page of a copy is equal).
+    """The run's name, recipe and game from its settings. The folder's name is not used: a copy of a run has
+    the same page.
 
     Only these lines are parsed: a whole file could be a YAML alias bomb.
     """

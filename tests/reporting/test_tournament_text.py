@@ -6,7 +6,7 @@ from typing import Any
 
 from rematch.evaluation.match import Result
 from rematch.evaluation.statistics import Mean
-from rematch.reporting.tournament_text import KNOWN, MARGIN, MIRRORED, lines
+from rematch.reporting.tournament_text import BEST_KNOWN, MARGIN, MIRRORED, lines
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -47,12 +47,12 @@ def test_line_has_all_figures() -> None:
         "+3.25 [+2.50, +4.00]",
         "search:100:you 90.0 [85.0, 93.0], 500 games",
     ]
-    assert all(note in text for note in (MIRRORED, MARGIN, KNOWN)) and "policies play sampled" in text
+    assert all(note in text for note in (MIRRORED, MARGIN, BEST_KNOWN)) and "policies play sampled" in text
 
 
 def test_empty_columns_are_left_out() -> None:
     text = "\n".join(lines({"world": "beasty", "table": [row()]}))
-    assert "margin" not in text and "best known" not in text and MARGIN not in text and KNOWN not in text
+    assert "margin" not in text and "best known" not in text and MARGIN not in text and BEST_KNOWN not in text
 
 
 def test_games_that_are_not_mirrored_have_a_plain_table() -> None:

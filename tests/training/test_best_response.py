@@ -196,7 +196,7 @@ def test_a_response_that_does_worse_is_called_too_weak(
     answer = result["roles"]["matcher"]
     assert answer["too_weak"] and answer["score"] == 0.0 < answer["incumbent"]["score"]
     said = "\n".join(best_response_text.lines(result))
-    assert "the responses were too weak, which says nothing about how safe the others are" in said
+    assert "the responses were too weak to measure the exploitability of the others" in said
 
 
 def test_it_is_chosen_on_some_games_and_reported_on_others(

@@ -1,7 +1,7 @@
 """Charts as SVG text: lines with bands, points with bars, a payoff matrix. No script; any colour scheme.
 
 Coordinates are rounded to a tenth of a pixel, so that equal numbers give equal bytes. Every axis has a name;
-the key below the chart names every line and its newest value.
+the legend below the chart names every line and its newest value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEPS = "steps of all games"  # the x axis of most charts
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """x, y [n] and, if known, the interval low, high [n]. style: line, thin, dash or dot (with bars)."""
+    """x, y [n] and, optionally, the interval low, high [n]. style: line, thin, dash or dot (with bars)."""
 
     name: str
     x: Sequence[float]
@@ -31,7 +31,7 @@ class Line:
     high: Sequence[float] = ()
     style: str = "line"
     colour: int = 0
-    newest: str = ""  # its newest value for the key; a line without a name is not in the key
+    newest: str = ""  # its newest value for the legend; a line without a name is not in the legend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +57,19 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def thinned(line: Line) -> Line:
-    """The line with at most MOST_POINTS points, evenly selected, with the last one."""
+    """The line with at most MOST_POINTS points: evenly selected, the last one included."""
     n = len(line.x)
     if n <= MOST_POINTS:
         return line
-    keep = sorted({n - 1 - round(i * (n - 1) / (MOST_POINTS - 1)) for i in range(MOST_POINTS)})
-    x, y, low, high = ([values[i] for i in keep] if values else () for values in
+    indices = sorted({n - 1 - round(i * (n - 1) / (MOST_POINTS - 1)) for i in range(MOST_POINTS)})
+    x, y, low, high = ([values[i] for i in indices] if values else () for values in
                        (line.x, line.y, line.low, line.high))
     return Line(name=line.name, x=x, y=y, low=low, high=high, style=line.style, colour=line.colour,
                 newest=line.newest)
 
 
 def chart(lines: Sequence[Line], axes: Axes) -> str:
-    """A chart of these lines with its key; empty if no line has points."""
+    """A chart of these lines with its legend; empty if no line has points."""
     lines = [thinned(line) for line in lines if len(line.x)]
     if not lines:
         return ""
@@ -95,9 +95,9 @@ def chart(lines: Sequence[Line], axes: Axes) -> str:
 
     marks = "".join(_mark(line, across, up) for line in lines)
     names = f"{axes.y} over {axes.x}"
-    drawn = (f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{text(names)}">'
-             f"{_grid(axes, (left, right, bottom, top), across, up)}{marks}</svg>")
-    return f'<figure><div class="wide">{drawn}</div>{_key(lines)}</figure>\n'
+    svg = (f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{text(names)}">'
+           f"{_grid(axes, (left, right, bottom, top), across, up)}{marks}</svg>")
+    return f'<figure><div class="wide">{svg}</div>{_legend(lines)}</figure>\n'
 
 
 def _grid(axes: Axes, ends: tuple[float, float, float, float], across: object, up: object) -> str:
@@ -145,9 +145,9 @@ def _mark(line: Line, across: object, up: object) -> str:
                        for (x, _), low, high in zip(points, line.low, line.high))
         out += f'<path class="bar s{c}" d="{ends}"/>'
     elif line.low:
-        over = [f"{across(x):.1f} {up(y):.1f}" for x, y in zip(line.x, line.high)]
-        under = [f"{across(x):.1f} {up(y):.1f}" for x, y in zip(line.x, line.low)][::-1]
-        out += f'<path class="band f{c}" d="M{"L".join(over + under)}Z"/>'
+        upper = [f"{across(x):.1f} {up(y):.1f}" for x, y in zip(line.x, line.high)]
+        lower = [f"{across(x):.1f} {up(y):.1f}" for x, y in zip(line.x, line.low)][::-1]
+        out += f'<path class="band f{c}" d="M{"L".join(upper + lower)}Z"/>'
     if line.style != "dot" and len(points) > 1:
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
         out += f'<path class="{line.style} s{c}" d="M{path}"/>'
@@ -157,7 +157,7 @@ def _mark(line: Line, across: object, up: object) -> str:
     return out
 
 
-def _key(lines: Sequence[Line]) -> str:
+def _legend(lines: Sequence[Line]) -> str:
     items = []
     for line in lines:
         if line.name:
@@ -204,13 +204,13 @@ def matrix(score: Sequence[Sequence[float]], steps: Sequence[float], names: tupl
 
 def _shade(value: float) -> str:
     """White at one half; blue above, orange below; light enough for black numbers."""
-    far = min(1.0, abs(2 * value - 1))
+    distance = min(1.0, abs(2 * value - 1))
     end = (86, 180, 233) if value >= 0.5 else (240, 150, 70)
-    return "rgb(" + " ".join(str(round(255 + (c - 255) * far)) for c in end) + ")"
+    return "rgb(" + " ".join(str(round(255 + (c - 255) * distance)) for c in end) + ")"
 
 
 def with_interval(value: object, low: object = None, high: object = None, n: object = None) -> str:
-    """A value with its interval and number of games, for the key."""
+    """A value with its interval and number of games, for the legend."""
     out = number(value)
     if number(low) != "-" and number(high) != "-":
         out += f" [{number(low)}, {number(high)}]"

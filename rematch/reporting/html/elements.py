@@ -101,7 +101,7 @@ def folded(summary: object, content: str) -> str:
 
 
 def missing(items: Sequence[Row]) -> str:
-    """Facts that the page lacks, each with the command that adds it (for the first of several runs)."""
+    """Facts that the page lacks, each with the command that adds it; of several runs, the first one's."""
     items = list({item["what"]: item for item in reversed(items)}.values())[::-1]
     out = "".join(f"<li>{text(item['what'])}: <code>{text(item['command'])}</code></li>\n" for item in items)
     return f'<p class="soft">Not measured yet:</p><ul>{out}</ul>\n' if out else ""

@@ -1,8 +1,8 @@
 """The report page about one run or several: one HTML file that works offline and without scripts.
 
 It is made only from the facts of rematch/reporting/run_summary.py: the JSON of a report has every number of
-its page. Every text is escaped, and the page's policy forbids it to load anything. A section whose facts are
-missing gives the reason; the others are shown.
+its page. Every text is escaped, and the page's content security policy forbids it to load anything. A section
+whose facts are missing shows the reason instead.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ TITLES = {"learning.png": ("Learning in detail", "Curves of strength and of lear
           "match.gif": ("One game", "One game between the trained policies")}
 
 
-def page(whole: Row, pictures: Sequence[Pictures]) -> str:
+def page(summary: Row, pictures: Sequence[Pictures]) -> str:
     """The whole page as text; `pictures` are shown for a single run."""
-    runs = whole["runs"]
+    runs = summary["runs"]
     single = len(runs) == 1
     title = " · ".join(dict.fromkeys(run["title"] for run in runs))[:200]
     shared = [("Verdict" if single else "Verdicts", verdicts), ("Learning curves", strength_sections.curves),
               ("NE gap beside exploitability", strength_sections.gap)]
-    body = "".join(_section(name, build, whole) for name, build in shared)
+    body = "".join(_section(name, build, summary) for name, build in shared)
     for run, shown in zip(runs, pictures):
         content = _run_sections(run, shown if single else {})
-        summary = f"{run['label']}: seed {run['seed']}, {verdict_text(run['verdict'])}"
-        body += content if single else folded(summary, content)
+        heading = f"{run['label']}: seed {run['seed']}, {verdict_text(run['verdict'])}"
+        body += content if single else folded(heading, content)
     count = "A training run" if single else f"{len(runs)} training runs"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n{GENERATOR}\n'
@@ -50,8 +50,9 @@ def page(whole: Row, pictures: Sequence[Pictures]) -> str:
         "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{text(title)}</title>\n<style>{STYLE}</style></head>\n"
-        f'<body>\n<header><h1>{text(title)}</h1><p class="soft">{count} of rematch {text(whole["rematch"])}. '
-        "All rates are shown with sample size and 95 % confidence interval.</p></header>\n"
+        f'<body>\n<header><h1>{text(title)}</h1><p class="soft">{count} of rematch '
+        f'{text(summary["rematch"])}. All rates are shown with sample size and 95 % confidence interval.'
+        "</p></header>\n"
         f"{body}</body></html>\n")
 
 
@@ -97,9 +98,9 @@ def _run_sections(run: Row, shown: Pictures) -> str:
 # --- sections -----------------------------------------------------------------------------------------------
 
 
-def verdicts(whole: Row) -> str:
-    """The verdict with all findings; of several runs a table, and the summaries over seeds."""
-    runs = whole["runs"]
+def verdicts(summary: Row) -> str:
+    """The verdict with all findings; for several runs a table, and the summaries over seeds."""
+    runs = summary["runs"]
     problems = "".join(paragraph(f"Problem{_in_run(run)}: {problem}.", "below")
                        for run in runs for problem in run["problems"])
     if len(runs) > 1:
@@ -107,7 +108,7 @@ def verdicts(whole: Row) -> str:
                  *map(cell, _newest(run)), sentence(verdict_text(run["verdict"]))] for run in runs]
         head = ("run", "seed", "steps", "mean score", "NE gap", "NashConv", "verdict")
         newest = table(head, rows, "Newest evaluation of every run")
-        return newest + problems + "".join(_seed_summaries(whole))
+        return newest + problems + "".join(_seed_summaries(summary))
     run = runs[0]
     out = paragraph(verdict_text(run["verdict"]), "verdict")
     if run["findings"][1:]:
@@ -133,11 +134,11 @@ def _newest(run: Row) -> list[str]:
             number(last.get("nash_conv"))]
 
 
-def _seed_summaries(whole: Row) -> list[str]:
+def _seed_summaries(summary: Row) -> list[str]:
     """A paragraph per group of seeds: the newest interquartile means."""
     names = {"strength": "mean score", "gap": "NE gap", "nash_conv": "NashConv"}
     out = []
-    for group in whole["groups"]:
+    for group in summary["groups"]:
         values = [f"{label} {with_interval(c['middle'][-1], c['low'][-1], c['high'][-1])}"
                   for name, label in names.items()
                   if (c := group["curves"].get(name)) and c["steps"] and c["seeds"] > 1]

@@ -59,7 +59,7 @@ def _cycles(result: Row) -> str:
 
 
 def forgetting(run: Row) -> str:
-    """The newest policies against every past opponent, beside the policies of that time."""
+    """The newest policies against every past opponent, beside the policies of the opponent's step."""
     result = run["forgetting"]
     if result is None:
         raise Unreadable("it needs the payoff matrix")
@@ -82,7 +82,7 @@ def forgetting(run: Row) -> str:
 
 
 def _curves(role: str, rows: list[Row], colour: int) -> list[Line]:
-    """The newest policy, the policy of the opponent's time, and the best past policy."""
+    """The newest policy, the policy of the opponent's step, and the best past policy."""
     x, last = [row["step"] for row in rows], rows[-1]
     newest = Line(name=f"the newest {role}", x=x, y=[row["score"] for row in rows],
                   low=[row["low"] for row in rows], high=[row["high"] for row in rows], colour=colour,

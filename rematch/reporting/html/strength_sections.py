@@ -61,21 +61,21 @@ def _with_band(run: Row, name: str, label: str, colour: int) -> Line:
     return Line(name=label, x=x, y=y, low=low, high=high, colour=colour, newest=newest)
 
 
-def _grouped(whole: Row, name: str, label: str, colour: int) -> Iterator[Line]:
+def _grouped(summary: Row, name: str, label: str, colour: int) -> Iterator[Line]:
     """A curve of every group of seeds: the interquartile mean with its band, and each run as a thin line."""
-    for group_index, group in enumerate(whole["groups"]):
+    for group_index, group in enumerate(summary["groups"]):
         curve = group["curves"].get(name)
         if curve is None or not curve["steps"]:
             continue
         c = (colour + 2 * group_index) % COLOURS
         for index in group["runs"]:
-            x, y = points(whole["runs"][index], name)
+            x, y = points(summary["runs"][index], name)
             yield Line(name="", x=x, y=y, style="thin", colour=c)
-        known = None not in curve["low"]
+        has_band = None not in curve["low"]
         newest = with_interval(curve["middle"][-1], curve["low"][-1], curve["high"][-1])
-        prefix = f"{group['label']}: " if len(whole["groups"]) > 1 else ""
+        prefix = f"{group['label']}: " if len(summary["groups"]) > 1 else ""
         yield Line(name=f"{prefix}{label}", x=curve["steps"], y=curve["middle"], colour=c,
-                   low=curve["low"] if known else (), high=curve["high"] if known else (),
+                   low=curve["low"] if has_band else (), high=curve["high"] if has_band else (),
                    newest=f"{newest}, {curve['seeds']} seed{'s' * (curve['seeds'] > 1)}")
 
 
@@ -89,34 +89,34 @@ def points(run: Row, name: str) -> tuple[list[float], list[float]]:
     return [row["step"] for row in rows], [row[key] for row in rows]
 
 
-def curves(whole: Row) -> str:
+def curves(summary: Row) -> str:
     """Scores against scripted opponents, head to head, or returns; over steps."""
-    runs = whole["runs"]
+    runs = summary["runs"]
     newest = [run["evaluations"][-1] for run in runs if run["evaluations"]]
     if not newest:
         raise Unreadable("there is no evaluation yet")
 
     def lines(name: str, label: str, colour: int) -> list[Line]:
         if len(runs) > 1:
-            return list(_grouped(whole, name, label, colour))
+            return list(_grouped(summary, name, label, colour))
         return [_with_band(runs[0], name, label, colour)]
 
     parts = []
-    drawn = chart(lines("strength", "mean score against scripted opponents", 0),
+    chart_html = chart(lines("strength", "mean score against scripted opponents", 0),
                   Axes(x=STEPS, y="score (win 1, draw ½)", low=0.0, high=1.0))
-    if drawn:
+    if chart_html:
         strength = next(row["strength"] for row in newest if row["strength"])
-        parts += ["<h3>Against scripted opponents</h3>", drawn, paragraph(
+        parts += ["<h3>Against scripted opponents</h3>", chart_html, paragraph(
             f"Mean over {strength.get('match_ups', '-')} match-ups that every evaluation played; every role "
             f"has the same weight; n = {strength.get('games', '-')} games per match-up.", "soft")]
     roles = dict.fromkeys(role for row in newest for role in row["rates"])
     rates = [line for i, role in enumerate(roles) for line in lines(f"rates/{role}", role, i)]
-    drawn = chart(rates, Axes(x=STEPS, y="win rate", low=0.0, high=1.0))
-    parts += ["<h3>Trained policies head to head</h3>", drawn] if drawn else []
+    chart_html = chart(rates, Axes(x=STEPS, y="win rate", low=0.0, high=1.0))
+    parts += ["<h3>Trained policies head to head</h3>", chart_html] if chart_html else []
     one_seat = dict.fromkeys(role for row in newest if not row["rates"] for role in row["returns"])
     returns = [line for i, role in enumerate(one_seat) for line in lines(f"returns/{role}", role, i)]
-    drawn = chart(returns, Axes(x=STEPS, y="mean return of a game"))
-    parts += ["<h3>Returns</h3>", drawn] if drawn else []
+    chart_html = chart(returns, Axes(x=STEPS, y="mean return of a game"))
+    parts += ["<h3>Returns</h3>", chart_html] if chart_html else []
     note = "Bands: 95 % intervals over the games of each point."
     if len(runs) > 1:
         note = ("Thin lines: every seed. Thick line: interquartile mean over seeds (the mean of fewer than "
@@ -127,19 +127,19 @@ def curves(whole: Row) -> str:
 # --- gap beside exploitability ------------------------------------------------------------------------------
 
 
-def gap(whole: Row) -> str:
+def gap(summary: Row) -> str:
     """The NE gap, exact NashConv and gains of best responses, over steps; then the gains by budget."""
-    runs = whole["runs"]
+    runs = summary["runs"]
     if len(runs) > 1:
-        lines = [*_grouped(whole, "gap", "NE gap (balance)", 0),
-                 *_grouped(whole, "nash_conv", "NashConv, exact (exploitability)", 1)]
+        lines = [*_grouped(summary, "gap", "NE gap (balance)", 0),
+                 *_grouped(summary, "nash_conv", "NashConv, exact (exploitability)", 1)]
     else:
         lines = list(_gap_lines(runs[0]))
-    drawn = chart(lines, Axes(x=STEPS, y="score (gain of a response: at least)", low=0.0))
-    if not drawn:
+    chart_html = chart(lines, Axes(x=STEPS, y="score (gain of a response: at least)", low=0.0))
+    if not chart_html:
         one_seat = any(run["returns"] for run in runs)
         raise Unreadable("the world has one seat" if one_seat else "a gap needs two roles")
-    parts = [drawn + paragraph(BALANCE)]
+    parts = [chart_html + paragraph(BALANCE)]
     solved = any(row["nash_conv"] is not None for run in runs for row in run["evaluations"])
     if solved:
         parts.append(paragraph("NashConv is exact in this world: the gain of perfect opponents of both roles "
@@ -195,15 +195,15 @@ def _budgets(run: Row) -> str:
             cells.append([cell(human(row["step"])), cell(human(row["budget"])), text(role),
                           cell(number(e["score"])), cell(interval(e)), cell(e["games"]),
                           cell(number(e["gain"])), cell(interval(e, "gain_")),
-                          text("too weak: says nothing" if e["too_weak"] else "")])
+                          text("too weak: no evidence" if e["too_weak"] else "")])
     head = ("policies of step", "budget (steps)", "response as", "score at least", "95 % interval", "games",
             "gain at least", "95 % interval", "")
     lows = [low for line in lines for low in line.low]
-    drawn = chart(lines, Axes(x="budget: training steps of each response", y="gain of a best response, at "
-                                                                             "least",
-                              low=min([0.0, *lows]), powers=True))
+    axes = Axes(x="budget: training steps of each response", y="gain of a best response, at least",
+                low=min([0.0, *lows]), powers=True)
     label = f" to {run['label']}" if run["label"] else ""
-    return f"<h3>Best responses{text(label)}</h3>{drawn}" + table(head, cells) + paragraph(AT_LEAST, "soft")
+    heading = f"<h3>Best responses{text(label)}</h3>"
+    return heading + chart(lines, axes) + table(head, cells) + paragraph(AT_LEAST, "soft")
 
 
 # --- tables -------------------------------------------------------------------------------------------------

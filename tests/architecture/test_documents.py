@@ -50,11 +50,11 @@ def test_links_between_pages_lead_somewhere() -> None:
                 assert (page.parent / link).exists(), f"{name_of(page)}: {link}"
 
 
-def test_readme_and_architecture_name_every_package() -> None:
+def test_contributing_and_architecture_name_every_package() -> None:
     packages = sorted({package_of(path) for path in PACKAGE} - {"__init__", "api"})
-    readme, architecture = (ROOT / "README.md").read_text(), (ROOT / ARCHITECTURE).read_text()
+    contributing, architecture = (ROOT / "CONTRIBUTING.md").read_text(), (ROOT / ARCHITECTURE).read_text()
     for package in packages:
-        assert readme.count(f"\n  {package}/ ") == 1, f"README.md: one line for {package}/"
+        assert contributing.count(f"\n  {package}/ ") == 1, f"CONTRIBUTING.md: one line for {package}/"
         assert f"`{package}`" in architecture, f"{ARCHITECTURE}: {package}"
 
 

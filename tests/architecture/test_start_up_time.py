@@ -10,12 +10,12 @@ from support.source_tree import ROOT
 
 def best_of_three(code: list[str]) -> tuple[float, str]:
     """Seconds that a fresh Python says something took, at best, and the rest of what it printed."""
-    said = []
+    output = []
     for _ in range(3):
         run = subprocess.run([sys.executable, *code], cwd=ROOT, capture_output=True, text=True, check=True)
         first, _, rest = run.stdout.partition("\n")
-        said.append((float(first), rest))
-    return min(said)
+        output.append((float(first), rest))
+    return min(output)
 
 
 def test_importing_costs_next_to_nothing() -> None:
@@ -32,8 +32,8 @@ def test_help_comes_at_once() -> None:
         "r = subprocess.run([sys.executable, '-m', 'rematch.cli', '--help'], capture_output=True, text=True);"
         "print(time.perf_counter() - t); print(r.returncode, r.stderr, r.stdout)"
     )
-    seconds, said = best_of_three(["-c", watch])
-    assert seconds < 0.5 and said.startswith("0 ") and "  train RECIPE" in said
+    seconds, output = best_of_three(["-c", watch])
+    assert seconds < 0.5 and output.startswith("0 ") and "  train RECIPE" in output
     code = "import sys; from rematch.cli.main import main; print(0); main([{}]); print(*sys.modules)"
     for words in ("", "'--help'", "'train', '--help'", "'eval', '-h'"):
         modules = best_of_three(["-c", code.format(words)])[1].split()

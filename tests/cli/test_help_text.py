@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.commands import Say, right
+from support.commands import Runner, succeed
 
 from rematch import api
 from rematch.cli import command_list, help_text
@@ -14,7 +14,7 @@ from rematch.cli.settings_help import split_help
 from rematch.core.config import leaves, to_yaml
 from rematch.verbs.settings import describe_settings
 
-__all__ = ["right"]
+__all__ = ["succeed"]
 
 
 @pytest.fixture(params=[80, 40])
@@ -34,30 +34,32 @@ def too_wide(text: str, columns: int) -> list[str]:
     return [line for line in text.splitlines() if len(line) > columns and line.strip() not in examples]
 
 
-def test_overview_has_fifteen_lines_and_every_command(right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overview_has_fifteen_lines_and_every_command(
+    succeed: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    text = right()
+    text = succeed()
     assert text.count("\n") == 15 and not too_wide(text, 80)
     for command in command_list.listed():
         assert re.search(rf"\b{command.name}\b", text)
 
 
-def test_overview_fits_a_narrow_terminal(right: Say, columns: int) -> None:
-    assert not too_wide(right(), columns)
+def test_overview_fits_a_narrow_terminal(succeed: Runner, columns: int) -> None:
+    assert not too_wide(succeed(), columns)
 
 
-def test_help_lists_every_command_with_its_summary(right: Say, columns: int) -> None:
-    text = right("--help")
-    assert text == right("help") == right("-h") and not too_wide(text, columns)
+def test_help_lists_every_command_with_its_summary(succeed: Runner, columns: int) -> None:
+    text = succeed("--help")
+    assert text == succeed("help") == succeed("-h") and not too_wide(text, columns)
     for command in command_list.listed():
         assert command.summary in words_of(text)
     assert "complete SHELL" not in text
 
 
 @pytest.mark.parametrize("name", [command.name for command in command_list.listed()])
-def test_command_help_has_usage_options_and_examples(name: str, right: Say, columns: int) -> None:
-    text = right(name, "--help")
-    assert text == right("help", name) == right(name.upper(), "-h") and not too_wide(text, columns)
+def test_command_help_has_usage_options_and_examples(name: str, succeed: Runner, columns: int) -> None:
+    text = succeed(name, "--help")
+    assert text == succeed("help", name) == succeed(name.upper(), "-h") and not too_wide(text, columns)
     command = command_list.command(name)
     for usage in command.usage:
         assert usage in words_of(text)
@@ -83,8 +85,8 @@ def flags_of(text: str) -> list[str]:
     return re.findall(r"^  --(\S+)", text, re.M)
 
 
-def test_settings_help_starts_with_what_the_recipe_sets(right: Say, columns: int) -> None:
-    text = right("train", "ra1", "--games", "1e3", "--help")
+def test_settings_help_starts_with_what_the_recipe_sets(succeed: Runner, columns: int) -> None:
+    text = succeed("train", "ra1", "--games", "1e3", "--help")
     assert not too_wide(text, columns)
     parts = re.split(r"^(recipe documents|recipe ra1|command line) sets:$", text, flags=re.M)
     assert parts[1::2] == ["recipe documents", "recipe ra1", "command line"]
@@ -94,9 +96,9 @@ def test_settings_help_starts_with_what_the_recipe_sets(right: Say, columns: int
     assert words_of(parts[0]).startswith("Settings of ra1: ")
 
 
-def test_settings_help_lists_each_setting_with_an_effect_once(right: Say) -> None:
+def test_settings_help_lists_each_setting_with_an_effect_once(succeed: Runner) -> None:
     table = describe_settings("quick")
-    shown = flags_of(right("train", "quick", "--help"))
+    shown = flags_of(succeed("train", "quick", "--help"))
     assert len(shown) == len(set(shown))
     effective = {setting.key for setting in table if not setting.idle}
     assert effective <= set(shown) and set(shown) - effective <= {setting.key for setting in table.changed}
@@ -104,9 +106,9 @@ def test_settings_help_lists_each_setting_with_an_effect_once(right: Say) -> Non
     assert not [key for key in shown if key.startswith("lookahead.")]
 
 
-def test_settings_help_all_lists_every_setting_with_the_reason(right: Say) -> None:
+def test_settings_help_all_lists_every_setting_with_the_reason(succeed: Runner) -> None:
     table = describe_settings("quick")
-    text = right("train", "quick", "--help", "all")
+    text = succeed("train", "quick", "--help", "all")
     assert flags_of(text) == [key for section in table.sections for key in
                               (setting.key for setting in table if setting.section == section)]
     assert len(flags_of(text)) == len(list(leaves(api.configure("quick"))))
@@ -116,20 +118,20 @@ def test_settings_help_all_lists_every_setting_with_the_reason(right: Say) -> No
     assert "(tanh | relu)" in words_of(text)
 
 
-def test_settings_help_of_one_section(right: Say, columns: int) -> None:
-    text = right("train", "quick", "--help", "ppo")
+def test_settings_help_of_one_section(succeed: Runner, columns: int) -> None:
+    text = succeed("train", "quick", "--help", "ppo")
     assert flags_of(text)[:2] == ["ppo.lr", "ppo.lr_final"]
     assert all(flag.startswith("ppo.") for flag in flags_of(text))
     assert "set by recipe quick, default 0.001" in words_of(text)
-    assert flags_of(right("train", "quick", "--help", "PPO")) == flags_of(text)
-    assert flags_of(right("train", "quick", "--help", "ppo.lr")) == ["ppo.lr"]
-    assert flags_of(right("train", "quick", "--help", "run"))[:2] == ["game", "seed"]
+    assert flags_of(succeed("train", "quick", "--help", "PPO")) == flags_of(text)
+    assert flags_of(succeed("train", "quick", "--help", "ppo.lr")) == ["ppo.lr"]
+    assert flags_of(succeed("train", "quick", "--help", "run"))[:2] == ["game", "seed"]
 
 
 @pytest.mark.parametrize("command", ["train", "check", "sweep"])
-def test_settings_help_belongs_to_every_command_with_a_recipe(command: str, right: Say) -> None:
-    assert right(command, "quick", "--help") == right("train", "--help", "quick")
-    assert f"usage:\n  rematch {command} RECIPE" in right(command, "--help")
+def test_settings_help_belongs_to_every_command_with_a_recipe(command: str, succeed: Runner) -> None:
+    assert succeed(command, "quick", "--help") == succeed("train", "--help", "quick")
+    assert f"usage:\n  rematch {command} RECIPE" in succeed(command, "--help")
 
 
 def test_settings_help_of_a_stored_run_shows_what_differs(tmp_path: Path) -> None:
@@ -141,10 +143,10 @@ def test_settings_help_of_a_stored_run_shows_what_differs(tmp_path: Path) -> Non
     assert "seed" in [setting.key for setting in table.changed]
 
 
-def test_settings_help_of_play_and_solve(right: Say) -> None:
-    assert "--thought" in right("play", "beasty", "--help")
-    assert "--cartridge" in right("play", "gameboy", "-h")
-    assert flags_of(right("solve", "lattice", "--help"))[0] == "n"
+def test_settings_help_of_play_and_solve(succeed: Runner) -> None:
+    assert "--thought" in succeed("play", "beasty", "--help")
+    assert "--cartridge" in succeed("play", "gameboy", "-h")
+    assert flags_of(succeed("solve", "lattice", "--help"))[0] == "n"
 
 
 @pytest.mark.parametrize(("words", "expected"), [

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.commands import Say, files, finished, place, right, wrong
+from support.commands import Runner, files, finished, refused, succeed, workdir
 from support.tiny_run import flags
 
 from rematch import api
@@ -20,118 +20,120 @@ from rematch.training import memory_estimate
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
-__all__ = ["finished", "place", "right", "wrong"]
+__all__ = ["finished", "refused", "succeed", "workdir"]
 
 
 # --- all is well --------------------------------------------------------------------------------------------
 
 
 def test_train_prints_its_plan_and_its_files(
-        place: Path, right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    (place / "elsewhere").mkdir()
-    monkeypatch.chdir(place / "elsewhere")
-    said = right("train", "quick", *flags(), "--name", "some/where").splitlines()
-    assert said[0] == "run some/where: pursuit, seed 0, 3 iterations of 8 games x 4 steps"
-    ends = dict(line.split() for line in said[-5:])
+        workdir: Path, succeed: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    (workdir / "elsewhere").mkdir()
+    monkeypatch.chdir(workdir / "elsewhere")
+    output = succeed("train", "quick", *flags(), "--name", "some/where").splitlines()
+    assert output[0] == "run some/where: pursuit, seed 0, 3 iterations of 8 games x 4 steps"
+    ends = dict(line.split() for line in output[-5:])
     assert ends == {"run": "some/where", "policies": "some/where/policies", "film": "some/where/match.gif",
                     "picture": "some/where/learning.png", "report": "some/where/report.html"}
-    assert all((place / "elsewhere" / path).exists() for path in ends.values())
-    for path in (place / "elsewhere" / "some" / "where").rglob("*"):
+    assert all((workdir / "elsewhere" / path).exists() for path in ends.values())
+    for path in (workdir / "elsewhere" / "some" / "where").rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
-    assert files(place / "elsewhere" / "some" / "where") == files(place / "runs" / "done")
+    assert files(workdir / "elsewhere" / "some" / "where") == files(workdir / "runs" / "done")
 
 
-def test_train_numbers_runs_without_a_name_and_takes_kebab_case(place: Path, right: Say) -> None:
+def test_train_numbers_runs_without_a_name_and_takes_kebab_case(workdir: Path, succeed: Runner) -> None:
     words = [word.replace("_", "-") if word.startswith("--") else word for word in flags(games="1e1")]
-    assert right("train", "quick", *words).startswith("run runs/quick-1: ")
+    assert succeed("train", "quick", *words).startswith("run runs/quick-1: ")
     assert "games: 10\n" in Path("runs/quick-1/config.yaml").read_text()
-    assert right("train", "quick", *words, "--max-minutes=1e-9").splitlines()[-1] == (
+    assert succeed("train", "quick", *words, "--max-minutes=1e-9").splitlines()[-1] == (
         "stopped (time) at iteration 1 of 3; go on with: rematch resume runs/quick-2")
-    assert "resumed runs/quick-2 at iteration 1" in right("resume", "runs/quick-2")
-    assert files(place / "runs" / "quick-1") == files(place / "runs" / "quick-2")
+    assert "resumed runs/quick-2 at iteration 1" in succeed("resume", "runs/quick-2")
+    assert files(workdir / "runs" / "quick-1") == files(workdir / "runs" / "quick-2")
 
 
-def test_resume_of_a_finished_run_changes_nothing(place: Path, right: Say) -> None:
-    whole = files(place / "runs" / "done")
-    said = right("resume", "done")
-    assert "runs/done is complete: 96 steps are done, nothing is left to train\n" in said
-    assert "Scoreboard after 96 steps" in said and "runs/done/report.html" in said
-    assert files(place / "runs" / "done") == whole
+def test_resume_of_a_finished_run_changes_nothing(workdir: Path, succeed: Runner) -> None:
+    whole = files(workdir / "runs" / "done")
+    output = succeed("resume", "done")
+    assert "runs/done is complete: 96 steps are done, nothing is left to train\n" in output
+    assert "Scoreboard after 96 steps" in output and "runs/done/report.html" in output
+    assert files(workdir / "runs" / "done") == whole
 
 
-def test_worlds_and_recipes_are_listed(right: Say) -> None:
-    said = right("worlds")
-    assert re.search(r"^pursuit: \w.*", said, re.M)
+def test_worlds_and_recipes_are_listed(succeed: Runner) -> None:
+    output = succeed("worlds")
+    assert re.search(r"^pursuit: \w.*", output, re.M)
     evader = r"^  evader: sees \d+ numbers, continuous actions speed, turn; scripted: random, .*flee_straight"
-    assert re.search(evader, said, re.M)
-    head, *recipes = right("recipes").splitlines()
+    assert re.search(evader, output, re.M)
+    head, *recipes = succeed("recipes").splitlines()
     assert head.split()[:2] == ["recipe", "world"]
     assert [line for line in recipes if not line.endswith(".")] == []  # whole sentences
     worlds = dict(line.split()[:2] for line in recipes)
     assert worlds["quick"] == worlds["pursuit"] == worlds["ra2"] == "pursuit" and worlds["tiny"] == "gameboy"
     for command in ("worlds", "recipes"):
-        assert json.loads(right(command, "--json"))[command][0]["name"]
+        assert json.loads(succeed(command, "--json"))[command][0]["name"]
 
 
-def test_eval_of_a_run_prints_intervals(finished: Path, right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eval_of_a_run_prints_intervals(
+    finished: Path, succeed: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(finished)
     before = files(finished)
     options = ("--against", "random,lion", "--json")
-    row = json.loads(right("eval", "done", "--games", "20", *options))
+    row = json.loads(succeed("eval", "done", "--games", "20", *options))
     assert row["run"] == "runs/done" and row["step"] == 96 and row["play"] == "sampled" and row["verdict"]
     assert [(entry["role"], entry["rival"], entry["games"]) for entry in row["table"]] == \
         [("pursuer", "random", 20), ("evader", "random", 20), ("evader", "lion", 20)]
     for entry in row["table"]:
         assert 0 <= entry["low"] <= entry["score"] <= entry["high"] <= 1 and entry["best_bot"]
-    assert row == json.loads(right("eval", "runs/done", "--games", "2e1", *options))
-    assert row != json.loads(right("eval", "done", "--games", "20", *options, "--seed", "1"))
-    text = right("eval", "done", "--games", "4", "--greedy")
+    assert row == json.loads(succeed("eval", "runs/done", "--games", "2e1", *options))
+    assert row != json.loads(succeed("eval", "done", "--games", "20", *options, "--seed", "1"))
+    text = succeed("eval", "done", "--games", "4", "--greedy")
     assert "Scoreboard after 96 steps, policies play greedy" in text and "95 % interval" in text
     assert files(finished) == before
 
 
 def test_eval_of_a_world_plays_named_players(
-        finished: Path, right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+        finished: Path, succeed: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(finished)
     players = ("--players", "pure_pursuit,stand_still")
-    row = json.loads(right("eval", "pursuit", *players, "--games", "50", "--json"))
+    row = json.loads(succeed("eval", "pursuit", *players, "--games", "50", "--json"))
     hunter, prey = row["table"]
     assert (hunter["player"], hunter["rival"], hunter["games"]) == ("pure_pursuit", "stand_still", 50)
     assert hunter["low"] > 0.9 and prey["high"] < 0.1 and hunter["wins"] + prey["wins"] == 50
-    text = right("eval", "pursuit", "--players", "done,random", "--games", "4")
+    text = succeed("eval", "pursuit", "--players", "done,random", "--games", "4")
     assert text.startswith("Match in pursuit, policies play sampled\n") and "done    random" in text
 
 
-def test_eval_of_one_role_alone_is_refused(place: Path, right: Say, wrong: Say) -> None:
-    right("export", "done", "--out", "mine.safetensors")
+def test_eval_of_one_role_alone_is_refused(workdir: Path, succeed: Runner, refused: Runner) -> None:
+    succeed("export", "done", "--out", "mine.safetensors")
     for words in (("eval",), ("eval", "--against", "lion"), ("film", "--out", "x.gif")):
-        said = wrong(words[0], "mine-pursuer.safetensors", *words[1:])
-        assert "mine-pursuer.safetensors plays pursuer only, and no player has the role evader; expected" in said
-    right("eval", "pursuit", "--players", "mine-pursuer.safetensors,random", "--games", "4")
+        output = refused(words[0], "mine-pursuer.safetensors", *words[1:])
+        assert "mine-pursuer.safetensors plays pursuer only, and no player has the role evader; " in output
+    succeed("eval", "pursuit", "--players", "mine-pursuer.safetensors,random", "--games", "4")
 
 
-def test_train_notes_general_sum_rewards_and_redrawn_starts(place: Path, right: Say) -> None:
+def test_train_notes_general_sum_rewards_and_redrawn_starts(workdir: Path, succeed: Runner) -> None:
     narrow = flags(world__arena_width=4, world__arena_height=4, world__min_init_distance=4.5,
                    world__max_init_distance=15, world__w_wall=0.1, world__n_obstacles_min=2)
-    text = right("train", "pursuit", *narrow, "--name", "narrow")
-    for told in (text, Path("runs/narrow/train.log").read_text()):
-        assert "Rewards are general-sum" in told
+    text = succeed("train", "pursuit", *narrow, "--name", "narrow")
+    for log in (text, Path("runs/narrow/train.log").read_text()):
+        assert "Rewards are general-sum" in log
     rows = [json.loads(line) for line in Path("runs/narrow/metrics.jsonl").read_text().splitlines()]
     redraws = [row["rollout/spawn_redraws"] for row in rows]
     assert redraws == sorted(redraws) and redraws[-1] > 0
     assert f"World: spawn_redraws {redraws[-1]}" in text
-    assert "general-sum" not in right("train", "pursuit", *flags(), "--name", "plain")
+    assert "general-sum" not in succeed("train", "pursuit", *flags(), "--name", "plain")
 
 
-def test_eval_plays_under_the_rules_of_the_run(place: Path, right: Say, wrong: Say) -> None:
-    right("train", "quick", *flags(world__n_obstacles_max=3), "--name", "three")
-    row = json.loads(right("eval", "pursuit", "--players", "three,random", "--games", "4", "--json"))
+def test_eval_plays_under_the_rules_of_the_run(workdir: Path, succeed: Runner, refused: Runner) -> None:
+    succeed("train", "quick", *flags(world__n_obstacles_max=3), "--name", "three")
+    row = json.loads(succeed("eval", "pursuit", "--players", "three,random", "--games", "4", "--json"))
     assert row["settings"]["n_obstacles_max"] == 3 and row["settings"]["max_steps"] == 20
-    said = wrong("eval", "pursuit", "--players", "three,done", "--games", "4")
-    assert "done was trained with other rules: n_obstacles_max = 2, three with 3; expected the same" in said
+    output = refused("eval", "pursuit", "--players", "three,done", "--games", "4")
+    assert "done was trained with other rules: n_obstacles_max = 2, three with 3; expected the same" in output
 
 
-def test_status_exit_code_is_in_its_json(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_exit_code_is_in_its_json(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = main.main(["status", "done"])
     out, err = capsys.readouterr()
     assert code in (0, 1) and err == "" and "runs/done" in out
@@ -248,32 +250,32 @@ def test_status_exit_code_is_in_its_json(place: Path, capsys: pytest.CaptureFixt
     ("bench --seconds 0", "--seconds = '0': expected a number above 0"),
 ])
 def test_wrong_word_is_one_line_and_changes_nothing(
-        finished: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch, words: str, expected: str) -> None:
+        finished: Path, refused: Runner, monkeypatch: pytest.MonkeyPatch, words: str, expected: str) -> None:
     monkeypatch.chdir(finished)
     before = files(finished)
-    assert re.search(expected, wrong(*["" if word == "''" else word for word in words.split()]))
+    assert re.search(expected, refused(*["" if word == "''" else word for word in words.split()]))
     assert files(finished) == before
 
 
-def test_bytes_that_are_no_text_are_one_line(place: Path, wrong: Say) -> None:
+def test_bytes_that_are_no_text_are_one_line(workdir: Path, refused: Runner) -> None:
     rubbish = os.fsdecode(b"\xff\xfe")
     quick = ("train", "quick")
     for words in (("unheard",), ("train",), ("resume",), ("status",), ("eval",), quick, (*quick, "--name"),
                   (*quick, "--config"), (*quick, "--games")):
         for word in (rubbish, "a\nb", "\x1b[31m", "x" * 5000):
-            assert "\x1b" not in wrong(*words, word)
-    wrong("train", "quick", "--" + rubbish, "3")
-    wrong("train", "quick", "--name", "x" * 300, *flags())
+            assert "\x1b" not in refused(*words, word)
+    refused("train", "quick", "--" + rubbish, "3")
+    refused("train", "quick", "--name", "x" * 300, *flags())
     assert os.listdir("runs") == ["done"]
 
 
 def test_train_refuses_a_run_larger_than_the_machine(
-        place: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+        workdir: Path, refused: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_estimate, "total_bytes", lambda: 1 << 28)
     assert re.search(r"games = 500000, steps = 4: this run needs about \d+\.\d GiB of memory, this machine "
-                     r"has 0\.2; expected fewer games", wrong("train", "quick", *flags(games=500_000)))
+                     r"has 0\.2; expected fewer games", refused("train", "quick", *flags(games=500_000)))
     assert re.search(r"network.hidden = \[4096, 4096\]: .*GiB.*expected narrower layers",
-                     wrong("train", "quick", *flags(network__hidden=[4096, 4096])))
+                     refused("train", "quick", *flags(network__hidden=[4096, 4096])))
     assert os.listdir("runs") == ["done"]
 
 
@@ -295,24 +297,27 @@ def test_train_refuses_a_run_larger_than_the_machine(
     ("seed: " + "1" * 30_000, "x.yaml.*4300 digits"),
     ("\0\1\2", "x.yaml"),
 ])
-def test_settings_file_that_is_no_yaml_is_refused(place: Path, wrong: Say, text: str, expected: str) -> None:
+def test_settings_file_that_is_no_yaml_is_refused(
+    workdir: Path, refused: Runner, text: str, expected: str
+) -> None:
     Path("x.yaml").write_text(text)
-    assert re.search(expected, wrong("train", "quick", "--config", "x.yaml"))
-    wrong("train", "x.yaml")
+    assert re.search(expected, refused("train", "quick", "--config", "x.yaml"))
+    refused("train", "x.yaml")
     shutil.copy("x.yaml", "runs/done/config.yaml")
     for command in ("resume", "eval"):
-        wrong(command, "done")
+        refused(command, "done")
     assert os.listdir("runs") == ["done"]
 
 
-def test_settings_file_without_effect_is_refused(place: Path, wrong: Say) -> None:
+def test_settings_file_without_effect_is_refused(workdir: Path, refused: Runner) -> None:
     Path("x.yaml").write_text("league:\n  pick: uniform\n  pfsp_power: 3\n")
-    assert "x.yaml: league.pfsp_power = 3.0 has no effect: " in wrong("train", "quick", "--config", "x.yaml")
+    message = refused("train", "quick", "--config", "x.yaml")
+    assert "x.yaml: league.pfsp_power = 3.0 has no effect: " in message
     Path("x.yaml").write_text("like: quick\nleague:\n  pick: uniform\n  pfsp_power: 3\n")
-    assert "x.yaml: league.pfsp_power = 3.0 has no effect: " in wrong("train", "x.yaml")
+    assert "x.yaml: league.pfsp_power = 3.0 has no effect: " in refused("train", "x.yaml")
 
 
-def test_settings_file_may_be_switched_off_by_flags(place: Path) -> None:
+def test_settings_file_may_be_switched_off_by_flags(workdir: Path) -> None:
     text = "ppo:\n  magnet: 0.1\n  magnet_decay: 0.9\n"
     Path("y.yaml").write_text("like: quick\n" + text)
     assert api.configure("y.yaml", flags=["--ppo.magnet_weight", "0"]).ppo.magnet_decay == 0.9
@@ -323,21 +328,21 @@ def test_settings_file_may_be_switched_off_by_flags(place: Path) -> None:
     assert again == api.configure("quick", Path(stored)) == api.load("runs/done").config
 
 
-def test_settings_file_cannot_change_the_world_of_a_recipe(place: Path, wrong: Say) -> None:
+def test_settings_file_cannot_change_the_world_of_a_recipe(workdir: Path, refused: Runner) -> None:
     Path("other.yaml").write_text("game: lattice\n")
-    assert "other.yaml: game = 'lattice' cannot change the world of quick; name the world instead" in wrong(
+    assert "other.yaml: game = 'lattice' cannot change the world of quick; name the world instead" in refused(
         "train", "quick", "--config", "other.yaml")
 
 
 def test_export_without_onnx_leaves_no_file(
-        place: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+        workdir: Path, refused: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
-    before = files(place)
-    assert "--onnx: onnx is not installed: " in wrong("export", "done", "--out", "a.safetensors", "--onnx")
-    assert files(place) == before
+    before = files(workdir)
+    assert "--onnx: onnx is not installed: " in refused("export", "done", "--out", "a.safetensors", "--onnx")
+    assert files(workdir) == before
 
 
-def test_settings_file_that_cannot_be_read_is_refused(place: Path, wrong: Say) -> None:
+def test_settings_file_that_cannot_be_read_is_refused(workdir: Path, refused: Runner) -> None:
     Path("binary.yaml").write_bytes(b"\x80\x81")
     for name in ("binary.yaml", "/dev/zero", "runs", "missing.yaml", ""):
-        wrong("train", "quick", "--config", name)
+        refused("train", "quick", "--config", name)

@@ -20,7 +20,7 @@ from rematch.recipes import recipe_texts
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with two runs, a sweep, and folders whose names a shell would execute."""
     for name in ("quick-1", "quick-2", "a b", "$(touch hacked)", "`id`", "x;y", "line\nbreak", "*"):
         (tmp_path / "runs" / name).mkdir(parents=True)
@@ -43,7 +43,7 @@ def test_completion_of_commands() -> None:
     assert "complete" not in offers("")
 
 
-def test_completion_of_recipes_worlds_and_runs(place: Path) -> None:
+def test_completion_of_recipes_worlds_and_runs(workdir: Path) -> None:
     assert set(recipe_texts()) <= set(offers("train", ""))
     assert {"gymnasium", "lattice", "openspiel"} <= set(offers("train", ""))
     assert len(offers("train", "")) == len(set(offers("train", "")))
@@ -55,7 +55,7 @@ def test_completion_of_recipes_worlds_and_runs(place: Path) -> None:
     assert offers("completion", "") == ["bash", "zsh", "fish"] and offers("resume", "quick-1", "") == []
 
 
-def test_completion_of_options_and_their_values(place: Path) -> None:
+def test_completion_of_options_and_their_values(workdir: Path) -> None:
     assert offers("resume", "quick-1", "-") == ["--max-minutes", "--other-machine", "--help"]
     assert offers("resume", "quick-1", "--other-machine", "--o") == []
     assert offers("eval", "quick-1", "--max") == []
@@ -69,7 +69,7 @@ def test_completion_of_options_and_their_values(place: Path) -> None:
     assert offers("train", "quick", "--from", "q") == ["quick-1", "quick-2"]
 
 
-def test_completion_of_settings_and_their_values(place: Path) -> None:
+def test_completion_of_settings_and_their_values(workdir: Path) -> None:
     assert offers("train", "quick", "--ppo.l") == ["--ppo.lr", "--ppo.lr_final"]
     assert "--ppo.lr" not in offers("train", "quick", "--ppo.lr", "0.1", "--ppo.l")
     assert offers("train", "quick", "--dqn.") == []  # they have no effect in this recipe
@@ -103,9 +103,9 @@ def test_completion_is_quick_and_imports_little() -> None:
 # --- in a shell -------------------------------------------------------------------------------------------
 
 
-def in_bash(place: Path, line: str) -> list[str]:
+def in_bash(workdir: Path, line: str) -> list[str]:
     """The completions of bash for a command line, by the function that the script registers."""
-    program = place / "rematch"
+    program = workdir / "rematch"
     program.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -m rematch.cli \"$@\"\n")
     program.chmod(0o700)
     words = " ".join(map(shlex.quote, line.split(" ")))
@@ -116,20 +116,20 @@ def in_bash(place: Path, line: str) -> list[str]:
         _rematch rematch
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    env = environment() | {"PATH": f"{place}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", script], cwd=place, env=env, capture_output=True, text=True)
+    env = environment() | {"PATH": f"{workdir}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], cwd=workdir, env=env, capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     return done.stdout.split("\n")[:-1]
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
-def test_completion_in_bash(place: Path) -> None:
-    assert in_bash(place, "rematch res") == ["resume"]
-    assert in_bash(place, "rematch train qu") == ["quick"]
-    assert in_bash(place, "rematch resume ") == ["quick-1", "quick-2", "seeds"]
-    assert in_bash(place, "rematch train quick --ppo.lr_") == ["--ppo.lr_final"]
-    assert in_bash(place, "rematch nonsense ") == [""]
-    assert not (place / "hacked").exists()
+def test_completion_in_bash(workdir: Path) -> None:
+    assert in_bash(workdir, "rematch res") == ["resume"]
+    assert in_bash(workdir, "rematch train qu") == ["quick"]
+    assert in_bash(workdir, "rematch resume ") == ["quick-1", "quick-2", "seeds"]
+    assert in_bash(workdir, "rematch train quick --ppo.lr_") == ["--ppo.lr_final"]
+    assert in_bash(workdir, "rematch nonsense ") == [""]
+    assert not (workdir / "hacked").exists()
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)

@@ -339,7 +339,7 @@ def test_yaml_numbers_keep_their_type() -> None:
     assert got.wheels == 1_000_000 and isinstance(got.wheels, int)
     assert got.engine.power == 3.0 and isinstance(got.engine.power, float) and got.engine.oil_price == 1e-3
     large = config.apply(Train(), {"wheels": 2**53 + 1}, "file")
-    assert large.wheels == 2**53 + 1  # not by way of a float
+    assert large.wheels == 2**53 + 1  # not converted to a float
     assert config.read_yaml("", "file") == config.read_yaml("# nothing", "file") == {}
 
 

@@ -39,7 +39,7 @@ def test_ctrl_c_that_python_drops_still_stops_the_run(capsys: pytest.CaptureFixt
             INTERRUPTS.raise_if_received()
     assert (signal.getsignal(signal.SIGINT), sys.unraisablehook) == before
     assert capsys.readouterr().err == ""
-    with INTERRUPTS, StopRequest(None) as stop:  # the note is gone with its command
+    with INTERRUPTS, StopRequest(None) as stop:  # a new command has no recorded signal
         assert not stop()
 
 
@@ -61,7 +61,7 @@ def test_ctrl_c_is_raised_at_once_or_after_a_deferred_block() -> None:
 def test_ctrl_c_that_became_another_exception_is_one_line(
     became: type[BaseException], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Compiled modules turn an interruption of their loading into errors of their own."""
+    """Compiled modules turn an interrupt while they load into other exceptions."""
 
     def interrupted(words: object) -> int:
         press_where_python_drops_it()
@@ -75,8 +75,8 @@ def test_ctrl_c_that_became_another_exception_is_one_line(
 
 
 def test_other_unraisable_exceptions_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    told = []
-    before, sys.unraisablehook = sys.unraisablehook, lambda what: told.append(what.exc_type)
+    messages = []
+    before, sys.unraisablehook = sys.unraisablehook, lambda what: messages.append(what.exc_type)
     try:
         with INTERRUPTS:
             thing = Thing()
@@ -85,13 +85,13 @@ def test_other_unraisable_exceptions_are_printed(capsys: pytest.CaptureFixture[s
             assert watched() is None
     finally:
         sys.unraisablehook = before
-    assert told == [ZeroDivisionError]
+    assert messages == [ZeroDivisionError]
 
 
-@pytest.mark.parametrize("asked", ["time", "SIGTERM"])
-def test_ctrl_c_after_another_stop_request_does_not_interrupt_the_save(asked: str) -> None:
+@pytest.mark.parametrize("reason", ["time", "SIGTERM"])
+def test_ctrl_c_after_another_stop_request_does_not_interrupt_the_save(reason: str) -> None:
     with StopRequest(None) as stop:
-        stop.reason = asked
+        stop.reason = reason
         press()
         assert stop.reason == "SIGINT"
         with pytest.raises(KeyboardInterrupt):  # the second

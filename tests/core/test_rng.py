@@ -84,9 +84,9 @@ def test_c_philox_gives_the_same_words(tmp_path: Path) -> None:
     command = [tmp_path / "draw"]
     output = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
     for (key, counter), line in zip(inputs, output.splitlines(), strict=True):
-        *drawn, unit = line.split()
-        assert rng.philox(key, np.array(counter, np.uint64)).tolist() == [int(word) for word in drawn]
-        assert float.fromhex(unit) == (int(drawn[0]) >> 8) / 2**24
+        *output, unit = line.split()
+        assert rng.philox(key, np.array(counter, np.uint64)).tolist() == [int(word) for word in output]
+        assert float.fromhex(unit) == (int(output[0]) >> 8) / 2**24
 
 
 def test_stream_numbers_are_distinct_and_equal_those_in_c() -> None:
@@ -100,12 +100,12 @@ def test_stream_numbers_are_distinct_and_equal_those_in_c() -> None:
 @given(U64, st.integers(0, 255), st.integers(1, 40), st.integers(0, 2**63))
 @settings(max_examples=50)
 def test_words_depend_on_seed_stream_index_and_step(seed: int, stream: int, count: int, step: int) -> None:
-    drawn = rng.words(seed, stream, count, step)
-    assert drawn.tolist() == [rng.key(seed, stream, i, step) for i in range(count)]
-    assert rng.words(seed, stream, 1, step)[0] == drawn[0]  # how many are inputs for changes none
+    output = rng.words(seed, stream, count, step)
+    assert output.tolist() == [rng.key(seed, stream, i, step) for i in range(count)]
+    assert rng.words(seed, stream, 1, step)[0] == output[0]  # independent of the count
     units = rng.units(seed, stream, count, step)
     assert ((units >= 0) & (units < 1)).all()
-    assert units.tolist() == [(word >> 11) * 2.0**-53 for word in drawn.tolist()]
+    assert units.tolist() == [(word >> 11) * 2.0**-53 for word in output.tolist()]
 
 
 @given(U64, st.integers(0, 255), U32, st.integers(0, 2**40))
@@ -133,5 +133,5 @@ def test_units_are_uniform() -> None:
 def test_generators_of_one_key_are_equal_and_of_two_differ() -> None:
     first, again = rng.generator(3, rng.SHUFFLE, 1, 2), rng.generator(3, rng.SHUFFLE, 1, 2)
     other = rng.generator(3, rng.SHUFFLE, 1, 3)
-    drawn = first.random(8)
-    assert (drawn == again.random(8)).all() and (drawn != other.random(8)).all()
+    output = first.random(8)
+    assert (output == again.random(8)).all() and (output != other.random(8)).all()

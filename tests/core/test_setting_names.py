@@ -237,7 +237,7 @@ def test_present_names_exist_and_old_ones_do_not() -> None:
 def test_present_values_exist_and_old_ones_do_not() -> None:
     for (key, old), new in RENAMED_VALUES.items():
         choices = next(field.metadata["choices"] for name in registry.names()
-                       for known, field, _ in config.leaves(api.default(name)) if known == key)
+                       for leaf_key, field, _ in config.leaves(api.default(name)) if leaf_key == key)
         assert not choices or (new in choices and old not in choices), f"{key} = {old} -> {new}"
 
 

@@ -130,7 +130,9 @@ def test_caption_names_n() -> None:
 def test_curves_are_those_that_the_learner_logs(
     key: str, curves: tuple[tuple[str, str], ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: list[tuple[str, str]] = []
-    monkeypatch.setattr(learning_curves, "_training", lambda axes, metrics, roles, curve: drawn.append(curve))
+    curves_drawn: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        learning_curves, "_training", lambda axes, metrics, roles, curve: curves_drawn.append(curve)
+    )
     learning_curves.learning([], [{"step": 1, f"pad/{key}": 0.5}])
-    assert tuple(drawn) == curves
+    assert tuple(curves_drawn) == curves

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import Say, wrong
+from support.commands import Runner, refused
 from support.html_reader import TAGS, Reader
 from support.tiny_run import flags
 
@@ -20,19 +20,19 @@ from rematch.reporting.html import strength_sections
 from rematch.reporting.run_summary import MATRIX, gather, report, stored_matrix
 from rematch.reporting.seed_groups import groups
 
-__all__ = ["wrong"]
+__all__ = ["refused"]
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Three runs: two seeds of one kind and one of another, whose name is hostile."""
-    place = tmp_path_factory.mktemp("runs")
+    workdir = tmp_path_factory.mktemp("runs")
     made = []
     for name, changes in (("one", {}), ("two", {"seed": 1}), ("<b>&three", {"ppo__gamma": 0.5})):
         words = flags(evaluation__every=1, total_steps=160, **changes)
-        assert main.main(["train", "quick", *words, "--name", str(place / name)]) == 0
-        made.append(place / name)
+        assert main.main(["train", "quick", *words, "--name", str(workdir / name)]) == 0
+        made.append(workdir / name)
     return made
 
 
@@ -81,14 +81,14 @@ def test_stops_and_resumes_are_listed(runs: list[Path]) -> None:
 
 
 def test_report_overwrites_only_reports(runs: list[Path], tmp_path: Path) -> None:
-    mine = tmp_path / "mine.html"
-    mine.write_text("years of work")
+    own_page = tmp_path / "mine.html"
+    own_page.write_text("years of work")
     with pytest.raises(ConfigError, match="is not a report"):
-        report([runs[0]], mine)
-    assert mine.read_text() == "years of work"
+        report([runs[0]], own_page)
+    assert own_page.read_text() == "years of work"
     report([runs[0]], tmp_path / "page.html", games=4)
     report([runs[0]], tmp_path / "page.html", games=4)
-    (tmp_path / "link.html").symlink_to(mine)
+    (tmp_path / "link.html").symlink_to(own_page)
     for target in (tmp_path, tmp_path / "no" / "x.html", tmp_path / "link.html"):
         with pytest.raises(ConfigError, match="--out = "):
             report([runs[0]], target)
@@ -119,27 +119,27 @@ def test_damaged_folder_is_one_line_and_a_page(
     Reader(text)
 
 
-def test_wrong_arguments_are_one_line(runs: list[Path], wrong: Say) -> None:
+def test_wrong_arguments_are_one_line(runs: list[Path], refused: Runner) -> None:
     run = str(runs[0])
     for words in (("nowhere",), (), ("--json",), (run, "--gams", "3"), (run, "--games", "0"),
                   (run, "no/where"), (run, "--out", run), (str(runs[0].parent),)):
-        wrong("report", *words)
-    assert "no such run" in wrong("report", run, run + "x")
+        refused("report", *words)
+    assert "no such run" in refused("report", run, run + "x")
 
 
 def test_matrix_of_another_level_is_not_used(tmp_path: Path) -> None:
     """After a change of level the run plays another game; the old matrix is of the wrong one."""
     assert main.main(["train", "h", *flags(total_steps=160), "--name", str(tmp_path / "run")]) == 0
     report([tmp_path / "run"], games=2)
-    kept = tmp_path / "run" / MATRIX
-    tree, stamp = json.loads(kept.read_text()), kept.stat().st_mtime_ns
+    matrix_file = tmp_path / "run" / MATRIX
+    tree, stamp = json.loads(matrix_file.read_text()), matrix_file.stat().st_mtime_ns
     assert isinstance(tree["level"], str) and tree["level"]
     report([tmp_path / "run"])
-    assert kept.stat().st_mtime_ns == stamp  # the same level: used as it is
-    kept.write_text(json.dumps(tree | {"level": "another"}))
+    assert matrix_file.stat().st_mtime_ns == stamp  # the same level: used as it is
+    matrix_file.write_text(json.dumps(tree | {"level": "another"}))
     assert stored_matrix(tmp_path / "run", tree["level"]) is None
     report([tmp_path / "run"], games=2)
-    assert json.loads(kept.read_text()) == tree
+    assert json.loads(matrix_file.read_text()) == tree
 
 
 def test_report_from_python(runs: list[Path], tmp_path: Path) -> None:

@@ -80,9 +80,9 @@ def test_stopped_run_names_the_resume_command_and_exits_3(
 
 def test_running_run_names_its_process_and_is_ahead_of_its_checkpoint(tmp_path: Path) -> None:
     folder = stopped(tmp_path / "run")
-    with Run.open(folder, write=True) as held:
-        held.rewind(held.load())
-        held.log({"iteration": 3, "step": 96})
+    with Run.open(folder, write=True) as run:
+        run.rewind(run.load())
+        run.log({"iteration": 3, "step": 96})
         facts = status(folder)
     assert facts["exit"] == 0 and facts["state"] == "running" and facts["iteration"] == 3
     assert f"running (locked by process {os.getpid()} on" in screen(facts) and "tail -f" in facts["next"]

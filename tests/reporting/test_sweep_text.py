@@ -12,8 +12,8 @@ from rematch.sweeps.plan import read_seeds
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=20, unique=True))
-def test_ranges_are_read_back(found: list[int]) -> None:
-    assert list(read_seeds(sweep_text.ranges(found))) == found
+def test_ranges_are_read_back(seeds: list[int]) -> None:
+    assert list(read_seeds(sweep_text.ranges(seeds))) == seeds
 
 
 def test_ranges_are_short() -> None:
@@ -23,12 +23,12 @@ def test_ranges_are_short() -> None:
 
 def table() -> dict[str, Any]:
     entry = {"value": 0.5, "low": 0.4, "high": 0.6}
-    found = {"SR_P": entry, "NashConv": entry | {"low": None}}
+    measures = {"SR_P": entry, "NashConv": entry | {"low": None}}
     done = {"seed": 0, "run": "a=1/seed-0", "state": "finished", "step": 4096, "games": 1000, "below": 1,
-            "pairings": 8, "verdict": "weak: 1 of 8", "measures": found}
+            "pairings": 8, "verdict": "weak: 1 of 8", "measures": measures}
     bad = {"seed": 1, "run": "a=1/seed-1", "state": "failed", "why": "out of\x1b[2J | memory"}
-    over = {name: entry | {"n": 1} for name in found}
-    first = {"cell": "a=1", "values": {"a": "1"}, "runs": [done, bad], "iqm": over}
+    iqm = {name: entry | {"n": 1} for name in measures}
+    first = {"cell": "a=1", "values": {"a": "1"}, "runs": [done, bad], "iqm": iqm}
     second = {"cell": "a=<b>|c", "values": {}, "iqm": {}, "runs": [
         {"seed": 0, "run": "x", "state": "unfinished"}, {"seed": 1, "run": "x", "state": "waiting"}]}
     return {"sweep": "s", "rematch": "1, 2", "recipe": "r", "seeds": "0-1", "added": "1", "game": "g",

@@ -15,7 +15,7 @@ def row(**changes: Any) -> dict[str, Any]:
 
 
 def test_line_has_all_figures() -> None:
-    known = {
+    best_known = {
         "response": "search:100:you",
         "win": 0.9,
         "low": 0.85,
@@ -27,7 +27,7 @@ def test_line_has_all_figures() -> None:
         lines(
             {
                 "world": "beasty",
-                "table": [row(margin=Mean(3.25, 2.5, 4.0, 200)) | {"best_known": known}, row()],
+                "table": [row(margin=Mean(3.25, 2.5, 4.0, 200)) | {"best_known": best_known}, row()],
                 "play": "sampled",
             }
         )

@@ -1,4 +1,4 @@
-"""Commands under test: fixtures with a finished tiny run, and what must hold of a command that is wrong."""
+"""Commands under test: a finished tiny run, and fixtures for commands that succeed or are refused."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from rematch.cli import main
 from support.tiny_run import flags
 
 ROOT = Path(main.__file__).parents[2]
-Say = Callable[..., str]
+Runner = Callable[..., str]
 PRODUCTS = ("learning.png", "match.gif", "report.html")
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A place with a finished tiny run in runs/done."""
-    place = tmp_path_factory.mktemp("place")
-    with contextlib.chdir(place):
+    """A folder with a finished tiny run in runs/done."""
+    workdir = tmp_path_factory.mktemp("place")
+    with contextlib.chdir(workdir):
         assert main.main(["train", "quick", *flags(), "--name", "done"]) == 0
-    return place
+    return workdir
 
 
 @pytest.fixture
-def place(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A place of one's own with a copy of it, as working directory."""
+def workdir(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: a copy of the folder of `finished`."""
     shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
-def wrong(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Say:
-    """Run a command that must end in exit code 2 and one line on stderr, after a second's work at most."""
+def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Runner:
+    """Run a command that must end with exit code 2 and one line on stderr within a second of CPU time."""
 
     def never(*_: Any) -> bool:
         raise AssertionError("it trains")
 
     def run(*words: str) -> str:
-        began = time.process_time()  # not of the clock: the machine may be busy
+        began = time.process_time()  # CPU time: the machine may be busy
         with monkeypatch.context() as patch:
             patch.setattr(api, "loop", never)
             code = main.main(words)
@@ -65,7 +65,7 @@ def wrong(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
-def right(capsys: pytest.CaptureFixture[str]) -> Say:
+def succeed(capsys: pytest.CaptureFixture[str]) -> Runner:
     def run(*words: str) -> str:
         assert main.main(words) == 0, capsys.readouterr()
         out, err = capsys.readouterr()
@@ -85,9 +85,9 @@ def process(*words: str | bytes, **options: Any) -> subprocess.CompletedProcess[
                           stdin=subprocess.DEVNULL, capture_output="stdout" not in options, **options)
 
 
-def piped(command: str, place: Path) -> subprocess.CompletedProcess[bytes]:
+def piped(command: str, workdir: Path) -> subprocess.CompletedProcess[bytes]:
     line = f"set -o pipefail; {shlex.quote(sys.executable)} -m rematch.cli {command}"
-    return subprocess.run(["bash", "-c", line], cwd=place, env=environment(),
+    return subprocess.run(["bash", "-c", line], cwd=workdir, env=environment(),
                           capture_output=True, timeout=60)
 
 

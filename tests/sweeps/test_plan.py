@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.commands import Say, environment, files, process, wrong
+from support.commands import Runner, environment, files, process, refused
 from support.tiny_run import flags
 
 import rematch
@@ -27,7 +27,7 @@ from rematch.core.system import system_memory
 from rematch.storage.run_folder import lock_holder
 from rematch.sweeps import plan as sweeps
 
-__all__ = ["wrong"]
+__all__ = ["refused"]
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 # many iterations, of which few are shown: long enough to be met in the middle
@@ -35,8 +35,8 @@ LONG = flags(total_steps=32 * 40, evaluation__every=1000, threads=1)
 ENDLESS = flags(total_steps=10**7, evaluation__every=10**6, threads=1)
 
 
-def command(*words: str, place: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-m", "rematch.cli", "sweep", *words], cwd=place, text=True,
+def command(*words: str, workdir: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-m", "rematch.cli", "sweep", *words], cwd=workdir, text=True,
                             env=environment(), stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
@@ -73,24 +73,24 @@ def stamps(folder: Path) -> dict[str, tuple[int, bytes]]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A place with the finished sweep runs/three."""
-    place = tmp_path_factory.mktemp("undisturbed")
-    with contextlib.chdir(place):
+    workdir = tmp_path_factory.mktemp("undisturbed")
+    with contextlib.chdir(workdir):
         assert main.main(["sweep", "quick", "--seeds", "0-2", "--name", "three", *LONG]) == 0
-    return place
+    return workdir
 
 
 def test_killed_sweep_is_continued_by_the_same_command(undisturbed: Path, tmp_path: Path) -> None:
     """SIGKILL of the sweep during its second run: the first is not touched, the second is resumed, the third
     is started, no process is left, and the table is that of an undisturbed sweep."""
     words = ("quick", "--seeds", "0-2", "--name", "three", "--jobs", "1", *LONG)
-    sweep, folder = command(*words, place=tmp_path), tmp_path / "runs" / "three"
+    sweep, folder = command(*words, workdir=tmp_path), tmp_path / "runs" / "three"
     wait_until(lambda: saved(folder / "seed-1") >= 3, "the second run does not start")
     sweep.kill()
     said = sweep.communicate()[0]
     child = int(re.findall(r"seed-1 started \(process (\d+)\)", said)[0])
     assert re.search(r"^\[1/3\] seed-0 finished: ", said, re.M) and "seed-2" not in said
     before = stamps(folder / "seed-0")
-    again = command(*words, place=tmp_path)  # at once: the child may still be saving
+    again = command(*words, workdir=tmp_path)  # at once: the child may still be saving
     said = again.communicate(timeout=120)[0]
     assert again.returncode == 0, said
     wait_until(lambda: not is_process(child), "its child is left")
@@ -104,7 +104,7 @@ def test_killed_sweep_is_continued_by_the_same_command(undisturbed: Path, tmp_pa
 
 
 def test_stopped_sweep_saves_and_names_the_command_to_continue(tmp_path: Path) -> None:
-    sweep = command("quick", "--seeds", "4-6", "--jobs", "2", *ENDLESS, place=tmp_path)
+    sweep = command("quick", "--seeds", "4-6", "--jobs", "2", *ENDLESS, workdir=tmp_path)
     folder = tmp_path / "runs" / "quick-sweep"
     wait_until(lambda: saved(folder / "seed-4") and saved(folder / "seed-5"), "they do not start")
     second = process("sweep", "quick", "--seeds", "4-6", *ENDLESS, cwd=tmp_path)
@@ -140,7 +140,7 @@ def test_failed_run_is_reported_and_the_others_finish(
 
 
 def test_killed_child_is_reported(tmp_path: Path) -> None:
-    sweep = command("quick", "--seeds", "0", "--name", "x", *ENDLESS, place=tmp_path)
+    sweep = command("quick", "--seeds", "0", "--name", "x", *ENDLESS, workdir=tmp_path)
     run = tmp_path / "runs" / "x" / "seed-0"
     wait_until(lambda: saved(run) >= 2, "it does not start")
     os.kill(int((run / "lock").read_text().split()[1]), signal.SIGKILL)
@@ -186,24 +186,24 @@ def test_killed_child_is_reported(tmp_path: Path) -> None:
     ("quick --seeds 0-1 --name ..", "--name = '..': expected the name of a new folder"),
 ])
 def test_wrong_sweep_is_one_line(
-        tmp_path: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch, words: str, expected: str) -> None:
+        tmp_path: Path, refused: Runner, monkeypatch: pytest.MonkeyPatch, words: str, expected: str) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sweeps, "Children", None)
-    assert expected in wrong("sweep", *words.split())
+    assert expected in refused("sweep", *words.split())
     assert os.listdir(tmp_path) == []
 
 
 def test_jobs_beyond_the_memory_are_refused(
-        tmp_path: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+        tmp_path: Path, refused: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four runs at once would run out of memory: refused before the first starts, with a number that fits."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sweeps, "Children", None)
     monkeypatch.setattr(system_memory, "available_bytes", lambda: 600 << 20)
     words = ("sweep", "quick", "--seeds", "0-3", *flags(threads=1))
-    assert wrong(*words, "--jobs", "4") == ("--jobs = 4: a run needs about 0.16 GiB of memory, 0.59 GiB "
+    assert refused(*words, "--jobs", "4") == ("--jobs = 4: a run needs about 0.16 GiB of memory, 0.59 GiB "
                                             "are free, enough for 3; expected --jobs 3 or fewer")
     monkeypatch.setattr(system_memory, "available_bytes", lambda: 100 << 20)
-    assert wrong(*words) == ("a run needs about 0.16 GiB of memory, 0.10 GiB are free: expected smaller "
+    assert refused(*words) == ("a run needs about 0.16 GiB of memory, 0.10 GiB are free: expected smaller "
                              "runs, or more memory")
     assert os.listdir(tmp_path) == []
 
@@ -227,7 +227,7 @@ def test_jobs_by_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_folder_of_another_sweep_is_refused(
-        undisturbed: Path, wrong: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+        undisturbed: Path, refused: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(undisturbed)
     monkeypatch.setattr(sweeps, "Children", None)
     before = stamps(undisturbed)
@@ -239,13 +239,13 @@ def test_folder_of_another_sweep_is_refused(
         (("--seeds", "0-1", *LONG), "seeds 0-1 instead of 0-2: no seed may be left out"),
         (("--seeds", "0-2"), " and 7 more; choose another --name"),
     ):
-        said = wrong("sweep", "quick", *three, *words)
+        said = refused("sweep", "quick", *three, *words)
         assert said.startswith("runs/three holds another sweep: ") and expected in said, said
-    assert "runs/three holds another sweep: game = 'lattice' instead of 'pursuit'" in wrong(
+    assert "runs/three holds another sweep: game = 'lattice' instead of 'pursuit'" in refused(
         "sweep", "lattice", *three, "--seeds", "0-2")
-    assert "holds a run: choose another --name" in wrong(
+    assert "holds a run: choose another --name" in refused(
         "sweep", "quick", "--seeds", "0-2", *LONG, "--name", "runs/three/seed-0")
-    assert "is not empty and not a sweep" in wrong(
+    assert "is not empty and not a sweep" in refused(
         "sweep", "quick", "--seeds", "0-2", *LONG, "--name", "runs/three/seed-0/checkpoints")
     assert stamps(undisturbed) == before
 
@@ -274,7 +274,7 @@ def test_finished_sweep_runs_nothing_again(
 
 
 def test_sweep_has_status_and_report(
-        undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Say,
+        undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Runner,
         capsys: pytest.CaptureFixture[str]) -> None:
     """A sweep has a status like a run; commands that need one run name one of its runs."""
     shutil.copytree(undisturbed, tmp_path, dirs_exist_ok=True)
@@ -289,7 +289,7 @@ def test_sweep_has_status_and_report(
     assert main.main(["status", "three/seed-1"]) == 0  # by its name within runs/
     assert capsys.readouterr().out.startswith("runs/three/seed-1: pursuit, seed 1\n")
     for command in ("resume", "eval", "exploit"):
-        assert wrong(command, "three") == ("runs/three is not a run: it holds no config.yaml; "
+        assert refused(command, "three") == ("runs/three is not a run: it holds no config.yaml; "
                                            "runs/three/seed-0 is one")
     assert files(tmp_path) == before
 
@@ -308,7 +308,7 @@ def test_sweep_has_status_and_report(
 
     for name in ("sweep.json", "sweep.yaml"):
         (tmp_path / "runs/three" / name).write_text("[")
-    assert wrong("status", "three") == "runs/three/sweep.yaml has unexpected content"
+    assert refused("status", "three") == "runs/three/sweep.yaml has unexpected content"
 
 
 def test_sweep_from_python_with_a_grid_and_an_added_seed(tmp_path: Path) -> None:

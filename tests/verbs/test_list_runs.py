@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
-from support.commands import Say, environment, finished, place, right
+from support.commands import Runner, environment, finished, succeed, workdir
 
 import rematch
 from rematch.core.errors import ConfigError
 from rematch.verbs.list_runs import RunInfo, age_text, list_runs
 
-__all__ = ["finished", "place", "right"]
+__all__ = ["finished", "succeed", "workdir"]
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 CONFIG = "game: pursuit\nseed: 0\ngames: 10\nsteps: 5\ntotal_steps: 1000\nworld:\n  games: 7\n"
@@ -36,17 +36,17 @@ def only(root: Path) -> RunInfo:
     return run
 
 
-def test_list_of_a_finished_run(place: Path, right: Say) -> None:
+def test_list_of_a_finished_run(workdir: Path, succeed: Runner) -> None:
     (run,) = rematch.list_runs()
     assert (run.name, run.world, run.state) == ("done", "pursuit", "finished")
     assert (run.step, run.total_steps) == (96, 96)
-    history = json.loads((place / "runs" / "done" / "history.json").read_text())
+    history = json.loads((workdir / "runs" / "done" / "history.json").read_text())
     assert run.verdict == history[-1]["verdict"] and run.age is not None and run.age < 600
-    head, line = right("runs").splitlines()
+    head, line = succeed("runs").splitlines()
     assert head.split() == ["run", "world", "steps", "state", "age", "verdict"]
     assert line.split()[:6] == ["done", "pursuit", "96", "of", "96", "finished"]
-    assert right("runs", "done") == right("runs", "runs/done")
-    assert json.loads(right("runs", "--json"))["runs"][0]["state"] == "finished"
+    assert succeed("runs", "done") == succeed("runs", "runs/done")
+    assert json.loads(succeed("runs", "--json"))["runs"][0]["state"] == "finished"
 
 
 def test_list_states(tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ def test_list_states(tmp_path: Path) -> None:
     (stopped / "lock").write_text("process 1 on elsewhere\n")
     assert only(tmp_path).state == "killed"
     (stopped / "metrics.jsonl").write_text('{"step": 200}\n{"step": 250}\n{"half a li')
-    with (stopped / "lock").open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with (stopped / "lock").open() as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
         assert (only(tmp_path).state, only(tmp_path).step) == ("running", 250)
     assert only(tmp_path).step == 150  # after a kill, what was saved counts
     (stopped / "timing.jsonl").write_text('{"event": "failed", "why": "x"}\n{"seconds": 1}\n')
@@ -126,9 +126,9 @@ def test_list_of_hostile_folders_is_one_line_each(tmp_path: Path) -> None:
 
 
 def test_list_of_an_empty_folder_says_how_to_start(
-        tmp_path: Path, right: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+        tmp_path: Path, succeed: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert right("runs") == "No runs in runs. Start one: rematch train quick\n"
+    assert succeed("runs") == "No runs in runs. Start one: rematch train quick\n"
     with pytest.raises(ConfigError, match="nowhere: no such folder"):
         list_runs("nowhere")
 

@@ -1,4 +1,4 @@
-"""Matches on demand: who meets whom, mirrored deals, forfeits, other rules; as a command and from Python."""
+"""Matches on demand: pairings, mirrored deals, forfeits, other rules; as a command and from Python."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def table(
 ) -> list[dict[str, Any]]:
     flags = ("--world.players", str(seats))
     match = Match(players=players, against=against, games=games, flags=flags, threads=1)
-    found: list[dict[str, Any]] = play_match("beasty", match)["table"]
-    return found
+    rows: list[dict[str, Any]] = play_match("beasty", match)["table"]
+    return rows
 
 
 def meetings(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -110,9 +110,9 @@ def _drawn(before: Any, after: Any) -> list[str]:
 def test_tournament_agrees_with_a_plain_loop() -> None:
     """Win, draw and loss of a long match agree with a plain loop over other deals, within their intervals."""
     row = table("random", "heuristic", games=1500)[0]
-    won, drawn, _ = plain_match(Config(), ("random", "heuristic"), 750, 9)
+    won, draw_rate, _ = plain_match(Config(), ("random", "heuristic"), 750, 9)
     assert row["win_low"] - 0.02 < won < row["win_high"] + 0.02
-    assert abs(row["draws"] / 1500 - drawn) < 0.03
+    assert abs(row["draws"] / 1500 - draw_rate) < 0.03
     assert row["margin"]["high"] < 0 < table("heuristic", "random", games=200)[0]["margin"]["low"]
 
 
@@ -143,13 +143,13 @@ def test_bot_that_fails_loses_that_game_and_the_tournament_continues(
     (forfeit,) = row["forfeits"]
     assert forfeit["player"] == "mine:Moody" and forfeit["first"] == "RuntimeError: bad mood"
     assert 10 < forfeit["games"] <= 40 and len(row["table"]) == 6
-    mine = [entry for entry in row["table"] if entry["player"] == "mine:Moody"]
-    others = sum(entry["margin"]["games"] if "margin" in entry else 0 for entry in mine)
+    own_rows = [entry for entry in row["table"] if entry["player"] == "mine:Moody"]
+    others = sum(entry["margin"]["games"] if "margin" in entry else 0 for entry in own_rows)
     assert others == 40 - forfeit["games"]  # a game that was forfeited has no margin
-    assert sum(entry["wins"] + entry["draws"] for entry in mine) <= others
+    assert sum(entry["wins"] + entry["draws"] for entry in own_rows) <= others
     assert main.main([*words, "--move-seconds", "5"]) == 0
-    said = capsys.readouterr().out
-    assert "FORFEIT: mine:Moody lost" in said and "because it failed: RuntimeError: bad mood" in said
+    output = capsys.readouterr().out
+    assert "FORFEIT: mine:Moody lost" in output and "because it failed: RuntimeError: bad mood" in output
 
 
 def test_resignation_at_a_larger_table_leaves_the_others_half_a_point() -> None:
@@ -196,8 +196,8 @@ def test_tournament_wrong_word_is_one_line(
     import re
 
     assert main.main(["eval", "beasty", *words.split()]) == 2
-    said = capsys.readouterr().err
-    assert re.search(message, said) and said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert re.search(message, output) and output.count("\n") == 1
 
 
 def test_tournament_with_roles_needs_one_name_per_seat() -> None:

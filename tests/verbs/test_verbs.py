@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import ROOT, environment, files, finished, place
+from support.commands import ROOT, environment, files, finished, workdir
 from support.tiny_run import SMALL
 
 import rematch
 from rematch.cli import main
 from rematch.core.errors import ConfigError
 
-__all__ = ["finished", "place"]
+__all__ = ["finished", "workdir"]
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 PARTS = [path.name for path in (ROOT / "rematch").iterdir() if path.is_dir()]
@@ -46,14 +46,14 @@ def printed(result: Any) -> str:
     return repr(result)
 
 
-def test_evaluate_returns_a_table(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_returns_a_table(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = rematch.evaluate("done", against=["random"], games=10)
     assert main.main(["eval", "done", "--against", "random", "--games", "10"]) == 0
     assert printed(result) + "\n" == capsys.readouterr().out
     assert result["table"][0]["games"] == 10 and "<td" in result._repr_html_()
-    for asked in ({"games": 0}, {"games": 2.5}, {"games": True}, {"seed": -1}, {"picture": "x.txt"}):
+    for arguments in ({"games": 0}, {"games": 2.5}, {"games": True}, {"seed": -1}, {"picture": "x.txt"}):
         with pytest.raises(ConfigError, match="expected"):
-            rematch.evaluate("done", **asked)  # type: ignore[arg-type]
+            rematch.evaluate("done", **arguments)  # type: ignore[arg-type]
     assert capsys.readouterr() == ("", "")
 
 
@@ -66,7 +66,7 @@ def test_tournament_takes_settings_as_values(capsys: pytest.CaptureFixture[str])
         rematch.tournament("beasty", [])
 
 
-def test_export_and_film_name_their_files(place: Path) -> None:
+def test_export_and_film_name_their_files(workdir: Path) -> None:
     made = rematch.export("done", "agent")
     assert [path.name for path in made.policies] == ["agent-pursuer.safetensors", "agent-evader.safetensors"]
     assert all(path.is_file() for path in made.files) and "agent-evader.json" in printed(made)
@@ -76,14 +76,14 @@ def test_export_and_film_name_their_files(place: Path) -> None:
         rematch.film("done", "game.gif", seconds=1)
 
 
-def test_report_is_a_pair_that_prints(place: Path) -> None:
+def test_report_is_a_pair_that_prints(workdir: Path) -> None:
     page, facts = result = rematch.report("done", games=4)
     assert page == Path("runs/done/report.html") and facts["runs"][0]["label"]
     assert printed(result).endswith("report  runs/done/report.html") and "<iframe" in result._repr_html_()
     assert rematch.report(["done"], "two.html", 4).page == Path("two.html")
 
 
-def test_status_and_load_print(place: Path) -> None:
+def test_status_and_load_print(workdir: Path) -> None:
     status = rematch.status("done")
     assert status.exit_code == status["exit"] and "runs/done" in printed(status)
     run = rematch.load("runs/done")
@@ -94,7 +94,7 @@ def test_status_and_load_print(place: Path) -> None:
     assert printed(run).endswith("no evaluation yet")
 
 
-def test_solve_and_exploit_print(place: Path) -> None:
+def test_solve_and_exploit_print(workdir: Path) -> None:
     solution = rematch.solve("lattice", {"n": 4, "horizon": 5}, threads=1)
     assert 0 <= solution["value"] <= 1 and printed(solution).startswith("value 0.")
     for changes, message in (({"nn": 3}, "unknown setting nn = 3"), ({"n": 1}, "n = 1: expected")):
@@ -135,9 +135,9 @@ def test_lists_iterate_and_print(capsys: pytest.CaptureFixture[str]) -> None:
     assert max(map(len, worlds.lines(80))) <= 80 < max(map(len, worlds.lines()))
 
 
-def test_verbs_leave_runs_as_they_were(place: Path) -> None:
-    before = files(place / "runs" / "done")
+def test_verbs_leave_runs_as_they_were(workdir: Path) -> None:
+    before = files(workdir / "runs" / "done")
     rematch.evaluate("done", against=["random"], games=4)
     rematch.status("done")
     rematch.list_runs()
-    assert files(place / "runs" / "done") == before
+    assert files(workdir / "runs" / "done") == before

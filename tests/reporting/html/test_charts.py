@@ -33,13 +33,13 @@ number = st.floats(-1e12, 1e12)
 @given(number, number, st.integers(2, 9))
 def test_ticks_are_round_few_and_inside(a: float, b: float, most: int) -> None:
     low, high = sorted((a, b))
-    found = ticks(low, high, most)
-    assert found or high - low < 1e-3
-    assert len(found) <= most + 2
-    for value in found:
+    positions = ticks(low, high, most)
+    assert positions or high - low < 1e-3
+    assert len(positions) <= most + 2
+    for value in positions:
         assert low - 1e-6 * (high - low) - 1e-9 <= value <= high + 1e-6 * (high - low) + 1e-9
-    if len(found) > 2 and high - low > 1e-6 * abs(high):
-        apart = (found[-1] - found[0]) / (len(found) - 1)
+    if len(positions) > 2 and high - low > 1e-6 * abs(high):
+        apart = (positions[-1] - positions[0]) / (len(positions) - 1)
         lead = apart / 10 ** math.floor(math.log10(apart) + 1e-9)
         assert min(abs(lead - step) for step in (1, 2, 5, 10)) < 1e-3
 
@@ -69,8 +69,8 @@ def test_chart_has_points_at_their_coordinates() -> None:
 def test_long_line_is_thinned_and_keeps_its_end() -> None:
     x = [float(i) for i in range(5000)]
     text = chart([Line(name="a", x=x, y=x)], Axes(x="a", y="b"))
-    drawn = re.findall(r'<path class="line s0" d="M([^"]+)"', text)[0].split("L")
-    assert len(drawn) == MOST_POINTS and drawn[-1].startswith(f"{WIDTH - RIGHT:.1f} ")
+    points = re.findall(r'<path class="line s0" d="M([^"]+)"', text)[0].split("L")
+    assert len(points) == MOST_POINTS and points[-1].startswith(f"{WIDTH - RIGHT:.1f} ")
 
 
 def test_logarithmic_axis_has_marks() -> None:

@@ -180,8 +180,9 @@ def test_curriculum_has_the_evidence_of_each_promotion(tmp_path: Path) -> None:
                             "evidence": why if i == 1 else ""} for i in range(4)]
     (run / "history.json").write_text(json.dumps(rows))
     (run / "train.log").write_text("Eval\nCURRICULUM level 1 <b>at last</b>\n")
-    told = facts(run)["curriculum"]
-    assert [(move["step"], move["before"], move["level"]) for move in told["promotions"]] == [(2000, 0, 1)]
+    curriculum = facts(run)["curriculum"]
+    moves = [(move["step"], move["before"], move["level"]) for move in curriculum["promotions"]]
+    assert moves == [(2000, 0, 1)]
     read = Reader(page(run))
     for word in ("far 1", why, "level (number)", "CURRICULUM level 1 <b>at last</b>"):
         assert word in read.words, word
@@ -191,8 +192,8 @@ def test_rollbacks_have_their_steps(tmp_path: Path) -> None:
     run = fill(tmp_path / "run")
     rows = [evaluation() | {"step": 1000 * i, "rollbacks": (0, 0, 2, 0, 1)[i]} for i in range(5)]
     (run / "history.json").write_text(json.dumps(rows))
-    found = facts(run)["rollbacks"]["events"]
-    assert found == [{"since": 1000, "step": 2000, "count": 2}, {"since": 3000, "step": 4000, "count": 1}]
+    events = facts(run)["rollbacks"]["events"]
+    assert events == [{"since": 1000, "step": 2000, "count": 2}, {"since": 3000, "step": 4000, "count": 1}]
 
 
 # --- the same numbers --------------------------------------------------------------------------------------

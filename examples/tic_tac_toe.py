@@ -33,7 +33,7 @@ class TicTacToe(PlainWorld):
     def layout(self):  # the state of one game: 0 empty, 1 first seat, -1 second seat; whose turn it is
         return [("board", "i1", 9), ("turn", "i1")]
 
-    def begin(self, rows, luck):  # a new game: an empty board, seat 0 moves first
+    def begin(self, rows, uniform):  # a new game: an empty board, seat 0 moves first
         self.state["board"][rows], self.state["turn"][rows] = 0, 0
 
     def rules(self, actions):  # actions: role -> [N, seats]
@@ -58,7 +58,7 @@ class TicTacToe(PlainWorld):
         return (np.abs(states["board"]) <= 1).all(1) & np.isin(states["turn"], (0, 1))
 
 
-def centre(seat, luck):  # a bot: the first legal cell of this order
+def centre(seat, uniform):  # a bot: the first legal cell of this order
     order = [4, 0, 2, 6, 8, 1, 3, 5, 7]
     return np.array(order)[(seat.obs[:, order] == 0).argmax(1)]
 

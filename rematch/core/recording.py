@@ -11,40 +11,41 @@ from rematch.core.arrays import Floats
 
 
 @dataclass(frozen=True)
-class Pressed:
-    """A picture in RGB, compressed: hundreds of them are kept until an episode is over."""
+class CompressedImage:
+    """A compressed RGB image: a recording holds hundreds of them until its episode ends."""
 
-    size: tuple[int, int]
-    rows: bytes
+    size: tuple[int, int]  # width, height
+    data: bytes  # zlib
 
     @classmethod
-    def of(cls, picture: Any) -> Pressed:
-        """Of a PIL.Image.Image."""
+    def of(cls, picture: Any) -> CompressedImage:
+        """Compress a PIL.Image.Image."""
         return cls(picture.size, zlib.compress(picture.convert("RGB").tobytes(), 1))
 
     def image(self) -> Any:
+        """The PIL.Image.Image."""
         from PIL import Image
 
-        return Image.frombytes("RGB", self.size, zlib.decompress(self.rows))
+        return Image.frombytes("RGB", self.size, zlib.decompress(self.data))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shot:
-    """One picture of a filmed episode, and what was thought and paid when it was taken."""
+class Frame:
+    """One frame of a recorded episode: picture, action, action scores, rewards and milestones."""
 
-    picture: Pressed  # as the world draws it
+    picture: CompressedImage  # of the world's renderer
     action: int
-    scores: Floats  # [A] what each action was thought to be worth
-    paid: Mapping[str, tuple[float, float]]  # by component of the reward: for the step before; so far
-    bars: tuple[tuple[str, float | None, bool], ...]  # milestone, its posterior mean, whether it is set
+    scores: Floats  # [A] Q values or probabilities of the actions
+    rewards: Mapping[str, tuple[float, float]]  # term -> value of the previous step, sum so far
+    milestones: tuple[tuple[str, float | None, bool], ...]  # name, posterior mean, whether it is reached
 
 
 @dataclass(frozen=True, kw_only=True)
-class Take:
-    """A filmed episode: every `pace`-th step of it."""
+class EpisodeRecording:
+    """A recorded episode with one frame per `steps_per_frame` steps."""
 
     name: str
     actions: tuple[str, ...]
-    shots: list[Shot]
-    pace: int
-    caption: str  # how it ended
+    frames: list[Frame]
+    steps_per_frame: int
+    caption: str  # end of the episode: reason, steps, returns

@@ -8,7 +8,7 @@ from typing import Any
 
 from rematch.core import config as settings
 from rematch.core.component import Record
-from rematch.core.recording import Take
+from rematch.core.recording import EpisodeRecording
 from rematch.core.run_config import Config
 from rematch.storage.run_folder import Run
 from rematch.training.loop import train
@@ -51,9 +51,9 @@ class Recorder:
     def evaluation(self, row: dict[str, Any]) -> None:
         self.record.evaluations.append(row)
 
-    def film(self, take: Take) -> dict[str, bytes]:
+    def film(self, recording: EpisodeRecording) -> dict[str, bytes]:
         """Encoding is the console's business too."""
-        self.record.films.append(len(take.shots))
+        self.record.films.append(len(recording.frames))
         return {}
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import rich.console
     import rich.live
 
-    from rematch.core.recording import Take
+    from rematch.core.recording import EpisodeRecording
 
 P = ParamSpec("P")
 
@@ -153,14 +153,14 @@ class Console:
             for text in evaluation_lines(row):
                 self._write(text)
 
-    def film(self, take: Take) -> dict[str, bytes]:
+    def film(self, recording: EpisodeRecording) -> dict[str, bytes]:
         """The recording as GIF and, with an encoder, MP4. A failure is one line; the run continues."""
         from rematch.reporting import episode_film
 
         try:
-            films, message = episode_film.films(take)
+            films, message = episode_film.films(recording)
         except Exception as error:
-            films, message = {}, f"no film of {take.name}: {type(error).__name__}: {error}"
+            films, message = {}, f"no film of {recording.name}: {type(error).__name__}: {error}"
         if message and message != self.missing_film:
             self.missing_film = message
             self.line(message)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from rematch.core.recording import Shot, Take
+from rematch.core.recording import EpisodeRecording, Frame
 from rematch.evaluation.text import clean
 from rematch.reporting import match_film, mp4
 
@@ -22,37 +22,37 @@ GOLD, BLUE, GREEN = (250, 196, 60), (96, 156, 236), (104, 190, 120)
 MOST_PICTURES, MOST_BYTES = 200, 4_000_000  # of the GIF
 
 
-def films(take: Take) -> tuple[dict[str, bytes], str]:
+def films(recording: EpisodeRecording) -> tuple[dict[str, bytes], str]:
     """Name -> bytes of the GIF and of the MP4; and the reason where the MP4 is missing."""
-    last = match_film.captioned(composed(take.shots[-1], take), take.caption)
-    selected = take.shots[:: -(-len(take.shots) // MOST_PICTURES)]
-    gif = match_film.gif([composed(shot, take) for shot in selected], last, MOST_BYTES)
-    data, reason = mp4.mp4(lambda: _reel(take, last), match_film.FPS)
-    return {f"{take.name}.gif": gif} | ({f"{take.name}.mp4": data} if data else {}), reason
+    last = match_film.captioned(composed(recording.frames[-1], recording), recording.caption)
+    selected = recording.frames[:: -(-len(recording.frames) // MOST_PICTURES)]
+    gif = match_film.gif([composed(frame, recording) for frame in selected], last, MOST_BYTES)
+    data, reason = mp4.mp4(lambda: _reel(recording, last), match_film.FPS)
+    return {f"{recording.name}.gif": gif} | ({f"{recording.name}.mp4": data} if data else {}), reason
 
 
-def _reel(take: Take, last: Image) -> Iterator[Image]:
+def _reel(recording: EpisodeRecording, last: Image) -> Iterator[Image]:
     """One picture after the other, then the last one for HOLD seconds: all at once would take a gigabyte."""
-    yield from (composed(shot, take) for shot in take.shots)
+    yield from (composed(frame, recording) for frame in recording.frames)
     yield from [last] * int(match_film.FPS * match_film.HOLD)
 
 
-def composed(shot: Shot, take: Take) -> Image:
+def composed(frame: Frame, recording: EpisodeRecording) -> Image:
     """The picture with the panel to its right; width and height are even, as encoders require."""
     from PIL import Image, ImageDraw
 
-    picture = shot.picture.image()
-    bars = max(len(each.bars) for each in take.shots)  # all pictures of a film are of one size
-    needed = EDGE * 4 + LINE * (3 + len(take.actions) + len(shot.paid) + bars)
+    picture = frame.picture.image()
+    bars = max(len(each.milestones) for each in recording.frames)  # all pictures of a film are of one size
+    needed = EDGE * 4 + LINE * (3 + len(recording.actions) + len(frame.rewards) + bars)
     height = max(picture.height, needed)
     sheet = Image.new("RGB", (picture.width + PANEL + picture.width % 2, height + height % 2), PAPER)
     sheet.paste(picture, (0, 0))
     pen = ImageDraw.Draw(sheet)
     left = sheet.width - PANEL + EDGE
-    top = _values(pen, shot, take.actions, (left, EDGE))
-    top = _rewards(pen, shot, (left, top + EDGE))
-    if shot.bars:
-        _milestones(pen, shot, (left, top + EDGE))
+    top = _values(pen, frame, recording.actions, (left, EDGE))
+    top = _rewards(pen, frame, (left, top + EDGE))
+    if frame.milestones:
+        _milestones(pen, frame, (left, top + EDGE))
     return sheet
 
 
@@ -84,30 +84,30 @@ def _bar(pen: ImageDraw, at: tuple[int, int], share: float, colour: Colour) -> N
         pen.rectangle((x, y + 4, x + round(width * min(1.0, share)), y + LINE - 5), fill=colour)
 
 
-def _values(pen: ImageDraw, shot: Shot, actions: tuple[str, ...], at: tuple[int, int]) -> int:
+def _values(pen: ImageDraw, frame: Frame, actions: tuple[str, ...], at: tuple[int, int]) -> int:
     """Q of every action: a bar from the lowest to the highest value; the chosen action in gold."""
     left, top = at
     right = left + PANEL - 2 * EDGE
     _left(pen, (left, top), "action", FAINT)
     _right(pen, (right, top), "Q", FAINT)
-    low, high = float(shot.scores.min()), float(shot.scores.max())
+    low, high = float(frame.scores.min()), float(frame.scores.max())
     for number, name in enumerate(actions):
         top += LINE
-        score, taken = float(shot.scores[number]), number == shot.action
+        score, taken = float(frame.scores[number]), number == frame.action
         _left(pen, (left, top), name, GOLD if taken else INK)
         _bar(pen, (left + 76, top), (score - low) / (high - low or math.inf), GOLD if taken else BLUE)
         _right(pen, (right, top), f"{score:.3f}", GOLD if taken else INK)
     return top + LINE
 
 
-def _rewards(pen: ImageDraw, shot: Shot, at: tuple[int, int]) -> int:
+def _rewards(pen: ImageDraw, frame: Frame, at: tuple[int, int]) -> int:
     """The reward terms: of the step before, and the sum of the episode."""
     left, top = at
     right = left + PANEL - 2 * EDGE
     _left(pen, (left, top), "reward", FAINT)
     _right(pen, (right - 70, top), "step", FAINT)
     _right(pen, (right, top), "total", FAINT)
-    for name, (step_reward, total) in shot.paid.items():
+    for name, (step_reward, total) in frame.rewards.items():
         top += LINE
         _left(pen, (left, top), f"r_{name}", INK)
         _right(pen, (right - 70, top), f"{step_reward:+.3f}", INK if step_reward else FAINT)
@@ -115,14 +115,14 @@ def _rewards(pen: ImageDraw, shot: Shot, at: tuple[int, int]) -> int:
     return top + LINE
 
 
-def _milestones(pen: ImageDraw, shot: Shot, at: tuple[int, int]) -> None:
+def _milestones(pen: ImageDraw, frame: Frame, at: tuple[int, int]) -> None:
     """Posterior means as bars; milestones that were reached are green."""
     left, top = at
     right = left + PANEL - 2 * EDGE
     _left(pen, (left, top), "milestones", FAINT)
-    if any(mean is not None for _, mean, _ in shot.bars):
+    if any(mean is not None for _, mean, _ in frame.milestones):
         _right(pen, (right, top), "theta", FAINT)
-    for name, mean, reached in shot.bars:
+    for name, mean, reached in frame.milestones:
         top += LINE
         colour = GREEN if reached else INK
         _left(pen, (left, top), f"{name:.14}", colour)

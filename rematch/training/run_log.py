@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from rematch.core.recording import Take
+from rematch.core.recording import EpisodeRecording
 from rematch.storage.migrations import present_columns
 from rematch.storage.run_folder import Run
 
@@ -25,7 +25,7 @@ class Display(Protocol):
 
     def evaluation(self, row: dict[str, Any]) -> None: ...
 
-    def film(self, take: Take) -> dict[str, bytes]:
+    def film(self, recording: EpisodeRecording) -> dict[str, bytes]:
         """The films that can be made of a recorded episode on this machine: file name -> bytes."""
 
 
@@ -101,8 +101,8 @@ class RunLog:
         if self.display:
             self.display.evaluation(row)
 
-    def film(self, take: Take) -> dict[str, bytes]:
-        return self.display.film(take) if self.display else {}
+    def film(self, recording: EpisodeRecording) -> dict[str, bytes]:
+        return self.display.film(recording) if self.display else {}
 
     def write_file(self, name: str, data: bytes) -> None:
         if self.run:

@@ -12,25 +12,26 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rematch.core.recording import Pressed, Shot, Take
+from rematch.core.recording import CompressedImage, EpisodeRecording, Frame
 from rematch.reporting import episode_film, mp4
 from rematch.reporting.console import Console
 
 
-def take(count: int = 5, actions: int = 7, bars: int = 3) -> Take:
-    shots = []
+def recording(count: int = 5, actions: int = 7, bars: int = 3) -> EpisodeRecording:
+    frames = []
     for number in range(count):
-        shots.append(
-            Shot(
-                picture=Pressed.of(Image.new("RGB", (161, 99), (10 * number, 90, 120))),
+        frames.append(
+            Frame(
+                picture=CompressedImage.of(Image.new("RGB", (161, 99), (10 * number, 90, 120))),
                 action=number % actions,
                 scores=np.linspace(-1, 1, actions, dtype=np.float32),
-                paid=dict.fromkeys(("env", "rnd", "novel", "bayes", "total"), (0.1, number * 0.1)),
-                bars=tuple((f"badge-{i}", None if i else 0.5, i == 1) for i in range(bars)),
+                rewards=dict.fromkeys(("env", "rnd", "novel", "bayes", "total"), (0.1, number * 0.1)),
+                milestones=tuple((f"badge-{i}", None if i else 0.5, i == 1) for i in range(bars)),
             )
         )
     names = tuple(f"action-{i}" for i in range(actions))
-    return Take(name="rollout_250000", actions=names, shots=shots, pace=1, caption="cut off after 5 steps")
+    return EpisodeRecording(name="rollout_250000", actions=names, frames=frames, steps_per_frame=1,
+                            caption="cut off after 5 steps")
 
 
 @pytest.fixture
@@ -50,26 +51,26 @@ def program(folder: Path, text: str) -> None:
 
 def test_composed_picture_is_complete_and_its_panel_fits() -> None:
     for actions, bars in ((2, 0), (7, 3), (7, 12), (30, 12)):
-        made = take(actions=actions, bars=bars)
-        sheet = episode_film.composed(made.shots[0], made)
+        made = recording(actions=actions, bars=bars)
+        sheet = episode_film.composed(made.frames[0], made)
         assert sheet.width % 2 == 0 == sheet.height % 2
-        assert sheet.crop((0, 0, 161, 99)).tobytes() == made.shots[0].picture.image().tobytes()
+        assert sheet.crop((0, 0, 161, 99)).tobytes() == made.frames[0].picture.image().tobytes()
         pixels = np.asarray(sheet)
         assert (pixels[-2:, -episode_film.PANEL :] == episode_film.PAPER).all(), "nothing is cut off below"
         assert (pixels[:, -2:] == episode_film.PAPER).all() and (pixels == episode_film.GOLD).all(-1).any()
 
 
 def test_pictures_of_a_film_have_one_size() -> None:
-    few, many = take(bars=0), take(bars=9)
-    made = replace(few, shots=[*few.shots, *many.shots])
-    assert len({episode_film.composed(shot, made).size for shot in made.shots}) == 1
+    few, many = recording(bars=0), recording(bars=9)
+    made = replace(few, frames=[*few.frames, *many.frames])
+    assert len({episode_film.composed(frame, made).size for frame in made.frames}) == 1
 
 
 def test_film_without_an_encoder_is_a_gif_and_one_line(no_encoder: None) -> None:
     out = io.StringIO()
     console = Console(out)
     for _ in range(2):
-        films = console.film(take())
+        films = console.film(recording())
         assert list(films) == ["rollout_250000.gif"]
     film = Image.open(io.BytesIO(films["rollout_250000.gif"]))
     assert getattr(film, "n_frames", 0) >= 5
@@ -88,7 +89,7 @@ def test_encoder_that_fails_is_named(
 ) -> None:
     program(tmp_path, text)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    films, said = episode_film.films(take())
+    films, said = episode_film.films(recording())
     assert list(films) == ["rollout_250000.gif"]
     assert said == f"no MP4: {tmp_path}/ffmpeg: {why}"
 
@@ -96,9 +97,9 @@ def test_encoder_that_fails_is_named(
 def test_encoder_gets_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, 'for last; do :; done; cat > "$last"')
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    films, said = episode_film.films(take())
+    films, said = episode_film.films(recording())
     assert not said
-    sheet = episode_film.composed(take().shots[0], take())
+    sheet = episode_film.composed(recording().frames[0], recording())
     size = 3 * sheet.width * sheet.height
     data = films["rollout_250000.mp4"]
     assert data[:size] == sheet.tobytes() and len(data) == size * (5 + 40), "and the last for two seconds"
@@ -107,14 +108,14 @@ def test_encoder_gets_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_encoder_makes_the_same_film_twice() -> None:
     if not mp4.encoder():
         pytest.skip("no ffmpeg here")
-    pictures = [episode_film.composed(shot, take()) for shot in take().shots]
+    pictures = [episode_film.composed(frame, recording()) for frame in recording().frames]
     one, two = (mp4.mp4(lambda: iter(pictures), 20) for _ in range(2))
     assert one == two and one[0][4:8] == b"ftyp" and not one[1]
 
 
 def test_film_that_cannot_be_made_does_not_stop_a_run() -> None:
     out = io.StringIO()
-    made = take()
-    made.shots.clear()
+    made = recording()
+    made.frames.clear()
     assert Console(out).film(made) == {}
     assert out.getvalue().startswith("no film of rollout_250000: ")

@@ -70,29 +70,29 @@ def test_what_a_take_says_was_paid(
 
     world.step = counted  # type: ignore[method-assign, assignment]
     shown, noted = camera.record()
-    assert noted["length"] == len(rewards) == len(shown.shots) == min(steps, len(rewards)) <= 11
+    assert noted["length"] == len(rewards) == len(shown.frames) == min(steps, len(rewards)) <= 11
     assert noted["return_env"] == pytest.approx(sum(rewards), abs=1e-5)
     returns = np.array([noted[f"return_{name}"] for name in TERMS])
     assert noted["return_total"] == pytest.approx(returns @ np.array(WEIGHTS, np.float32))
-    for number, shot in enumerate(shown.shots):
-        assert shot.paid["env"][1] == pytest.approx(sum(rewards[:number]), abs=1e-5)
-        assert shot.paid["count_bonus"][0] >= 0 and (number or shot.paid["count_bonus"][0] == 0)
-        assert shot.scores.shape == (5,) and 0 <= shot.action < 5
-    assert shown.shots[-1].paid["rnd_images"][1] > 0 and shown.shots[0].paid["rnd_images"] == (0, 0)
+    for number, frame in enumerate(shown.frames):
+        assert frame.rewards["env"][1] == pytest.approx(sum(rewards[:number]), abs=1e-5)
+        assert frame.rewards["count_bonus"][0] >= 0 and (number or frame.rewards["count_bonus"][0] == 0)
+        assert frame.scores.shape == (5,) and 0 <= frame.action < 5
+    assert shown.frames[-1].rewards["rnd_images"][1] > 0 and shown.frames[0].rewards["rnd_images"] == (0, 0)
     assert ("breaks off" in shown.caption) == (steps == 5)
 
 
 def test_long_takes_keep_few_pictures(little: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(episode_video, "MOST_SHOTS", 10)
+    monkeypatch.setattr(episode_video, "MOST_FRAMES", 10)
     trainer = Trainer(single_seat_worlds.small(episode_video__max_steps=35, world__limit=60))
     trainer.start()
     shown, noted = recorder(trainer).record()
-    assert shown.pace == 4 and len(shown.shots) == -(-noted["length"] // 4) <= 10
+    assert shown.steps_per_frame == 4 and len(shown.frames) == -(-noted["length"] // 4) <= 10
 
 
 def test_equal_sessions_make_equal_takes(little: None) -> None:
     one, two = (recorder(Trainer(single_seat_worlds.small())).record() for _ in range(2))
     assert one[1] == two[1]
-    assert [shot.picture for shot in one[0].shots] == [
-        shot.picture for shot in two[0].shots
+    assert [frame.picture for frame in one[0].frames] == [
+        frame.picture for frame in two[0].frames
     ]

@@ -21,7 +21,7 @@ from rematch.agents.policy import Policy
 from rematch.cli import main
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError, LearnError
-from rematch.core.recording import Take
+from rematch.core.recording import EpisodeRecording
 from rematch.core.run_config import Config
 from rematch.rehearsal.compare import differences, event_log
 from rematch.rehearsal.trial import Recorder, play
@@ -153,7 +153,7 @@ class Interrupting:
 
     def evaluation(self, row: dict[str, Any]) -> None: ...
 
-    def film(self, take: Take) -> dict[str, bytes]:
+    def film(self, recording: EpisodeRecording) -> dict[str, bytes]:
         return {}
 
     def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None:

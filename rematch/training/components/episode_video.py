@@ -1,4 +1,4 @@
-"""A take: an episode from the start, played as deployed, with what the player thought and was paid.
+"""A recording: an episode from the start, played as deployed, with what the player thought and was paid.
 
 It is played in a world of its own, and its bonuses are copies: the training does not notice. Pictures are the
 world's own; what becomes of them is reporting/episode_film.py's business.
@@ -19,14 +19,14 @@ from rematch.core.component import Component, Evidence, Metrics, Record, Setup, 
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError, RunError
 from rematch.core.player import Decision, RngKey, Seat
-from rematch.core.recording import Pressed, Shot, Take
+from rematch.core.recording import CompressedImage, EpisodeRecording, Frame
 from rematch.core.stepping import concat_fields
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING, World
 from rematch.rollout.reward_term import RewardTermComponent
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.training.components.episode_log import EpisodeLog
 
-MOST_SHOTS = 600  # pictures of one take
+MOST_FRAMES = 600  # pictures of one recording
 MOST_BARS = 10  # milestones that are shown
 PIECE = 64  # steps that bonuses are asked about together
 ENDS = {RUNNING: "breaks off", DECIDED: "to the end", CUT_OFF: "cut off"}
@@ -56,15 +56,15 @@ class EpisodeRecorder:
         self.scorers = [term.film_scorer(self.role) for term in terms]
         self.terms, self.weights = diary.terms, diary.weights
         self.steps = config.max_steps
-        self.pace = -(-self.steps // MOST_SHOTS)
+        self.steps_per_frame = -(-self.steps // MOST_FRAMES)
         self.paid: Floats = np.zeros((self.steps + 1, len(self.terms)), np.float32)
 
-    def record(self) -> tuple[Take, dict[str, Any]]:
-        """The take, and what is worth noting of it."""
+    def record(self) -> tuple[EpisodeRecording, dict[str, Any]]:
+        """The recording, and its entry in the run's events."""
         world, player = self.world, self.setup.agents.players[self.role.name]
         key = rng.key(self.setup.config.seed, rng.EVALUATION, self.clock.step)
         recurrent_state, trail, rows = None, [], np.zeros(1, np.int32)  # type: ignore[var-annotated]
-        kept: list[tuple[int, Pressed, int, Floats, tuple[str, ...]]] = []
+        kept: list[tuple[int, CompressedImage, int, Floats, tuple[str, ...]]] = []
         tape, ended, step = RolloutBuffer(self.setup.spec, PIECE, 1), RUNNING, 0
         while step < self.steps and ended == RUNNING:
             obs = concat_fields(self.role, world.view[self.role.name])[:, 0]
@@ -75,8 +75,9 @@ class EpisodeRecorder:
             recurrent_state, action = move.recurrent_state, int(move.action[0])
             picture = self._draw(world, trail)
             reached = self._reached(world)
-            if step % self.pace == 0:
-                kept.append((step, Pressed.of(picture), action, self._scores(player, seat, move), reached))
+            if step % self.steps_per_frame == 0:
+                scores = self._scores(player, seat, move)
+                kept.append((step, CompressedImage.of(picture), action, scores, reached))
             tape[self.role.name].obs[step % PIECE, 0, 0] = obs[0]
             view = world.step({self.role.name: np.array([[action]], np.int32)})
             ended = int(view.ended[0])
@@ -118,25 +119,26 @@ class EpisodeRecorder:
         tape.events.clear()
 
     def _cut(
-        self, kept: list[tuple[int, Pressed, int, Floats, tuple[str, ...]]], steps: int, ended: int,
+        self, kept: list[tuple[int, CompressedImage, int, Floats, tuple[str, ...]]], steps: int, ended: int,
         reached: tuple[str, ...],
-    ) -> tuple[Take, dict[str, Any]]:  # fmt: skip
+    ) -> tuple[EpisodeRecording, dict[str, Any]]:  # fmt: skip
         so_far = np.cumsum(self.paid[: steps + 1], axis=0, dtype=np.float64)
         total, last = so_far @ self.weights, self.paid @ self.weights
-        shots = []
+        frames = []
         for step, picture, action, scores, there in kept:
             columns = zip(self.terms, self.paid[step].tolist(), so_far[step].tolist())
             paid = {name: (now, sum_) for name, now, sum_ in columns}
             paid["total"] = (float(last[step]), float(total[step]))
             bars = self._bars(there)
-            shots.append(Shot(picture=picture, action=action, scores=scores, paid=paid, bars=bars))
+            frames.append(Frame(picture=picture, action=action, scores=scores, rewards=paid, milestones=bars))
         caption = f"{ENDS[ended]} after {steps} steps, R_env {so_far[-1, 0]:.1f}, R_total {total[-1]:.1f}"
         name = f"rollout_{self.clock.step}"
-        take = Take(name=name, actions=self.role.actions.names, shots=shots, pace=self.pace, caption=caption)
+        recording = EpisodeRecording(name=name, actions=self.role.actions.names, frames=frames,
+                                     steps_per_frame=self.steps_per_frame, caption=caption)
         returns = {f"return_{name}": float(x) for name, x in zip(self.terms, so_far[-1])}
         noted = {"event": "film", "step": self.clock.step, "name": name, "length": steps}
         noted |= {"ended": ENDS[ended], "milestones": list(reached), "return_total": float(total[-1])}
-        return take, noted | returns
+        return recording, noted | returns
 
     def _bars(self, reached: tuple[str, ...]) -> tuple[tuple[str, float | None, bool], ...]:
         """Headlines first, then whatever else the world has set; with beliefs, the rest too."""
@@ -178,11 +180,11 @@ class EpisodeVideo(Component):
         if not interval_passed(clock.step, clock.steps_per_iteration, self.config.interval):
             return
         log = self.setup.log
-        take, event = EpisodeRecorder(self.config, self.setup, clock).record()
+        recording, event = EpisodeRecorder(self.config, self.setup, clock).record()
         log.event(event)
-        log.line(f"Film at step {clock.step:,}: {take.caption}")
+        log.line(f"Film at step {clock.step:,}: {recording.caption}")
         try:
-            for name, data in log.film(take).items():
+            for name, data in log.film(recording).items():
                 log.write_file(f"films/{name}", data)
         except RunError as error:
             log.console(f"{error}; training goes on")

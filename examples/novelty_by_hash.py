@@ -1,4 +1,4 @@
-"""A reward term of your own: observations that were seen less often are worth more.
+"""A user-defined reward term: a larger reward for observations that were seen less often.
 
     rematch train quick --reward_terms examples/novelty_by_hash.py:HashNovelty --hash_novelty.weight 0.01
 """
@@ -22,7 +22,7 @@ class Config:
 
 
 class Counts:
-    """What the term knows of one role: how often each cell was observed."""
+    """The visit counts of one role: how often each cell of observations occurred."""
 
     def __init__(self, role, bins):
         self.role, self.bins = role, bins

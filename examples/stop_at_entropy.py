@@ -1,4 +1,4 @@
-"""A component of your own: end the run when the policy of a role has become almost deterministic.
+"""A user-defined component: ends the run when the policy of a role has become almost deterministic.
 
     rematch train quick --components examples/stop_at_entropy.py:StopAtEntropy --stop_at_entropy.entropy 0.5
 """

@@ -1,4 +1,4 @@
-"""A network of your own: any torch module that returns logits (or means) and values.
+"""A user-defined network: any torch module that returns logits (or means) and values.
 
     rematch train quick --network examples/wide_network.py:Net --total_steps 200000
 """

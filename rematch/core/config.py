@@ -80,7 +80,7 @@ def get(config: Any, key: str) -> Any:
 
 
 def replace(config: C, changes: Mapping[str, Any]) -> C:
-    """The config with some dotted keys changed; values are taken as they are, then validated."""
+    """The config with some dotted keys changed; values must have their final type and are validated."""
     changed = _replace(config, changes)
     validate(changed)
     return changed

@@ -217,7 +217,7 @@ def test_reward_that_is_not_finite_stops_the_run_and_keeps_checkpoints(
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and "evader: a reward or value is not finite" in err
     assert newest(workdir / "runs" / "x").name == "iter_00000002"
-    assert main.main(["status", "x"]) == 1  # it is an alarm and the verdict, until somebody goes on
+    assert main.main(["status", "x"]) == 1  # an alarm and the verdict, until the run is resumed
     assert "verdict: COLLAPSED: evader: a reward or value is not finite" in capsys.readouterr().out
     succeed("resume", "x")
     assert main.main(["status", "x"]) != 1 and "not finite" not in capsys.readouterr().out

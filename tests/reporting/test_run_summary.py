@@ -41,8 +41,8 @@ def test_report_of_one_run_is_a_page_in_its_folder_and_json(
 ) -> None:
     capsys.readouterr()
     assert main.main(["report", str(runs[0]), "--games", "4", "--json"]) == 0
-    whole = json.loads(capsys.readouterr().out)
-    (run,) = whole["runs"]
+    summary = json.loads(capsys.readouterr().out)
+    (run,) = summary["runs"]
     text = (runs[0] / "report.html").read_text()
     read = Reader(text)
     assert {tag for tag, _ in read.used} <= TAGS and verdict_text(run["verdict"]) in read.words
@@ -59,18 +59,18 @@ def test_report_of_one_run_is_a_page_in_its_folder_and_json(
 
 
 def test_seeds_form_a_group_with_a_band_and_other_settings_another(runs: list[Path], tmp_path: Path) -> None:
-    target, whole = report(runs, tmp_path / "all.html", games=2)
-    assert [group["runs"] for group in whole["groups"]] == [[0, 1], [2]]
-    assert [group["label"] for group in whole["groups"]] == ["ppo.gamma 0.99", "ppo.gamma 0.5"]
-    curve = whole["groups"][0]["curves"]["gap"]
+    target, summary = report(runs, tmp_path / "all.html", games=2)
+    assert [group["runs"] for group in summary["groups"]] == [[0, 1], [2]]
+    assert [group["label"] for group in summary["groups"]] == ["ppo.gamma 0.99", "ppo.gamma 0.5"]
+    curve = summary["groups"][0]["curves"]["gap"]
     assert curve["seeds"] == 2 and len(curve["steps"]) == 5 and None not in curve["low"]
-    ours = [run["evaluations"][-1]["gap"] for run in whole["runs"][:2]]
-    assert curve["middle"][-1] == pytest.approx(sum(ours) / 2)
+    gaps = [run["evaluations"][-1]["gap"] for run in summary["runs"][:2]]
+    assert curve["middle"][-1] == pytest.approx(sum(gaps) / 2)
     text = target.read_text()
     read = Reader(text)
     assert "<b>&three" in read.words and "<b>" not in text and "3 training runs" in read.words
     assert text.count('class="thin s') >= 6 and "<img" not in text
-    json.dumps(whole, allow_nan=False)
+    json.dumps(summary, allow_nan=False)
 
 
 def test_stops_and_resumes_are_listed(runs: list[Path]) -> None:
@@ -143,8 +143,8 @@ def test_matrix_of_another_level_is_not_used(tmp_path: Path) -> None:
 
 
 def test_report_from_python(runs: list[Path], tmp_path: Path) -> None:
-    path, whole = rematch.report([runs[0]], tmp_path / "page.html", games=4)
-    assert path.is_file() and whole["rematch"] == rematch.__version__
+    path, summary = rematch.report([runs[0]], tmp_path / "page.html", games=4)
+    assert path.is_file() and summary["rematch"] == rematch.__version__
     assert groups([]) == []
 
 

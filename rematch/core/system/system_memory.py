@@ -1,4 +1,4 @@
-"""Memory of this machine and of single processes, in bytes. Imports nothing of ours.
+"""Memory of this machine and of single processes, in bytes. Imports no other module of Rematch.
 
 Linux grants memory that it does not have and kills the process that then writes to it, so MemoryError comes
 too late or never (proc(5), overcommit_memory): code that needs much memory calls these functions first.

@@ -211,13 +211,13 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def test_json_has_every_number_of_the_tables(tmp_path: Path) -> None:
-    whole = json.loads(json.dumps(facts(fill(tmp_path / "run"))))
+    summary = json.loads(json.dumps(facts(fill(tmp_path / "run"))))
     shown = set()
-    for value in leaves(whole):
+    for value in leaves(summary):
         shown |= {str(value), human(value), *(number(value, digits) for digits in (2, 3))}
     text = page(tmp_path / "run")
     cells = re.findall(r'<td class="n">([^<]*)</td>', text)
     figures = [word for cell in cells for word in re.findall(r"-?\d[\d.]*(?:e-?\d+)?(?: [KMGT])?", cell)]
     assert len(figures) > 20
     assert not [word for word in figures if word not in shown]
-    assert report.page({"rematch": "0", "runs": [whole], "groups": []}, [{}]).count("0.931") >= 1
+    assert report.page({"rematch": "0", "runs": [summary], "groups": []}, [{}]).count("0.931") >= 1

@@ -110,7 +110,7 @@ def _import(reference: str, setting: str) -> Any:
         return getattr(importlib.import_module(module_name), name)
     path = Path(module_name)
     if not path.is_file():
-        raise ConfigError(f"{setting} = {reference}: file {path} does not exist")
+        raise ConfigError(f"{setting} = {reference}: there is no file {path}")
     return getattr(load_file(path), name)
 
 

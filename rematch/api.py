@@ -1,48 +1,52 @@
-"""Rematch from Python: the same few verbs as the command line."""
+"""Rematch from Python: train, resume and load runs. The other commands are in rematch/verbs/."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rematch.agents import policy_export
-from rematch.agents.build import build_agents
-from rematch.agents.learners.dqn import DqnConfig
-from rematch.agents.learners.q_policy import QPolicy
 from rematch.agents.policy import Policy, digest
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.system.interrupts import StopRequest
-from rematch.core.world import World
 from rematch.curriculum import archive_files
-from rematch.curriculum.levels import LevelProgress, begin_on, stored_level
 from rematch.reporting import run_outputs
 from rematch.reporting.console import Console
 from rematch.reporting.result import PrintableRun
+from rematch.storage.checkpoint import Checkpoint
 from rematch.storage.run_folder import FAILED_EVENT, Run
 from rematch.training import memory_estimate
-from rematch.training.components.learners import Learners
 from rematch.training.config import Config
 from rematch.training.config import default as default
 from rematch.training.fingerprint import fingerprint
 from rematch.training.loop import train as loop
 from rematch.training.recipes import configure as configure
 from rematch.training.recipes import recipes as recipes
-from rematch.training.recipes import stored as stored
+from rematch.training.recipes import stored_config as stored_config
+from rematch.training.trained_run import STATE_ERRORS, TrainedRun, load_run
+from rematch.training.trained_run import world_builder as world_builder
 from rematch.training.trainer import ComponentError, Trainer
-from rematch.worlds import registry
 
-UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of state that is not a run's
 GENERAL_SUM = "Rewards are general-sum: the roles' rewards do not cancel"
-EPISODE = "This world does not repeat itself: a resumed run begins its games anew, not to the same bits"
-COLD = "All of this run is its warm-up phase: the other role never learns; expected fewer warmup_steps"
-LONELY = "league.opponent_share has no effect: the world has one seat, and so no rivals"
+EPISODE = "Games of this world cannot be restored: a resumed run starts new games and ends with other bits"
+ONLY_WARMUP = "All of this run is its warm-up phase: the other role never learns; expected fewer warmup_steps"
+ONE_SEAT = "league.opponent_share has no effect: the world has one seat, and so no opponents"
+
+
+class Trained(PrintableRun, TrainedRun):
+    """A run as it stands; it prints its newest scoreboard and verdict."""
+
+
+def load(folder: Path | str) -> Trained:
+    """A run's settings, newest policies and evaluations, or those of an exported policy; changes no file."""
+    return Trained(**vars(load_run(folder)))
 
 
 def free_folder(runs: Path, recipe: str) -> Path:
-    """runs/RECIPE-1, -2, ...: the first number not taken."""
+    """The first of runs/RECIPE-1, runs/RECIPE-2, ... that does not exist."""
     stem = Path(recipe).stem
     number = 1
     while (runs / f"{stem}-{number}").exists():
@@ -58,9 +62,9 @@ def train(
     minutes: float | None = None,
     notes: Sequence[str] = (),
 ) -> Trained:
-    """Start a run and train it to its end (or for some minutes); refuses to overwrite one.
+    """Start a run and train it to its end, or for `minutes`. ConfigError if the folder has a run already.
 
-    `notes` are said first, on the console and in train.log.
+    `notes` are the first lines on the console and in train.log.
     """
     config = configure(recipe, changes=changes) if isinstance(recipe, str) else recipe
     if folder is None:
@@ -76,12 +80,12 @@ def train_from(
     minutes: float | None = None,
     notes: Sequence[str] = (),
 ) -> Trained:
-    """As `train`, beginning with the weights of a policy's file or of another run's policies."""
+    """As `train`, from the weights of a policy file or of another run's policies."""
     settings.validate(config)
     policies = policy_export.starts(Path(source), config)
     names = ", ".join(f"{role} {digest(policy.weights)[:12]}" for role, policy in policies.items())
-    begins = f"Begins with the weights of {Path(source).name}: {names}"
-    return _start(config, policies, Path(folder), console, minutes, [*notes, begins])
+    origin = f"Starts from the weights of {Path(source).name}: {names}"
+    return _start(config, policies, Path(folder), console, minutes, [*notes, origin])
 
 
 def _start(
@@ -90,9 +94,9 @@ def _start(
 ) -> Trained:  # fmt: skip
     settings.validate(config)
     if len(text := settings.to_yaml(config)) > settings.MAX_CHARACTERS:
-        raise ConfigError(f"settings of {len(text)} characters: no resume could read them; expected at most "
-                          f"{settings.MAX_CHARACTERS}")
-    Run.refuse_used(folder)  # before the costly part; `create` looks again, under its lock
+        raise ConfigError(f"settings of {len(text)} characters: `resume` could not read them; expected at "
+                          f"most {settings.MAX_CHARACTERS}")
+    Run.refuse_used(folder)  # before the costly part; `create` checks again under its lock
     memory_estimate.check(config)
     trainer = Trainer(config)
     start_from(trainer, policies)
@@ -102,13 +106,13 @@ def _start(
             if console is not None and not run.stdout_is_log:
                 console.line(note)
         _announce(trainer, run)
-        if policies:  # they are in no setting: a run that is killed at once must find them again
+        if policies:  # no setting holds them: a run that is killed now can still be resumed
             run.save(trainer.clock.iteration, trainer.state_dict(), fingerprint(config), temporary=True)
-        return _go(trainer, run, console, stop, resumed=False)
+        return _run_loop(trainer, run, console, stop, resumed=False)
 
 
 def start_from(trainer: Trainer, policies: Mapping[str, Policy]) -> None:
-    """Begin with the weights of these policies, by role; all else is as new."""
+    """Give the learners the weights of these policies, by role; all other state is that of a new run."""
     learners = trainer.agents.learners
     for role, policy in policies.items():
         if role not in learners:
@@ -124,31 +128,20 @@ def resume(
     minutes: float | None = None,
     other_machine: bool = False,
 ) -> Trained:
-    """Go on with a run exactly where its newest whole checkpoint stands."""
+    """Continue a run from its newest valid checkpoint, to the same bits as without the interruption.
+
+    `other_machine` allows a machine or library versions with which the bits differ.
+    """
     with StopRequest(minutes) as stop, Run.open(Path(folder), write=True) as run:
-        config = stored(run)
+        config = stored_config(run)
         memory_estimate.check(config)
         trainer = Trainer(config)
         checkpoint = run.load()
-        notes = (
-            [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped]
-            if checkpoint
-            else []
-        )
+        notes = []
         if checkpoint is not None:
-            here = fingerprint(config)
-            differ = [k for k in here if checkpoint.fingerprint.get(k) != here[k]]
-            if differ and not other_machine:
-                raise ConfigError(
-                    f"{folder}: saved with another {', '.join(differ)}: it would go on, but not to the same "
-                    "bits; allow that with --other-machine"
-                )
-            try:
-                trainer.load_state_dict(checkpoint.parts)
-                if trainer.clock.iteration != checkpoint.iteration:
-                    raise ValueError(f"its manifest says iteration {checkpoint.iteration}")
-            except UNFIT as error:
-                raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {error}") from None
+            notes = [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped]
+            _check_fingerprint(folder, config, checkpoint, other_machine)
+            _load_checkpoint(trainer, checkpoint)
         notes += run.rewind(checkpoint)
         if checkpoint is None:
             _announce(trainer, run)
@@ -159,7 +152,28 @@ def resume(
                 console.line(note)
             source = f"checkpoint {checkpoint.folder.name}" if checkpoint else "the beginning"
             console.line(f"resumed {run.folder} at iteration {iteration}, from {source}")
-        return _go(trainer, run, console, stop, resumed=True)
+        return _run_loop(trainer, run, console, stop, resumed=True)
+
+
+def _check_fingerprint(
+    folder: Path | str, config: Config, checkpoint: Checkpoint, other_machine: bool
+) -> None:
+    present = fingerprint(config)
+    different = [key for key in present if checkpoint.fingerprint.get(key) != present[key]]
+    if different and not other_machine:
+        raise ConfigError(
+            f"{folder}: saved with another {', '.join(different)}: the run can continue, but not to the same "
+            "bits; allow that with --other-machine"
+        )
+
+
+def _load_checkpoint(trainer: Trainer, checkpoint: Checkpoint) -> None:
+    try:
+        trainer.load_state_dict(checkpoint.parts)
+        if trainer.clock.iteration != checkpoint.iteration:
+            raise ValueError(f"its manifest has iteration {checkpoint.iteration}")
+    except STATE_ERRORS as error:
+        raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {error}") from None
 
 
 def _announce(trainer: Trainer, run: Run) -> None:
@@ -174,132 +188,64 @@ def _announce(trainer: Trainer, run: Run) -> None:
 
 
 def _notes(trainer: Trainer) -> list[str]:
-    """What is worth knowing about a run before it starts."""
+    """Warnings about a run before it starts."""
     config, spec = trainer.config, trainer.setup.spec
-    lonely, schedule = spec.seats == 1, config.schedule
-    cold = schedule.kind != "simultaneous" and schedule.warmup_steps >= config.total_steps
-    said = {GENERAL_SUM: not spec.zero_sum and not lonely, EPISODE: spec.resume == "episode", COLD: cold,
-            LONELY: lonely and config.league.opponent_share > 0
-            and not settings.has_effect(config, "league.opponent_share")}
-    return [note for note, holds in said.items() if holds]
+    one_seat, schedule = spec.seats == 1, config.schedule
+    only_warmup = schedule.kind != "simultaneous" and schedule.warmup_steps >= config.total_steps
+    unused_league = (one_seat and config.league.opponent_share > 0
+                     and not settings.has_effect(config, "league.opponent_share"))
+    notes = {GENERAL_SUM: not spec.zero_sum and not one_seat, EPISODE: spec.resume == "episode",
+             ONLY_WARMUP: only_warmup, ONE_SEAT: unused_league}
+    return [note for note, applies in notes.items() if applies]
 
 
-def _go(trainer: Trainer, run: Run, console: Console | None, stop: StopRequest, resumed: bool) -> Trained:
-    show = Console(live=False) if console is None else console
+def _run_loop(
+    trainer: Trainer, run: Run, console: Console | None, stop: StopRequest, resumed: bool
+) -> Trained:
+    """Train to the end or until `stop`, then write the outputs of the run."""
+    display = Console(live=False) if console is None else console
     if console is None or run.stdout_is_log:
-        show.off = True
+        display.off = True
     c, clock = trainer.config, trainer.clock
-    trainer.bind(run, show)
+    trainer.bind(run, display)
     trained = Trained(run.folder, c, trainer.agents.players, run.history)
     if clock.done:
         why = f" ({clock.end_reason})" if clock.end_reason else ""
-        show.line(f"{run.folder} is complete{why}: {clock.step} steps are done, nothing is left to train")
-        finish(trainer, run, show, missing=True)
+        display.line(f"{run.folder} is complete{why} after {clock.step} steps: there is nothing to train")
+        finish(trainer, run, display, missing=True)
         return trained
-    show.line(
+    display.line(
         f"run {run.folder}: {c.game}, seed {c.seed}, {c.iterations - clock.iteration} iterations of "
         f"{c.games} games x {c.steps} steps"
     )
     for note in _notes(trainer):
-        show.line(note)
-    show.start(f"{run.folder.name} ({c.game})", clock.total_steps)
+        display.line(note)
+    display.start(f"{run.folder.name} ({c.game})", clock.total_steps)
     try:
         trainer.start(resumed)
         done = loop(trainer, stop)
-    except (LearnError, ComponentError) as error:  # an alarm of its own: `status` tells of it
+    except (LearnError, ComponentError) as error:  # `rematch status` reads this event
         event = {"event": FAILED_EVENT, "why": str(error), "iteration": clock.iteration, "time": time.time()}
         run.timing(event)
         raise
     finally:
-        show.stop()
+        display.stop()
     trained.history = run.history
     if done:
-        finish(trainer, run, show, missing=False)
+        finish(trainer, run, display, missing=False)
     else:
         event = {"event": "stop", "why": stop.reason, "iteration": clock.iteration, "time": time.time()}
         run.timing(event)
-        at = f"stopped ({stop.reason}) at iteration {clock.iteration} of {c.iterations}"
-        show.line(f"{at}; go on with: rematch resume {run.folder}")
+        state = f"stopped ({stop.reason}) at iteration {clock.iteration} of {c.iterations}"
+        display.line(f"{state}; continue with: rematch resume {run.folder}")
     return trained
 
 
-def finish(trainer: Trainer, run: Run, show: Console, missing: bool) -> None:
-    """The end of a run: its outputs, the scoreboard, and where things lie."""
-    where = run_outputs.make(trainer, run, missing)
+def finish(trainer: Trainer, run: Run, display: Console, missing: bool) -> None:
+    """Write the outputs of a finished run (only those that are `missing`), and print scoreboard and files."""
+    files = run_outputs.make(trainer, run, missing)
     if run.history:
-        show.scoreboard(run.history[-1])
+        display.scoreboard(run.history[-1])
     for line in archive_files.summary_lines(run.folder):
-        show.line(line)
-    show.list_files(where)
-
-
-class Trained(PrintableRun):
-    """A run as it stands: its settings, its policies (players like any other), its evaluations."""
-
-    def __init__(
-        self, folder: Path, config: Config, policies: dict[str, Any], history: list[dict[str, Any]]
-    ) -> None:
-        self.folder, self.config, self.policies, self.history = folder, config, policies, history
-        self.iteration = 0  # of the checkpoint that the policies come from
-        self.step: int | None = None  # the same in steps, where it is known
-        self.curriculum: LevelProgress | None = None  # as it stood then
-
-    def scoreboard(self) -> list[dict[str, Any]]:
-        """The newest evaluation's table, a dict per row with n and interval."""
-        return list(self.history[-1]["table"]) if self.history else []
-
-
-def builder(config: Config, level: LevelProgress | None = None) -> Callable[[int, int, int], World]:
-    """Makes the worlds of a run: (games, first, seed) -> World; of a curriculum on its present level."""
-    game = registry.find(config.game)
-
-    def make(games: int, first: int, seed: int) -> World:
-        world = game.make(config.world, games, first, seed)
-        if level:
-            begin_on(world, level.here)
-        return world
-
-    return make
-
-
-def playable(config: Config) -> Config:
-    """The same, where nobody has a GPU: what was learnt on one plays on any machine."""
-    devices = [key for key in ("dqn.device", "network.device") if settings.get(config, key) == "cuda"]
-    if devices:
-        import torch
-
-        if not torch.cuda.is_available():
-            return settings.replace(config, dict.fromkeys(devices, "cpu"))
-    return config
-
-
-def load(folder: Path | str) -> Trained:
-    """A run's settings, newest policies and evaluations, or those of an exported policy; changes nothing."""
-    if Path(folder).suffix == policy_export.SUFFIX:
-        made = policy_export.read(Path(folder))
-        named: dict[str, Any] = {"network": made.policy.config}
-        if isinstance(made.policy, QPolicy):
-            dqn = settings.replace(made.policy.config,
-                                   {"replay_size": DqnConfig().replay_size})  # a run's, not its own
-            named = {"learner": "dqn", "dqn": dqn, "games": 1}
-        basis = settings.replace(default(made.game), {"world": made.world} | named)
-        trained = Trained(Path(folder), basis, {made.policy.role.name: made.player}, [])
-        trained.iteration, trained.step = made.iteration, made.step
-        return trained
-    with Run.open(Path(folder), write=False) as run:
-        config = stored(run)
-        checkpoint = run.load(verify_chunks=False)  # the weights, not the replay
-        if checkpoint is None:
-            raise ConfigError(f"{folder}: no checkpoint yet")
-        make = builder(config)
-        agents = build_agents(playable(config), make(1, 0, 0).spec, make)
-        try:
-            for role, learner in agents.learners.items():
-                learner.policy.set(checkpoint.parts[Learners.name][role]["weights"])
-            curriculum = stored_level(config, checkpoint.parts)
-        except UNFIT as error:
-            raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {error}") from None
-        trained = Trained(run.folder, config, agents.players, run.history)
-        trained.iteration, trained.curriculum = checkpoint.iteration, curriculum
-        trained.step = checkpoint.iteration * config.games * config.steps
-        return trained
+        display.line(line)
+    display.list_files(files)

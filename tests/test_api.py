@@ -83,7 +83,7 @@ def test_settings_from_python_are_as_strict_as_flags(tmp_path: Path) -> None:
         ({"world.max_steps": -1}, "world.max_steps = -1"), ({"ppo.lr": float("nan")}, "ppo.lr = nan"),
         ({"league.matchmaking": "uniform", "league.pfsp_power": 3.0}, "has no effect"),
         ({"evaluation.opponents": ["random"] * 3000},
-         r"settings of \d+ characters: no resume could read them"),
+         r"settings of \d+ characters: `resume` could not read them"),
     ):
         with pytest.raises(ConfigError, match=word) as caught:
             rematch.train("quick", changes, folder=tmp_path / "x")
@@ -140,7 +140,7 @@ def test_a_run_that_is_all_cold_start_says_so() -> None:
     for total, said in ((150_000, True), (250_000, False)):
         changes = {"schedule.kind": "alternating", "total_steps": total, "games": 8}
         trainer = Trainer(api.configure("lattice", changes=changes))
-        assert (api.COLD in api._notes(trainer)) == said
+        assert (api.ONLY_WARMUP in api._notes(trainer)) == said
 
 
 @pytest.mark.parametrize(

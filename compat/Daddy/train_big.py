@@ -212,7 +212,7 @@ def refuse_other(folder: Path, config: Any) -> None:
     from rematch.storage.run_folder import Run
 
     with Run.open(folder, write=False) as run:
-        held = {key: value for key, _, value in leaves(api.stored(run))}
+        held = {key: value for key, _, value in leaves(api.stored_config(run))}
     differ = [f"{key} {held.get(key)} there, {value} here" for key, _, value in leaves(config)
               if held.get(key) != value]
     if differ:

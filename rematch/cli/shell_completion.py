@@ -179,7 +179,7 @@ def of_world(kind: str, names: Sequence[str]) -> Iterator[Completion]:
     world = world_name(names[0])
     if world not in registry.names():
         with Run.open(folder_of(names[0]), write=False) as run:
-            world = api.stored(run).game
+            world = api.stored_config(run).game
     game = registry.find(world)
     if kind == ROLES:
         yield from ((role, "role") for role in game.bots)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from rematch import __version__, api
+from rematch import __version__
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
@@ -37,6 +37,8 @@ from rematch.storage.policy_files import policy_names
 from rematch.storage.run_folder import PAST_FOLDER, Run
 from rematch.training.best_response import BUDGET
 from rematch.training.config import defaults_of, no_effect
+from rematch.training.recipes import stored_config
+from rematch.training.trained_run import with_available_device, world_builder
 
 Row = dict[str, Any]
 
@@ -55,7 +57,7 @@ class Folder:
         self.path, self.problems = path, list[str]()
         self.config: Config | None = self.attempt(self._config)
         config = self.config
-        self.spec = self.attempt(lambda: api.builder(config)(1, 0, 0).spec) if config else None
+        self.spec = self.attempt(lambda: world_builder(config)(1, 0, 0).spec) if config else None
         self.rows: list[Row] = self.attempt(lambda: untrusted_folder.history(path)) or []
         self.evaluations: list[Evaluation] = self.attempt(lambda: read_history(self.rows)) or []
         metrics = self.attempt(lambda: untrusted_folder.json_lines(path, "metrics.jsonl"))
@@ -65,7 +67,7 @@ class Folder:
 
     def _config(self) -> Config:
         with Run.open(self.path, write=False) as run:
-            return api.stored(run)
+            return stored_config(run)
 
     def attempt(self, read: Callable[[], Any]) -> Any:
         """The value of `read`; None, and one line among the problems, where it fails."""
@@ -299,12 +301,12 @@ def stored_matrix(path: Path, level: str | None = None) -> Payoff | None:
 def matrix_of(path: Path, games: int | None, log: Callable[[str], None]) -> Payoff | None:
     """The payoff matrix of a run's past policies, from its folder; if absent, it is played and stored."""
     with Run.open(path, write=False) as run:
-        config = api.playable(api.stored(run))
+        config = with_available_device(stored_config(run))
         checkpoint = run.load(verify_chunks=False)
     if checkpoint is None:
         return None
     curriculum = stored_level(config, checkpoint.parts)
-    make, level = api.builder(config, curriculum), curriculum.name if curriculum else ""
+    make, level = world_builder(config, curriculum), curriculum.name if curriculum else ""
     if make(1, 0, 0).spec.seats == 1:
         return None
     past, problems = load_past_policies(path, config, make, checkpoint.iteration, payoff_matrix.MOST_POLICIES)

@@ -66,9 +66,9 @@ def _attempt(problems: list[str], read: Any) -> Any:
 
 
 def _config(run: Run) -> Config:
-    from rematch.training.recipes import stored
+    from rematch.training.recipes import stored_config
 
-    return stored(run)
+    return stored_config(run)
 
 
 # --- facts ------------------------------------------------------------------------------------------------

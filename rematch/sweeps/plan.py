@@ -249,7 +249,7 @@ def refuse_foreign(plan: Plan) -> None:
             continue
         try:
             with Run.open(task.folder, write=False) as run:
-                stored = recipes.stored(run)
+                stored_config = recipes.stored(run)
         except ConfigError:  # damaged: its resume reports the reason
             continue
         if stored != replace(cell.config, seed=seed):
@@ -313,7 +313,7 @@ def run(
         for text in ["", *sweep_text.lines(table)]:
             console.line(text)
         if stop.reason and table["finished"] + table["failed"] < len(tasks):
-            console.line(f"stopped ({stop.reason}); go on with: {command}")
+            console.line(f"stopped ({stop.reason}); continue with: {command}")
         return table
     finally:
         lock.release()

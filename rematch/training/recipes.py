@@ -19,17 +19,17 @@ from rematch.worlds import registry
 
 
 def recipes() -> dict[str, str]:
-    """Name -> text of every recipe that ships with the package."""
+    """Name -> text of every recipe of the package."""
     return dict(recipe_texts())
 
 
 def configure(
     recipe: str, file: Path | None = None, flags: Sequence[str] = (), changes: Mapping[str, Any] | None = None
 ) -> Config:
-    """Settings in their order: code defaults < recipe < file < flags (or `changes` from Python).
+    """The settings of a run. Later sources win: code defaults, recipe, file, flags (or `changes` in Python).
 
-    `recipe` is the name of a shipped recipe, the path of a YAML file, or the name of a world or the path of a
-    Python file with a game, for its default settings.
+    `recipe` is the name of a recipe, the path of a YAML file, or the name of a world or the path of a Python
+    file with a game, for its default settings.
     """
     layers = [(source, layer, False) for source, layer in layers_of(recipe)]
     files = {recipe} if recipe.endswith((".yaml", ".yml")) else set()
@@ -49,69 +49,70 @@ def configure(
         raise ConfigError(
             "command line: --game cannot change a recipe's world; name the world instead of the recipe"
         )
-    named = [layer["game"] for _, layer, own in layers if "game" in layer and not own]
-    for source, layer, own in layers:
-        if own and named and layer.get("game", named[-1]) != named[-1]:
+    recipe_games = [layer["game"] for _, layer, from_user in layers if "game" in layer and not from_user]
+    for source, layer, from_user in layers:
+        if from_user and recipe_games and layer.get("game", recipe_games[-1]) != recipe_games[-1]:
             raise ConfigError(f"{source}: game = {layer['game']!r} cannot change the world of {recipe}; name "
                               "the world instead of the recipe")
     flags = ["--network.module" if word == "--network" else word for word in flags]
     if registry.is_file(recipe):
         user_code.allow([registry.file_reference(recipe)])
-    allow_what_was_typed(flags, changes or {})
-    config = default(game, *(named_code(key, layers, flags) for key in OWN_CODE[:2]))
-    layers = [(source, settings.present_names(config, layer, source), own) for source, layer, own in layers]
+    allow_typed_code(flags, changes or {})
+    config = default(game, *(named_code(key, layers, flags) for key in CODE_SETTINGS[:2]))
+    layers = [(source, settings.present_names(config, layer, source), from_user)
+              for source, layer, from_user in layers]
     for source, layer, _ in layers:
         config = settings.apply(config, layer, source)
-    filed, read = config, settings.read_flags(flags, config)
-    config = settings.apply(config, read, "command line", text=True)
+    without_flags, flag_layer = config, settings.read_flags(flags, config)
+    config = settings.apply(config, flag_layer, "command line", text=True)
     settings.validate(config)
     setup = RunSetup(config)
-    every = {key for key, _, _ in settings.leaves(config)}
-    for source, layer in [*((source, layer) for source, layer, _ in layers), ("command line", read)]:
-        # A file is judged without the flags over it, which may switch off what it sets. One that lists
-        # nearly every setting there is, the config.yaml of a run, sets none on purpose.
-        if source in files and len(every & set(layer)) < LISTING * len(every):
-            _refuse_idle(filed, layer, source, setup)
+    all_keys = {key for key, _, _ in settings.leaves(config)}
+    for source, layer in [*((source, layer) for source, layer, _ in layers), ("command line", flag_layer)]:
+        # A file is checked without the flags, which may switch off what it sets. A file with nearly all
+        # settings, such as the config.yaml of a run, is not checked: it sets none of them on purpose.
+        if source in files and len(all_keys & set(layer)) < COMPLETE * len(all_keys):
+            _refuse_unused(without_flags, layer, source, setup)
         elif source in ("changes", "command line"):
-            _refuse_idle(config, layer, source, setup)
+            _refuse_unused(config, layer, source, setup)
     return config
 
 
-LISTING = 0.9  # of all settings: a file that has more is a list of them
-OWN_CODE = ("components", "reward_terms", "network.module")  # settings that name code
+COMPLETE = 0.9  # fraction of all settings from which a file counts as a complete list
+CODE_SETTINGS = ("components", "reward_terms", "network.module")  # settings that name Python code
 
 
 def flag_values(key: str, flags: Sequence[str]) -> list[str]:
-    """The values that flags give a setting, before the settings are known that this one brings."""
+    """The values of a setting in the flags, read before all settings are known."""
     name: str = f"--{key}"
-    out: list[str] = []
+    values: list[str] = []
     for word, after in zip(flags, [*flags[1:], ""]):
         if word == name:
-            out = after.split(",")
+            values = after.split(",")
         elif word.startswith(f"{name}="):
-            out = word.partition("=")[2].split(",")
-    return [value.strip() for value in out if value.strip()]
+            values = word.partition("=")[2].split(",")
+    return [value.strip() for value in values if value.strip()]
 
 
 def named_code(
     key: str, layers: Sequence[tuple[str, dict[str, Any], bool]], flags: Sequence[str]
 ) -> list[str]:
-    """The code that the last source of `key` names."""
+    """The classes that the last source of the setting `key` names."""
     names: Any = flag_values(key, flags)
     for _, layer, _ in reversed(layers):
         names = names or layer.get(key, [])
     return [names] if isinstance(names, str) else list(names)
 
 
-def allow_what_was_typed(flags: Sequence[str], changes: Mapping[str, Any]) -> None:
-    """Code that the user names on the command line or from Python is trusted; what a file names is not."""
-    for key in OWN_CODE:
-        given = changes.get(key, ())
-        user_code.allow([*flag_values(key, flags), *([given] if isinstance(given, str) else given)])
+def allow_typed_code(flags: Sequence[str], changes: Mapping[str, Any]) -> None:
+    """Code that the user names on the command line or in Python is trusted; code that a file names is not."""
+    for key in CODE_SETTINGS:
+        names = changes.get(key, ())
+        user_code.allow([*flag_values(key, flags), *([names] if isinstance(names, str) else names)])
 
 
-def _refuse_idle(config: Config, layer: Mapping[str, Any], source: str, setup: RunSetup) -> None:
-    """What a user set is refused where nothing would read it: under these settings, or in such a world."""
+def _refuse_unused(config: Config, layer: Mapping[str, Any], source: str, setup: RunSetup) -> None:
+    """ConfigError for a setting of the user that has no effect with these settings or in this world."""
     keys = [key.replace("-", "_") for key in layer]
     settings.refuse_inert(config, keys, source)
     for key in keys:
@@ -120,7 +121,7 @@ def _refuse_idle(config: Config, layer: Mapping[str, Any], source: str, setup: R
 
 
 def layers_of(recipe: str, below: tuple[str, ...] = ()) -> list[tuple[str, dict[str, Any]]]:
-    """(source, settings) of a recipe after those of the one that it is `like`, and so on."""
+    """(source, settings) of a recipe, after those of the recipe that its `like` names, and so on."""
     known = recipes()
     if recipe not in known:
         registry.note_old_name(recipe)
@@ -140,19 +141,19 @@ def layers_of(recipe: str, below: tuple[str, ...] = ()) -> list[tuple[str, dict[
         near = settings.nearest(recipe, names)
         hint = f"; nearest: {near}" if near else ""
         files = "" if below else ", a .yaml file with settings, or a .py file with a game"
-        asked = f"{below[-1]}: like = {recipe!r}" if below else f"unknown recipe {recipe!r}"
-        raise ConfigError(f"{asked}: expected one of {', '.join(names)}{files}{hint}")
+        problem = f"{below[-1]}: like = {recipe!r}" if below else f"unknown recipe {recipe!r}"
+        raise ConfigError(f"{problem}: expected one of {', '.join(names)}{files}{hint}")
     if "like" not in layer:
         return [(source, layer)]
     if source in below:
-        raise ConfigError(f"{source}: like = {layer['like']!r}: it would be like itself")
+        raise ConfigError(f"{source}: like = {layer['like']!r}: the recipe includes itself")
     return [*layers_of(str(layer.pop("like")), (*below, source)), (source, layer)]
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
-            data = file.read(4 * settings.MAX_CHARACTERS + 1)  # never all of it: it may be /dev/zero
+            data = file.read(4 * settings.MAX_CHARACTERS + 1)  # bounded: the path may be /dev/zero
         return settings.read_yaml(data.decode(), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
@@ -160,8 +161,8 @@ def _read(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def stored(run: Run) -> Config:
-    """The config that a run was started with, read as strictly as any other."""
+def stored_config(run: Run) -> Config:
+    """The settings in a run's config.yaml, read as strictly as any other file."""
     source = str(run.folder / "config.yaml")
     layer = settings.read_yaml(run.config_text, source)
     game = layer.get("game")
@@ -169,7 +170,7 @@ def stored(run: Run) -> Config:
         raise ConfigError(f"{source}: game = {game!r}: expected a world's name")
     layer["game"] = registry.present_name(game)
     try:
-        basis = default(game, *(named_code(key, [("", layer, False)], ()) for key in OWN_CODE[:2]))
+        basis = default(game, *(named_code(key, [("", layer, False)], ()) for key in CODE_SETTINGS[:2]))
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     config = settings.apply(basis, layer, source, notes=False)

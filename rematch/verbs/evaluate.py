@@ -86,7 +86,7 @@ def scoreboard_row(
     """
     games, against, seed = matches
     evaluator.check_rivals(game, against, "--against")
-    make = api.builder(trained.config, trained.curriculum)  # on the level that the training has reached
+    make = api.world_builder(trained.config, trained.curriculum)  # on the level that the training has reached
     spec = make(1, 0, 0).spec
     board = Scoreboard(make, SEED_OFFSET + seed, trained.config.threads)
     distinct = distinct_games(game, games, greedy)

@@ -53,7 +53,7 @@ def film(
     trained, game = deployed(folder, greedy)
     if game.renderer is None:
         raise ConfigError(f"{folder}: {trained.config.game} has no renderer, so its games cannot be filmed")
-    world = api.builder(trained.config, trained.curriculum)(1, 0, SEED_OFFSET + seed)
+    world = api.world_builder(trained.config, trained.curriculum)(1, 0, SEED_OFFSET + seed)
     pictures, last, caption = match_film.played(world, trained.policies, game.renderer.draw, seconds, seed)
     atomic_files.replace_file(target, encode(pictures, last, target.suffix))
     return Film(target, caption)

@@ -7,8 +7,8 @@ from typing import Any
 
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError
-from rematch.evaluation.player_lookup import find_player
 from rematch.sweeps.plan import flag_text
+from rematch.training.player_lookup import find_player
 from rematch.verbs.arguments import world_name
 from rematch.worlds import registry
 from rematch.worlds.capabilities import Human

@@ -15,8 +15,8 @@ from rematch.core.spec import Spec
 from rematch.core.world import World
 from rematch.evaluation.evaluator import alone
 from rematch.evaluation.match import Result, Scoreboard
-from rematch.evaluation.player_lookup import find_player, match_rules
 from rematch.sweeps.plan import flag_text
+from rematch.training.player_lookup import find_player, match_rules
 from rematch.verbs.arguments import world_name
 from rematch.verbs.evaluate import SEED_OFFSET, Evaluation, check_size, distinct_games
 from rematch.worlds import registry

@@ -23,6 +23,7 @@ from rematch.evaluation import evaluator, past_policies
 from rematch.rehearsal.compare import differences
 from rematch.stability.rollback import Rollback
 from rematch.storage import policy_files
+from rematch.training import trained_run
 from rematch.training.trainer import Trainer
 from rematch.verbs.tournament import Match, play_match
 from rematch.worlds import registry
@@ -197,8 +198,11 @@ def test_a_player_with_a_memory_is_exported_too(remembering: Path, tmp_path: Pat
 def test_what_was_learnt_on_a_gpu_plays_without_one(
     remembering: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours, stored = api.load(remembering), api.stored
-    monkeypatch.setattr(api, "stored", lambda run: settings.replace(stored(run), {"dqn.device": "cuda"}))
+    ours, stored = api.load(remembering), api.stored_config
+    for module in (api, trained_run):
+        monkeypatch.setattr(
+            module, "stored_config", lambda run: settings.replace(stored(run), {"dqn.device": "cuda"})
+        )
     theirs = api.load(remembering)
     assert theirs.config.dqn.device == "cuda"
     assert theirs.policies["joypad"].weights.tobytes() == ours.policies["joypad"].weights.tobytes()
@@ -259,7 +263,7 @@ def test_a_run_begins_with_these_weights_where_it_is_told_to(file: Path, tmp_pat
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row["iteration"] for row in rows] == [3, 4]
     assert (tmp_path / "run" / "sight.json").exists()  # of its first rollout, whatever its number
-    assert "Begins with the weights of agent.safetensors" in (tmp_path / "run" / "train.log").read_text()
+    assert "Starts from the weights of agent.safetensors" in (tmp_path / "run" / "train.log").read_text()
 
 
 def test_schedules_run_over_what_remains() -> None:

@@ -272,7 +272,7 @@ def test_product_that_cannot_be_written_is_one_line_and_made_by_resume(
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and f"{product} was not written: " in err and "No space left on device" in err
     assert "the training itself is complete and saved: write the missing files with `rematch resume" in err
-    assert "runs/done is complete: 96 steps are done, nothing is left to train" in succeed("resume", "done")
+    assert "runs/done is complete after 96 steps: there is nothing to train" in succeed("resume", "done")
     assert files(workdir / "runs" / "done") == whole
 
 

@@ -46,7 +46,7 @@ def test_train_numbers_runs_without_a_name_and_takes_kebab_case(workdir: Path, s
     assert succeed("train", "quick", *words).startswith("run runs/quick-1: ")
     assert "games: 10\n" in Path("runs/quick-1/config.yaml").read_text()
     assert succeed("train", "quick", *words, "--max-minutes=1e-9").splitlines()[-1] == (
-        "stopped (time) at iteration 1 of 3; go on with: rematch resume runs/quick-2")
+        "stopped (time) at iteration 1 of 3; continue with: rematch resume runs/quick-2")
     assert "resumed runs/quick-2 at iteration 1" in succeed("resume", "runs/quick-2")
     assert files(workdir / "runs" / "quick-1") == files(workdir / "runs" / "quick-2")
 
@@ -54,7 +54,7 @@ def test_train_numbers_runs_without_a_name_and_takes_kebab_case(workdir: Path, s
 def test_resume_of_a_finished_run_changes_nothing(workdir: Path, succeed: Runner) -> None:
     whole = files(workdir / "runs" / "done")
     output = succeed("resume", "done")
-    assert "runs/done is complete: 96 steps are done, nothing is left to train\n" in output
+    assert "runs/done is complete after 96 steps: there is nothing to train\n" in output
     assert "Scoreboard after 96 steps" in output and "runs/done/report.html" in output
     assert files(workdir / "runs" / "done") == whole
 

@@ -214,8 +214,8 @@ def test_stored_config_with_old_names_is_read_without_notes(
 ) -> None:
     monkeypatch.setitem(config.RENAMED, "ppo.clip_range", "ppo.clip")
     with Run.create(tmp_path / "run", "game: pursuit\nppo: {clip_range: 0.3}\n") as run:
-        assert notes_of(lambda: api.stored(run)) == []
-        assert api.stored(run).ppo.clip == 0.3
+        assert notes_of(lambda: api.stored_config(run)) == []
+        assert api.stored_config(run).ppo.clip == 0.3
 
 
 # --- the tables themselves --------------------------------------------------------------------------

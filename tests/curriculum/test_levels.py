@@ -283,7 +283,7 @@ def test_what_is_played_after_training_is_played_on_its_level(tmp_path: Path) ->
     low, high = trained.curriculum.here[:2]
     assert (low, high) != (config.world.min_init_distance, config.world.max_init_distance)
     frozen = Frozen(config=config, players=trained.policies, iteration=0, level=trained.curriculum)
-    for make in (api.builder(config, trained.curriculum), frozen.make, seen.setup.make_level):
+    for make in (api.world_builder(config, trained.curriculum), frozen.make, seen.setup.make_level):
         apart = distances("pursuit", make(400, 0, 7))
         assert low <= apart.min() + 1e-4 and apart.max() <= high + 1e-4
         assert apart.min() < config.world.min_init_distance

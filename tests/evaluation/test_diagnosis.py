@@ -24,7 +24,7 @@ def evidence(
 ) -> Evidence:
     """A healthy run of five iterations and evaluations; `rows` changes every iteration."""
     config = replace(api.default(game), {key.replace("__", "."): value for key, value in changes.items()})
-    spec = api.builder(config)(1, 0, 0).spec
+    spec = api.world_builder(config)(1, 0, 0).spec
     usual: dict[str, Any] = {"rollout/length": 50.0}
     for role in spec.roles:
         usual |= {f"{role}/kl": 0.01, f"{role}/lr": 1e-3, f"{role}/updates": 8.0, f"{role}/entropy": 1.5}

@@ -147,7 +147,7 @@ def test_forgetting_curve_has_newest_then_and_best() -> None:
 
 def test_play_matches_all_past_policies() -> None:
     config = replace(api.default("lattice"), {"world.n": 5, "world.horizon": 4})
-    make = api.builder(config)
+    make = api.world_builder(config)
     module = registry.find("lattice")
     past = []
     for i in range(3):
@@ -171,7 +171,8 @@ def test_play_matches_all_past_policies() -> None:
 def test_play_reduces_games_and_then_policies_if_slow(
         monkeypatch: pytest.MonkeyPatch, fixed: float, each: float, policies: int, games: int) -> None:
     """By a fake clock: a match takes `fixed` seconds, and `each` seconds for every game."""
-    board = Scoreboard(api.builder(replace(api.default("lattice"), {"world.n": 5, "world.horizon": 4})), 5, 1)
+    config = replace(api.default("lattice"), {"world.n": 5, "world.horizon": 4})
+    board = Scoreboard(api.world_builder(config), 5, 1)
     module, now = registry.find("lattice"), [0.0]
     players = {role: module.bot(names[0], role) for role, names in module.bots.items()}
     past = [PastPolicies(iteration=i, step=i, players=players) for i in range(1, 10)]

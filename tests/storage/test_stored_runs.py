@@ -36,7 +36,7 @@ def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> P
 def undisturbed(stored: Path, folder: Path) -> Leaves:
     """The whole run of the present version, with the settings of the stored one."""
     with Run.open(stored, write=False) as run:
-        config = api.stored(run)
+        config = api.stored_config(run)
     api.train(config, folder=folder)
     return run_leaves(folder)
 

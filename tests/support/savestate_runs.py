@@ -27,7 +27,7 @@ from rematch.rehearsal.compare import differences
 from rematch.rehearsal.trial import Recorder
 from rematch.storage.run_folder import Run
 from rematch.training.loop import train
-from rematch.training.recipes import stored
+from rematch.training.recipes import stored_config
 from rematch.training.trainer import Trainer
 from support import gameboy_worlds, single_seat_worlds
 
@@ -85,7 +85,7 @@ def go_on(folder: Path, made: Any = None, stop: int = 10**9, astray: float | Non
     """Start the run in `folder`, or resume it; until iteration `stop`."""
     torch.set_num_threads(1)
     with Run.open(folder, write=True) if made is None else Run.create(folder, settings.to_yaml(made)) as run:
-        here = trainer(stored(run) if made is None else made, astray)
+        here = trainer(stored_config(run) if made is None else made, astray)
         checkpoint = run.load() if made is None else None
         if checkpoint:
             here.load_state_dict(checkpoint.parts)

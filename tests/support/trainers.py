@@ -15,7 +15,7 @@ from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.storage.array_chunks import ArrayChunk
 from rematch.storage.run_folder import Run
 from rematch.training.loop import train
-from rematch.training.recipes import stored
+from rematch.training.recipes import stored_config
 from rematch.training.trainer import Trainer
 
 
@@ -35,7 +35,7 @@ def start_run(
 def resume_run(folder: Path, stop: Callable[[Trainer], bool] = lambda trainer: False) -> Recorder:
     """Resume the run in `folder` from its newest checkpoint, if there is one, until `stop(trainer)`."""
     with Run.open(folder, write=True) as run:
-        trainer, checkpoint = Trainer(stored(run)), run.load()
+        trainer, checkpoint = Trainer(stored_config(run)), run.load()
         recorder = Recorder(trainer, folder)
         if checkpoint is not None:
             trainer.load_state_dict(checkpoint.parts)

@@ -112,7 +112,8 @@ def test_stopped_sweep_saves_and_names_the_command_to_continue(tmp_path: Path) -
     sweep.send_signal(signal.SIGTERM)
     said = sweep.communicate(timeout=120)[0]
     assert sweep.returncode == 0, said
-    assert said.splitlines()[-1].startswith("stopped (SIGTERM); go on with: rematch sweep quick --seeds 4-6 ")
+    last = said.splitlines()[-1]
+    assert last.startswith("stopped (SIGTERM); continue with: rematch sweep quick --seeds 4-6 ")
     assert "0 of 3 runs finished, 2 unfinished, 1 not started" in said
     for seed in (4, 5):
         assert not lock_holder(folder / f"seed-{seed}")

@@ -20,7 +20,7 @@ from rematch.core.system import user_code
 from rematch.rehearsal.compare import differences
 from rematch.storage.run_folder import Run
 from rematch.training.config import config_class, with_user_code
-from rematch.training.recipes import configure, stored
+from rematch.training.recipes import configure, stored_config
 
 EXAMPLES = Path(rematch.__file__).parents[1] / "examples"
 TERM = f"{EXAMPLES / 'novelty_by_hash.py'}:HashNovelty"
@@ -129,9 +129,9 @@ def test_run_folder_that_names_code_imports_nothing_unless_allowed(
         pass
     with user_code.nothing_allowed(), Run.open(tmp_path / "run", write=False) as run:
         with pytest.raises(ConfigError, match="--allow-code"):
-            stored(run)
+            stored_config(run)
         user_code.allow_everything()
-        assert stored(run) == config
+        assert stored_config(run) == config
 
 
 def test_code_that_is_missing_wrong_or_broken_is_one_line(tmp_path: Path) -> None:

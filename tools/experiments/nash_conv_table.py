@@ -131,7 +131,7 @@ def one(lattice: str, row: str, seed: int, out: Path) -> None:
             train(trainer, lambda: False)
         return
     with Run.open(folder, write=True) as run:
-        if settings.to_yaml(api.stored(run)) != settings.to_yaml(config):
+        if settings.to_yaml(api.stored_config(run)) != settings.to_yaml(config):
             raise SystemExit(f"{folder}: made with other settings; remove it first")
         checkpoint = run.load()
         if checkpoint is not None:
@@ -185,7 +185,7 @@ def last_row(lattice: str, row: str, seed: int, out: Path) -> dict[str, Any] | N
     if not (folder / "config.yaml").exists():
         return None
     with Run.open(folder, write=False) as run:
-        history, config = run.history, api.stored(run)
+        history, config = run.history, api.stored_config(run)
     done = history and history[-1]["iteration"] == config.iterations
     return history[-1] if done else None
 

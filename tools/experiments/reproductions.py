@@ -44,7 +44,7 @@ Line = dict[str, Any]
 def gather(recipe: str, folder: Path) -> Line:
     """What is worth keeping of a run."""
     with Run.open(folder, write=False) as run:
-        config, history = api.stored(run), run.history
+        config, history = api.stored_config(run), run.history
         log = (folder / "train.log").read_text().splitlines()
     rows = [[_short(row.get(name)) for name in COLUMNS[:-1]] + [_games(row)] for row in history]
     said = [text for text in log if text.startswith(("ROLLBACK", "CURRICULUM"))]

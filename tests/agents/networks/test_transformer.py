@@ -55,7 +55,7 @@ def test_its_weights_are_those_of_the_document() -> None:
     """Hidden 256, 8 heads, 4 layers, embeddings of 64: some 3.2 million, all of them used."""
     usual = NetworkConfig(kind="transformer")
     assert (usual.width, usual.heads, usual.layers, usual.dropout, usual.embedding) == (256, 8, 4, 0.1, 64)
-    made = Policy(api.builder(api.default("beasty"))(1, 0, 0).spec.roles["player"], usual, "document")
+    made = Policy(api.world_builder(api.default("beasty"))(1, 0, 0).spec.roles["player"], usual, "document")
     assert 3_000_000 < made.weights.size < 3_500_000
     small = policy(role(obs=5, actions=4, names=(3,)), **SMALL)
     flat = torch.from_numpy(small.weights.copy()).requires_grad_()

@@ -11,9 +11,9 @@ from rematch import api
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.evaluation import past_policies
-from rematch.evaluation.player_lookup import find_player, find_trained, match_rules
 from rematch.rehearsal.trial import play
 from rematch.storage.run_folder import Run
+from rematch.training.player_lookup import find_player, find_trained, match_rules
 from rematch.worlds.beasty.bots import MOST, SearchPlayer
 from rematch.worlds.beasty.config import Config
 

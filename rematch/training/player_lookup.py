@@ -1,9 +1,9 @@
-"""Players by name: scripted players, runs, policy files, bots from a Python module.
+"""Players by name: bots of the world, runs, policy files, bots from a Python module.
 
-heuristic  search:200  search:5ms       scripted players of the world
-mine+search:100                         a trained policy that guides the world's search
-runs/mine  mine  agent.safetensors      a trained policy, under the rules that it was trained with
-mymodule:MyBot                          a class of the user, if the world accepts one (`guest`)
+heuristic  search:200  search:5ms         bots of the world
+my_run+search:100                         a trained policy that guides the world's search
+runs/my_run  my_run  agent.safetensors    a trained policy, under the rules that it was trained with
+mymodule:MyBot                            a class of the user, if the world accepts one
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rematch import api
 from rematch.agents import policy_export
 from rematch.core import config as settings
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError
 from rematch.core.player import Player
+from rematch.training.trained_run import load_run
 from rematch.worlds import registry
 
 SUFFIX, WITH_SEARCH = policy_export.SUFFIX, "+search"
@@ -31,7 +31,7 @@ class TrainedPlayers:
     name: str
     rules: Any
     players: Mapping[str, Any]
-    free_settings: Sequence[str] = ()  # settings that may differ: they do not make it another game
+    free_settings: Sequence[str] = ()  # settings that may differ: they change no rule
 
     def require_rules(self, rules: Any, other: str = "the match has") -> None:
         """ConfigError if the rules differ from those of the training, with both values."""
@@ -51,7 +51,7 @@ def find_trained(name: str, world: str) -> TrainedPlayers | None:
         return load_policy_file(path, world)
     if not path.is_dir() and not (path := Path("runs") / name).is_dir():
         return None
-    trained = api.load(path)
+    trained = load_run(path)
     if trained.config.game != world:
         raise ConfigError(f"{name} is a run of {trained.config.game}, not of {world}")
     free = registry.find(world).defaults.indifferent
@@ -89,7 +89,7 @@ def match_rules(names: Sequence[str], world: str, changes: Mapping[str, Any]) ->
 
 
 def find_player(name: str, world: str, rules: Any, role: str, seconds: float = 0.0) -> Player:
-    """The player of this name for a world with these rules; `seconds` per move limit the user's own bots."""
+    """The player of this name for a world with these rules; `seconds` per move limit the user's bots."""
     game = registry.find(world)
     user_bot = game.human.user_bot if game.human is not None else None
     if name.partition(":")[0] in game.bots[role]:
@@ -112,9 +112,10 @@ def find_player(name: str, world: str, rules: Any, role: str, seconds: float = 0
         return user_bot(name, rules, seconds)
     if name.isdigit():
         raise ConfigError(f"{name} is not the name of a player; --world.players {name} sets their number")
-    near, known = nearest(name, game.bots[role]), ", ".join(game.bots[role])
-    own_too = ", or module:Class of your own" if user_bot is not None else ""
+    near = nearest(name, game.bots[role])
+    hint = f"; nearest: {near}" if near else ""
+    user_class = ", or module:Class of your own" if user_bot is not None else ""
     raise ConfigError(
-        f"no {role} called {name!r}: expected one of {known}, a run or a {SUFFIX} file"
-        f"{own_too}" + (f"; nearest: {near}" if near else "")
+        f"no {role} called {name!r}: expected one of {', '.join(game.bots[role])}, a run or a {SUFFIX} file"
+        f"{user_class}{hint}"
     )

@@ -20,7 +20,7 @@ from rematch.core.component import Component
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.core.world import RUNNING, Next, World
-from rematch.evaluation.evaluator import bots_for, opponents, versus
+from rematch.evaluation.evaluator import bots_for, opposing_roles, versus
 from rematch.evaluation.match import Scoreboard
 from rematch.selfplay.league import League
 from rematch.training.config import components_of
@@ -117,9 +117,9 @@ class OneRoleLearns(Component):
 
     def connect(self) -> None:
         spec, game = self.setup.spec, self.setup.game
-        self.opponent = str(game.bots[opponents(spec, self.role)[0]][0])
+        self.opponent = str(game.bots[opposing_roles(spec, self.role)[0]][0])
         self.slots = {other: self.setup.seating[other].seat_player(game.bot(self.opponent, other))
-                      for other in opponents(spec, self.role)}  # fmt: skip
+                      for other in opposing_roles(spec, self.role)}  # fmt: skip
 
     def before_rollout(self, clock: Clock, next: Next) -> None:
         clock.phase = replace(clock.phase, roles=(self.role,))
@@ -203,7 +203,7 @@ def score(trainer: Trainer, index: int, games: int) -> dict[str, float]:
     board = Scoreboard(setup.make_level, trainer.config.seed, trainer.config.threads)
     for role, player in trainer.agents.players.items():
         results = []
-        for other in opponents(setup.spec, role):
+        for other in opposing_roles(setup.spec, role):
             for rival in bots_for(setup.game, other, ()):
                 seats = versus(setup.spec, player, role, rival)
                 results.append(board.results(seats, games, index)[seats.index(player)].score)

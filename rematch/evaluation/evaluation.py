@@ -22,13 +22,13 @@ TYPES: dict[str, tuple[type, ...]] = {"float": (int, float), "int": (int,), "str
 def _arguments(kind: type, row: Mapping[str, Any]) -> Json:
     """The arguments of a record's constructor from a stored row; keys without a field go to `extra`.
 
-    ValueError for a value of another type: the row may come from a file that someone else wrote.
+    ValueError for a value of another type: the row may come from a stranger's file.
     """
     if not isinstance(row, Mapping):
         raise ValueError(f"{kind.__name__}: expected a JSON object")
-    known = {STORED.get(entry.name, entry.name): entry for entry in fields(kind) if entry.name != "extra"}
-    arguments: Json = {"extra": {key: value for key, value in row.items() if key not in known}}
-    for key, entry in known.items():
+    field_of = {STORED.get(entry.name, entry.name): entry for entry in fields(kind) if entry.name != "extra"}
+    arguments: Json = {"extra": {key: value for key, value in row.items() if key not in field_of}}
+    for key, entry in field_of.items():
         if key in row:
             _check_type(f"{kind.__name__}: {key}", row[key], str(entry.type))
             arguments[entry.name] = row[key]
@@ -252,7 +252,7 @@ TAIL = ("rollbacks", "level", "level_name", "levels", "balanced", "converged", "
 
 
 def _stored(record: Any, even_none: Sequence[str] = ()) -> Json:
-    """The record as JSON in the order of its fields; what is None is left out, but for `even_none`."""
+    """The record as JSON in the order of its fields; None values only for the fields in `even_none`."""
     row: Json = {}
     for entry in fields(record):
         value = getattr(record, entry.name)

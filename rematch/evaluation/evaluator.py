@@ -1,7 +1,7 @@
-"""Evaluations: the current selves against each other and against every scripted rival, with intervals.
+"""Evaluations: the current policies against each other and against every bot, with intervals.
 
-Policies play as they are deployed: sampled. Games are drawn from streams that training never uses, and
-nothing is selected by them.
+Policies sample their actions, as in use after training. The games have random streams that training never
+uses, and no policy is selected by their results.
 """
 
 from __future__ import annotations
@@ -42,14 +42,19 @@ class EvaluationConfig:
     )  # fmt: skip
 
 
+# Games per match, the bots to play against (empty: all but the slow ones), index of the first match.
+MatchRequest = tuple[int, Sequence[str], int]
+
+
 def bots_for(game: Game, role: str, wanted: Sequence[str]) -> list[Player]:
-    """The scripted players of a role: those named, or all but the slow ones of a game."""
+    """The bots of a role: those in `wanted`, or all but the slow ones if it is empty."""
     names: Sequence[str] = game.bots.get(role, ())
     slow = game.defaults.slow_bots
     return [game.bot(name, role) for name in names if name in wanted or not (wanted or name in slow)]
 
 
-def check_rivals(game: Game, wanted: Sequence[str], key: str) -> None:
+def check_bot_names(game: Game, wanted: Sequence[str], key: str) -> None:
+    """ConfigError if the setting `key` names a bot that the game does not have."""
     known = sorted({name for names in game.bots.values() for name in names})
     for name in wanted:
         if name not in known:
@@ -58,29 +63,32 @@ def check_rivals(game: Game, wanted: Sequence[str], key: str) -> None:
             raise ConfigError(f"{key} = {name!r}: expected one of {', '.join(known)}{hint}")
 
 
-def opponents(spec: Spec, role: str) -> list[str]:
-    """The roles a player of `role` meets: the others, or its own where there is only one."""
+def opposing_roles(spec: Spec, role: str) -> list[str]:
+    """The roles that play against `role`: all others, or the same role if there is only one."""
     return [other for other in spec.roles if other != role] or [role]
 
 
-def versus(spec: Spec, me: Player, role: str, rival: Player) -> list[Player]:
-    """Players by seat: `me` wherever its role sits (the first seat, if there is one role), else `rival`."""
-    mine = spec.roles[role].seats if len(spec.roles) > 1 else spec.roles[role].seats[:1]
-    return [me if seat in mine else rival for seat in range(spec.seats)]
+def versus(spec: Spec, player: Player, role: str, opponent: Player) -> list[Player]:
+    """Players by seat: `player` in all seats of its role (the first seat, if there is one role).
+
+    All other seats are the opponent's.
+    """
+    player_seats = spec.roles[role].seats if len(spec.roles) > 1 else spec.roles[role].seats[:1]
+    return [player if seat in player_seats else opponent for seat in range(spec.seats)]
 
 
-def alone(
-    board: Scoreboard, players: Mapping[str, Player], ask: tuple[int, Sequence[str], int]
+def evaluate_single_agent(
+    board: Scoreboard, players: Mapping[str, Player], request: MatchRequest
 ) -> dict[str, dict[str, Any]]:
-    """Where one seat is all there is: role -> mean return, and how often the task was done, if it says so."""
-    games, _, index = ask
+    """For a world with one seat: role -> mean return, and the success rate if the world reports success."""
+    games, _, index = request
     (role, player), = players.items()
     result = board.results([player], games, index)[0]
     entry: dict[str, Any] = asdict(result.returned or Mean(0.0, None, None, 0)) | {"player": player.name}
-    if result.draws < result.games:  # 0.5 in every game: the world does not tell success from failure
+    if result.draws < result.games:  # 0.5 in every game: the world reports no success
         low, high = result.interval
         entry |= {"success": result.score, "success_low": low, "success_high": high}
-    if result.reached is not None:  # from the world's own beginning, whatever a curriculum's starts are
+    if result.reached is not None:  # from the world's initial state, also if a curriculum starts elsewhere
         bounds = {name: wilson(count, result.games) for name, count in result.reached.items()}
         entry["milestones"] = {name: {"rate": count / result.games, "low": bounds[name][0],
                                       "high": bounds[name][1], "games": result.games}
@@ -93,61 +101,59 @@ def against_bots(
     game: Game,
     spec: Spec,
     players: Mapping[str, Player],
-    ask: tuple[int, Sequence[str], int],
+    request: MatchRequest,
 ) -> list[Result]:
-    """A row per player and scripted rival. ask: (games, names of rivals, first match index)."""
-    games, wanted, index = ask
-    rows = []
+    """One result per player and bot of the opposing roles."""
+    games, wanted, index = request
+    results = []
     for role, player in players.items():
-        for other in opponents(spec, role):
-            for rival in bots_for(game, other, wanted):
-                seats = versus(spec, player, role, rival)
+        for opposing_role in opposing_roles(spec, role):
+            for bot in bots_for(game, opposing_role, wanted):
+                seats = versus(spec, player, role, bot)
                 result = board.results(seats, games, index)[seats.index(player)]
-                rows.append(replace(result, role=role, opponent=rival.name))
+                results.append(replace(result, role=role, opponent=bot.name))
                 index += 1
-    return rows
+    return results
 
 
-def best_scripted(
-    board: Scoreboard, game: Game, spec: Spec, ask: tuple[int, Sequence[str], int]
-) -> dict[str, Result]:
-    """For each rival, the scripted player of the facing role that does best against it: role/rival -> row.
+def best_bots(board: Scoreboard, game: Game, spec: Spec, request: MatchRequest) -> dict[str, Result]:
+    """For each role and bot opponent, the result of the role's best bot against it: role/opponent -> result.
 
-    The best is chosen on one set of games and reported on another.
+    In a world with one seat: role -> result. The best is chosen on one set of games and reported on another.
     """
-    games, wanted, index = ask
+    games, wanted, index = request
     best: dict[str, Result] = {}
+    trials: list[tuple[float, Player]]  # score or mean return of each candidate
     if spec.seats == 1:
         (role,) = spec.roles
-        found = []
+        trials = []
         for candidate in bots_for(game, role, wanted):
             returned = board.results([candidate], games, index)[0].returned
-            found.append((returned.mean if returned else 0.0, candidate))
+            trials.append((returned.mean if returned else 0.0, candidate))
             index += 1
-        if found:
-            best[role] = board.results([max(found, key=lambda trial: trial[0])[1]], games, index)[0]
+        if trials:
+            best[role] = board.results([max(trials, key=lambda trial: trial[0])[1]], games, index)[0]
         return best
     for role in spec.roles:
-        for other in opponents(spec, role):
-            for rival in bots_for(game, other, wanted):
+        for opposing_role in opposing_roles(spec, role):
+            for opponent in bots_for(game, opposing_role, wanted):
                 trials = []
                 for candidate in bots_for(game, role, ()):
-                    seats = versus(spec, candidate, role, rival)
-                    trials.append(
-                        (board.results(seats, games, index)[seats.index(candidate)].score, candidate)
-                    )
+                    seats = versus(spec, candidate, role, opponent)
+                    result = board.results(seats, games, index)[seats.index(candidate)]
+                    trials.append((result.score, candidate))
                     index += 1
                 if not trials:
-                    continue  # the role has no scripted player that is quick enough
+                    continue  # all bots of the role are slow ones
                 champion = max(trials, key=lambda trial: trial[0])[1]
-                seats = versus(spec, champion, role, rival)
-                best[f"{role}/{rival.name}"] = board.results(seats, games, index)[seats.index(champion)]
+                seats = versus(spec, champion, role, opponent)
+                best[f"{role}/{opponent.name}"] = board.results(seats, games, index)[seats.index(champion)]
                 index += 1
     return best
 
 
-def set_beside(row: dict[str, Any], best: Mapping[str, Result]) -> None:
-    """Put what the best scripted player reaches beside each entry of a row's table."""
+def attach_best_bots(row: dict[str, Any], best: Mapping[str, Result]) -> None:
+    """Add the result of the best bot to each entry of a row of history.json."""
     for role, entry in (row.get("returns") or {}).items():
         if role in best and (returned := best[role].returned):
             entry |= {"best_bot": best[role].player}
@@ -163,34 +169,34 @@ def evaluate(
     game: Game,
     spec: Spec,
     players: Mapping[str, Player],
-    ask: tuple[int, Sequence[str], int],
+    request: MatchRequest,
 ) -> dict[str, Any]:
-    """One history row's strength part: head to head, gap, and the table against scripted rivals.
+    """The measured part of a row of history.json: win rates head to head, NE gap, matches against bots.
 
-    Where one seat is all there is, the mean return instead.
+    In a world with one seat, the mean return instead.
     """
-    games, wanted, index = ask
+    games, wanted, index = request
     row: dict[str, Any] = {"rates": {}}
     if spec.seats == 1:
-        return row | {"returns": alone(board, players, ask), "table": []}
+        return row | {"returns": evaluate_single_agent(board, players, request), "table": []}
     if len(spec.roles) == 2:
         seats = [players[spec.role_of(seat).name] for seat in range(spec.seats)]
         results = board.results(seats, games, index)
         for role, role_spec in spec.roles.items():
-            mine = results[role_spec.seats[0]]
-            low, high = mine.interval
-            row["rates"][role] = {"rate": mine.score, "low": low, "high": high, "games": mine.games}
-            if mine.returned:
-                row.setdefault("returns", {})[role] = asdict(mine.returned)
+            result = results[role_spec.seats[0]]
+            low, high = result.interval
+            row["rates"][role] = {"rate": result.score, "low": low, "high": high, "games": result.games}
+            if result.returned:
+                row.setdefault("returns", {})[role] = asdict(result.returned)
         first, second = (row["rates"][role]["rate"] for role in spec.roles)
         row["gap"] = abs(first - second)
         low, high = wilson(first * games, games)
         row["gap_low"] = 0.0 if low <= 0.5 <= high else min(abs(2 * low - 1), abs(2 * high - 1))
         row["gap_high"] = max(abs(2 * low - 1), abs(2 * high - 1))
-    table = against_bots(board, game, spec, players, (games, wanted, index + 1))
-    row["table"] = [result.row() for result in table]
-    if found := exactly(board, game, players):
-        row["exact"] = found
+    matches = against_bots(board, game, spec, players, (games, wanted, index + 1))
+    row["table"] = [result.row() for result in matches]
+    if exact := exactly(board, game, players):
+        row["exact"] = exact
     return row
 
 

@@ -1,8 +1,8 @@
 """past/: the policies that a run had at some of its iterations, evenly spaced over the whole run.
 
 The payoff matrix and the forgetting curve need them (docs/explanation/strength.md). The iteration alone
-decides which are kept: the multiples of a stride, a power of two that doubles whenever there would be too
-many, and the last iteration. A killed and resumed run therefore ends with the same files.
+decides which are stored: the multiples of a stride, and the last iteration. The stride is a power of two; it
+doubles whenever there would be too many. A killed and resumed run therefore ends with the same files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def stride(iteration: int, most: int) -> int:
-    """Iterations between two stored sets of policies: the smallest power of two that keeps at most `most`."""
+    """Iterations between two stored sets of policies: the smallest power of two with at most `most` sets."""
     spacing = 1
     while iteration // spacing > most:
         spacing *= 2

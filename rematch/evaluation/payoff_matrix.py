@@ -134,9 +134,9 @@ def _affordable(
     count, k = games or GAMES, len(past)
 
     def seconds_for_all() -> float:
-        began = time.monotonic()
+        start = time.monotonic()
         _match(board, past[0], past[0], count, 0)
-        return (time.monotonic() - began) * k * k
+        return (time.monotonic() - start) * k * k
 
     if games is not None or (seconds := seconds_for_all()) <= TIME_LIMIT:
         return past, count
@@ -182,7 +182,7 @@ class CycleShare:
     low: float | None = None
     high: float | None = None
     cycle: Cycle | None = None  # the clearest one
-    raw: float | None = None  # the share with sampling noise left in
+    raw: float | None = None  # the share, sampling noise included
     cyclic: float | None = None  # typical score difference from cycles
     transitive: float | None = None  # typical score difference from transitive skill
     noise: float | None = None  # typical score difference from sampling noise
@@ -211,8 +211,8 @@ def cycle_share(payoff: Payoff) -> CycleShare:
     spread = (variance + variance.T) / 4
     noise = float(spread[np.triu_indices(k, 1)].sum())
     parts = np.array([float(part) for part in split(advantage)])
-    # A projection keeps of independent noise the share of its dimension: ratings have k - 1 of the
-    # dimensions.
+    # Ratings span k - 1 of the k (k - 1) / 2 dimensions; of independent noise, a projection contains the
+    # share of its dimensions, here 2 / k.
     expected_noise = np.array([2 / k, 1 - 2 / k]) * noise
     clean_parts = np.maximum(0.0, parts - expected_noise)
     share = low = high = None
@@ -240,12 +240,12 @@ def _share_interval(payoff: Payoff, advantage: Array, spread: Array, parts: Arra
     transitive = ratings[:, None] - ratings[None, :]
     scale = np.sqrt(clean_parts / np.maximum(parts, 1e-300))
     model = scale[0] * transitive + scale[1] * (advantage - transitive)
-    draw = rng.generator(payoff.games, rng.BOOTSTRAP, k).standard_normal((RESAMPLES, k, k))
-    draw = np.triu(draw, 1) * np.sqrt(spread)
-    samples = np.stack(split(model + draw - np.swapaxes(draw, 1, 2)), -1)
+    normal = rng.generator(payoff.games, rng.BOOTSTRAP, k).standard_normal((RESAMPLES, k, k))
+    upper = np.triu(normal, 1) * np.sqrt(spread)
+    samples = np.stack(split(model + upper - np.swapaxes(upper, 1, 2)), -1)
     samples = np.maximum(0.0, samples - expected_noise)
-    whole = samples.sum(-1)
-    shares = np.divide(samples[:, 1], whole, out=np.full(RESAMPLES, np.nan), where=whole > 0)
+    total = samples.sum(-1)
+    shares = np.divide(samples[:, 1], total, out=np.full(RESAMPLES, np.nan), where=total > 0)
     low = float(np.quantile(np.nan_to_num(shares, nan=0.0), 0.025))
     high = float(np.quantile(np.nan_to_num(shares, nan=1.0), 0.975))
     return low, high

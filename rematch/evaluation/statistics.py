@@ -140,8 +140,8 @@ def effective_games(values: NDArray[Any], deal: NDArray[Any]) -> float:
 
 def mean_by_deal(values: NDArray[Any], deal: NDArray[Any]) -> Mean | None:
     """Mean of values [n] with Student's interval over deals [n]; games without a value (nan) are left out."""
-    known = ~np.isnan(values)
-    x, deals_of_x = np.asarray(values, np.float64)[known], deal[known]
+    has_value = ~np.isnan(values)
+    x, deals_of_x = np.asarray(values, np.float64)[has_value], deal[has_value]
     if not len(x):
         return None
     variance, deals = _clustered_variance(x, deals_of_x)

@@ -98,7 +98,7 @@ def alarms(history: Sequence[Evaluation], config: EvaluationConfig) -> list[Alar
 
 def gap_alarm(history: Sequence[Evaluation], config: EvaluationConfig) -> Alarm | None:
     """A gap above `alarm_gap` for `alarm_steps` or more."""
-    longest, first = config.alarm_steps, None  # read where no gap is large, too: it counts as used
+    longest, first = config.alarm_steps, None  # read before the loop: the setting counts as used
     for evaluation in history:
         step = evaluation.step
         if imbalance(evaluation) <= config.alarm_gap:

@@ -18,7 +18,7 @@ from rematch.core.arrays import Tree
 from rematch.core.clock import Clock
 from rematch.core.component import Component, Evidence, Metrics, Record, Setup, SmallRun
 from rematch.core.world import RUNNING, Next, World
-from rematch.evaluation.evaluator import check_rivals as check_bots
+from rematch.evaluation.evaluator import check_bot_names
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.selfplay.opponent_pool import LeagueConfig, Roster
 
@@ -151,7 +151,7 @@ class League(Component):
 
     @classmethod
     def check(cls, config: LeagueConfig, setup: Setup) -> None:
-        check_bots(setup.game, config.bots, "league.bots")
+        check_bot_names(setup.game, config.bots, "league.bots")
 
     @classmethod
     def off(cls, config: LeagueConfig, setup: Setup) -> str:

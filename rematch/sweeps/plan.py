@@ -249,7 +249,7 @@ def refuse_foreign(plan: Plan) -> None:
             continue
         try:
             with Run.open(task.folder, write=False) as run:
-                stored_config = recipes.stored(run)
+                stored = recipes.stored_config(run)
         except ConfigError:  # damaged: its resume reports the reason
             continue
         if stored != replace(cell.config, seed=seed):

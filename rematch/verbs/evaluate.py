@@ -85,14 +85,14 @@ def scoreboard_row(
     `matches`: games of each match, opponents (empty: all), seed.
     """
     games, against, seed = matches
-    evaluator.check_rivals(game, against, "--against")
+    evaluator.check_bot_names(game, against, "--against")
     make = api.world_builder(trained.config, trained.curriculum)  # on the level that the training has reached
     spec = make(1, 0, 0).spec
     board = Scoreboard(make, SEED_OFFSET + seed, trained.config.threads)
     distinct = distinct_games(game, games, greedy)
     row = evaluator.evaluate(board, game, spec, trained.policies, (distinct, against, 0))
-    best = evaluator.best_scripted(board, game, spec, (games, against, BEST_BOT_INDEX))
-    evaluator.set_beside(row, best)
+    best = evaluator.best_bots(board, game, spec, (games, against, BEST_BOT_INDEX))
+    evaluator.attach_best_bots(row, best)
     return row
 
 

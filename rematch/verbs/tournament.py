@@ -13,7 +13,7 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import GreedyOption, Player, SubprocessPlayer
 from rematch.core.spec import Spec
 from rematch.core.world import World
-from rematch.evaluation.evaluator import alone
+from rematch.evaluation.evaluator import evaluate_single_agent
 from rematch.evaluation.match import Result, Scoreboard
 from rematch.sweeps.plan import flag_text
 from rematch.training.player_lookup import find_player, match_rules
@@ -91,7 +91,7 @@ def play_match(world: str, match: Match) -> Evaluation:
         if setup.spec.seats == 1:  # no opponent: returns instead of scores
             (player,) = setup.players.values()
             count = distinct_games(setup.game, setup.games, match.greedy and bool(policies))
-            returns = alone(setup.board, {setup.spec.role_of(0).name: player}, (count, (), 0))
+            returns = evaluate_single_agent(setup.board, {setup.spec.role_of(0).name: player}, (count, (), 0))
             return Evaluation(values | {"returns": returns, "table": []})
         if setup.shared_role:
             values["table"] = tournament_rows(setup)

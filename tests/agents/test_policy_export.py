@@ -143,7 +143,7 @@ def test_the_agent_in_the_repository_finishes_its_cartridge(monkeypatch: pytest.
     """Of 100 games 99 do (README); of two at least one, on any machine. Nobody plays beside it."""
     agent = Path(registry.__file__).parent / "gameboy" / "agent.safetensors"
     assert agent.stat().st_size <= 5_000_000
-    monkeypatch.setattr(evaluator, "best_scripted", lambda *_: {})
+    monkeypatch.setattr(evaluator, "best_bots", lambda *_: {})
     (told,) = evaluate(agent, games=2, seed=5)["returns"].values()
     assert told["games"] == 2 and told["success"] >= 0.5
 

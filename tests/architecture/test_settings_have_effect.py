@@ -171,7 +171,7 @@ def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def nobody_beside(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run ends with matches between scripted players: a setting has to show in what its own players do."""
-    monkeypatch.setattr(evaluator, "best_scripted", lambda *_: {})
+    monkeypatch.setattr(evaluator, "best_bots", lambda *_: {})
 
 
 LEAVES = {key: field for key, field, _ in settings.leaves(api.default("pursuit"))}

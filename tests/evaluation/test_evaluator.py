@@ -13,12 +13,12 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import Player
 from rematch.evaluation.evaluator import (
     against_bots,
-    best_scripted,
+    attach_best_bots,
+    best_bots,
     bots_for,
-    check_rivals,
+    check_bot_names,
     evaluate,
-    opponents,
-    set_beside,
+    opposing_roles,
     versus,
 )
 from rematch.evaluation.match import Scoreboard
@@ -48,8 +48,8 @@ def players_of(name: str) -> dict[str, Player]:
 
 
 def test_opponents_have_the_other_role_or_the_only_one() -> None:
-    assert opponents(spec_of("matching"), "matcher") == ["hider"]
-    assert opponents(spec_of("sticks"), "player") == ["player"]
+    assert opposing_roles(spec_of("matching"), "matcher") == ["hider"]
+    assert opposing_roles(spec_of("sticks"), "player") == ["player"]
     me, rival = toys.sticks.bot("careful", "player"), toys.sticks.bot("random", "player")
     assert versus(spec_of("sticks"), me, "player", rival) == [me, rival, rival]
     assert versus(spec_of("matching"), me, "hider", rival) == [rival, me]
@@ -58,12 +58,12 @@ def test_opponents_have_the_other_role_or_the_only_one() -> None:
 def test_bots_for_selects_by_name() -> None:
     assert [p.name for p in bots_for(toys.matching, "hider", ())] == ["heads", "tails", "random"]  # type: ignore[arg-type]
     assert [p.name for p in bots_for(toys.matching, "hider", ("tails",))] == ["tails"]  # type: ignore[arg-type]
-    check_rivals(toys.matching, ("tails", "heads"), "evaluation.opponents")  # type: ignore[arg-type]
+    check_bot_names(toys.matching, ("tails", "heads"), "evaluation.opponents")  # type: ignore[arg-type]
     with pytest.raises(
         ConfigError,
         match=r"^evaluation\.opponents = 'tail': expected one of heads, random, tails; nearest: tails$",
     ):
-        check_rivals(toys.matching, ("tail",), "evaluation.opponents")  # type: ignore[arg-type]
+        check_bot_names(toys.matching, ("tail",), "evaluation.opponents")  # type: ignore[arg-type]
 
 
 def test_evaluate_two_roles() -> None:
@@ -133,7 +133,7 @@ def test_against_bots_gives_the_rows_of_the_player() -> None:
 
 def test_best_scripted_player_is_selected_and_reported_on_different_games() -> None:
     board = Recording("matching")
-    best = best_scripted(board, toys.matching, spec_of("matching"), (50, ("heads", "tails"), 1 << 60))  # type: ignore[arg-type]
+    best = best_bots(board, toys.matching, spec_of("matching"), (50, ("heads", "tails"), 1 << 60))  # type: ignore[arg-type]
     assert {key: (row.player, row.score) for key, row in best.items()} == {
         "matcher/heads": ("heads", 1.0),
         "matcher/tails": ("tails", 1.0),
@@ -160,8 +160,8 @@ def test_best_scripted_is_empty_without_scripted_players() -> None:
     """It ended a run's last evaluation in a traceback."""
     bots = {"matcher": ("heads",), "hider": ()}
     alone = types.SimpleNamespace(bots=bots, bot=toys.matching.bot, defaults=Defaults())
-    best = best_scripted(Recording("matching"), alone, spec_of("matching"), (4, (), 0))  # type: ignore[arg-type]
+    best = best_bots(Recording("matching"), alone, spec_of("matching"), (4, (), 0))  # type: ignore[arg-type]
     assert best == {}
     row: dict[str, Any] = {"table": [{"role": "hider", "rival": "heads"}]}
-    set_beside(row, best)
+    attach_best_bots(row, best)
     assert row == {"table": [{"role": "hider", "rival": "heads"}]}

@@ -345,7 +345,7 @@ def status_of(folder: Path) -> dict[str, Any]:
 
 
 def test_a_balanced_pair_ends_the_run_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluator, "set_beside", lambda row, best: None)
+    monkeypatch.setattr(evaluator, "attach_best_bots", lambda row, best: None)
     watch = watched(converging(), tmp_path / "run")
     rows, clock = watch.evaluations, watch.trainer.clock
     assert [row["phase"] for row in rows] == ["S0", "S2", "S4"]
@@ -372,7 +372,7 @@ def test_a_pair_that_loses_to_scripted_players_is_weak_and_goes_on(
         for entry in row["table"]:
             entry |= {"best_bot": "ace", "best_bot_score": 1.0, "best_bot_low": 0.9999, "best_bot_high": 1.0}
 
-    monkeypatch.setattr(evaluator, "set_beside", much_better)
+    monkeypatch.setattr(evaluator, "attach_best_bots", much_better)
     watch = watched(converging(), tmp_path / "run")
     assert watch.trainer.clock.iteration == 12 and not watch.trainer.clock.end_reason
     assert [row.get("converged") for row in watch.evaluations] == [None, None, False, False, False, False]

@@ -31,7 +31,7 @@ from rematch.worlds.capabilities import Benchmark
 
 LONG = 10**12  # steps of a run whose end, and with it annealing, is out of reach
 MARGIN = 0.1  # a score must rise by more than this over the control's to count as learning
-SNAPSHOTS = 4  # rivals on each role's roster before the clock starts
+SNAPSHOTS = 4  # snapshots in the pool of each role before the clock starts
 
 # The pinned set-up: recipe `pursuit` as a 64 x 64 shared trunk, 4 epochs, 30 % of games against history.
 PINNED: dict[str, Any] = {

@@ -1,8 +1,8 @@
-"""The league: the roster of frozen rivals, and who is seated next.
+"""The league: opponent pools of all roles, and the choice of opponents for the next games.
 
-A rival joins with the digest of its weights and is checked against it whenever it is placed. It plays from
-a slot, a fixed buffer that is refilled only when no running game holds it, so nobody's opponent changes in
-the middle of a game.
+A snapshot joins a pool with the digest of its weights, which is checked whenever a slot is filled with it.
+A slot is a fixed buffer of weights that is refilled only when no running game uses it, so the opponent never
+changes within a game.
 """
 
 from __future__ import annotations
@@ -20,113 +20,114 @@ from rematch.core.component import Component, Evidence, Metrics, Record, Setup, 
 from rematch.core.world import RUNNING, Next, World
 from rematch.evaluation.evaluator import check_bot_names
 from rematch.rollout.rollout_buffer import RolloutBuffer
-from rematch.selfplay.opponent_pool import LeagueConfig, Roster
+from rematch.selfplay.opponent_pool import LeagueConfig, OpponentPool
 
 
 class Matchmaker:
-    """The rosters of all roles, and the seating of the next games."""
+    """Chooses the players of the next games from the opponent pools of all roles."""
 
-    def __init__(self, config: LeagueConfig, rosters: Mapping[str, Roster], seed: int) -> None:
-        self.config, self.rosters, self.seed = config, rosters, seed
+    def __init__(self, config: LeagueConfig, pools: Mapping[str, OpponentPool], seed: int) -> None:
+        self.config, self.pools, self.seed = config, pools, seed
 
     def seat(
         self,
         world: World,
         iteration: int,
         learning: Sequence[str] | None = None,
-        facing: Mapping[str, int] | None = None,
+        fixed_slots: Mapping[str, int] | None = None,
     ) -> None:
-        """Fill `world.next.slot`: all current selves, or rivals beside a learner in a share of the games.
+        """Fill `world.next.slot`: current policies only, or opponents beside a learner in some of the games.
 
-        Where all roles learn (`learning` is None), one seat of such a game does, and rivals take the others.
-        Where only some do, their seats are theirs in every game; rivals take those of the roles that wait.
-        `facing`, in a cold start: the slot that each of these roles plays from in all games.
+        If all roles learn (`learning` is None), one seat of such a game learns and opponents take the others.
+        If only some roles learn, they keep their seats in every game, and opponents take seats of the other
+        roles. `fixed_slots` (warm-up phase): role -> slot that it plays from in all games.
         """
         c, n, spec = self.config, world.games, world.spec
         world.next.slot[:] = 0
         if c.opponent_share > 0:
-            each = max(4, len(self.rosters))  # draws of an iteration: one set per role, never used twice
-            for r, (role, roster) in enumerate(self.rosters.items()):
+            streams = max(4, len(self.pools))  # random streams of an iteration, one per role
+            for r, (role, pool) in enumerate(self.pools.items()):
                 running = set(np.unique(world.slot[:, list(spec.roles[role].seats)]).tolist())
-                draws = rng.units(self.seed, rng.SEATING, c.slots + 1, each * iteration + r << 8)
-                roster.refill(running, iteration, draws)
-        if facing:
-            for role, slot in facing.items():
+                uniforms = rng.units(self.seed, rng.SEATING, c.slots + 1, streams * iteration + r << 8)
+                pool.refill(running, iteration, uniforms)
+        if fixed_slots:
+            for role, slot in fixed_slots.items():
                 world.next.slot[:, list(spec.roles[role].seats)] = slot
             return
         if c.opponent_share == 0:
             return
         u = [rng.units(self.seed, rng.SEATING, n, iteration << 8 | i) for i in range(64, 68)]
-        mixed = u[0] < c.opponent_share
-        chosen = (u[1] * spec.seats).astype(int)
+        has_opponents = u[0] < c.opponent_share
+        learner_seat = (u[1] * spec.seats).astype(int)
         all_learn = learning is None or len(learning) == len(spec.roles)
         for seat in range(spec.seats):
             role = spec.role_of(seat).name
-            learns = chosen == seat if all_learn else np.full(n, role in (learning or ()))
-            slots = self.rosters[role].choose((u[2] + 0.618 * seat) % 1.0, u[3])
-            world.next.slot[:, seat] = np.where(mixed & ~learns, slots, 0)
+            learns = learner_seat == seat if all_learn else np.full(n, role in (learning or ()))
+            slots = self.pools[role].choose((u[2] + 0.618 * seat) % 1.0, u[3])
+            world.next.slot[:, seat] = np.where(has_opponents & ~learns, slots, 0)
 
-    def due(self, iteration: int) -> bool:
-        """Whether snapshots are taken now."""
+    def snapshot_due(self, iteration: int) -> bool:
+        """Whether snapshots are taken after this iteration."""
         return self.config.opponent_share > 0 and iteration % self.config.snapshot_every == 0
 
-    def snapshot(self, iteration: int, learnt: Collection[str] | None = None) -> list[str]:
-        """When it is due, the current selves of the roles that learnt since may join; the names that did."""
-        if not self.due(iteration):
+    def snapshot(self, iteration: int, learned: Collection[str] | None = None) -> list[str]:
+        """If due, offer the current policies of the roles in `learned` to the pools; names of those added."""
+        if not self.snapshot_due(iteration):
             return []
         names = []
-        for r, (role, roster) in enumerate(self.rosters.items()):
-            if learnt is not None and role not in learnt:
-                continue  # the same player would join twice
+        for r, (role, pool) in enumerate(self.pools.items()):
+            if learned is not None and role not in learned:
+                continue  # the same policy would join twice
             name = f"{role}@{iteration}"
-            draw = float(rng.units(self.seed, rng.RESERVOIR, 1, iteration << 8 | r)[0])
-            if roster.add(name, roster.policy.weights.copy(), draw):
+            uniform = float(rng.units(self.seed, rng.RESERVOIR, 1, iteration << 8 | r)[0])
+            if pool.add(name, pool.policy.weights.copy(), uniform):
                 names.append(name)
         return names
 
-    def report(self, tape: RolloutBuffer) -> None:
-        """Credit every rival with how it fared beside the learner in the same games.
+    def record_results(self, rollout: RolloutBuffer) -> None:
+        """Add the finished games of a rollout to the record of each opponent that played in them.
 
-        Of two seats one wins what the other loses; of more both may lose to a third, which is a draw between
-        the two: (1 + rival's outcome - learner's) / 2.
+        The opponent's score against the learner is (1 + outcome of opponent - outcome of learner) / 2. With
+        two seats that is the outcome; with more, both may lose to a third, which is a draw between the two.
         """
-        tracks = [tape[role] for role in self.rosters]
-        seats = sum((track.slot == 0).sum(2) for track in tracks)
-        mine = sum((track.outcome * (track.slot == 0)).sum(2) for track in tracks) / np.maximum(seats, 1)
-        there = (tape.ended != RUNNING) & (seats > 0)
-        for role, roster in self.rosters.items():
-            track = tape[role]
-            lost = (1 + track.outcome - mine[:, :, None].astype(np.float32)) / 2
-            roster.report(track.slot[there].reshape(-1), lost[there].reshape(-1))
+        roles = [rollout[role] for role in self.pools]
+        learner_seats = sum((part.slot == 0).sum(2) for part in roles)
+        outcome_sum = sum((part.outcome * (part.slot == 0)).sum(2) for part in roles)
+        learner_outcome = outcome_sum / np.maximum(learner_seats, 1)
+        counts = (rollout.ended != RUNNING) & (learner_seats > 0)
+        for role, pool in self.pools.items():
+            part = rollout[role]
+            lost = (1 + part.outcome - learner_outcome[:, :, None].astype(np.float32)) / 2
+            pool.record_results(part.slot[counts].reshape(-1), lost[counts].reshape(-1))
 
-    def judged(self, table: Sequence[Mapping[str, Any]]) -> None:
-        """An evaluation's rows: each scripted rival that was met gets its own share of wins."""
-        for role, roster in self.rosters.items():
-            faced = [row for row in table if len(self.rosters) == 1 or row["role"] != role]
-            for rival in roster.scripted:
-                rows = [row for row in faced if row["rival"] == rival.name and row["games"]]
+    def record_evaluation(self, table: Sequence[Mapping[str, Any]]) -> None:
+        """Store the learner's win rate against each bot, from the match-ups of an evaluation."""
+        for role, pool in self.pools.items():
+            opposing = [row for row in table if len(self.pools) == 1 or row["role"] != role]
+            for bot in pool.bots:
+                rows = [row for row in opposing if row["rival"] == bot.name and row["games"]]
                 if rows:
-                    rival.won = sum(row["wins"] for row in rows) / sum(row["games"] for row in rows)
+                    bot.won = sum(row["wins"] for row in rows) / sum(row["games"] for row in rows)
 
     def metrics(self) -> dict[str, float]:
-        """Where scripted rivals are weighed: the weight of each, and the learner's score in training."""
-        out: dict[str, float] = {}
+        """Unless matchmaking is uniform: each bot's probability, and the learner's score against it."""
+        metrics: dict[str, float] = {}
         if self.config.opponent_share == 0 or self.config.matchmaking == "uniform":
-            return out
-        for role, roster in self.rosters.items():
-            whose = f"{role}_" if len(self.rosters) > 1 else ""  # both roles may have one called alike
-            odds = roster.odds(roster.scripted) if roster.scripted else ()
-            for rival, weight in zip(roster.scripted, odds):
-                out[f"league/weight_{whose}{rival.name}"] = float(weight)
-                out[f"league/score_{whose}{rival.name}"] = rival.win_rate()
-        return out
+            return metrics
+        for role, pool in self.pools.items():
+            prefix = f"{role}_" if len(self.pools) > 1 else ""  # two roles may have bots of one name
+            probs = pool.selection_probs(pool.bots) if pool.bots else ()
+            for bot, prob in zip(pool.bots, probs):
+                metrics[f"league/weight_{prefix}{bot.name}"] = float(prob)
+                metrics[f"league/score_{prefix}{bot.name}"] = bot.win_rate()
+        return metrics
 
     def state_dict(self) -> Tree:
-        return {role: roster.state_dict() for role, roster in self.rosters.items()}
+        return {role: pool.state_dict() for role, pool in self.pools.items()}
 
     def load_state_dict(self, tree: Tree) -> None:
-        for role, roster in self.rosters.items():
-            roster.load_state_dict(tree[role])
+        for role, pool in self.pools.items():
+            pool.load_state_dict(tree[role])
 
 
 class League(Component):
@@ -139,13 +140,13 @@ class League(Component):
 
     def __init__(self, config: LeagueConfig, setup: Setup) -> None:
         super().__init__(config, setup)
-        rosters: dict[str, Roster] = {}
+        pools: dict[str, OpponentPool] = {}
         for role, seating in setup.seating.items():
             seating.add_slots(config.slots)
             names = [name for name in config.bots if name in setup.game.bots[role]]
             bots = [setup.game.bot(name, role) for name in names]
-            rosters[role] = Roster(seating.policy, seating, config, bots)
-        self.matchmaker = Matchmaker(config, rosters, setup.config.seed)
+            pools[role] = OpponentPool(seating.policy, seating, config, bots)
+        self.matchmaker = Matchmaker(config, pools, setup.config.seed)
         self.logged: Metrics = {}
         self.learned: list[str] = []  # roles that learned since the newest snapshots
 
@@ -156,7 +157,7 @@ class League(Component):
     @classmethod
     def off(cls, config: LeagueConfig, setup: Setup) -> str:
         if not setup.learner_class.seats_opponents:
-            return f"learner {setup.learner_class.name} plays against itself alone"
+            return f"learner {setup.learner_class.name} plays only against itself"
         unset = "" if config.opponent_share else "league.opponent_share is 0"
         return cls.no_effect("", config, setup) or unset
 
@@ -177,7 +178,7 @@ class League(Component):
                                    "snapshot_every": 1, "rotate": 1}
         if config.opponent_share:
             changes["opponent_share"] = max(config.opponent_share, 0.5)
-        if 0 < config.bot_share < 1:  # opponents of both kinds have their turn
+        if 0 < config.bot_share < 1:  # both kinds of opponents are seated
             changes["bot_share"] = min(max(config.bot_share, 0.3), 0.7)
         return changes
 
@@ -185,40 +186,42 @@ class League(Component):
         self.matchmaker.seat(self.setup.world, clock.iteration, clock.phase.roles, clock.fixed_slots)
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
-        self.logged = self.matchmaker.metrics()  # the weights that this rollout was seated by
-        self.matchmaker.report(rollout)
+        self.logged = self.matchmaker.metrics()  # the probabilities that this rollout was seated with
+        self.matchmaker.record_results(rollout)
 
     def metrics(self) -> Metrics:
         return self.logged
 
     def after_update(self, rollout: RolloutBuffer, metrics: Metrics, clock: Clock) -> None:
-        roles = self.matchmaker.rosters
+        roles = self.matchmaker.pools
         self.learned = [role for role in roles if role in self.learned or role in clock.phase.roles]
-        if self.matchmaker.due(clock.iteration):
+        if self.matchmaker.snapshot_due(clock.iteration):
             for name in self.matchmaker.snapshot(clock.iteration, self.learned):
                 self.setup.log.line(f"Pool: {name} joined", console=False)
             self.learned = []
 
     def after_evaluation(self, evaluation: Any, rollout: RolloutBuffer, clock: Clock) -> None:
-        self.matchmaker.judged(evaluation.row["table"])
+        self.matchmaker.record_evaluation(evaluation.row["table"])
 
     def evidence(self, record: Record) -> Iterable[Evidence]:
-        c, rosters = self.config, self.matchmaker.rosters
-        bots = {rival.name for roster in rosters.values() for rival in roster.scripted}
-        seen = sum(roster.seen for roster in rosters.values())
-        stored = sum(len(roster.rivals) for roster in rosters.values())
-        made = [(name, count) for counts in record.decisions.values() for name, count in counts.items()]
-        played = [count for name, count in made if "@" in name]
+        c, pools = self.config, self.matchmaker.pools
+        bots = {opponent.name for pool in pools.values() for opponent in pool.bots}
+        seen = sum(pool.seen for pool in pools.values())
+        stored = sum(len(pool.snapshots) for pool in pools.values())
+        decisions = [(name, count) for counts in record.decisions.values() for name, count in counts.items()]
+        by_snapshots = [count for name, count in decisions if "@" in name]
         joined = f"{seen} joined, {stored} stored ({c.replacement})" if seen > stored else ""
         yield Evidence("snapshots", joined)
-        seated = f"{len(played)} snapshots made {sum(played):,} decisions" if played else ""
-        full = "league.bot_share is 1" if bots and c.bot_share == 1 else ""
-        yield Evidence("opponents seated", seated, full)
-        scripted = sum(count for name, count in made if name in bots)
-        none = "league.bots is empty" if not bots else ""
-        none = none or ("" if c.bot_share else "league.bot_share is 0")
-        yield Evidence("scripted opponents", f"{', '.join(sorted(bots))} made {scripted:,} decisions"
-                       if scripted else "", none)
+        seated = ""
+        if by_snapshots:
+            seated = f"{len(by_snapshots)} snapshots made {sum(by_snapshots):,} decisions"
+        only_bots = "league.bot_share is 1" if bots and c.bot_share == 1 else ""
+        yield Evidence("opponents seated", seated, only_bots)
+        by_bots = sum(count for name, count in decisions if name in bots)
+        no_bots = "league.bots is empty" if not bots else ""
+        no_bots = no_bots or ("" if c.bot_share else "league.bot_share is 0")
+        yield Evidence("scripted opponents", f"{', '.join(sorted(bots))} made {by_bots:,} decisions"
+                       if by_bots else "", no_bots)
 
     def state_dict(self) -> Tree:
         return {"pools": self.matchmaker.state_dict(), "learned": list(self.learned)}

@@ -1,4 +1,4 @@
-"""The opponent pool of one role: frozen snapshots, bots, and the slots they play from."""
+"""The opponent pool of one role: frozen snapshots, bots, and the slots that they play from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import Player
 from rematch.rollout.seating import RoleSeating
 
-FORGET = 0.95  # how much of a rival's record stays per iteration: win rates follow the learner
+DECAY = 0.95  # of an opponent's record per iteration, so that win rates follow the learner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +79,12 @@ class LeagueConfig:
 
 
 @dataclass
-class Rival:
-    """One on the roster. `games` and `score` are the learner's, fading by FORGET; `won` its share of wins in
-    the newest evaluation, or -1."""
+class Opponent:
+    """A member of the pool with its record; the fields are stored in checkpoints.
+
+    `games` and `score` count the learner's games against it in training, with the decay DECAY. `won` is the
+    learner's win rate against it in the newest evaluation, or -1.
+    """
 
     name: str
     digest: str
@@ -90,151 +93,159 @@ class Rival:
     won: float = -1.0
 
     def win_rate(self) -> float:
-        """The learner's score, drawn towards one half while games are few."""
+        """The learner's score, shrunk towards one half while there are few games."""
         return (self.score + 1.0) / (self.games + 2.0)
 
 
-def floored(weight: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
-    """Shares [n] in proportion to `weight`, none below `floor`; equal ones where all weights are 0.
+def probs_with_floor(weight: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
+    """Probabilities [n] in proportion to `weight`, none below `floor`; equal ones if all weights are 0.
 
-    Those that would lie below have the floor, the others share what is left: again, until none does.
+    Entries below the floor are set to it and the others share the remainder, repeated until none is below.
     """
-    low = np.zeros(len(weight), bool)
+    at_floor = np.zeros(len(weight), bool)
     while True:
-        left, total = 1.0 - floor * low.sum(), float(weight[~low].sum())
-        share = weight * (left / total) if total > 0 else np.full(len(weight), left / max(1, (~low).sum()))
-        below = ~low & (share < floor)
+        remaining, total = 1.0 - floor * at_floor.sum(), float(weight[~at_floor].sum())
+        if total > 0:
+            probs = weight * (remaining / total)
+        else:
+            probs = np.full(len(weight), remaining / max(1, (~at_floor).sum()))
+        below = ~at_floor & (probs < floor)
         if not below.any():
-            return np.where(low, floor, share)
-        low |= below
-        if low.all():  # as many as the floor leaves room for
+            return np.where(at_floor, floor, probs)
+        at_floor |= below
+        if at_floor.all():  # the floor is 1 / n
             return np.full(len(weight), 1.0 / len(weight))
 
 
-class Roster:
-    """One role's rivals and the slots they play from. Slot 0 is the learner's."""
+class OpponentPool:
+    """The opponents of one role and the slots that they play from. Slot 0 belongs to the learner."""
 
     def __init__(
-        self, policy: Policy, table: RoleSeating, config: LeagueConfig, others: list[Player]
+        self, policy: Policy, seating: RoleSeating, config: LeagueConfig, bots: list[Player]
     ) -> None:
-        self.policy, self.table, self.config = policy, table, config
-        self.rivals: list[Rival] = []
-        self.weights: Floats = np.zeros((config.size, policy.weights.size), np.float32)
-        self.seen = 0
-        count = len(table.packed)
-        self.held: Floats = np.zeros((count, policy.weights.size), np.float32)  # weights in each slot
-        self.who = [""] * count
-        self.since = [0] * count
-        self.open = [False] * count
-        self.scripted = [Rival(player.name, "") for player in others]
-        for player in others:
-            table.seat_player(player)
+        self.policy, self.seating, self.config = policy, seating, config
+        self.snapshots: list[Opponent] = []
+        self.weights: Floats = np.zeros((config.size, policy.weights.size), np.float32)  # of the snapshots
+        self.seen = 0  # snapshots that were offered to `add`
+        count = len(seating.packed)
+        self.slot_weights: Floats = np.zeros((count, policy.weights.size), np.float32)
+        self.slot_names = [""] * count
+        self.filled_at = [0] * count  # iteration
+        self.is_open = [False] * count  # whether new games may use the slot
+        self.bots = [Opponent(player.name, "") for player in bots]
+        for player in bots:
+            seating.seat_player(player)
 
-    def add(self, name: str, weights: Floats, draw: float) -> bool:
-        """Freeze a copy. A full roster drops its oldest, or any at equal odds (Vitter's algorithm R).
+    def add(self, name: str, weights: Floats, uniform: float) -> bool:
+        """Store a copy of the weights. A full pool replaces its oldest snapshot, or a uniformly random one.
 
-        The one that is dropped may be the new one: then the answer is False.
+        The random replacement is Vitter's algorithm R with the number `uniform` in [0, 1). False if the new
+        snapshot itself is the one that is dropped.
         """
         self.seen += 1
-        at = len(self.rivals)
-        if at == self.config.size:
-            at = (
-                int(draw * self.seen)
-                if self.config.replacement == "reservoir"
-                else (self.seen - 1) % self.config.size
-            )
-            if at >= self.config.size:
+        index = len(self.snapshots)
+        if index == self.config.size:
+            if self.config.replacement == "reservoir":
+                index = int(uniform * self.seen)
+            else:
+                index = (self.seen - 1) % self.config.size
+            if index >= self.config.size:
                 return False
-        self.weights[at] = weights
-        self.rivals[at : at + 1] = [Rival(name, digest(weights))]
+        self.weights[index] = weights
+        self.snapshots[index : index + 1] = [Opponent(name, digest(weights))]
         return True
 
-    def odds(self, among: list[Rival]) -> NDArray[np.float64]:
-        """How likely each rival is seated next, [n]."""
+    def selection_probs(self, among: list[Opponent]) -> NDArray[np.float64]:
+        """Probability [n] that each of these opponents is selected next."""
         kind = self.config.matchmaking
-        if kind == "uniform" or (kind == "adaptive" and among is self.rivals):
+        if kind == "uniform" or (kind == "adaptive" and among is self.snapshots):
             return np.full(len(among), 1.0 / len(among))
         if kind == "adaptive":  # before the first evaluation: win rates of training games
-            won = [rival.win_rate() if rival.won < 0 else rival.won for rival in among]
-            return floored(1.0 - np.array(won), self.config.adaptive_floor)
-        hard = np.array([(1.0 - rival.win_rate()) ** self.config.pfsp_power for rival in among])
-        weight = np.maximum(hard, max(self.config.pfsp_floor, 1e-9))  # never all zero
+            win_rates = [opponent.win_rate() if opponent.won < 0 else opponent.won for opponent in among]
+            return probs_with_floor(1.0 - np.array(win_rates), self.config.adaptive_floor)
+        losses = np.array([(1.0 - opponent.win_rate()) ** self.config.pfsp_power for opponent in among])
+        weight = np.maximum(losses, max(self.config.pfsp_floor, 1e-9))  # never all zero
         return np.asarray(weight / weight.sum())
 
-    def refill(self, running: set[int], iteration: int, draws: NDArray[np.float64]) -> None:
-        """Close slots that served long enough; give slots that nobody plays in their next rival."""
-        if not self.rivals:
+    def refill(self, running: set[int], iteration: int, uniforms: NDArray[np.float64]) -> None:
+        """Close slots after `rotate` iterations; fill slots that no running game uses with new snapshots.
+
+        `running` are the slots of running games, `uniforms` [slots + 1] random numbers in [0, 1).
+        """
+        if not self.snapshots:
             return
-        slots = range(1, len(self.who))
-        tired = [s for s in slots if self.open[s] and iteration - self.since[s] >= self.config.rotate]
-        # One at a time, so that somebody is always there; but a lone slot must empty before it can change.
-        if tired and (sum(self.open) > 1 or len(slots) == 1):
-            self.open[min(tired, key=lambda s: self.since[s])] = False
+        slots = range(1, len(self.slot_names))
+        expired = [slot for slot in slots
+                   if self.is_open[slot] and iteration - self.filled_at[slot] >= self.config.rotate]
+        # Close one at a time, so that one is always open; a single slot must close before it can change.
+        if expired and (sum(self.is_open) > 1 or len(slots) == 1):
+            self.is_open[min(expired, key=lambda slot: self.filled_at[slot])] = False
         for slot in slots:
-            if slot in running or (self.open[slot] and (slot not in tired)):
+            if slot in running or (self.is_open[slot] and (slot not in expired)):
                 continue
-            at = int(np.searchsorted(np.cumsum(self.odds(self.rivals)), draws[slot], side="right"))
-            at = min(at, len(self.rivals) - 1)
-            rival = self.rivals[at]
-            if digest(self.weights[at]) != rival.digest:
-                raise ConfigError(f"rival {rival.name}: its weights are not those it joined with")
-            self.held[slot] = self.weights[at]
-            self.table.place(slot, self.weights[at])
-            self.who[slot], self.since[slot], self.open[slot] = rival.name, iteration, True
-            self.table.names[slot] = rival.name
+            cumulative = np.cumsum(self.selection_probs(self.snapshots))
+            index = int(np.searchsorted(cumulative, uniforms[slot], side="right"))
+            index = min(index, len(self.snapshots) - 1)
+            opponent = self.snapshots[index]
+            if digest(self.weights[index]) != opponent.digest:
+                raise ConfigError(f"opponent {opponent.name}: its weights changed after it joined the pool")
+            self.slot_weights[slot] = self.weights[index]
+            self.seating.place(slot, self.weights[index])
+            self.slot_names[slot], self.filled_at[slot] = opponent.name, iteration
+            self.is_open[slot] = True
+            self.seating.names[slot] = opponent.name
 
-    def choose(self, draws: NDArray[np.float64], kind: NDArray[np.float64]) -> NDArray[np.int32]:
-        """A slot for each draw; 0 where nobody is on the roster yet."""
-        policies = [s for s in range(1, len(self.who)) if self.open[s]]
-        bots = [len(self.who) + i for i in range(len(self.scripted))]
-        out = np.zeros(len(draws), np.int32)
-        share = self.config.bot_share if bots else 0.0
-        scripted = kind < share
+    def choose(self, uniforms: NDArray[np.float64], kind: NDArray[np.float64]) -> NDArray[np.int32]:
+        """A slot for each random number [n]; a bot where `kind` [n] is below `bot_share`.
+
+        Slot 0 where the pool has neither bots nor snapshots.
+        """
+        open_slots = [slot for slot in range(1, len(self.slot_names)) if self.is_open[slot]]
+        bot_slots = [len(self.slot_names) + i for i in range(len(self.bots))]
+        chosen = np.zeros(len(uniforms), np.int32)
+        share = self.config.bot_share if bot_slots else 0.0
+        takes_bot = kind < share
         if share > 0:
-            cumulative = np.cumsum(self.odds(self.scripted))
-            pick = np.searchsorted(cumulative, draws, side="right").clip(max=len(bots) - 1)
-            out = np.asarray(bots, np.int32)[pick]
-        if policies:
-            fresh = np.asarray(policies, np.int32)[
-                (draws * len(policies)).astype(int).clip(max=len(policies) - 1)
-            ]
-            out = np.where(scripted, out, fresh).astype(np.int32)
-        return out
+            cumulative = np.cumsum(self.selection_probs(self.bots))
+            index = np.searchsorted(cumulative, uniforms, side="right").clip(max=len(bot_slots) - 1)
+            chosen = np.asarray(bot_slots, np.int32)[index]
+        if open_slots:
+            index = (uniforms * len(open_slots)).astype(int).clip(max=len(open_slots) - 1)
+            snapshot_slots = np.asarray(open_slots, np.int32)[index]
+            chosen = np.where(takes_bot, chosen, snapshot_slots).astype(np.int32)
+        return chosen
 
-    def report(self, slot: NDArray[np.int32], lost: Floats) -> None:
-        """How this role's seats fared beside the learner: 1 where they beat it, 0 where it beat them, [m]."""
-        names = self.who + [rival.name for rival in self.scripted]
-        for rival in [*self.rivals, *self.scripted]:
-            rival.games *= FORGET
-            rival.score *= FORGET
+    def record_results(self, slot: NDArray[np.int32], lost: Floats) -> None:
+        """Results of finished games, by slot [m]: `lost` [m] is 1 where the opponent beat the learner."""
+        names = self.slot_names + [opponent.name for opponent in self.bots]
+        for opponent in [*self.snapshots, *self.bots]:
+            opponent.games *= DECAY
+            opponent.score *= DECAY
             for s, name in enumerate(names):
-                if s and name == rival.name:
-                    here = slot == s
-                    rival.games += float(here.sum())
-                    rival.score += float((1.0 - lost[here]).sum())
+                if s and name == opponent.name:
+                    in_slot = slot == s
+                    opponent.games += float(in_slot.sum())
+                    opponent.score += float((1.0 - lost[in_slot]).sum())
 
     def state_dict(self) -> Tree:
-        def record(rival: Rival) -> Tree:
-            return asdict(rival)
-
         return {
-            "rivals": [record(r) for r in self.rivals],
-            "scripted": [record(r) for r in self.scripted],
-            "weights": self.weights[: len(self.rivals)],
+            "rivals": [asdict(opponent) for opponent in self.snapshots],
+            "scripted": [asdict(opponent) for opponent in self.bots],
+            "weights": self.weights[: len(self.snapshots)],
             "seen": self.seen,
-            "held": self.held,
-            "who": list(self.who),
-            "since": list(self.since),
-            "open": list(self.open),
+            "held": self.slot_weights,
+            "who": list(self.slot_names),
+            "since": list(self.filled_at),
+            "open": list(self.is_open),
         }
 
     def load_state_dict(self, tree: Tree) -> None:
-        self.rivals = [Rival(**record) for record in tree["rivals"]]
-        self.scripted = [Rival(**record) for record in tree["scripted"]]
-        self.weights[: len(self.rivals)] = tree["weights"]
-        self.seen, self.who = tree["seen"], list(tree["who"])
-        self.since, self.open = list(tree["since"]), list(tree["open"])
-        self.held[:] = tree["held"]
-        for slot in range(1, len(self.who)):
-            self.table.place(slot, self.held[slot])
-            self.table.names[slot] = self.who[slot]
+        self.snapshots = [Opponent(**record) for record in tree["rivals"]]
+        self.bots = [Opponent(**record) for record in tree["scripted"]]
+        self.weights[: len(self.snapshots)] = tree["weights"]
+        self.seen, self.slot_names = tree["seen"], list(tree["who"])
+        self.filled_at, self.is_open = list(tree["since"]), list(tree["open"])
+        self.slot_weights[:] = tree["held"]
+        for slot in range(1, len(self.slot_names)):
+            self.seating.place(slot, self.slot_weights[slot])
+            self.seating.names[slot] = self.slot_names[slot]

@@ -24,8 +24,8 @@ from rematch.selfplay.league import League
 from rematch.worlds.game import Game
 
 MICRO = 10  # micro-phases per line about them
-APART = "kind=alternating|micro"
-LEAST_RATE = 0.1  # of the learning rate that damping leaves
+ALTERNATING = "kind=alternating|micro"
+MIN_LEARNING_RATE_FACTOR = 0.1  # of the learning rate that damping leaves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class ScheduleConfig:
     )  # fmt: skip
     warmup_steps: int = knob(
         200_000, "length of the warm-up phase S0, in which the last role learns against a bot; 0: no warm-up",
-        unit="steps", low=0, needs=APART,
+        unit="steps", low=0, needs=ALTERNATING,
     )  # fmt: skip
     warmup_opponent: str = knob(
         "random", "bot that plays the other roles in the warm-up phase", needs="warmup_steps"
@@ -52,25 +52,25 @@ class ScheduleConfig:
         "so on", unit="steps", low=1, needs="kind=alternating",
     )  # fmt: skip
     last_multiplier: float = knob(
-        1.0, "factor on the length of the last role's phases", low=0.01, high=100, needs=APART
+        1.0, "factor on the length of the last role's phases", low=0.01, high=100, needs=ALTERNATING
     )
     last_first: bool = knob(
-        False, "on a new level of the curriculum, the last role learns first", needs=APART
+        False, "on a new level of the curriculum, the last role learns first", needs=ALTERNATING
     )
     level_warmup_steps: int = knob(
         0, "length of an additional phase of the last role on each new level of the curriculum; 0: none",
-        unit="steps", low=0, needs=APART,
+        unit="steps", low=0, needs=ALTERNATING,
     )  # fmt: skip
     adaptive_threshold: float = knob(
         0.0, "gap between the roles' win rates above which the losing role gets the next phases; 0: never",
-        unit="fraction", low=0, high=1, needs=APART,
+        unit="fraction", low=0, high=1, needs=ALTERNATING,
     )  # fmt: skip
     adaptive_phases: int = knob(
         20, "consecutive phases that the losing role gets", unit="phases", low=1, needs="adaptive_threshold"
     )
     force_switch_steps: int = knob(
         0, "largest number of steps that one role learns without a phase of another role; 0: no limit",
-        unit="steps", low=0, needs=APART,
+        unit="steps", low=0, needs=ALTERNATING,
     )  # fmt: skip
     dampen_threshold: float = knob(
         0.0, "gap between the roles' win rates below which the learning rate is reduced in proportion to "
@@ -207,7 +207,7 @@ class Schedule:
         """An evaluation, and by how many levels the curriculum has moved after it."""
         c, gap = self.config, float(row.get("gap", 1.0))
         if c.dampen_threshold:
-            self.rate = max(LEAST_RATE, min(1.0, gap / c.dampen_threshold))
+            self.rate = max(MIN_LEARNING_RATE_FACTOR, min(1.0, gap / c.dampen_threshold))
         if c.adaptive_threshold and self.phase.number:
             scores = {role: rate["rate"] for role, rate in row["rates"].items()}
             self.boosted = min(scores, key=lambda role: scores[role])
@@ -260,7 +260,7 @@ class RoleSchedule(Component):
 
     @classmethod
     def shrink(cls, config: ScheduleConfig, small: SmallRun) -> Mapping[str, Any]:
-        return shrunken(config, small)
+        return shrunken_settings(config, small)
 
     def connect(self) -> None:
         for role in self.schedule.roles[:-1] if self.schedule.cold else ():
@@ -304,8 +304,8 @@ class RoleSchedule(Component):
     def _pool_sizes(self) -> str:
         if self.league is None:
             return ""
-        rosters = self.league.matchmaker.rosters
-        return f", Pool: {', '.join(f'{len(roster.rivals)} {role}' for role, roster in rosters.items())}"
+        pools = self.league.matchmaker.pools
+        return f", Pool: {', '.join(f'{len(pool.snapshots)} {role}' for role, pool in pools.items())}"
 
     def requests(self, clock: Clock) -> Iterable[Request]:
         if self.schedule.over(clock.iteration):
@@ -334,7 +334,7 @@ class RoleSchedule(Component):
             clock.end_reason = "phases"
 
     def evidence(self, record: Record) -> Iterable[Evidence]:
-        yield from evidence_of(self, record)
+        yield from evidence_lines(self, record)
 
     def state_dict(self) -> Tree:
         return self.schedule.state_dict()
@@ -343,7 +343,7 @@ class RoleSchedule(Component):
         self.schedule.load_state_dict(tree)
 
 
-def shrunken(c: ScheduleConfig, small: SmallRun) -> dict[str, Any]:
+def shrunken_settings(c: ScheduleConfig, small: SmallRun) -> dict[str, Any]:
     """A warm-up of two iterations and phases of one, so that each kind of phase comes to its turn.
 
     A limit of phases ends the run in the same iteration, before its steps do. Any gap but the largest counts
@@ -370,7 +370,7 @@ def shrunken(c: ScheduleConfig, small: SmallRun) -> dict[str, Any]:
     return changes
 
 
-def evidence_of(part: RoleSchedule, record: Record) -> Iterable[Evidence]:
+def evidence_lines(part: RoleSchedule, record: Record) -> Iterable[Evidence]:
     """Lines of `rematch check` about phases, convergence and damping."""
     c, schedule, roles = part.config, part.schedule, list(part.setup.spec.roles)
     apart = "" if schedule.apart else "schedule.kind is simultaneous"
@@ -392,7 +392,7 @@ def evidence_of(part: RoleSchedule, record: Record) -> Iterable[Evidence]:
     counts = [row["balanced"] for row in record.evaluations if "balanced" in row]
     yield Evidence("convergence", f"judged {len(counts)} times" if counts else "",
                    "" if c.convergence_consecutive else "schedule.convergence_consecutive is 0")
-    gaps = {max(LEAST_RATE, min(1.0, row.get("gap", 1.0) / (c.dampen_threshold or 1)))
+    gaps = {max(MIN_LEARNING_RATE_FACTOR, min(1.0, row.get("gap", 1.0) / (c.dampen_threshold or 1)))
             for row in record.evaluations}  # fmt: skip
     factors = ", ".join(f"{factor:.2f}" for factor in sorted(record.rate_factors))
     followed = bool(gaps) and record.rate_factors <= gaps | {1.0}

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.leagues import Hall, roster_of
+from support.leagues import Hall, pool_of
 
 from rematch.agents.policy import digest
 from rematch.core.config import validate
 from rematch.core.errors import ConfigError
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.selfplay.league import Matchmaker
-from rematch.selfplay.opponent_pool import FORGET, LeagueConfig, Rival, Roster, floored
+from rematch.selfplay.opponent_pool import DECAY, LeagueConfig, Opponent, OpponentPool, probs_with_floor
 
 
 def test_a_pool_that_keeps_nobody_cannot_have_a_share_of_the_games() -> None:
@@ -26,9 +26,9 @@ def test_a_pool_that_keeps_nobody_cannot_have_a_share_of_the_games() -> None:
     validate(LeagueConfig(opponent_share=0.0))
 
 
-def fill(roster: Roster, count: int) -> None:
+def fill(pool: OpponentPool, count: int) -> None:
     for i in range(count):
-        roster.add(f"r{i}", np.full_like(roster.weights[0], i), 0.0)
+        pool.add(f"r{i}", np.full_like(pool.weights[0], i), 0.0)
 
 
 # --- rivals are frozen -----------------------------------------------------------------------------
@@ -39,21 +39,21 @@ def test_rivals_are_copies_with_their_digest() -> None:
     hall.learn(2)
     assert hall.matchmaker.snapshot(1) == []
     assert hall.matchmaker.snapshot(2) == ["matcher@2", "hider@2"]
-    roster = hall.matchmaker.rosters["matcher"]
-    assert roster.rivals[0].digest == digest(hall.policies["matcher"].weights) == digest(roster.weights[0])
+    pool = hall.matchmaker.pools["matcher"]
+    assert pool.snapshots[0].digest == digest(hall.policies["matcher"].weights) == digest(pool.weights[0])
     hall.learn(3)
-    assert digest(roster.weights[0]) == roster.rivals[0].digest != digest(hall.policies["matcher"].weights)
+    assert digest(pool.weights[0]) == pool.snapshots[0].digest != digest(hall.policies["matcher"].weights)
 
 
 def test_a_changed_rival_is_found_when_it_is_to_play() -> None:
     hall = Hall(snapshot_every=1)
     hall.learn(1)
     hall.matchmaker.snapshot(1)
-    hall.matchmaker.rosters["hider"].weights[0, 3] = np.nextafter(
-        np.float32(hall.matchmaker.rosters["hider"].weights[0, 3]), 9
+    hall.matchmaker.pools["hider"].weights[0, 3] = np.nextafter(
+        np.float32(hall.matchmaker.pools["hider"].weights[0, 3]), 9
     )
     with pytest.raises(
-        ConfigError, match="rival hider@1: its weights are not those it joined with"
+        ConfigError, match="opponent hider@1: its weights changed after it joined the pool"
     ) as caught:
         hall.matchmaker.seat(hall.world, 1)
     assert len(str(caught.value).splitlines()) == 1
@@ -86,7 +86,7 @@ def test_a_slot_is_refilled_only_when_no_running_game_holds_it(data: Any) -> Non
     for iteration in range(25):
         hall.iterate(iteration)
         for role, role_spec in hall.spec.roles.items():
-            roster, packed = hall.matchmaker.rosters[role], hall.matchmaker.rosters[role].table.packed
+            pool, packed = hall.matchmaker.pools[role], hall.matchmaker.pools[role].seating.packed
             for seat in role_spec.seats:
                 for game in range(hall.world.games):
                     slot = int(hall.world.slot[game, seat])
@@ -95,18 +95,18 @@ def test_a_slot_is_refilled_only_when_no_running_game_holds_it(data: Any) -> Non
                             "replaced in the middle of a game"
                         )
                     coming = int(hall.world.next.slot[game, seat])
-                    assert 0 <= coming < len(packed) + len(roster.scripted)
-                    assert coming == 0 or coming >= len(packed) or roster.open[coming]
+                    assert 0 <= coming < len(packed) + len(pool.bots)
+                    assert coming == 0 or coming >= len(packed) or pool.is_open[coming]
             for slot in range(1, len(packed)):  # what plays is what the name says
-                if roster.who[slot]:
+                if pool.slot_names[slot]:
                     check = np.zeros_like(packed[:1])
-                    roster.policy.network.pack(roster.held[slot][None], check)
+                    pool.policy.network.pack(pool.slot_weights[slot][None], check)
                     assert packed[slot].tobytes() == check.tobytes()
-                    assert roster.held[slot][0] == int(roster.who[slot].partition("@")[2])
+                    assert pool.slot_weights[slot][0] == int(pool.slot_names[slot].partition("@")[2])
         over = rng.random(hall.world.games) < often
         hall.end(over)
         for role, role_spec in hall.spec.roles.items():
-            packed = hall.matchmaker.rosters[role].table.packed
+            packed = hall.matchmaker.pools[role].seating.packed
             for seat in role_spec.seats:
                 for game in np.flatnonzero(over):
                     slot = int(hall.world.slot[game, seat])
@@ -123,7 +123,7 @@ def test_every_slot_gets_its_next_rival_in_time(slots: int) -> None:
     before: list[str] = []
     for iteration in range(120):
         hall.iterate(iteration)
-        now = hall.matchmaker.rosters["matcher"].who[1:]
+        now = hall.matchmaker.pools["matcher"].slot_names[1:]
         changes += now != before
         before = list(now)
         hall.end(rng.random(64) < 0.2)
@@ -145,28 +145,27 @@ def test_somebody_is_always_there_once_anybody_is() -> None:
 
 
 def test_fifo_keeps_the_newest() -> None:
-    roster = roster_of(replacement="fifo", size=3)
+    pool = pool_of(replacement="fifo", size=3)
     for i in range(8):
-        roster.add(f"r{i}", np.full_like(roster.weights[0], i), 0.5)
-        assert {r.name for r in roster.rivals} == {f"r{j}" for j in range(max(0, i - 2), i + 1)}
-        for at, rival in enumerate(roster.rivals):
-            assert (
-                rival.digest == digest(roster.weights[at]) and rival.name == f"r{int(roster.weights[at, 0])}"
-            )
+        pool.add(f"r{i}", np.full_like(pool.weights[0], i), 0.5)
+        assert {r.name for r in pool.snapshots} == {f"r{j}" for j in range(max(0, i - 2), i + 1)}
+        for at, opponent in enumerate(pool.snapshots):
+            assert opponent.digest == digest(pool.weights[at])
+            assert opponent.name == f"r{int(pool.weights[at, 0])}"
 
 
 def test_the_reservoir_keeps_every_snapshot_alike() -> None:
     kept: Counter[str] = Counter()
     trials, size, stream = 800, 3, 12
-    roster = roster_of(size=size)
+    pool = pool_of(size=size)
     for seed in range(trials):
-        roster.rivals, roster.seen = [], 0
-        matchmaker = Matchmaker(roster.config, {"matcher": roster}, seed)  # the league's own draws
+        pool.snapshots, pool.seen = [], 0
+        matchmaker = Matchmaker(pool.config, {"matcher": pool}, seed)  # the league's own draws
         for iteration in range(10, 10 * stream + 1, 10):
             joined = matchmaker.snapshot(iteration)
-            assert joined == [r.name for r in roster.rivals if r.name == f"matcher@{iteration}"]  # or nobody
-        assert len(roster.rivals) == size and roster.seen == stream
-        kept.update(rival.name for rival in roster.rivals)
+            assert joined == [r.name for r in pool.snapshots if r.name == f"matcher@{iteration}"]  # or nobody
+        assert len(pool.snapshots) == size and pool.seen == stream
+        kept.update(opponent.name for opponent in pool.snapshots)
     counts = np.array([kept[f"matcher@{10 * i}"] for i in range(1, stream + 1)])
     share = size / stream
     # each count is binomial; together, corrected for drawing without replacement, chi-square with 11 degrees
@@ -180,37 +179,38 @@ def test_the_reservoir_keeps_every_snapshot_alike() -> None:
 
 
 def test_pfsp_seats_those_that_beat_us_and_nobody_never() -> None:
-    roster = roster_of(matchmaking="pfsp", pfsp_power=2.0, pfsp_floor=0.05)
-    fill(roster, 4)
-    for rival, games, score in zip(roster.rivals, (98, 98, 98, 0), (97, 49, 0, 0)):
-        rival.games, rival.score = games, score
+    pool = pool_of(matchmaking="pfsp", pfsp_power=2.0, pfsp_floor=0.05)
+    fill(pool, 4)
+    for opponent, games, score in zip(pool.snapshots, (98, 98, 98, 0), (97, 49, 0, 0)):
+        opponent.games, opponent.score = games, score
     # our win rates, drawn to one half by two games: 0.98, 0.5, 0.01, 0.5;
     # (1 - p)^2: 0.0004 (so the floor, 0.05), 0.25, 0.9801, 0.25
-    assert roster.odds(roster.rivals) == pytest.approx(np.array([0.05, 0.25, 0.9801, 0.25]) / 1.5301)
-    uniform = roster_of(matchmaking="uniform")
+    probs = np.array([0.05, 0.25, 0.9801, 0.25]) / 1.5301
+    assert pool.selection_probs(pool.snapshots) == pytest.approx(probs)
+    uniform = pool_of(matchmaking="uniform")
     fill(uniform, 4)
-    assert uniform.odds(uniform.rivals) == pytest.approx([0.25] * 4)
+    assert uniform.selection_probs(uniform.snapshots) == pytest.approx([0.25] * 4)
 
 
 def test_pfsp_has_odds_even_where_we_beat_everybody() -> None:
-    roster = roster_of(matchmaking="pfsp", pfsp_power=1000.0, pfsp_floor=0.0)
-    fill(roster, 3)
-    for rival in roster.rivals:
-        rival.games, rival.score = 1e6, 1e6
-    assert roster.odds(roster.rivals) == pytest.approx([1 / 3] * 3)
+    pool = pool_of(matchmaking="pfsp", pfsp_power=1000.0, pfsp_floor=0.0)
+    fill(pool, 3)
+    for opponent in pool.snapshots:
+        opponent.games, opponent.score = 1e6, 1e6
+    assert pool.selection_probs(pool.snapshots) == pytest.approx([1 / 3] * 3)
 
 
 def test_odds_are_what_is_seated() -> None:
-    roster = roster_of(matchmaking="pfsp", slots=1, rotate=1)
-    fill(roster, 3)
-    for rival, score in zip(roster.rivals, (90, 50, 10)):
-        rival.games, rival.score = 98, score
+    pool = pool_of(matchmaking="pfsp", slots=1, rotate=1)
+    fill(pool, 3)
+    for opponent, score in zip(pool.snapshots, (90, 50, 10)):
+        opponent.games, opponent.score = 98, score
     rng = np.random.default_rng(0)
     seated: Counter[str] = Counter()
     for i in range(3000):
-        roster.refill(set(), i, rng.random(2))
-        seated[roster.who[1]] += 1
-    wanted = roster.odds(roster.rivals) * 3000
+        pool.refill(set(), i, rng.random(2))
+        seated[pool.slot_names[1]] += 1
+    wanted = pool.selection_probs(pool.snapshots) * 3000
     counts = np.array([seated[f"r{i}"] for i in range(3)])
     assert ((counts - wanted) ** 2 / wanted).sum() < 18.4  # chi-square, 2 degrees of freedom: once in 10 000
 
@@ -273,7 +273,7 @@ def test_without_history_everybody_is_the_learner() -> None:
     hall = Hall(opponent_share=0.0, snapshot_every=1)
     hall.world.next.slot[:] = 3
     hall.iterate(1)
-    assert (hall.world.next.slot == 0).all() and hall.matchmaker.rosters["matcher"].rivals == []
+    assert (hall.world.next.slot == 0).all() and hall.matchmaker.pools["matcher"].snapshots == []
 
 
 def test_seating_goes_by_seed_and_iteration() -> None:
@@ -292,40 +292,40 @@ def test_seating_goes_by_seed_and_iteration() -> None:
 
 def test_records_are_the_learners_and_fade() -> None:
     hall = Hall(slots=2, snapshot_every=1, opponent_share=1.0, bots=("random",))
-    roster = hall.matchmaker.rosters["hider"]
-    fill(roster, 3)
-    roster.who = ["", "r0", "r2"]
+    pool = hall.matchmaker.pools["hider"]
+    fill(pool, 3)
+    pool.slot_names = ["", "r0", "r2"]
     tape = RolloutBuffer(hall.spec, 2, 4)
     tape.ended[0] = (1, 1, 1, 2)
     track = tape["hider"]
     track.slot[0, :, 0], track.outcome[0, :, 0] = (1, 2, 3, 0), (1.0, 0.0, 0.5, 1.0)  # the rival's outcomes
     tape["matcher"].outcome[0, :, 0] = 1 - track.outcome[0, :, 0]
     track.slot[1, :, 0], track.outcome[1, :, 0] = 1, 1.0  # running games say nothing
-    hall.matchmaker.report(tape)
-    assert [(r.games, r.score) for r in roster.rivals] == [(1, 0), (0, 0), (1, 1)]
-    assert (roster.scripted[0].games, roster.scripted[0].score) == (1, 0.5)
+    hall.matchmaker.record_results(tape)
+    assert [(r.games, r.score) for r in pool.snapshots] == [(1, 0), (0, 0), (1, 1)]
+    assert (pool.bots[0].games, pool.bots[0].score) == (1, 0.5)
     tape.ended[:] = 0
-    hall.matchmaker.report(tape)
-    assert roster.rivals[2].games == roster.rivals[2].score == FORGET
-    assert Rival("new", "").win_rate() == 0.5
+    hall.matchmaker.record_results(tape)
+    assert pool.snapshots[2].games == pool.snapshots[2].score == DECAY
+    assert Opponent("new", "").win_rate() == 0.5
 
 
 def test_of_three_seats_each_rival_is_credited_by_who_beat_whom() -> None:
     """Who loses to a third has not lost to the second: 1 - the rival's outcome would call that a win."""
     hall = Hall("sticks", slots=2, snapshot_every=1, opponent_share=1.0, bots=("random",))
-    roster = hall.matchmaker.rosters["player"]
-    fill(roster, 2)
-    roster.who = ["", "r0", "r1"]
+    pool = hall.matchmaker.pools["player"]
+    fill(pool, 2)
+    pool.slot_names = ["", "r0", "r1"]
     tape = RolloutBuffer(hall.spec, 1, 4)
     tape.ended[0] = (1, 1, 1, 1)
     track = tape["player"]
     track.slot[0] = [[0, 1, 2], [1, 0, 3], [2, 3, 1], [0, 1, 1]]
     track.outcome[0] = [[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]]  # game 2: the learner is not there
-    hall.matchmaker.report(tape)
+    hall.matchmaker.record_results(tape)
     # r0: lost to us, draw (the third won), then two seats: won and drew
-    assert (roster.rivals[0].games, roster.rivals[0].score) == (4, 1 + 0.5 + 0 + 0.5)
-    assert (roster.rivals[1].games, roster.rivals[1].score) == (1, 1)
-    assert (roster.scripted[0].games, roster.scripted[0].score) == (1, 0)
+    assert (pool.snapshots[0].games, pool.snapshots[0].score) == (4, 1 + 0.5 + 0 + 0.5)
+    assert (pool.snapshots[1].games, pool.snapshots[1].score) == (1, 1)
+    assert (pool.bots[0].games, pool.bots[0].score) == (1, 0)
 
 
 # --- adaptive weights ------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ def test_of_three_seats_each_rival_is_credited_by_who_beat_whom() -> None:
 @settings(max_examples=200, deadline=None)
 def test_the_floor_holds_after_normalising(weights: list[float], part: float) -> None:
     floor = part / len(weights)
-    share = floored(np.array(weights), floor)
+    share = probs_with_floor(np.array(weights), floor)
     assert abs(share.sum() - 1) < 1e-9 and (share >= floor - 1e-12).all()
     free = share > floor + 1e-9
     ratio = share[free] / np.array(weights)[free] if sum(weights) else np.ones(1)
@@ -344,20 +344,20 @@ def test_the_floor_holds_after_normalising(weights: list[float], part: float) ->
 
 
 def test_scripted_rivals_weigh_what_they_win_in_evaluations() -> None:
-    roster = roster_of(toy="sticks", bots=("random",), matchmaking="adaptive")
-    roster.scripted = [Rival(name, "") for name in ("weak", "even", "strong", "unmet")]
-    matchmaker = Matchmaker(roster.config, {"player": roster}, 0)
-    assert np.allclose(roster.odds(roster.scripted), 0.25)
+    pool = pool_of(toy="sticks", bots=("random",), matchmaking="adaptive")
+    pool.bots = [Opponent(name, "") for name in ("weak", "even", "strong", "unmet")]
+    matchmaker = Matchmaker(pool.config, {"player": pool}, 0)
+    assert np.allclose(pool.selection_probs(pool.bots), 0.25)
     rows = [("weak", 1000, 0), ("even", 500, 0), ("strong", 100, 400)]  # draws are not won
-    matchmaker.judged([{"rival": n, "games": 1000, "wins": w, "draws": d} for n, w, d in rows])
-    odds = roster.odds(roster.scripted)
+    matchmaker.record_evaluation([{"rival": n, "games": 1000, "wins": w, "draws": d} for n, w, d in rows])
+    odds = pool.selection_probs(pool.bots)
     assert odds[0] == 0.05 and np.allclose(odds[1:], 0.95 * np.array([0.5, 0.9, 0.5]) / 1.9)
-    fill(roster, 3)
-    assert np.allclose(roster.odds(roster.rivals), 1 / 3)  # past selves alike
+    fill(pool, 3)
+    assert np.allclose(pool.selection_probs(pool.snapshots), 1 / 3)  # past selves alike
     assert matchmaker.metrics()["league/weight_strong"] == odds[2]
-    again = roster_of(toy="sticks", bots=("random",), matchmaking="adaptive")
-    again.load_state_dict(roster.state_dict())
-    assert (again.odds(again.scripted) == odds).all()
+    again = pool_of(toy="sticks", bots=("random",), matchmaking="adaptive")
+    again.load_state_dict(pool.state_dict())
+    assert (again.selection_probs(again.bots) == odds).all()
 
 
 def test_a_floor_that_leaves_no_room_is_refused() -> None:
@@ -389,17 +389,17 @@ def test_state_and_restore_continue_identically() -> None:
         over = rng.random(30) < 0.4
         for hall in (first, second):
             hall.iterate(iteration)
-            for role, roster in hall.matchmaker.rosters.items():
+            for role, pool in hall.matchmaker.pools.items():
                 tape = RolloutBuffer(hall.spec, 1, 30)
                 tape.ended[0] = over
                 tape[role].slot[0] = hall.world.slot[:, list(hall.spec.roles[role].seats)]
                 tape[role].outcome[0] = np.linspace(0, 1, 30)[:, None]
-                roster.report(*tape.results(role))
+                pool.record_results(*tape.results(role))
             hall.end(over)
         assert (first.world.next.slot == second.world.next.slot).all()
-    for role, roster in first.matchmaker.rosters.items():
-        other = second.matchmaker.rosters[role]
-        assert roster.table.packed[1:].tobytes() == other.table.packed[1:].tobytes()
-        mine, theirs = roster.state_dict(), other.state_dict()
+    for role, pool in first.matchmaker.pools.items():
+        other = second.matchmaker.pools[role]
+        assert pool.seating.packed[1:].tobytes() == other.seating.packed[1:].tobytes()
+        mine, theirs = pool.state_dict(), other.state_dict()
         for name, value in mine.items():
             assert np.array_equal(value, theirs[name]), name

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import toys
-from support.leagues import Hall, roster_of
+from support.leagues import Hall, pool_of
 
 from rematch.selfplay.league import Matchmaker
-from rematch.selfplay.opponent_pool import Rival
+from rematch.selfplay.opponent_pool import Opponent
 
 
 @given(st.floats(0.05, 1.0), st.booleans(), st.integers(0, 50))
@@ -48,10 +48,10 @@ def test_a_learning_role_of_several_seats_takes_all_of_them() -> None:
 def test_a_cold_start_faces_one_player_in_all_games() -> None:
     hall = Hall(games=50, opponent_share=0.5, snapshot_every=1)
     hall.iterate(1)
-    hall.matchmaker.seat(hall.world, 2, learning=["hider"], facing={"matcher": 9})
+    hall.matchmaker.seat(hall.world, 2, learning=["hider"], fixed_slots={"matcher": 9})
     assert (hall.world.next.slot == [9, 0]).all()
     quiet = Hall(games=50, opponent_share=0.0)
-    quiet.matchmaker.seat(quiet.world, 2, learning=["hider"], facing={"matcher": 5})
+    quiet.matchmaker.seat(quiet.world, 2, learning=["hider"], fixed_slots={"matcher": 5})
     assert (quiet.world.next.slot == [5, 0]).all()
 
 
@@ -91,12 +91,12 @@ def test_no_two_roles_or_iterations_share_their_draws(roles: int) -> None:
 
 def test_rivals_of_one_name_are_weighed_by_the_role_they_play() -> None:
     """`random` plays both roles: what one learner wins against it is no news of the other."""
-    rosters = {role: roster_of(toy="sticks", bots=("random",), matchmaking="adaptive") for role in "ab"}
-    for roster in rosters.values():
-        roster.scripted = [Rival("random", ""), Rival("other", "")]
-    matchmaker = Matchmaker(rosters["a"].config, rosters, 0)
+    pools = {role: pool_of(toy="sticks", bots=("random",), matchmaking="adaptive") for role in "ab"}
+    for pool in pools.values():
+        pool.bots = [Opponent("random", ""), Opponent("other", "")]
+    matchmaker = Matchmaker(pools["a"].config, pools, 0)
     row = {"rival": "random", "games": 100}
-    matchmaker.judged([row | {"role": "a", "wins": 100}, row | {"role": "b", "wins": 0}])
-    assert (rosters["a"].scripted[0].won, rosters["b"].scripted[0].won) == (0.0, 1.0)
+    matchmaker.record_evaluation([row | {"role": "a", "wins": 100}, row | {"role": "b", "wins": 0}])
+    assert (pools["a"].bots[0].won, pools["b"].bots[0].won) == (0.0, 1.0)
     weights = {key: value for key, value in matchmaker.metrics().items() if key.startswith("league/weight_")}
     assert len(weights) == 4 and weights["league/weight_a_random"] > weights["league/weight_b_random"]

@@ -265,7 +265,7 @@ def test_a_role_that_waits_joins_the_pool_once(tmp_path: Path) -> None:
 def test_both_roles_come_into_the_pool_when_they_take_turns(tmp_path: Path) -> None:
     """micro: every second iteration has the same learner, but both learnt since the snapshots before."""
     watch = watched(small("micro"), tmp_path / "run")
-    assert {role: roster.seen for role, roster in part(watch, League).matchmaker.rosters.items()} == {
+    assert {role: pool.seen for role, pool in part(watch, League).matchmaker.pools.items()} == {
         "matcher": 5, "hider": 6}
     said = [text for text in watch.said if "micro" in text]
     log = (tmp_path / "run" / "train.log").read_text().splitlines()

@@ -12,7 +12,7 @@ from support.schedules import ROLES, run_through
 from rematch.selfplay.role_schedule import Schedule, ScheduleConfig
 
 
-def judged(gap: float, loser: str = "evader") -> dict[str, Any]:
+def evaluation_row(gap: float, loser: str = "evader") -> dict[str, Any]:
     other = {"pursuer": "evader", "evader": "pursuer"}[loser]
     return {"gap": gap, "rates": {loser: {"rate": (1 - gap) / 2}, other: {"rate": (1 + gap) / 2}}}
 
@@ -25,7 +25,7 @@ def apart(**changes: Any) -> Schedule:
 def test_at_a_new_level_the_last_role_warms_up_and_goes_first() -> None:
     schedule = apart(last_first=True, level_warmup_steps=150)
     run_through(schedule, 2)  # S1 pursuer, S2 evader
-    schedule.report(judged(0.1), 1)
+    schedule.report(evaluation_row(0.1), 1)
     after = []
     for i in range(2, 8):
         schedule.turn(i)
@@ -35,10 +35,10 @@ def test_at_a_new_level_the_last_role_warms_up_and_goes_first() -> None:
     assert [who for _, who, _ in after[3:]] == ["pursuer", "evader", "pursuer"]
     plain = apart(level_warmup_steps=100)
     run_through(plain, 1)
-    plain.report(judged(0.1), 1)
+    plain.report(evaluation_row(0.1), 1)
     assert [(p.name, *p.roles) for p in run_through(plain, 4)[1:]] == [
         ("S2w", "evader"), ("S2", "evader"), ("S3", "pursuer")]  # fmt: skip
-    plain.report(judged(0.1), -1)  # no new level: the next in turn
+    plain.report(evaluation_row(0.1), -1)  # no new level: the next in turn
     plain.turn(4)
     assert plain.phase.roles == ("evader",) and not plain.phase.level_warmup
 
@@ -46,12 +46,12 @@ def test_at_a_new_level_the_last_role_warms_up_and_goes_first() -> None:
 def test_the_losing_role_has_the_next_phases_while_the_gap_is_large() -> None:
     schedule = apart(adaptive_threshold=0.3, adaptive_phases=3)
     schedule.turn(0)
-    schedule.report(judged(0.5, "pursuer"), 0)
+    schedule.report(evaluation_row(0.5, "pursuer"), 0)
     who = [phase.roles[0] for phase in run_through(schedule, 6)[1:]]
     assert who == ["pursuer"] * 3 + ["evader", "pursuer"]
-    schedule.report(judged(0.5, "evader"), 0)
+    schedule.report(evaluation_row(0.5, "evader"), 0)
     schedule.turn(6)
-    schedule.report(judged(0.2, "evader"), 0)  # small again: the boost is over
+    schedule.report(evaluation_row(0.2, "evader"), 0)  # small again: the boost is over
     assert schedule.phase.roles == ("evader",)
     schedule.turn(7)
     assert schedule.phase.roles == ("pursuer",)
@@ -60,7 +60,7 @@ def test_the_losing_role_has_the_next_phases_while_the_gap_is_large() -> None:
 def test_nobody_learns_longer_than_the_forced_switch_allows() -> None:
     schedule = apart(adaptive_threshold=0.3, adaptive_phases=20, force_switch_steps=300)
     schedule.turn(0)
-    schedule.report(judged(0.9, "pursuer"), 0)
+    schedule.report(evaluation_row(0.9, "pursuer"), 0)
     who = [phase.roles[0] for phase in run_through(schedule, 12)]
     assert who[:4] == ["pursuer"] * 3 + ["evader"]
     long = apart(force_switch_steps=40)
@@ -72,7 +72,7 @@ def test_nobody_learns_longer_than_the_forced_switch_allows() -> None:
 def test_near_balance_the_learning_rate_shrinks() -> None:
     schedule = Schedule(ScheduleConfig(dampen_threshold=0.2), ROLES, 100)
     for gap, rate in ((0.5, 1.0), (0.2, 1.0), (0.1, 0.5), (0.001, 0.1)):
-        schedule.report(judged(gap), 0)
+        schedule.report(evaluation_row(gap), 0)
         assert schedule.rate == pytest.approx(rate)
 
 
@@ -86,7 +86,7 @@ def test_a_schedule_goes_on_from_its_state(iterations: int, data: st.DataObject)
     for i in range(iterations):
         one.turn(i)
         if data.draw(st.booleans()):
-            row = judged(data.draw(st.sampled_from((0.1, 0.6))), data.draw(st.sampled_from(ROLES)))
+            row = evaluation_row(data.draw(st.sampled_from((0.1, 0.6))), data.draw(st.sampled_from(ROLES)))
             one.report(row, data.draw(st.sampled_from((-1, 0, 1))))
     two.load_state_dict(one.state_dict())
     rest = range(iterations, iterations + 20)

@@ -11,7 +11,7 @@ from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.policy import Policy
 from rematch.rollout.seating import RoleSeating
 from rematch.selfplay.league import Matchmaker
-from rematch.selfplay.opponent_pool import LeagueConfig, Roster
+from rematch.selfplay.opponent_pool import LeagueConfig, OpponentPool
 from support import toys
 
 TINY = NetworkConfig(hidden=(1,))
@@ -24,15 +24,15 @@ class Hall:
         module = toys.TOYS[toy]
         self.spec = module.make(module.Config(), 1).spec
         self.config = LeagueConfig(**changes)
-        self.policies, rosters = {}, {}
+        self.policies, pools = {}, {}
         for role, role_spec in self.spec.roles.items():
             made = Policy(role_spec, TINY, role)
             made.initialise(1)
             seating = RoleSeating(made, 1 + self.config.slots)
             bots = [module.bot(name, role) for name in self.config.bots]
-            rosters[role] = Roster(made, seating, self.config, bots)
+            pools[role] = OpponentPool(made, seating, self.config, bots)
             self.policies[role] = made
-        self.matchmaker = Matchmaker(self.config, rosters, seed)
+        self.matchmaker = Matchmaker(self.config, pools, seed)
         shape = (games, self.spec.seats)
         after = SimpleNamespace(slot=np.zeros(shape, np.int32))
         self.world: Any = SimpleNamespace(
@@ -55,6 +55,6 @@ class Hall:
         self.world.slot[games] = self.world.next.slot[games]
 
 
-def roster_of(**changes: Any) -> Roster:
+def pool_of(**changes: Any) -> OpponentPool:
     hall = Hall(**changes)
-    return next(iter(hall.matchmaker.rosters.values()))
+    return next(iter(hall.matchmaker.pools.values()))

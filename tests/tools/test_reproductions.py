@@ -140,5 +140,5 @@ def test_every_option_with_sensors(encoder: str, tmp_path: Path) -> None:
     assert max(row.get("evader/rnd_intrinsic", 0.0) for row in seen.rows) > 0
     rollback, league = seen.trainer.setup.get(Rollback), seen.trainer.setup.get(League)
     assert rollback is not None and rollback.guard.count > 0
-    assert league is not None and sum(roster.seen for roster in league.matchmaker.rosters.values()) > 0
+    assert league is not None and sum(pool.seen for pool in league.matchmaker.pools.values()) > 0
     assert any(row.get("moved", 0) > 0 for row in seen.evaluations)

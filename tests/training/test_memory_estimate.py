@@ -46,7 +46,7 @@ def test_the_estimate_covers_what_is_allocated(changes: dict[str, Any]) -> None:
     arrays(trainer, seen)
     league = trainer.setup.get(League)
     assert league is not None
-    for columns in trainer.setup.seating, trainer.setup.collector.rollout.tracks, league.matchmaker.rosters:
+    for columns in trainer.setup.seating, trainer.setup.collector.rollout.tracks, league.matchmaker.pools:
         for inner in columns.values():
             arrays(inner, seen)
     estimate, there = sum(memory_estimate.component_bytes(config).values()), sum(seen.values())

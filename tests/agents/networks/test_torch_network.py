@@ -285,7 +285,7 @@ def test_a_restored_trainer_goes_on_to_the_same_bits(encoder: str) -> None:
     second.load_state_dict(first.state_dict())
     advance(second, 2)
     league = whole.setup.get(League)
-    assert league is not None and len(league.matchmaker.rosters["player"].rivals) > 1
+    assert league is not None and len(league.matchmaker.pools["player"].snapshots) > 1
     assert first_difference(whole.state_dict(), second.state_dict()) == ""
     assert fingerprint(config)["torch"] == torch.__version__
 

@@ -95,7 +95,7 @@ def test_two_short_iterations_of_it(tmp_path: Path) -> None:
     seen = play(config, tmp_path / "run")
     assert len(seen.rows) == 2 and seen.rows[-1]["player/updates"] > 0
     league = seen.trainer.setup.get(League)
-    assert league is not None and league.matchmaker.rosters["player"].seen > 0
+    assert league is not None and league.matchmaker.pools["player"].seen > 0
 
 
 @pytest.mark.parametrize("changes", [

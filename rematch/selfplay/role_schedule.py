@@ -1,9 +1,9 @@
-"""Who learns when.
+"""The schedule of learning roles.
 
 `simultaneous`: all roles learn from the same games. `alternating`: S0, a warm-up in which the last role
 learns against a bot; then phases S1, S2 ... in which one role learns and the others stay as they are.
-`micro`: the same with phases as short as one rollout. Phases take turns, unless an evaluation says otherwise:
-options let the losing role, or at a new level of the curriculum the last role, learn next.
+`micro`: the same with phases as short as one rollout. The roles take turns. With some settings an evaluation
+changes the order: the losing role learns next, or the last role on a new level of the curriculum.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rematch.evaluation.verdict import alarms, below_baseline, count_balanced
 from rematch.selfplay.league import League
 from rematch.worlds.game import Game
 
-MICRO = 10  # micro-phases per line about them
+MICRO = 10  # micro-phases per line of the log
 ALTERNATING = "kind=alternating|micro"
-MIN_LEARNING_RATE_FACTOR = 0.1  # of the learning rate that damping leaves
+MIN_LEARNING_RATE_FACTOR = 0.1  # the least to which damping reduces it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,18 +94,19 @@ class ScheduleConfig:
     )  # fmt: skip
 
     def length(self, number: int, last: bool, roles: int, steps: int) -> int:
-        """Steps of phase `number` (from 1) of one of so many roles, at least an iteration of `steps`."""
-        wanted = self.phase_steps if self.kind == "alternating" else self.micro_phase_steps
-        turn = (number - 1) // roles
-        if turn < len(self.short_phases):
-            wanted = min(wanted, self.short_phases[turn])
-        wanted = max(steps, wanted)
-        return max(steps, round(wanted * self.last_multiplier)) if last else wanted
+        """Steps of phase `number` (from 1), at least the `steps` of an iteration; `last`: the last role."""
+        length = self.phase_steps if self.kind == "alternating" else self.micro_phase_steps
+        round_index = (number - 1) // roles
+        if round_index < len(self.short_phases):
+            length = min(length, self.short_phases[round_index])
+        length = max(steps, length)
+        return max(steps, round(length * self.last_multiplier)) if last else length
 
     def iterations(self, roles: int, steps: int) -> int | None:
-        """Iterations after which `max_phases` are over; None: no limit, or it depends on what happens."""
-        turns = self.last_first or self.adaptive_threshold > 0
-        depends = self.level_warmup_steps or self.force_switch_steps or (self.last_multiplier != 1 and turns)
+        """Iterations after which `max_phases` have ended; None: no limit, or it depends on evaluations."""
+        reordered = self.last_first or self.adaptive_threshold > 0
+        depends = (self.level_warmup_steps or self.force_switch_steps
+                   or (self.last_multiplier != 1 and reordered))
         if self.kind != "alternating" or not self.max_phases or depends:
             return None
         phases = range(1, self.max_phases + 1)
@@ -114,121 +115,127 @@ class ScheduleConfig:
 
 
 def check_schedule(config: ScheduleConfig, game: Game, roles: Sequence[str]) -> None:
-    """Refuse what a world with these roles and scripted players cannot do."""
-    many = f"{len(roles)} roles" if len(roles) > 1 else "one role"
+    """ConfigError for a schedule that does not fit the roles and bots of the game."""
+    count = f"{len(roles)} roles" if len(roles) > 1 else "one role"
     if config.kind != "simultaneous" and len(roles) < 2:
         raise ConfigError(
-            f"schedule.kind = {config.kind!r}: roles learn in turn, the world has {many}; "
+            f"schedule.kind = {config.kind!r}: roles learn in turn, the world has {count}; "
             "expected simultaneous"
         )
     for name in ("convergence_consecutive", "adaptive_threshold", "dampen_threshold"):
         if getattr(config, name) and len(roles) != 2:
             raise ConfigError(
                 f"schedule.{name} = {getattr(config, name):g}: a gap is between two roles, and the world has "
-                f"{many}; expected 0"
+                f"{count}; expected 0"
             )
     if config.kind == "simultaneous" or not config.warmup_steps:
         return
     for role in roles[:-1]:
-        known = game.bots.get(role, ())
-        if config.warmup_opponent not in known:
-            near = nearest(config.warmup_opponent, known)
+        bots = game.bots.get(role, ())
+        if config.warmup_opponent not in bots:
+            near = nearest(config.warmup_opponent, bots)
+            hint = f"; nearest: {near}" if near else ""
             raise ConfigError(
                 f"schedule.warmup_opponent = {config.warmup_opponent!r}: expected a scripted {role}: "
-                f"{', '.join(known) or 'there is none, so warmup_steps 0'}"
-                + (f"; nearest: {near}" if near else "")
+                f"{', '.join(bots) or 'there is none, so warmup_steps 0'}{hint}"
             )
 
 
+# key in a checkpoint -> attribute of Schedule
+STATE = {"until": "end_step", "upcoming": "next_role", "boosted": "boosted", "boosts": "boosts",
+         "warm": "level_warmup_next", "streak": "streak", "rate": "rate_factor"}
+
+
 class Schedule:
-    """The phase that is played and, from what was reported, the next one. An iteration is `steps` steps."""
+    """The present phase, and the next one by the evaluations so far. An iteration has `steps` steps."""
 
     def __init__(self, config: ScheduleConfig, roles: Sequence[str], steps: int) -> None:
         self.config, self.roles, self.steps = config, tuple(roles), steps
-        self.apart = config.kind != "simultaneous"  # whether roles learn apart from each other
-        self.cold = config.warmup_steps if self.apart else 0
-        self.until = 0  # step at which the phase ends; it takes the whole iteration that this falls into
-        self.upcoming = self.roles[0]  # whose turn is next
-        self.boosted, self.boosts = "", 0  # the losing role, and how many of the next phases are its own
-        self.warm = False  # whether a warm start comes next
-        self.streak = 0  # steps for which the present role has learnt while the others waited
-        self.rate = 1.0  # of the learning rate
+        self.alternates = config.kind != "simultaneous"  # whether one role learns at a time
+        self.warmup_steps = config.warmup_steps if self.alternates else 0
+        self.end_step = 0  # step at which the phase ends; the phase includes the whole iteration of this step
+        self.next_role = self.roles[0]
+        self.boosted, self.boosts = "", 0  # the losing role, and the number of next phases that it gets
+        self.level_warmup_next = False  # whether the next phase is a warm-up on a new level
+        self.streak = 0  # steps that the present role has learned without a phase of another role
+        self.rate_factor = 1.0  # factor on the learning rate
         self.phase = Phase(1, self.roles, 0, sys.maxsize)
-        if self.apart:
+        if self.alternates:
             self.phase = Phase(0, self.roles[-1:], 0, 0)
-            self.phase = self._lasting(0, self.roles[-1], self.cold)
-            self.turn(0)
+            self.phase = self._phase_of(0, self.roles[-1], self.warmup_steps)
+            self.advance(0)
 
-    def turn(self, iteration: int) -> None:
-        """Before an iteration: the next phase begins where the last one is over."""
+    def advance(self, iteration: int) -> None:
+        """Before an iteration: start the next phase if the present one has ended."""
         while iteration >= self.phase.last:
             self.phase = self._next()
 
     def _next(self) -> Phase:
-        c, now, n = self.config, self.phase, len(self.roles)
-        number = now.number if now.level_warmup else now.number + 1
-        if self.warm:
-            self.warm = False
-            return self._lasting(number, self.roles[-1], c.level_warmup_steps, level_warmup=True)
-        role = self.upcoming
+        c, present, n = self.config, self.phase, len(self.roles)
+        number = present.number if present.level_warmup else present.number + 1
+        if self.level_warmup_next:
+            self.level_warmup_next = False
+            return self._phase_of(number, self.roles[-1], c.level_warmup_steps, level_warmup=True)
+        role = self.next_role
         if self.boosts:
             role, self.boosts = self.boosted, self.boosts - 1
-        streak = self.streak if now.number and now.roles == (role,) else 0
+        streak = self.streak if present.number and present.roles == (role,) else 0
         if c.force_switch_steps and streak + self.steps > c.force_switch_steps:
-            role, self.boosts, streak = self._after(role), 0, 0
+            role = self._role_after(role)
+            self.boosts = streak = 0
         length = c.length(number, role == self.roles[-1], n, self.steps)
         if c.force_switch_steps:
             length = max(self.steps, min(length, c.force_switch_steps - streak))
-        self.upcoming = self._after(role)
-        return self._lasting(number, role, length)
+        self.next_role = self._role_after(role)
+        return self._phase_of(number, role, length)
 
-    def _after(self, role: str) -> str:
+    def _role_after(self, role: str) -> str:
         return self.roles[(self.roles.index(role) + 1) % len(self.roles)]
 
-    def _lasting(self, number: int, role: str, steps: int, level_warmup: bool = False) -> Phase:
-        """The phase of so many steps after the present one."""
+    def _phase_of(self, number: int, role: str, steps: int, level_warmup: bool = False) -> Phase:
+        """The phase of this role and length, after the present one."""
         first = self.phase.last
-        goes_on = self.phase.number > 0 and self.phase.roles == (role,)
-        self.streak = steps + (self.streak if goes_on else 0)
-        self.until += steps
-        return Phase(number, (role,), first, max(-(-self.until // self.steps), first), level_warmup)
+        same_role = self.phase.number > 0 and self.phase.roles == (role,)
+        self.streak = steps + (self.streak if same_role else 0)
+        self.end_step += steps
+        return Phase(number, (role,), first, max(-(-self.end_step // self.steps), first), level_warmup)
 
-    def rests(self, iteration: int) -> bool:
-        """Whether a phase has just ended that is followed by an evaluation: S0, or any of `alternating`."""
+    def phase_ended(self, iteration: int) -> bool:
+        """Whether a phase has just ended that an evaluation follows: S0, or any phase of `alternating`."""
         ended = iteration >= self.phase.last and not self.phase.level_warmup
         return ended and (self.config.kind == "alternating" or self.phase.number == 0)
 
-    def over(self, iteration: int) -> bool:
-        """Whether all the phases there may be have been played."""
+    def finished(self, iteration: int) -> bool:
+        """Whether `max_phases` have ended."""
         limit = self.config.max_phases if self.config.kind == "alternating" else 0
-        return bool(limit) and self.phase.number >= limit and self.rests(iteration)
+        return bool(limit) and self.phase.number >= limit and self.phase_ended(iteration)
 
-    def report(self, row: Mapping[str, Any], moved: int) -> None:
-        """An evaluation, and by how many levels the curriculum has moved after it."""
+    def record_evaluation(self, row: Mapping[str, Any], moved: int) -> None:
+        """Read an evaluation, after which the curriculum moved by `moved` levels."""
         c, gap = self.config, float(row.get("gap", 1.0))
         if c.dampen_threshold:
-            self.rate = max(MIN_LEARNING_RATE_FACTOR, min(1.0, gap / c.dampen_threshold))
+            self.rate_factor = max(MIN_LEARNING_RATE_FACTOR, min(1.0, gap / c.dampen_threshold))
         if c.adaptive_threshold and self.phase.number:
             scores = {role: rate["rate"] for role, rate in row["rates"].items()}
             self.boosted = min(scores, key=lambda role: scores[role])
             self.boosts = c.adaptive_phases if gap > c.adaptive_threshold else 0
-        if moved > 0 and self.apart:
-            self.warm = bool(c.level_warmup_steps)
+        if moved > 0 and self.alternates:
+            self.level_warmup_next = bool(c.level_warmup_steps)
             if c.last_first:
-                self.upcoming, self.boosts = self.roles[-1], 0
+                self.next_role, self.boosts = self.roles[-1], 0
 
     def state_dict(self) -> Tree:
-        names = ("until", "upcoming", "boosted", "boosts", "warm", "streak", "rate")
-        return {name: getattr(self, name) for name in names} | {"phase": asdict(self.phase)}
+        state = {key: getattr(self, attribute) for key, attribute in STATE.items()}
+        return state | {"phase": asdict(self.phase)}
 
     def load_state_dict(self, tree: Tree) -> None:
-        for name in self.state_dict():
-            setattr(self, name, tree[name])
+        for key, attribute in STATE.items():
+            setattr(self, attribute, tree[key])
         self.phase = Phase(**tree["phase"] | {"roles": tuple(tree["phase"]["roles"])})
 
 
 class RoleSchedule(Component):
-    """Which roles learn in an iteration; the warm-up's bot; when a balanced pair ends the run."""
+    """Chooses the roles that learn, seats the bot of the warm-up, and ends a run that is balanced."""
 
     name = "schedule"
     Config = ScheduleConfig
@@ -238,7 +245,7 @@ class RoleSchedule(Component):
         super().__init__(config, setup)
         steps = setup.config.games * setup.config.steps
         self.schedule = Schedule(config, list(setup.spec.roles), steps)
-        self.slots: dict[str, int] = {}  # role -> slot of the warm-up's bot
+        self.slots: dict[str, int] = {}  # role -> slot of the bot in the warm-up
         self.announced: Phase | None = None
 
     @classmethod
@@ -247,14 +254,14 @@ class RoleSchedule(Component):
         if setup.config.curriculum.kind == "none" and (config.last_first or config.level_warmup_steps):
             name = "last_first" if config.last_first else "level_warmup_steps"
             raise ConfigError(
-                f"schedule.{name} = {getattr(config, name)}: there is no new level without a curriculum; "
+                f"schedule.{name} = {getattr(config, name)}: without a curriculum there is no new level; "
                 "expected curriculum.kind discrete or smooth"
             )
 
     @classmethod
     def no_effect(cls, key: str, config: ScheduleConfig, setup: Setup) -> str:
-        warmup = config.short_phases
-        if key == "short_phases" and warmup and min(warmup) >= config.phase_steps:
+        short = config.short_phases
+        if key == "short_phases" and short and min(short) >= config.phase_steps:
             return f"none of it is shorter than schedule.phase_steps = {config.phase_steps}"
         return ""
 
@@ -263,20 +270,20 @@ class RoleSchedule(Component):
         return shrunken_settings(config, small)
 
     def connect(self) -> None:
-        for role in self.schedule.roles[:-1] if self.schedule.cold else ():
+        for role in self.schedule.roles[:-1] if self.schedule.warmup_steps else ():
             bot = self.setup.game.bot(self.config.warmup_opponent, role)
             self.slots[role] = self.setup.seating[role].seat_player(bot)
         self.league = self.setup.get(League)
 
     def start(self, clock: Clock) -> None:
         if self.slots:
-            self.setup.world.slot[:] = self.setup.world.next.slot  # no game has begun: no opponent changes
+            self.setup.world.slot[:] = self.setup.world.next.slot  # no game has started yet
 
     def before_rollout(self, clock: Clock, next: Next) -> None:
-        """All seats are the learners' own; in the warm-up the bot has the other roles."""
-        self.schedule.turn(clock.iteration)
+        """The learners have all seats; in the warm-up the bot plays the other roles."""
+        self.schedule.advance(clock.iteration)
         phase = clock.phase = self.schedule.phase
-        clock.learning_rate_factor = self.schedule.rate
+        clock.learning_rate_factor = self.schedule.rate_factor
         clock.fixed_slots = {} if phase.number else self.slots
         next.slot[:] = 0
         for role, slot in clock.fixed_slots.items():
@@ -284,9 +291,9 @@ class RoleSchedule(Component):
         self._announce(clock)
 
     def _announce(self, clock: Clock) -> None:
-        """A line when a phase begins; of micro-phases, one for every MICRO of them."""
+        """A line when a phase starts; for micro-phases, when every MICRO-th starts."""
         schedule, phase = self.schedule, self.schedule.phase
-        if not schedule.apart or clock.iteration != phase.first or self.announced == phase:
+        if not schedule.alternates or clock.iteration != phase.first or self.announced == phase:
             return
         self.announced = phase
         opponent = "" if phase.number else f" against {self.config.warmup_opponent}"
@@ -308,13 +315,13 @@ class RoleSchedule(Component):
         return f", Pool: {', '.join(f'{len(pool.snapshots)} {role}' for role, pool in pools.items())}"
 
     def requests(self, clock: Clock) -> Iterable[Request]:
-        if self.schedule.over(clock.iteration):
+        if self.schedule.finished(clock.iteration):
             yield Request.END
-        if self.schedule.rests(clock.iteration):
+        if self.schedule.phase_ended(clock.iteration):
             yield Request.EVALUATE
 
     def evaluation_fields(self, clock: Clock) -> Mapping[str, Any]:
-        if not self.schedule.apart:
+        if not self.schedule.alternates:
             return {"phase": clock.iteration, "role": "both"}
         return {"phase": self.schedule.phase.name, "role": self.schedule.phase.roles[0]}
 
@@ -322,15 +329,15 @@ class RoleSchedule(Component):
         c, row = self.config, evaluation.row
         if c.convergence_consecutive:
             row["balanced"] = count_balanced(evaluation.records(), c.eta)
-            # Balance on the way up a curriculum ends nothing.
+            # Balance on a lower level of the curriculum does not end the run.
             if evaluation.on_last_level and row["balanced"] >= c.convergence_consecutive:
                 evaluation.attach_best_bots()
                 history = evaluation.records()
-                alarmed = alarms(history, self.setup.config.evaluation)
-                row["converged"] = not (alarmed or below_baseline(history[-1]))
+                raised = alarms(history, self.setup.config.evaluation)
+                row["converged"] = not (raised or below_baseline(history[-1]))
                 clock.end_reason = "converged" if row["converged"] else ""
-        self.schedule.report(row, row.get("moved", 0))
-        if self.schedule.over(clock.iteration) and clock.iteration < clock.last:
+        self.schedule.record_evaluation(row, row.get("moved", 0))
+        if self.schedule.finished(clock.iteration) and clock.iteration < clock.last:
             clock.end_reason = "phases"
 
     def evidence(self, record: Record) -> Iterable[Evidence]:
@@ -344,15 +351,15 @@ class RoleSchedule(Component):
 
 
 def shrunken_settings(c: ScheduleConfig, small: SmallRun) -> dict[str, Any]:
-    """A warm-up of two iterations and phases of one, so that each kind of phase comes to its turn.
+    """A warm-up of two iterations and phases of one, so that each kind of phase is played.
 
-    A limit of phases ends the run in the same iteration, before its steps do. Any gap but the largest counts
-    as balanced, and all evaluations must say so: if the pair converges, then with the last iteration.
+    `max_phases` ends the run in the last iteration of the trial, because `total_steps` is larger. Any gap
+    below 1 counts as balanced, and all evaluations must be: a pair can converge in the last iteration only.
     """
     per = small.steps_per_iteration
-    cold = 2 * per if c.warmup_steps else 0
+    warmup = 2 * per if c.warmup_steps else 0
     changes: dict[str, Any] = {
-        "warmup_steps": cold, "phase_steps": min(c.phase_steps, per),
+        "warmup_steps": warmup, "phase_steps": min(c.phase_steps, per),
         "micro_phase_steps": min(c.micro_phase_steps, per),
         "short_phases": tuple(min(steps, per) for steps in c.short_phases),
         "level_warmup_steps": min(c.level_warmup_steps, per),
@@ -360,35 +367,38 @@ def shrunken_settings(c: ScheduleConfig, small: SmallRun) -> dict[str, Any]:
         "force_switch_steps": min(c.force_switch_steps, 2 * per),
         "dampen_threshold": 1.0 if c.dampen_threshold else 0.0,
     }  # fmt: skip
-    left = small.iterations - (cold // per if c.kind != "simultaneous" else 0)  # iterations after the warm-up
+    after_warmup = small.iterations - (warmup // per if c.kind != "simultaneous" else 0)  # iterations
     if c.kind == "alternating" and c.max_phases:
-        depends = c.iterations(2, per) is None  # then the step at which the phases are over is not known
-        changes |= {"max_phases": left, "run:total_steps": (4 if depends else 2) * small.iterations * per}
+        depends = c.iterations(2, per) is None  # then the step at which the phases end is not known
+        changes["max_phases"] = after_warmup
+        changes["run:total_steps"] = (4 if depends else 2) * small.iterations * per
     if c.convergence_consecutive:
         changes["eta"] = 1.0
-        changes["convergence_consecutive"] = left if c.kind == "alternating" else left // 2
+        changes["convergence_consecutive"] = after_warmup if c.kind == "alternating" else after_warmup // 2
     return changes
 
 
 def evidence_lines(part: RoleSchedule, record: Record) -> Iterable[Evidence]:
     """Lines of `rematch check` about phases, convergence and damping."""
     c, schedule, roles = part.config, part.schedule, list(part.setup.spec.roles)
-    apart = "" if schedule.apart else "schedule.kind is simultaneous"
+    simultaneous = "" if schedule.alternates else "schedule.kind is simultaneous"
     bots = [f"{name} made {count:,} decisions" for role in part.slots
             for name, count in record.decisions.get(role, {}).items() if name == c.warmup_opponent]
-    cold = f"{', '.join(bots)}, {roles[-1]} learned" if record.phases.get("S0") == roles[-1] and bots else ""
-    yield Evidence("warm-up", cold, apart or ("" if c.warmup_steps else "schedule.warmup_steps is 0"))
-    turns = {name: role for name, role in record.phases.items() if name != "S0"}
-    taken = ", ".join(f"{name} {role}" for name, role in turns.items())
-    yield Evidence("phases", taken if set(turns.values()) == set(roles) else "", apart)
-    limit = apart or ("" if c.kind == "alternating" else f"schedule.kind is {c.kind}")
-    left = part.setup.config.total_steps - max((row["step"] for row in record.metrics), default=0)
-    limited = schedule.phase.number == c.max_phases and left > 0
-    ended = f"ended after S{c.max_phases} with {left:,} steps left" if limited else ""
-    yield Evidence("phase limit", ended, limit or ("" if c.max_phases else "schedule.max_phases is 0"))
+    learned = record.phases.get("S0") == roles[-1]
+    warmup = f"{', '.join(bots)}, {roles[-1]} learned" if learned and bots else ""
+    no_warmup = "" if c.warmup_steps else "schedule.warmup_steps is 0"
+    yield Evidence("warm-up", warmup, simultaneous or no_warmup)
+    phases = {name: role for name, role in record.phases.items() if name != "S0"}
+    phase_text = ", ".join(f"{name} {role}" for name, role in phases.items())
+    yield Evidence("phases", phase_text if set(phases.values()) == set(roles) else "", simultaneous)
+    no_limit = simultaneous or ("" if c.kind == "alternating" else f"schedule.kind is {c.kind}")
+    remaining = part.setup.config.total_steps - max((row["step"] for row in record.metrics), default=0)
+    limited = schedule.phase.number == c.max_phases and remaining > 0
+    ended = f"ended after S{c.max_phases} with {remaining:,} steps left" if limited else ""
+    yield Evidence("phase limit", ended, no_limit or ("" if c.max_phases else "schedule.max_phases is 0"))
     warmups = ", ".join(name for name in record.phases if name.endswith("w"))
     none = "" if c.level_warmup_steps else "schedule.level_warmup_steps is 0"
-    yield Evidence("level warm-up", warmups, apart or none)
+    yield Evidence("level warm-up", warmups, simultaneous or none)
     counts = [row["balanced"] for row in record.evaluations if "balanced" in row]
     yield Evidence("convergence", f"judged {len(counts)} times" if counts else "",
                    "" if c.convergence_consecutive else "schedule.convergence_consecutive is 0")

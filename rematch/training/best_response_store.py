@@ -1,4 +1,4 @@
-"""What `rematch exploit` keeps with a run: exploit.json, and every response among the run's policies."""
+"""Stored best responses of a run: results in exploit.json, weights among the run's policies."""
 
 from __future__ import annotations
 
@@ -18,46 +18,48 @@ if TYPE_CHECKING:
 FILE = "exploit.json"
 
 
-class Kept:
-    """No response is trained twice, no result measured twice."""
+class ResponseStore:
+    """Responses and results in a run's folder, so that none is computed twice."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.content: dict[str, Any] = {"responses": [], "results": []}
         path = run.folder / FILE
         if path.exists():
-            found = atomic_files.read_json(
+            content = atomic_files.read_json(
                 atomic_files.read_regular_file(path, atomic_files.MAX_TEXT_BYTES), str(path)
             )
-            lists = [found.get(name) if isinstance(found, dict) else None for name in self.content]
+            tree = content if isinstance(content, dict) else {}
+            lists = [tree.get(name) for name in self.content]
             if not all(type(rows) is list and all(type(row) is dict for row in rows) for rows in lists):
-                raise RunError(f"{path} does not hold what it should: move it away to begin anew")
-            self.content = found
+                raise RunError(f"{path}: expected the lists responses and results; move the file away")
+            self.content = content
 
-    def load(self, about: Mapping[str, Any], policy: Policy) -> bool:
-        """Whether this response was trained to its end before; then `policy` has its weights."""
-        if not any(record.get("about") == about for record in self.content["responses"]):
+    def load(self, description: Mapping[str, Any], policy: Policy) -> bool:
+        """Whether this response is stored; if so, `policy` gets its weights."""
+        if not any(record.get("about") == description for record in self.content["responses"]):
             return False
         try:
-            arrays, card = Run.read_policy(self.run.folder / "policies" / f"{name_of(about)}.safetensors")
+            file = self.run.folder / "policies" / f"{response_name(description)}.safetensors"
+            arrays, metadata = Run.read_policy(file)
             policy.load_arrays(arrays)
         except ConfigError:
-            return False  # lost or damaged: it is trained again
-        return bool(card.get("response") == about)
+            return False  # missing or damaged: train it again
+        return bool(metadata.get("response") == description)
 
-    def keep(self, about: dict[str, Any], policy: Policy, config: Config, learner: str) -> None:
-        """Like any policy's file: it can be played and begun from; what lookahead learnt is values alone."""
-        made = policy_metadata(config, policy, 0) | {"learner": learner, "response": about}
-        self.run.write_policy(name_of(about), policy.arrays(), made, replace=True)
-        others = [record for record in self.content["responses"] if record.get("about") != about]
-        self._write({"responses": [*others, {"name": name_of(about), "about": about}]})
+    def add(self, description: dict[str, Any], policy: Policy, config: Config, learner: str) -> None:
+        """Store a response like any policy file; a lookahead response is a value network."""
+        metadata = policy_metadata(config, policy, 0) | {"learner": learner, "response": description}
+        self.run.write_policy(response_name(description), policy.arrays(), metadata, replace=True)
+        others = [record for record in self.content["responses"] if record.get("about") != description]
+        self._write({"responses": [*others, {"name": response_name(description), "about": description}]})
 
     def result(self, question: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The answer to the same question about the same players, where there is one."""
+        """The stored result of this request, by its identity; None if there is none."""
         same = [old for old in self.content["results"] if old.get("question") == question]
         return same[-1] if same else None
 
-    def report(self, result: dict[str, Any]) -> None:
+    def add_result(self, result: dict[str, Any]) -> None:
         others = [old for old in self.content["results"] if old.get("question") != result["question"]]
         self._write({"results": [*others, result]})
 
@@ -66,7 +68,8 @@ class Kept:
         self.run.write_file(FILE, json.dumps(self.content, indent=1).encode())
 
 
-def name_of(about: Mapping[str, Any]) -> str:
-    """The name of a response's policy: two that differ in anything have different names."""
-    mark = atomic_files.sha256_hex(json.dumps(about, sort_keys=True).encode())[:10]
-    return f"{policy_files.RESPONSE}{about['role']}-{about['start']}-{about['seed']}-{mark}"
+def response_name(description: Mapping[str, Any]) -> str:
+    """The name of a response's policy file, which includes a digest of its description."""
+    short_digest = atomic_files.sha256_hex(json.dumps(description, sort_keys=True).encode())[:10]
+    role, start, seed = description["role"], description["start"], description["seed"]
+    return f"{policy_files.RESPONSE}{role}-{start}-{seed}-{short_digest}"

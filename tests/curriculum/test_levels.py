@@ -24,7 +24,7 @@ from rematch.reporting.status import status
 from rematch.reporting.text import scoreboard_lines
 from rematch.selfplay import role_schedule
 from rematch.storage.run_folder import Run
-from rematch.training.best_response import Frozen
+from rematch.training.best_response import FrozenAgents
 from rematch.training.components.evaluator import Evaluator
 from rematch.training.loop import train
 from rematch.training.trainer import Trainer
@@ -282,7 +282,7 @@ def test_what_is_played_after_training_is_played_on_its_level(tmp_path: Path) ->
     assert 0 < trained.curriculum.level == progress_of(seen).level
     low, high = trained.curriculum.here[:2]
     assert (low, high) != (config.world.min_init_distance, config.world.max_init_distance)
-    frozen = Frozen(config=config, players=trained.policies, iteration=0, level=trained.curriculum)
+    frozen = FrozenAgents(config=config, players=trained.policies, iteration=0, level=trained.curriculum)
     for make in (api.world_builder(config, trained.curriculum), frozen.make, seen.setup.make_level):
         apart = distances("pursuit", make(400, 0, 7))
         assert low <= apart.min() + 1e-4 and apart.max() <= high + 1e-4

@@ -36,7 +36,7 @@ from rematch.worlds import registry
 def test_together_means_everybody_always() -> None:
     schedule = Schedule(ScheduleConfig(), ROLES, 100)
     assert all(phase.roles == ROLES for phase in run_through(schedule, 20))
-    assert not any(schedule.rests(i) or schedule.over(i) for i in range(1, 50))
+    assert not any(schedule.phase_ended(i) or schedule.finished(i) for i in range(1, 50))
 
 
 def walk(config: ScheduleConfig, roles: tuple[str, ...], steps: int, count: int) -> list[tuple[int, str]]:
@@ -73,9 +73,9 @@ def test_phases_are_those_of_the_slow_reference(
     assert sorted(set(numbers)) == list(range(numbers[0], numbers[-1] + 1))  # none is passed over
     schedule = Schedule(config, roles, steps)
     for i in range(1, 40):
-        schedule.turn(i - 1)
+        schedule.advance(i - 1)
         ends = numbers[i] != numbers[i - 1]
-        assert schedule.rests(i) == (ends and (kind == "alternating" or numbers[i - 1] == 0))
+        assert schedule.phase_ended(i) == (ends and (kind == "alternating" or numbers[i - 1] == 0))
 
 
 @given(
@@ -94,8 +94,8 @@ def test_a_limit_of_phases_ends_with_the_last_of_them(
     schedule = Schedule(config, ROLES, steps)
     ended = []
     for iteration in range(count + 1):
-        schedule.turn(iteration)
-        ended.append(schedule.over(iteration + 1))
+        schedule.advance(iteration)
+        ended.append(schedule.finished(iteration + 1))
     assert ended.index(True) == count - 1
 
 

@@ -17,63 +17,64 @@ def evaluation_row(gap: float, loser: str = "evader") -> dict[str, Any]:
     return {"gap": gap, "rates": {loser: {"rate": (1 - gap) / 2}, other: {"rate": (1 + gap) / 2}}}
 
 
-def apart(**changes: Any) -> Schedule:
+def alternating(**changes: Any) -> Schedule:
     config = ScheduleConfig(**{"kind": "alternating", "warmup_steps": 0, "phase_steps": 100} | changes)
     return Schedule(config, ROLES, 100)
 
 
 def test_at_a_new_level_the_last_role_warms_up_and_goes_first() -> None:
-    schedule = apart(last_first=True, level_warmup_steps=150)
+    schedule = alternating(last_first=True, level_warmup_steps=150)
     run_through(schedule, 2)  # S1 pursuer, S2 evader
-    schedule.report(evaluation_row(0.1), 1)
+    schedule.record_evaluation(evaluation_row(0.1), 1)
     after = []
     for i in range(2, 8):
-        schedule.turn(i)
-        after.append((schedule.phase.name, schedule.phase.roles[0], schedule.rests(schedule.phase.last)))
+        schedule.advance(i)
+        phase = schedule.phase
+        after.append((phase.name, phase.roles[0], schedule.phase_ended(phase.last)))
     # 150 steps end inside the second iteration; later phases keep to the steps
     assert after[:3] == [("S3w", "evader", False), ("S3w", "evader", False), ("S3", "evader", True)]
     assert [who for _, who, _ in after[3:]] == ["pursuer", "evader", "pursuer"]
-    plain = apart(level_warmup_steps=100)
+    plain = alternating(level_warmup_steps=100)
     run_through(plain, 1)
-    plain.report(evaluation_row(0.1), 1)
+    plain.record_evaluation(evaluation_row(0.1), 1)
     assert [(p.name, *p.roles) for p in run_through(plain, 4)[1:]] == [
         ("S2w", "evader"), ("S2", "evader"), ("S3", "pursuer")]  # fmt: skip
-    plain.report(evaluation_row(0.1), -1)  # no new level: the next in turn
-    plain.turn(4)
+    plain.record_evaluation(evaluation_row(0.1), -1)  # no new level: the next in turn
+    plain.advance(4)
     assert plain.phase.roles == ("evader",) and not plain.phase.level_warmup
 
 
 def test_the_losing_role_has_the_next_phases_while_the_gap_is_large() -> None:
-    schedule = apart(adaptive_threshold=0.3, adaptive_phases=3)
-    schedule.turn(0)
-    schedule.report(evaluation_row(0.5, "pursuer"), 0)
+    schedule = alternating(adaptive_threshold=0.3, adaptive_phases=3)
+    schedule.advance(0)
+    schedule.record_evaluation(evaluation_row(0.5, "pursuer"), 0)
     who = [phase.roles[0] for phase in run_through(schedule, 6)[1:]]
     assert who == ["pursuer"] * 3 + ["evader", "pursuer"]
-    schedule.report(evaluation_row(0.5, "evader"), 0)
-    schedule.turn(6)
-    schedule.report(evaluation_row(0.2, "evader"), 0)  # small again: the boost is over
+    schedule.record_evaluation(evaluation_row(0.5, "evader"), 0)
+    schedule.advance(6)
+    schedule.record_evaluation(evaluation_row(0.2, "evader"), 0)  # small again: the boost is over
     assert schedule.phase.roles == ("evader",)
-    schedule.turn(7)
+    schedule.advance(7)
     assert schedule.phase.roles == ("pursuer",)
 
 
 def test_nobody_learns_longer_than_the_forced_switch_allows() -> None:
-    schedule = apart(adaptive_threshold=0.3, adaptive_phases=20, force_switch_steps=300)
-    schedule.turn(0)
-    schedule.report(evaluation_row(0.9, "pursuer"), 0)
+    schedule = alternating(adaptive_threshold=0.3, adaptive_phases=20, force_switch_steps=300)
+    schedule.advance(0)
+    schedule.record_evaluation(evaluation_row(0.9, "pursuer"), 0)
     who = [phase.roles[0] for phase in run_through(schedule, 12)]
     assert who[:4] == ["pursuer"] * 3 + ["evader"]
-    long = apart(force_switch_steps=40)
+    long = alternating(force_switch_steps=40)
     assert [phase.last - phase.first for phase in run_through(long, 3)] == [1, 1, 1]  # never less than one
-    cut = apart(phase_steps=1000, force_switch_steps=250)
+    cut = alternating(phase_steps=1000, force_switch_steps=250)
     assert [phase.roles[0] for phase in run_through(cut, 6)] == ["pursuer"] * 3 + ["evader"] * 2 + ["pursuer"]
 
 
 def test_near_balance_the_learning_rate_shrinks() -> None:
     schedule = Schedule(ScheduleConfig(dampen_threshold=0.2), ROLES, 100)
     for gap, rate in ((0.5, 1.0), (0.2, 1.0), (0.1, 0.5), (0.001, 0.1)):
-        schedule.report(evaluation_row(gap), 0)
-        assert schedule.rate == pytest.approx(rate)
+        schedule.record_evaluation(evaluation_row(gap), 0)
+        assert schedule.rate_factor == pytest.approx(rate)
 
 
 @given(st.integers(0, 30), st.data())
@@ -82,16 +83,16 @@ def test_a_schedule_goes_on_from_its_state(iterations: int, data: st.DataObject)
         "last_first": True, "level_warmup_steps": 130, "adaptive_threshold": 0.3, "adaptive_phases": 2,
         "force_switch_steps": 500, "short_phases": (50, 70), "last_multiplier": 1.7,
     }  # fmt: skip
-    one, two = apart(**changes), apart(**changes)
+    one, two = alternating(**changes), alternating(**changes)
     for i in range(iterations):
-        one.turn(i)
+        one.advance(i)
         if data.draw(st.booleans()):
             row = evaluation_row(data.draw(st.sampled_from((0.1, 0.6))), data.draw(st.sampled_from(ROLES)))
-            one.report(row, data.draw(st.sampled_from((-1, 0, 1))))
+            one.record_evaluation(row, data.draw(st.sampled_from((-1, 0, 1))))
     two.load_state_dict(one.state_dict())
     rest = range(iterations, iterations + 20)
     for i in rest:
-        one.turn(i)
-        two.turn(i)
+        one.advance(i)
+        two.advance(i)
         assert one.phase == two.phase
     assert one.state_dict() == two.state_dict()

@@ -12,7 +12,7 @@ def run_through(schedule: Schedule, count: int) -> list[Phase]:
     """The phase of each of the first `count` iterations."""
     out = []
     for iteration in range(count):
-        schedule.turn(iteration)
+        schedule.advance(iteration)
         out.append(schedule.phase)
     return out
 

@@ -23,12 +23,19 @@ from rematch.rehearsal.trial import play
 from rematch.reporting import best_response_text
 from rematch.storage.run_folder import Run, RunError
 from rematch.training import best_response as engine
-from rematch.training.best_response import Ahead, Ask, Frozen, Response, exploit, response_config
-from rematch.training.best_response_store import FILE, Kept, name_of
+from rematch.training.best_response import (
+    ExploitRequest,
+    FrozenAgents,
+    LookaheadResponse,
+    Response,
+    exploit,
+    response_config,
+)
+from rematch.training.best_response_store import FILE, ResponseStore, response_name
 from rematch.verbs import exploit as verb
 from rematch.worlds import registry
 
-ASK = Ask(budget=40_000, seeds=1, games=600)
+ASK = ExploitRequest(budget=40_000, seeds=1, games=600)
 
 
 @pytest.fixture(autouse=True)
@@ -50,12 +57,12 @@ def small(game: str, **changes: Any) -> Config:
     return settings.replace(api.default(game), tiny)
 
 
-def frozen_of(config: Config, folder: Path) -> Frozen:
+def frozen_of(config: Config, folder: Path) -> FrozenAgents:
     players = play(config, folder).trainer.agents.players
-    return Frozen(config=config, players=players, iteration=1)
+    return FrozenAgents(config=config, players=players, iteration=1)
 
 
-def weights_of(frozen: Frozen) -> list[bytes]:
+def weights_of(frozen: FrozenAgents) -> list[bytes]:
     return [policy.weights.tobytes() for policy in frozen.players.values() if isinstance(policy, Policy)]
 
 
@@ -66,7 +73,7 @@ def scripted(matcher: str, hider: str) -> dict[str, Any]:
 def quiet(line: str) -> None: ...
 
 
-def search(frozen: Frozen, ask: Ask, folder: Path) -> dict[str, Any]:
+def search(frozen: FrozenAgents, ask: ExploitRequest, folder: Path) -> dict[str, Any]:
     with Run.open(folder, write=True) as run:
         return exploit(frozen, ask, run, quiet)
 
@@ -94,7 +101,7 @@ def test_against_coins_that_fall_anyhow_heads_wins_more(tmp_path: Path) -> None:
 def test_on_a_small_lattice_it_finds_the_exact_gain(tmp_path: Path) -> None:
     config = small("lattice", world__n=4, world__horizon=5, steps=8, games=128, network__hidden=(32,))
     frozen = frozen_of(config, tmp_path / "run")
-    result = search(frozen, Ask(budget=150_000, seeds=1, games=2000), tmp_path / "run")
+    result = search(frozen, ExploitRequest(budget=150_000, seeds=1, games=2000), tmp_path / "run")
     for answer in result["roles"].values():
         exact = answer["exact"]
         assert exact["share_found"] >= 0.8, result
@@ -111,24 +118,25 @@ def test_who_looks_ahead_finds_most_of_what_there_is(role: str, tmp_path: Path) 
     """The rules and the frozen player's chances are known to it: 80 000 steps suffice."""
     config = small("lattice", world__n=4, world__horizon=5, steps=8, games=128, network__hidden=(32,))
     frozen = frozen_of(config, tmp_path / "run")
-    assert engine.starts(frozen, role) == ["fresh", "incumbent", "ahead"]
+    assert engine.start_kinds(frozen, role) == ["fresh", "incumbent", "ahead"]
     spec = frozen.make(1, 0, 0).spec
-    response = Ahead(frozen, response_config(config, 80_000, 0, spec), role, 7)
-    before = engine.exactly(frozen, role, response.player)["exact"]["share_found"]
+    response = LookaheadResponse(frozen, response_config(config, 80_000, 0, spec), role, 7)
+    before = engine.exact_scores(frozen, role, response.player)["exact"]["share_found"]
     response.train()
-    exact = engine.exactly(frozen, role, response.player)["exact"]
+    exact = engine.exact_scores(frozen, role, response.player)["exact"]
     assert exact["share_found"] > max(0.85, before) and exact["found"] <= exact["best"] + 1e-9
 
 
 def test_who_cannot_look_ahead_does_not(tmp_path: Path) -> None:
     assert not engine.can_look_ahead(frozen_of(small("sticks"), tmp_path / "sticks"), "player")
     config = small("matching")
-    faced = Frozen(config=config, players=scripted("random", "heads"), iteration=1)  # no chances to read
+    faced = FrozenAgents(config=config, players=scripted("random", "heads"), iteration=1)  # no action_probs
     assert not engine.can_look_ahead(faced, "matcher")
     frozen = frozen_of(config, tmp_path / "coins")
     assert engine.can_look_ahead(frozen, "matcher")
     other = settings.replace(config, {"network.kind": "transformer"})  # not a network of ours in C
-    assert not engine.can_look_ahead(Frozen(config=other, players=frozen.players, iteration=1), "matcher")
+    elsewhere = FrozenAgents(config=other, players=frozen.players, iteration=1)
+    assert not engine.can_look_ahead(elsewhere, "matcher")
 
 
 def test_where_all_play_one_role_the_response_takes_each_seat_in_turn(tmp_path: Path) -> None:
@@ -143,8 +151,9 @@ def test_any_player_can_sit_frozen(tmp_path: Path) -> None:
     """Scripted players have no weights: there is no incumbent to begin from, and they keep their seats."""
     config = small("matching")
     play(config, tmp_path / "run")
-    frozen = Frozen(config=config, players=scripted("random", "heads"), iteration=1)
-    result = search(frozen, Ask(budget=20_000, seeds=1, games=200, roles=("matcher",)), tmp_path / "run")
+    frozen = FrozenAgents(config=config, players=scripted("random", "heads"), iteration=1)
+    request = ExploitRequest(budget=20_000, seeds=1, games=200, roles=("matcher",))
+    result = search(frozen, request, tmp_path / "run")
     answer = result["roles"]["matcher"]
     assert answer["score"] == 1.0 and {trial["start"] for trial in answer["trials"]} == {"fresh"}
 
@@ -156,9 +165,9 @@ def test_the_frozen_players_have_their_seats_from_the_first_step(game: str, tmp_
     spec = frozen.make(1, 0, 0).spec
     response = Response(frozen, response_config(frozen.config, 10_000, 0, spec), role, 5)
     for iteration in range(3):
-        response.tables[role].place(0, response.policy.weights)
+        response.seating[role].place(0, response.policy.weights)
         response.seat(iteration)
-        tape = response.rollout.collect(iteration)
+        tape = response.collector.collect(iteration)
         slots = np.concatenate([track.slot for track in tape.tracks.values()], axis=2)
         assert set(np.unique(slots)) == {0, 1}
         if game == "matching":
@@ -186,13 +195,14 @@ def test_a_response_that_does_worse_is_called_too_weak(
     monkeypatch.setattr(Response, "train", spoil)
     config = small("matching")
     play(config, tmp_path / "run")
-    frozen = Frozen(config=config, players=scripted("heads", "tails"), iteration=1)
-    ask = Ask(budget=1000, seeds=1, games=200, roles=("hider",))
+    frozen = FrozenAgents(config=config, players=scripted("heads", "tails"), iteration=1)
+    ask = ExploitRequest(budget=1000, seeds=1, games=200, roles=("hider",))
     result = search(frozen, ask, tmp_path / "run")
     answer = result["roles"]["hider"]
     assert answer["too_weak"] is False and answer["gain"] == 0.0  # tails was right there
-    frozen = Frozen(config=config, players=scripted("random", "heads"), iteration=2)
-    result = search(frozen, Ask(budget=1000, seeds=1, games=200, roles=("matcher",)), tmp_path / "run")
+    frozen = FrozenAgents(config=config, players=scripted("random", "heads"), iteration=2)
+    request = ExploitRequest(budget=1000, seeds=1, games=200, roles=("matcher",))
+    result = search(frozen, request, tmp_path / "run")
     answer = result["roles"]["matcher"]
     assert answer["too_weak"] and answer["score"] == 0.0 < answer["incumbent"]["score"]
     said = "\n".join(best_response_text.lines(result))
@@ -212,9 +222,9 @@ def test_it_is_chosen_on_some_games_and_reported_on_others(
         return plain(self, players, games, index)
 
     monkeypatch.setattr(Scoreboard, "results", noted)
-    search(frozen, Ask(budget=3000, seeds=2, games=50, roles=("matcher",)), tmp_path / "run")
-    chosen = [entry for entry in played if entry[0] == engine.CHOOSING]
-    told = [entry for entry in played if entry[0] == engine.REPORTING]
+    search(frozen, ExploitRequest(budget=3000, seeds=2, games=50, roles=("matcher",)), tmp_path / "run")
+    chosen = [entry for entry in played if entry[0] == engine.SELECTION]
+    told = [entry for entry in played if entry[0] == engine.REPORT]
     assert len(chosen) == 12 and {name for _, name, _ in chosen} == {"matcher (response)"}
     assert [name for _, name, _ in told] == ["matcher (response)", "matcher (learnt)"]
     assert len(played) == 14
@@ -227,7 +237,7 @@ def test_what_was_trained_is_not_trained_again(tmp_path: Path, monkeypatch: pyte
     folder = tmp_path / "run"
     frozen = frozen_of(small("matching"), folder)
     trained: list[tuple[str, str, int]] = []
-    plain: dict[Any, Any] = {kind: kind.train for kind in (Response, Ahead)}
+    plain: dict[Any, Any] = {kind: kind.train for kind in (Response, LookaheadResponse)}
 
     def count(most: int) -> None:
         def counted(self: Any) -> None:
@@ -240,7 +250,7 @@ def test_what_was_trained_is_not_trained_again(tmp_path: Path, monkeypatch: pyte
             monkeypatch.setattr(kind, "train", counted)
 
     count(3)
-    ask = Ask(budget=5000, seeds=1, games=100)
+    ask = ExploitRequest(budget=5000, seeds=1, games=100)
     with pytest.raises(KeyboardInterrupt):
         search(frozen, ask, folder)
     assert len(json.loads((folder / FILE).read_text())["responses"]) == 3
@@ -253,11 +263,11 @@ def test_what_was_trained_is_not_trained_again(tmp_path: Path, monkeypatch: pyte
     assert search(again, ask, tmp_path / "twin") == interrupted  # as if nothing had happened
     # A policy that was damaged is trained again; one of other settings too; the first result stays.
     about = json.loads((folder / FILE).read_text())["responses"][0]["about"]
-    (folder / "policies" / f"{name_of(about)}.safetensors").write_bytes(b"")
+    (folder / "policies" / f"{response_name(about)}.safetensors").write_bytes(b"")
     del trained[:]
-    search(frozen, Ask(budget=5000, seeds=1, games=120), folder)
+    search(frozen, ExploitRequest(budget=5000, seeds=1, games=120), folder)
     assert len(trained) == 1
-    search(frozen, Ask(budget=6000, seeds=1, games=100, roles=("hider",)), folder)
+    search(frozen, ExploitRequest(budget=6000, seeds=1, games=100, roles=("hider",)), folder)
     assert len(trained) == 4
     results = json.loads((folder / FILE).read_text())["results"]
     assert [entry["question"]["budget"] for entry in results] == [5000, 5000, 6000]
@@ -274,7 +284,7 @@ def test_what_was_trained_is_not_trained_again(tmp_path: Path, monkeypatch: pyte
 def test_later_players_are_other_players(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     frozen = frozen_of(small("matching"), folder)
-    ask = Ask(budget=2000, seeds=1, games=50, roles=("hider",))
+    ask = ExploitRequest(budget=2000, seeds=1, games=50, roles=("hider",))
     first = search(frozen, ask, folder)
     policy = frozen.players["matcher"]
     assert isinstance(policy, Policy)
@@ -283,7 +293,8 @@ def test_later_players_are_other_players(tmp_path: Path) -> None:
     assert first["question"] != second["question"]
     assert first["roles"]["hider"]["policy"] != second["roles"]["hider"]["policy"]
     with Run.open(folder, write=False) as run:
-        assert Kept(run).result(first["question"]) == first and Kept(run).result(second["question"]) == second
+        assert ResponseStore(run).result(first["question"]) == first
+        assert ResponseStore(run).result(second["question"]) == second
 
 
 def test_a_file_that_is_not_ours_is_one_line(tmp_path: Path) -> None:
@@ -291,7 +302,7 @@ def test_a_file_that_is_not_ours_is_one_line(tmp_path: Path) -> None:
     for text in ("[]", '{"responses": 3, "results": []}', '{"responses": [], "results": [1]}', "{"):
         (tmp_path / "run" / FILE).write_text(text)
         with Run.open(tmp_path / "run", write=False) as run, pytest.raises((RunError, ConfigError)) as caught:
-            Kept(run)
+            ResponseStore(run)
         assert "\n" not in str(caught.value)
 
 
@@ -348,19 +359,19 @@ def test_wrong_words_are_one_line(
 
 def test_alone_there_is_nobody_to_exploit(tmp_path: Path) -> None:
     play(small("drift"), tmp_path / "run")
-    with pytest.raises(ConfigError, match="exploit: drift has one seat: nobody plays against the agent"):
-        verb.exploit(tmp_path / "run", Ask(), quiet)
+    with pytest.raises(ConfigError, match="exploit: drift has one seat: the agent has no opponent"):
+        verb.exploit(tmp_path / "run", ExploitRequest(), quiet)
 
 
 def test_in_a_game_of_cards_it_says_how_much_was_won_and_drawn(tmp_path: Path) -> None:
     """Beasty Bar against a policy that plays nearly at random: the response learns to win more than half."""
     play(small("beasty", evaluation__opponents=("random",)), tmp_path / "run")
     said: list[str] = []
-    result = verb.exploit(tmp_path / "run", Ask(budget=60_000, seeds=1, games=600), said.append)
+    result = verb.exploit(tmp_path / "run", ExploitRequest(budget=60_000, seeds=1, games=600), said.append)
     answer = result["roles"]["player"]
     assert answer["low"] > 0.5 and not answer["too_weak"]
     assert abs(answer["incumbent"]["score"] - 0.5) < 0.08
     assert answer["win"] == pytest.approx(answer["score"] - answer["draws"] / 2 / answer["games"])
     text = "\n".join(best_response_text.lines(result))
     assert f"won {answer['win']:.3f} [" in text and len(said) == 2
-    assert verb.exploit(tmp_path / "run", Ask(budget=60_000, seeds=1, games=600)) == result
+    assert verb.exploit(tmp_path / "run", ExploitRequest(budget=60_000, seeds=1, games=600)) == result

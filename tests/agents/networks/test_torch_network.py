@@ -32,7 +32,7 @@ from rematch.rehearsal.compare import event_log
 from rematch.rehearsal.trial import play
 from rematch.selfplay.league import League
 from rematch.storage.run_folder import Run
-from rematch.training.best_response import Ask
+from rematch.training.best_response import ExploitRequest
 from rematch.training.fingerprint import fingerprint
 from rematch.training.trainer import Trainer
 from rematch.worlds import registry
@@ -319,7 +319,7 @@ def test_a_run_is_trained_judged_exploited_and_read_again(tmp_path: Path) -> Non
     trained = api.train(config, folder=tmp_path / "run")
     row = evaluate(tmp_path / "run", games=20)
     assert row["table"][0]["rival"] == "random"
-    found = exploit(tmp_path / "run", Ask(budget=32 * 8 * 2, seeds=1, games=20))
+    found = exploit(tmp_path / "run", ExploitRequest(budget=32 * 8 * 2, seeds=1, games=20))
     assert found["roles"]["player"]["games"] == 20
     said = (tmp_path / "run" / "train.log").read_text()
     assert "aside, for learning alone: sign.theirs, other.x, other.y" in said

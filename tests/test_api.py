@@ -150,7 +150,7 @@ def test_a_run_that_is_all_cold_start_says_so() -> None:
         (
             "lattice",
             ("--network.fourier", "3"),
-            "fourier = 3 has no effect: players observe categories alone, no numbers",
+            "fourier = 3 has no effect: players observe categories only, no numbers",
         ),
         (
             "lattice",

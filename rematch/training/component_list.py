@@ -31,7 +31,7 @@ from rematch.training.components.rollout_metrics import RolloutMetrics
 from rematch.training.components.world_state import WorldState
 
 COMPONENTS: tuple[type[Component], ...] = (
-    Levels,  # before the schedule, which asks whether the level has moved
+    Levels,  # before the schedule, which reads whether the level has changed
     RoleSchedule,
     Savestates,  # before the world: a game that started from a savestate needs it to be restored
     Explorers,
@@ -53,5 +53,5 @@ COMPONENTS: tuple[type[Component], ...] = (
     Ewc,
     EpisodeVideo,
     PastPolicies,
-    Evaluator,  # last: it writes what the others have added to an evaluation
+    Evaluator,  # last: it writes the evaluation with the entries of all others
 )

@@ -28,8 +28,8 @@ class WholeConfig(Config):
 
     @property
     def iterations(self) -> int:
-        per, roles = self.games * self.steps, max(1, len(registry.find(self.game).bots))
-        return min(-(-self.total_steps // per), self.schedule.iterations(roles, per) or sys.maxsize)
+        steps, roles = self.games * self.steps, max(1, len(registry.find(self.game).bots))  # per iteration
+        return min(-(-self.total_steps // steps), self.schedule.iterations(roles, steps) or sys.maxsize)
 
     def check(self) -> None:
         if self.start_iteration >= self.iterations:
@@ -46,7 +46,7 @@ class WholeConfig(Config):
 
 
 def section(config: Config, kind: type[Component]) -> Any:
-    """A component's own settings."""
+    """The settings of a component."""
     return getattr(config, kind.name, None)
 
 
@@ -54,22 +54,21 @@ def section(config: Config, kind: type[Component]) -> Any:
 def config_class(components: tuple[type[Component], ...] = COMPONENTS) -> type[WholeConfig]:
     """The dataclass of a run with these components."""
     fields: list[tuple[str, Any, Any]] = []
-    for kind in components:
-        for name, (config, needs) in kind.configs().items():
+    for component in components:
+        for name, (config, needs) in component.configs().items():
             fields.append((name, config, part(config, needs)))
     names = [name for name, _, _ in fields]
     for name in names:
         if names.count(name) > 1 or name in {f.name for f in dataclasses.fields(Config)}:
             raise ConfigError(f"two components have the name {name!r}; expected different names")
-    made = dataclasses.make_dataclass("RunConfig", fields, bases=(WholeConfig,), frozen=True, kw_only=True)
-    made.__annotations__ = dict(made.__annotations__)
-    made.component_classes = components  # type: ignore[attr-defined]
-    return made
+    kind = dataclasses.make_dataclass("RunConfig", fields, bases=(WholeConfig,), frozen=True, kw_only=True)
+    kind.__annotations__ = dict(kind.__annotations__)
+    kind.component_classes = components  # type: ignore[attr-defined]
+    return kind
 
 
 def with_user_code(components: Sequence[str], reward_terms: Sequence[str]) -> tuple[type[Component], ...]:
-    """The list of components with the user's own: reward terms before the learners, others before the
-    last."""
+    """The components with those of the user: reward terms before the learners, others before the last one."""
     terms = [load_class(name, RewardTermComponent, "reward_terms") for name in reward_terms]
     others = [load_class(name, Component, "components") for name in components]
     terms += [kind for kind in others if issubclass(kind, RewardTermComponent)]
@@ -79,18 +78,18 @@ def with_user_code(components: Sequence[str], reward_terms: Sequence[str]) -> tu
 
 
 def default(game: str, components: Sequence[str] = (), reward_terms: Sequence[str] = ()) -> Config:
-    """The code's own settings for a world, with sections for components of the user's own."""
+    """The default settings for a world, with sections for the user's components."""
     kind = config_class(with_user_code(components, reward_terms))
     return kind(game=registry.present_name(game), world=registry.find(game).Config())
 
 
 def defaults_of(config: Config) -> Config:
-    """The code's own settings for the world and the components of this run."""
+    """The default settings for the world and the components of this run."""
     return type(untracked(config))(game=config.game, world=registry.find(config.game).Config())
 
 
 def no_effect(config: Config, key: str, setup: RunSetup | None = None) -> str:
-    """Why a setting has no effect in a world of this kind, or beside others; empty if it has one."""
+    """Why a setting has no effect in this world or with the other settings; empty if it has an effect."""
     setup = setup or RunSetup(config)
     head, _, leaf = key.partition(".")
     for kind in components_of(config):

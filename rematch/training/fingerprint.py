@@ -1,4 +1,4 @@
-"""What bit-exactness is promised on: a checkpoint carries it, a resume compares it."""
+"""The fingerprint of a machine: a resumed run has the same bits where it is equal. Stored in checkpoints."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rematch.worlds import registry
 
 
 def fingerprint(config: Config) -> dict[str, str]:
-    """What bit-exactness is promised on; the number of threads is no part of it."""
-    out = {"numpy": np.__version__, "core": fused.BUILD, "processor": native_build.processor()}
-    if build := registry.find(config.game).build:  # a world whose rules are compiled
-        out["world"] = build
+    """Versions and processor on which the bits of a run depend; the number of threads does not matter."""
+    versions = {"numpy": np.__version__, "core": fused.BUILD, "processor": native_build.processor()}
+    if build := registry.find(config.game).build:  # only of a world with compiled rules
+        versions["world"] = build
     if learner_class(config).uses_torch(config):
         import torch
 
-        out["torch"] = torch.__version__
+        versions["torch"] = torch.__version__
         if "cuda" in (config.dqn.device, config.network.device):
-            out["device"] = torch.cuda.get_device_name()
-    return out
+            versions["device"] = torch.cuda.get_device_name()
+    return versions

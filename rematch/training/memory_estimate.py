@@ -1,4 +1,4 @@
-"""How much memory a run will need, summed over its components, and whether this machine has it."""
+"""The memory that a run needs, summed over its components, compared with this machine's."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from rematch.training.components.learners import Learners
 from rematch.training.config import components_of, section
 from rematch.training.setup import RunSetup
 
-NATIVE, TORCH = 160 << 20, 640 << 20  # bytes of Python and its libraries while a run ends with its pictures
+NATIVE, TORCH = 160 << 20, 640 << 20  # bytes of Python and its libraries at the end of a run
 
 
 def component_bytes(config: Config) -> dict[str, int]:
-    """Bytes by component, of those that need any."""
+    """Bytes by component, without those that need none."""
     setup = RunSetup(config)
     sizes = {kind.name: kind.memory_bytes(section(config, kind), setup) for kind in components_of(config)}
     return {name: size for name, size in sizes.items() if size}
 
 
 def process_bytes(config: Config) -> int:
-    """Bytes that a whole process of this run takes at its height."""
+    """Peak bytes of the whole process of this run."""
     libraries = TORCH if RunSetup(config).learner_class.uses_torch(config) else NATIVE
     return libraries + sum(component_bytes(config).values())
 
 
 def check(config: Config) -> None:
-    """Refuse a run that cannot fit, naming the settings that make it so large."""
+    """ConfigError for a run that does not fit into memory, with the settings that cause it."""
     sizes, available = component_bytes(config), total_bytes()
     total = sum(sizes.values())
     if total <= available:

@@ -1,4 +1,4 @@
-"""The log of a run: lines for people, metrics, events, tables and files, in its folder and on the console.
+"""The log of a run: text lines, metrics, events, tables and files, in its folder and on the console.
 
 Without a run folder (benchmarks, trials) everything is dropped.
 """
@@ -17,7 +17,7 @@ from rematch.storage.run_folder import Run
 
 
 class Display(Protocol):
-    """Where numbers go while a run trains (reporting/console.py)."""
+    """Shows a run while it trains (reporting/console.py)."""
 
     def line(self, text: str) -> None: ...
 
@@ -30,7 +30,7 @@ class Display(Protocol):
 
 
 class RunLog:
-    """Writes into a run folder and onto a display; both are given by `bind`."""
+    """Writes into a run folder and onto a display, which `bind` sets."""
 
     column_names: ClassVar[Mapping[str, str]] = {}  # other names of columns in new tables (compat/)
 
@@ -78,10 +78,10 @@ class RunLog:
             self.run.event(row)
 
     def table(self, name: str, cells: Mapping[str, Any]) -> None:
-        """A row of a table: column -> cell. The first row decides which columns a table has.
+        """Append a row (column -> cell) to a table. The first row determines the columns of a table.
 
-        A run that an older version started has the columns of that version: cells go into them by their
-        present names, and a column without a cell, of a reward term that is switched off, is 0.
+        A run of an older version keeps its columns, which are matched by their present names. A column
+        without a cell, such as that of a reward term that is switched off, is 0.
         """
         if not self.run:
             return
@@ -113,23 +113,23 @@ class RunLog:
             self.run.write_policy(name, dict(arrays), metadata)
 
     def write_past(
-        self, iteration: int, arrays: Mapping[str, Any], metadata: Mapping[str, Any], stay: list[int]
+        self, iteration: int, arrays: Mapping[str, Any], metadata: Mapping[str, Any], stored: list[int]
     ) -> None:
-        """Policies of this iteration in past/, where those of the iterations `stay` remain."""
+        """Write the policies of this iteration into past/; only those of `stored` iterations stay there."""
         if self.run:
-            self.run.write_past_policy(iteration, dict(arrays), metadata, stay)
+            self.run.write_past_policy(iteration, dict(arrays), metadata, stored)
 
     def save(
         self, iteration: int, parts: Mapping[str, Any], fingerprint: Mapping[str, str], temporary: bool
     ) -> None:
-        """A checkpoint; a temporary one goes as soon as another is saved."""
+        """Write a checkpoint; a temporary one is deleted when the next is saved."""
         if self.run:
             self.run.save(iteration, parts, fingerprint, temporary=temporary)
 
 
 def csv_line(cells: Iterable[Any]) -> str:
     """A row of a table, numbers to six digits."""
-    out = io.StringIO()
+    buffer = io.StringIO()
     texts = [f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in cells]
-    csv.writer(out, lineterminator="").writerow(texts)
-    return out.getvalue()
+    csv.writer(buffer, lineterminator="").writerow(texts)
+    return buffer.getvalue()

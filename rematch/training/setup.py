@@ -1,4 +1,4 @@
-"""Setup: what components are built with, and the parts of a run that all of them share."""
+"""The setup of a run: the world, seating, log and builders that all components share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RunSetup:
         self.config = config
         self.game: Game = registry.find(config.game)
         self.learner_class: type[Learner] = learner_class(untracked(config))
-        self.user_code = (*config.components, *config.reward_terms)  # code of the user's own, by name
+        self.user_code = (*config.components, *config.reward_terms)  # names of the user's components
         self.seating: dict[str, RoleSeating] = {}
         self.log = RunLog()
         self.built: list[Component] = []
@@ -62,11 +62,11 @@ class RunSetup:
         return [part for part in self.built if isinstance(part, kind)]
 
     def make_world(self, games: int, first: int, seed: int) -> World:
-        """The one builder of worlds: training, evaluation and films all come through here."""
+        """A world with the rules of this run; used for training, evaluation and films."""
         return self.game.make(self.config.world, games, first, seed)
 
     def make_level(self, games: int, first: int, seed: int, level: int | None = None) -> World:
-        """A world on the level that is being trained, or on another: strength is measured where it counts."""
+        """A world on the present level of the curriculum, or on the level with this number."""
         world, levels = self.make_world(games, first, seed), self.get(Levels)
         if levels is not None:
             progress = levels.progress
@@ -74,7 +74,7 @@ class RunSetup:
         return world
 
     def level_name(self, level: int) -> str:
-        """What a level of the curriculum is called."""
+        """The name of a level of the curriculum."""
         levels = self.get(Levels)
         assert levels is not None
         return levels.progress.levels[level].name
@@ -105,7 +105,7 @@ class RunSetup:
         return Clock(c.games * c.steps, c.start_iteration, c.iterations, phase, iteration=c.start_iteration)
 
     def store_policies(self, clock: Clock, suffix: str = "") -> None:
-        """All policies as they are now, in policies/."""
+        """Write all current policies into policies/."""
         for name, policy in self.agents.networks.items():
             metadata = policy_metadata(self.config, policy, clock.iteration)
             self.log.write_policy(f"{name}{suffix}", policy.arrays(), metadata)

@@ -1,5 +1,4 @@
-"""The trainer: the ordered components of a run, its clock and its log. The loop itself is
-training/loop.py."""
+"""The trainer: the ordered components of a run, its clock and its log. training/loop.py has the loop."""
 
 from __future__ import annotations
 
@@ -24,9 +23,9 @@ class ComponentError(ConfigError):
 
 
 class Trainer:
-    """Everything mutable of one run; `state_dict` and `load_state_dict` cover all of it.
+    """All mutable state of one run, which `state_dict` and `load_state_dict` save and restore.
 
-    `only` names the components that are built; all that the settings switch on are built without it.
+    `only`: classes of the components to build; default: all that the settings switch on.
     """
 
     def __init__(self, config: Config, only: Iterable[type[Component]] | None = None) -> None:
@@ -46,24 +45,24 @@ class Trainer:
             try:
                 results.append(call(part))
             except (ConfigError, OSError, MemoryError):
-                raise  # one line of its own
+                raise  # these have clear messages
             except Exception as error:
                 where = f"component {part.name} failed in {hook}: {type(error).__name__}: {error}"
                 raise ComponentError(f"{where}; the run can be resumed from its newest checkpoint") from error
         return results
 
     def bind(self, run: Any, display: Display) -> None:
-        """From now on lines and files go into this run folder and onto this display."""
+        """Send lines and files to this run folder and this display from now on."""
         self.log.bind(run, display)
 
     def policies_loaded(self) -> None:
-        """The learners start from other policies: nothing goes behind them."""
+        """Tell the components that the learners start from loaded policies."""
         self.each("policies_loaded", lambda part: part.policies_loaded(self.clock))
 
     # --- the hooks, as the loop calls them ---
 
     def start(self, resumed: bool = False) -> None:
-        """Before the loop: files as they were at the checkpoint; the first games of a new run."""
+        """Before the loop: restore the files of a resumed run, or play the first games of a new one."""
         if resumed:
             self.each("resumed", lambda part: part.resumed(self.clock))
         if self.clock.iteration == self.clock.first:
@@ -92,14 +91,16 @@ class Trainer:
         self.each("after_update", lambda part: part.after_update(rollout, metrics, self.clock))
 
     def requests(self) -> set[Request]:
-        """What should follow the iteration that was just played."""
+        """The requests of all components after an iteration."""
         clock, config = self.clock, self.config
-        asked = {r for some in self.each("requests", lambda part: list(part.requests(clock))) for r in some}
+        requests: set[Request] = set()
+        for part_requests in self.each("requests", lambda part: list(part.requests(clock))):
+            requests |= set(part_requests)
         if clock.iteration == clock.last:
-            asked.add(Request.END)
+            requests.add(Request.END)
         if clock.iteration % config.save_every == 0:
-            asked.add(Request.CHECKPOINT)
-        return asked
+            requests.add(Request.CHECKPOINT)
+        return requests
 
     @property
     def evaluation_needs_rollout(self) -> bool:
@@ -113,8 +114,8 @@ class Trainer:
         for entries in self.each("evaluation_fields", lambda part: part.evaluation_fields(self.clock)):
             fields |= entries
         rollout = self.setup.collector.rollout
-        for made in self.each("evaluate", lambda part: part.evaluate(self.clock, fields, last)):
-            for evaluation in made:
+        for evaluations in self.each("evaluate", lambda part: part.evaluate(self.clock, fields, last)):
+            for evaluation in evaluations:
                 self._after_evaluation(evaluation, rollout)
         if last and not self.clock.done:
             self.clock.end_reason = "a component requested the end"
@@ -126,7 +127,7 @@ class Trainer:
         self.each("end_iteration", lambda part: part.end_iteration(self.clock))
 
     def save(self, temporary: bool) -> None:
-        """A checkpoint of everything; a temporary one goes as soon as another is saved."""
+        """Save a checkpoint; a temporary one is deleted when the next is saved."""
         self.each("before_checkpoint", lambda part: part.before_checkpoint(self.clock))
         self.log.save(self.clock.iteration, self.state_dict(), fingerprint(self.config), temporary)
 
@@ -143,5 +144,5 @@ class Trainer:
 
 
 def prefixed(name: str, metrics: Metrics) -> Metrics:
-    """Metrics of a component; a name without a slash gets the component's before it."""
+    """The metrics of a component; a key without a slash gets the component's name as its prefix."""
     return {key if "/" in key else f"{name}/{key}": value for key, value in metrics.items()}

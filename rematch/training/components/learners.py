@@ -1,4 +1,4 @@
-"""Learners as one component: the learners of all roles, their seats and their threads."""
+"""Learners as one component: the learners of all roles, their seats and their thread pool."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from rematch.rollout.reward_term import RewardTermComponent
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import RoleSeating
 
-OF_THE_MLP = ("hidden", "activation", "shared", "fourier")
+MLP_SETTINGS = ("hidden", "activation", "shared", "fourier")
 ALL_ROLES = ("grad_norm_pre_clip", "grad_norm_post_clip")  # also logged as the largest of all roles
 
 
 class Learners(Component):
-    """Builds the learners, seats their policies in slot 0, and lets them learn side by side."""
+    """Builds the learners, seats their policies in slot 0, and lets the roles learn in parallel."""
 
     name = "learners"
     Config = NetworkConfig
@@ -42,13 +42,14 @@ class Learners(Component):
             seating = setup.seating[role] = RoleSeating(learner.policy, 0 if behaviour else 1)
             if behaviour:
                 seating.seat_player(behaviour)
-        # Roles learn side by side, each on its own threads: nothing is shared, so nothing waits. Where torch
-        # computes the gradient they learn one after the other, each on all threads: it needs the memory.
+        # Roles learn in parallel, each on its own threads, and share nothing. With torch gradients they learn
+        # one after the other, each on all threads, to save memory.
         native = all(learner.native for learner in self.learners.values())
         self.pool = ThreadPoolExecutor(min(c.threads, len(self.learners)) if native else 1)
-        self.first = {role: learner.policy.weights.copy() for role, learner in self.learners.items()}
+        self.initial_weights = {role: learner.policy.weights.copy()
+                                for role, learner in self.learners.items()}
 
-    # --- settings: the network's, and those of every learner there is ---
+    # --- settings: of the network and of every learner ---
 
     @classmethod
     def configs(cls) -> Mapping[str, tuple[type[Any], str]]:
@@ -61,15 +62,15 @@ class Learners(Component):
         setup.learner_class.check(getattr(c, c.learner), setup)
         if (network.encoder, network.critic, network.table, network.module) != ("mlp", "own", False, ""):
             for role in setup.spec.roles.values():
-                layout(role, network)  # refuses what the role cannot have
+                layout(role, network)  # ConfigError if the network does not fit the role
 
     @classmethod
     def no_effect(cls, key: str, config: None, setup: Setup) -> str:
         roles = setup.spec.roles.values()
-        if setup.config.network.module and key.removeprefix("network.") in OF_THE_MLP:
+        if setup.config.network.module and key.removeprefix("network.") in MLP_SETTINGS:
             return "network.module replaces the layers"
         if key == "network.fourier" and all(all(role.categories) for role in roles):
-            return "players observe categories alone, no numbers"
+            return "players observe categories only, no numbers"
         if key.startswith("network.log_std") and all(role.actions.kind == "discrete" for role in roles):
             return "all actions are discrete"
         return ""
@@ -78,8 +79,8 @@ class Learners(Component):
     def memory_bytes(cls, config: None, setup: Setup) -> int:
         c, total = setup.config, 0
         for role in setup.spec.roles.values():
-            copies = 8 + c.threads  # weights, packed, two moments, magnet, gradient and its parts, scratch
-            copies += 2 * 4  # a checkpoint's, before it is written: as bytes, and what they are made of
+            copies = 8 + c.threads  # weights, packed, two moments, magnet, gradient, one per thread, scratch
+            copies += 2 * 4  # a checkpoint before it is written: arrays and their bytes
             copies += 3 if c.ppo.average_fraction else 0
             total += copies * network_bytes(role, c)
         return total + int(setup.learner_class.memory_bytes(getattr(c, c.learner), setup))
@@ -131,24 +132,24 @@ class Learners(Component):
     def evidence(self, record: Record) -> Iterable[Evidence]:
         rows, config = record.metrics, getattr(self.setup.config, self.setup.config.learner)
         constant = getattr(config, "anneal", "") == "none"
-        still = f"{self.setup.config.learner}.lr is 0" if config.lr == 0 and (
-            config.lr_final == 0 or constant) else ""
-        lines: dict[str, Evidence] = {}  # what holds for the whole run is said once
+        zero_rate = config.lr == 0 and (config.lr_final == 0 or constant)
+        no_learning = f"{self.setup.config.learner}.lr is 0" if zero_rate else ""
+        lines: dict[str, Evidence] = {}  # by name: a line about the whole run appears once
         for role, learner in self.learners.items():
             updates = sum(row.get(f"{role}/updates", 0) for row in rows)
-            moved = float(np.abs(learner.policy.weights - self.first[role]).max())
+            moved = float(np.abs(learner.policy.weights - self.initial_weights[role]).max())
             undone = any(row.get("rollbacks") for row in record.evaluations) and not moved
             result = "undone by the last rollback" if undone else f"weights moved by up to {moved:.2g}"
             proof = f"{updates:.0f} updates, {result}" if updates and (moved or undone) else ""
-            learning = Evidence(f"learning of {role}", proof, still)
+            learning = Evidence(f"learning of {role}", proof, no_learning)
             lines |= {line.name: line for line in (learning, *learner.evidence(record))}
         yield from lines.values()
         yield from self._critic_evidence()
 
     def _critic_evidence(self) -> Iterable[Evidence]:
-        tracks = self.setup.collector.rollout.tracks
-        sizes = [f"{role} {track.privileged.shape[-1]} numbers" for role, track in tracks.items()
-                 if track.privileged is not None and track.privileged.any()]  # fmt: skip
+        parts = self.setup.collector.rollout.tracks
+        sizes = [f"{role} {part.privileged.shape[-1]} numbers" for role, part in parts.items()
+                 if part.privileged is not None and part.privileged.any()]  # fmt: skip
         critic = self.setup.config.network.critic
         yield Evidence(
             "centralized critic",

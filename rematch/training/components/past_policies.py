@@ -1,4 +1,4 @@
-"""Past policies as a component: stores the players of some iterations in past/, evenly spread."""
+"""Past policies as a component: stores the policies of evenly spaced iterations in past/."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PastPoliciesConfig:
 
 
 class PastPolicies(Component):
-    """Stores and thins out past policies; which ones stay follows from the iteration alone."""
+    """Stores past policies and deletes some of them; the iteration alone decides which."""
 
     name = "past_policies"
     Config = PastPoliciesConfig
@@ -38,7 +38,7 @@ class PastPolicies(Component):
 
     @classmethod
     def shrink(cls, config: PastPoliciesConfig, small: SmallRun) -> Mapping[str, Any]:
-        return {"count": min(config.count, 3)}  # so that they are thinned out
+        return {"count": min(config.count, 3)}  # so that some are deleted
 
     def end_iteration(self, clock: Clock) -> None:
         distance = stride(clock.iteration, self.config.count)
@@ -49,5 +49,5 @@ class PastPolicies(Component):
                   for key, array in policy.arrays().items()}  # fmt: skip
         metadata = {name: policy_metadata(self.setup.config, policy, clock.iteration)
                     for name, policy in networks.items()}  # fmt: skip
-        stay = [*range(distance, clock.iteration, distance), clock.iteration]
-        self.setup.log.write_past(clock.iteration, arrays, metadata, stay)
+        stored = [*range(distance, clock.iteration, distance), clock.iteration]
+        self.setup.log.write_past(clock.iteration, arrays, metadata, stored)

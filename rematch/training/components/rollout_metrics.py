@@ -1,4 +1,4 @@
-"""Metrics of every rollout: lengths, win rates and rewards of its games, and the world's own counters."""
+"""Metrics of every rollout: lengths, win rates and rewards of its games, and the world's counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The world of a run as a component: how its first games start, and their state in checkpoints."""
+"""The world of a run as a component: staggered first games, and the state of all games in checkpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rematch.core.arrays import Tree
 from rematch.core.clock import Clock
 from rematch.core.component import Component, Setup
 
-STAGGERED = 1 << 40  # iteration numbers of the rollouts before training: far from those that training counts
+STAGGERED = 1 << 40  # iteration number of the first rollout before training; training never counts this far
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class NoSettings:
 
 
 class WorldState(Component):
-    """The states of all games, and what each restarts from."""
+    """The states of all games, and the seeds, slots and stages that they restart with."""
 
     name = "world_state"
     Config = NoSettings
@@ -31,39 +31,42 @@ class WorldState(Component):
 
     @classmethod
     def memory_bytes(cls, config: NoSettings, setup: Setup) -> int:
-        """The rollout buffer, what an update makes of it, and the states of the games."""
-        c, decision = setup.config, 0
+        """The rollout buffer, the arrays of an update, and the states of the games."""
+        c, decision_bytes = setup.config, 0
         for role in setup.spec.roles.values():
             # RoleRollout: observation, action, six numbers, flags; PPO: advantages, targets, shuffled order
-            decision += len(role.seats) * (4 * role.size + 4 * role.actions.size + 25 + 5 * 4 + 2 * 8)
+            decision_bytes += len(role.seats) * (4 * role.size + 4 * role.actions.size + 25 + 5 * 4 + 2 * 8)
             if c.network.reads_privileged:
-                decision += 4 * len(role.seats) * role.privileged_size
-        state = int(setup.make_world(1, 0, 0).save(np.zeros(1, np.int32)).shape[1])
+                decision_bytes += 4 * len(role.seats) * role.privileged_size
+        state_bytes = int(setup.make_world(1, 0, 0).save(np.zeros(1, np.int32)).shape[1])
         roles = setup.spec.roles.values()
-        view = sum(4 * len(role.seats) * (role.size + role.privileged_size) for role in roles)
-        return int(c.games * (c.steps * decision + 3 * state + 2 * view))
+        view_bytes = sum(4 * len(role.seats) * (role.size + role.privileged_size) for role in roles)
+        return int(c.games * (c.steps * decision_bytes + 3 * state_bytes + 2 * view_bytes))
 
     def start(self, clock: Clock) -> None:
-        """Play games that are not learned from first, each restarting at its own time: then no rollout holds
-        the first steps of all games."""
+        """Play some steps without learning, and restart groups of games at different times.
+
+        Otherwise the first rollout would contain the first steps of all games.
+        """
         config, world = self.setup.config, self.setup.world
-        every = np.arange(config.games, dtype=np.int32)
-        fresh = world.save(every)
+        all_rows = np.arange(config.games, dtype=np.int32)
+        initial_states = world.save(all_rows)
         groups = -(-config.stagger // config.steps)
-        draws = rng.words(config.seed, rng.STAGGER, config.games) if groups else None
-        group = every if draws is None else draws % np.uint64(groups)
+        words = rng.words(config.seed, rng.STAGGER, config.games) if groups else None
+        group = all_rows if words is None else words % np.uint64(groups)
         for g in range(groups):
             self.setup.prepare_rollout()
-            first = np.flatnonzero(group == g).astype(np.int32)
-            world.load(first, fresh[first])
-            self.setup.agents.forget(first)
+            rows = np.flatnonzero(group == g).astype(np.int32)
+            world.load(rows, initial_states[rows])
+            self.setup.agents.forget(rows)
             self.setup.collect(STAGGERED + g)
 
     def state_dict(self) -> Tree:
         world = self.setup.world
         rows = np.arange(self.setup.config.games, dtype=np.int32)
-        after = world.next
-        return {"states": world.save(rows), "seed": after.seed, "slot": after.slot, "stage": after.stage}
+        restart = world.next
+        return {"states": world.save(rows), "seed": restart.seed, "slot": restart.slot,
+                "stage": restart.stage}
 
     def load_state_dict(self, tree: Tree) -> None:
         world = self.setup.world

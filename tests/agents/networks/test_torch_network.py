@@ -322,7 +322,7 @@ def test_a_run_is_trained_judged_exploited_and_read_again(tmp_path: Path) -> Non
     found = exploit(tmp_path / "run", ExploitRequest(budget=32 * 8 * 2, seeds=1, games=20))
     assert found["roles"]["player"]["games"] == 20
     said = (tmp_path / "run" / "train.log").read_text()
-    assert "aside, for learning alone: sign.theirs, other.x, other.y" in said
+    assert "privileged, for learning only: sign.theirs, other.x, other.y" in said
     (path,) = (tmp_path / "run" / "policies").glob("player*.safetensors")
     again = Policy(trained.policies["player"].role, config.network, "again")
     again.load_arrays(Run.read_policy(path)[0])

@@ -1,4 +1,4 @@
-"""The same verbs from Python: train, resume, load; and the page that shows them."""
+"""Rematch from Python: train, resume, load, and the page of the documentation about them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> api.Trained:
     return rematch.train("quick", SMALL, folder=tmp_path_factory.mktemp("runs") / "done")
 
 
-def test_the_page_runs_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_page_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "how_to/python.md").read_text(), re.S)
     assert len(blocks) == 5
@@ -44,7 +44,7 @@ def test_the_page_runs_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.Monk
     assert (tmp_path / "runs" / "first" / "report.html").exists()
 
 
-def test_training_is_silent_and_leaves_what_load_finds(
+def test_train_is_silent_and_load_reads_its_run(
         trained: api.Trained, capsys: pytest.CaptureFixture[str]) -> None:
     found = rematch.load(trained.folder)
     assert capsys.readouterr() == ("", "")
@@ -91,7 +91,7 @@ def test_settings_from_python_are_as_strict_as_flags(tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
 
 
-def test_a_run_is_not_overwritten_and_a_missing_one_not_loaded(trained: api.Trained) -> None:
+def test_existing_run_is_not_overwritten_and_missing_run_not_loaded(trained: api.Trained) -> None:
     before = files(trained.folder)
     with pytest.raises(ConfigError, match="holds a run already"):
         rematch.train("quick", SMALL, folder=trained.folder)
@@ -101,7 +101,7 @@ def test_a_run_is_not_overwritten_and_a_missing_one_not_loaded(trained: api.Trai
     assert files(trained.folder) == before
 
 
-def test_stopped_and_resumed_in_a_thread_it_ends_the_same(trained: api.Trained, tmp_path: Path) -> None:
+def test_run_stopped_and_resumed_in_a_thread_ends_the_same(trained: api.Trained, tmp_path: Path) -> None:
     """A thread has no signals; time alone stops it."""
     ends: list[api.Trained] = []
 
@@ -116,7 +116,7 @@ def test_stopped_and_resumed_in_a_thread_it_ends_the_same(trained: api.Trained, 
     assert files(tmp_path / "x") == files(trained.folder)
 
 
-def test_output_sent_into_the_log_leaves_the_log_as_it_is(trained: api.Trained, tmp_path: Path) -> None:
+def test_output_redirected_into_the_log_leaves_it_unchanged(trained: api.Trained, tmp_path: Path) -> None:
     """`rematch train ... > runs/x/train.log` must neither fail nor double its lines."""
     code = ("import sys, rematch\nfrom rematch.reporting.console import Console\n"
             "from support.tiny_run import SMALL\n"
@@ -128,15 +128,15 @@ def test_output_sent_into_the_log_leaves_the_log_as_it_is(trained: api.Trained, 
     assert files(tmp_path) == files(trained.folder)
 
 
-def test_a_failing_console_does_not_matter(trained: api.Trained, tmp_path: Path) -> None:
+def test_failing_console_does_not_stop_a_run(trained: api.Trained, tmp_path: Path) -> None:
     console = Console(live=False)
     console.stream = None  # type: ignore[assignment]
     rematch.train("quick", SMALL, folder=tmp_path / "x", console=console)
     assert files(tmp_path / "x") == files(trained.folder)
 
 
-def test_a_run_that_is_all_cold_start_says_so() -> None:
-    """The pursuer would never learn: two hundred thousand steps of it are the default."""
+def test_run_that_is_all_warmup_has_a_note() -> None:
+    """The pursuer would never learn: the default warm-up has 200 000 steps."""
     for total, said in ((150_000, True), (250_000, False)):
         changes = {"schedule.kind": "alternating", "total_steps": total, "games": 8}
         trainer = Trainer(api.configure("lattice", changes=changes))
@@ -169,7 +169,7 @@ def test_a_run_that_is_all_cold_start_says_so() -> None:
         ("gym", ("--league.opponent_share", "0.9"), "the world has one seat"),
     ],
 )
-def test_settings_that_such_a_world_does_not_read_are_refused(
+def test_settings_without_effect_in_the_world_are_refused(
     game: str, flags: tuple[str, ...], why: str
 ) -> None:
     with pytest.raises(ConfigError, match=why):

@@ -1,4 +1,4 @@
-"""The league: rivals stay who they were, slots change between games, all get the seats they are due."""
+"""The league: snapshots do not change, slots change between games, all players get their share of seats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rematch.selfplay.league import Matchmaker
 from rematch.selfplay.opponent_pool import DECAY, LeagueConfig, Opponent, OpponentPool, probs_with_floor
 
 
-def test_a_pool_that_keeps_nobody_cannot_have_a_share_of_the_games() -> None:
+def test_pool_of_size_zero_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"size = 0: the pool has no snapshots for opponent_share = 0.3 of"):
         validate(LeagueConfig(size=0))
     validate(LeagueConfig(opponent_share=0.0))
@@ -31,10 +31,10 @@ def fill(pool: OpponentPool, count: int) -> None:
         pool.add(f"r{i}", np.full_like(pool.weights[0], i), 0.0)
 
 
-# --- rivals are frozen -----------------------------------------------------------------------------
+# --- snapshots are frozen -----------------------------------------------------------------------------
 
 
-def test_rivals_are_copies_with_their_digest() -> None:
+def test_snapshots_are_copies_with_their_digest() -> None:
     hall = Hall(snapshot_every=2)
     hall.learn(2)
     assert hall.matchmaker.snapshot(1) == []
@@ -45,7 +45,7 @@ def test_rivals_are_copies_with_their_digest() -> None:
     assert digest(pool.weights[0]) == pool.snapshots[0].digest != digest(hall.policies["matcher"].weights)
 
 
-def test_a_changed_rival_is_found_when_it_is_to_play() -> None:
+def test_changed_snapshot_is_an_error_when_it_is_seated() -> None:
     hall = Hall(snapshot_every=1)
     hall.learn(1)
     hall.matchmaker.snapshot(1)
@@ -64,7 +64,7 @@ def test_a_changed_rival_is_found_when_it_is_to_play() -> None:
 
 @given(st.data())
 @settings(max_examples=40, deadline=None)
-def test_a_slot_is_refilled_only_when_no_running_game_holds_it(data: Any) -> None:
+def test_slot_is_refilled_only_when_no_running_game_uses_it(data: Any) -> None:
     draw = data.draw
     toy = draw(st.sampled_from(("matching", "sticks")))
     hall = Hall(
@@ -115,8 +115,8 @@ def test_a_slot_is_refilled_only_when_no_running_game_holds_it(data: Any) -> Non
 
 
 @pytest.mark.parametrize("slots", [1, 2, 4])
-def test_every_slot_gets_its_next_rival_in_time(slots: int) -> None:
-    """Even where some game always holds every slot: games of 1 to 20 iterations, ending at odd times."""
+def test_every_slot_gets_its_next_opponent_in_time(slots: int) -> None:
+    """Even if every slot is always used by some game: games of 1 to 20 iterations that end at odd times."""
     hall = Hall(games=64, opponent_share=1.0, slots=slots, rotate=3, snapshot_every=1, size=50)
     rng = np.random.default_rng(0)
     changes = 0
@@ -132,7 +132,7 @@ def test_every_slot_gets_its_next_rival_in_time(slots: int) -> None:
     assert max(seen) > 40
 
 
-def test_somebody_is_always_there_once_anybody_is() -> None:
+def test_one_slot_is_always_open_once_the_pool_has_snapshots() -> None:
     hall = Hall(games=64, opponent_share=1.0, slots=3, rotate=1, snapshot_every=1)
     rng = np.random.default_rng(0)
     for iteration in range(60):
@@ -144,7 +144,7 @@ def test_somebody_is_always_there_once_anybody_is() -> None:
 # --- who stays -----------------------------------------------------------------------------------------
 
 
-def test_fifo_keeps_the_newest() -> None:
+def test_fifo_stores_the_newest() -> None:
     pool = pool_of(replacement="fifo", size=3)
     for i in range(8):
         pool.add(f"r{i}", np.full_like(pool.weights[0], i), 0.5)
@@ -154,16 +154,16 @@ def test_fifo_keeps_the_newest() -> None:
             assert opponent.name == f"r{int(pool.weights[at, 0])}"
 
 
-def test_the_reservoir_keeps_every_snapshot_alike() -> None:
+def test_reservoir_stores_every_snapshot_with_equal_probability() -> None:
     kept: Counter[str] = Counter()
     trials, size, stream = 800, 3, 12
     pool = pool_of(size=size)
     for seed in range(trials):
         pool.snapshots, pool.seen = [], 0
-        matchmaker = Matchmaker(pool.config, {"matcher": pool}, seed)  # the league's own draws
+        matchmaker = Matchmaker(pool.config, {"matcher": pool}, seed)  # the random numbers of the league
         for iteration in range(10, 10 * stream + 1, 10):
             joined = matchmaker.snapshot(iteration)
-            assert joined == [r.name for r in pool.snapshots if r.name == f"matcher@{iteration}"]  # or nobody
+            assert joined == [r.name for r in pool.snapshots if r.name == f"matcher@{iteration}"]  # or none
         assert len(pool.snapshots) == size and pool.seen == stream
         kept.update(opponent.name for opponent in pool.snapshots)
     counts = np.array([kept[f"matcher@{10 * i}"] for i in range(1, stream + 1)])
@@ -178,7 +178,7 @@ def test_the_reservoir_keeps_every_snapshot_alike() -> None:
 # --- who is seated -------------------------------------------------------------------------------------
 
 
-def test_pfsp_seats_those_that_beat_us_and_nobody_never() -> None:
+def test_pfsp_prefers_opponents_that_win_and_excludes_none() -> None:
     pool = pool_of(matchmaking="pfsp", pfsp_power=2.0, pfsp_floor=0.05)
     fill(pool, 4)
     for opponent, games, score in zip(pool.snapshots, (98, 98, 98, 0), (97, 49, 0, 0)):
@@ -192,7 +192,7 @@ def test_pfsp_seats_those_that_beat_us_and_nobody_never() -> None:
     assert uniform.selection_probs(uniform.snapshots) == pytest.approx([0.25] * 4)
 
 
-def test_pfsp_has_odds_even_where_we_beat_everybody() -> None:
+def test_pfsp_has_probabilities_if_the_learner_beats_all() -> None:
     pool = pool_of(matchmaking="pfsp", pfsp_power=1000.0, pfsp_floor=0.0)
     fill(pool, 3)
     for opponent in pool.snapshots:
@@ -200,7 +200,7 @@ def test_pfsp_has_odds_even_where_we_beat_everybody() -> None:
     assert pool.selection_probs(pool.snapshots) == pytest.approx([1 / 3] * 3)
 
 
-def test_odds_are_what_is_seated() -> None:
+def test_seated_opponents_follow_the_selection_probabilities() -> None:
     pool = pool_of(matchmaking="pfsp", slots=1, rotate=1)
     fill(pool, 3)
     for opponent, score in zip(pool.snapshots, (90, 50, 10)):
@@ -216,7 +216,7 @@ def test_odds_are_what_is_seated() -> None:
 
 
 def measured(hall: Hall, iterations: int = 60) -> Any:
-    """Slots [many, seats] of all games seated once everybody is on the roster."""
+    """Slots [many, seats] of all games that are seated once the pool is full."""
     out = []
     for iteration in range(iterations):
         hall.iterate(iteration)
@@ -227,18 +227,18 @@ def measured(hall: Hall, iterations: int = 60) -> Any:
 
 
 @pytest.mark.parametrize(("toy", "history"), [("matching", 0.3), ("matching", 0.9), ("sticks", 0.5)])
-def test_the_share_of_history_and_of_each_learning_seat(toy: str, history: float) -> None:
+def test_opponent_share_and_share_of_each_learning_seat(toy: str, history: float) -> None:
     slots = measured(Hall(toy, games=500, opponent_share=history, snapshot_every=1))
     n, seats = slots.shape
     mixed = (slots > 0).any(1)
     assert abs(mixed.mean() - history) < 4.5 * (history * (1 - history) / n) ** 0.5
     learning = slots[mixed] == 0
-    assert (learning.sum(1) == 1).all()  # one seat learns, rivals have all others
+    assert (learning.sum(1) == 1).all()  # one seat learns, opponents have all others
     m = int(mixed.sum())
     assert np.abs(learning.mean(0) - 1 / seats).max() < 4.5 * (1 / seats * (1 - 1 / seats) / m) ** 0.5
 
 
-def test_slots_are_used_alike() -> None:
+def test_slots_are_used_equally_often() -> None:
     slots = measured(Hall(games=1000, opponent_share=1.0, slots=4, snapshot_every=1, rotate=10**6))
     for seat in range(2):
         counts = np.bincount(slots[:, seat], minlength=5)[1:]
@@ -246,21 +246,21 @@ def test_slots_are_used_alike() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
-def test_scripted_rivals_have_their_share(share: float) -> None:
+def test_bots_have_their_share(share: float) -> None:
     hall = Hall(
         games=500, opponent_share=1.0, slots=2, snapshot_every=1, bots=("heads", "random"), bot_share=share
     )
-    rivals = measured(hall)
-    rivals = rivals[rivals > 0]
-    scripted = rivals >= 3
-    assert abs(scripted.mean() - share) < 4.5 * (max(share * (1 - share), 1e-9) / len(rivals)) ** 0.5
+    slots = measured(hall)
+    slots = slots[slots > 0]
+    is_bot = slots >= 3
+    assert abs(is_bot.mean() - share) < 4.5 * (max(share * (1 - share), 1e-9) / len(slots)) ** 0.5
     if share:
-        assert abs((rivals[scripted] == 3).mean() - 0.5) < 0.03  # both bots alike
-        assert set(rivals[scripted].tolist()) == {3, 4}
+        assert abs((slots[is_bot] == 3).mean() - 0.5) < 0.03  # both bots equally often
+        assert set(slots[is_bot].tolist()) == {3, 4}
 
 
-def test_before_the_first_snapshot() -> None:
-    """Nobody: self-play. Only scripted rivals: the rivals' seats are all theirs, unless their share is 0."""
+def test_seating_before_the_first_snapshot() -> None:
+    """An empty pool: self-play. Only bots: they have all opponent seats, unless their share is 0."""
     for scripted, share, anybody in (((), 0.5, False), (("random",), 0.5, True), (("random",), 0.0, False)):
         hall = Hall(games=300, opponent_share=1.0, bots=scripted, bot_share=share)
         hall.matchmaker.seat(hall.world, 0)
@@ -269,14 +269,14 @@ def test_before_the_first_snapshot() -> None:
             assert ((hall.world.next.slot > 0).sum(1) == 1).all()
 
 
-def test_without_history_everybody_is_the_learner() -> None:
+def test_opponent_share_zero_seats_learners_only() -> None:
     hall = Hall(opponent_share=0.0, snapshot_every=1)
     hall.world.next.slot[:] = 3
     hall.iterate(1)
     assert (hall.world.next.slot == 0).all() and hall.matchmaker.pools["matcher"].snapshots == []
 
 
-def test_seating_goes_by_seed_and_iteration() -> None:
+def test_seating_depends_on_seed_and_iteration() -> None:
     def seated(seed: int, iteration: int) -> bytes:
         hall = Hall(games=100, seed=seed, opponent_share=0.5, snapshot_every=1)
         hall.iterate(iteration)
@@ -290,7 +290,7 @@ def test_seating_goes_by_seed_and_iteration() -> None:
 # --- results -------------------------------------------------------------------------------------------
 
 
-def test_records_are_the_learners_and_fade() -> None:
+def test_records_count_the_learners_score_and_decay() -> None:
     hall = Hall(slots=2, snapshot_every=1, opponent_share=1.0, bots=("random",))
     pool = hall.matchmaker.pools["hider"]
     fill(pool, 3)
@@ -310,8 +310,8 @@ def test_records_are_the_learners_and_fade() -> None:
     assert Opponent("new", "").win_rate() == 0.5
 
 
-def test_of_three_seats_each_rival_is_credited_by_who_beat_whom() -> None:
-    """Who loses to a third has not lost to the second: 1 - the rival's outcome would call that a win."""
+def test_records_of_three_seats_compare_opponent_and_learner() -> None:
+    """Losing to a third is a draw between the other two: 1 - outcome of the opponent would be a win."""
     hall = Hall("sticks", slots=2, snapshot_every=1, opponent_share=1.0, bots=("random",))
     pool = hall.matchmaker.pools["player"]
     fill(pool, 2)
@@ -333,7 +333,7 @@ def test_of_three_seats_each_rival_is_credited_by_who_beat_whom() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0, 1))
 @settings(max_examples=200, deadline=None)
-def test_the_floor_holds_after_normalising(weights: list[float], part: float) -> None:
+def test_floor_holds_after_normalization(weights: list[float], part: float) -> None:
     floor = part / len(weights)
     share = probs_with_floor(np.array(weights), floor)
     assert abs(share.sum() - 1) < 1e-9 and (share >= floor - 1e-12).all()
@@ -343,7 +343,7 @@ def test_the_floor_holds_after_normalising(weights: list[float], part: float) ->
     assert (np.diff(share[np.argsort(weights, kind="stable")]) >= -1e-9).all()
 
 
-def test_scripted_rivals_weigh_what_they_win_in_evaluations() -> None:
+def test_adaptive_weights_follow_the_evaluations() -> None:
     pool = pool_of(toy="sticks", bots=("random",), matchmaking="adaptive")
     pool.bots = [Opponent(name, "") for name in ("weak", "even", "strong", "unmet")]
     matchmaker = Matchmaker(pool.config, {"player": pool}, 0)
@@ -353,14 +353,14 @@ def test_scripted_rivals_weigh_what_they_win_in_evaluations() -> None:
     odds = pool.selection_probs(pool.bots)
     assert odds[0] == 0.05 and np.allclose(odds[1:], 0.95 * np.array([0.5, 0.9, 0.5]) / 1.9)
     fill(pool, 3)
-    assert np.allclose(pool.selection_probs(pool.snapshots), 1 / 3)  # past selves alike
+    assert np.allclose(pool.selection_probs(pool.snapshots), 1 / 3)  # snapshots are equal
     assert matchmaker.metrics()["league/weight_strong"] == odds[2]
     again = pool_of(toy="sticks", bots=("random",), matchmaking="adaptive")
     again.load_state_dict(pool.state_dict())
     assert (again.selection_probs(again.bots) == odds).all()
 
 
-def test_a_floor_that_leaves_no_room_is_refused() -> None:
+def test_floor_that_is_too_large_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"adaptive_floor = 0.6: 2 bots .* at most 0.5"):
         LeagueConfig(matchmaking="adaptive", bots=("a", "b"), adaptive_floor=0.6).check()
 

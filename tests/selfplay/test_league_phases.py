@@ -1,4 +1,4 @@
-"""The league when not all roles learn: who sits where, who joins, and that no draw is used twice."""
+"""The league when not all roles learn: seats, snapshots, and random numbers that are used once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rematch.selfplay.opponent_pool import Opponent
 
 @given(st.floats(0.05, 1.0), st.booleans(), st.integers(0, 50))
 @settings(max_examples=25, deadline=None)
-def test_rivals_take_only_the_seats_of_roles_that_wait(history: float, first: bool, iteration: int) -> None:
+def test_opponents_take_seats_of_other_roles_only(history: float, first: bool, iteration: int) -> None:
     hall = Hall(games=400, opponent_share=history, snapshot_every=1, bots=("heads",))
     hall.iterate(1)
     learns, waits = (0, 1) if first else (1, 0)
@@ -28,8 +28,8 @@ def test_rivals_take_only_the_seats_of_roles_that_wait(history: float, first: bo
     assert (slots[:, waits] > 0).mean() == pytest.approx(history, abs=0.1)
 
 
-def test_a_learning_role_of_several_seats_takes_all_of_them() -> None:
-    """Two hunters and one hunted: whoever learns sits in every seat of its role, in mixed games too."""
+def test_learning_role_of_several_seats_takes_all_of_them() -> None:
+    """Two hunters and one hunted: the learner has every seat of its role, in games with opponents too."""
     matcher, hider = toys.matching.make(toys.matching.Config(), 1).spec.roles.values()
     hall = Hall(games=300, opponent_share=1.0, snapshot_every=1)
     roles = {"matcher": replace(matcher, seats=(0, 2)), "hider": replace(hider, seats=(1,))}
@@ -45,7 +45,7 @@ def test_a_learning_role_of_several_seats_takes_all_of_them() -> None:
     assert ((hall.world.next.slot == 0).sum(1) == 1).all()  # as ever: one of all seats learns
 
 
-def test_a_cold_start_faces_one_player_in_all_games() -> None:
+def test_fixed_slots_are_used_in_all_games() -> None:
     hall = Hall(games=50, opponent_share=0.5, snapshot_every=1)
     hall.iterate(1)
     hall.matchmaker.seat(hall.world, 2, learning=["hider"], fixed_slots={"matcher": 9})
@@ -55,7 +55,7 @@ def test_a_cold_start_faces_one_player_in_all_games() -> None:
     assert (quiet.world.next.slot == [5, 0]).all()
 
 
-def test_only_those_who_learnt_join() -> None:
+def test_only_roles_that_learned_join() -> None:
     hall = Hall(snapshot_every=2)
     assert (
         hall.matchmaker.snapshot(2, {"hider"}) == ["hider@2"] and hall.matchmaker.snapshot(3, {"hider"}) == []
@@ -64,11 +64,11 @@ def test_only_those_who_learnt_join() -> None:
 
 
 @pytest.mark.parametrize("roles", [1, 2, 4, 5, 9])
-def test_no_two_roles_or_iterations_share_their_draws(roles: int) -> None:
+def test_random_numbers_are_never_used_twice(roles: int) -> None:
     drawn: list[tuple[float, ...]] = []
 
-    class Noted:
-        """A roster that only notes what it is given."""
+    class RecordingPool:
+        """A pool that only records the random numbers."""
 
         def refill(self, running: set[int], iteration: int, draws: Any) -> None:
             drawn.append(tuple(draws))
@@ -82,15 +82,15 @@ def test_no_two_roles_or_iterations_share_their_draws(roles: int) -> None:
     named = {f"r{i}": replace(role_spec, name=f"r{i}", seats=(i,)) for i in range(roles)}
     hall.world.spec = replace(hall.spec, roles=named)
     hall.world.slot = hall.world.next.slot = np.zeros((5, roles), np.int32)
-    matchmaker = Matchmaker(hall.config, {name: Noted() for name in named}, 0)  # type: ignore[misc]
+    matchmaker = Matchmaker(hall.config, {name: RecordingPool() for name in named}, 0)  # type: ignore[misc]
     for iteration in range(40):
         matchmaker.seat(hall.world, iteration)
     refills = [draws for draws in drawn if len(draws) == hall.config.slots + 1]
     assert len(set(drawn)) == len(drawn) and len(refills) >= 40 * roles
 
 
-def test_rivals_of_one_name_are_weighed_by_the_role_they_play() -> None:
-    """`random` plays both roles: what one learner wins against it is no news of the other."""
+def test_bots_of_one_name_have_a_record_per_role() -> None:
+    """`random` plays both roles: the record of one role does not count for the other."""
     pools = {role: pool_of(toy="sticks", bots=("random",), matchmaking="adaptive") for role in "ab"}
     for pool in pools.values():
         pool.bots = [Opponent("random", ""), Opponent("other", "")]

@@ -1,4 +1,4 @@
-"""Who learns when: phases by number, by a slow reference, and in real runs that are stopped and resumed."""
+"""The role schedule: phases by number, by a slow reference, and in real runs that are stopped and resumed."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from rematch.worlds import registry
 # --- by number ----------------------------------------------------------------------------------------------
 
 
-def test_together_means_everybody_always() -> None:
+def test_simultaneous_schedule_trains_all_roles_always() -> None:
     schedule = Schedule(ScheduleConfig(), ROLES, 100)
     assert all(phase.roles == ROLES for phase in run_through(schedule, 20))
     assert not any(schedule.phase_ended(i) or schedule.finished(i) for i in range(1, 50))
 
 
 def walk(config: ScheduleConfig, roles: tuple[str, ...], steps: int, count: int) -> list[tuple[int, str]]:
-    """(number, who learns) of `count` iterations, step by step, as a person would keep the book."""
+    """(number, role that learns) of `count` iterations, computed step by step."""
     phases, number, until, learns = [], 0, config.warmup_steps, roles[-1]
     for iteration in range(count):
         while iteration * steps >= until:  # it starts at or after the end of the phase
@@ -58,7 +58,7 @@ def walk(config: ScheduleConfig, roles: tuple[str, ...], steps: int, count: int)
     st.sampled_from(("alternating", "micro")), st.integers(0, 60), st.integers(1, 40), st.integers(1, 25),
     st.integers(2, 4), st.lists(st.integers(1, 50), max_size=3), st.sampled_from((0.5, 1.0, 2.5)),
 )  # fmt: skip
-def test_phases_are_those_of_the_slow_reference(
+def test_phases_equal_the_slow_reference(
     kind: str, cold: int, length: int, steps: int, seats: int, warmup: list[int], longer: float
 ) -> None:
     roles = tuple(f"role {i}" for i in range(seats))
@@ -82,7 +82,7 @@ def test_phases_are_those_of_the_slow_reference(
     st.integers(0, 60), st.integers(1, 40), st.integers(1, 25), st.integers(1, 9),
     st.lists(st.integers(1, 50), max_size=3),
 )  # fmt: skip
-def test_a_limit_of_phases_ends_with_the_last_of_them(
+def test_max_phases_ends_with_the_last_phase(
     cold: int, length: int, steps: int, most: int, warmup: list[int]
 ) -> None:
     config = ScheduleConfig(
@@ -99,14 +99,14 @@ def test_a_limit_of_phases_ends_with_the_last_of_them(
     assert ended.index(True) == count - 1
 
 
-def test_micro_phases_are_one_rollout_unless_asked_for_more() -> None:
+def test_micro_phases_are_one_rollout_by_default() -> None:
     for asked, rollouts in ((0, 1), (99, 1), (100, 1), (200, 2), (201, 3)):
         config = ScheduleConfig(kind="micro", micro_phase_steps=asked, warmup_steps=0)
         run = [phase.number for phase in run_through(Schedule(config, ROLES, 100), 12)]
         assert max(run.count(number) for number in run) == rollouts, asked
 
 
-def test_the_documents_warm_up_is_a_hundred_thousand_twice_then_two_then_three() -> None:
+def test_short_phases_of_document_002() -> None:
     """Document 002, fix 2: S1-S2 100K, S3-S4 200K, S5-S6 300K, then the full 500K; with 4 x 512 steps."""
     config = ScheduleConfig(
         kind="alternating", warmup_steps=0, phase_steps=500_000, short_phases=(100_000, 200_000, 300_000)
@@ -140,14 +140,14 @@ def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
         ("matching", {"kind": "alternating", "phase_steps": 0}, "phase_steps = 0: expected"),
     ],
 )  # fmt: skip
-def test_what_a_world_cannot_do_is_one_line(game: str, changes: dict[str, Any], expected: str) -> None:
+def test_schedule_that_does_not_fit_is_one_line(game: str, changes: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         settings.replace(api.default(game), {f"schedule.{key}": value for key, value in changes.items()})
     assert expected in str(caught.value) and "\n" not in str(caught.value)
     assert "schedule" in str(caught.value)
 
 
-def test_settings_without_effect_are_named() -> None:
+def test_schedule_settings_without_effect_are_named() -> None:
     validate(ScheduleConfig(kind="micro", warmup_opponent="anybody"))  # only a world can say who there is
     config = settings.replace(api.default("matching"), {"schedule.kind": "micro"})
     for key in ("phase_steps", "max_phases", "eta"):
@@ -163,7 +163,7 @@ PER = GAMES * STEPS
 
 
 def small(kind: str, **changes: Any) -> Config:
-    """Matching pennies, twelve iterations: a cold start of two, then phases of three, or of one."""
+    """Matching pennies, twelve iterations: a warm-up of two, then phases of three, or of one."""
     tiny: dict[str, Any] = {
         "threads": 1, "games": GAMES, "steps": STEPS, "total_steps": 12 * PER, "save_every": 2,
         "network.hidden": (8,), "ppo.minibatch_size": 64, "ppo.epochs": 1, "evaluation.every": 100,
@@ -179,7 +179,7 @@ Kind = TypeVar("Kind")
 
 
 class Watch(Recorder):
-    """Notes for every iteration who learnt, who was seated next and who decided."""
+    """Records the learning roles, the next seating and the deciding players of every iteration."""
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
@@ -221,7 +221,7 @@ def part(watch: Watch, kind: type[Kind]) -> Kind:
 
 
 @pytest.mark.parametrize("kind", ["alternating", "micro"])
-def test_one_role_learns_and_sits_everywhere_rivals_only_face_it(kind: str, tmp_path: Path) -> None:
+def test_one_role_learns_and_opponents_have_the_other_seats(kind: str, tmp_path: Path) -> None:
     watch = watched(small(kind, games=200, total_steps=12 * 200 * STEPS, schedule__warmup_steps=3200,
                           schedule__phase_steps=4800), tmp_path / "run")
     roles = ["matcher", "hider"]
@@ -249,8 +249,8 @@ def test_one_role_learns_and_sits_everywhere_rivals_only_face_it(kind: str, tmp_
     assert set(watch.record.phases.values()) == set(roles)
 
 
-def test_a_role_that_waits_joins_the_pool_once(tmp_path: Path) -> None:
-    """alternate, phases of three: whoever did not learn since the last snapshots is there already."""
+def test_role_that_does_not_learn_joins_the_pool_once(tmp_path: Path) -> None:
+    """alternate, phases of three: a role that did not learn since is in the pool already."""
     watched(small("alternating", league__snapshot_every=1, league__size=100), tmp_path / "run")
     lines = (tmp_path / "run" / "train.log").read_text().splitlines()
     joined = [line.split()[1] for line in lines if line.startswith("Pool:")]
@@ -262,8 +262,8 @@ def test_a_role_that_waits_joins_the_pool_once(tmp_path: Path) -> None:
     assert [line.split()[1] for line in begun] == ["S0:", "S1:", "S2:", "S3:", "S4:"]
 
 
-def test_both_roles_come_into_the_pool_when_they_take_turns(tmp_path: Path) -> None:
-    """micro: every second iteration has the same learner, but both learnt since the snapshots before."""
+def test_both_roles_join_the_pool_in_micro_phases(tmp_path: Path) -> None:
+    """micro: every second iteration has the same learner, but both learned since the snapshots before."""
     watch = watched(small("micro"), tmp_path / "run")
     assert {role: pool.seen for role, pool in part(watch, League).matchmaker.pools.items()} == {
         "matcher": 5, "hider": 6}
@@ -273,7 +273,7 @@ def test_both_roles_come_into_the_pool_when_they_take_turns(tmp_path: Path) -> N
     assert said == ["Phase S1: matcher learns, from step 384; micro 1, Pool: 0 matcher, 1 hider"]
 
 
-def test_the_history_says_which_phase_was_played(tmp_path: Path) -> None:
+def test_history_has_the_phase(tmp_path: Path) -> None:
     rows = watched(small("alternating"), tmp_path / "a").evaluations
     assert [(row["iteration"], row["phase"], row["role"]) for row in rows] == [
         (2, "S0", "hider"), (5, "S1", "matcher"), (8, "S2", "hider"), (11, "S3", "matcher"),
@@ -285,13 +285,13 @@ def test_the_history_says_which_phase_was_played(tmp_path: Path) -> None:
     assert [(row["phase"], row["role"]) for row in rows] == [(12, "both")]
 
 
-def test_a_run_ends_after_its_phases(tmp_path: Path) -> None:
+def test_run_ends_after_its_phases(tmp_path: Path) -> None:
     watch = watched(small("alternating", schedule__max_phases=2), tmp_path / "run")
     assert watch.trainer.clock.iteration == 8 == watch.trainer.config.iterations and watch.trainer.clock.done
     assert status_of(tmp_path / "run")["iterations"] == 8
 
 
-def test_without_a_cold_start_the_first_role_begins(tmp_path: Path) -> None:
+def test_without_warmup_the_first_role_learns_first(tmp_path: Path) -> None:
     watch = watched(small("micro", schedule__warmup_steps=0), tmp_path / "run")
     assert part(watch, RoleSchedule).slots == {} and not any(
         "random" in d for d in watch.record.decisions.values()
@@ -305,15 +305,15 @@ ALL = {"ppo__magnet_weight": 0.1, "ppo__entropy_weight": 0.1, "league__matchmaki
 
 @pytest.mark.parametrize("kind", ["simultaneous", "alternating", "micro"])
 @pytest.mark.parametrize("at", [1, 3, 7])
-def test_a_stopped_run_goes_on_to_the_same_bytes(kind: str, at: int, tmp_path: Path) -> None:
+def test_stopped_run_resumes_to_the_same_bytes(kind: str, at: int, tmp_path: Path) -> None:
     config = small(kind, **ALL, schedule__convergence_consecutive=99, schedule__eta=1.0)
     play(config, tmp_path / "whole")
     stop_and_go_on(config, tmp_path / "cut", at)
     assert differences(tmp_path / "whole", tmp_path / "cut") == []
 
 
-def test_a_run_resumed_before_its_first_iteration_announces_its_phase(tmp_path: Path) -> None:
-    """`train --from` saves before the first iteration: a run that is killed then must say the same lines."""
+def test_run_resumed_before_its_first_iteration_announces_its_phase(tmp_path: Path) -> None:
+    """`train --from` saves before the first iteration: a run that is killed then must log the same lines."""
     config = small("alternating")
     play(config, tmp_path / "whole")
     trainer = Trainer(config)
@@ -333,7 +333,7 @@ def test_threads_never_change_a_schedule(kind: str) -> None:
 
 
 def converging(**changes: Any) -> Config:
-    """Any gap but the largest counts as balanced: twice in a row is enough."""
+    """Any gap below 1 counts as balanced: twice in a row is enough."""
     return small("micro", evaluation__every=2, evaluation__games=40, evaluation__alarm_swing=1.0,
                  schedule__convergence_consecutive=2, schedule__eta=0.9999, **changes)
 
@@ -344,7 +344,7 @@ def status_of(folder: Path) -> dict[str, Any]:
     return status(folder)
 
 
-def test_a_balanced_pair_ends_the_run_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_balanced_pair_ends_the_run_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluator, "attach_best_bots", lambda row, best: None)
     watch = watched(converging(), tmp_path / "run")
     rows, clock = watch.evaluations, watch.trainer.clock
@@ -365,7 +365,7 @@ def test_a_balanced_pair_ends_the_run_and_says_why(tmp_path: Path, monkeypatch: 
     assert again.clock.done  # there is nothing left to resume
 
 
-def test_a_pair_that_loses_to_scripted_players_is_weak_and_goes_on(
+def test_pair_that_loses_to_bots_is_weak_and_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def much_better(row: dict[str, Any], best: Any) -> None:
@@ -379,14 +379,14 @@ def test_a_pair_that_loses_to_scripted_players_is_weak_and_goes_on(
     assert all("weak: " in row["verdict"] for row in watch.evaluations[2:])
 
 
-def test_a_run_that_raised_an_alarm_has_not_converged(tmp_path: Path) -> None:
+def test_run_with_an_alarm_has_not_converged(tmp_path: Path) -> None:
     config = settings.replace(converging(), {"evaluation.alarm_swing": 0.0})
     watch = watched(config, tmp_path / "run")
     assert watch.trainer.clock.iteration == 12 and not watch.trainer.clock.end_reason
     assert watch.evaluations[-1]["verdict"].startswith("collapsed: ")
 
 
-def test_the_upper_bound_decides(tmp_path: Path) -> None:
+def test_upper_bound_of_the_gap_decides_convergence(tmp_path: Path) -> None:
     """Eight games never show that a gap is below 0.3, whatever the gap is."""
     config = settings.replace(converging(), {"schedule.eta": 0.3, "evaluation.games": 8})
     watch = watched(config, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""What evaluations change in a schedule: who learns next, for how long, and how fast."""
+"""Effects of evaluations on a schedule: the next role, the length of its phases, the learning rate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def alternating(**changes: Any) -> Schedule:
     return Schedule(config, ROLES, 100)
 
 
-def test_at_a_new_level_the_last_role_warms_up_and_goes_first() -> None:
+def test_last_role_warms_up_and_learns_first_on_a_new_level() -> None:
     schedule = alternating(last_first=True, level_warmup_steps=150)
     run_through(schedule, 2)  # S1 pursuer, S2 evader
     schedule.record_evaluation(evaluation_row(0.1), 1)
@@ -44,7 +44,7 @@ def test_at_a_new_level_the_last_role_warms_up_and_goes_first() -> None:
     assert plain.phase.roles == ("evader",) and not plain.phase.level_warmup
 
 
-def test_the_losing_role_has_the_next_phases_while_the_gap_is_large() -> None:
+def test_losing_role_gets_the_next_phases_while_the_gap_is_large() -> None:
     schedule = alternating(adaptive_threshold=0.3, adaptive_phases=3)
     schedule.advance(0)
     schedule.record_evaluation(evaluation_row(0.5, "pursuer"), 0)
@@ -58,7 +58,7 @@ def test_the_losing_role_has_the_next_phases_while_the_gap_is_large() -> None:
     assert schedule.phase.roles == ("pursuer",)
 
 
-def test_nobody_learns_longer_than_the_forced_switch_allows() -> None:
+def test_no_role_learns_longer_than_force_switch_steps() -> None:
     schedule = alternating(adaptive_threshold=0.3, adaptive_phases=20, force_switch_steps=300)
     schedule.advance(0)
     schedule.record_evaluation(evaluation_row(0.9, "pursuer"), 0)
@@ -70,7 +70,7 @@ def test_nobody_learns_longer_than_the_forced_switch_allows() -> None:
     assert [phase.roles[0] for phase in run_through(cut, 6)] == ["pursuer"] * 3 + ["evader"] * 2 + ["pursuer"]
 
 
-def test_near_balance_the_learning_rate_shrinks() -> None:
+def test_learning_rate_is_damped_near_balance() -> None:
     schedule = Schedule(ScheduleConfig(dampen_threshold=0.2), ROLES, 100)
     for gap, rate in ((0.5, 1.0), (0.2, 1.0), (0.1, 0.5), (0.001, 0.1)):
         schedule.record_evaluation(evaluation_row(gap), 0)
@@ -78,7 +78,7 @@ def test_near_balance_the_learning_rate_shrinks() -> None:
 
 
 @given(st.integers(0, 30), st.data())
-def test_a_schedule_goes_on_from_its_state(iterations: int, data: st.DataObject) -> None:
+def test_schedule_continues_from_its_state(iterations: int, data: st.DataObject) -> None:
     changes: dict[str, Any] = {
         "last_first": True, "level_warmup_steps": 130, "adaptive_threshold": 0.3, "adaptive_phases": 2,
         "force_switch_steps": 500, "short_phases": (50, 70), "last_multiplier": 1.7,

@@ -1,4 +1,4 @@
-"""rematch exploit: it finds what there is to find, reports it on other games, never trains one twice."""
+"""rematch exploit: known best responses, selection and report on different games, stored responses."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def search(frozen: FrozenAgents, ask: ExploitRequest, folder: Path) -> dict[str,
 # --- what it finds ------------------------------------------------------------------------------------------
 
 
-def test_against_coins_that_fall_anyhow_heads_wins_more(tmp_path: Path) -> None:
+def test_best_response_to_random_coins_is_heads(tmp_path: Path) -> None:
     """Heads pays the matcher three: always heads wins 26 of 32 games of five rounds, chance fewer."""
     frozen = frozen_of(small("matching"), tmp_path / "run")
     before = weights_of(frozen)
@@ -98,7 +98,7 @@ def test_against_coins_that_fall_anyhow_heads_wins_more(tmp_path: Path) -> None:
     assert weights_of(frozen) == before
 
 
-def test_on_a_small_lattice_it_finds_the_exact_gain(tmp_path: Path) -> None:
+def test_best_response_on_a_small_lattice_has_the_exact_gain(tmp_path: Path) -> None:
     config = small("lattice", world__n=4, world__horizon=5, steps=8, games=128, network__hidden=(32,))
     frozen = frozen_of(config, tmp_path / "run")
     result = search(frozen, ExploitRequest(budget=150_000, seeds=1, games=2000), tmp_path / "run")
@@ -114,8 +114,8 @@ def test_on_a_small_lattice_it_finds_the_exact_gain(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("role", ["pursuer", "evader"])
-def test_who_looks_ahead_finds_most_of_what_there_is(role: str, tmp_path: Path) -> None:
-    """The rules and the frozen player's chances are known to it: 80 000 steps suffice."""
+def test_lookahead_response_is_close_to_the_exact_one(role: str, tmp_path: Path) -> None:
+    """It uses the rules and the frozen player's action probabilities: 80 000 steps suffice."""
     config = small("lattice", world__n=4, world__horizon=5, steps=8, games=128, network__hidden=(32,))
     frozen = frozen_of(config, tmp_path / "run")
     assert engine.start_kinds(frozen, role) == ["fresh", "incumbent", "ahead"]
@@ -127,7 +127,7 @@ def test_who_looks_ahead_finds_most_of_what_there_is(role: str, tmp_path: Path) 
     assert exact["share_found"] > max(0.85, before) and exact["found"] <= exact["best"] + 1e-9
 
 
-def test_who_cannot_look_ahead_does_not(tmp_path: Path) -> None:
+def test_lookahead_is_refused_where_it_cannot_work(tmp_path: Path) -> None:
     assert not engine.can_look_ahead(frozen_of(small("sticks"), tmp_path / "sticks"), "player")
     config = small("matching")
     faced = FrozenAgents(config=config, players=scripted("random", "heads"), iteration=1)  # no action_probs
@@ -139,7 +139,7 @@ def test_who_cannot_look_ahead_does_not(tmp_path: Path) -> None:
     assert not engine.can_look_ahead(elsewhere, "matcher")
 
 
-def test_where_all_play_one_role_the_response_takes_each_seat_in_turn(tmp_path: Path) -> None:
+def test_response_takes_each_seat_if_there_is_one_role(tmp_path: Path) -> None:
     frozen = frozen_of(small("sticks"), tmp_path / "run")
     result = search(frozen, ASK, tmp_path / "run")
     assert list(result["roles"]) == ["player"] and "nash_conv_at_least" not in result
@@ -147,8 +147,8 @@ def test_where_all_play_one_role_the_response_takes_each_seat_in_turn(tmp_path: 
     assert result["roles"]["player"]["incumbent"]["score"] == pytest.approx(2 / 3, abs=0.06)
 
 
-def test_any_player_can_sit_frozen(tmp_path: Path) -> None:
-    """Scripted players have no weights: there is no incumbent to begin from, and they keep their seats."""
+def test_bots_can_be_frozen_players(tmp_path: Path) -> None:
+    """Scripted players have no weights: there is no incumbent to start from, and they keep their seats."""
     config = small("matching")
     play(config, tmp_path / "run")
     frozen = FrozenAgents(config=config, players=scripted("random", "heads"), iteration=1)
@@ -159,7 +159,7 @@ def test_any_player_can_sit_frozen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("game", ["matching", "sticks"])
-def test_the_frozen_players_have_their_seats_from_the_first_step(game: str, tmp_path: Path) -> None:
+def test_frozen_players_have_their_seats_from_the_first_step(game: str, tmp_path: Path) -> None:
     frozen = frozen_of(small(game), tmp_path / "run")
     role = list(frozen.players)[-1]
     spec = frozen.make(1, 0, 0).spec
@@ -189,7 +189,7 @@ def spoil(self: Response) -> None:
     self.policy.set(self.policy.weights.copy())
 
 
-def test_a_response_that_does_worse_is_called_too_weak(
+def test_response_below_the_incumbent_is_called_too_weak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Response, "train", spoil)
@@ -209,7 +209,7 @@ def test_a_response_that_does_worse_is_called_too_weak(
     assert "the responses were too weak to measure the exploitability of the others" in said
 
 
-def test_it_is_chosen_on_some_games_and_reported_on_others(
+def test_response_is_selected_and_reported_on_different_games(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frozen = frozen_of(small("matching"), tmp_path / "run")
@@ -233,7 +233,7 @@ def test_it_is_chosen_on_some_games_and_reported_on_others(
 # --- what it keeps ------------------------------------------------------------------------------------------
 
 
-def test_what_was_trained_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_responses_are_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run"
     frozen = frozen_of(small("matching"), folder)
     trained: list[tuple[str, str, int]] = []
@@ -281,7 +281,7 @@ def test_what_was_trained_is_not_trained_again(tmp_path: Path, monkeypatch: pyte
         policy_export.read(folder / "policies" / f"{ahead}.safetensors")
 
 
-def test_later_players_are_other_players(tmp_path: Path) -> None:
+def test_results_of_later_players_are_stored_separately(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     frozen = frozen_of(small("matching"), folder)
     ask = ExploitRequest(budget=2000, seeds=1, games=50, roles=("hider",))
@@ -297,7 +297,7 @@ def test_later_players_are_other_players(tmp_path: Path) -> None:
         assert ResponseStore(run).result(second["question"]) == second
 
 
-def test_a_file_that_is_not_ours_is_one_line(tmp_path: Path) -> None:
+def test_foreign_exploit_file_is_one_line(tmp_path: Path) -> None:
     play(small("matching"), tmp_path / "run")
     for text in ("[]", '{"responses": 3, "results": []}', '{"responses": [], "results": [1]}', "{"):
         (tmp_path / "run" / FILE).write_text(text)
@@ -324,7 +324,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 FLAGS = ["--budget", "2e3", "--seeds", "1", "--games", "30"]
 
 
-def test_the_command_prints_and_stores(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exploit_command_prints_and_stores(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["exploit", str(finished), *FLAGS, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result["roles"]) == {"pursuer", "evader"} and result["question"]["budget"] == 2000
@@ -357,13 +357,13 @@ def test_wrong_words_are_one_line(
     assert expected in err and err.count("\n") == 1
 
 
-def test_alone_there_is_nobody_to_exploit(tmp_path: Path) -> None:
+def test_exploit_of_a_world_with_one_seat_is_refused(tmp_path: Path) -> None:
     play(small("drift"), tmp_path / "run")
     with pytest.raises(ConfigError, match="exploit: drift has one seat: the agent has no opponent"):
         verb.exploit(tmp_path / "run", ExploitRequest(), quiet)
 
 
-def test_in_a_game_of_cards_it_says_how_much_was_won_and_drawn(tmp_path: Path) -> None:
+def test_exploit_reports_wins_and_draws_of_a_card_game(tmp_path: Path) -> None:
     """Beasty Bar against a policy that plays nearly at random: the response learns to win more than half."""
     play(small("beasty", evaluation__opponents=("random",)), tmp_path / "run")
     said: list[str] = []

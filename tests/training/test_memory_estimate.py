@@ -1,4 +1,4 @@
-"""The estimate of memory covers what a run allocates, and is not far above it."""
+"""The memory estimate covers all that a run allocates, and is not far above it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rematch.training.trainer import Trainer
 
 
 def arrays(thing: Any, seen: dict[int, int]) -> None:
-    """Notes the bytes of every array that can be reached from `thing`, views once with what they show."""
+    """Records the bytes of every array that can be reached from `thing`; a view counts as its base."""
     for value in vars(thing).values() if hasattr(thing, "__dict__") else ():
         if isinstance(value, np.ndarray):
             owner = value
@@ -40,7 +40,7 @@ def arrays(thing: Any, seen: dict[int, int]) -> None:
     {"games": 512, "steps": 16}, {"games": 4096, "steps": 2}, {"network.hidden": [256, 256]},
     {"network.hidden": [128], "league.size": 200},
 ])
-def test_the_estimate_covers_what_is_allocated(changes: dict[str, Any]) -> None:
+def test_estimate_covers_allocated_arrays(changes: dict[str, Any]) -> None:
     config = api.configure("quick", changes=SMALL | changes)
     trainer, seen = Trainer(config), dict[int, int]()
     arrays(trainer, seen)
@@ -53,7 +53,7 @@ def test_the_estimate_covers_what_is_allocated(changes: dict[str, Any]) -> None:
     assert there <= estimate <= 4 * there, (there, estimate)
 
 
-def test_what_makes_a_run_too_large_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_names_the_setting_that_needs_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_estimate.total_bytes() > 1 << 28
     memory_estimate.check(api.configure("quick", changes=SMALL))
     monkeypatch.setattr(memory_estimate, "total_bytes", lambda: 1 << 20)
@@ -68,8 +68,8 @@ def test_what_makes_a_run_too_large_is_named(monkeypatch: pytest.MonkeyPatch) ->
         memory_estimate.check(api.configure("quick", changes=stored | {"network.hidden": [512]}))
 
 
-def test_the_estimate_covers_a_whole_process(tmp_path: Path) -> None:
-    """Its height, pictures included, as the kernel tells it."""
+def test_estimate_covers_a_whole_process(tmp_path: Path) -> None:
+    """The peak of a run, pictures included, as the kernel reports it."""
     path = os.pathsep.join(
         filter(None, [str(Path(memory_estimate.__file__).parents[2]), os.environ.get("PYTHONPATH")])
     )

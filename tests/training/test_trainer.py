@@ -1,4 +1,4 @@
-"""The loop at small scale: it learns, alike in any number of threads; stops when asked; saves no NaN."""
+"""The training loop at small scale: it learns, equally with any number of threads; stops; saves no NaN."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def small(game: str, **changes: Any) -> Config:
 
 
 def scores(config: Config, folder: Path) -> dict[str, float]:
-    """role/rival -> score of the run's last evaluation."""
+    """role/opponent -> score of the run's last evaluation."""
     row = play(config, folder).evaluations[-1]
     return {f"{entry['role']}/{entry['rival']}": entry["score"] for entry in row["table"]}
 
 
-def test_it_learns_to_answer_a_rival_and_its_control_does_not(tmp_path: Path) -> None:
-    """Against somebody who always shows heads the matcher should show heads and the hider tails."""
+def test_run_learns_to_beat_an_opponent_and_its_control_does_not(tmp_path: Path) -> None:
+    """Against an opponent that always shows heads, the matcher should show heads and the hider tails."""
     shared = {"league__opponent_share": 1.0, "league__bots": ("heads",), "league__bot_share": 1.0}
     learnt = scores(small("matching", **shared), tmp_path / "learnt")
     control = scores(small("matching", **shared, ppo__lr=0.0, ppo__anneal="none"), tmp_path / "control")
@@ -66,7 +66,7 @@ def test_it_learns_to_answer_a_rival_and_its_control_does_not(tmp_path: Path) ->
         assert learnt[pairing] > control[pairing] + 0.1
 
 
-def test_the_mean_of_the_last_part_is_who_is_judged_and_kept(tmp_path: Path) -> None:
+def test_averaged_weights_are_evaluated_and_stored(tmp_path: Path) -> None:
     config = small("matching", total_steps=128 * 16 * 10, ppo__average_fraction=0.7)
     seen = play(config, tmp_path / "run")
     for role, learner in seen.trainer.agents.learners.items():
@@ -87,8 +87,8 @@ def test_the_mean_of_the_last_part_is_who_is_judged_and_kept(tmp_path: Path) -> 
         settings.replace(config, {"schedule.convergence_consecutive": 2})
 
 
-def test_it_learns_in_a_world_that_cuts_games_off(tmp_path: Path) -> None:
-    """`drift`, one role alone with continuous actions: reach the shore against a wind that is not seen."""
+def test_run_learns_in_a_world_with_truncation(tmp_path: Path) -> None:
+    """`drift`, one role with continuous actions: reach the shore against a wind that is not observed."""
     learnt = play(small("drift"), tmp_path / "learnt").rows
     control = play(small("drift", ppo__lr=0.0, ppo__anneal="none"), tmp_path / "control").rows
 
@@ -116,7 +116,7 @@ def board(**changes: Any) -> Config:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_a_share_of_the_training_games_begins_anywhere(share: float) -> None:
+def test_random_starts_have_their_fraction_of_the_games(share: float) -> None:
     trainer = Trainer(board(random_starts__fraction=share))
     setup, clock = trainer.setup, trainer.clock
     place = setup.spec.stage.index("anywhere")
@@ -133,7 +133,7 @@ def test_a_share_of_the_training_games_begins_anywhere(share: float) -> None:
     assert not world.next.stage[:, place].any()
 
 
-def test_where_games_can_begin_nowhere_else_that_is_said() -> None:
+def test_random_starts_are_refused_where_the_world_has_none() -> None:
     for game in ("pursuit", "drift"):
         why = f"random_starts.fraction = 0.5: {game} cannot start from a random state; expected 0"
         with pytest.raises(ConfigError, match=why):
@@ -144,7 +144,7 @@ def test_where_games_can_begin_nowhere_else_that_is_said() -> None:
 
 
 class Interrupting:
-    """A show during whose progress Ctrl-C is pressed."""
+    """A display that sends Ctrl-C while it shows progress."""
 
     def __init__(self, at: int, number: int) -> None:
         self.at, self.number, self.seen = at, number, 0
@@ -170,7 +170,7 @@ def started(config: Config, run: Run, display: Interrupting | None = None) -> Tr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_iteration_saves_and_stops(number: int, tmp_path: Path) -> None:
+def test_signal_ends_the_iteration_saves_and_stops(number: int, tmp_path: Path) -> None:
     config = small("matching", total_steps=128 * 16 * 8, save_every=100)
     before = signal.getsignal(number)
     with Run.create(tmp_path / "run", settings.to_yaml(config)) as run, api.StopRequest(None) as stop:
@@ -183,8 +183,8 @@ def test_a_signal_ends_the_iteration_saves_and_stops(number: int, tmp_path: Path
 
 
 @pytest.mark.parametrize("save_every", [2, 100])
-def test_who_is_told_to_stop_does_not_evaluate_first(save_every: int, tmp_path: Path) -> None:
-    """Evaluations can take minutes, whoever sends SIGTERM waits for less. It comes first on resuming."""
+def test_stop_request_skips_pending_evaluation(save_every: int, tmp_path: Path) -> None:
+    """Evaluations can take minutes, too long after a SIGTERM. The resumed run starts with it."""
     config = small("matching", total_steps=128 * 16 * 6, save_every=save_every, evaluation__every=2)
     with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
         trainer = started(config, run)
@@ -206,14 +206,14 @@ def test_who_is_told_to_stop_does_not_evaluate_first(save_every: int, tmp_path: 
     assert differences(tmp_path / "whole", tmp_path / "cut") == []
 
 
-def test_a_second_ctrl_c_is_not_polite(tmp_path: Path) -> None:
+def test_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     with api.StopRequest(None) as stop, pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
         assert stop()
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_a_stopper_outside_the_main_thread_leaves_signals_alone() -> None:
+def test_stop_request_outside_the_main_thread_sets_no_signal_handler() -> None:
     before, said = signal.getsignal(signal.SIGINT), []
 
     def elsewhere() -> None:
@@ -243,7 +243,7 @@ class Poisoned(toys.Matching):
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), float("-inf")])
-def test_a_reward_that_is_no_number_is_caught_and_never_saved(
+def test_nan_reward_is_an_error_and_never_saved(
     poison: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bots = {"heads": lambda seat, luck: np.zeros(len(luck), np.int64)}
@@ -269,7 +269,7 @@ def test_a_reward_that_is_no_number_is_caught_and_never_saved(
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
 @pytest.mark.parametrize("update", [9, 10, 12])
 @pytest.mark.parametrize("game", ["pursuit", "matching"])
-def test_a_weight_that_is_no_number_is_caught_and_never_saved(
+def test_nan_weight_is_an_error_and_never_saved(
     game: str, update: int, poison: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An update of the third iteration, of four each, the last among them, leaves one bad weight."""
@@ -292,7 +292,7 @@ def test_a_weight_that_is_no_number_is_caught_and_never_saved(
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
 
 
-def test_an_update_that_overflows_is_caught_in_the_same_update(tmp_path: Path) -> None:
+def test_overflow_is_an_error_in_the_same_update(tmp_path: Path) -> None:
     """A learning rate beyond float32: the first iteration must end it, with nothing logged or saved."""
     config = small("matching", games=16, total_steps=16 * 16 * 3, ppo__lr=1e39, ppo__epochs=1, save_every=1)
     with Run.create(tmp_path / "run", settings.to_yaml(config)) as run:
@@ -301,7 +301,7 @@ def test_an_update_that_overflows_is_caught_in_the_same_update(tmp_path: Path) -
         assert run.load() is None and (tmp_path / "run" / "metrics.jsonl").read_bytes() == b""
 
 
-def test_of_many_columns_the_first_and_the_last_are_told() -> None:
+def test_shortened_has_the_first_and_the_last_of_many_columns() -> None:
     names = [f"ray_{n}" for n in range(41)]
     assert shortened(names[:40]) == names[:40] and shortened(names) == ["ray_0", "...", "ray_40"]
 
@@ -309,7 +309,7 @@ def test_of_many_columns_the_first_and_the_last_are_told() -> None:
 # --- a component that fails -------------------------------------------------------------------------------
 
 
-def test_a_component_that_raises_is_named_and_the_run_can_be_resumed(
+def test_component_that_raises_is_named_and_the_run_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the fifth iteration: four are saved, and the resumed run ends as an undisturbed one."""

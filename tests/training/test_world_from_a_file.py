@@ -16,7 +16,7 @@ from rematch.core.system import user_code
 from rematch.rehearsal.compare import differences
 from rematch.storage.run_folder import Run
 from rematch.training.fingerprint import fingerprint
-from rematch.training.recipes import configure, stored
+from rematch.training.recipes import configure, stored_config
 from rematch.worlds import registry
 
 EXAMPLE = Path(rematch.__file__).parents[1] / "examples/tic_tac_toe.py"
@@ -67,9 +67,9 @@ def test_run_of_a_file_imports_nothing_unless_allowed(file: str, tmp_path: Path)
     start_run(tmp_path / "run", config, lambda trainer: trainer.clock.iteration >= 1)
     with user_code.nothing_allowed(), Run.open(tmp_path / "run", write=False) as run:
         with pytest.raises(ConfigError, match=r"game = .*my_world\.py:GAME: .*--allow-code"):
-            stored(run)
+            stored_config(run)
         user_code.allow_everything()
-        assert stored(run) == config
+        assert stored_config(run) == config
 
 
 def test_recipe_file_that_names_a_game_file_needs_permission(file: str, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def probs_with_floor(weight: NDArray[np.float64], floor: float) -> NDArray[np.fl
     at_floor = np.zeros(len(weight), bool)
     while True:
         remaining, total = 1.0 - floor * at_floor.sum(), float(weight[~at_floor].sum())
-        if total > 0:
+        if total >= np.finfo(np.float64).tiny:  # a subnormal total would overflow the quotient
             probs = weight * (remaining / total)
         else:
             probs = np.full(len(weight), remaining / max(1, (~at_floor).sum()))

@@ -131,7 +131,7 @@ def test_against_bots_gives_the_rows_of_the_player() -> None:
     }
 
 
-def test_best_scripted_player_is_selected_and_reported_on_different_games() -> None:
+def test_best_bot_is_selected_and_reported_on_different_games() -> None:
     board = Recording("matching")
     best = best_bots(board, toys.matching, spec_of("matching"), (50, ("heads", "tails"), 1 << 60))  # type: ignore[arg-type]
     assert {key: (row.player, row.score) for key, row in best.items()} == {
@@ -156,7 +156,7 @@ def test_evaluate_changes_no_player() -> None:
     assert not any(greedy for greedy, _ in before.values())
 
 
-def test_best_scripted_is_empty_without_scripted_players() -> None:
+def test_best_bots_is_empty_without_bots() -> None:
     """It ended a run's last evaluation in a traceback."""
     bots = {"matcher": ("heads",), "hider": ()}
     alone = types.SimpleNamespace(bots=bots, bot=toys.matching.bot, defaults=Defaults())

@@ -213,7 +213,7 @@ def test_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_stop_request_outside_the_main_thread_sets_no_signal_handler() -> None:
+def test_stop_request_outside_the_main_thread_leaves_signals_unchanged() -> None:
     before, said = signal.getsignal(signal.SIGINT), []
 
     def elsewhere() -> None:

@@ -82,7 +82,7 @@ def train_from(
 ) -> Trained:
     """As `train`, from the weights of a policy file or of another run's policies."""
     settings.validate(config)
-    policies = policy_export.starts(Path(source), config)
+    policies = policy_export.initial_policies(Path(source), config)
     names = ", ".join(f"{role} {digest(policy.weights)[:12]}" for role, policy in policies.items())
     origin = f"Starts from the weights of {Path(source).name}: {names}"
     return _start(config, policies, Path(folder), console, minutes, [*notes, origin])

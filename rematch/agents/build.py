@@ -1,4 +1,4 @@
-"""The learners there are, and the agents of a run: built from its settings, to train it or to read it."""
+"""The list of learners, and the agents of a run built from its settings."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def learner_class(config: Config) -> type[Learner]:
 
 
 def build_agents(config: Config, spec: Spec, make: MakeWorld, terms: Sequence[TermInfo] = ()) -> AgentSet:
-    """make: (games, first, seed) -> World, for players that look ahead."""
+    """Learners and players of all roles. make: (games, first, seed) -> World, for players that plan."""
     return learner_class(config).build(config, spec, make, terms)

@@ -1,4 +1,4 @@
-"""Learner: turns a rollout into a better policy. Each learner answers for itself what it can do."""
+"""Learner: turns a rollout into a better policy. Class attributes declare what a learner supports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Regularizer(Protocol):
 
 @dataclass(frozen=True)
 class TermInfo:
-    """A reward term that a learner will find in the rollouts: its name and weight."""
+    """A reward term of the rollouts: its name and weight."""
 
     name: str
     weight: float
@@ -42,20 +42,20 @@ class AgentSet:
     """A run's learners and players by role. Roles that share one network have one learner, the first's."""
 
     learners: dict[str, Learner]
-    players: dict[str, Any]  # as deployed: Player, with `greedy`
-    networks: dict[str, Policy]  # what a run leaves in policies/, by name
-    behaviour: dict[str, Player] = field(default_factory=dict)  # play in training, where no slot does
-    forget: Callable[[Ints], None] = lambda games: None  # these games started anew outside of a rollout
+    players: dict[str, Any]  # deployed players: Player, with `greedy`
+    networks: dict[str, Policy]  # the networks that a run writes to policies/, by name
+    behaviour: dict[str, Player] = field(default_factory=dict)  # of training games, without a slot
+    forget: Callable[[Ints], None] = lambda games: None  # of games restarted outside rollouts
 
 
 class Learner:
-    """One learner of one role. The class answers for its settings, the object for its weights."""
+    """One learner of one role."""
 
     name: ClassVar[str]
     Config: ClassVar[type[Any]]
     columns: ClassVar[frozenset[str]] = frozenset()  # optional rollout columns that it reads
-    trains_policy: ClassVar[bool] = False  # by a policy gradient of the network that acts: EWC can hold it
-    seats_opponents: ClassVar[bool] = True  # its policy sits in a slot beside frozen opponents
+    trains_policy: ClassVar[bool] = False  # by a policy gradient of the acting network: EWC can regularize it
+    seats_opponents: ClassVar[bool] = True  # its policy has a slot beside frozen opponents
     learns_forced_actions: ClassVar[bool] = False  # off-policy: also from actions that it did not choose
     short_steps: ClassVar[tuple[int, int]] = (32, 16)  # games and steps of a short trial
     evaluation_every: ClassVar[int] = 4  # iterations between the evaluations of a short trial
@@ -63,18 +63,18 @@ class Learner:
     policy: Policy
     threads: int
     rate: float  # factor of the learning rate, 0 to 1
-    native: bool  # computed by our own threads, so that several learners can learn at the same time
+    native: bool  # computed in C threads, so that several learners can learn at the same time
     regularizers: list[Regularizer]
 
     # --- before anything is built ---
 
     @classmethod
     def check(cls, config: Any, setup: Setup) -> None:
-        """Refuse worlds and settings that this learner cannot work with; config is its own section."""
+        """ConfigError for worlds and settings that this learner does not support; config: its section."""
 
     @classmethod
     def memory_bytes(cls, config: Any, setup: Setup) -> int:
-        """Bytes beside the network's own: replay buffers."""
+        """Bytes beside those of the network: replay buffers."""
         return 0
 
     @classmethod
@@ -88,7 +88,7 @@ class Learner:
 
     @classmethod
     def deterministic_play(cls, config: RunConfig) -> bool:
-        """Whether the deployed player draws no random numbers."""
+        """Whether the deployed player uses no random numbers."""
         return False
 
     @classmethod
@@ -111,23 +111,23 @@ class Learner:
     # --- training ---
 
     def learn(self, rollout: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
-        """One update; metrics, with "decisions" among them."""
+        """One update; returns metrics, among them "decisions"."""
         raise NotImplementedError
 
     def acting(self, progress: float) -> Floats:
-        """The weights that its policy acts with while training."""
+        """The weights with which its policy acts in training games."""
         return self.policy.weights
 
     def load_weights(self, policy: Policy) -> None:
-        """Start from the weights of another policy; everything else is as new."""
+        """Start from the weights of another policy; all other state is new."""
         raise NotImplementedError
 
     def finish(self) -> str:
-        """Training is over: the policy becomes what is deployed. A line about it, or ""."""
+        """Training has ended: the policy becomes the deployed one. Returns a log line or ""."""
         return ""
 
     def evidence(self, record: Record) -> Iterable[Evidence]:
-        """What its options did in a short trial."""
+        """The effects of its settings in a short trial."""
         return ()
 
     def state_dict(self) -> Tree:

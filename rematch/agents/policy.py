@@ -1,13 +1,11 @@
 """Policies: players that are networks. Weights are one flat float32 vector with named views.
 
-One vector makes everything else short: a digest, a rival's slot, an optimiser, a checkpoint and an
-average of policies are all operations on one array. Acting is done by agents/networks/fused.h;
-agents/networks/mlp.py is the
-same network in torch, for reading and for checking. A network with an encoder is
-agents/networks/torch_network.py, in torch.
+Digests, opponents' slots, optimisers, checkpoints and averages of policies are operations on that one array.
+agents/networks/fused.h computes the network; agents/networks/mlp.py is the same network in torch, the
+readable reference. Networks with an encoder and transformers are agents/networks/torch_network.py.
 
-Two names of fields mean something here: an encoder reads `history`, a field with a shape [steps, numbers];
-`bimdn` learns where the opponent is from `other`, a field aside with two columns.
+Two field names have a meaning: an encoder reads `history`, a field of shape (steps, numbers); `bimdn` learns
+the opponent's position from `other`, a privileged field with two columns.
 """
 
 from __future__ import annotations
@@ -27,34 +25,36 @@ from rematch.core.errors import ConfigError
 from rematch.core.native_build import refuse_stale
 from rematch.core.player import Decision, RngKey, Seat
 from rematch.core.spec import Role
+from rematch.storage import migrations
 
 if TYPE_CHECKING:
-    from rematch.agents.networks.torch_network import Recurrent
+    from rematch.agents.networks.torch_network import TorchNetwork
 from rematch.agents.networks.config import NetworkConfig
-from rematch.agents.networks.layout import HEAD, SHARED, layout, named, privileged
+from rematch.agents.networks.layout import HEAD, TABLE_FROZEN, critic_categories, layout, weight_views
 
 refuse_stale("rematch.agents.networks.fused", fused.BUILD, Path(__file__).parent / "networks" / "fused.pyx")
 
 
-ROW_GAIN, ROW_START = 3.0, 0.02  # length of its head's directions; how small rows begin: play is near uniform
-MOST_WEIGHTS = 1 << 26  # fused.h counts them, padded, in 32 bits
+TABLE_HEAD_GAIN, TABLE_SCALE = 3.0, 0.02  # tabular policy: gain of its head, scale of its first rows
+MAX_WEIGHTS = 1 << 26  # fused.h has 32-bit offsets into the padded weights
 
 
-def network(role: Role, config: NetworkConfig) -> fused.Network | Recurrent:
+def build_network(role: Role, config: NetworkConfig) -> fused.Network | TorchNetwork:
     size = sum(int(np.prod(shape)) for _, shape, _ in layout(role, config))
-    if size > MOST_WEIGHTS:
-        wide = str(config.width) if config.kind == "transformer" else ",".join(map(str, config.hidden))
-        key = "width" if config.kind == "transformer" else "hidden"
-        raise ConfigError(f"network.{key} = {wide}: {size:,} weights; expected at most {MOST_WEIGHTS:,}")
+    if size > MAX_WEIGHTS:
+        key, value = "hidden", ",".join(map(str, config.hidden))
+        if config.kind == "transformer":
+            key, value = "width", str(config.width)
+        raise ConfigError(f"network.{key} = {value}: {size:,} weights; expected at most {MAX_WEIGHTS:,}")
     if config.in_torch:
-        from rematch.agents.networks.torch_network import Recurrent
+        from rematch.agents.networks.torch_network import TorchNetwork
 
-        return Recurrent(role, config)
+        return TorchNetwork(role, config)
     shape = (role.categories, role.actions.size, role.actions.kind == "discrete")
-    more = privileged(role, config)
     return fused.Network(
-        *shape, config.hidden, config.one_tower, config.activation, config.fourier, more
-    )
+        *shape, config.hidden, config.one_tower, config.activation, config.fourier,
+        critic_categories(role, config),
+    )  # fmt: skip
 
 
 def digest(weights: Floats) -> str:
@@ -66,7 +66,7 @@ class Policy:
 
     def __init__(self, role: Role, config: NetworkConfig, name: str, weights: Floats | None = None) -> None:
         self.role, self.config, self.name = role, config, name
-        self.network = network(role, config)
+        self.network = build_network(role, config)
         self.layout = layout(role, config)
         self.weights: Floats = np.zeros(self.network.size, np.float32)
         self.packed: Floats = np.zeros((1, self.network.packed_size), np.float32)
@@ -81,17 +81,17 @@ class Policy:
             self.weights[:] = weights
         self.network.pack(self.weights[None], self.packed)
 
-    def hold(self, grad: Floats) -> None:
-        """No slope [P] for weights that do not learn: what the rows of a table would share."""
+    def zero_frozen_gradients(self, grad: Floats) -> None:
+        """Set the gradient [P] of the constant weights of a tabular policy to 0."""
         if self.config.table:
-            for name in SHARED:
-                named(grad, self.layout)[name][:] = 0.0
+            for name in TABLE_FROZEN:
+                weight_views(grad, self.layout)[name][:] = 0.0
 
-    def tempered(self, temperature: float) -> Floats:
+    def with_temperature(self, temperature: float) -> Floats:
         """Weights [P] of the policy whose logits are this one's divided by `temperature`."""
         weights = self.weights.copy()
         for name in HEAD:
-            named(weights, self.layout)[name] /= np.float32(temperature)
+            weight_views(weights, self.layout)[name] /= np.float32(temperature)
         return weights
 
     def initialise(self, seed: int) -> None:
@@ -99,34 +99,34 @@ class Policy:
         if self.config.module:
             from rematch.agents.networks import user_network
 
-            user_network.initialise(named(self.weights, self.layout), self.role, self.config, seed)
+            user_network.initialise(weight_views(self.weights, self.layout), self.role, self.config, seed)
             self.set(self.weights.copy())
             return
         gain = 2.0**0.5
-        for i, (name, view) in enumerate(named(self.weights, self.layout).items()):
+        for i, (name, view) in enumerate(weight_views(self.weights, self.layout).items()):
             if name == "policy.log_std":
                 view[:] = self.config.log_std
-            elif name.endswith(".table"):  # each sight adds one row per column that names something
-                more = privileged(self.role, self.config) if name == "value.0.table" else ()
-                names = sum(n > 0 for n in self.role.categories + more)
-                draw = rng.generator(seed, rng.INIT, i).standard_normal(view.shape)
-                view[:] = draw / max(1, names) ** 0.5
+            elif name.endswith(".table"):  # an observation adds one row per categorical column
+                more = critic_categories(self.role, self.config) if name == "value.0.table" else ()
+                summed_rows = sum(n > 0 for n in self.role.categories + more)
+                normal = rng.generator(seed, rng.INIT, i).standard_normal(view.shape)
+                view[:] = normal / max(1, summed_rows) ** 0.5
                 if self.config.table and name == "policy.0.table":
-                    view *= np.float32(ROW_START)
+                    view *= np.float32(TABLE_SCALE)
             elif self.config.table and name == "policy.0.weight":
-                view[:] = 0.0  # numbers are not looked at
-            elif name == "encoder.belief.bias":  # Gaussians that begin alike would stay alike
+                view[:] = 0.0  # a tabular policy does not read numbers
+            elif name == "encoder.belief.bias":  # Gaussians with equal weights would stay equal
                 view[:] = 0.5 * rng.generator(seed, rng.INIT, i).standard_normal(view.shape)
             elif name.endswith(".weight") and view.size:
                 rows, columns = view.shape
-                draw = rng.generator(seed, rng.INIT, i).standard_normal(
+                normal = rng.generator(seed, rng.INIT, i).standard_normal(
                     (max(rows, columns), min(rows, columns))
                 )
-                q, r = np.linalg.qr(draw)
+                q, r = np.linalg.qr(normal)
                 q = q * np.sign(np.diag(r))
                 scale = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, gain)
                 scale = 1.0 if name.startswith(("encoder.", "layer.", "embed.", "field.")) else scale
-                scale = ROW_GAIN if self.config.table and name == "policy.head.weight" else scale
+                scale = TABLE_HEAD_GAIN if self.config.table and name == "policy.head.weight" else scale
                 view[:] = scale * (q if rows >= columns else q.T)
             else:
                 view[:] = 0.0
@@ -135,7 +135,7 @@ class Policy:
         self.set(self.weights.copy())
 
     def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
-        """Sampled actions for n rows; draws are named by (noise, game number)."""
+        """Sampled actions for n rows; rng_key and game number determine the random numbers."""
         n, role = len(seat.rows), self.role
         discrete = role.actions.kind == "discrete"
         action: NDArray[Any] = (
@@ -161,7 +161,7 @@ class Policy:
     def forward(
         self, obs: Floats, mask: Bytes | None = None, privileged: Floats | None = None
     ) -> tuple[Floats, Floats]:
-        """Means or logits [n, A] and values [n]; 0 from a critic of what is aside that is not told it."""
+        """Means or logits [n, A] and values [n]; 0 from a centralized critic without `privileged`."""
         n, size = len(obs), self.role.actions.size
         discrete = self.role.actions.kind == "discrete"
         action: NDArray[Any] = np.zeros(n, np.int32) if discrete else np.zeros((n, size), np.float32)
@@ -174,9 +174,9 @@ class Policy:
         return heads, value
 
     def action_probs(self, seat: Seat) -> Floats:
-        """[n, A] the probabilities that `act` draws a discrete action from."""
+        """[n, A] the probabilities from which `act` samples a discrete action."""
         if self.role.actions.kind != "discrete":
-            raise ConfigError(f"policy {self.name}: continuous actions have densities, not chances")
+            raise ConfigError(f"policy {self.name}: continuous actions have no probabilities")
         logits = self.forward(np.ascontiguousarray(seat.obs), seat.mask)[0].astype(np.float64)
         if seat.mask is not None:
             logits[seat.mask == 0] = -np.inf
@@ -186,15 +186,17 @@ class Policy:
         return np.asarray(out / out.sum(1, keepdims=True), np.float32)
 
     def arrays(self) -> dict[str, Floats]:
-        """Named copies, for a file."""
-        return {name: view.copy() for name, view in named(self.weights, self.layout).items()}
+        """name -> copy of the weights, for a file."""
+        return {name: view.copy() for name, view in weight_views(self.weights, self.layout).items()}
 
     def load_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Set the weights from a file, also from one with the names of an older version."""
+        arrays = migrations.present_names(arrays, migrations.WEIGHT_NAMES)
         flat = self.weights.copy()
-        for name, view in named(flat, self.layout).items():
+        for name, view in weight_views(flat, self.layout).items():
             if name not in arrays or arrays[name].shape != view.shape or arrays[name].dtype != np.float32:
                 raise ConfigError(
-                    f"policy {self.name}: {name} of shape {view.shape} is missing or has another shape"
+                    f"policy {self.name}: {name} is missing or not float32 {view.shape}"
                 )
             view[:] = arrays[name]
         if not np.isfinite(flat).all():

@@ -1,7 +1,7 @@
-"""Policies as files of their own: weights, and a card that says of which game, rules, role and network.
+"""Exported policies: files with weights, and metadata with game, rules, role and network settings.
 
-`rematch export` writes one, `rematch eval`, `play` and `train --from` read it. Whoever reads it is told the
-rules it learnt under, so that nobody plays it under others without noticing.
+`rematch export` writes one; `rematch eval`, `play` and `train --from` read it. The metadata contains the
+rules of training, so that a policy is not played under other rules unnoticed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rematch.agents.learners.dqn import SHAPING, DqnConfig
+from rematch.agents.learners.dqn import SHAPE_SETTINGS, DqnConfig
 from rematch.agents.learners.q_policy import QPlayer, QPolicy
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.policy import Policy
@@ -29,118 +29,123 @@ SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shipped:
-    """A policy from a file, with the game and the rules that it learnt."""
+class ExportedPolicy:
+    """A policy from a file, with its game and the rules of its training."""
 
     game: str
     world: Any
     policy: Policy
     iteration: int
-    step: int | None  # of its run, where the card says
+    step: int | None  # of its run; None: not in the metadata
 
     @property
     def player(self) -> Any:
-        """Who plays it: a Q network with the share of random moves that it was judged with."""
+        """The player of this policy; a Q network acts with the epsilon of its evaluations."""
         policy = self.policy
         return QPlayer(policy, policy.config.evaluation_epsilon) if isinstance(policy, QPolicy) else policy
 
 
-def read(path: Path, values: bool = False) -> Shipped:
-    """Verified, and built as its card says; what does not fit the game as it is now is refused, and so is
-    lookahead's value network, which plays nothing by itself, unless `values` are asked for."""
-    arrays, about = policy_files.read(path)
+def read(path: Path, values: bool = False) -> ExportedPolicy:
+    """A verified policy, built from its metadata.
+
+    ConfigError where it does not fit the present game, and for the value network of lookahead, which is no
+    player, unless `values` is set.
+    """
+    arrays, metadata = policy_files.read(path)
     try:
-        game, name = registry.present_name(str(about["game"])), str(about["role"])
-        rules, shape = about["world"], about["network"]
-        iteration = int(about["iteration"])
-        columns = [migrations.present_name(str(name), migrations.FIELD_NAMES) for name in about["columns"]]
-        step = None if about.get("step") is None else int(about["step"])
-        remembers, foresees = about["learner"] == "dqn", about["learner"] == "lookahead"
+        game, name = registry.present_name(str(metadata["game"])), str(metadata["role"])
+        rules, shape = metadata["world"], metadata["network"]
+        iteration = int(metadata["iteration"])
+        columns = [migrations.present_name(str(name), migrations.FIELD_NAMES) for name in metadata["columns"]]
+        step = None if metadata.get("step") is None else int(metadata["step"])
+        is_dqn, is_lookahead = metadata["learner"] == "dqn", metadata["learner"] == "lookahead"
     except (KeyError, TypeError, ValueError):
-        raise ConfigError(f"{path}: its card does not say game, role, world and network: not a policy of "
+        raise ConfigError(f"{path}: the metadata lacks game, role, world or network; expected a policy of "
                           "`rematch export`") from None
-    if foresees and not values:
-        raise ConfigError(f"{path}: what lookahead thinks positions are worth, which plays only with the "
-                          "rules at hand; expected its run's folder")
-    played = registry.find(game)
+    if is_lookahead and not values:
+        raise ConfigError(f"{path}: a value network of lookahead, which cannot play without its run; "
+                          "expected the run folder")
+    game_object = registry.find(game)
     rules = settings.flatten(rules, str(path))
-    world = settings.apply(played.Config(), rules, str(path), prefix="world.", notes=False)
-    usual: Any = DqnConfig() if remembers else NetworkConfig()
-    part, shape = "dqn." if remembers else "network.", settings.flatten(shape, str(path))
-    network = settings.apply(usual, shape, str(path), prefix=part, notes=False)
-    network = settings.replace(network, {"device": "cpu"})  # wherever it learnt, it plays on any machine
+    world = settings.apply(game_object.Config(), rules, str(path), prefix="world.", notes=False)
+    default: Any = DqnConfig() if is_dqn else NetworkConfig()
+    prefix, shape = "dqn." if is_dqn else "network.", settings.flatten(shape, str(path))
+    network = settings.apply(default, shape, str(path), prefix=prefix, notes=False)
+    network = settings.replace(network, {"device": "cpu"})  # wherever it was trained, it plays on any machine
     settings.validate(network)
-    roles = played.spec(world).roles
+    roles = game_object.spec(world).roles
     if name not in roles:
-        raise ConfigError(f"{path}: a policy for {name!r}, and {game} has {', '.join(roles)}")
+        raise ConfigError(f"{path}: a policy for role {name!r}; expected one of {', '.join(roles)} ({game})")
     if list(roles[name].columns) != columns:
-        raise ConfigError(f"{path}: it sees {len(columns)} columns, {game} shows {name} "
-                          f"{roles[name].size} under these rules; the world has changed since")
+        raise ConfigError(f"{path}: it observes {len(columns)} columns; {name} of {game} now has "
+                          f"{roles[name].size} under these rules: the world has changed since")
     label = f"{name} ({path.stem})"
-    policy: Policy = (QPolicy if remembers else Policy)(roles[name], network, label)
+    policy: Policy = (QPolicy if is_dqn else Policy)(roles[name], network, label)
     policy.load_arrays(arrays)
-    return Shipped(game=game, world=world, policy=policy, iteration=iteration, step=step)
+    return ExportedPolicy(game=game, world=world, policy=policy, iteration=iteration, step=step)
 
 
-def refuse_other(source: Path, shipped: Shipped, config: Config) -> None:
-    """A policy of another game, network or rules than a run's is refused, naming both."""
-    if shipped.game != config.game:
-        raise ConfigError(f"{source}: a policy of {shipped.game}, and the run is of {config.game}")
-    remembers = isinstance(shipped.policy, QPolicy)
-    if remembers != (config.learner == "dqn"):
-        made = "by dqn" if remembers else "by another learner than dqn"
-        raise ConfigError(f"{source}: learnt {made}, and learner is {config.learner} in the run")
-    free = registry.find(config.game).defaults.indifferent
-    network: tuple[str, Any] = ("dqn", config.dqn) if remembers else ("network", config.network)
-    for what, theirs, ours in (("world", shipped.world, config.world),
-                               (network[0], shipped.policy.config, network[1])):
-        for key, _, value in settings.leaves(ours):
-            if key == "device" or key in free or (what == "dqn" and key not in SHAPING):
-                continue  # where weights are multiplied and how they were learnt is no part of them
-            if (found := settings.get(theirs, key)) != value:
-                raise ConfigError(f"{source}: {what}.{key} is {found} there and {value} in the run; "
-                                  "expected the same")
+def check_matches_run(source: Path, exported: ExportedPolicy, config: Config) -> None:
+    """ConfigError where game, network or rules of the policy differ from those of the run."""
+    if exported.game != config.game:
+        raise ConfigError(f"{source}: a policy of {exported.game}; expected one of {config.game}")
+    is_dqn = isinstance(exported.policy, QPolicy)
+    if is_dqn != (config.learner == "dqn"):
+        learner = "dqn" if is_dqn else "another learner than dqn"
+        raise ConfigError(f"{source}: trained by {learner}; the run has learner {config.learner}")
+    ignored_settings = registry.find(config.game).defaults.indifferent
+    network: tuple[str, Any] = ("dqn", config.dqn) if is_dqn else ("network", config.network)
+    for section, exported_settings, run_settings in (("world", exported.world, config.world),
+                               (network[0], exported.policy.config, network[1])):
+        for key, _, value in settings.leaves(run_settings):
+            if key == "device" or key in ignored_settings or (section == "dqn" and key not in SHAPE_SETTINGS):
+                continue  # device and training settings do not affect the weights' meaning
+            if (exported_value := settings.get(exported_settings, key)) != value:
+                raise ConfigError(f"{source}: {section}.{key} is {exported_value} in the policy and {value} "
+                                  "in the run; expected the same")
 
 
-def starts(source: Path, config: Config) -> dict[str, Policy]:
-    """role -> the policy that a run begins from: of one file, or of a run's folder for all its roles."""
+def initial_policies(source: Path, config: Config) -> dict[str, Policy]:
+    """role -> the policy that a run starts from: from one file, or from a run folder for all its roles."""
     if source.suffix == SUFFIX:
-        found = [source]
+        paths = [source]
     else:
-        found = sorted((source / "policies").glob(f"*{SUFFIX}"))
-        # Milestones are not what it ended as, best responses are not its own.
-        own = [path for path in found if not path.stem.startswith(policy_files.RESPONSE)]
-        found = [path for path in own if "@" not in path.stem]
-        if not found:
+        files = sorted((source / "policies").glob(f"*{SUFFIX}"))
+        # Neither best responses nor the policies of milestones ("@"): the final ones alone.
+        trained = [path for path in files if not path.stem.startswith(policy_files.RESPONSE)]
+        paths = [path for path in trained if "@" not in path.stem]
+        if not paths:
             raise ConfigError(f"--from = {str(source)!r}: expected a policy (*{SUFFIX}) or a finished run")
     out = {}
-    for path in found:
-        shipped = read(path, values=config.learner == "lookahead")
-        refuse_other(path, shipped, config)
-        out[shipped.policy.role.name] = shipped.policy
+    for path in paths:
+        exported = read(path, values=config.learner == "lookahead")
+        check_matches_run(path, exported, config)
+        out[exported.policy.role.name] = exported.policy
     return out
 
 
-def export(networks: Mapping[str, Policy], about: Mapping[str, Mapping[str, Any]], out: Path) -> list[Path]:
+def export(
+    networks: Mapping[str, Policy], metadata: Mapping[str, Mapping[str, Any]], out: Path
+) -> list[Path]:
     """Write each network to OUT, or OUT-NAME where there are several."""
-    made = []
+    paths = []
     for name, policy in networks.items():
         path = out if len(networks) == 1 else out.with_name(f"{out.stem}-{name}{SUFFIX}")
-        made.append(policy_files.write_file(path, policy.arrays(), about[name], replace=False))
-    return made
+        paths.append(policy_files.write_file(path, policy.arrays(), metadata[name], replace=False))
+    return paths
 
 
 def check_onnx(networks: Iterable[Policy]) -> None:
-    """Refuse where the package is missing or there is no telling, before anything is written."""
+    """Errors before any file is written: a recurrent network, or onnx is not installed."""
     if any(isinstance(policy, QPolicy) for policy in networks):
-        raise ConfigError("--onnx: what it plays depends on what it remembers; expected a network of "
-                          "another learner than dqn")
+        raise ConfigError("--onnx: the network of dqn is recurrent; expected a network of another "
+                          "learner")
     if importlib.util.find_spec("onnx") is None:
         raise NotInstalled("--onnx: onnx", "onnx")
 
 
-def onnx(policy: Policy, path: Path) -> Path:
-    """The policy as an ONNX file: sight [n, F] in, means or logits [n, A] out, masks left to the caller."""
+def export_onnx(policy: Policy, path: Path) -> Path:
+    """The policy as an ONNX file: observations [n, F] -> means or logits [n, A], not masked."""
     import torch
 
     from rematch.agents.networks import mlp
@@ -150,9 +155,9 @@ def onnx(policy: Policy, path: Path) -> Path:
 
     class Heads(torch.nn.Module):
         def forward(self, obs: torch.Tensor) -> torch.Tensor:
-            return mlp.answer(weights, role, config, obs).play.heads
+            return mlp.forward(weights, role, config, obs).distribution.heads
 
-    with warnings.catch_warnings():  # of constants that become constants
+    with warnings.catch_warnings():  # about traced constants
         warnings.simplefilter("ignore")
         torch.onnx.export(
             Heads(), (torch.zeros(2, role.size),), str(path), dynamo=False, input_names=["obs"],

@@ -1,8 +1,8 @@
-"""Novelty: a place is worth 1 / sqrt(n) when it is met for the n-th time in its episode.
+"""Count bonus: the n-th visit of a place in an episode gives a reward of 1 / sqrt(n).
 
-A place is what some named columns say together: map, x and y of a walker. With `lifelong` a place is paid
-once an episode, 1 / sqrt(n) in the n-th episode of the run that meets it (counts: Strehl & Littman 2008).
-What all games know by heart pays next to nothing, what few have seen pays much, whoever comes there.
+A place is the combination of values of some observation columns: map, x and y of a walker. With `lifelong` a
+place gives a reward once per episode, 1 / sqrt(n) in the n-th episode of the run that visits it (counts:
+Strehl & Littman 2008). The counts are shared by all games.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rematch.rollout.columns import find_columns
 from rematch.rollout.reward_term import RewardTermComponent
 from rematch.rollout.rollout_buffer import RolloutBuffer
 
-DIGEST = 8  # bytes by which a run knows a place
+DIGEST_SIZE = 8  # bytes of a place's digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,37 +40,38 @@ class CountBonusConfig:
 
 
 class VisitCounts:
-    """One role's counts, by game; those of an episode go with it."""
+    """The visit counts of one role, per game; they are cleared at the end of an episode."""
 
     def __init__(self, config: CountBonusConfig, role: Role, games: int) -> None:
         self.role, self.columns = role, find_columns(role, config.columns)
         self.counts: list[dict[bytes, int]] = [{} for _ in range(games)]
         self.lifelong = config.lifelong
-        self.episodes: dict[bytes, int] = {}  # by a place's digest: how many of the run have met it
+        self.episodes: dict[bytes, int] = {}  # digest of a place -> episodes of the run that visited it
 
-    def score(self, tape: RolloutBuffer, iteration: int) -> Floats:
-        obs = np.ascontiguousarray(tape[self.role.name].obs[:, :, 0, self.columns])
+    def score(self, rollout: RolloutBuffer, iteration: int) -> Floats:
+        obs = np.ascontiguousarray(rollout[self.role.name].obs[:, :, 0, self.columns])
         out: Floats = np.zeros(obs.shape[:2], np.float32)
         for game, counts in enumerate(self.counts):
-            for t in range(tape.steps):
+            for t in range(rollout.steps):
                 place = obs[t, game].tobytes()
                 counts[place] = counts.get(place, 0) + 1
-                out[t, game] = self._known(place, counts[place]) if self.lifelong else counts[place] ** -0.5
-                if tape.ended[t, game] != RUNNING:
+                count = counts[place]
+                out[t, game] = self._lifelong_reward(place, count) if self.lifelong else count**-0.5
+                if rollout.ended[t, game] != RUNNING:
                     counts.clear()
         return out[:, :, None]
 
     def copy_from(self, other: VisitCounts) -> None:
-        """Know what another knows: in which episodes of the run a place was met."""
+        """Copy the lifelong counts of another scorer."""
         self.episodes = dict(other.episodes)
 
-    def _known(self, place: bytes, times: int) -> float:
-        """What a place is worth to an episode that has met it so often, in the run as a whole."""
-        if times > 1:
+    def _lifelong_reward(self, place: bytes, count: int) -> float:
+        """The lifelong reward of a place on its `count`-th visit in an episode."""
+        if count > 1:
             return 0.0
-        short = hashlib.blake2b(place, digest_size=DIGEST).digest()
-        self.episodes[short] = self.episodes.get(short, 0) + 1
-        return float(self.episodes[short] ** -0.5)
+        digest = hashlib.blake2b(place, digest_size=DIGEST_SIZE).digest()
+        self.episodes[digest] = self.episodes.get(digest, 0) + 1
+        return float(self.episodes[digest] ** -0.5)
 
     def state_dict(self) -> Tree:
         places = [place for counts in self.counts for place in counts]
@@ -79,7 +80,7 @@ class VisitCounts:
             "places": np.frombuffer(b"".join(places), np.float32).reshape(shape).copy(),
             "counts": np.array([n for counts in self.counts for n in counts.values()], np.int64),
             "sizes": np.array([len(counts) for counts in self.counts], np.int64),
-            "known": np.frombuffer(b"".join(self.episodes), np.uint8).reshape(-1, DIGEST).copy(),
+            "known": np.frombuffer(b"".join(self.episodes), np.uint8).reshape(-1, DIGEST_SIZE).copy(),
             "episodes": np.array(list(self.episodes.values()), np.int64),
         }
 
@@ -90,12 +91,12 @@ class VisitCounts:
             for _ in range(size):
                 place, n = next(rows)
                 counts[place.tobytes()] = n
-        known = zip(tree["known"], tree["episodes"].tolist())
-        self.episodes = {digest.tobytes(): n for digest, n in known}
+        episodes = zip(tree["known"], tree["episodes"].tolist())
+        self.episodes = {digest.tobytes(): n for digest, n in episodes}
 
 
 class CountBonus(RewardTermComponent):
-    """Counts of places, for roles with one seat."""
+    """Visit counts of places, for roles with one seat."""
 
     name = "count_bonus"
     Config = CountBonusConfig
@@ -106,7 +107,7 @@ class CountBonus(RewardTermComponent):
             find_columns(role, config.columns)
             if len(role.seats) > 1:
                 raise ConfigError(f"count_bonus.weight = {config.weight:g}: {role.name} has "
-                                  f"{len(role.seats)} seats, places are counted for one; expected 0")
+                                  f"{len(role.seats)} seats; expected roles with one seat, or 0")
 
     @classmethod
     def make_scorer(cls, config: CountBonusConfig, role: Role, games: int, seed: int) -> VisitCounts:

@@ -1,14 +1,15 @@
-"""Bayesian milestones: what is reached is worth more the less surely it is reached.
+"""Bayesian milestones: the reward of reaching a milestone is larger the less certain its success is.
 
-An episode is a trial of every milestone m that was not set in its spawn state: a success where m is reached
-within its budget of T_m steps, a failure where the budget or the episode ends before. theta_m is the chance
-of success, believed to be Beta(alpha, beta). Evidence fades by a factor f with each trial, the prior stays:
+An episode is a trial of every milestone m that is not set in its start state: a success where m is reached
+within its budget of T_m steps, a failure where the budget or the episode ends before. theta_m is the
+probability of success, with posterior Beta(alpha, beta). Old trials are discounted by a factor f per new
+trial, the prior is not:
 
     alpha_n = alpha_0 + sum_i f^(n - i) x_i        beta_n = beta_0 + sum_i f^(n - i) (1 - x_i)
 
-r_bayes of a success is min(1, 1 - mean + deviation) of theta_m just before: more while it is uncertain, next
-to nothing once it is mastered. alarm_score = P(theta_m < target). A milestone is mastered once that is at
-most 1 - alarm; when it passes alarm afterwards, the milestone was lost again: alarm_triggered.
+The reward of a success is min(1, 1 - mean + deviation) of theta_m before the trial: large while theta_m is
+uncertain, near 0 once the milestone is mastered. A milestone is mastered once P(theta_m < target) is at most
+1 - alarm; if this probability exceeds alarm later, the milestone was lost: alarm_triggered.
 """
 
 from __future__ import annotations
@@ -61,71 +62,72 @@ class MilestonesConfig:
 
 
 def budgets_of(config: MilestonesConfig, names: tuple[str, ...]) -> NDArray[np.int64]:
-    """[M] T_m, or what is wrong with them."""
+    """[M] the budgets T_m; ConfigError for an unknown name or a wrong number."""
     out = np.full(len(names), config.budget, np.int64)
-    for word in config.budgets:
-        name, _, steps = word.partition("=")
+    for setting in config.budgets:
+        name, _, steps = setting.partition("=")
         if name not in names or not steps.isdecimal() or not 0 < int(steps) < 2**31:
-            near = nearest(name, list(names))
-            hint = f"; nearest: {near}" if near and name not in names else ""
-            raise ConfigError(f"milestones.budgets = {word!r}: expected NAME=STEPS of a milestone{hint}")
+            nearest_name = nearest(name, list(names))
+            hint = f"; nearest: {nearest_name}" if nearest_name and name not in names else ""
+            raise ConfigError(f"milestones.budgets = {setting!r}: expected NAME=STEPS of a milestone{hint}")
         out[names.index(name)] = int(steps)
     return out
 
 
 class MilestonePosteriors:
-    """The posteriors of a world with milestones (Role.milestones), and what reaching each is worth."""
+    """The posteriors of the milestones of a role, and the rewards of reaching them."""
 
     def __init__(self, config: MilestonesConfig, role: Role, games: int) -> None:
         self.config, self.role, self.names = config, role, role.milestones
         self.columns = [i for i, name in enumerate(role.columns) if f".{MILESTONE}" in name]
-        self.number = {name: i for i, name in enumerate(self.names)}
+        self.index = {name: i for i, name in enumerate(self.names)}
         self.budget = budgets_of(config, self.names)
-        many = len(self.names)
-        self.beliefs = Beliefs(many, (config.alpha, config.beta), config.forgetting)
-        self.trials = np.zeros(many, np.int64)
-        self.mastered, self.alarmed = np.zeros(many, bool), np.zeros(many, bool)
-        self.open = np.zeros((games, many), bool)  # trials that go on
-        self.begins = np.ones(games, bool)  # whether the next sight is an episode's first
-        self.owed: Floats = np.zeros(games, np.float32)  # to the sight that the last step led to
-        self.lines: list[str] = []  # to be told
+        count = len(self.names)
+        self.beliefs = Beliefs(count, (config.alpha, config.beta), config.forgetting)
+        self.trials = np.zeros(count, np.int64)
+        self.mastered, self.alarmed = np.zeros(count, bool), np.zeros(count, bool)
+        self.open_trials = np.zeros((games, count), bool)  # trials without a result so far
+        self.episode_starts = np.ones(games, bool)  # whether the next observation is the first of an episode
+        self.pending_reward: Floats = np.zeros(games, np.float32)  # reward of the next observation
+        self.lines: list[str] = []  # for the log
 
     @property
-    def worth(self) -> Numbers:
-        """[M] r_bayes of reaching each now."""
+    def rewards(self) -> Numbers:
+        """[M] the reward of reaching each milestone now."""
         return np.minimum(1.0, 1 - self.beliefs.mean + self.beliefs.deviation)
 
-    def score(self, tape: RolloutBuffer, iteration: int) -> Floats:
-        """The last step of an episode leads to no sight of its own: r_env alone pays it."""
-        bits = tape[self.role.name].obs[:, :, 0, self.columns] > 0.5
-        out: Floats = np.zeros((tape.steps, tape.games), np.float32)
+    def score(self, rollout: RolloutBuffer, iteration: int) -> Floats:
+        """[T, N, 1] rewards; the last step of an episode has no next observation, and no reward."""
+        bits = rollout[self.role.name].obs[:, :, 0, self.columns] > 0.5
+        out: Floats = np.zeros((rollout.steps, rollout.games), np.float32)
         events: dict[int, list[tuple[int, int]]] = {}
-        led: dict[int, list[tuple[int, int]]] = {}
-        for into, found in ((events, tape.events), (led, tape.forced_events)):
-            for t, game, name in found:
-                into.setdefault(t, []).append((game, self.number[name]))
+        forced: dict[int, list[tuple[int, int]]] = {}
+        for by_step, recorded in ((events, rollout.events), (forced, rollout.forced_events)):
+            for t, game, name in recorded:
+                by_step.setdefault(t, []).append((game, self.index[name]))
         before = self.trials.copy()
-        for t in range(tape.steps):
-            out[t], self.owed = self.owed, np.zeros_like(self.owed)
-            self.open[self.begins] = ~bits[t, self.begins]
-            for game, m in led.get(t, []):  # who was led to one has not tried (curriculum/demonstrations.py)
-                self.open[game, m] = False
-            over = tape.ended[t] != RUNNING
-            late = self.open & (tape.length[t][:, None] > self.budget)
-            for game, m in np.argwhere(late).tolist():
-                self._judge(game, m, False)
+        for t in range(rollout.steps):
+            out[t] = self.pending_reward
+            self.pending_reward = np.zeros_like(self.pending_reward)
+            self.open_trials[self.episode_starts] = ~bits[t, self.episode_starts]
+            for game, m in forced.get(t, []):  # reached by forced actions: no trial
+                self.open_trials[game, m] = False
+            ended = rollout.ended[t] != RUNNING
+            timed_out = self.open_trials & (rollout.length[t][:, None] > self.budget)
+            for game, m in np.argwhere(timed_out).tolist():
+                self._add_trial(game, m, False)
             for game, m in events.get(t, []):
-                if self.open[game, m]:
-                    self.owed[game] += 0.0 if over[game] else self.worth[m]
-                    self._judge(game, m, True)
-            for game, m in np.argwhere(self.open & over[:, None]).tolist():
-                self._judge(game, m, False)
-            self.begins = over
+                if self.open_trials[game, m]:
+                    self.pending_reward[game] += 0.0 if ended[game] else self.rewards[m]
+                    self._add_trial(game, m, True)
+            for game, m in np.argwhere(self.open_trials & ended[:, None]).tolist():
+                self._add_trial(game, m, False)
+            self.episode_starts = ended
         self._alarms(np.flatnonzero(self.trials != before).tolist())
         return out[:, :, None]
 
-    def _judge(self, game: int, m: int, success: bool) -> None:
-        self.open[game, m] = False
+    def _add_trial(self, game: int, m: int, success: bool) -> None:
+        self.open_trials[game, m] = False
         self.trials[m] += 1
         self.beliefs.judge(m, success)
 
@@ -140,7 +142,7 @@ class MilestonePosteriors:
                                   f"{self.config.target:g}) = {score:.3f}, theta {self.beliefs.mean[m]:.3f}")
 
     def numbers(self) -> dict[str, float]:
-        """For the log: theta of each milestone that was tried, and how many are mastered or alarmed."""
+        """Metrics: theta of each milestone with trials, numbers of mastered and of alarmed ones."""
         tried = np.flatnonzero(self.trials).tolist()
         return {f"theta_{self.names[m]}": float(self.beliefs.mean[m]) for m in tried} | {
             "mastered": float(self.mastered.sum()), "alarm_triggered": float(self.alarmed.sum())}
@@ -151,18 +153,18 @@ class MilestonePosteriors:
 
     def state_dict(self) -> Tree:
         return {"alpha": self.beliefs.alpha, "beta": self.beliefs.beta, "trials": self.trials,
-                "mastered": self.mastered, "alarmed": self.alarmed, "open": self.open,
-                "begins": self.begins, "owed": self.owed}
+                "mastered": self.mastered, "alarmed": self.alarmed, "open": self.open_trials,
+                "begins": self.episode_starts, "owed": self.pending_reward}
 
     def load_state_dict(self, tree: Tree) -> None:
         self.beliefs.alpha[:], self.beliefs.beta[:] = tree["alpha"], tree["beta"]
         self.trials[:], self.mastered[:], self.alarmed[:] = tree["trials"], tree["mastered"], tree["alarmed"]
-        self.open[:], self.owed = tree["open"], tree["owed"].copy()
-        self.begins = tree["begins"].copy()
+        self.open_trials[:], self.pending_reward = tree["open"], tree["owed"].copy()
+        self.episode_starts = tree["begins"].copy()
 
 
 class Milestones(RewardTermComponent):
-    """Posteriors of milestones, where the world has one seat and tells milestones."""
+    """Posteriors of milestones, for worlds that have milestones."""
 
     name = "milestones"
     Config = MilestonesConfig
@@ -171,8 +173,8 @@ class Milestones(RewardTermComponent):
     def check(cls, config: MilestonesConfig, setup: Setup) -> None:
         role = setup.spec.role_of(0)
         if not role.milestones and config != MilestonesConfig():
-            raise ConfigError(f"milestones: no effect: {setup.spec.world} has no milestones; leave its "
-                              "settings out")
+            raise ConfigError(f"milestones: no effect: {setup.spec.world} has no milestones; expected no "
+                              "such settings")
         budgets_of(config, role.milestones)
 
     @classmethod

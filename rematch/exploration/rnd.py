@@ -1,12 +1,12 @@
-"""Random network distillation (Burda et al. 2019): what a role has seen seldom is worth something by itself.
+"""Random network distillation (Burda et al. 2019): intrinsic reward for rare observations.
 
-A predictor learns to say what a frozen random network says of a sight. Its error is small where it has been
-often. The bonus of a decision is that of the sight it was made at,
+A predictor network learns the output of a frozen random network; its error is small for frequent
+observations. The reward of a decision is that of its observation s,
 
-    b = coef * e(s) / sd,      e(s) = mean_j (predictor_j(s) - target_j(s))^2
+    r = weight * e(s) / sd,      e(s) = mean_j (predictor_j(s) - target_j(s))^2
 
-sd being the deviation of all errors so far. It is a column of its own beside the world's reward, and only
-learners see it: outcomes, matches and returns never do.
+where sd is the standard deviation of all errors so far. The reward term is a separate column that only
+learners read: outcomes, matches and returns do not contain it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rematch.agents.learners.adam import Adam
 from rematch.agents.networks import fused
 from rematch.agents.networks.config import NetworkConfig
-from rematch.agents.networks.layout import named
+from rematch.agents.networks.layout import weight_views
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.arrays import Floats, Tree
@@ -32,7 +32,7 @@ from rematch.core.spec import Actions, Role
 from rematch.rollout.reward_term import RewardTermComponent
 from rematch.rollout.rollout_buffer import RolloutBuffer
 
-MAGNET_ALONE = (0.0, 0.0, 0.0, 0.0, 1.0)  # of the terms of agents/learners/ppo.py
+MAGNET_TERM_ONLY = (0.0, 0.0, 0.0, 0.0, 1.0)  # coefficients of the loss of agents/learners/ppo.py
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,35 +55,35 @@ class RndConfig:
     )  # fmt: skip
 
 
-class Deviation:
-    """The running standard deviation of everything met so far (Welford 1962; batches: Chan et al. 1979)."""
+class RunningStd:
+    """Running standard deviation (Welford 1962; batches: Chan et al. 1979)."""
 
     def __init__(self) -> None:
         self.count, self.mean, self.squares = 0, 0.0, 0.0
 
     def add(self, values: NDArray[np.float64]) -> None:
         n, mean = len(values), float(values.mean())
-        total, apart = self.count + n, mean - self.mean
-        self.squares += float(((values - mean) ** 2).sum()) + apart**2 * self.count * n / total
-        self.mean += apart * n / total
+        total, difference = self.count + n, mean - self.mean
+        self.squares += float(((values - mean) ** 2).sum()) + difference**2 * self.count * n / total
+        self.mean += difference * n / total
         self.count = total
 
     def __float__(self) -> float:
         return float(np.sqrt(self.squares / max(self.count, 1)))
 
 
-class Distilled:
-    """What a distillation keeps with a run, of decisions or of pictures."""
+class DistillationState:
+    """The checkpoint state of a distillation: predictor, optimiser and deviation."""
 
     predictor: Policy
     adam: Adam
-    deviation: Deviation
+    deviation: RunningStd
 
     def state_dict(self) -> Tree:
-        """The target follows from the seed."""
+        """Without the target network, which the seed determines."""
         d = self.deviation
-        seen = {"count": d.count, "mean": d.mean, "squares": d.squares}
-        return {"predictor": self.predictor.weights, "deviation": seen} | self.adam.state()
+        deviation = {"count": d.count, "mean": d.mean, "squares": d.squares}
+        return {"predictor": self.predictor.weights, "deviation": deviation} | self.adam.state()
 
     def load_state_dict(self, tree: Tree) -> None:
         self.predictor.set(tree["predictor"])
@@ -91,40 +91,40 @@ class Distilled:
         for name, value in tree["deviation"].items():
             setattr(self.deviation, name, value)
 
-    def copy_from(self, other: Distilled) -> None:
+    def copy_from(self, other: DistillationState) -> None:
         self.load_state_dict(copy.deepcopy(other.state_dict()))
 
 
-class Distillation(Distilled):
-    """One role's networks. Both see all fields in one row; columns that name categories are looked up."""
+class Distillation(DistillationState):
+    """The target and predictor networks of one role; both read its whole observation."""
 
     def __init__(self, config: RndConfig, role: Role, seed: int) -> None:
         self.config, self.role, self.seed = config, role, seed
-        numbers = Actions(kind="continuous", names=tuple(f"e{i}" for i in range(config.embed)))
-        about = replace(role, actions=numbers)
+        outputs = Actions(kind="continuous", names=tuple(f"e{i}" for i in range(config.embed)))
+        embedding_role = replace(role, actions=outputs)
         shape = NetworkConfig(hidden=(config.hidden, config.hidden), activation="relu", log_std=0.0)
-        self.target, self.predictor = (Policy(about, shape, name) for name in ("target", "predictor"))
+        self.target = Policy(embedding_role, shape, "target")
+        self.predictor = Policy(embedding_role, shape, "predictor")
         for index, network in enumerate((self.target, self.predictor)):
             network.initialise(rng.key(seed, rng.RND, index))
-            head = named(network.weights, network.layout)["policy.head.weight"]
-            head *= 100.0  # a policy's head begins at a hundredth
+            head = weight_views(network.weights, network.layout)["policy.head.weight"]
+            head *= 100.0  # Policy.initialise scales its head by 0.01
             network.set(network.weights)
         self.adam = Adam(self.predictor.weights.size)
         self.grad: Floats = np.empty_like(self.predictor.weights)
-        self.deviation = Deviation()
+        self.deviation = RunningStd()
 
     def score(self, rollout: RolloutBuffer, iteration: int) -> NDArray[np.float64]:
         """Score the observations of the learner's decisions, then learn from them.
 
-        The whole rollout is scored before the predictor moves: within an update nothing is new only because
-        it came first.
+        The whole rollout is scored before the predictor learns: the order of its rows has no effect.
         """
-        track = rollout[self.role.name]
-        rows = np.flatnonzero((track.slot == 0) & (track.acted != 0))
-        values = np.zeros(track.reward.shape, np.float64)
+        role_rollout = rollout[self.role.name]
+        rows = np.flatnonzero((role_rollout.slot == 0) & (role_rollout.acted != 0))
+        values = np.zeros(role_rollout.reward.shape, np.float64)
         if len(rows) == 0:
             return values
-        obs = track.obs.reshape(-1, self.role.size)[rows]
+        obs = role_rollout.obs.reshape(-1, self.role.size)[rows]
         target = self.target.forward(obs)[0]
         error = ((self.predictor.forward(obs)[0].astype(np.float64) - target) ** 2).mean(1)
         self.deviation.add(error)
@@ -133,23 +133,23 @@ class Distillation(Distilled):
         return values
 
     def _learn(self, obs: Floats, target: Floats, iteration: int) -> None:
-        """A shuffled pass over the sights [n, F].
+        """One shuffled pass over the observations [n, F].
 
-        Of two Gaussians with equal deviation 1 the divergence KL is half the squared distance of their means:
-        the magnet's term of the fused gradient, alone, is the gradient of the predictor's error.
+        The KL divergence of two Gaussians with standard deviation 1 is half the squared distance of their
+        means: the magnet term of the fused gradient alone is the gradient of the predictor's error.
         """
         n, size = self.config.update_every, self.config.embed
         order = rng.generator(self.seed, rng.RND, 2, iteration).permutation(len(obs))
-        none, still = np.zeros(n, np.float32), np.zeros((n, size), np.float32)
+        zeros, no_action = np.zeros(n, np.float32), np.zeros((n, size), np.float32)
         std = np.zeros(size, np.float32)
         for at in range(0, len(order), n):
             rows = order[at : at + n]
             m = len(rows)
-            batch = {"obs": obs[rows], "magnet": target[rows], "magnet_log_std": std, "action": still[:m]}
-            batch |= dict.fromkeys(("logp", "advantage", "target", "value"), none[:m])
+            batch = {"obs": obs[rows], "magnet": target[rows], "magnet_log_std": std, "action": no_action[:m]}
+            batch |= dict.fromkeys(("logp", "advantage", "target", "value"), zeros[:m])
             net = self.predictor.network
-            assert isinstance(net, fused.Network), "its own network has no encoder"
-            net.gradient(self.predictor.packed[0], np.arange(m), batch, MAGNET_ALONE, 1, self.grad)
+            assert isinstance(net, fused.Network), "the predictor has no encoder"
+            net.gradient(self.predictor.packed[0], np.arange(m), batch, MAGNET_TERM_ONLY, 1, self.grad)
             self.adam.step(self.predictor, self.grad, self.config.lr)
 
 
@@ -183,11 +183,12 @@ class Rnd(RewardTermComponent):
         return {"update_every": min(config.update_every, small.steps_per_iteration // 4)}
 
     def numbers(self, rollout: RolloutBuffer, role: str) -> Metrics:
-        """Means per step of the games in which the learner sits."""
-        track = rollout[role]
-        learner = track.slot == 0
-        if not (learner & (track.acted != 0)).any():
+        """Means per step over the seats of the learner."""
+        role_rollout = rollout[role]
+        learner = role_rollout.slot == 0
+        if not (learner & (role_rollout.acted != 0)).any():
             return {}
-        weighted = (self.weight * track.reward_terms[self.name].values).astype(np.float32)
-        extrinsic, intrinsic = (float(x[learner].mean(dtype=np.float64)) for x in (track.reward, weighted))
+        weighted = (self.weight * role_rollout.reward_terms[self.name].values).astype(np.float32)
+        extrinsic = float(role_rollout.reward[learner].mean(dtype=np.float64))
+        intrinsic = float(weighted[learner].mean(dtype=np.float64))
         return {"rnd_intrinsic": intrinsic, "rnd_extrinsic": extrinsic, "rnd_total": extrinsic + intrinsic}

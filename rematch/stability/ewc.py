@@ -1,10 +1,10 @@
-"""Elastic weight consolidation (Kirkpatrick et al. 2017): weights that mattered stay near what they were.
+"""Elastic weight consolidation (Kirkpatrick et al. 2017): a penalty for changes to important weights.
 
     penalty(theta) = weight / 2 * sum_i F_i (theta_i - theta*_i)^2        (their eq. 3)
-    slope_i        = weight * F_i (theta_i - theta*_i)
+    gradient_i     = weight * F_i (theta_i - theta*_i)
 
-theta* are the weights at the newest mark, F the diagonal of the Fisher information of the play there. The
-value's own weights have no part in the play: their F is 0, and they are free.
+theta* are the weights at the newest anchor, F the diagonal of the Fisher information of the policy there.
+Weights of the value function alone do not affect the policy: their F is 0.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from rematch.core.config import knob
 from rematch.core.errors import ConfigError
 from rematch.rollout.rollout_buffer import RolloutBuffer
 
-# of the terms of agents/learners/ppo.py; the ratio is 1, far from its clip
-LOGP_ALONE = (1.0, 0.0, 0.0, 0.0, 0.0)
+# coefficients of the loss of agents/learners/ppo.py; the ratio is 1, far from the clip range
+POLICY_TERM_ONLY = (1.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,32 +49,32 @@ class EwcConfig:
 def fisher(policy: Policy, obs: Floats, mask: Bytes | None, key: int) -> Floats:
     """[P] diagonal of the Fisher information: the mean of squared gradients of log pi(a | s), one per sample.
 
-    sight [n, F], mask [n, A]. The actions are drawn from the policy as it is now, as the definition has it;
-    those on a tape are of its earlier self. Squares of single gradients: the square of their mean is not it.
+    obs [n, F], mask [n, A]. The actions are sampled from the present policy, as in the definition; those of a
+    rollout come from an older one. Each gradient is squared before the mean is taken.
     """
     n, size, actions = len(obs), policy.weights.size, policy.role.actions
     shape = (n,) if actions.kind == "discrete" else (n, actions.size)
     action: NDArray[Any] = np.zeros(shape, np.int32 if actions.kind == "discrete" else np.float32)
-    logp, value, one = np.zeros(n, np.float32), np.zeros(n, np.float32), np.ones(n, np.float32)
+    logp, value, ones = np.zeros(n, np.float32), np.zeros(n, np.float32), np.ones(n, np.float32)
     number, slot = np.arange(n, dtype=np.uint32), np.zeros(n, np.int32)
     policy.network.act(policy.packed, slot, obs, number, (key, 0), action, logp, value, mask=mask)
     total, grad = np.zeros(size, np.float64), np.empty(size, np.float32)
     if not isinstance(policy.network, fused.Network):
         return _by_autograd(policy, obs, mask, action)
     batch: dict[str, NDArray[Any]] = {"obs": obs, "action": action, "logp": logp, "value": value,
-                                      "target": value, "advantage": one}
+                                      "target": value, "advantage": ones}
     if mask is not None:
         batch["mask"] = mask
-    if policy.config.reads_privileged:  # no part of it, but the critic's tower needs an input
+    if policy.config.reads_privileged:  # no effect, but the critic needs an input
         batch["privileged"] = np.zeros((n, policy.role.privileged_size), np.float32)
-    for i in range(n):  # with advantage 1 and ratio 1 the surrogate's slope is that of -log pi
-        policy.network.gradient(policy.packed[0], np.array([i]), batch, LOGP_ALONE, 1, grad)
+    for i in range(n):  # with advantage 1 and ratio 1 the gradient is that of -log pi
+        policy.network.gradient(policy.packed[0], np.array([i]), batch, POLICY_TERM_ONLY, 1, grad)
         total += grad.astype(np.float64) ** 2
     return (total / max(n, 1)).astype(np.float32)
 
 
 def _by_autograd(policy: Policy, obs: Floats, mask: Bytes | None, action: NDArray[Any]) -> Floats:
-    """The same for networks with an encoder, whose gradients are torch's."""
+    """The same for networks that torch computes."""
     import torch
 
     from rematch.agents.networks import mlp
@@ -82,16 +82,16 @@ def _by_autograd(policy: Policy, obs: Floats, mask: Bytes | None, action: NDArra
     flat = torch.from_numpy(policy.weights.copy()).requires_grad_()
     total = torch.zeros(flat.shape, dtype=torch.float64)
     for i in range(len(obs)):
-        here = None if mask is None else torch.from_numpy(mask[i : i + 1])
-        said = mlp.answer(flat, policy.role, policy.config, torch.from_numpy(obs[i : i + 1]), here)
-        logp = said.play.log_prob(torch.from_numpy(action[i : i + 1])).sum()
-        (slope,) = torch.autograd.grad(logp, flat)
-        total += slope.double() ** 2
+        row_mask = None if mask is None else torch.from_numpy(mask[i : i + 1])
+        output = mlp.forward(flat, policy.role, policy.config, torch.from_numpy(obs[i : i + 1]), row_mask)
+        logp = output.distribution.log_prob(torch.from_numpy(action[i : i + 1])).sum()
+        (grad,) = torch.autograd.grad(logp, flat)
+        total += grad.double() ** 2
     return np.asarray((total / max(len(obs), 1)).float().numpy())
 
 
 class Anchor:
-    """One role's anchor: weights theta* [P] and their importance F [P]; both 0 until the first mark."""
+    """The anchor of one role: weights theta* [P] and their importance F [P]; both start at 0."""
 
     name = "ewc"
 
@@ -109,20 +109,21 @@ class Anchor:
         self.marks = tree["marks"]
 
     def penalty(self, policy: Policy) -> tuple[float, Floats]:
-        """The penalty and its slope [P], in closed form."""
-        away = policy.weights - self.anchor
-        slope = np.float32(self.config.weight) * self.fisher * away
-        return 0.5 * float(np.sum(slope * away, dtype=np.float64)), slope
+        """The penalty and its gradient [P], in closed form."""
+        difference = policy.weights - self.anchor
+        grad = np.float32(self.config.weight) * self.fisher * difference
+        return 0.5 * float(np.sum(grad * difference, dtype=np.float64)), grad
 
-    def mark(self, tape: RolloutBuffer) -> int:
-        """Anchor the weights as they are now; how many of its own decisions on the tape that rests on."""
-        track = tape[self.policy.role.name]
-        own = np.flatnonzero((track.acted != 0) & (track.slot == 0))
-        draw = rng.generator(self.seed, rng.FISHER, 0, self.marks)
-        rows = draw.permutation(own)[: self.config.fisher_samples]
-        if len(rows):  # else nobody of this role played: the old anchor holds
-            obs = track.obs.reshape(-1, track.role.size)[rows]
-            mask = None if track.mask is None else track.mask.reshape(-1, track.role.actions.size)[rows]
+    def update(self, rollout: RolloutBuffer) -> int:
+        """Anchor the present weights; returns the number of decisions used for the Fisher information."""
+        role_rollout = rollout[self.policy.role.name]
+        decisions = np.flatnonzero((role_rollout.acted != 0) & (role_rollout.slot == 0))
+        generator = rng.generator(self.seed, rng.FISHER, 0, self.marks)
+        rows = generator.permutation(decisions)[: self.config.fisher_samples]
+        if len(rows):  # without decisions the old anchor stays
+            role, mask = role_rollout.role, role_rollout.mask
+            obs = role_rollout.obs.reshape(-1, role.size)[rows]
+            mask = None if mask is None else mask.reshape(-1, role.actions.size)[rows]
             self.fisher[:] = fisher(self.policy, obs, mask, rng.key(self.seed, rng.FISHER, 1, self.marks))
             self.anchor[:] = self.policy.weights
             self.marks += 1
@@ -145,8 +146,8 @@ class Ewc(Component):
     def check(cls, config: EwcConfig, setup: Setup) -> None:
         if config.weight and setup.config.curriculum.kind == "none":
             raise ConfigError(
-                f"ewc.weight = {config.weight:g}: weights are anchored when a curriculum climbs, and there "
-                "is no curriculum; expected 0"
+                f"ewc.weight = {config.weight:g}: weights are anchored when a curriculum moves up, and "
+                "there is no curriculum; expected 0"
             )
 
     @classmethod
@@ -173,7 +174,7 @@ class Ewc(Component):
 
     def after_evaluation(self, evaluation: Any, rollout: RolloutBuffer, clock: Clock) -> None:
         for role, anchor in self.anchors.items() if evaluation.row.get("moved", 0) > 0 else ():
-            decisions = anchor.mark(rollout)
+            decisions = anchor.update(rollout)
             evaluation.lines.append(f"EWC: the weights of {role} at step {clock.step:,} are anchored "
                                     f"({decisions} decisions)")
 

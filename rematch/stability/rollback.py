@@ -1,9 +1,9 @@
-"""Rollback: when a learning role collapses, or runs away from the others, it goes back to what it was.
+"""Rollback: a learning role that wins too rarely or too often is restored from a rolling checkpoint.
 
-All roles are kept together, weights, optimiser and magnet, from before the first iteration on: every role
-always has something to go back to. These rolling checkpoints come and go; milestones (a phase's end, a step
-of the curriculum) stay for good, as policies in the run's folder. What is judged are the learning role's
-training games, against whoever sat opposite.
+A rolling checkpoint contains the state of all roles (weights, optimiser, magnet); the first one is stored
+before the first iteration. Rolling checkpoints are deleted in time; the policies of milestones (the end of a
+phase, a step of the curriculum) stay in the run folder. Win rates are those of the learning role's training
+games, against all opponents.
 """
 
 from __future__ import annotations
@@ -68,140 +68,145 @@ class RollbackConfig:
                               f"max_win_rate = {self.max_win_rate:g}")
         if self.checkpoints_back > self.keep:
             raise ConfigError(f"checkpoints_back = {self.checkpoints_back}: expected at most "
-                              f"keep = {self.keep}, there are no others")
+                              f"keep = {self.keep}")
 
 
 def check_rollback(config: RollbackConfig, kind: str, roles: Sequence[str]) -> None:
-    """Refuse rollbacks where they cannot work: kind is schedule.kind."""
-    why = ""
+    """ConfigError where rollbacks cannot work; kind: schedule.kind."""
+    problem = ""
     if kind == "micro":
-        why = "micro-phases are shorter than any judgement of them"
+        problem = "micro phases are too short to compute a win rate"
     elif len(roles) < 2:
-        why = "a role that wins always has collapsed only against another role, and the world has one"
-    if config.checkpoints_back and why:
-        raise ConfigError(f"rollback.checkpoints_back = {config.checkpoints_back}: {why}; expected 0")
+        problem = "win rates compare roles, and the world has one role"
+    if config.checkpoints_back and problem:
+        raise ConfigError(f"rollback.checkpoints_back = {config.checkpoints_back}: {problem}; expected 0")
 
 
-def copied(tree: Tree) -> Tree:
+def copy_arrays(tree: Tree) -> Tree:
     return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in tree.items()}
 
 
 class CollapseGuard:
-    """Stores what all roles were, and judges the ones that learn after every iteration."""
+    """Stores rolling checkpoints of all roles, and checks the learning roles after every iteration."""
 
     def __init__(self, config: RollbackConfig, learners: Mapping[str, Learner]) -> None:
         self.config, self.learners = config, learners
-        self.rolling: list[Tree] = []  # oldest first, each {"step": ..., "roles": {role: learner.state()}}
-        self.judged: dict[str, list[list[float]]] = {}  # learning role -> [wins, games] of whole iterations
-        self.dim: list[str] = []  # roles whose entropy was below the floor when they last learnt
-        self.saved = self.until = self.untold = self.count = 0
+        self.rolling: list[Tree] = []  # oldest first: {"step": ..., "roles": {role: learner.state_dict()}}
+        self.results: dict[str, list[list[float]]] = {}  # learning role -> [wins, games] of whole iterations
+        self.low_entropy: list[str] = []  # roles whose entropy was below the floor in their last iteration
+        self.saved_step = self.cooldown_end = 0
+        self.unreported = self.count = 0  # rollbacks since the last report; all rollbacks
         if config.checkpoints_back:
-            self.keep(0)
+            self.store_checkpoint(0)
 
     def state_dict(self) -> Tree:
-        judged = {role: [list(row) for row in rows] for role, rows in self.judged.items()}
-        lists = {"rolling": list(self.rolling), "judged": judged}
-        numbers = {name: getattr(self, name) for name in ("saved", "until", "untold", "count")}
-        return lists | numbers | {"dim": list(self.dim)}
+        results = {role: [list(row) for row in rows] for role, rows in self.results.items()}
+        return {"rolling": list(self.rolling), "judged": results, "saved": self.saved_step,
+                "until": self.cooldown_end, "untold": self.unreported, "count": self.count,
+                "dim": list(self.low_entropy)}
 
     def load_state_dict(self, tree: Tree) -> None:
-        for name in self.state_dict():
-            setattr(self, name, tree[name])
+        self.rolling, self.results = tree["rolling"], tree["judged"]
+        self.saved_step, self.cooldown_end = tree["saved"], tree["until"]
+        self.unreported, self.count = tree["untold"], tree["count"]
+        self.low_entropy = tree["dim"]
 
-    def _now(self, step: int) -> Tree:
-        roles = {role: copied(learner.state_dict()) for role, learner in self.learners.items()}
+    def _checkpoint(self, step: int) -> Tree:
+        roles = {role: copy_arrays(learner.state_dict()) for role, learner in self.learners.items()}
         return {"step": step, "roles": roles}
 
-    def keep(self, step: int) -> None:
-        """A rolling checkpoint of all roles."""
-        self.rolling = [*self.rolling, self._now(step)][-self.config.keep :]
-        self.saved = step
+    def store_checkpoint(self, step: int) -> None:
+        """Store a rolling checkpoint of all roles."""
+        self.rolling = [*self.rolling, self._checkpoint(step)][-self.config.keep :]
+        self.saved_step = step
 
     def start_over(self, step: int) -> None:
-        """The cold start is over: nothing before it is gone back to."""
+        """Replace all rolling checkpoints by the present state: after the warm-up or loaded policies."""
         if self.config.checkpoints_back:
             self.rolling = []
-            self.keep(step)
+            self.store_checkpoint(step)
 
     def pop_rollback_count(self) -> int:
-        """How many rollbacks there were since this was last asked."""
-        count, self.untold = self.untold, 0
+        """The number of rollbacks since the last call."""
+        count, self.unreported = self.unreported, 0
         return count
 
-    def judge(
-        self, tape: RolloutBuffer, metrics: Mapping[str, Any], step: int, learnt: Sequence[str], cold: bool
+    def check(
+        self, rollout: RolloutBuffer, metrics: Mapping[str, Any], step: int, learning_roles: Sequence[str],
+        warmup: bool,
     ) -> list[str]:
-        """After an iteration in which the roles `learnt` did: what happened, as lines for people.
+        """Check the learning roles after an iteration; returns log lines.
 
-        In the cold start winning is no sign of anything: the rival is scripted. Only entropy is judged then.
+        In the warm-up the opponents are scripted: win rates mean little, and only entropy is checked.
         """
-        lines, causes = self._entropies(metrics, learnt)
+        lines, causes = self._check_entropy(metrics, learning_roles)
         if not self.config.checkpoints_back:
             return lines
-        if not cold:
-            causes = self._shares(tape, learnt) | causes
-        if causes and step >= self.until:
-            return [*lines, self._go_back(causes, step)]
-        if step - self.saved >= self.config.every:
-            self.keep(step)
+        if not warmup:
+            causes = self._check_win_rates(rollout, learning_roles) | causes
+        if causes and step >= self.cooldown_end:
+            return [*lines, self._roll_back(causes, step)]
+        if step - self.saved_step >= self.config.every:
+            self.store_checkpoint(step)
         return lines
 
-    def _entropies(
-        self, metrics: Mapping[str, Any], learnt: Sequence[str]
+    def _check_entropy(
+        self, metrics: Mapping[str, Any], learning_roles: Sequence[str]
     ) -> tuple[list[str], dict[str, str]]:
-        """A line for each role that has fallen below the floor; the causes for a rollback."""
+        """A log line for each role that fell below the floor; role -> cause of a rollback."""
         lines, causes, floor = [], {}, self.config.entropy_floor
-        for role in learnt:
+        for role in learning_roles:
             entropy = metrics.get(f"{role}/entropy")
             if entropy is None or self.learners[role].policy.role.actions.kind != "continuous":
                 continue
             low = entropy < floor
             if low:
-                causes[role] = f"{role} plays with entropy {entropy:.3g}, below {floor:g}"
-                if role not in self.dim:
-                    lines.append(f"Entropy: {causes[role]}: it hardly tries anything any more")
-            self.dim = [*(name for name in self.dim if name != role), *([role] if low else [])]
+                causes[role] = f"{role} has entropy {entropy:.3g}, below {floor:g}"
+                if role not in self.low_entropy:
+                    lines.append(f"Entropy: {causes[role]}: it hardly explores")
+            others = [name for name in self.low_entropy if name != role]
+            self.low_entropy = [*others, role] if low else others
         return lines, causes
 
-    def _shares(self, tape: RolloutBuffer, learnt: Sequence[str]) -> dict[str, str]:
-        """Why a learning role should go back, by its share of wins."""
+    def _check_win_rates(self, rollout: RolloutBuffer, learning_roles: Sequence[str]) -> dict[str, str]:
+        """role -> cause of a rollback, by its win rate."""
         c, causes = self.config, {}
-        if set(self.judged) != set(learnt):
-            self.judged = {role: [] for role in learnt}  # a phase began: other roles, other games
-        for role, rows in self.judged.items():
-            slot, outcome = tape.results(role)
-            mine = outcome[slot == 0]
-            rows.append([float(mine.sum(dtype=np.float64)), float(len(mine))])
-            # Whole iterations: of games that begin together the last ones to end are those nobody decided.
+        if set(self.results) != set(learning_roles):
+            self.results = {role: [] for role in learning_roles}  # a new phase
+        for role, rows in self.results.items():
+            slot, outcome = rollout.results(role)
+            learner_outcomes = outcome[slot == 0]
+            rows.append([float(learner_outcomes.sum(dtype=np.float64)), float(len(learner_outcomes))])
+            # Whole iterations: among games that start together, undecided ones end last.
             while sum(games for _, games in rows[1:]) >= c.episodes:
                 del rows[0]
-            won, games = (sum(column) for column in zip(*rows))
-            if games >= c.episodes and not c.min_win_rate < won / games < c.max_win_rate:
-                too_low = won / games <= c.min_win_rate
+            wins, games = (sum(column) for column in zip(*rows))
+            if games >= c.episodes and not c.min_win_rate < wins / games < c.max_win_rate:
+                too_low = wins / games <= c.min_win_rate
                 bound = f"<= {c.min_win_rate:g}" if too_low else f">= {c.max_win_rate:g}"
-                share = f"{won:g} of its last {games:g} training games ({won / games:.3f} {bound})"
+                share = f"{wins:g} of its last {games:g} training games ({wins / games:.3f} {bound})"
                 causes[role] = f"{role} won {share}"
         return causes
 
-    def _go_back(self, causes: Mapping[str, str], step: int) -> str:
-        at = max(0, len(self.rolling) - self.config.checkpoints_back)
-        del self.rolling[at + 1 :]  # what came after it led here
-        then = self.rolling[at]
+    def _roll_back(self, causes: Mapping[str, str], step: int) -> str:
+        index = max(0, len(self.rolling) - self.config.checkpoints_back)
+        del self.rolling[index + 1 :]  # later ones led to the collapse
+        checkpoint = self.rolling[index]
         roles = list(self.learners) if self.config.bilateral else list(causes)
         for role in roles:
-            self.learners[role].load_state_dict(then["roles"][role])
-        self.judged, self.dim = {}, []
-        self.saved, self.until = step, step + self.config.cooldown
-        self.untold, self.count = self.untold + 1, self.count + 1
-        who = " and ".join(roles)
+            self.learners[role].load_state_dict(checkpoint["roles"][role])
+        self.results, self.low_entropy = {}, []
+        self.saved_step, self.cooldown_end = step, step + self.config.cooldown
+        self.unreported, self.count = self.unreported + 1, self.count + 1
+        restored = " and ".join(roles)
         return (
             f"ROLLBACK {self.count} at step {step:,}: {'; '.join(causes.values())}: "
-            f"{who} back to step {then['step']:,}"
+            f"{restored} back to step {checkpoint['step']:,}"
         )
 
 
 class Rollback(Component):
-    """Undoes a collapse, and keeps the policies of milestones in the run folder."""
+    """Restores collapsed roles, and stores the policies of milestones in the run folder."""
 
     name = "rollback"
     Config = RollbackConfig
@@ -210,7 +215,7 @@ class Rollback(Component):
 
     def __init__(self, config: RollbackConfig, setup: Setup) -> None:
         super().__init__(config, setup)
-        self.milestones: list[str] = []  # names of what this iteration ended: a phase, a level
+        self.milestones: list[str] = []  # names of the phases and levels that ended in this iteration
 
     @classmethod
     def check(cls, config: RollbackConfig, setup: Setup) -> None:
@@ -223,7 +228,7 @@ class Rollback(Component):
 
     @classmethod
     def shrink(cls, config: RollbackConfig, small: SmallRun) -> Mapping[str, Any]:
-        """A rolling checkpoint at every iteration; any share of wins is a collapse, and is undone."""
+        """A rolling checkpoint at every iteration; any win rate counts as a collapse."""
         if not config.checkpoints_back:
             return {}
         per = small.steps_per_iteration
@@ -240,23 +245,23 @@ class Rollback(Component):
     def after_update(self, rollout: RolloutBuffer, metrics: Metrics, clock: Clock) -> None:
         phase = clock.phase
         warmup = phase.number == 0
-        for line in self.guard.judge(rollout, metrics, clock.step, phase.roles, warmup):
+        for line in self.guard.check(rollout, metrics, clock.step, phase.roles, warmup):
             self.setup.log.line(line)
         if clock.iteration >= phase.last:
-            # Levels, and warm-ups on them, can come again; phases never do.
+            # Level warm-ups can repeat and need the step in their name; phases never repeat.
             self.milestones.append(f"{phase.name} step {clock.step}" if phase.level_warmup else phase.name)
             if warmup:
                 self.guard.start_over(clock.step)
 
     def evaluation_fields(self, clock: Clock) -> Mapping[str, Any]:
-        return {"rollbacks": self.guard.pop_rollback_count()}  # since the evaluation before
+        return {"rollbacks": self.guard.pop_rollback_count()}  # since the last evaluation
 
     def after_evaluation(self, evaluation: Any, rollout: RolloutBuffer, clock: Clock) -> None:
         if evaluation.row.get("moved", 0) > 0:
             self.milestones.append(f"level {evaluation.row['level'] + 1} step {clock.step}")
 
     def end_iteration(self, clock: Clock) -> None:
-        """Where collapses are undone, the policies of milestones stay for good."""
+        """Store the policies of milestones, if rollbacks are on."""
         for name in self.milestones if self.config.checkpoints_back else ():
             self.setup.store_policies(clock, f"@{name.replace(' ', '-')}")
         self.milestones.clear()

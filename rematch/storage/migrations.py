@@ -107,7 +107,7 @@ def _episode_log(diary: Tree, terms: list[str]) -> Tree:
     return diary
 
 
-def rename_observations(parts: Parts) -> Parts:
+def use_plain_names(parts: Parts) -> Parts:
     """Version 1 -> 2: lookahead's replay calls its observations `obs`."""
     for learner in parts.get("learners", {}).values():
         if "sight" in learner:
@@ -115,7 +115,7 @@ def rename_observations(parts: Parts) -> Parts:
     return parts
 
 
-STEPS: tuple[Step, ...] = (name_parts_by_component, rename_observations)
+STEPS: tuple[Step, ...] = (name_parts_by_component, use_plain_names)
 VERSION = len(STEPS)  # the version that this code writes
 
 RETURN_NAMES = {f"return_{old}": f"return_{new}" for old, new in REWARD_TERMS.items()}
@@ -128,7 +128,26 @@ HISTORY_NAMES: dict[str, str] = {}  # history.json and the other JSON files: key
 EVENT_NAMES: dict[str, str] = dict(RETURN_NAMES)  # events.jsonl: keys, at any depth
 COLUMN_NAMES: dict[str, str] = dict(RETURN_NAMES)  # episodes.csv and progress.csv: columns
 FIELD_NAMES: dict[str, str] = {"sight.*": "observation.*"}  # columns that an exported policy observes
-WEIGHT_NAMES: dict[str, str] = {}  # arrays of an exported policy
+WEIGHT_NAMES: dict[str, str] = {  # arrays of an exported or past policy
+    # transformer
+    "place.table": "position.table", "last.scale": "final_norm.scale", "last.bias": "final_norm.bias",
+    "layer.*.ask.weight": "layer.*.attn.qkv.weight", "layer.*.ask.bias": "layer.*.attn.qkv.bias",
+    "layer.*.told.weight": "layer.*.attn.out.weight", "layer.*.told.bias": "layer.*.attn.out.bias",
+    "layer.*.first.scale": "layer.*.norm1.scale", "layer.*.first.bias": "layer.*.norm1.bias",
+    "layer.*.second.scale": "layer.*.norm2.scale", "layer.*.second.bias": "layer.*.norm2.bias",
+    # recurrent Q network
+    "eye.*": "conv_encoder.*", "map.weight": "visited_conv.weight", "map.bias": "visited_conv.bias",
+    "table.weight": "embedding.weight", "mix.weight": "conv_proj.weight",
+    "count.weight": "number_proj.weight", "count.bias": "number_proj.bias",
+    "mixed.weight": "input_norm.weight", "mixed.bias": "input_norm.bias",
+    "layers.*.look.weight": "layers.*.input.weight", "layers.*.look.bias": "layers.*.input.bias",
+    "layers.*.recall.weight": "layers.*.recurrent.weight", "layers.*.recall.bias": "layers.*.recurrent.bias",
+    "layers.ssm.fading": "layers.ssm.log_decay",
+    "layers.ssm.tell.weight": "layers.ssm.output.weight", "layers.ssm.tell.bias": "layers.ssm.output.bias",
+    "layers.ssm.through.weight": "layers.ssm.skip.weight", "layers.ssm.through.bias": "layers.ssm.skip.bias",
+    "first.weight": "head_proj.weight", "first.bias": "head_proj.bias",
+    "firsts.weight": "head_norm.weight", "firsts.bias": "head_norm.bias",
+}  # fmt: skip
 FILE_NAMES: dict[str, str] = {}  # files of a run folder
 
 # Old names that are present ones of something else: such a name is old only beside the name on the right.

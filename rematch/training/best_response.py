@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from rematch.agents.learners.lookahead import (
-    Foresight,
     Lookahead,
     LookaheadConfig,
     LookaheadPlayer,
+    SuccessorSolver,
     check_network,
     check_spec,
 )
@@ -172,14 +172,14 @@ class LookaheadResponse:
         player: Any = frozen.players[spec.role_of(other).name]  # it has `action_probs`: can_look_ahead
         self.policy = Policy(spec.role_of(0), config.network, f"{role} (value)")
         self.policy.initialise(seed)
-        foresight = Foresight(frozen.make, spec, self.policy, facing=(other, player))
-        self.learner = Lookahead(foresight, LOOKAHEAD_CONFIG, seed, config.threads)
-        self.player = LookaheadPlayer(foresight, role)
+        solver = SuccessorSolver(frozen.make, spec, self.policy, fixed_opponent=(other, player))
+        self.learner = Lookahead(solver, LOOKAHEAD_CONFIG, seed, config.threads)
+        self.player = LookaheadPlayer(solver, role)
         self.player.name = f"{role} (response)"
         seating = {name: RoleSeating(self.policy, 0) for name in spec.roles}
         for name, role_seating in seating.items():
             explore = LOOKAHEAD_CONFIG.explore if name == role else 0.0
-            role_seating.others.append(LookaheadPlayer(foresight, name, explore))
+            role_seating.others.append(LookaheadPlayer(solver, name, explore))
         self.collector = ThreadCollector(self.world, seating, config.steps, config.threads, seed)
 
     def train(self) -> None:

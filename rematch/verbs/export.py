@@ -56,7 +56,7 @@ def export(run: Path | str, out: Path | str, *, onnx: bool = False) -> ExportedP
         role: policy_metadata(trained.config, policy, trained.iteration) for role, policy in networks.items()
     }
     paths = policy_export.export(networks, metadata, target)
-    converted = [policy_export.onnx(policy, path.with_suffix(".onnx"))
+    converted = [policy_export.export_onnx(policy, path.with_suffix(".onnx"))
                  for policy, path in zip(networks.values(), paths) if onnx]
     return ExportedPolicies(tuple(paths), tuple(converted))
 

@@ -15,8 +15,8 @@ from support.networks import minibatch, policy, role
 from rematch import api
 from rematch.agents.learners.ppo import Ppo, PpoConfig
 from rematch.agents.networks.config import NetworkConfig
-from rematch.agents.networks.layout import layout, named
-from rematch.agents.policy import Policy, digest, network
+from rematch.agents.networks.layout import layout, weight_views
+from rematch.agents.policy import Policy, digest, build_network
 from rematch.core.config import replace, validate
 from rematch.core.errors import ConfigError
 from rematch.core.player import RngKey, Seat
@@ -38,9 +38,9 @@ def test_layout_covers_the_vector_once_and_fused_agrees(
     net: NetworkConfig, obs: int, acts: int, discrete: bool, names: list[int]
 ) -> None:
     role_spec = role(obs, acts, discrete, tuple(names))
-    size = network(role_spec, net).size
+    size = build_network(role_spec, net).size
     marks = np.zeros(size, np.float32)
-    for view in named(marks, layout(role_spec, net)).values():
+    for view in weight_views(marks, layout(role_spec, net)).values():
         view += 1  # views, not copies
     assert (marks == 1).all()
     assert layout(role_spec, net)[-1][0] == ("value.head.bias" if discrete else "policy.log_std")
@@ -50,7 +50,7 @@ def test_layout_covers_the_vector_once_and_fused_agrees(
 def test_initial_weights_are_orthogonal_and_play_starts_near_uniform(net: dict[str, Any]) -> None:
     made = Policy(role(obs=12, actions=4), NetworkConfig(**net), "new")
     made.initialise(3)
-    for name, view in named(made.weights, made.layout).items():
+    for name, view in weight_views(made.weights, made.layout).items():
         if name.endswith("bias"):
             assert (view == 0).all()
             continue
@@ -69,7 +69,7 @@ def test_initial_weights_are_orthogonal_and_play_starts_near_uniform(net: dict[s
 def test_continuous_policies_start_at_their_log_std() -> None:
     made = Policy(role(discrete=False), NetworkConfig(log_std=-0.7), "new")
     made.initialise(0)
-    assert (named(made.weights, made.layout)["policy.log_std"] == np.float32(-0.7)).all()
+    assert (weight_views(made.weights, made.layout)["policy.log_std"] == np.float32(-0.7)).all()
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_rows_of_a_table_share_nothing() -> None:
 
 def test_a_table_needs_names_and_is_not_for_lookahead() -> None:
     asked = {"network.table": True, "network.shared": False, "network.hidden": (8,)}
-    with pytest.raises(ConfigError, match=r"network.table = true: pursuer sees nothing that is named; exp"):
+    with pytest.raises(ConfigError, match=r"network.table = true: pursuer observes no categorical column"):
         replace(api.default("pursuit"), asked)
     with pytest.raises(ConfigError, match=r"network.table = True: not with learner lookahead; expected F"):
         replace(api.default("lattice"), asked | {"learner": "lookahead"})

@@ -123,7 +123,7 @@ def test_onnx_says_what_the_policy_says(network: NetworkConfig, tmp_path: Path) 
     policy = Policy(role, network, "player")
     policy.initialise(3)
     policy.set(policy.weights * np.float32(1.5))  # the policy's head begins near zero
-    file = reference.ReferenceEvaluator(str(policy_export.onnx(policy, tmp_path / "agent.onnx")))
+    file = reference.ReferenceEvaluator(str(policy_export.export_onnx(policy, tmp_path / "agent.onnx")))
     draw = np.random.default_rng(0)
     for n in (1, 70):
         columns = [draw.integers(0, count, n) if count else draw.random(n) for count in role.categories]
@@ -189,7 +189,7 @@ def test_a_player_with_a_memory_is_exported_too(remembering: Path, tmp_path: Pat
     assert [row["step"] for row in rows] == [REMEMBERS["total_steps"]] * 2  # of these weights
     named = play_match("gameboy", Match(players=[str(made)], games=2, greedy=True))["returns"]
     assert named.keys() == one.keys()
-    with pytest.raises(ConfigError, match="--onnx: what it plays depends on what it remembers"):
+    with pytest.raises(ConfigError, match="--onnx: the network of dqn is recurrent"):
         export(remembering, tmp_path / "other", onnx=True)
     assert not list(tmp_path.glob("other*"))
 
@@ -217,12 +217,12 @@ def test_q_learning_begins_from_a_file_of_the_same_shape_alone(remembering: Path
     wanted = api.load(made).policies["joypad"].weights
     assert trained.policies["joypad"].weights.tobytes() == wanted.tobytes()  # lr 0
     trainer = Trainer(basis)
-    api.start_from(trainer, policy_export.starts(made, basis))
+    api.start_from(trainer, policy_export.initial_policies(made, basis))
     assert trainer.agents.learners["joypad"].state_dict()["target"].tobytes() == wanted.tobytes()
-    for changes, line in (({"dqn.gru": False}, "dqn.gru is True there and False in the run"),
-                          ({"learner": "ppo"}, "learnt by dqn, and learner is ppo in the run")):
+    for changes, line in (({"dqn.gru": False}, "dqn.gru is True in the policy and False in the run"),
+                          ({"learner": "ppo"}, "trained by dqn; the run has learner ppo")):
         with pytest.raises(ConfigError, match=line):
-            policy_export.starts(made, settings.replace(basis, changes))
+            policy_export.initial_policies(made, settings.replace(basis, changes))
 
 
 def test_a_film_of_a_run_and_of_a_file(
@@ -294,8 +294,8 @@ def test_killed_at_once_it_goes_on_to_the_same_bits(file: Path, tmp_path: Path,
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"network.hidden": (9,)}, r"network.hidden is \(8,\) there and \(9,\) in the run"),
-        ({"world.document_variant": True}, "world.document_variant is False there and True in the run"),
+        ({"network.hidden": (9,)}, r"network.hidden is \(8,\) in the policy and \(9,\) in the run"),
+        ({"world.document_variant": True}, "document_variant is False in the policy and True in the run"),
     ],
 )
 def test_another_network_or_other_rules_are_refused(
@@ -307,10 +307,10 @@ def test_another_network_or_other_rules_are_refused(
 
 
 def test_another_game_is_refused(file: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a policy of beasty, and the run is of lattice"):
+    with pytest.raises(ConfigError, match="a policy of beasty; expected one of lattice"):
         api.train_from(file, api.configure("lattice"), tmp_path / "run")
     with pytest.raises(ConfigError, match=r"expected a policy .* or a finished run"):
-        policy_export.starts(tmp_path, config())
+        policy_export.initial_policies(tmp_path, config())
 
 
 def test_the_commands(
@@ -330,7 +330,7 @@ def test_the_commands(
 
 
 def test_a_rollback_does_not_go_back_behind_the_weights_it_began_with(file: Path) -> None:
-    made = policy_export.starts(file, config())
+    made = policy_export.initial_policies(file, config())
     trainer = Trainer(config())
     rollback = trainer.setup.get(Rollback)
     assert rollback is not None
@@ -354,7 +354,7 @@ def written(path: Path, shape: NetworkConfig, **role_spec: Any) -> Path:
 def test_cards_that_say_odd_things(tmp_path: Path) -> None:
     path, plain = tmp_path / "x.safetensors", NetworkConfig(hidden=(4,))
     assert policy_export.read(written(path, plain)).iteration == 3
-    with pytest.raises(ConfigError, match=r"a policy for '\[\]'"):
+    with pytest.raises(ConfigError, match=r"a policy for role '\[\]'"):
         policy_export.read(written(path, plain, role=[]))
     with pytest.raises(ConfigError, match="what lookahead thinks positions are worth"):
         policy_export.read(written(path, plain, learner="lookahead"))
@@ -367,9 +367,9 @@ def test_cards_that_say_odd_things(tmp_path: Path) -> None:
 def test_where_emulators_run_is_no_rule_of_the_game(remembering: Path, tmp_path: Path) -> None:
     (made,) = export(remembering, tmp_path / "agent").policies
     elsewhere = settings.replace(api.load(remembering).config, {"world.workers": 1})
-    assert list(policy_export.starts(made, elsewhere)) == ["joypad"]
-    with pytest.raises(ConfigError, match=r"world.max_steps is 40 there and 50 in the run"):
-        policy_export.starts(made, settings.replace(elsewhere, {"world.max_steps": 50}))
+    assert list(policy_export.initial_policies(made, elsewhere)) == ["joypad"]
+    with pytest.raises(ConfigError, match=r"world.max_steps is 40 in the policy and 50 in the run"):
+        policy_export.initial_policies(made, settings.replace(elsewhere, {"world.max_steps": 50}))
 
 
 def test_eval_prints_a_scoreboard_where_deals_are_mirrored(

@@ -15,7 +15,7 @@ from rematch import api
 from rematch.adapters.gymnasium_env import GymEnv
 from rematch.agents.learners.ppo import Ppo, PpoConfig
 from rematch.agents.networks.config import NetworkConfig
-from rematch.agents.networks.layout import named
+from rematch.agents.networks.layout import weight_views
 from rematch.agents.policy import Policy
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError, LearnError
@@ -138,7 +138,7 @@ def test_the_actor_knows_nothing_of_it(discrete: bool) -> None:
     for one in (batch, other):
         out = np.empty_like(made.weights)
         made.network.gradient(made.packed[0], np.arange(300), one, WEIGHTS, 1, out)  # type: ignore[union-attr]
-        grads.append(named(out, made.layout))
+        grads.append(weight_views(out, made.layout))
     for name in grads[0]:
         same = grads[0][name].tobytes() == grads[1][name].tobytes()
         assert same == name.startswith("policy."), name
@@ -175,7 +175,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
 
 def test_what_cannot_be_is_refused_in_one_line() -> None:
     with pytest.raises(ConfigError,
-                       match=r"network.critic = centralized: the world has nothing aside for pursuer"):
+                       match=r"network.critic = centralized: the world has no privileged fields for pursuer"):
         settings.replace(api.default("pursuit"), {"network.critic": "centralized"})
     with pytest.raises(ConfigError,
                        match=r"network.critic = centralized: not with learner lookahead; expected own"):
@@ -192,7 +192,7 @@ def test_a_field_aside_that_is_no_number_is_named() -> None:
     track = tape["player"]
     assert track.privileged is not None
     track.privileged[2, 3, 0, 1] = np.nan
-    with pytest.raises(LearnError, match="player: a field aside is not finite"):
+    with pytest.raises(LearnError, match="player: a privileged field is not finite"):
         trainer.agents.learners["player"].learn(tape, 0.0, 0)
 
 
@@ -316,7 +316,7 @@ def test_openspiel_lays_the_other_seats_sight_aside() -> None:
     shown = module.make(module.Config(game="tic_tac_toe"), 4).spec.roles["player"]
     assert shown.privileged == ()
     with pytest.raises(ConfigError,
-                       match=r"network.critic = centralized: the world has nothing aside for player"):
+                       match=r"network.critic = centralized: the world has no privileged fields for player"):
         settings.replace(
             api.default("openspiel"), {"world.game": "tic_tac_toe", "network.critic": "centralized"}
         )

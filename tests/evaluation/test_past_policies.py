@@ -113,7 +113,7 @@ def test_lookahead_players_are_stored_too(tmp_path: Path) -> None:
     past, _ = load_past_policies(tmp_path / "run", config, seen.trainer.setup.make_world, 11, 20)
     assert len(past) == 3 and set(past[0].players) == {"pursuer", "evader"}
     value = seen.trainer.agents.networks["value"]
-    assert np.array_equal(past[-1].players["evader"].foresight.value.weights,  # type: ignore[attr-defined]
+    assert np.array_equal(past[-1].players["evader"].solver.value.weights,  # type: ignore[attr-defined]
                           value.weights)
 
 

@@ -73,13 +73,13 @@ def test_the_interval_holds_its_share() -> None:
 
 def test_the_bonus_is_larger_while_uncertain_and_fades_as_it_is_mastered() -> None:
     made = MilestonePosteriors(LATER, ROLE, 1)
-    seen = [made.worth[0]]
+    seen = [made.rewards[0]]
     for _ in range(100):
         made.beliefs.judge(0, True)
-        seen.append(made.worth[0])
+        seen.append(made.rewards[0])
     assert all(later < earlier for earlier, later in pairwise(seen)) and seen[-1] < 0.06
     made.beliefs.alpha[:], made.beliefs.beta[:] = [2, 20, 0.5], [2, 20, 30.0]
-    sure, surer, hopeless = made.worth
+    sure, surer, hopeless = made.rewards
     assert sure > surer and hopeless > 0.95, "the same mean, more trials; and what nobody reaches"
 
 
@@ -95,7 +95,7 @@ def test_a_milestone_counts_once_where_it_was_not_set_at_spawn() -> None:
     obs[:, 0, 1] = 1  # game 0 began with the town
     obs[2:, 1, 1] = 1  # game 1 gets there with its second step
     tape.events[:] = [(1, 1, "town")]
-    worth = made.worth[0]
+    worth = made.rewards[0]
     out = made.score(tape, 0)
     assert out[2, 1, 0] == pytest.approx(worth), "the sight that it led to is paid"
     assert out.sum() == out[2, 1, 0]
@@ -127,13 +127,13 @@ def test_budgets_and_ends_decide_what_is_a_failure() -> None:
     tape.ended[11, 0] = DECIDED
     assert not made.score(tape, 0).any(), "too late; and the last step is r_env's"
     assert made.beliefs.alpha.tolist() == [1, 1, 2] and made.beliefs.beta.tolist() == [2, 2, 1]
-    assert made.begins.tolist() == [True] and not made.open.any()
+    assert made.episode_starts.tolist() == [True] and not made.open_trials.any()
 
 
 def test_a_bonus_over_the_end_of_a_tape_and_a_save_between() -> None:
     made, tape = MilestonePosteriors(LATER, ROLE, 1), tape_of(2)
     tape.events[:] = [(1, 0, "badge")]
-    worth = made.worth[1]
+    worth = made.rewards[1]
     assert not made.score(tape, 0).any()
     other = MilestonePosteriors(LATER, ROLE, 1)
     other.load_state_dict(made.state_dict())

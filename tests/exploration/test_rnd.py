@@ -11,11 +11,11 @@ from support import networks, toys
 from support.trainers import first_rollout
 
 from rematch import api
-from rematch.agents.networks.layout import named
+from rematch.agents.networks.layout import weight_views
 from rematch.core import config as settings
 from rematch.core.run_config import Config
 from rematch.core.spec import Role
-from rematch.exploration.rnd import MAGNET_ALONE, Deviation, Distillation, Rnd, RndConfig
+from rematch.exploration.rnd import MAGNET_TERM_ONLY, Distillation, Rnd, RndConfig, RunningStd
 from rematch.rehearsal.compare import event_log
 from rematch.rehearsal.trial import play
 from rematch.training.trainer import Trainer
@@ -69,7 +69,7 @@ def test_the_error_is_that_of_two_plain_networks(names: tuple[int, ...]) -> None
     obs = networks.minibatch(networks.policy(role_spec), 90)["obs"]
     outs = {}
     for name, network in (("target", rnd.target), ("predictor", rnd.predictor)):
-        outs[name] = slow_network(named(network.weights, network.layout), role_spec, obs)
+        outs[name] = slow_network(weight_views(network.weights, network.layout), role_spec, obs)
         np.testing.assert_allclose(network.forward(obs)[0], outs[name], rtol=1e-4, atol=1e-5)
     assert 0.05 < ((outs["target"] - outs["predictor"]) ** 2).mean() < 50  # neither nothing nor everything
 
@@ -88,18 +88,18 @@ def test_the_predictor_s_gradient_is_that_of_half_the_squared_distance(names: tu
     batch = {"obs": obs, "magnet": target, "magnet_log_std": np.zeros(6, np.float32),
              "action": np.zeros((90, 6), np.float32)}
     batch |= dict.fromkeys(("logp", "advantage", "target", "value"), none)
-    rnd.predictor.network.gradient(rnd.predictor.packed[0], np.arange(90), batch, MAGNET_ALONE, 1, rnd.grad)
+    rnd.predictor.network.gradient(rnd.predictor.packed[0], np.arange(90), batch, MAGNET_TERM_ONLY, 1, rnd.grad)
     flat = torch.from_numpy(rnd.predictor.weights.copy()).requires_grad_()
-    play, _ = mlp.forward(flat, rnd.predictor.role, rnd.predictor.config, torch.from_numpy(obs))
+    play, _ = mlp.policy_and_value(flat, rnd.predictor.role, rnd.predictor.config, torch.from_numpy(obs))
     loss = 0.5 * ((play.heads - torch.from_numpy(target)) ** 2).sum(1).mean()
     (wanted,) = torch.autograd.grad(loss, flat)
     np.testing.assert_allclose(rnd.grad, wanted.numpy(), rtol=1e-3, atol=1e-5)
-    assert not named(rnd.grad, rnd.predictor.layout)["policy.log_std"].any()
+    assert not weight_views(rnd.grad, rnd.predictor.layout)["policy.log_std"].any()
 
 
 def test_the_deviation_is_that_of_all_values_in_any_batches() -> None:
     rng = np.random.default_rng(0)
-    values, deviation = 1e3 + rng.standard_normal(1000), Deviation()
+    values, deviation = 1e3 + rng.standard_normal(1000), RunningStd()
     for part in np.split(values, [1, 2, 10, 500]):
         deviation.add(part)
     assert float(deviation) == pytest.approx(values.std(), rel=1e-9)

@@ -49,5 +49,5 @@ def test_a_restored_one_goes_on_to_the_same_bits() -> None:
 def test_without_a_picture_it_is_refused() -> None:
     spec = single_seat_worlds.errand.make(single_seat_worlds.ErrandConfig(), 1).spec
     setup: Any = SimpleNamespace(spec=spec)
-    with pytest.raises(ConfigError, match=r"rnd_images.weight = 1: walker observes no picture.*expected 0"):
+    with pytest.raises(ConfigError, match=r"rnd_images.weight = 1: walker observes no image.*expected 0"):
         RndImages.check(CONFIG, setup)

@@ -12,7 +12,7 @@ from support import advancing_curriculum, networks, toys
 
 from rematch import api
 from rematch.agents.learners.ppo import Ppo, PpoConfig
-from rematch.agents.networks.layout import named
+from rematch.agents.networks.layout import weight_views
 from rematch.agents.policy import Policy
 from rematch.core import config as settings
 from rematch.core import rng as keys
@@ -48,7 +48,7 @@ def slow_fisher(policy: Policy, obs: Any, mask: Any, key: int) -> Any:
         flat = torch.from_numpy(policy.weights.astype(np.float64)).requires_grad_()
         seen = torch.from_numpy(obs[i : i + 1].astype(np.float64))
         legal = None if mask is None else torch.from_numpy(mask[i : i + 1])
-        play, _ = mlp.forward(flat, policy.role, policy.config, seen, legal)
+        play, _ = mlp.policy_and_value(flat, policy.role, policy.config, seen, legal)
         (slope,) = torch.autograd.grad(play.log_prob(torch.from_numpy(action[i : i + 1])).sum(), flat)
         total += slope**2
     return (total / n).numpy()
@@ -62,7 +62,7 @@ def test_fisher_is_the_mean_of_each_sample_s_squared_gradient(kind: str, shared:
     ours = fisher(policy, batch["obs"], batch.get("mask"), 9)
     slow = slow_fisher(policy, batch["obs"], batch.get("mask"), 9)
     np.testing.assert_allclose(ours, slow, rtol=2e-4, atol=1e-7)
-    views = named(ours, policy.layout)
+    views = weight_views(ours, policy.layout)
     assert views["policy.head.weight"].min() >= 0 and views["policy.head.weight"].max() > 0
     assert not views["value.head.weight"].any()  # play does not depend on it
 
@@ -71,19 +71,19 @@ def test_fisher_of_a_softmax_without_inputs_is_known() -> None:
     """Logits alone: F = p (1 - p) on the diagonal; here a bias in front of inputs that are 0."""
     policy = networks.policy(networks.role(obs=1, actions=3), hidden=(1,))
     weights = np.zeros_like(policy.weights)
-    bias = named(weights, policy.layout)["policy.head.bias"]
+    bias = weight_views(weights, policy.layout)["policy.head.bias"]
     bias[:] = np.log([0.2, 0.3, 0.5])
     policy.set(weights)
-    found = named(fisher(policy, np.zeros((20_000, 1), np.float32), None, 3), policy.layout)
+    found = weight_views(fisher(policy, np.zeros((20_000, 1), np.float32), None, 3), policy.layout)
     assert found["policy.head.bias"] == pytest.approx([0.16, 0.21, 0.25], abs=0.005)
 
 
 def test_fisher_of_a_gaussian_s_deviation_is_known() -> None:
     """Of log sigma it is 2, whatever sigma; of a mean 1 / sigma^2."""
     policy = networks.policy(networks.role(obs=1, actions=1, discrete=False), hidden=(1,))
-    named(policy.weights, policy.layout)["policy.log_std"][:] = -0.7
+    weight_views(policy.weights, policy.layout)["policy.log_std"][:] = -0.7
     policy.set(policy.weights)
-    found = named(fisher(policy, np.zeros((10_000, 1), np.float32), None, 3), policy.layout)
+    found = weight_views(fisher(policy, np.zeros((10_000, 1), np.float32), None, 3), policy.layout)
     assert found["policy.log_std"] == pytest.approx(2.0, abs=0.3)
     assert found["policy.head.bias"] == pytest.approx(np.exp(1.4), rel=0.05)
 
@@ -169,11 +169,11 @@ def test_marks_rest_on_the_learner_s_own_decisions_drawn_by_key() -> None:
     track.slot[:, ::2] = 1
     track.obs[:, ::2] = np.nan  # were one of these drawn, it would show
     guard = Anchor(EwcConfig(weight=1.0, fisher_samples=40), trainer.agents.learners["evader"].policy, 5)
-    assert guard.mark(tape) == 40 and np.isfinite(guard.fisher).all()
+    assert guard.update(tape) == 40 and np.isfinite(guard.fisher).all()
     again = Anchor(guard.config, guard.policy, 5)
-    again.mark(tape)
+    again.update(tape)
     assert np.array_equal(again.fisher, guard.fisher) and np.array_equal(again.anchor, guard.policy.weights)
-    again.mark(tape)  # the next mark draws others
+    again.update(tape)  # the next mark draws others
     assert not np.array_equal(again.fisher, guard.fisher)
 
 
@@ -196,7 +196,7 @@ def drilled(weight: float) -> tuple[float, float]:
     track.obs[:] = rng.uniform(-1, 1, track.obs.shape)
     track.acted[:], tape.ended[:] = 1, 1
     if weight:
-        guard.mark(tape)
+        guard.update(tape)
     obs, before = track.obs[0, :, 0], policy.weights.copy()
     old = policy.forward(obs)[0].astype(np.float64)
     who = np.zeros(256, np.int32), obs, np.arange(256, dtype=np.uint32)

@@ -80,7 +80,7 @@ def iterate(guard: CollapseGuard, steps: range | int, share: float = 0.5) -> lis
     for step in [steps] if isinstance(steps, int) else steps:
         for learner in guard.learners.values():
             learner.load_state_dict({"weights": step, "updates": step})
-        lines = guard.judge(results(share), {}, step, ["a"], False)
+        lines = guard.check(results(share), {}, step, ["a"], False)
     return lines
 
 
@@ -135,31 +135,31 @@ def test_few_games_are_not_judged_and_old_ones_are_forgotten() -> None:
 
 def test_games_of_another_role_s_phase_do_not_count() -> None:
     guard = guarded(episodes=150)
-    assert guard.judge(results(1.0), {}, 10, ["a"], False) == []
-    assert guard.judge(results(1.0), {}, 20, ["b"], False) == []
-    assert guard.judge(results(1.0), {}, 30, ["a"], False) == []
-    assert len(guard.judge(results(1.0), {}, 40, ["a"], False)) == 1
+    assert guard.check(results(1.0), {}, 10, ["a"], False) == []
+    assert guard.check(results(1.0), {}, 20, ["b"], False) == []
+    assert guard.check(results(1.0), {}, 30, ["a"], False) == []
+    assert len(guard.check(results(1.0), {}, 40, ["a"], False)) == 1
 
 
 def test_the_cold_start_is_judged_by_entropy_alone() -> None:
     guard = guarded("continuous")
     for step in (10, 20, 30):
-        assert guard.judge(results(1.0), {"a/entropy": 0.0}, step, ["a"], True) == []
-    lines = guard.judge(results(1.0), {"a/entropy": -2.5}, 40, ["a"], True)
-    assert lines[0].startswith("Entropy: a plays with entropy -2.5, below -2")
-    assert lines[1].startswith("ROLLBACK 1 at step 40: a plays with entropy -2.5, below -2: a back to step")
+        assert guard.check(results(1.0), {"a/entropy": 0.0}, step, ["a"], True) == []
+    lines = guard.check(results(1.0), {"a/entropy": -2.5}, 40, ["a"], True)
+    assert lines[0].startswith("Entropy: a has entropy -2.5, below -2")
+    assert lines[1].startswith("ROLLBACK 1 at step 40: a has entropy -2.5, below -2: a back to step")
 
 
 def test_the_entropy_monitor_speaks_once_per_fall_also_where_there_is_no_rollback() -> None:
     guard = guarded("continuous", checkpoints_back=0)
     said = [
-        len(guard.judge(results(0.5), {"a/entropy": entropy}, 10, ["a"], False))
+        len(guard.check(results(0.5), {"a/entropy": entropy}, 10, ["a"], False))
         for entropy in (-1.0, -2.1, -3.0, -1.9, -2.1)
     ]
     assert said == [0, 1, 0, 0, 1]
     assert guard.rolling == []
     discrete = guarded("discrete", checkpoints_back=0)
-    assert discrete.judge(results(0.5), {"a/entropy": -9.0}, 10, ["a"], False) == []
+    assert discrete.check(results(0.5), {"a/entropy": -9.0}, 10, ["a"], False) == []
 
 
 def test_nothing_before_the_cold_starts_end_is_gone_back_to() -> None:
@@ -231,11 +231,11 @@ def test_weights_optimiser_and_magnet_come_back_to_the_bit(bilateral: bool) -> N
 
     for _ in range(2):
         iterate()
-        guard.keep(clock.step)
+        guard.store_checkpoint(clock.step)
     kept = everything()
     iterate()
     later = everything()
-    assert guard._go_back({"hider": "because"}, clock.step).endswith(f"back to step {2 * PER}")
+    assert guard._roll_back({"hider": "because"}, clock.step).endswith(f"back to step {2 * PER}")
     now = everything()
     for role in ("matcher", "hider"):
         wanted = kept if bilateral or role == "hider" else later
@@ -247,7 +247,7 @@ def test_weights_optimiser_and_magnet_come_back_to_the_bit(bilateral: bool) -> N
     assert np.array_equal(guard.rolling[-1]["roles"]["hider"]["weights"], kept["hider"]["weights"])
 
 
-def test_off_it_keeps_nothing(tmp_path: Path) -> None:
+def test_rollback_off_stores_nothing(tmp_path: Path) -> None:
     trainer = play(small(), tmp_path / "run").trainer
     assert guard_of(trainer).rolling == [] and not (tmp_path / "run" / "policies").exists()
     assert "ROLLBACK" not in (tmp_path / "run" / "train.log").read_text()
@@ -258,7 +258,7 @@ def test_off_it_keeps_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("changes", "why"), [
     ({"schedule__kind": "micro"},
-     "rollback.checkpoints_back = 3: micro-phases are shorter than any judgement of them"),
+     "rollback.checkpoints_back = 3: micro phases are too short to compute a win rate"),
     ({"rollback__min_win_rate": 0.98},
      "rollback.min_win_rate = 0.98: expected less than max_win_rate = 0.98"),
     ({"rollback__keep": 2}, "rollback.checkpoints_back = 3: expected at most keep = 2"),
@@ -268,7 +268,7 @@ def test_what_cannot_work_is_refused(changes: dict[str, Any], why: str) -> None:
         small("pursuit", rollback__checkpoints_back=3, **changes)
 
 
-def test_a_world_with_one_role_has_nobody_to_run_away_from() -> None:
+def test_rollback_needs_two_roles() -> None:
     with pytest.raises(ConfigError,
-                       match=r"rollback\.checkpoints_back = 3: .* the world has one; expected 0"):
+                       match=r"rollback\.checkpoints_back = 3: .* the world has one role; expected 0"):
         small("drift", rollback__checkpoints_back=3)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rematch.agents.networks.config import NetworkConfig
-from rematch.agents.networks.layout import named
+from rematch.agents.networks.layout import weight_views
 from rematch.agents.policy import Policy
 from rematch.core.spec import Actions, Field, Role
 
@@ -46,7 +46,7 @@ def policy(role_spec: Role, seed: int = 0, **settings: Any) -> Policy:
     made.initialise(seed)
     rng = np.random.default_rng(seed)
     weights = made.weights + 0.1 * rng.standard_normal(made.weights.size).astype(np.float32)
-    views = named(weights, made.layout)
+    views = weight_views(weights, made.layout)
     views["policy.head.weight"][:] = rng.standard_normal(views["policy.head.weight"].shape) * 0.3
     made.set(weights)
     return made

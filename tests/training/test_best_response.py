@@ -274,7 +274,7 @@ def test_stored_responses_are_not_trained_again(tmp_path: Path, monkeypatch: pyt
     assert results[0] == interrupted
     # Responses are policies like others, and nobody begins with them who did not ask for one.
     with pytest.raises(ConfigError, match="or a finished run"):
-        policy_export.starts(folder, small("matching"))
+        policy_export.initial_policies(folder, small("matching"))
     ahead, fresh = sorted(names)[:2]
     assert policy_export.read(folder / "policies" / f"{fresh}.safetensors").policy.role.name == "hider"
     with pytest.raises(ConfigError, match="what lookahead thinks positions are worth"):

@@ -1,11 +1,11 @@
-"""Deep Q-learning for one seat: sequences from a replay, with the memory that stood before them.
+"""Recurrent deep Q-learning for one seat, from replayed sequences with stored recurrent states.
 
-DQN (Mnih et al. 2015) with double and dueling Q, over sequences with stored memory and burn-in (Kapturowski
-et al. 2019), games on a ladder of epsilons (Horgan et al. 2018). What is learnt from is
+DQN (Mnih et al. 2015) with double and dueling Q, over sequences with stored state and burn-in (Kapturowski et
+al. 2019); each game has its own epsilon (Horgan et al. 2018). The reward is
 
     r_total = r_env + sum over the run's reward terms of weight * term
 
-each term kept as it was when it was met, its weight applied once, when a sequence is taken.
+The replay buffer stores the terms unweighted; the weights apply when a sequence is sampled.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from rematch.agents.learner import AgentSet, Learner, MakeWorld, Regularizer, TermInfo
 from rematch.agents.learners.adam import Adam
-from rematch.agents.learners.q_policy import Explorer, QPlayer, QPolicy
-from rematch.agents.learners.replay_buffer import ENV, Plan, Replay, reward_column, row_bytes
-from rematch.agents.networks.observation_codec import Senses
+from rematch.agents.learners.q_policy import EpsilonGreedyPlayer, QPlayer, QPolicy
+from rematch.agents.learners.replay_buffer import ENV, Replay, ReplayShape, reward_column, row_bytes
+from rematch.agents.networks.observation_codec import ObservationCodec
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
@@ -36,15 +36,15 @@ from rematch.rollout.rollout_buffer import RolloutBuffer
 if TYPE_CHECKING:
     from rematch.core.run_config import Config as RunConfig
 
-# Channels of the eye, and the width of each memory.
+# size -> (channels of the CNN, width of each recurrent layer)
 SIZES: dict[str, tuple[tuple[int, int, int], int]] = {
     "slim": ((16, 32, 64), 128), "large": ((32, 64, 128), 256),
 }  # fmt: skip
-SHAPING = ("size", "gru", "lstm", "ssm")  # settings that say how many weights there are, and which
-HISTORY = 2  # pictures before a sequence that its first step sees: agents/networks/q_network.py
-MOST_TERMS = 5  # reward terms that the memory estimate reckons with
-MOST_ACTIONS = 256  # a byte each in the replay
-EAGER = 0.9  # share of the largest TD error in a sequence's priority, beside the mean (Kapturowski et al.)
+SHAPE_SETTINGS = ("size", "gru", "lstm", "ssm")  # settings that determine the weights of the network
+HISTORY = 2  # frames before a sequence that its first step reads: agents/networks/q_network.py
+MAX_TERMS = 5  # number of reward terms in the memory estimate
+MAX_ACTIONS = 256  # the replay buffer stores an action in a byte
+MAX_ERROR_SHARE = 0.9  # weight of the largest TD error in a priority, beside the mean (Kapturowski)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ class DqnConfig:
         "epsilon in all games", low=0, high=100,
     )  # fmt: skip
     evaluation_epsilon: float = knob(0.01, "probability of a random action in evaluations", low=0, high=1)
-    reads_privileged = False  # what a table asks of a network's settings
+    reads_privileged = False  # as NetworkConfig.reads_privileged
 
     @property
     def channels(self) -> tuple[int, int, int]:
@@ -133,13 +133,13 @@ class DqnConfig:
         return SIZES[self.size][1]
 
     @property
-    def memory(self) -> int:
-        """Numbers that the memories carry on: GRU, LSTM (output and cell), SSM (complex ones have two)."""
+    def recurrent_size(self) -> int:
+        """Numbers of the recurrent state: GRU, LSTM (output and cell), SSM (twice if complex)."""
         return self.width * (self.gru + 2 * self.lstm + {"off": 0, "real": 1, "complex": 2}[self.ssm])
 
     @property
     def stride(self) -> int:
-        """Steps of a sequence that are learnt from; sequences overlap by the others: each counts once."""
+        """Steps of a sequence that are trained on; sequences overlap by the others."""
         return self.sequence - self.burn_in - self.n_step
 
     def check(self) -> None:
@@ -153,43 +153,43 @@ class DqnConfig:
 
 
 def check_dqn(config: RunConfig, spec: Spec) -> None:
-    """Refuse worlds that this cannot play, and replays that hold no sequence, with the reason."""
-    what, roles = "", list(spec.roles.values())
+    """ConfigError for worlds that DQN cannot play, and for replay buffers that are too small."""
+    problem, roles = "", list(spec.roles.values())
     if spec.seats != 1:
-        what = f"has {spec.seats} seats, expected 1"
+        problem = f"has {spec.seats} seats, expected 1"
     elif roles[0].actions.kind != "discrete":
-        what = "has continuous actions, expected discrete ones"
-    elif roles[0].actions.size > MOST_ACTIONS:
-        what = f"has {roles[0].actions.size} actions, expected at most {MOST_ACTIONS}"
-    if what:
-        raise ConfigError(f"learner = dqn: {spec.world} {what}")
+        problem = "has continuous actions, expected discrete ones"
+    elif roles[0].actions.size > MAX_ACTIONS:
+        problem = f"has {roles[0].actions.size} actions, expected at most {MAX_ACTIONS}"
+    if problem:
+        raise ConfigError(f"learner = dqn: {spec.world} {problem}")
     if config.start_iteration:
-        raise ConfigError(f"start_iteration = {config.start_iteration}: a replay begins with the run; "
+        raise ConfigError(f"start_iteration = {config.start_iteration}: the replay buffer starts empty; "
                           "expected 0 with learner dqn")
     c = config.dqn
-    need = config.games * (max(config.steps, c.sequence) + c.sequence + HISTORY + c.stride)
-    if c.replay_size < need:
-        raise ConfigError(f"dqn.replay_size = {c.replay_size}: expected at least {need} with "
+    needed = config.games * (max(config.steps, c.sequence) + c.sequence + HISTORY + c.stride)
+    if c.replay_size < needed:
+        raise ConfigError(f"dqn.replay_size = {c.replay_size}: expected at least {needed} with "
                           f"games = {config.games}, steps = {config.steps}, dqn.sequence = {c.sequence}")
 
 
-def plan(config: RunConfig, role: Role, terms: Sequence[TermInfo]) -> Plan:
-    """Chunks on disk end where regular checkpoints do, so that those have nothing else to write."""
-    c, each = config.dqn, config.steps * config.save_every
-    made = Plan(steps=c.replay_size, games=config.games, sequence=c.sequence, stride=c.stride,
-                history=HISTORY,
-                chunk=0, memory=c.memory, actions=role.actions.size, terms=tuple(term.name for term in terms))
-    return made if each > made.rows else Plan(**vars(made) | {"chunk": each})
+def replay_shape(config: RunConfig, role: Role, terms: Sequence[TermInfo]) -> ReplayShape:
+    """Chunks on disk end at regular checkpoints, so that these have no other steps to write."""
+    c, chunk = config.dqn, config.steps * config.save_every
+    shape = ReplayShape(steps=c.replay_size, games=config.games, sequence=c.sequence, stride=c.stride,
+                        history=HISTORY, chunk=0, recurrent_size=c.recurrent_size,
+                        actions=role.actions.size, terms=tuple(term.name for term in terms))
+    return shape if chunk > shape.rows else ReplayShape(**vars(shape) | {"chunk": chunk})
 
 
 class Dqn(Learner):
-    """One role's learner; `explorer` plays in training, `online` (for others: `policy`) is what is learnt."""
+    """The learner of one role; `training_player` plays in training, `online` (`policy`) is trained."""
 
     name = "dqn"
     Config = DqnConfig
     seats_opponents = False
     learns_forced_actions = True
-    short_steps = (4, 16)  # its network is large
+    short_steps = (4, 16)  # the network is large
     native = True
 
     def __init__(self, config: RunConfig, role: Role, terms: Sequence[TermInfo] = ()) -> None:
@@ -201,15 +201,15 @@ class Dqn(Learner):
         self.online.initialise(self.seed)
         self.target.set(self.online.weights)
         self.adam = Adam(self.online.weights.size)
-        self.replay = Replay(plan(config, role, terms), self.online.senses)
+        self.replay = Replay(replay_shape(config, role, terms), self.online.codec)
         self.rate = 1.0
         self.regularizers: list[Regularizer] = []
-        rungs = np.arange(config.games) / max(1, config.games - 1)
-        self.explorer = Explorer(self.online, config.games, config.steps, c.stride,
-                                 1 + c.epsilon_exponent * rungs)
-        self.explorer.epsilon = c.epsilon
+        positions = np.arange(config.games) / max(1, config.games - 1)
+        self.training_player = EpsilonGreedyPlayer(self.online, config.games, config.steps, c.stride,
+                                 1 + c.epsilon_exponent * positions)
+        self.training_player.epsilon = c.epsilon
         self.term_weights = {term.name: term.weight for term in terms}
-        rows = self.replay.plan.rows // c.stride
+        rows = self.replay.shape.rows // c.stride
         self.priority: Floats = np.zeros((rows if c.priority else 0, config.games), np.float32)
 
     @classmethod
@@ -219,12 +219,12 @@ class Dqn(Learner):
     @classmethod
     def memory_bytes(cls, config: DqnConfig, setup: Setup) -> int:
         (role,) = setup.spec.roles.values()
-        made = plan(setup.config, role, [TermInfo("", 0.0)] * MOST_TERMS)
-        return made.rows * made.games * row_bytes(made, Senses(role))
+        shape = replay_shape(setup.config, role, [TermInfo("", 0.0)] * MAX_TERMS)
+        return shape.rows * shape.games * row_bytes(shape, ObservationCodec(role))
 
     @classmethod
     def shrink(cls, config: DqnConfig, small: SmallRun) -> Mapping[str, Any]:
-        """Short sequences, so that there are some soon, and a ring that is written over before the end."""
+        """Short sequences and a small replay buffer, so that a trial samples from it and overwrites it."""
         n_step, burn_in = min(config.n_step, 3), min(config.burn_in, 2)
         rows = max(small.iterations * small.steps // 2, small.steps + 40)
         return {
@@ -259,8 +259,8 @@ class Dqn(Learner):
             learners={role.name: learner},
             players={role.name: QPlayer(learner.online, config.dqn.evaluation_epsilon)},
             networks={role.name: learner.online},
-            behaviour={role.name: learner.explorer},
-            forget=learner.explorer.forget,
+            behaviour={role.name: learner.training_player},
+            forget=learner.training_player.forget,
         )
 
     def load_weights(self, policy: Policy) -> None:
@@ -270,112 +270,116 @@ class Dqn(Learner):
     def evidence(self, record: Record) -> Iterable[Evidence]:
         replay, c = self.replay, self.config
         off = "" if c.replay_ratio else "dqn.replay_ratio is 0"
-        over = ", the oldest written over" if replay.head > replay.plan.rows else ""
-        size = f"{replay.size:,} steps in {replay.nbytes:,} bytes, {len(replay.chunks)} chunks on disk{over}"
+        overwritten = ", the oldest overwritten" if replay.head > replay.shape.rows else ""
+        chunks = f"{len(replay.chunks)} chunks on disk{overwritten}"
+        size = f"{replay.size:,} steps in {replay.nbytes:,} bytes, {chunks}"
         yield Evidence("replay", size if replay.size and self.adam.updates else "", off)
         copies = self.adam.updates // c.target_every
         yield Evidence("target network", f"copied {copies} times" if copies else "", off)
 
     def state_dict(self) -> Tree:
-        held, senses, e = self.online.hidden, self.online.senses, self.explorer
-        past = np.rint(e.recurrent_state[:, held:] * 3).astype(np.uint8)  # the last pictures, a byte a pixel
+        size, player = self.online.recurrent_size, self.training_player
+        frames = np.rint(player.recurrent_state[:, size:] * 3).astype(np.uint8)  # the last frames, in bytes
+        frames = frames if self.online.codec.image_field else frames[:, :0]
         return {"weights": self.online.weights, "target": self.target.weights, "replay": self.replay.state(),
-                "memory": e.recurrent_state[:, :held], "past": past if senses.picture else past[:, :0],
-                "epsilon": e.epsilon, "priority": self.priority} | self.adam.state()
+                "memory": player.recurrent_state[:, :size], "past": frames, "epsilon": player.epsilon,
+                "priority": self.priority} | self.adam.state()
 
     def load_state_dict(self, tree: Tree) -> None:
         self.online.set(tree["weights"])
         self.target.set(tree["target"])
         self.adam.restore(tree)
         self.replay.restore(tree["replay"])
-        e, held = self.explorer, self.online.hidden
-        e.recurrent_state[:, :held] = tree["memory"]
-        e.recurrent_state[:, held:] = tree["past"].astype(np.float32) / np.float32(3)
-        e.epsilon, self.priority[:] = tree["epsilon"], tree["priority"]
+        player, size = self.training_player, self.online.recurrent_size
+        player.recurrent_state[:, :size] = tree["memory"]
+        player.recurrent_state[:, size:] = tree["past"].astype(np.float32) / np.float32(3)
+        player.epsilon, self.priority[:] = tree["epsilon"], tree["priority"]
 
-    def learn(self, tape: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
-        """Store the rollout; then as many updates as `replay_ratio` asks for its steps."""
-        c, new = self.config, tape.steps * tape.games
-        reward = self._store(tape)
+    def learn(self, rollout: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
+        """Store the rollout, then do the number of updates that `replay_ratio` sets for its steps."""
+        c, new_steps = self.config, rollout.steps * rollout.games
+        reward = self._store(rollout)
         lr = self.rate * anneal("linear", c.lr, c.lr_final, progress)
         sums, updates = dict.fromkeys(("loss", "td_error", "q_mean", "grad_norm_pre_clip"), 0.0), 0
-        starts = self.replay.beginnings()
-        fed = max(0, self.replay.head * tape.games - c.warmup)  # steps that are owed `replay_ratio` each
-        due = int(c.replay_ratio * fed / (c.batch * c.stride)) - self.adam.updates if len(starts) else 0
+        starts = self.replay.sequence_starts()
+        counted = max(0, self.replay.head * rollout.games - c.warmup)  # steps to be trained on
+        due = int(c.replay_ratio * counted / (c.batch * c.stride)) - self.adam.updates if len(starts) else 0
         for _ in range(due):
             for name, value in self._update(starts, lr).items():
                 sums[name] += value
             updates += 1
         if not np.isfinite(self.online.weights).all():
             raise LearnError(f"dqn: weights are not finite after update {self.adam.updates}")
-        told = {f"r_{name}": float(column.mean(dtype=np.float64)) for name, column in reward.items()}
+        metrics = {f"r_{name}": float(column.mean(dtype=np.float64)) for name, column in reward.items()}
         weights = np.array([1.0, *self.term_weights.values()], np.float32)  # as targets are computed
-        told["r_total"] = float(np.array(list(told.values())) @ weights)
-        told |= {name: value / updates for name, value in sums.items() if updates}
-        told |= {"epsilon": self.explorer.epsilon, "epsilon_mean": float(self.explorer.explore_rates.mean()),
-                 "lr": lr, "replay": float(self.replay.size), "updates": float(updates),
-                 "decisions": float(new)}
+        metrics["r_total"] = float(np.array(list(metrics.values())) @ weights)
+        metrics |= {name: value / updates for name, value in sums.items() if updates}
+        player = self.training_player
+        metrics |= {"epsilon": player.epsilon, "epsilon_mean": float(player.epsilons.mean()), "lr": lr,
+                    "replay": float(self.replay.size), "updates": float(updates),
+                    "decisions": float(new_steps)}
         share = min(1.0, progress / c.epsilon_fraction) if c.epsilon_fraction else 1.0
-        self.explorer.epsilon = anneal("linear", c.epsilon, c.epsilon_final, share)
-        self.explorer.forget(np.flatnonzero(tape.ended[-1] != RUNNING))
-        return told
+        player.epsilon = anneal("linear", c.epsilon, c.epsilon_final, share)
+        player.forget(np.flatnonzero(rollout.ended[-1] != RUNNING))
+        return metrics
 
-    def _store(self, tape: RolloutBuffer) -> dict[str, Floats]:
-        """Put the rollout into the replay; the columns of its reward [T, N] by name."""
-        track, head = tape[self.role.name], self.replay.head
-        reward: dict[str, Floats] = {ENV: track.reward[:, :, 0]}
+    def _store(self, rollout: RolloutBuffer) -> dict[str, Floats]:
+        """Add the rollout to the replay buffer; name -> reward column [T, N]."""
+        role_rollout, head = rollout[self.role.name], self.replay.head
+        reward: dict[str, Floats] = {ENV: role_rollout.reward[:, :, 0]}
         for name in self.term_weights:
-            reward[name] = track.reward_terms[name].values[:, :, 0].astype(np.float32)
-        legal = np.ones((tape.steps, tape.games, self.role.actions.size), np.uint8)
-        if track.mask is not None:
-            legal = track.mask[:, :, 0]
-        columns = self.online.senses.pack(track.obs[:, :, 0])
-        columns |= {"action": track.action[:, :, 0], "ended": tape.ended,
+            reward[name] = role_rollout.reward_terms[name].values[:, :, 0].astype(np.float32)
+        legal = np.ones((rollout.steps, rollout.games, self.role.actions.size), np.uint8)
+        if role_rollout.mask is not None:
+            legal = role_rollout.mask[:, :, 0]
+        columns = self.online.codec.pack(role_rollout.obs[:, :, 0])
+        columns |= {"action": role_rollout.action[:, :, 0], "ended": rollout.ended,
                     "legal": np.packbits(legal != 0, axis=-1)}
         columns |= {reward_column(name): values for name, values in reward.items()}
-        notes = self.explorer.notes(head, head + tape.steps)
-        self.replay.add(columns, notes)
-        if self.config.priority:  # what is new comes first
-            at = (-(-head // self.config.stride) + np.arange(len(notes))) % len(self.priority)
-            self.priority[at] = max(1.0, float(self.priority.max()))
+        states_before = self.training_player.states_before(head, head + rollout.steps)
+        self.replay.add(columns, states_before)
+        if self.config.priority:  # new sequences get the largest priority
+            index = (-(-head // self.config.stride) + np.arange(len(states_before))) % len(self.priority)
+            self.priority[index] = max(1.0, float(self.priority.max()))
         return reward
 
     def _update(self, starts: NDArray[np.int64], lr: float) -> dict[str, float]:
         from rematch.agents.learners import q_targets
 
         c = self.config
-        draw = rng.generator(self.seed, rng.REPLAY_SAMPLE, 0, self.adam.updates)
-        start, game, weight = self._sample(starts, draw)
-        batch = self.replay.take(start, game)
-        reward = q_targets.paid(batch.reward, batch.ended, self.term_weights)[:, c.burn_in :]
-        total, follow, known = q_targets.returns(reward, batch.ended[:, c.burn_in :], c.n_step, c.gamma)
-        counts = (known * weight[:, None] / max(1, int(known.sum()))).astype(np.float32)
-        lesson = q_targets.Lesson(batch, total, follow, counts)
-        grad, error, told = q_targets.gradient(self.online, self.target, lesson, c, self.threads)
-        length, _ = self.adam.descend(self.online, grad, lr, c.max_grad_norm)
+        generator = rng.generator(self.seed, rng.REPLAY_SAMPLE, 0, self.adam.updates)
+        start, game, weight = self._sample(starts, generator)
+        sequences = self.replay.sequences(start, game)
+        ended = sequences.ended
+        reward = q_targets.total_reward(sequences.reward, ended, self.term_weights)[:, c.burn_in :]
+        total, bootstrap, valid = q_targets.n_step_returns(reward, ended[:, c.burn_in :], c.n_step, c.gamma)
+        counts = (valid * weight[:, None] / max(1, int(valid.sum()))).astype(np.float32)
+        batch = q_targets.TrainingBatch(sequences, total, bootstrap, counts)
+        grad, error, metrics = q_targets.gradient(self.online, self.target, batch, c, self.threads)
+        length, _ = self.adam.clipped_step(self.online, grad, lr, c.max_grad_norm)
         if not np.isfinite(length):
             raise LearnError(f"dqn: the gradient is not finite at update {self.adam.updates}")
         if c.priority:
-            seen = error * known
-            mean = seen.sum(1) / np.maximum(1, known.sum(1))
-            at = start // c.stride % len(self.priority)
-            self.priority[at, game] = EAGER * seen.max(1) + (1 - EAGER) * mean
+            valid_error = error * valid
+            mean = valid_error.sum(1) / np.maximum(1, valid.sum(1))
+            row = start // c.stride % len(self.priority)
+            self.priority[row, game] = MAX_ERROR_SHARE * valid_error.max(1) + (1 - MAX_ERROR_SHARE) * mean
         if self.adam.updates % c.target_every == 0:
             self.target.set(self.online.weights)
-        return told | {"grad_norm_pre_clip": length}
+        return metrics | {"grad_norm_pre_clip": length}
 
     def _sample(
-        self, starts: NDArray[np.int64], draw: np.random.Generator
+        self, starts: NDArray[np.int64], generator: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         """(start, game, weight) of a batch, each [B]: uniform, or by priority (Schaul et al. 2016)."""
-        c, games = self.config, self.replay.plan.games
+        c, games = self.config, self.replay.shape.games
         if not c.priority:
-            which = draw.integers(0, len(starts) * games, c.batch)
-            return starts[which // games], which % games, np.ones(c.batch, np.float32)
+            index = generator.integers(0, len(starts) * games, c.batch)
+            return starts[index // games], index % games, np.ones(c.batch, np.float32)
         errors = self.priority[starts // c.stride % len(self.priority)].astype(np.float64).reshape(-1)
-        odds = (errors + 1e-6) ** c.priority
-        total = np.cumsum(odds)
-        which = np.searchsorted(total, draw.random(c.batch) * total[-1], side="right")
-        which = which.clip(max=total.size - 1)
-        weight = (odds[which] * total.size / total[-1]) ** -c.priority_beta
-        return starts[which // games], which % games, (weight / weight.max()).astype(np.float32)
+        probabilities = (errors + 1e-6) ** c.priority
+        total = np.cumsum(probabilities)
+        index = np.searchsorted(total, generator.random(c.batch) * total[-1], side="right")
+        index = index.clip(max=total.size - 1)
+        weight = (probabilities[index] * total.size / total[-1]) ** -c.priority_beta
+        return starts[index // games], index % games, (weight / weight.max()).astype(np.float32)

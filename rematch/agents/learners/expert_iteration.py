@@ -1,14 +1,13 @@
-"""Expert iteration (Anthony et al. 2017): a network learns what a search finds out about its own positions.
+"""Expert iteration (Anthony et al. 2017): a network learns from a search in the positions that it reaches.
 
-Of the decisions on a tape some are searched: the world says what each action may be expected to bring, Q. The
-network then minimises, over a replay of such positions,
+Some decisions of a rollout are searched: the world estimates the value Q of each action. The network then
+minimises, over a replay buffer of such positions,
 
-    KL(pi || softmax(Q / tau)) + value * (v - sum_a pi_then(a) Q(a))^2
+    KL(pi || softmax(Q / tau)) + value_weight * (v - sum_a pi_old(a) Q(a))^2
 
-whose first term is -E_pi[Q] / tau less the entropy of pi. It is linear in Q, and so is the value's target:
-the noise of few playouts per position averages out over many positions, which a cross-entropy with the
-search's distribution would not let it do. The gradient is PPO's, of which the magnet's and the value's
-terms stay.
+The first term is -E_pi[Q] / tau minus the entropy of pi. It is linear in Q, and so is the value target: the
+noise of few playouts per position averages out over many positions. A cross-entropy with the distribution of
+the search would not have this property. The gradient is that of PPO's magnet and value terms.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from rematch.worlds.game import Game
 if TYPE_CHECKING:
     from rematch.core.run_config import Config as RunConfig
 
-CHUNK = 128  # positions whose leaves a thread holds at once
+CHUNK = 128  # positions per thread and call
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,21 +73,20 @@ class ExpertConfig:
 def check_search(game: Game) -> None:
     """Refuse a game without a search."""
     if game.search is None:
-        raise ConfigError(f"learner = expert: {game.name} cannot say what an action is worth (it has no "
-                          "`search`); expected ppo")
+        raise ConfigError(f"learner = expert: {game.name} has no `search`; expected ppo")
 
 
 def check_plies(config: ExpertConfig, game: Game, seats: int, critic: str) -> None:
-    """Refuse a network that cannot judge where a playout stops."""
-    stops = game.search is not None and game.search.leaf_values
-    if config.plies >= 0 and (critic != "own" or seats != 2 or not stops):
-        raise ConfigError(f"expert.plies = {config.plies}: a network can judge a playout where two play, its "
-                          "value needs nothing aside (network.critic own) and the game's search has "
-                          "`leaf_values`; expected -1")
+    """ConfigError where the value network cannot evaluate the end of a playout."""
+    can_stop = game.search is not None and game.search.leaf_values
+    if config.plies >= 0 and (critic != "own" or seats != 2 or not can_stop):
+        raise ConfigError(f"expert.plies = {config.plies}: the value network evaluates playouts only in "
+                          "games of two seats, with network.critic own and a search with `leaf_values`; "
+                          "expected -1")
 
 
 class ExpertIteration(Learner):
-    """Learns one role. Its state is that of its student and the replay: states, what was found, values."""
+    """The learner of one role. Its state: that of its student, and the replay buffer."""
 
     name = "expert"
     Config = ExpertConfig
@@ -108,8 +106,9 @@ class ExpertIteration(Learner):
         self.scratch: Any = make(max(config.positions, config.minibatch_size), 0, 0)
         size = self.scratch.save(np.zeros(1, np.int32)).shape[1]
         self.states = np.zeros((config.replay_size, size), np.uint8)
-        self.found: Floats = np.zeros((config.replay_size, policy.role.actions.size), np.float32)  # Q / tau
-        self.worth: Floats = np.zeros(config.replay_size, np.float32)
+        actions = policy.role.actions.size
+        self.q_targets: Floats = np.zeros((config.replay_size, actions), np.float32)  # Q / tau
+        self.value_targets: Floats = np.zeros(config.replay_size, np.float32)
         self.count = 0  # positions searched so far
 
     @classmethod
@@ -152,32 +151,33 @@ class ExpertIteration(Learner):
 
     def state_dict(self) -> Tree:
         n = min(self.count, self.config.replay_size)
-        replay = {"states": self.states[:n], "found": self.found[:n], "worth": self.worth[:n]}
+        replay = {"states": self.states[:n], "found": self.q_targets[:n], "worth": self.value_targets[:n]}
         return self.student.state_dict() | replay | {"count": self.count}
 
     def load_state_dict(self, tree: Tree) -> None:
         self.student.load_state_dict(tree)
         self.count = tree["count"]
-        for name in ("states", "found", "worth"):
-            getattr(self, name)[: len(tree[name])] = tree[name]
+        stored = {"states": self.states, "found": self.q_targets, "worth": self.value_targets}
+        for name, array in stored.items():
+            array[: len(tree[name])] = tree[name]
 
-    def learn(self, tape: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
-        """One iteration: search some of the tape's decisions, then learn from the replay."""
+    def learn(self, rollout: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
+        """One iteration: search some decisions of the rollout, then train on the replay buffer."""
         c = self.config
         lr = anneal("linear", c.lr, c.lr_final, progress) * self.rate
-        out = self.teach(tape, iteration)
+        out = self.search_positions(rollout, iteration)
         filled = min(self.count, c.replay_size)
         if filled == 0:
             return out
         updates = max(1, round(out["decisions"] * c.replay_ratio / c.minibatch_size))
         for update in range(updates):
-            draw = rng.generator(self.seed, rng.SHUFFLE, update, iteration)
-            batch = self.batch(draw.integers(0, filled, min(c.minibatch_size, filled)))
+            generator = rng.generator(self.seed, rng.SHUFFLE, update, iteration)
+            batch = self.batch(generator.integers(0, filled, min(c.minibatch_size, filled)))
             self.student.threads = self.threads
             grad, means = self.student.gradient(batch, np.arange(len(batch["logp"])), 0.0)
             for regularizer in self.regularizers:
-                penalty, slope = regularizer.penalty(self.policy)
-                grad = grad + slope
+                penalty, penalty_grad = regularizer.penalty(self.policy)
+                grad = grad + penalty_grad
                 out[f"{regularizer.name}_penalty"] = penalty
             norms = self.student.step(grad, lr)
             if not norms:
@@ -189,65 +189,69 @@ class ExpertIteration(Learner):
             raise LearnError(f"{self.policy.role.name}: weights are not finite")
         return out | {"lr": lr, "updates": float(updates), "replay": float(filled)}
 
-    def teach(self, tape: RolloutBuffer, iteration: int) -> dict[str, float]:
-        """Search decisions of the learner's and keep what was found; what the search would do better."""
-        c, track = self.config, tape[self.policy.role.name]
-        assert tape.states is not None
-        mine = np.argwhere((track.slot == 0) & (track.acted != 0))
-        order = rng.generator(self.seed, rng.EXPERT, 0, iteration).permutation(len(mine))
-        mine = mine[np.sort(order[: c.positions])]
-        if not len(mine):
+    def search_positions(self, rollout: RolloutBuffer, iteration: int) -> dict[str, float]:
+        """Search decisions of the learner and store the results; metrics of the search."""
+        c, role_rollout = self.config, rollout[self.policy.role.name]
+        assert rollout.states is not None
+        decisions = np.argwhere((role_rollout.slot == 0) & (role_rollout.acted != 0))
+        order = rng.generator(self.seed, rng.EXPERT, 0, iteration).permutation(len(decisions))
+        decisions = decisions[np.sort(order[: c.positions])]
+        if not len(decisions):
             return {"decisions": 0.0}
-        rows = np.arange(len(mine), dtype=np.int32)
-        states = tape.states[mine[:, 0], mine[:, 1]]
+        rows = np.arange(len(decisions), dtype=np.int32)
+        states = rollout.states[decisions[:, 0], decisions[:, 1]]
         self.scratch.load(rows, states)
         rng_key = RngKey(rng.key(self.seed, rng.EXPERT, 1), rng.BOT, iteration)
         values = self.values(rows, rng_key)
         legal = np.isfinite(values)
         values[~legal] = 0.0
-        logits = self.policy.forward(*self._seen(rows)[:2])[0].astype(np.float64)
+        logits = self.policy.forward(*self._observe(rows)[:2])[0].astype(np.float64)
         logits[~legal] = -np.inf
-        chance = np.exp(logits - logits.max(1, keepdims=True))
-        chance /= chance.sum(1, keepdims=True)
-        expected = (chance * values).sum(1)
-        at = (self.count + rows) % c.replay_size
-        self.states[at], self.found[at] = states, values / c.tau
-        self.worth[at] = expected.clip(-1, 1)
+        probs = np.exp(logits - logits.max(1, keepdims=True))
+        probs /= probs.sum(1, keepdims=True)
+        expected = (probs * values).sum(1)
+        index = (self.count + rows) % c.replay_size
+        self.states[index], self.q_targets[index] = states, values / c.tau
+        self.value_targets[index] = expected.clip(-1, 1)
         self.count += len(rows)
         best = np.where(legal, values, -np.inf).max(1)
         means = {"search_value": expected.mean(), "search_gain": (best - expected).mean()}
         return {name: float(mean) for name, mean in means.items()} | {"decisions": float(len(rows))}
 
     def values(self, rows: NDArray[np.int32], rng_key: RngKey) -> NDArray[np.float64]:
-        """[n, A] what the search says of these games of the scratch world."""
+        """[n, A] action values by the search, for these games of the scratch world."""
         c = self.config
         if c.plies < 0:
-            found: NDArray[np.float64]
-            found = self.scratch.action_values(rows, c.completions, rng_key, self.threads)
-            return found
-        how = (c.completions, c.plies)
+            values: NDArray[np.float64]
+            values = self.scratch.action_values(rows, c.completions, rng_key, self.threads)
+            return values
+        budget = (c.completions, c.plies)
         parts = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
-        judge = partial(self.scratch.leaf_values, how=how, rng_key=rng_key, among=None, judge=self._judge)
+        search = partial(
+            self.scratch.leaf_values, how=budget, rng_key=rng_key, among=None, judge=self._leaf_values
+        )
         with ThreadPoolExecutor(self.threads) as pool:
-            return np.concatenate(list(pool.map(judge, parts)))
+            return np.concatenate(list(pool.map(search, parts)))
 
-    def _judge(self, obs: Floats) -> Floats:
+    def _leaf_values(self, obs: Floats) -> Floats:
         return self.policy.forward(obs)[1]
 
     def batch(self, rows: NDArray[np.int64]) -> Batch:
-        """Positions of the replay as PPO's terms want them: no advantage, the search as magnet."""
-        here = np.arange(len(rows), dtype=np.int32)
-        self.scratch.load(here, self.states[rows])
-        obs, mask, privileged = self._seen(here)
-        none = np.zeros(len(rows), np.float32)
-        batch: Batch = {"obs": obs, "mask": mask, "magnet": self.found[rows], "target": self.worth[rows]}
-        batch |= {"logp": none, "advantage": none, "value": none, "action": mask.argmax(1).astype(np.int32)}
+        """A PPO batch of stored positions: no advantage, the results of the search as magnet."""
+        games = np.arange(len(rows), dtype=np.int32)
+        self.scratch.load(games, self.states[rows])
+        obs, mask, privileged = self._observe(games)
+        zeros = np.zeros(len(rows), np.float32)
+        batch: Batch = {
+            "obs": obs, "mask": mask, "magnet": self.q_targets[rows], "target": self.value_targets[rows],
+            "logp": zeros, "advantage": zeros, "value": zeros, "action": mask.argmax(1).astype(np.int32),
+        }  # fmt: skip
         if privileged is not None:
             batch["privileged"] = privileged
         return batch
 
-    def _seen(self, rows: NDArray[np.int32]) -> tuple[Floats, NDArray[np.uint8], Floats | None]:
-        """What whoever is to move sees in these games of the scratch world, may do, and is not told."""
+    def _observe(self, rows: NDArray[np.int32]) -> tuple[Floats, NDArray[np.uint8], Floats | None]:
+        """Observation, action mask and privileged observation of the acting seat, in these scratch games."""
         view, role = self.scratch.view, self.policy.role
         seat = view.acting[rows].argmax(1)
         obs = concat_fields(role, view[role.name])[rows, seat]

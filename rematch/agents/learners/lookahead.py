@@ -1,13 +1,13 @@
-"""Lookahead: a value network taught by the small game over a position's successors, played by solving it.
+"""Lookahead: one-step planning with the rules of the game and a value network.
 
-For two seats whose rules can be stepped from any position, with few actions and nothing hidden. In a position
-the rules are asked for the successor of every joint action, and the network for seat 0's chance to win from
-each. That matrix is a zero-sum game: its solution is what both seats play, its value what the network learns
-for the position (Shapley 1953: iterated, this is value iteration of a stochastic game). The rules are used
-while training and while playing: it is model-based, and `model_based` says so wherever players are listed.
+For games of two seats, with few actions, perfect information and rules that can step from any state. In each
+position the rules give the successor of every joint action, and the network the probability that seat 0 wins
+from there. This matrix is a zero-sum game: both seats play its solution, and the network learns its value
+(Shapley 1953: iterated, this is value iteration of a stochastic game). The rules are needed in training and
+in play: the learner is model-based, and lists of players mark it with `model_based`.
 
-Where one seat is `facing` us, a player who stays as it is and whose chances can be read, the other seat's
-best answer takes the place of the solution: the network then learns what a best response wins.
+With a `fixed_opponent` in one seat, whose action probabilities can be queried, the other seat plays the best
+response to it instead of the solution: the network then learns the value of a best response.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from rematch.rollout.rollout_buffer import RolloutBuffer
 if TYPE_CHECKING:
     from rematch.core.run_config import Config as RunConfig
 
-MOST_ACTIONS = 16  # of a seat: native/matrix_game.h
-VALUE_ALONE = (0.0, 0.0, 1.0, 0.0, 0.0)  # of the terms of agents/learners/ppo.py
-CHUNK = 4096  # successors looked at together, so that they stay in the caches
+MAX_ACTIONS = 16  # per seat: native/matrix_game.h
+VALUE_TERM_ONLY = (0.0, 0.0, 1.0, 0.0, 0.0)  # coefficients of the loss of agents/learners/ppo.py
+CHUNK = 4096  # successors per forward pass: they fit into the CPU caches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,87 +62,88 @@ class LookaheadConfig:
 
 
 def check_network(config: NetworkConfig) -> None:
-    """Refuse networks that are no value of a position alone."""
-    usual = {"kind": "mlp", "encoder": "mlp", "critic": "own", "table": False, "module": ""}
-    for key, value, expected in ((key, getattr(config, key), usual[key]) for key in usual):
+    """ConfigError for networks that do not compute the value of one observation alone."""
+    expected_values = {"kind": "mlp", "encoder": "mlp", "critic": "own", "table": False, "module": ""}
+    for key, expected in expected_values.items():
+        value = getattr(config, key)
         if value != expected:
             raise ConfigError(f"network.{key} = {value}: not with learner lookahead; expected {expected}")
 
 
 def check_spec(spec: Spec) -> None:
-    """Refuse worlds that this cannot play, with the reason."""
-    what = ""
+    """ConfigError for worlds that lookahead cannot play."""
+    problem = ""
     if spec.seats != 2:
-        what = f"has {spec.seats} seats, expected 2"
+        problem = f"has {spec.seats} seats, expected 2"
     elif any(role.actions.kind != "discrete" for role in spec.roles.values()):
-        what = "has continuous actions, expected a few discrete ones"
-    elif max(role.actions.size for role in spec.roles.values()) > MOST_ACTIONS:
-        what = f"has more than {MOST_ACTIONS} actions"
+        problem = "has continuous actions, expected a few discrete ones"
+    elif max(role.actions.size for role in spec.roles.values()) > MAX_ACTIONS:
+        problem = f"has more than {MAX_ACTIONS} actions"
     elif hidden := [name for role in spec.roles.values() for name in role.hidden]:
-        what = f"hides {', '.join(hidden)}, expected everything to be seen"
+        problem = f"hides {', '.join(hidden)}, expected no hidden fields"
     elif not spec.zero_sum:
-        what = "is not zero-sum: what one seat wins the other does not lose"
+        problem = "is not zero-sum"
     elif spec.resume != "state":
-        what = "cannot be stepped from any state"
-    if what:
-        raise ConfigError(f"learner = lookahead: {spec.world} {what}")
+        problem = "cannot be stepped from any state"
+    if problem:
+        raise ConfigError(f"learner = lookahead: {spec.world} {problem}")
 
 
 @dataclass
-class Solved:
-    """The small games of n positions: each seat's mixture [n, A of the seat], seat 0's chance to win [n]."""
+class Solution:
+    """The matrix games of n positions: mixed strategies [n, A] of both seats, P(seat 0 wins) [n]."""
 
     states: Bytes
-    network: int  # which of the network's selves was asked
+    network: int  # version of the network
     mix: tuple[NDArray[np.float64], NDArray[np.float64]]
     value: NDArray[np.float64]
 
 
-class Foresight:
-    """Looks one joint move ahead with a value network. Shared by the players of both seats."""
+class SuccessorSolver:
+    """Solves the matrix game over the successors of a position. Shared by the players of both seats."""
 
     def __init__(
         self, make: MakeWorld, spec: Spec, value: Policy,
-        facing: tuple[int, StochasticPlayer] | None = None,
+        fixed_opponent: tuple[int, StochasticPlayer] | None = None,
     ) -> None:  # fmt: skip
         check_spec(spec)
-        self.make, self.spec, self.value, self.facing = make, spec, value, facing
+        self.make, self.spec, self.value, self.fixed_opponent = make, spec, value, fixed_opponent
         first, second = (spec.role_of(seat).actions.size for seat in (0, 1))
         self.shape = (first, second)
         self.joint = first * second
-        self.room = threading.local()  # a scratch world and the last answer, for each thread
-        self.network = 0  # counts the changes of the network
+        self.cache = threading.local()  # per thread: a scratch world and the last solution
+        self.network = 0  # version: number of changes of the network
 
-    def solve(self, world: World, rows: Ints) -> Solved:
-        """The games of these rows; remembered, because the other seat asks about the same ones next."""
+    def solve(self, world: World, rows: Ints) -> Solution:
+        """The games of these rows; the last solution is cached, because the other seat queries it next."""
         states = world.save(rows)
-        last: Solved | None = getattr(self.room, "last", None)
+        last: Solution | None = getattr(self.cache, "last", None)
         if last is not None and last.network == self.network and np.array_equal(last.states, states):
             return last
         payoff = np.empty((len(rows), *self.shape), np.float64)
         step = max(1, CHUNK // self.joint)
         for at in range(0, len(rows), step):
-            part = slice(at, min(at + step, len(rows)))
-            payoff[part] = self._successors(states[part])
+            cut = slice(at, min(at + step, len(rows)))
+            payoff[cut] = self._successors(states[cut])
         for seat in (0, 1):
-            self._forbid(payoff, self._legal(world, rows, seat), seat)
+            self._exclude_illegal(payoff, self._legal(world, rows, seat), seat)
         value = np.empty(len(rows), np.float64)
         mix = (np.empty((len(rows), self.shape[0])), np.empty((len(rows), self.shape[1])))
-        if self.facing is None:
+        if self.fixed_opponent is None:
             fused.matrix_games(payoff, value, *mix)
         else:
-            seat, player = self.facing
+            seat, player = self.fixed_opponent
             mix[seat][:] = self._action_probs(world, rows, seat, player)
-            value[:] = best_answer(payoff, seat, mix)
-        solved = self.room.last = Solved(states, self.network, mix, value)
-        return solved
+            value[:] = best_response(payoff, seat, mix)
+        solution = self.cache.last = Solution(states, self.network, mix, value)
+        return solution
 
-    def forget(self) -> None:
-        """The network changed: what was solved before is no longer the answer."""
+    def clear_cache(self) -> None:
+        """Discard stored solutions: the network has changed."""
         self.network += 1
 
     def _successors(self, states: Bytes) -> NDArray[np.float64]:
-        """[n, A, B] seat 0's chance to win after each joint action: the outcome, or what the network says."""
+        """[n, A, B] P(seat 0 wins) after each joint action: the outcome, or the output of the network."""
         n, (first, second) = len(states), self.shape
         scratch = self._scratch()
         many = np.arange(n * self.joint, dtype=np.int32)
@@ -153,36 +154,36 @@ class Foresight:
         for seat in (0, 1):
             role_spec = self.spec.role_of(seat)
             legal = self._legal(scratch, np.arange(scratch.games, dtype=np.int32), seat)
-            wanted = np.resize(grid[seat], scratch.games)
-            some = legal.argmax(1)  # in the place of what may not be played; forbidden afterwards
-            chosen = np.where(legal[np.arange(scratch.games), wanted], wanted, some)
+            requested = np.resize(grid[seat], scratch.games)
+            first_legal = legal.argmax(1)  # replaces illegal actions, which are excluded afterwards
+            chosen = np.where(legal[np.arange(scratch.games), requested], requested, first_legal)
             actions[role_spec.name][:, role_spec.seats.index(seat)] = chosen
         view = scratch.step(actions)
         role_spec = self.spec.role_of(0)
         obs = concat_fields(role_spec, view[role_spec.name])[: n * self.joint, 0]
         logit = self.value.forward(np.ascontiguousarray(obs))[1].astype(np.float64)
-        won = np.where(view.ended[many] != 0, view.outcome[many, 0], 1.0 / (1.0 + np.exp(-logit)))
-        return won.reshape(n, first, second)
+        win_probability = np.where(view.ended[many] != 0, view.outcome[many, 0], 1.0 / (1.0 + np.exp(-logit)))
+        return win_probability.reshape(n, first, second)
 
     def _action_probs(
         self, world: World, rows: Ints, seat: int, player: StochasticPlayer
     ) -> NDArray[np.float64]:
-        """[n, A] what this player draws from in this seat; who is not to move does the one thing there is."""
+        """[n, A] action probabilities of this player; a seat that does not act has one legal action."""
         role_spec, legal = self.spec.role_of(seat), self._legal(world, rows, seat)
         obs = concat_fields(role_spec, world.view[role_spec.name])[rows, role_spec.seats.index(seat)]
         mask = legal.astype(np.uint8) if role_spec.name in world.view.mask else None
-        asked = Seat(role_spec, seat, world, rows, np.ascontiguousarray(obs), mask)
-        action_probs = player.action_probs(asked).astype(np.float64) * legal
+        seated = Seat(role_spec, seat, world, rows, np.ascontiguousarray(obs), mask)
+        action_probs = player.action_probs(seated).astype(np.float64) * legal
         return np.asarray(action_probs / action_probs.sum(1, keepdims=True))
 
     def _scratch(self) -> World:
-        world: World | None = getattr(self.room, "world", None)
+        world: World | None = getattr(self.cache, "world", None)
         if world is None:
-            world = self.room.world = self.make(max(1, CHUNK // self.joint) * self.joint, 0, 0)
+            world = self.cache.world = self.make(max(1, CHUNK // self.joint) * self.joint, 0, 0)
         return world
 
     def _legal(self, world: World, rows: Ints, seat: int) -> NDArray[np.bool_]:
-        """[n, A] what this seat may do; who is not to move has one thing to do, its first."""
+        """[n, A] legal actions of this seat; the first action alone where the seat does not act."""
         role_spec = self.spec.role_of(seat)
         legal = np.ones((len(rows), role_spec.actions.size), bool)
         if role_spec.name in world.view.mask:
@@ -193,8 +194,8 @@ class Foresight:
             legal[waiting] = np.arange(role_spec.actions.size) == 0
         return legal
 
-    def _forbid(self, payoff: NDArray[np.float64], legal: NDArray[np.bool_], seat: int) -> None:
-        """Make what may not be played worse than everything else: no solution uses it."""
+    def _exclude_illegal(self, payoff: NDArray[np.float64], legal: NDArray[np.bool_], seat: int) -> None:
+        """Give illegal actions a payoff worse than all others: no solution uses them."""
         if legal.all():
             return
         if seat == 0:
@@ -203,35 +204,35 @@ class Foresight:
             np.moveaxis(payoff, 1, 2)[~legal] = 2.0
 
 
-def best_answer(
-    payoff: NDArray[np.float64], facing: int, mix: tuple[NDArray[np.float64], NDArray[np.float64]]
+def best_response(
+    payoff: NDArray[np.float64], fixed_opponent: int, mix: tuple[NDArray[np.float64], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """Write the best answer to the mixture of seat `facing` into the other one's; seat 0's chance to win [n].
+    """Write the best response to seat `fixed_opponent` into `mix`; returns P(seat 0 wins) [n].
 
-    payoff [n, A, B] is seat 0's, whose answer is the row that wins most; seat 1's is the least of columns.
+    payoff [n, A, B] is that of seat 0, whose response maximises it; seat 1 minimises it.
     """
-    if facing == 1:
-        worth = np.einsum("nab,nb->na", payoff, mix[1])
+    if fixed_opponent == 1:
+        values = np.einsum("nab,nb->na", payoff, mix[1])
     else:
-        worth = -np.einsum("nab,na->nb", payoff, mix[0])
-    mix[1 - facing][:] = np.arange(worth.shape[1]) == worth.argmax(1)[:, None]
-    best: NDArray[np.float64] = worth.max(1)
-    return best if facing == 1 else -best
+        values = -np.einsum("nab,na->nb", payoff, mix[0])
+    mix[1 - fixed_opponent][:] = np.arange(values.shape[1]) == values.argmax(1)[:, None]
+    best: NDArray[np.float64] = values.max(1)
+    return best if fixed_opponent == 1 else -best
 
 
 class LookaheadPlayer:
-    """One role's player: draws from the solution of the game over the successors."""
+    """The player of one role: it samples from the solution of the matrix game over the successors."""
 
     model_based = True
 
-    def __init__(self, foresight: Foresight, role: str, explore: float = 0.0) -> None:
-        self.foresight, self.explore = foresight, explore
+    def __init__(self, solver: SuccessorSolver, role: str, explore: float = 0.0) -> None:
+        self.solver, self.explore = solver, explore
         self.name = f"{role} (lookahead)"
         self.greedy = False
 
     def action_probs(self, seat: Seat) -> Floats:
-        """[n, A] the mixed strategy that `act` draws from."""
-        mix = self.foresight.solve(seat.world, seat.rows).mix[seat.seat]
+        """[n, A] the mixed strategy from which `act` samples."""
+        mix = self.solver.solve(seat.world, seat.rows).mix[seat.seat]
         if self.greedy:
             return np.asarray(np.arange(mix.shape[1]) == mix.argmax(1)[:, None], np.float32)
         return mix.astype(np.float32)
@@ -243,33 +244,33 @@ class LookaheadPlayer:
             uniform = legal / legal.sum(1, keepdims=True)
             action_probs = (1 - self.explore) * action_probs + self.explore * uniform
         games = (seat.world.first + np.asarray(seat.rows)).astype(np.int64)
-        own = rng.key(rng_key.seed, rng_key.stream, seat.seat)  # each seat its own luck
-        luck = rng.units(own, rng_key.stream, int(games.max(initial=-1)) + 1, rng_key.step)[games]
+        seat_key = rng.key(rng_key.seed, rng_key.stream, seat.seat)  # each seat has its own random numbers
+        uniform = rng.units(seat_key, rng_key.stream, int(games.max(initial=-1)) + 1, rng_key.step)[games]
         total = np.cumsum(action_probs, axis=1)
-        action = (total <= luck[:, None] * total[:, -1:]).sum(1)
-        value = self.foresight.solve(seat.world, seat.rows).value
+        action = (total <= uniform[:, None] * total[:, -1:]).sum(1)
+        value = self.solver.solve(seat.world, seat.rows).value
         return Decision(action.astype(np.int32), value=value.astype(np.float32))
 
 
 class Lookahead(Learner):
-    """Teaches the value network of a Foresight what the small games were worth."""
+    """Trains the value network of a SuccessorSolver on the values of its matrix games."""
 
     name = "lookahead"
     Config = LookaheadConfig
     seats_opponents = False
     native = True
 
-    def __init__(self, foresight: Foresight, config: LookaheadConfig, seed: int, threads: int) -> None:
-        self.foresight, self.config, self.seed, self.threads = foresight, config, seed, threads
-        self.policy = foresight.value
+    def __init__(self, solver: SuccessorSolver, config: LookaheadConfig, seed: int, threads: int) -> None:
+        self.solver, self.config, self.seed, self.threads = solver, config, seed, threads
+        self.policy = solver.value
         self.rate = 1.0
         self.regularizers: list[Regularizer] = []
         self.adam = Adam(self.policy.weights.size)
         self.grad: Floats = np.empty_like(self.policy.weights)
         self.obs: Floats = np.zeros((config.replay_size, self.policy.role.size), np.float32)
         self.target: Floats = np.zeros(config.replay_size, np.float32)
-        self.seen = 0  # positions so far; the newest `replay` of them are kept
-        self.none = np.zeros(config.replay_size, np.float32)  # what a policy would have recorded
+        self.seen = 0  # positions so far; the newest `replay_size` of them are stored
+        self.zeros = np.zeros(config.replay_size, np.float32)  # unused inputs of the PPO loss
         self.choice = np.zeros(config.replay_size, np.int32)
 
     @classmethod
@@ -292,74 +293,74 @@ class Lookahead(Learner):
     ) -> AgentSet:
         value = Policy(spec.role_of(0), config.network, "value")
         value.initialise(config.seed << 8)
-        foresight = Foresight(make, spec, value)
-        learner = cls(foresight, config.lookahead, config.seed << 8, config.threads)
+        solver = SuccessorSolver(make, spec, value)
+        learner = cls(solver, config.lookahead, config.seed << 8, config.threads)
         explore = config.lookahead.explore
         return AgentSet(
             learners={spec.role_of(0).name: learner},
-            players={role: LookaheadPlayer(foresight, role) for role in spec.roles},
+            players={role: LookaheadPlayer(solver, role) for role in spec.roles},
             networks={"value": value},
-            behaviour={role: LookaheadPlayer(foresight, role, explore) for role in spec.roles},
+            behaviour={role: LookaheadPlayer(solver, role, explore) for role in spec.roles},
         )
 
     def load_weights(self, policy: Policy) -> None:
         self.policy.set(policy.weights)
-        self.foresight.forget()
+        self.solver.clear_cache()
 
     def state_dict(self) -> Tree:
-        kept = min(self.seen, self.config.replay_size)
-        return {"weights": self.policy.weights, "obs": self.obs[:kept], "target": self.target[:kept],
+        stored = min(self.seen, self.config.replay_size)
+        return {"weights": self.policy.weights, "obs": self.obs[:stored], "target": self.target[:stored],
                 "seen": self.seen} | self.adam.state()
 
     def load_state_dict(self, tree: Tree) -> None:
         self.policy.set(tree["weights"])
         self.adam.restore(tree)
         self.seen = tree["seen"]
-        kept = min(self.seen, self.config.replay_size)
-        self.obs[:kept], self.target[:kept] = tree["obs"], tree["target"]
-        self.foresight.forget()
+        stored = min(self.seen, self.config.replay_size)
+        self.obs[:stored], self.target[:stored] = tree["obs"], tree["target"]
+        self.solver.clear_cache()
 
-    def learn(self, tape: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
-        """Keep the positions met with what they were worth, then draw minibatches from all that is kept."""
+    def learn(self, rollout: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
+        """Store the positions of the rollout with their values, then train on minibatches of stored ones."""
         c = self.config
-        obs, target = self._met(tape)
-        self._keep(obs, target)
-        kept, new = min(self.seen, c.replay_size), len(target)
+        obs, target = self._positions(rollout)
+        self._store(obs, target)
+        stored, new = min(self.seen, c.replay_size), len(target)
         lr = anneal("linear", c.lr, c.lr_final, progress)
-        draw = rng.generator(self.seed, rng.SHUFFLE, 0, iteration)
+        generator = rng.generator(self.seed, rng.SHUFFLE, 0, iteration)
         updates = max(1, round(c.replay_ratio * new / c.minibatch_size))
-        batch = {"obs": self.obs, "target": self.target, "value": self.none, "logp": self.none,
-                 "advantage": self.none, "action": self.choice}
+        batch = {"obs": self.obs, "target": self.target, "value": self.zeros, "logp": self.zeros,
+                 "advantage": self.zeros, "action": self.choice}
         total = norm = 0.0
         network = self.policy.network
-        assert isinstance(network, fused.Network), "refused by check_network"
+        assert isinstance(network, fused.Network), "check_network refuses others"
         for _ in range(updates):
-            rows = draw.integers(0, kept, c.minibatch_size)
+            rows = generator.integers(0, stored, c.minibatch_size)
             means = network.gradient(
-                self.policy.packed[0], rows, batch, VALUE_ALONE, self.threads, self.grad, cross=True)
-            length, _ = self.adam.descend(self.policy, self.grad, lr, c.max_grad_norm)
-            if not np.isfinite(length):
+                self.policy.packed[0], rows, batch, VALUE_TERM_ONLY, self.threads, self.grad, cross=True)
+            norm_before, _ = self.adam.clipped_step(self.policy, self.grad, lr, c.max_grad_norm)
+            if not np.isfinite(norm_before):
                 raise LearnError(f"lookahead: the gradient is not finite at update {self.adam.updates}")
-            total, norm = total + means["value_loss"], norm + length
-        self.foresight.forget()
-        won, lost = np.maximum(target, 1e-12), np.maximum(1 - target, 1e-12)
-        floor = -float(np.mean(target * np.log(won) + (1 - target) * np.log(lost)))  # the least loss there is
+            total, norm = total + means["value_loss"], norm + norm_before
+        self.solver.clear_cache()
+        win, loss = np.maximum(target, 1e-12), np.maximum(1 - target, 1e-12)
+        floor = -float(np.mean(target * np.log(win) + (1 - target) * np.log(loss)))  # lower bound of the loss
         return {"value_loss": total / updates, "target_entropy": floor, "grad_norm_pre_clip": norm / updates,
                 "lr": lr, "updates": float(updates), "decisions": float(new)}
 
-    def _met(self, tape: RolloutBuffer) -> tuple[Floats, Floats]:
-        """Seat 0's sight [M, F] of the positions on the tape, and the values [M] of their small games."""
-        tracks = []
+    def _positions(self, rollout: RolloutBuffer) -> tuple[Floats, Floats]:
+        """Observations [M, F] of seat 0 in the positions of the rollout, and the values [M] of the games."""
+        role_rollouts = []
         for seat in (0, 1):
-            role_spec = self.foresight.spec.role_of(seat)
-            tracks.append((tape[role_spec.name], role_spec.seats.index(seat)))
-        acted, value = (
-            [getattr(track, name)[:, :, j] for track, j in tracks] for name in ("acted", "value"))
-        met = (acted[0] | acted[1]) != 0
-        track, j = tracks[0]
-        return track.obs[:, :, j][met], np.where(acted[0] != 0, *value)[met]
+            role_spec = self.solver.spec.role_of(seat)
+            role_rollouts.append((rollout[role_spec.name], role_spec.seats.index(seat)))
+        acted = [role_rollout.acted[:, :, j] for role_rollout, j in role_rollouts]
+        value = [role_rollout.value[:, :, j] for role_rollout, j in role_rollouts]
+        acted_rows = (acted[0] | acted[1]) != 0
+        role_rollout, j = role_rollouts[0]
+        return role_rollout.obs[:, :, j][acted_rows], np.where(acted[0] != 0, *value)[acted_rows]
 
-    def _keep(self, obs: Floats, target: Floats) -> None:
+    def _store(self, obs: Floats, target: Floats) -> None:
         at = (self.seen + np.arange(len(target))) % self.config.replay_size
         newest = slice(max(0, len(target) - self.config.replay_size), None)
         self.obs[at[newest]], self.target[at[newest]] = obs[newest], target[newest]

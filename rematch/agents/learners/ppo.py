@@ -1,8 +1,7 @@
-"""Proximal policy optimisation (Schulman et al. 2017), whole, in the order it happens.
+"""Proximal policy optimization (Schulman et al. 2017).
 
-`learn` is the algorithm. `loss` is its objective in torch, one line per term; the default gradient comes
-from agents/networks/fused.h, which computes the same in one pass over memory, and which the tests hold to
-`loss`.
+`learn` is the algorithm. `loss` is its objective in torch, one line per term. The default gradient comes from
+agents/networks/fused.h, which computes the same in one pass over memory; tests compare it with `loss`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from rematch.agents.learner import AgentSet, Learner, MakeWorld, Regularizer, TermInfo
 from rematch.agents.learners.adam import Adam
 from rematch.agents.networks import fused
-from rematch.agents.networks.layout import HEAD, named, opponent
+from rematch.agents.networks.layout import HEAD, opponent_columns, weight_views
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import ANNEALING_SHAPES, anneal
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from rematch.core.run_config import Config as RunConfig
 
 Batch = dict[str, NDArray[Any]]
-CHUNK = 1024  # rows that torch differentiates at a time
+CHUNK = 1024  # rows per call of torch.autograd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,19 +97,20 @@ def loss(
     policy: Policy, config: PpoConfig, flat: Tensor, rows: Batch, entropy_weight: float,
     temperature: float = 1.0,
 ) -> tuple[Tensor, dict[str, Tensor]]:  # fmt: skip
-    """The objective of one minibatch under weights `flat`, and the means that are logged."""
+    """The objective of one minibatch for weights `flat` [P], and the logged means."""
     import torch
 
     from rematch.agents.networks import mlp
 
     b = {name: torch.from_numpy(array).to(flat.device) for name, array in rows.items()}
-    told = b.get("dropout" if policy.config.kind == "transformer" else "privileged")
-    said = mlp.answer(flat, policy.role, policy.config, b["obs"], b.get("mask"), told)
-    play, value = said.play, said.value
+    dropout_key = int(b["dropout"]) if "dropout" in b else None
+    output = mlp.forward(flat, policy.role, policy.config, b["obs"], b.get("mask"),
+                         privileged=b.get("privileged"), dropout_key=dropout_key)
+    distribution, value = output.distribution, output.value
     assert value is not None
-    if temperature != 1.0:  # the policy that acted, so that the ratio is that of two such policies
-        play = mlp.Distribution(play.heads / temperature, play.log_std)
-    log_ratio = play.log_prob(b["action"]) - b["logp"]
+    if temperature != 1.0:  # training games are played at this temperature: the ratio must be as well
+        distribution = mlp.Distribution(distribution.heads / temperature, distribution.log_std)
+    log_ratio = distribution.log_prob(b["action"]) - b["logp"]
     ratio = log_ratio.exp()
     # eq. 7: the smaller of the plain and the clipped surrogate
     plain = ratio * b["advantage"]
@@ -118,29 +118,29 @@ def loss(
     policy_loss = -torch.minimum(plain, clipped).mean()
     error = (value - b["target"]) ** 2
     if config.value_clip > 0:
-        near = b["value"] + (value - b["value"]).clamp(-config.value_clip, config.value_clip)
-        error = torch.maximum(error, (near - b["target"]) ** 2)
+        clipped_value = b["value"] + (value - b["value"]).clamp(-config.value_clip, config.value_clip)
+        error = torch.maximum(error, (clipped_value - b["target"]) ** 2)
     value_loss = error.mean()
-    entropy = play.entropy().mean()
+    entropy = distribution.entropy().mean()
     total = policy_loss + config.value_weight * value_loss - entropy_weight * entropy
     magnet_kl = torch.zeros((), device=flat.device)
     if "magnet" in b:
-        centre = mlp.Distribution(mlp.masked(b["magnet"], b.get("mask")), b.get("magnet_log_std"))
-        magnet_kl = play.kl(centre).mean()
+        magnet = mlp.Distribution(mlp.masked(b["magnet"], b.get("mask")), b.get("magnet_log_std"))
+        magnet_kl = distribution.kl(magnet).mean()
         total = total + config.magnet_weight * magnet_kl
     means = {
         "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "magnet_kl": magnet_kl,
         "kl": (ratio - 1 - log_ratio).mean(),
         "clip_fraction": ((ratio - 1).abs() > config.clip).float().mean(),
     }  # fmt: skip
-    if said.belief is not None:  # bimdn is taught where the opponent is
-        means["belief_nll"] = said.belief.nll(b["privileged"][:, opponent(policy.role)]).mean()
+    if output.belief is not None:  # bimdn learns the opponent's position
+        means["belief_nll"] = output.belief.nll(b["privileged"][:, opponent_columns(policy.role)]).mean()
         total = total + policy.config.belief_weight * means["belief_nll"]
     return total, means
 
 
 class Ppo(Learner):
-    """Learns one role. Its state is vectors: weights, Adam's two moments, the magnet, a mean if asked for."""
+    """The learner of one role. Its state: weights, Adam's two moments, the magnet, optionally a mean."""
 
     name = "ppo"
     Config = PpoConfig
@@ -172,17 +172,17 @@ class Ppo(Learner):
                               "schedule.convergence_consecutive 0")
         if network.module and {config.temperature, config.temperature_final} != {1.0}:
             raise ConfigError(
-                f"ppo.temperature = {config.temperature:g}: not with a network of your own, whose "
-                "last layer is not known; expected 1"
+                f"ppo.temperature = {config.temperature:g}: not with network.module, whose last "
+                "layer is unknown; expected 1"
             )
         if network.in_torch and config.gradient != "native":
-            raise ConfigError(f"ppo.gradient = {config.gradient}: has no effect with this network, whose "
-                              "gradient is always torch's; leave it out")
+            raise ConfigError(f"ppo.gradient = {config.gradient}: no effect with this network, whose "
+                              "gradient is always computed by torch; expected native")
 
     @classmethod
     def shrink(cls, config: PpoConfig, small: SmallRun) -> Mapping[str, Any]:
         minibatch = max(1, min(config.minibatch_size, small.steps_per_iteration // 4))
-        # Phases may end a run long before the last part of so few iterations: all of it is averaged.
+        # Phases may end a short trial early: average all of its iterations.
         average = 1.0 if config.average_fraction else 0.0
         return {"epochs": min(config.epochs, 2), "minibatch_size": minibatch, "average_fraction": average,
                 "value_clip": min(config.value_clip, 1e-3), "target_kl": min(config.target_kl, 1e-7)}
@@ -212,26 +212,27 @@ class Ppo(Learner):
         rows = [row for row in record.metrics if row.get(f"{role}/decisions")]
         planned = [c.epochs * math.ceil(row[f"{role}/decisions"] / c.minibatch_size) for row in rows]
         early = sum(row[f"{role}/updates"] < n for row, n in zip(rows, planned))
-        heats = [row[f"{role}/temperature"] for row in rows]
+        temperatures = [row[f"{role}/temperature"] for row in rows]
         nll = [row[f"{role}/belief_nll"] for row in rows if f"{role}/belief_nll" in row]
         kl = max((row.get(f"{role}/magnet_kl", 0.0) for row in rows), default=0.0)
         averaged = bool(self.averaged) and np.array_equal(self.policy.weights, self.mean)
-        still = "ppo.lr is 0" if c.lr == 0 and (c.lr_final == 0 or c.anneal == "none") else ""
+        not_learning = "ppo.lr is 0" if c.lr == 0 and (c.lr_final == 0 or c.anneal == "none") else ""
         network = self.policy.config
-        changed = f"from {heats[0]:.2f} to {heats[-1]:.2f}" if set(heats) - {1.0} else ""
+        changed = f"from {temperatures[0]:.2f} to {temperatures[-1]:.2f}" if set(temperatures) - {1.0} else ""
         yield Evidence(f"temperature of {role}", changed,
                        "" if {c.temperature, c.temperature_final} != {1.0} else "ppo.temperature is 1")
         belief = f"negative log-likelihood {nll[0]:.2f}, then {nll[-1]:.2f}" if nll else ""
         yield Evidence(f"belief of {role}", belief,
                        "" if network.encoder == "bimdn" else f"network.encoder is {network.encoder}")
         yield Evidence(f"magnet of {role}", f"KL to the slow average up to {kl:.2g}" if kl > 0 else "",
-                       still if c.magnet_weight else "ppo.magnet_weight is 0")
-        yield Evidence(f"average of {role}", f"the player is the mean of the last {self.averaged} iterations"
-                       if averaged else "", still if c.average_fraction else "ppo.average_fraction is 0")
-        yield Evidence("value clipping", off=still if c.value_clip else "ppo.value_clip is 0",
+                       not_learning if c.magnet_weight else "ppo.magnet_weight is 0")
+        average = f"the player is the mean of the last {self.averaged} iterations" if averaged else ""
+        yield Evidence(f"average of {role}", average,
+                       not_learning if c.average_fraction else "ppo.average_fraction is 0")
+        yield Evidence("value clipping", off=not_learning if c.value_clip else "ppo.value_clip is 0",
                        without={"ppo.value_clip": 0.0})
         yield Evidence(f"target KL of {role}", f"{early} iterations ended early" if early else "",
-                       still if c.target_kl else "ppo.target_kl is 0")
+                       not_learning if c.target_kl else "ppo.target_kl is 0")
 
     def state_dict(self) -> Tree:
         mean = {"mean": self.mean, "averaged": self.averaged} if self.config.average_fraction else {}
@@ -244,17 +245,17 @@ class Ppo(Learner):
             self.mean[:], self.averaged = tree["mean"], int(tree["averaged"])
         self.adam.restore(tree)
 
-    def learn(self, tape: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
+    def learn(self, rollout: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
         """One iteration: advantages once, then `epochs` shuffled passes of minibatches."""
         c = self.config
         lr = anneal(c.anneal, c.lr, c.lr_final, progress) * self.rate
         entropy_weight = anneal(c.anneal, c.entropy_weight, c.entropy_weight_final, progress)
         self.temperature = anneal(c.anneal, c.temperature, c.temperature_final, progress)
-        batch, index = self.batch(tape)
+        batch, index = self.batch(rollout)
         if len(index) == 0:
             return {"decisions": 0.0}
         if not all(np.isfinite(batch[name][index]).all() for name in ("logp", "target")):
-            raise LearnError(self._blame(batch, index))  # the clip would hide it from the gradient
+            raise LearnError(self._non_finite_message(batch, index))  # the clip would hide it
         sums: dict[str, float] = {}
         steps, stop = 0, False
         for epoch in range(c.epochs):
@@ -262,12 +263,12 @@ class Ppo(Learner):
             for at in range(0, len(order), c.minibatch_size):
                 rows = order[at : at + c.minibatch_size]
                 grad, means = self.gradient(batch, rows, entropy_weight)
-                for regularizer in self.regularizers:  # before the clip: it bounds the whole step
-                    means[f"{regularizer.name}_penalty"], slope = regularizer.penalty(self.policy)
-                    grad = grad + slope
+                for regularizer in self.regularizers:  # before clipping, which bounds the whole step
+                    means[f"{regularizer.name}_penalty"], chunk_gradient = regularizer.penalty(self.policy)
+                    grad = grad + chunk_gradient
                 norms = self.step(grad, lr)
                 if not norms:
-                    raise LearnError(self._blame(batch, index))
+                    raise LearnError(self._non_finite_message(batch, index))
                 means |= norms
                 steps += 1
                 for name, value in means.items():
@@ -278,7 +279,7 @@ class Ppo(Learner):
             if stop:
                 break
         if not np.isfinite(self.policy.weights).all():
-            raise LearnError(self._blame(batch, index))
+            raise LearnError(self._non_finite_message(batch, index))
         if c.magnet_weight > 0:
             self.magnet += np.float32(1 - c.magnet_decay) * (self.policy.weights - self.magnet)
         if c.average_fraction > 0:
@@ -294,23 +295,23 @@ class Ppo(Learner):
         return out | {"updates": float(steps), "decisions": float(len(index))}
 
     def finish(self) -> str:
-        """Policies that circle an equilibrium lie around it: their mean is nearer to it."""
+        """Set the policy to the mean of the last iterations: it is nearer to an equilibrium than they are."""
         if not self.config.average_fraction:
             return ""
         role = self.policy.role.name
         if not self.averaged:
             share = f"{self.config.average_fraction:.3%}"
-            return f"Average: {role} keeps its last weights: no iteration lay in the last {share} of the run"
+            return f"Average: {role} keeps its newest weights: no iteration in the last {share} of the run"
         self.policy.set(self.mean)
         return f"Average: {role} is the mean of its last {self.averaged} iterations"
 
     def step(self, grad: Floats, lr: float) -> dict[str, float]:
-        """Adam along a gradient that is shortened where it is too long; its length before and after.
+        """One step of Adam with a clipped gradient; its norms before and after clipping.
 
-        Nothing where it is not finite. What does not learn is taken out of it.
+        {} and no step where the gradient is not finite. Frozen weights do not change.
         """
-        self.policy.hold(grad)
-        before, after = self.adam.descend(self.policy, grad, lr, self.config.max_grad_norm)
+        self.policy.zero_frozen_gradients(grad)
+        before, after = self.adam.clipped_step(self.policy, grad, lr, self.config.max_grad_norm)
         if not np.isfinite(before):
             return {}
         return {"grad_norm_pre_clip": before, "grad_norm_post_clip": after}
@@ -319,41 +320,41 @@ class Ppo(Learner):
         """The weights to act with while training."""
         c = self.config
         temperature = anneal(c.anneal, c.temperature, c.temperature_final, progress)
-        return self.policy.weights if temperature == 1.0 else self.policy.tempered(temperature)
+        return self.policy.weights if temperature == 1.0 else self.policy.with_temperature(temperature)
 
-    def batch(self, tape: RolloutBuffer) -> tuple[Batch, NDArray[np.int64]]:
-        """The role's track as flat rows [M, ...], and which of them are the learner's own decisions."""
-        c, track = self.config, tape[self.policy.role.name]
-        advantage, target, counts = tape.advantages(self.policy.role.name, c.gamma, c.gae_lambda)
+    def batch(self, rollout: RolloutBuffer) -> tuple[Batch, NDArray[np.int64]]:
+        """The role's rollout as flat rows [M, ...], and the rows that are decisions of the learner."""
+        c, role_rollout = self.config, rollout[self.policy.role.name]
+        advantage, target, counts = rollout.advantages(self.policy.role.name, c.gamma, c.gae_lambda)
         index = np.flatnonzero(counts)
         flat = advantage.reshape(-1)
         if len(index):
-            mine = flat[index].astype(np.float64)
-            with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is named by `_blame`
-                flat = ((flat - mine.mean()) / (mine.std() + 1e-8)).astype(np.float32)
+            learner = flat[index].astype(np.float64)
+            with np.errstate(invalid="ignore", over="ignore"):  # `_non_finite_message` reports it
+                flat = ((flat - learner.mean()) / (learner.std() + 1e-8)).astype(np.float32)
         size = flat.size
         batch: Batch = {
-            "obs": track.obs.reshape(size, -1), "logp": track.logp.reshape(size),
-            "value": track.value.reshape(size), "advantage": flat, "target": target.reshape(size),
-            "action": track.action.reshape((size,) if track.action.ndim == 3 else (size, -1)),
+            "obs": role_rollout.obs.reshape(size, -1), "logp": role_rollout.logp.reshape(size),
+            "value": role_rollout.value.reshape(size), "advantage": flat, "target": target.reshape(size),
+            "action": role_rollout.action.reshape((size,) if role_rollout.action.ndim == 3 else (size, -1)),
         }
-        if track.mask is not None:
-            batch["mask"] = track.mask.reshape(size, -1)
-        if track.privileged is not None:
-            batch["privileged"] = track.privileged.reshape(size, -1)
+        if role_rollout.mask is not None:
+            batch["mask"] = role_rollout.mask.reshape(size, -1)
+        if role_rollout.privileged is not None:
+            batch["privileged"] = role_rollout.privileged.reshape(size, -1)
         if c.magnet_weight > 0:
-            centre = Policy(self.policy.role, self.policy.config, "magnet", self.magnet)
-            batch["magnet"] = centre.forward(batch["obs"])[0]
+            magnet = Policy(self.policy.role, self.policy.config, "magnet", self.magnet)
+            batch["magnet"] = magnet.forward(batch["obs"])[0]
             if self.temperature != 1.0:
                 batch["magnet"] /= np.float32(self.temperature)
-            if "policy.log_std" in (views := named(centre.weights, centre.layout)):
+            if "policy.log_std" in (views := weight_views(magnet.weights, magnet.layout)):
                 batch["magnet_log_std"] = views["policy.log_std"]
         return batch, index
 
     def gradient(
         self, batch: Batch, rows: NDArray[np.int64], entropy_weight: float
     ) -> tuple[Floats, dict[str, float]]:
-        """The gradient [P] of the mean loss over `rows`, and the means that are logged."""
+        """The gradient [P] of the mean loss over `rows`, and the logged means."""
         c = self.config
         net = self.policy.network
         if self.native and isinstance(net, fused.Network):
@@ -361,24 +362,24 @@ class Ppo(Learner):
             weights = (c.clip, c.value_clip, c.value_weight, entropy_weight, c.magnet_weight)
             if self.temperature == 1.0:
                 return grad, net.gradient(self.policy.packed[0], rows, batch, weights, self.threads, grad)
-            packed = np.empty_like(self.policy.packed)  # the head divided: so is the slope of what it was
-            net.pack(self.policy.tempered(self.temperature)[None], packed)
+            # The head is divided by the temperature, and so is its gradient.
+            packed = np.empty_like(self.policy.packed)
+            net.pack(self.policy.with_temperature(self.temperature)[None], packed)
             means = net.gradient(packed[0], rows, batch, weights, self.threads, grad)
             for name in HEAD:
-                named(grad, self.policy.layout)[name] /= np.float32(self.temperature)
+                weight_views(grad, self.policy.layout)[name] /= np.float32(self.temperature)
             return grad, means
         return self._autograd(batch, rows, entropy_weight)
 
     def _autograd(
         self, batch: Batch, rows: NDArray[np.int64], entropy_weight: float
     ) -> tuple[Floats, dict[str, float]]:
-        """`gradient` by torch: chunks of rows, each on one thread, added in order, as in
-        agents/networks/fused.h."""
+        """`gradient` by torch: chunks of rows, one thread each, added in order, as in fused.h."""
         import torch
 
         device = self.policy.config.device
 
-        def slope(chunk: NDArray[np.int64]) -> tuple[Floats, dict[str, float]]:
+        def chunk_gradient(chunk: NDArray[np.int64]) -> tuple[Floats, dict[str, float]]:
             torch.set_num_threads(1)  # of the calling thread
             flat = torch.from_numpy(self.policy.weights.copy()).to(device).requires_grad_()
             part = {name: a if name == "magnet_log_std" else a[chunk] for name, a in batch.items()}
@@ -395,19 +396,19 @@ class Ppo(Learner):
         size = CHUNK if device == "cpu" else len(rows)
         chunks = [rows[at : at + size] for at in range(0, len(rows), size)]
         if len(chunks) == 1:
-            return slope(rows)
+            return chunk_gradient(rows)
         with ThreadPoolExecutor(min(self.threads, len(chunks))) as pool:
-            found = list(pool.map(slope, chunks))
-        grad: Floats = np.sum([part for part, _ in found], axis=0)
-        return grad, {name: sum(means[name] for _, means in found) for name in found[0][1]}
+            results = list(pool.map(chunk_gradient, chunks))
+        grad: Floats = np.sum([part for part, _ in results], axis=0)
+        return grad, {name: sum(means[name] for _, means in results) for name in results[0][1]}
 
-    def _blame(self, batch: Batch, index: NDArray[np.int64]) -> str:
-        """What was not a number, named from the first cause to the last."""
+    def _non_finite_message(self, batch: Batch, index: NDArray[np.int64]) -> str:
+        """An error message with the first array that is not finite, causes before consequences."""
         role = self.policy.role.name
         if not np.isfinite(self.policy.weights).all():
             return f"{role}: weights are not finite after update {self.adam.updates}"
         for name, meaning in (
-            ("obs", "an observation"), ("privileged", "a field aside"), ("action", "an action"),
+            ("obs", "an observation"), ("privileged", "a privileged field"), ("action", "an action"),
             ("target", "a reward or value"), ("logp", "a log-probability"), ("advantage", "an advantage"),
         ):  # fmt: skip
             if name not in batch:

@@ -1,4 +1,4 @@
-"""Q networks as policies and players: weights in one flat vector, memory handed in and out."""
+"""Q networks as policies and players: flat weights; the recurrent state is an input and an output."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.agents.networks.layout import named
-from rematch.agents.networks.observation_codec import LEVELS, Senses
+from rematch.agents.networks.layout import weight_views
+from rematch.agents.networks.observation_codec import MAX_LEVEL, ObservationCodec
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats, Ints
@@ -20,25 +20,27 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from rematch.agents.learners.dqn import DqnConfig
-    from rematch.agents.networks.cuda_graphs import Given
+    from rematch.agents.networks.cuda_graphs import Inputs
 
-Luck = NDArray[np.float64]
+Uniforms = NDArray[np.float64]
 
-BLOCK = 16  # games that are looked at together: an answer depends on its own row alone
+BLOCK = 16  # games per forward pass; an output depends on its own row alone
 
 
-def shown(given: Given, cut: slice = slice(None)) -> tuple[Tensor | None, tuple[Tensor, Tensor | None]]:
-    """Steps `cut` of what was seen, as the network takes it: pictures and (numbers, visited) in floats.
+def network_inputs(
+    inputs: Inputs, cut: slice = slice(None)
+) -> tuple[Tensor | None, tuple[Tensor, Tensor | None]]:
+    """Steps `cut` of the observations as the network reads them: frames and (numbers, visited) in floats.
 
-    Bytes are cut before they become floats, which each network would have to copy. Stacked pictures
-    [B, T, H, W, STACK] are shown as [B, T, STACK, H, W].
+    Bytes are cut before they become floats, which saves a copy. Stacked frames [B, T, H, W, STACK] become
+    [B, T, STACK, H, W].
     """
-    frames, visited = given.get("frames"), given.get("visited")
+    frames, visited = inputs.get("frames"), inputs.get("visited")
     if frames is not None:
-        frames = frames[:, cut].float().div_(LEVELS)
+        frames = frames[:, cut].float().div_(MAX_LEVEL)
         frames = frames.permute(0, 1, 4, 2, 3) if frames.dim() == 5 else frames
-    seen = None if visited is None else visited[:, cut].float()
-    return frames, (given["numbers"][:, cut].contiguous(), seen)
+    visited = None if visited is None else visited[:, cut].float()
+    return frames, (inputs["numbers"][:, cut].contiguous(), visited)
 
 
 class QPolicy(Policy):
@@ -48,28 +50,28 @@ class QPolicy(Policy):
         import torch
 
         from rematch.agents.networks.cuda_graphs import Recorder
-        from rematch.agents.networks.q_network import Hierarchy
+        from rematch.agents.networks.q_network import QNetwork
 
         if config.device == "cuda":
             if not torch.cuda.is_available():
-                raise ConfigError("dqn.device = cuda: torch finds no CUDA device here; expected cpu")
+                raise ConfigError("dqn.device = cuda: torch finds no CUDA device; expected cpu")
             torch.backends.cudnn.deterministic = True
         self.role, self.name, self.greedy = role, name, False
         self.config: Any = config
-        self.senses = s = Senses(role)
-        self.net = Hierarchy(s.shape, s.side, s.categories, role.actions.size, config)
+        self.codec = codec = ObservationCodec(role)
+        self.net = QNetwork(codec.shape, codec.visited_side, codec.categories, role.actions.size, config)
         self.layout, at = [], 0
         for key, parameter in self.net.named_parameters():
             self.layout.append((key, tuple(parameter.shape), at))
             at += parameter.numel()
         self.size = self.packed_size = at
-        self.network: Any = self  # what tables ask of a network: its size
+        self.network: Any = self  # for callers that read network.size
         self.weights = np.zeros(at, np.float32)
         self.device = torch.device(config.device)
         self.compute = Recorder(self.device)
-        self.flat = torch.from_numpy(self.weights).to(self.device)  # on the CPU the very same memory
+        self.flat = torch.from_numpy(self.weights).to(self.device)  # on the CPU the same memory
         self.net.bind(self.flat)
-        self.hidden, self.carried = self.net.memory, self.net.carried
+        self.recurrent_size, self.state_size = self.net.recurrent_size, self.net.state_size
 
     def set(self, weights: Floats) -> None:
         import torch
@@ -82,77 +84,79 @@ class QPolicy(Policy):
             self.flat.copy_(torch.from_numpy(self.weights))
 
     def initialise(self, seed: int) -> None:
-        """He et al. (2015) before a ReLU, orthogonal within a memory, small heads, decays spread evenly."""
-        from rematch.agents.networks.q_network import FASTEST, SLOWEST
+        """He et al. (2015) before a ReLU, orthogonal recurrent weights, small heads, decays spread evenly."""
+        from rematch.agents.networks.q_network import FASTEST_DECAY, SLOWEST_DECAY
 
-        for i, (name, view) in enumerate(named(self.weights, self.layout).items()):
-            draw = rng.generator(seed, rng.INIT, i)
-            if name.endswith("fading"):  # 1 - a spread evenly in its logarithm
-                away = np.geomspace(1 - FASTEST, 1 - SLOWEST, len(view))
-                view[:] = np.log(-np.log1p(-away))
+        for i, (name, view) in enumerate(weight_views(self.weights, self.layout).items()):
+            generator = rng.generator(seed, rng.INIT, i)
+            if name.endswith("log_decay"):  # 1 - a spread evenly in its logarithm
+                distance = np.geomspace(1 - FASTEST_DECAY, 1 - SLOWEST_DECAY, len(view))
+                view[:] = np.log(-np.log1p(-distance))
             elif name.endswith("angle"):
                 view[:] = np.linspace(0, np.pi / 10, len(view))
             elif view.ndim == 1:
-                norm = "norms." in name or name.startswith(("mixed.", "firsts."))
+                norm = "norms." in name or name.startswith(("input_norm.", "head_norm."))
                 view[:] = 1.0 if norm and name.endswith("weight") else 0.0
-                if name == "layers.lstm.look.bias":
+                if name == "layers.lstm.input.bias":
                     view.reshape(4, -1)[1] = 1.0  # of the forget gate (Jozefowicz et al. 2015)
-            elif name.endswith("recall.weight"):
+            elif name.endswith("recurrent.weight"):
                 width = view.shape[1]
                 for gate in view.reshape(-1, width, width):
-                    gate[:] = np.linalg.qr(draw.standard_normal((width, width)))[0]
+                    gate[:] = np.linalg.qr(generator.standard_normal((width, width)))[0]
             else:
-                inputs = 1 if name == "table.weight" else view[0].size
-                small = ("value.weight", "advantage.weight", "table.weight")  # names mean nothing as yet
+                fan_in = 1 if name == "embedding.weight" else view[0].size
+                small = ("value.weight", "advantage.weight", "embedding.weight")
                 gain = 0.1 if name in small else 2.0**0.5
-                view[:] = draw.standard_normal(view.shape) * gain / max(1, inputs) ** 0.5
+                view[:] = generator.standard_normal(view.shape) * gain / max(1, fan_in) ** 0.5
         self.set(self.weights)
 
-    def look(self, obs: Floats, recurrent_state: Floats) -> tuple[Floats, Floats]:
-        """Sight [n, F] and memory [n, M] before it -> Q [n, A] and memory after."""
+    def q_values(self, obs: Floats, recurrent_state: Floats) -> tuple[Floats, Floats]:
+        """Observations [n, F] and recurrent states [n, M] -> Q [n, A] and the states after the step."""
         import torch
 
-        torch.set_num_threads(1)  # of the calling thread: rollouts have threads of their own
+        torch.set_num_threads(1)  # of the calling thread: rollouts use several threads
         q = np.empty((len(obs), self.role.actions.size), np.float32)
         after = np.empty_like(recurrent_state)
         for at in range(0, len(obs), BLOCK):
             part = slice(at, min(at + BLOCK, len(obs)))
             n = part.stop - at
-            rows, carried = (np.zeros((BLOCK, 1, x.shape[1]), np.float32) for x in (obs, recurrent_state))
-            rows[:n, 0], carried[:n, 0] = obs[part], recurrent_state[part]
-            arrays = self.senses.unpack(self.senses.pack(rows)).arrays() | {"memory": carried[:, 0]}
-            said, new = self.compute(self._answer, arrays)
-            q[part], after[part] = said[:n, 0], new[:n]
+            rows, states = (np.zeros((BLOCK, 1, x.shape[1]), np.float32) for x in (obs, recurrent_state))
+            rows[:n, 0], states[:n, 0] = obs[part], recurrent_state[part]
+            arrays = self.codec.unpack(self.codec.pack(rows)).arrays()
+            arrays["recurrent_state"] = states[:, 0]
+            q_block, states_after = self.compute(self._step, arrays)
+            q[part], after[part] = q_block[:n, 0], states_after[:n]
         return q, after
 
-    def _answer(self, given: Given) -> tuple[Tensor, Tensor]:
-        """Q [B, 1, A] of one step, and the memory after it."""
+    def _step(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
+        """Q [B, 1, A] of one step, and the recurrent state after it."""
         import torch
 
         with torch.no_grad():
-            begins = torch.zeros_like(given["numbers"][..., 0])
-            said, new, _ = self.net(*shown(given), given["memory"], begins)
-        return said, new
+            episode_start = torch.zeros_like(inputs["numbers"][..., 0])
+            q, state, _ = self.net(*network_inputs(inputs), inputs["recurrent_state"], episode_start)
+        return q, state
 
 
-def choose(q: Floats, mask: Bytes | None, epsilon: Luck | float, luck: Luck) -> Ints:
-    """The best legal action, or with chance epsilon any legal one; one number of luck [n] decides both."""
+def epsilon_greedy(q: Floats, mask: Bytes | None, epsilon: Uniforms | float, uniform: Uniforms) -> Ints:
+    """The best legal action, with probability epsilon any legal one; uniform [n] in [0, 1) decides both."""
     legal = np.ones(q.shape, bool) if mask is None else mask != 0
     best = np.where(legal, q, -np.inf).argmax(1)
-    chance = np.broadcast_to(np.asarray(epsilon, np.float64), luck.shape)
-    at = np.floor(luck / np.maximum(chance, 1e-12) * legal.sum(1))
-    any_legal = (np.cumsum(legal, 1) <= at[:, None]).sum(1)
-    return np.asarray(np.where(luck < chance, any_legal, best), np.int32)
+    probability = np.broadcast_to(np.asarray(epsilon, np.float64), uniform.shape)
+    index = np.floor(uniform / np.maximum(probability, 1e-12) * legal.sum(1))
+    any_legal = (np.cumsum(legal, 1) <= index[:, None]).sum(1)
+    return np.asarray(np.where(uniform < probability, any_legal, best), np.int32)
 
 
-def lucky(seat: Seat, rng_key: RngKey) -> Luck:
+def uniform_numbers(seat: Seat, rng_key: RngKey) -> Uniforms:
+    """[n] one uniform random number per row."""
     games = (seat.world.first + np.asarray(seat.rows)).astype(np.int64)
-    own = rng.key(rng_key.seed, rng_key.stream, seat.seat)
-    return rng.units(own, rng_key.stream, int(games.max(initial=-1)) + 1, rng_key.step)[games]
+    seat_key = rng.key(rng_key.seed, rng_key.stream, seat.seat)
+    return rng.units(seat_key, rng_key.stream, int(games.max(initial=-1)) + 1, rng_key.step)[games]
 
 
 class QPlayer:
-    """As deployed: nearly greedy, memory carried by whoever seats it (spec.Player); None is a new episode."""
+    """The deployed player: nearly greedy. The caller stores the recurrent state; None: a new episode."""
 
     def __init__(self, policy: QPolicy, epsilon: float) -> None:
         self.policy, self.epsilon, self.greedy, self.name = policy, epsilon, False, policy.name
@@ -163,46 +167,48 @@ class QPlayer:
 
     def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         if recurrent_state is None:
-            recurrent_state = np.zeros((len(seat.rows), self.policy.carried), np.float32)
-        q, after = self.policy.look(seat.obs, recurrent_state)
-        action = choose(q, seat.mask, 0.0 if self.greedy else self.epsilon, lucky(seat, rng_key))
+            recurrent_state = np.zeros((len(seat.rows), self.policy.state_size), np.float32)
+        q, after = self.policy.q_values(seat.obs, recurrent_state)
+        epsilon = 0.0 if self.greedy else self.epsilon
+        action = epsilon_greedy(q, seat.mask, epsilon, uniform_numbers(seat, rng_key))
         return Decision(action, value=q.max(1), recurrent_state=after, scores=q)
 
 
-class Explorer:
-    """Who plays in training: a memory per game across rollouts, a rung of the epsilon ladder per game.
+class EpsilonGreedyPlayer:
+    """The player of training games: it keeps the recurrent state of each game; each game has its own epsilon.
 
-    It notes the memory before every step that is a multiple of `stride`: there sequences begin.
+    It stores the recurrent state before every step that is a multiple of `stride`: sequences start there.
     """
 
-    def __init__(self, policy: QPolicy, games: int, steps: int, stride: int, ladder: Luck) -> None:
+    def __init__(self, policy: QPolicy, games: int, steps: int, stride: int, exponents: Uniforms) -> None:
         self.policy, self.name, self.stride = policy, policy.name, stride
-        self.recurrent_state: Floats = np.zeros((games, policy.carried), np.float32)
-        self.noted: Floats = np.zeros((steps // stride + 2, games, policy.hidden), np.float32)
-        self.ladder = ladder  # [games] exponents
+        self.recurrent_state: Floats = np.zeros((games, policy.state_size), np.float32)
+        self.stored_states: Floats = np.zeros((steps // stride + 2, games, policy.recurrent_size), np.float32)
+        self.exponents = exponents  # [games] of epsilon
         self.epsilon = 1.0
 
     @property
-    def explore_rates(self) -> Luck:
-        """[games] how often each tries something (Horgan et al. 2018, section 4.1)."""
-        return np.asarray(self.epsilon**self.ladder)
+    def epsilons(self) -> Uniforms:
+        """[games] probability of a random action (Horgan et al. 2018, section 4.1)."""
+        return np.asarray(self.epsilon**self.exponents)
 
     def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         games = seat.world.first + np.asarray(seat.rows)
-        began = seat.world.view.ended[seat.rows] != 0  # the step before was an episode's last
-        self.recurrent_state[games[began]] = 0
+        episode_start = seat.world.view.ended[seat.rows] != 0  # the previous step ended an episode
+        self.recurrent_state[games[episode_start]] = 0
         before = self.recurrent_state[games]
         if rng_key.step % self.stride == 0:
-            self.noted[rng_key.step // self.stride % len(self.noted), games] = before[:, : self.policy.hidden]
-        q, self.recurrent_state[games] = self.policy.look(seat.obs, before)
-        action = choose(q, seat.mask, self.explore_rates[games], lucky(seat, rng_key))
+            index = rng_key.step // self.stride % len(self.stored_states)
+            self.stored_states[index, games] = before[:, : self.policy.recurrent_size]
+        q, self.recurrent_state[games] = self.policy.q_values(seat.obs, before)
+        action = epsilon_greedy(q, seat.mask, self.epsilons[games], uniform_numbers(seat, rng_key))
         return Decision(action, value=q.max(1))
 
-    def notes(self, first: int, last: int) -> Floats:
-        """[k, games, hidden] what was noted before steps first .. last - 1."""
+    def states_before(self, first: int, last: int) -> Floats:
+        """[k, games, recurrent_size] the states stored before steps first .. last - 1."""
         numbers = np.arange(-(-first // self.stride), -(-last // self.stride))
-        return self.noted[numbers % len(self.noted)]
+        return self.stored_states[numbers % len(self.stored_states)]
 
     def forget(self, games: NDArray[Any]) -> None:
-        """These games begin anew."""
+        """Clear the state of these games: they start a new episode."""
         self.recurrent_state[games] = 0

@@ -84,12 +84,12 @@ class NetworkConfig:
 
     @property
     def reads_privileged(self) -> bool:
-        """Whether it learns from fields aside."""
+        """Whether training reads privileged fields."""
         return self.critic == "centralized" or self.encoder == "bimdn"
 
     @property
     def in_torch(self) -> bool:
-        """Whether torch computes it, and not agents/networks/fused.h."""
+        """Whether the network is computed by torch instead of agents/networks/fused.h."""
         return self.encoder != "mlp" or self.kind == "transformer" or bool(self.module)
 
     @property
@@ -98,23 +98,23 @@ class NetworkConfig:
         return self.shared and self.critic == "own"
 
     def check(self) -> None:
-        for name, usual in (("critic", "own"), ("encoder", "mlp"), ("table", False)):
-            if self.module and getattr(self, name) != usual:
-                raise ConfigError(f"{name} = {getattr(self, name)}: not with a module of your own; expected "
-                                  f"{usual}")
+        for name, default in (("critic", "own"), ("encoder", "mlp"), ("table", False)):
+            if self.module and getattr(self, name) != default:
+                raise ConfigError(f"{name} = {getattr(self, name)}: not with network.module; expected "
+                                  f"{default}")
         if self.kind == "transformer":
             if self.width % self.heads:
                 raise ConfigError(f"heads = {self.heads}: expected a divisor of width = {self.width}")
-            for name, value, usual in (("critic", self.critic, "own"), ("encoder", self.encoder, "mlp")):
-                if value != usual:
-                    raise ConfigError(f"{name} = {value}: not with kind transformer; expected {usual}")
+            for name, value, default in (("critic", self.critic, "own"), ("encoder", self.encoder, "mlp")):
+                if value != default:
+                    raise ConfigError(f"{name} = {value}: not with kind transformer; expected {default}")
         if not 1 <= len(self.hidden) <= 8:
             raise ConfigError(f"hidden = {list(self.hidden)}: expected one to eight layers")
         if self.table and self.one_tower:
-            raise ConfigError("table = true: its rows share nothing; "
+            raise ConfigError("table = true: a tabular policy shares no weights; "
                               "expected critic = centralized or shared = false")
         if self.table and (len(self.hidden) != 1 or self.encoder != "mlp"):
-            raise ConfigError("table = true: expected one hidden layer, the rows themselves, and no encoder")
+            raise ConfigError("table = true: expected one hidden layer and no encoder")
         if not self.log_std_low <= self.log_std <= self.log_std_high:
             raise ConfigError(
                 f"log_std = {self.log_std:g}: expected between log_std_low {self.log_std_low:g} "

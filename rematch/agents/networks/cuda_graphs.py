@@ -1,7 +1,7 @@
 """Functions of tensors on a device; on a GPU each is recorded once, as a CUDA graph, and then replayed.
 
-A memory that goes through a sequence step by step is hundreds of small kernels. Python starts them more
-slowly than a GPU computes them: without a recording a GPU was no faster than a processor.
+A recurrent layer over a sequence is hundreds of small kernels. Python starts them more slowly than a GPU
+computes them: without CUDA graphs the GPU was no faster than the CPU.
 """
 
 from __future__ import annotations
@@ -16,47 +16,47 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Array = NDArray[Any]
-Given = Mapping[str, Tensor]
+Inputs = Mapping[str, Tensor]
 Function = Callable[..., tuple[Tensor, ...]]
-WARM_UP = 3  # calls before a recording, in which libraries choose their kernels and take their memory
+WARM_UP = 3  # calls before a recording, in which libraries select kernels and allocate memory
 
 
 class Recorder:
-    """Computes `function(given, *fixed)` of arrays that it brings to `device`, and brings the answers back.
+    """Computes `function(inputs, *constants)` on `device`; inputs and outputs are numpy arrays.
 
-    A recording holds for one function, what is fixed, and the shapes of what is given. It reads what is fixed
-    where it lies: weights have to be changed in place, and the function may not ask the device for a number.
+    There is one recording per function, constants and input shapes. It reads the constants at their addresses
+    of the recording: weights must be changed in place. The function must not copy values to the host.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.lock = device, threading.Lock()
         self.recordings: dict[Any, tuple[Any, dict[str, Tensor], tuple[Tensor, ...]]] = {}
 
-    def __call__(self, function: Function, arrays: Mapping[str, Array], *fixed: Any) -> list[Array]:
+    def __call__(self, function: Function, arrays: Mapping[str, Array], *constants: Any) -> list[Array]:
         tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
         if self.device.type == "cpu":
-            return [answer.numpy() for answer in function(tensors, *fixed)]
-        with self.lock:  # a recording has one place for what is given
-            key = (function, fixed, *((name, tensor.shape) for name, tensor in tensors.items()))
+            return [output.numpy() for output in function(tensors, *constants)]
+        with self.lock:  # the input buffers of a recording are shared by all threads
+            key = (function, constants, *((name, tensor.shape) for name, tensor in tensors.items()))
             if key not in self.recordings:
-                self.recordings[key] = self._record(function, tensors, fixed)
-            graph, given, answers = self.recordings[key]
+                self.recordings[key] = self._record(function, tensors, constants)
+            graph, inputs, outputs = self.recordings[key]
             for name, tensor in tensors.items():
-                given[name].copy_(tensor)
+                inputs[name].copy_(tensor)
             graph.replay()
-            return [answer.cpu().numpy() for answer in answers]
+            return [output.cpu().numpy() for output in outputs]
 
     def _record(
-        self, function: Function, tensors: Given, fixed: tuple[Any, ...]
+        self, function: Function, tensors: Inputs, constants: tuple[Any, ...]
     ) -> tuple[Any, dict[str, Tensor], tuple[Tensor, ...]]:
-        given = {name: tensor.to(self.device) for name, tensor in tensors.items()}
-        privileged: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        privileged.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(privileged):
+        inputs = {name: tensor.to(self.device) for name, tensor in tensors.items()}
+        side_stream: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side_stream):
             for _ in range(WARM_UP):
-                function(given, *fixed)
-        torch.cuda.current_stream().wait_stream(privileged)
+                function(inputs, *constants)
+        torch.cuda.current_stream().wait_stream(side_stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            answers = function(given, *fixed)
-        return graph, given, answers
+            outputs = function(inputs, *constants)
+        return graph, inputs, outputs

@@ -1,11 +1,11 @@
 /* A small actor-critic network in plain C: acting, and the whole PPO gradient of a minibatch.
  *
- * Samples go through in blocks of 64, so that a block's activations stay in the first caches: gather,
- * forward, loss, backward, all before the next block is touched. Every product is the one tiled kernel
- * `matmul`. Gradients are summed per chunk of blocks and the chunks added in order, so no result depends
- * on the number of threads; a row's output depends on that row alone.
+ * Samples are computed in blocks of 64, so that the activations of a block stay in the L1 and L2 caches:
+ * gather, forward, loss, backward, then the next block. All products use the one tiled kernel `matmul`.
+ * Gradients are summed per chunk of blocks and the chunks added in order, so that no result depends on the
+ * number of threads; the output of a row depends on that row alone.
  *
- * The readable twin of this file is agents/networks/mlp.py with agents/learners/ppo.py; tests compare every gradient. */
+ * The readable reference of this file is agents/networks/mlp.py with agents/learners/ppo.py; tests compare every gradient. */
 #ifndef REMATCH_FUSED_H
 #define REMATCH_FUSED_H
 
@@ -17,7 +17,7 @@
 
 #include "../../worlds/native/random.h"
 
-enum { BLOCK = 64, MOST_LAYERS = 8, CHUNKS = 16, MOST_THREADS = 64, PAD = 16 };
+enum { BLOCK = 64, MAX_LAYERS = 8, CHUNKS = 16, MAX_THREADS = 64, PAD = 16 };
 
 #if defined(__AVX512F__)
 enum { LANES = 16 };
@@ -33,39 +33,39 @@ typedef float vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias))
 typedef struct { int in, in_pad, out, out_pad, weight, bias; } Dense; /* offsets into packed weights */
 
 typedef struct {
-    int obs, fourier;                  /* columns seen; octaves of sine and cosine added to each quantity */
-    int privileged;                           /* columns that the critic alone sees, after those of the obs */
+    int obs, fourier;                    /* observation columns; octaves of sine and cosine added to each number */
+    int privileged;                      /* columns that only the critic reads, after those of the observation */
     int actions, discrete, shared, relu, layers;
-    int width[MOST_LAYERS];
-    const int *categories;                  /* [obs + privileged] of how many things a column names one; 0: it is a quantity */
-    const int *first_row;                /* [obs + privileged] where that column's rows begin in the table */
+    int width[MAX_LAYERS];
+    const int *categories;               /* [obs + privileged] number of categories of a column; 0: a number */
+    const int *first_row;                /* [obs + privileged] first row of that column in the table */
     /* derived by net_plan, those with [2] for each tower: */
-    int columns[2];                      /* that it looks at */
-    int numbers[2], names[2];            /* those of either kind */
-    int rows[2];                         /* of its table: one for everything that can be named */
+    int columns[2];                      /* input columns */
+    int numbers[2], categorical[2];      /* input columns of either kind */
+    int rows[2];                         /* rows of the table: the sum of all categories */
     int inputs[2];                       /* numbers * (1 + 2 * fourier) */
-    int towers;                          /* 1: actor and critic share the trunk; 2: each its own */
-    int eyes;                            /* 1: both towers look at the same; 2: the critic's at what is privileged too */
+    int towers;                          /* 1: actor and critic share the trunk; 2: one tower each */
+    int input_sets;                      /* 1: both towers have the same inputs; 2: the critic also reads privileged columns */
     int packed;                          /* floats of packed weights: layers, log_std, then a table per tower */
     int log_std;                         /* its offset when packed */
     int layers_size;                     /* packed floats before the tables */
     int table[2];                        /* offsets of the tables, [rows][out_pad of the first layer] */
     long flat_table[2];                  /* their offsets in flat weights, [rows][width[0]] */
-    Dense dense[2][MOST_LAYERS + 1];     /* per tower: the hidden layers, then the head */
+    Dense dense[2][MAX_LAYERS + 1];      /* per tower: the hidden layers, then the head */
 } Net;
 
 static inline int padded(int n) { return (n + PAD - 1) / PAD * PAD; }
 
-/* Packed: per layer weight [in_pad][out_pad] and bias [out_pad], zero where padded. A column that names things adds
- * the row of what it names to the first layer: the product with a one-hot vector, without the zeros. */
+/* Packed: per layer weight [in_pad][out_pad] and bias [out_pad], zero where padded. A categorical column
+ * adds the table row of its category to the first layer: the product with a one-hot vector, without the zeros. */
 static void net_plan(Net *net) {
     net->towers = net->shared ? 1 : 2;
-    net->eyes = net->privileged ? 2 : 1;
+    net->input_sets = net->privileged ? 2 : 1;
     for (int t = 0; t < 2; t++) {
         net->columns[t] = net->obs + (t ? net->privileged : 0);
-        net->numbers[t] = net->names[t] = net->rows[t] = 0;
+        net->numbers[t] = net->categorical[t] = net->rows[t] = 0;
         for (int c = 0; c < net->columns[t]; c++) {
-            if (net->categories[c]) net->names[t]++;
+            if (net->categories[c]) net->categorical[t]++;
             else net->numbers[t]++;
             net->rows[t] += net->categories[c];
         }
@@ -90,14 +90,14 @@ static void net_plan(Net *net) {
     net->layers_size = at;
     for (int t = 0; t < net->towers; t++) net->table[t] = at, at += net->rows[t] * net->dense[t][0].out_pad;
     net->packed = at;
-    long tower = 0; /* flat floats of one: its layers, then (of the first) the policy head */
+    long tower = 0; /* flat floats of the first tower: its layers, then the policy head */
     for (int l = 0; l < net->layers; l++) tower += (long)net->width[l] * (net->dense[0][l].in + 1);
     tower += (long)net->rows[0] * net->width[0] + (long)net->actions * (net->width[net->layers - 1] + 1);
     net->flat_table[0] = (long)net->width[0] * (net->inputs[0] + 1);
     net->flat_table[1] = tower + (long)net->width[0] * (net->inputs[1] + 1);
 }
 
-/* to[c][r] = from[r][c], by squares that stay in the first cache: a column of a wide matrix is a cache line a number. */
+/* to[c][r] = from[r][c], in squares that stay in the L1 cache: a column of a wide matrix touches one cache line per number. */
 static void transpose(long rows, long columns, const float *from, long from_row, float *to, long to_row) {
     enum { SIDE = 16 };
     for (long r = 0; r < rows; r += SIDE)
@@ -156,7 +156,7 @@ static float *unpack_tower(const Net *net, int t, const float *packed, float *fl
     return flat;
 }
 
-/* All but the tables. */
+/* The reverse of net_pack, without the tables. */
 static void net_unpack(const Net *net, const float *packed, float *flat) {
     int top = net->layers, A = net->actions;
     flat = unpack_tower(net, 0, packed, flat);
@@ -168,7 +168,7 @@ static void net_unpack(const Net *net, const float *packed, float *flat) {
 
 /* --- arithmetic ---------------------------------------------------------------------------------- */
 
-/* A tile of C[m][n] (+)= sum_k A[m * am + k * ak] * B[k * ldb + n], held in registers over all k. */
+/* A tile of C[m][n] (+)= sum_k A[m * am + k * ak] * B[k * ldb + n]; the sums stay in registers over all k. */
 static inline __attribute__((always_inline)) void tile(const int mr, const int nr, long depth, const float *A, long am,
                                                        long ak, const float *B, long ldb, float *C, long ldc, int add) {
     vec sum[8][4];
@@ -193,8 +193,8 @@ static inline __attribute__((always_inline)) void tile(const int mr, const int n
         for (int n = 0; n < nr; n++) *(vec *)(C + m * ldc + n * LANES) = sum[m][n];
 }
 
-/* rows is a multiple of 8, columns of LANES (all shapes are padded). Every sum runs over k in order, so the tiles'
- * shapes change no bit. */
+/* rows is a multiple of 8, columns of LANES (all shapes are padded). Every sum runs over k in order, so the shape
+ * of the tiles changes no bit. */
 static void matmul(long rows, long columns, long depth, const float *A, long am, long ak, const float *B, long ldb,
                    float *C, long ldc, int add) {
     long n = 0;
@@ -212,7 +212,7 @@ static void matmul(long rows, long columns, long depth, const float *A, long am,
         for (long m = 0; m < rows; m += 8) tile(8, 1, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
 }
 
-/* sums[n] (+)= sum over the block's rows of B[row][n] */
+/* sums[n] (+)= sum over the rows of the block of B[row][n] */
 static void add_rows(long columns, const float *B, float *sums, int add) {
     for (long n = 0; n < columns; n += LANES) {
         vec sum = add ? *(const vec *)(sums + n) : (vec){0};
@@ -222,8 +222,8 @@ static void add_rows(long columns, const float *B, float *sums, int add) {
 }
 
 /* e^x to about 1e-7 relative: x = n ln 2 + r, Taylor to r^6 on |r| <= ln 2 / 2; vectorises. Adding 1.5 * 2^23 rounds
- * to the nearest whole number and leaves it in the low bits, from where it is shifted into 2^n's exponent: no number
- * becomes an int, which would be undefined for NaN. */
+ * to the nearest whole number and leaves it in the low bits; a shift moves it into the exponent of 2^n. There is no
+ * conversion to int, which would be undefined for NaN. */
 static inline float exp_near(float x) {
     x = x < -87.0f ? -87.0f : x;
     x = x > 88.0f ? 88.0f : x;
@@ -258,11 +258,11 @@ static void activate_back(int relu, int count, const float *h, float *d) {
 /* --- one block ------------------------------------------------------------------------------------- */
 
 typedef struct {
-    float *input[2];                      /* [BLOCK][in_pad] of each tower; the same where both look at the same */
-    int32_t *named[2];                    /* [BLOCK][names] rows of the table; -1: no such thing */
-    float *first_back[2];                 /* [BLOCK][out_pad] where `backward` leaves d loss / d first layer, or NULL */
-    float *out[2][MOST_LAYERS + 1];       /* [BLOCK][out_pad] activations, then the heads */
-    float *back[2];                       /* two [BLOCK][widest] buffers for the way back */
+    float *input[2];                      /* [BLOCK][in_pad] of each tower; the same pointer if both have the same inputs */
+    int32_t *table_rows[2];               /* [BLOCK][categorical] rows of the table; -1: no such category */
+    float *first_back[2];                 /* [BLOCK][out_pad] output of `backward`: d loss / d first layer, or NULL */
+    float *out[2][MAX_LAYERS + 1];        /* [BLOCK][out_pad] activations, then the heads */
+    float *back[2];                       /* two [BLOCK][widest] buffers of the backward pass */
     float *head_back[2];                  /* [BLOCK][head out_pad] */
     float *memory;
 } Block;
@@ -276,36 +276,36 @@ static int block_make(const Net *net, Block *b) {
         }
     total += 2 * widest;
     for (int t = 0; t < net->towers; t++) total += (size_t)net->dense[t][net->layers].out_pad;
-    for (int e = 0; e < net->eyes; e++) total += (size_t)net->dense[e][0].in_pad + (size_t)net->names[e];
+    for (int e = 0; e < net->input_sets; e++) total += (size_t)net->dense[e][0].in_pad + (size_t)net->categorical[e];
     if (posix_memalign((void **)&b->memory, 64, sizeof(float) * BLOCK * total)) return 0;
     memset(b->memory, 0, sizeof(float) * BLOCK * total);
     float *at = b->memory;
-    for (int e = 0; e < net->eyes; e++) b->input[e] = at, at += BLOCK * net->dense[e][0].in_pad;
+    for (int e = 0; e < net->input_sets; e++) b->input[e] = at, at += BLOCK * net->dense[e][0].in_pad;
     for (int t = 0; t < net->towers; t++) {
         for (int l = 0; l <= net->layers; l++) b->out[t][l] = at, at += BLOCK * net->dense[t][l].out_pad;
         b->head_back[t] = at, at += BLOCK * net->dense[t][net->layers].out_pad;
     }
     b->back[0] = at, at += BLOCK * widest;
     b->back[1] = at, at += BLOCK * widest;
-    for (int e = 0; e < net->eyes; e++) b->named[e] = (int32_t *)at, at += BLOCK * net->names[e];
-    if (net->eyes == 1) b->input[1] = b->input[0], b->named[1] = b->named[0];
+    for (int e = 0; e < net->input_sets; e++) b->table_rows[e] = (int32_t *)at, at += BLOCK * net->categorical[e];
+    if (net->input_sets == 1) b->input[1] = b->input[0], b->table_rows[1] = b->table_rows[0];
     b->first_back[0] = b->first_back[1] = NULL;
     return 1;
 }
 
-/* y += the table's rows for what this row of the block names; NaN for what there is not. */
-static inline void add_named(int names, const float *table, int wide, const int32_t *named, float *y) {
-    for (int k = 0; k < names; k++) {
-        if (named[k] < 0) {
+/* y += the table rows of the categories of one sample; NaN for an unknown category. */
+static inline void add_table_rows(int categorical, const float *table, int wide, const int32_t *table_rows, float *y) {
+    for (int k = 0; k < categorical; k++) {
+        if (table_rows[k] < 0) {
             for (int n = 0; n < wide; n++) y[n] = NAN;
             return;
         }
-        const float *row = table + (size_t)named[k] * (size_t)wide;
+        const float *row = table + (size_t)table_rows[k] * (size_t)wide;
         for (int n = 0; n < wide; n += LANES) *(vec *)(y + n) += *(const vec *)(row + n);
     }
 }
 
-/* The first `rows` rows of a block, or a few more: products go by eights. Of two towers the first may go alone. */
+/* Computes the first `rows` rows of a block, rounded up to a multiple of 8, for the first `towers` towers. */
 static void forward(const Net *net, const float *packed, Block *b, int rows, int towers) {
     rows = (rows + 7) / 8 * 8;
     for (int t = 0; t < towers; t++) {
@@ -315,9 +315,9 @@ static void forward(const Net *net, const float *packed, Block *b, int rows, int
             float *y = b->out[t][l];
             for (int r = 0; r < rows; r++) memcpy(y + r * d->out_pad, packed + d->bias, sizeof(float) * (size_t)d->out_pad);
             matmul(rows, d->out_pad, d->in, x, d->in_pad, 1, packed + d->weight, d->out_pad, y, d->out_pad, 1);
-            if (!l && net->names[t])
+            if (!l && net->categorical[t])
                 for (int r = 0; r < rows; r++)
-                    add_named(net->names[t], packed + net->table[t], d->out_pad, b->named[t] + r * net->names[t], y + r * d->out_pad);
+                    add_table_rows(net->categorical[t], packed + net->table[t], d->out_pad, b->table_rows[t] + r * net->categorical[t], y + r * d->out_pad);
             if (l < net->layers) activate(net->relu, rows * d->out_pad, y);
             x = y;
         }
@@ -333,8 +333,7 @@ static inline float value_out(const Net *net, const Block *b, int row) {
     return b->out[t][net->layers][row * net->dense[t][net->layers].out_pad + (net->shared ? net->actions : 0)];
 }
 
-/* This block's weight gradients into `grad` (packed), added to what stands there or in its place; head_back holds
- * d loss / d head. */
+/* Writes the weight gradients of this block into `grad` (packed), or adds them; head_back contains d loss / d head. */
 static void backward(const Net *net, const float *transposed, Block *b, float *grad, int add) {
     for (int t = 0; t < net->towers; t++) {
         const float *dy = b->head_back[t];
@@ -353,7 +352,7 @@ static void backward(const Net *net, const float *transposed, Block *b, float *g
     }
 }
 
-/* Weights as [out_pad][in_pad], for the way back; e^-log_std in the place of log_std. */
+/* Weights as [out_pad][in_pad], for the backward pass; e^-log_std in place of log_std. */
 static void net_transpose(const Net *net, const float *packed, float *transposed) {
     for (int t = 0; t < net->towers; t++)
         for (int l = 1; l <= net->layers; l++) {
@@ -370,21 +369,21 @@ static inline float sine_half(float x) {
     return x * (3.14159265f + q * (-5.16771278f + q * (2.55016404f + q * (-0.59926453f + q * 0.08214589f))));
 }
 
-/* One row of input: the quantities, then sin and cos of 2^k pi x for k < fourier (Tancik et al. 2020): angles given
- * as x = angle / pi become continuous, small distances become large. Octaves follow by doubling the angle. Columns
- * that name things become rows of the table. Of two eyes the second sees what is privileged too. */
-static inline void gather_eye(const Net *net, Block *b, int e, int row, const float *obs, const float *privileged) {
+/* One input row: the numbers, then sin and cos of 2^k pi x for k < fourier (Tancik et al. 2020): angles given as
+ * x = angle / pi become continuous, small distances become large. Each octave follows by doubling the angle. Categorical
+ * columns become rows of the table. Input set e = 1 also contains the privileged columns. */
+static inline void gather_inputs(const Net *net, Block *b, int e, int row, const float *obs, const float *privileged) {
     float *x = b->input[e] + row * net->dense[e][0].in_pad;
     int n = net->numbers[e];
-    if (!net->names[e]) {
+    if (!net->categorical[e]) {
         memcpy(x, obs, sizeof(float) * (size_t)net->obs);
         if (e) memcpy(x + net->obs, privileged, sizeof(float) * (size_t)net->privileged);
     } else {
-        int32_t *named = b->named[e] + row * net->names[e];
+        int32_t *table_rows = b->table_rows[e] + row * net->categorical[e];
         for (int c = 0, at = 0; c < net->columns[e]; c++) {
             float v = c < net->obs ? obs[c] : privileged[c - net->obs];
             if (!net->categories[c]) x[at++] = v;
-            else *named++ = v >= 0.0f && v < (float)net->categories[c] ? net->first_row[c] + (int32_t)v : -1;
+            else *table_rows++ = v >= 0.0f && v < (float)net->categories[c] ? net->first_row[c] + (int32_t)v : -1;
         }
     }
     if (!net->fourier) return;
@@ -403,16 +402,16 @@ static inline void gather_eye(const Net *net, Block *b, int e, int row, const fl
         }
 }
 
-/* One row of a block; privileged may be NULL where the critic is not asked. */
+/* One row of a block; privileged may be NULL where the value is not needed. */
 static inline void gather(const Net *net, Block *b, int row, const float *obs, const float *privileged) {
-    gather_eye(net, b, 0, row, obs, NULL);
-    if (net->eyes == 2 && privileged) gather_eye(net, b, 1, row, obs, privileged);
+    gather_inputs(net, b, 0, row, obs, NULL);
+    if (net->input_sets == 2 && privileged) gather_inputs(net, b, 1, row, obs, privileged);
 }
 
-static inline void gather_nothing(const Net *net, Block *b, int row) {
-    for (int e = 0; e < net->eyes; e++) {
+static inline void gather_zeros(const Net *net, Block *b, int row) {
+    for (int e = 0; e < net->input_sets; e++) {
         memset(b->input[e] + row * net->dense[e][0].in_pad, 0, sizeof(float) * (size_t)net->inputs[e]);
-        memset(b->named[e] + row * net->names[e], 0, sizeof(int32_t) * (size_t)net->names[e]);
+        memset(b->table_rows[e] + row * net->categorical[e], 0, sizeof(int32_t) * (size_t)net->categorical[e]);
     }
 }
 
@@ -420,14 +419,14 @@ static inline void gather_nothing(const Net *net, Block *b, int row) {
 
 static const float HALF_LOG_2PI = 0.918938533f;
 
-/* Masked log-softmax of one row; illegal actions get -inf and probability 0. Returns nothing legal: 0. */
+/* Masked log-softmax of one row; illegal actions get -inf. Returns 0 where no action is legal. */
 static inline int log_softmax(int n, const float *logits, const uint8_t *mask, float *logp) {
-    float most = -INFINITY, sum = 0;
+    float max = -INFINITY, sum = 0;
     for (int a = 0; a < n; a++)
-        if ((!mask || mask[a]) && logits[a] > most) most = logits[a];
+        if ((!mask || mask[a]) && logits[a] > max) max = logits[a];
     for (int a = 0; a < n; a++)
-        if (!mask || mask[a]) sum += expf(logits[a] - most);
-    float lse = most + logf(sum);
+        if (!mask || mask[a]) sum += expf(logits[a] - max);
+    float lse = max + logf(sum);
     for (int a = 0; a < n; a++) logp[a] = (!mask || mask[a]) ? logits[a] - lse : -INFINITY;
     return sum > 0;
 }

@@ -1,4 +1,4 @@
-"""The fused network for Python: shapes are checked here, the work is in fused.h, the lock is released."""
+"""Python interface of fused.h: checks shapes and releases the GIL."""
 
 import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -12,7 +12,7 @@ cdef extern from *:
     const char *REMATCH_BUILD
 
 cdef extern from "fused.h" nogil:
-    enum: MOST_LAYERS
+    enum: MAX_LAYERS
     enum: STATS
     ctypedef struct Net:
         int obs, privileged, fourier, actions, discrete, shared, relu, layers
@@ -90,12 +90,12 @@ def adam(float[::1] weights not None, const float[::1] grad not None, float[::1]
 
 def matrix_games(const double[:, :, ::1] payoff not None, double[::1] value not None, double[:, ::1] rows not None,
                  double[:, ::1] columns not None):
-    """Solve zero-sum games [n, A, B] whose rows maximise: values [n] and both sides' mixtures [n, A], [n, B]."""
+    """Solve zero-sum games [n, A, B] whose rows maximise: values [n] and mixed strategies [n, A], [n, B]."""
     cdef Py_ssize_t n, count = payoff.shape[0]
     cdef int a = payoff.shape[1], b = payoff.shape[2]
     if not (1 <= a <= MATRIX_MOST and 1 <= b <= MATRIX_MOST) or value.shape[0] != count or rows.shape[0] != count \
             or columns.shape[0] != count or rows.shape[1] != a or columns.shape[1] != b:
-        raise ValueError("games and mixtures do not fit")
+        raise ValueError("payoff, value, rows and columns have shapes that do not match")
     with nogil:
         for n in range(count):
             value[n] = matrix_game(a, b, &payoff[n, 0, 0], &rows[n, 0], &columns[n, 0])
@@ -103,9 +103,9 @@ def matrix_games(const double[:, :, ::1] payoff not None, double[::1] value not 
 
 def sample(const float[:, ::1] heads not None, log_std, const uint32_t[::1] number not None, draw, action not None,
            float[::1] logp not None, mask=None, bint greedy=False):
-    """Actions and their log-probabilities from means or logits [n, A] of any network, drawn as `Network.act` does.
+    """Sample actions and their log-probabilities from means or logits [n, A] of any network, as `Network.act` does.
 
-    log_std: [A] where actions are continuous, None where they are choices. draw, number: as of `Network.act`.
+    log_std: [A] for continuous actions, None for discrete ones. draw, number: as for `Network.act`.
     """
     cdef Acting a
     cdef Net net
@@ -144,7 +144,7 @@ def sample(const float[:, ::1] heads not None, log_std, const uint32_t[::1] numb
 
 
 cdef class Network:
-    """The shape of one actor-critic network; holds no weights."""
+    """The shape of one actor-critic network, without weights."""
 
     cdef Net net
     cdef int[::1] categories, first_row
@@ -152,19 +152,19 @@ cdef class Network:
     cdef readonly bint discrete
 
     def __init__(self, categories, int actions, bint discrete, hidden, bint shared, str activation, int fourier=0, privileged=()):
-        """choices: per column seen, of how many things it names one; 0 where it is a quantity.
+        """categories: per observation column the number of its categories, 0 for a number.
 
-        aside: the same for columns that the critic alone looks at, in a tower of its own.
+        privileged: the same for the columns that only the critic reads; it then has its own tower.
         """
-        if len(hidden) > MOST_LAYERS:
-            raise ValueError(f"at most {MOST_LAYERS} hidden layers, not {len(hidden)}")
+        if len(hidden) > MAX_LAYERS:
+            raise ValueError(f"at most {MAX_LAYERS} hidden layers, not {len(hidden)}")
         if activation not in ("tanh", "relu"):
-            raise ValueError(f"no activation {activation!r}")
+            raise ValueError(f"activation = {activation!r}: expected tanh or relu")
         cdef int inputs = len(categories)
         if inputs == 0:
-            raise ValueError("a network that sees nothing")
+            raise ValueError("categories is empty: expected at least one column")
         if len(privileged) and shared:
-            raise ValueError("a critic that looks aside shares no tower")
+            raise ValueError("privileged columns: expected shared = False")
         self.categories = np.array([*categories, *privileged], np.intc)
         self.first_row = (np.cumsum(self.categories) - np.asarray(self.categories)).astype(np.intc)
         self.net.categories, self.net.first_row = &self.categories[0], &self.first_row[0]
@@ -173,12 +173,12 @@ cdef class Network:
         self.net.obs, self.net.fourier, self.net.actions, self.net.discrete = inputs, fourier, actions, discrete
         self.net.shared, self.net.relu, self.net.layers = shared, activation == "relu", len(hidden)
         size, last = 0, hidden[len(hidden) - 1]
-        for seen in (categories,) if shared else (categories, [*categories, *privileged]):
-            before = sum(n == 0 for n in seen) * (1 + 2 * fourier) + sum(seen)
+        for columns in (categories,) if shared else (categories, [*categories, *privileged]):
+            inputs_before = sum(n == 0 for n in columns) * (1 + 2 * fourier) + sum(columns)
             for i, width in enumerate(hidden):
                 self.net.width[i] = width
-                size += width * before + width
-                before = width
+                size += width * inputs_before + width
+                inputs_before = width
         size += actions * last + actions + last + 1 + (0 if discrete else actions)
         self.size = size
         net_plan(&self.net)
@@ -188,7 +188,7 @@ cdef class Network:
         return self.net.packed
 
     def pack(self, const float[:, ::1] flat not None, float[:, ::1] out not None):
-        """Lay weights [S, size] out for the processor, [S, packed_size]."""
+        """Copy weights [S, size] into the padded layout of fused.h, [S, packed_size]."""
         cdef int s
         if flat.shape[1] != self.size or out.shape[1] != self.net.packed or out.shape[0] < flat.shape[0]:
             raise ValueError("weights do not have this network's size")
@@ -198,10 +198,10 @@ cdef class Network:
     def act(self, const float[:, ::1] packed not None, const int32_t[::1] slot not None, const float[:, ::1] obs not None,
             const uint32_t[::1] number not None, draw, action not None, float[::1] logp not None, float[::1] value not None,
             acting=None, mask=None, heads=None, bint greedy=False, privileged=None):
-        """Fill action, logp, value (and heads) for rows whose slot is one of `packed`; other rows stay as they are.
+        """Write action, logp, value (and heads) of the rows whose slot is one of `packed`; other rows do not change.
 
-        draw: (64-bit key, step); with number [rows] they name every random draw. A critic that looks aside says
-        nothing without `aside` [rows, aside]: values stay as they are too.
+        draw: (64-bit key, step); with number [rows] they determine all random numbers. A centralized critic needs
+        `privileged` [rows, privileged columns]; without it the values do not change.
         """
         cdef Acting a
         cdef const float[:, ::1] privileged_view
@@ -224,7 +224,7 @@ cdef class Network:
         if self.net.privileged and privileged is not None:
             privileged_view = privileged
             if privileged_view.shape[0] != rows or privileged_view.shape[1] != self.net.privileged:
-                raise ValueError("aside has another shape")
+                raise ValueError("privileged has another shape")
             a.privileged = &privileged_view[0, 0]
         if acting is not None:
             acting_view = acting
@@ -261,9 +261,10 @@ cdef class Network:
                  int threads, float[::1] out not None, bint cross=False):
         """Gradient [size] of the mean PPO loss over batch rows `index` into `out`; returns the mean statistics.
 
-        batch: dict of arrays sight [M, F], action [M, A] or [M], logp, advantage, target, value [M], and where used
-        mask [M, A], aside [M, aside], magnet [M, A] with magnet_log_std [A]. coefficients: (clip, value_clip, value, entropy, magnet). With `cross` the value is a logit and its loss the
-        cross-entropy with `target`, a probability.
+        batch: dict of arrays obs [M, F], action [M, A] or [M], logp, advantage, target, value [M], and where used
+        mask [M, A], privileged [M, privileged columns], magnet [M, A] with magnet_log_std [A]. coefficients: (clip,
+        value_clip, value, entropy, magnet). With `cross` the value is a logit and its loss the cross-entropy with
+        `target`, a probability.
         """
         cdef Update u
         cdef double stats[16]
@@ -292,13 +293,13 @@ cdef class Network:
         if self.net.privileged:
             privileged = batch["privileged"]
             if privileged.shape[0] != rows or privileged.shape[1] != self.net.privileged:
-                raise ValueError("aside has another shape")
+                raise ValueError("privileged has another shape")
             u.privileged = &privileged[0, 0]
         if self.discrete:
             action_ints = batch["action"]
             taken = np.asarray(batch["action"])[np.asarray(index)]
             if action_ints.shape[0] != rows or np.min(taken) < 0 or np.max(taken) >= self.actions:
-                raise ValueError("actions are outside the network's choices")
+                raise ValueError("actions are outside 0 .. actions - 1")
             u.choice = &action_ints[0]
         else:
             action_floats = batch["action"]

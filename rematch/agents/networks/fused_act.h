@@ -4,12 +4,12 @@ typedef struct {
     const Net *net;
     const float *packed;     /* [slots][net->packed] */
     int slots, rows, greedy;
-    const int32_t *slot;     /* [rows] which policy plays the row; outside 0 .. slots - 1: left alone */
+    const int32_t *slot;     /* [rows] slot of the policy that plays the row; outside 0 .. slots - 1: not computed */
     const uint8_t *acting;   /* [rows] or NULL: all */
-    const float *obs;      /* [rows][net->obs] */
-    const float *privileged;      /* [rows][net->privileged], or NULL: a critic that looks at it says nothing */
+    const float *obs;        /* [rows][net->obs] */
+    const float *privileged; /* [rows][net->privileged], or NULL: a centralized critic gives no values */
     const uint8_t *mask;     /* [rows][actions] or NULL */
-    const uint32_t *number;  /* [rows] with (key, step) it names each row's draws */
+    const uint32_t *number;  /* [rows] (key, step, number) determine the random numbers of a row */
     uint64_t key;
     uint32_t step_low, step_high;
     float *action;           /* [rows][actions], continuous */
@@ -42,61 +42,61 @@ static void act_gaussian(const Acting *a, const float *log_std, const float *std
 }
 
 static void act_choice(const Acting *a, const float *logits, int row, float *scratch) {
-    int n = a->net->actions, pick = -1;
+    int n = a->net->actions, choice_index = -1;
     log_softmax(n, logits, a->mask ? a->mask + (size_t)row * n : NULL, scratch);
     if (a->greedy) {
         for (int c = 0; c < n; c++)
-            if (scratch[c] > -INFINITY && (pick < 0 || scratch[c] > scratch[pick])) pick = c;
+            if (scratch[c] > -INFINITY && (choice_index < 0 || scratch[c] > scratch[choice_index])) choice_index = c;
     } else {
         rm_quad q = rm_philox(a->key, a->number[row], a->step_low, RM_STREAM_ACT, a->step_high);
-        float left = rm_unit(q.w[0]);
-        for (int c = 0; c < n; c++) { /* inverse of the cumulative sum; the last legal one takes what rounding leaves */
+        float remaining = rm_unit(q.w[0]);
+        for (int c = 0; c < n; c++) { /* inverse of the cumulative sum; the last legal action takes the rounding error */
             if (!(scratch[c] > -INFINITY)) continue;
-            pick = c;
-            left -= expf(scratch[c]);
-            if (left < 0) break;
+            choice_index = c;
+            remaining -= expf(scratch[c]);
+            if (remaining < 0) break;
         }
     }
-    if (pick < 0) pick = 0; /* nothing legal or not finite: logp says so (-inf or NaN) */
-    a->choice[row] = pick;
-    a->logp[row] = scratch[pick];
+    if (choice_index < 0) choice_index = 0; /* no legal action or not finite: logp is -inf or NaN */
+    a->choice[row] = choice_index;
+    a->logp[row] = scratch[choice_index];
 }
 
-/* 0 when memory ran out. */
+/* Returns 0 if memory allocation fails. */
 static int act_rows(const Acting *a) {
     const Net *net = a->net;
     Block block;
-    int n = net->actions, failed = 1, judged = net->eyes == 1 || a->privileged;
+    int n = net->actions, failed = 1, has_value = net->input_sets == 1 || a->privileged;
     int *order = malloc(sizeof(int) * (size_t)(a->rows + a->slots + 1));
     float *scratch = malloc(sizeof(float) * (size_t)n);
     if (order && scratch && block_make(net, &block)) {
-        int *count = order + a->rows; /* counting sort of the rows by slot, so that a block has one policy */
+        int *count = order + a->rows; /* counting sort of the rows by slot: a block has one policy */
         memset(count, 0, sizeof(int) * (size_t)(a->slots + 1));
         for (int r = 0; r < a->rows; r++)
             if (a->slot[r] >= 0 && a->slot[r] < a->slots && (!a->acting || a->acting[r])) count[a->slot[r] + 1]++;
         for (int s = 0; s < a->slots; s++) count[s + 1] += count[s];
         for (int r = 0; r < a->rows; r++)
             if (a->slot[r] >= 0 && a->slot[r] < a->slots && (!a->acting || a->acting[r])) order[count[a->slot[r]]++] = r;
-        for (int s = 0, at = 0; s < a->slots; s++) { /* count[s] is now where slot s ends */
+        for (int s = 0, at = 0; s < a->slots; s++) { /* count[s] is now the end of slot s */
             const float *packed = a->packed + (size_t)s * net->packed;
             if (!net->discrete)
                 for (int d = 0; d < n; d++) scratch[d] = expf(packed[net->log_std + d]);
             for (; at < count[s]; at += BLOCK) {
-                int here = count[s] - at < BLOCK ? count[s] - at : BLOCK;
-                for (int i = 0; i < here; i++) {
+                int block_rows = count[s] - at < BLOCK ? count[s] - at : BLOCK;
+                for (int i = 0; i < block_rows; i++) {
                     size_t row = (size_t)order[at + i];
                     gather(net, &block, i, a->obs + row * net->obs, a->privileged ? a->privileged + row * net->privileged : NULL);
                 }
-                forward(net, packed, &block, here, judged ? net->towers : 1);
-                for (int i = 0; i < here; i++) {
+                forward(net, packed, &block, block_rows, has_value ? net->towers : 1);
+                for (int i = 0; i < block_rows; i++) {
                     int row = order[at + i];
                     const float *head = policy_out(net, &block, i);
                     if (net->discrete) act_choice(a, head, row, scratch);
                     else act_gaussian(a, packed + net->log_std, scratch, head, row);
-                    if (judged) a->value[row] = value_out(net, &block, i);
+                    if (has_value) a->value[row] = value_out(net, &block, i);
                     if (a->heads) memcpy(a->heads + (size_t)row * n, head, sizeof(float) * (size_t)n);
                 }
-                if (here < BLOCK) { at = count[s]; break; }
+                if (block_rows < BLOCK) { at = count[s]; break; }
             }
         }
         free(block.memory);

@@ -1,4 +1,4 @@
-"""A network of one's own: any torch module, behind the interface of the fused network.
+"""User-defined networks: any torch module, behind the interface of the fused network.
 
     class Net(torch.nn.Module):
         def __init__(self, observation_size: int, action_size: int) -> None: ...
@@ -6,7 +6,7 @@
             return logits, value              # [n, A] (means, for continuous actions) and [n]
 
 Its parameters are views of the policy's flat weights, so snapshots, leagues, optimisers and checkpoints work
-as with every other network. A module must not hold state or random numbers of its own.
+as with every other network. A module must not have state or draw random numbers.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from rematch.core.system.user_code import load_class
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from rematch.agents.networks.mlp import Answer
+    from rematch.agents.networks.mlp import NetworkOutput
 
 PREFIX, LOG_STD = "net.", "policy.log_std"
 Entries = list[tuple[str, tuple[int, ...]]]
 
 
-_modules = threading.local()  # a thread's own modules: a call puts weights into one for as long as it lasts
+_modules = threading.local()  # modules of each thread: functional_call replaces their weights for one call
 
 
 def module_for(role: Role, config: NetworkConfig) -> Any:
-    """The module of a role, for the calling thread; its weights mean nothing."""
+    """The module of a role for the calling thread; its own weights are never used."""
     import torch
 
     kind = load_class(config.module, torch.nn.Module, "network.module")
@@ -45,12 +45,13 @@ def module_for(role: Role, config: NetworkConfig) -> Any:
         with torch.random.fork_rng(devices=[]):
             cache[key] = kind(role.size, role.actions.size)
         if any(True for _ in cache[key].buffers()):
-            raise ConfigError(f"network.module = {config.module}: it has buffers, which no checkpoint holds")
+            raise ConfigError(f"network.module = {config.module}: it has buffers, which checkpoints do not "
+                              "store; expected parameters only")
     return cache[key]
 
 
 def entries(role: Role, config: NetworkConfig) -> Entries:
-    """Names and shapes of the weights, as agents/networks/layout.py wants them."""
+    """Names and shapes of the weights, for agents/networks/layout.py."""
     module = module_for(role, config)
     out = [(PREFIX + name, tuple(parameter.shape)) for name, parameter in module.named_parameters()]
     if role.actions.kind == "continuous":
@@ -65,23 +66,25 @@ def initialise(weights: dict[str, Floats], role: Role, config: NetworkConfig, se
     kind = type(module_for(role, config))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        fresh = dict(kind(role.size, role.actions.size).named_parameters())
+        initial = dict(kind(role.size, role.actions.size).named_parameters())
     for name, view in weights.items():
         if name == LOG_STD:
             view[:] = config.log_std
         else:
-            view[:] = fresh[name.removeprefix(PREFIX)].detach().numpy().astype(np.float32)
+            view[:] = initial[name.removeprefix(PREFIX)].detach().numpy().astype(np.float32)
 
 
-def answer(weights: dict[str, Tensor], role: Role, config: NetworkConfig, observation: Tensor,
-           mask: Tensor | None) -> Answer:
-    """What the module says of n rows; weights by name, views of the flat vector."""
+def forward(weights: dict[str, Tensor], role: Role, config: NetworkConfig, obs: Tensor,
+            mask: Tensor | None) -> NetworkOutput:
+    """The output of the module for observations [n, F]; weights: name -> view of the flat vector."""
     from torch.func import functional_call
 
-    from rematch.agents.networks.mlp import Answer, Distribution, masked
+    from rematch.agents.networks.mlp import Distribution, NetworkOutput, masked
 
-    own = {name.removeprefix(PREFIX): view for name, view in weights.items() if name.startswith(PREFIX)}
-    heads, value = functional_call(module_for(role, config), own, (observation,))
+    parameters = {
+        name.removeprefix(PREFIX): view for name, view in weights.items() if name.startswith(PREFIX)
+    }
+    heads, value = functional_call(module_for(role, config), parameters, (obs,))
     log_std = weights.get(LOG_STD)
-    play = Distribution(masked(heads, mask) if log_std is None else heads, log_std)
-    return Answer(play, value.reshape(-1), None)
+    distribution = Distribution(masked(heads, mask) if log_std is None else heads, log_std)
+    return NetworkOutput(distribution, value.reshape(-1), None)

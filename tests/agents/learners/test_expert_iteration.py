@@ -42,7 +42,7 @@ def learner(trainer: Trainer) -> ExpertIteration:
 def taught(**changes: Any) -> tuple[Trainer, ExpertIteration]:
     trainer = Trainer(config(**changes))
     made = learner(trainer)
-    made.teach(first_rollout(trainer), 0)
+    made.search_positions(first_rollout(trainer), 0)
     return trainer, made
 
 
@@ -62,7 +62,7 @@ def test_it_searches_its_own_decisions_and_keeps_what_was_found() -> None:
 def test_the_replay_forgets_its_oldest() -> None:
     trainer, made = taught(expert__replay_size=200)
     old = made.states[:128].copy()
-    made.teach(trainer.setup.collect(1), 1)
+    made.search_positions(trainer.setup.collect(1), 1)
     assert made.count == 256 and min(made.count, 200) == 200
     assert (made.states[56:128] == old[56:]).all() and (made.states[:56] != old[:56]).any()
 

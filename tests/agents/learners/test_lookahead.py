@@ -15,7 +15,7 @@ from support import toys
 from support.trainers import advance, first_difference
 
 from rematch import api
-from rematch.agents.learners.lookahead import Foresight, LookaheadPlayer, best_answer, check_spec
+from rematch.agents.learners.lookahead import LookaheadPlayer, SuccessorSolver, best_response, check_spec
 from rematch.agents.networks import fused
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.policy import Policy, digest
@@ -32,7 +32,7 @@ from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, States
 
 @dataclass(frozen=True, kw_only=True)
 class NimConfig:
-    most: int = knob(9, "most sticks at the start", low=4)
+    column_value: int = knob(9, "most sticks at the start", low=4)
 
 
 class Nim(PlainWorld):
@@ -43,7 +43,7 @@ class Nim(PlainWorld):
     @classmethod
     def make_spec(cls, config: NimConfig) -> Spec:
         fields = (
-            Field(name="pile", columns=("sticks",), low=0, high=config.most, categories=(config.most + 1,)),
+            Field(name="pile", columns=("sticks",), low=0, high=config.column_value, categories=(config.column_value + 1,)),
             Field(name="turn", columns=("mine",), low=0, high=1, categories=(2,)),
         )
         take = Actions(kind="discrete", names=("one", "two", "three"))
@@ -54,12 +54,12 @@ class Nim(PlainWorld):
         return [("pile", "i4"), ("turn", "i4")]
 
     def begin(self, rows: Rows, luck: Luck) -> None:
-        self.state["pile"][rows] = 1 + (luck[:, 0] * self.config.most).astype(np.int32)
+        self.state["pile"][rows] = 1 + (luck[:, 0] * self.config.column_value).astype(np.int32)
         self.state["turn"][rows] = (luck[:, 1] * 2).astype(np.int32)
 
     def sane(self, states: States) -> NDArray[np.bool_]:
         pile, turn = states["pile"], states["turn"]
-        return np.asarray((pile >= 1) & (pile <= self.config.most) & (turn >= 0) & (turn < 2))
+        return np.asarray((pile >= 1) & (pile <= self.config.column_value) & (turn >= 0) & (turn < 2))
 
     def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
         state, rows = self.state, np.arange(self.games)
@@ -85,7 +85,7 @@ class Nim(PlainWorld):
 nim = toys.game(Nim, NimConfig, {"random": toys._any_legal}, ("player",))
 
 
-def foresight(module: Any, config: Any) -> tuple[Foresight, World]:
+def solver(module: Any, config: Any) -> tuple[SuccessorSolver, World]:
     def make(games: int, first: int, seed: int) -> World:
         world: World = module.make(config, games, first, seed)
         return world
@@ -93,7 +93,7 @@ def foresight(module: Any, config: Any) -> tuple[Foresight, World]:
     world = make(40, 0, 3)
     value = Policy(world.spec.role_of(0), NetworkConfig(hidden=(16,)), "value")
     value.initialise(1)
-    return Foresight(make, world.spec, value), world
+    return SuccessorSolver(make, world.spec, value), world
 
 
 def seat_of(world: World, seat: int) -> Seat:
@@ -105,58 +105,58 @@ def seat_of(world: World, seat: int) -> Seat:
     return Seat(role_spec, seat, world, rows, obs, None if mask is None else mask[rows, j])
 
 
-def test_matrix_games_are_solved_as_asked() -> None:
+def test_matrix_games_are_solved() -> None:
     payoff = np.random.default_rng(0).random((50, 2, 3))
     value, rows, columns = np.empty(50), np.empty((50, 2)), np.empty((50, 3))
     fused.matrix_games(payoff, value, rows, columns)
-    least = np.einsum("na,nab->nb", rows, payoff).min(1)
-    most = np.einsum("nab,nb->na", payoff, columns).max(1)
-    assert np.allclose(least, value, atol=1e-9) and np.allclose(most, value, atol=1e-9)
+    row_value = np.einsum("na,nab->nb", rows, payoff).min(1)
+    column_value = np.einsum("nab,nb->na", payoff, columns).max(1)
+    assert np.allclose(row_value, value, atol=1e-9) and np.allclose(column_value, value, atol=1e-9)
     with pytest.raises(ValueError):
         fused.matrix_games(payoff, value, rows, rows)
 
 
-@pytest.mark.parametrize("facing", [0, 1])
-def test_a_best_answer_is_the_best_of_all_pure_ones(facing: int) -> None:
-    draw = np.random.default_rng(facing)
-    payoff = draw.random((60, 2, 3))
-    mix = (draw.dirichlet(np.ones(2), 60), draw.dirichlet(np.ones(3), 60))
-    theirs = mix[facing].copy()
-    value = best_answer(payoff, facing, mix)
-    assert np.array_equal(mix[facing], theirs)
+@pytest.mark.parametrize("fixed_opponent", [0, 1])
+def test_best_response_is_the_best_pure_strategy(fixed_opponent: int) -> None:
+    generator = np.random.default_rng(fixed_opponent)
+    payoff = generator.random((60, 2, 3))
+    mix = (generator.dirichlet(np.ones(2), 60), generator.dirichlet(np.ones(3), 60))
+    opponent_mix = mix[fixed_opponent].copy()
+    value = best_response(payoff, fixed_opponent, mix)
+    assert np.array_equal(mix[fixed_opponent], opponent_mix)
     for n in range(60):
-        if facing == 1:
-            worth = [sum(payoff[n, a, b] * theirs[n, b] for b in range(3)) for a in range(2)]
-            assert value[n] == pytest.approx(max(worth)) and mix[0][n, int(np.argmax(worth))] == 1
+        if fixed_opponent == 1:
+            values = [sum(payoff[n, a, b] * opponent_mix[n, b] for b in range(3)) for a in range(2)]
+            assert value[n] == pytest.approx(max(values)) and mix[0][n, int(np.argmax(values))] == 1
         else:
-            worth = [sum(payoff[n, a, b] * theirs[n, a] for a in range(2)) for b in range(3)]
-            assert value[n] == pytest.approx(min(worth)) and mix[1][n, int(np.argmin(worth))] == 1
-    assert np.array_equal(mix[1 - facing].sum(1), np.ones(60))
+            values = [sum(payoff[n, a, b] * opponent_mix[n, a] for a in range(2)) for b in range(3)]
+            assert value[n] == pytest.approx(min(values)) and mix[1][n, int(np.argmin(values))] == 1
+    assert np.array_equal(mix[1 - fixed_opponent].sum(1), np.ones(60))
 
 
-@pytest.mark.parametrize("facing", [0, 1])
-def test_who_is_faced_draws_from_its_own_chances(facing: int) -> None:
-    """The one who answers wins at least as much in each small game as by the game's solution."""
+@pytest.mark.parametrize("fixed_opponent", [0, 1])
+def test_fixed_opponent_plays_its_own_probabilities(fixed_opponent: int) -> None:
+    """The best response wins at least as much in each matrix game as the solution."""
     module = registry.find("lattice")
-    fair, world = foresight(module, module.Config(n=5, horizon=3))
-    other = Policy(world.spec.role_of(facing), NetworkConfig(hidden=(8,)), "other")
+    equilibrium, world = solver(module, module.Config(n=5, horizon=3))
+    other = Policy(world.spec.role_of(fixed_opponent), NetworkConfig(hidden=(8,)), "other")
     other.initialise(5)
     other.set(other.weights * 3)
-    answers = Foresight(fair.make, world.spec, fair.value, facing=(facing, other))
+    response = SuccessorSolver(equilibrium.make, world.spec, equilibrium.value, fixed_opponent=(fixed_opponent, other))
     rows = np.arange(0, world.games, 2, dtype=np.int32)
-    role_spec = seat_of(world, facing)
+    role_spec = seat_of(world, fixed_opponent)
     obs = role_spec.obs[rows]
-    asked = Seat(role_spec.role, facing, world, rows, obs, None)
-    solved, equal = answers.solve(world, rows), fair.solve(world, rows)
-    assert np.allclose(solved.mix[facing], other.action_probs(asked), atol=1e-6)
-    gain = solved.value - equal.value if facing == 1 else equal.value - solved.value
+    asked = Seat(role_spec.role, fixed_opponent, world, rows, obs, None)
+    solved, equal = response.solve(world, rows), equilibrium.solve(world, rows)
+    assert np.allclose(solved.mix[fixed_opponent], other.action_probs(asked), atol=1e-6)
+    gain = solved.value - equal.value if fixed_opponent == 1 else equal.value - solved.value
     assert gain.min() > -1e-9 and gain.max() > 1e-3
 
 
-def test_successors_are_the_rules_own() -> None:
+def test_successors_follow_the_rules() -> None:
     module = registry.find("lattice")
     config = module.Config(n=5, horizon=3, skip=2)
-    ahead, world = foresight(module, config)
+    ahead, world = solver(module, config)
     rows = np.arange(world.games, dtype=np.int32)
     payoff = ahead._successors(world.save(rows))
     for a in range(3):
@@ -172,7 +172,7 @@ def test_successors_are_the_rules_own() -> None:
 
 def test_the_last_round_of_matching_pennies_is_played_half_and_half() -> None:
     """Every successor is decided, so the answer does not depend on the network."""
-    ahead, world = foresight(toys.matching, toys.MatchingConfig(rounds=1))
+    ahead, world = solver(toys.matching, toys.MatchingConfig(rounds=1))
     for seat, role in enumerate(world.spec.roles):
         player = LookaheadPlayer(ahead, role)
         assert player.model_based and np.allclose(player.action_probs(seat_of(world, seat)), 0.5)
@@ -180,13 +180,13 @@ def test_the_last_round_of_matching_pennies_is_played_half_and_half() -> None:
         assert move.value is not None and np.allclose(move.value, 0.5) and set(move.action) == {0, 1}
 
 
-def test_a_changed_network_is_asked_again() -> None:
-    ahead, world = foresight(toys.matching, toys.MatchingConfig(rounds=3))
+def test_changed_network_invalidates_the_cache() -> None:
+    ahead, world = solver(toys.matching, toys.MatchingConfig(rounds=3))
     rows = np.arange(40, dtype=np.int32)
     before = ahead.solve(world, rows)
     assert ahead.solve(world, rows) is before  # the other seat's question
     ahead.value.initialise(9)
-    ahead.forget()
+    ahead.clear_cache()
     assert not np.allclose(ahead.solve(world, rows).value, before.value)
 
 
@@ -204,7 +204,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, iterations: int) -> Trainer:
     return trainer
 
 
-def test_turns_and_masks_are_learnt_to_perfection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turns_and_masks_are_learned_perfectly(monkeypatch: pytest.MonkeyPatch) -> None:
     """In Nim who faces a multiple of four loses; anybody else takes what leaves one."""
     trainer = trained(monkeypatch, 30)
     world = trainer.setup.make_world(200, 0, 5)
@@ -225,20 +225,20 @@ def test_state_and_restore_continue_identically(monkeypatch: pytest.MonkeyPatch)
     advance(halted, 3)
     again.load_state_dict(copy.deepcopy(halted.state_dict()))
     advance(again, 3)
-    ours, theirs = (trainer.agents.networks["value"].weights for trainer in (again, straight))
-    assert digest(ours) == digest(theirs)
+    ours, opponent_mix = (trainer.agents.networks["value"].weights for trainer in (again, straight))
+    assert digest(ours) == digest(opponent_mix)
     assert first_difference(again.state_dict(), straight.state_dict()) == ""
 
 
-@pytest.mark.parametrize(("game", "why"), [
+@pytest.mark.parametrize(("game", "message"), [
     ("pursuit", "continuous actions"), ("gymnasium", "1 seats"),
 ])
-def test_worlds_that_it_cannot_play_are_refused(game: str, why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
+def test_unsupported_worlds_are_refused(game: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         settings.replace(api.default(game), {"learner": "lookahead"})
 
 
-def test_a_game_that_both_can_win_is_refused() -> None:
+def test_game_that_is_not_zero_sum_is_refused() -> None:
     """Seat 1 plays against seat 0's chance to win: where both win together that is the wrong game."""
     spec = registry.find("lattice").make(registry.find("lattice").Config(n=5, horizon=3), 1).spec
     check_spec(spec)

@@ -10,7 +10,7 @@ import torch
 from support.networks import Batch, minibatch, policy, role
 
 from rematch.agents.learners.ppo import Ppo, PpoConfig
-from rematch.agents.networks.layout import named
+from rematch.agents.networks.layout import weight_views
 from rematch.agents.policy import Policy, digest
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.spec import Spec
@@ -25,7 +25,7 @@ def log_sum_exp(x: Any) -> float:
 
 
 def slow_loss(made: Policy, weights: Any, batch: Batch, config: PpoConfig, entropy_weight: float) -> float:
-    w = named(weights, made.layout)
+    w = weight_views(weights, made.layout)
     batch = {name: a.astype(np.float64) if a.dtype == np.float32 else a for name, a in batch.items()}
     total = 0.0
     n = len(batch["logp"])
@@ -101,7 +101,7 @@ def test_a_temperature_divides_logits_in_the_update_too(gradient: str) -> None:
     def at(flat: Any) -> float:
         cooled = flat.copy()
         for name in ("policy.head.weight", "policy.head.bias"):
-            named(cooled, made.layout)[name] /= 0.4
+            weight_views(cooled, made.layout)[name] /= 0.4
         return slow_loss(made, cooled, batch, config, 0.05)
 
     wanted = np.zeros_like(weights)
@@ -243,7 +243,7 @@ def test_the_standard_deviation_stays_in_bounds() -> None:
         for _ in range(20):
             learner.adam.step(learner.policy, np.full_like(learner.policy.weights, sign), 0.5)
         assert (
-            named(learner.policy.weights, learner.policy.layout)["policy.log_std"] == np.float32(bound)
+            weight_views(learner.policy.weights, learner.policy.layout)["policy.log_std"] == np.float32(bound)
         ).all()
 
 
@@ -335,7 +335,7 @@ def test_the_magnet_follows_slowly_and_holds() -> None:
 
 def test_the_mean_of_the_last_part_is_the_player_at_the_end() -> None:
     learner = fresh(average_fraction=0.5, lr=1e-2)
-    none = "Average: player keeps its last weights: no iteration lay in the last 50.000% of the run"
+    none = "Average: player keeps its newest weights: no iteration in the last 50.000% of the run"
     assert learner.finish() == none
     seen = []
     for i in range(6):

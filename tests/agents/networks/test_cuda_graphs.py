@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from rematch.agents.networks.cuda_graphs import Given, Recorder
+from rematch.agents.networks.cuda_graphs import Inputs, Recorder
 
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"))
 
 
-def slope(given: Given, weights: Tensor, power: int) -> tuple[Tensor, ...]:
+def slope(inputs: Inputs, weights: Tensor, power: int) -> tuple[Tensor, ...]:
     """A loss that needs a gradient, and its gradient."""
-    loss = ((given["x"] @ weights) ** power).sum()
+    loss = ((inputs["x"] @ weights) ** power).sum()
     return loss.detach(), torch.autograd.grad(loss, weights)[0]
 
 

@@ -27,14 +27,14 @@ def doubles(batch: Batch) -> Batch:
     return {name: a.astype(np.float64) if a.dtype == np.float32 else a for name, a in batch.items()}
 
 
-def twin(made: Policy, obs: Any, mask: Any = None, privileged: Any = None) -> tuple[mlp.Distribution, Any]:
+def reference(made: Policy, obs: Any, mask: Any = None, privileged: Any = None) -> tuple[mlp.Distribution, Any]:
     """The readable network in float64."""
     flat = torch.from_numpy(made.weights.astype(np.float64))
-    legal = None if mask is None else torch.from_numpy(mask)
-    told = None if privileged is None else torch.from_numpy(privileged.astype(np.float64))
-    seen = torch.from_numpy(obs.astype(np.float64))
-    said = mlp.answer(flat, made.role, made.config, seen, legal, told)
-    return said.play, said.value
+    mask = None if mask is None else torch.from_numpy(mask)
+    privileged = None if privileged is None else torch.from_numpy(privileged.astype(np.float64))
+    obs = torch.from_numpy(obs.astype(np.float64))
+    output = mlp.forward(flat, made.role, made.config, obs, mask, privileged=privileged)
+    return output.distribution, output.value
 
 
 def both_gradients(
@@ -96,7 +96,7 @@ def test_forward(role_spec: dict[str, Any], net: dict[str, Any], rows: int) -> N
     batch = minibatch(made, rows, seed=1)
     obs, privileged = batch["obs"], batch.get("privileged")
     heads, value = made.forward(obs, privileged=privileged)
-    play, wanted = twin(made, obs, None, privileged)
+    play, wanted = reference(made, obs, None, privileged)
     scale = max(1.0, float(play.heads.abs().max()))
     assert np.abs(heads - play.heads.numpy()).max() < tolerance(made) * scale
     assert np.abs(value - wanted.numpy()).max() < tolerance(made) * max(1.0, float(wanted.abs().max()))
@@ -124,7 +124,7 @@ def test_log_probabilities_are_those_of_the_actions_taken(
             mask=batch.get("mask"),
             greedy=greedy,
         )
-        play, _ = twin(made, batch["obs"], batch.get("mask"))
+        play, _ = reference(made, batch["obs"], batch.get("mask"))
         wanted = play.log_prob(
             torch.from_numpy(action.astype(np.float64) if action.ndim > 1 else action)
         ).numpy()
@@ -177,7 +177,7 @@ def test_the_clip_stops_the_gradient_on_the_right_side(adv: float, moved: float)
     """eq. 7: moving on is worth nothing once a good action's ratio is above 1.2 or a bad one's below 0.8."""
     made = policy(role())
     batch = minibatch(made, 1)
-    play, _ = twin(made, batch["obs"])
+    play, _ = reference(made, batch["obs"])
     now = float(play.log_prob(torch.from_numpy(batch["action"]))[0])
     batch |= {"logp": np.array([now - moved], np.float32), "advantage": np.array([adv], np.float32)}
     out = np.empty_like(made.weights)
@@ -278,7 +278,7 @@ def test_choices_follow_their_probabilities_and_masks(mask: tuple[int, ...]) -> 
     obs = np.array([0.3, -0.8, 0.1, 0.9, -0.2])
     n = 40_000
     counts = np.bincount(draw(made, obs, n, mask=mask), minlength=5)
-    play, _ = twin(made, obs[None], np.array([mask], np.uint8))
+    play, _ = reference(made, obs[None], np.array([mask], np.uint8))
     wanted = play.heads.softmax(-1).numpy()[0] * n
     legal = np.array(mask, bool)
     assert (counts[~legal] == 0).all()
@@ -294,7 +294,7 @@ def test_gaussians_have_their_mean_spread_and_independence() -> None:
     obs = np.array([0.3, -0.8, 0.1, 0.9, -0.2])
     n = 40_000
     actions = draw(made, obs, n).astype(np.float64)
-    play, _ = twin(made, obs[None])
+    play, _ = reference(made, obs[None])
     assert play.log_std is not None
     z = (actions - play.heads.numpy()) / play.log_std.exp().numpy()
     assert np.abs(z.mean(0)).max() < 4.5 / n**0.5
@@ -323,7 +323,7 @@ def test_greedy_takes_the_most_likely_legal_move() -> None:
     obs = np.random.default_rng(0).uniform(-1, 1, (100, 5)).astype(np.float32)
     for mask in ((1, 1, 1, 1, 1), (0, 1, 0, 1, 1), (0, 0, 0, 1, 0)):
         legal = np.repeat(np.array([mask], np.uint8), 100, 0)
-        play, _ = twin(made, obs, legal)
+        play, _ = reference(made, obs, legal)
         action, logp, value = np.zeros(100, np.int32), np.zeros(100, np.float32), np.zeros(100, np.float32)
         made.network.act(
             made.packed,

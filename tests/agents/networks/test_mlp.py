@@ -11,13 +11,13 @@ from support.networks import minibatch, policy, role
 from torch import distributions
 
 from rematch.agents.networks import mlp
-from rematch.agents.networks.layout import named
+from rematch.agents.networks.layout import weight_views
 
 
 def slow(made: Any, obs: Any) -> tuple[Any, Any]:
     """Heads [n, A] and values [n] by matrix products in numpy."""
     config = made.config
-    w = {name: view.astype(np.float64) for name, view in named(made.weights, made.layout).items()}
+    w = {name: view.astype(np.float64) for name, view in weight_views(made.weights, made.layout).items()}
     categories = made.role.categories
     numbers = obs[:, [i for i, n in enumerate(categories) if not n]]
     seen = [numbers]
@@ -55,7 +55,7 @@ def test_forward_is_matrix_products(net: dict[str, Any], discrete: bool, names: 
     made = policy(role(discrete=discrete, names=names), **net)
     obs = minibatch(made, 9)["obs"].astype(np.float64)
     flat = torch.from_numpy(made.weights.astype(np.float64))
-    play, value = mlp.forward(flat, made.role, made.config, torch.from_numpy(obs))
+    play, value = mlp.policy_and_value(flat, made.role, made.config, torch.from_numpy(obs))
     heads, wanted = slow(made, obs)
     assert np.allclose(play.heads.numpy(), heads, atol=1e-12) and np.allclose(
         value.numpy(), wanted, atol=1e-12

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import single_seat_worlds
 
-from rematch.agents.networks.observation_codec import Senses, pack_levels, unpack_levels
+from rematch.agents.networks.observation_codec import ObservationCodec, pack_levels, unpack_levels
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Actions, Field, Role
 
@@ -31,7 +31,7 @@ def test_a_whole_sight_comes_back() -> None:
     for step in range(4):
         world.step({"joypad": np.full((5, 1), step % 3, np.int32)})
     obs = np.concatenate([world.view["joypad"][f.name] for f in role_spec.fields], axis=-1)[:, 0]
-    senses = Senses(role_spec)
+    senses = ObservationCodec(role_spec)
     packed = senses.pack(obs)
     sizes = {name: array.shape[1] for name, array in packed.items()}
     assert sizes == {"frame": 1440, "visited": 288, "numbers": 4}
@@ -45,14 +45,14 @@ def test_a_whole_sight_comes_back() -> None:
 
 def test_numbers_beyond_half_precision_are_kept_whole() -> None:
     wide = Field(name="far", columns=("x",), low=0.0, high=1e6)
-    assert Senses(role(wide)).kind == np.float32
-    assert Senses(role(Field(name="near", columns=("x",)))).kind == np.float16
+    assert ObservationCodec(role(wide)).number_dtype == np.float32
+    assert ObservationCodec(role(Field(name="near", columns=("x",)))).number_dtype == np.float16
     named = Field(name="who", columns=("id",), low=0.0, categories=(5000,))
-    assert Senses(role(named)).kind == np.float32
+    assert ObservationCodec(role(named)).number_dtype == np.float32
 
 
 def test_a_history_is_no_picture_and_a_mask_is_a_square() -> None:
     past = Field(name="history", columns=tuple("abcdef"), shape=(2, 3))
-    assert Senses(role(past)).picture is None
+    assert ObservationCodec(role(past)).image_field is None
     with pytest.raises(ConfigError, match="visited has 6 numbers; expected a square"):
-        Senses(role(Field(name="visited", columns=tuple("abcdef"))))
+        ObservationCodec(role(Field(name="visited", columns=tuple("abcdef"))))

@@ -18,8 +18,8 @@ from rematch.agents.learners import ppo
 from rematch.agents.learners.ppo import Ppo, PpoConfig, loss
 from rematch.agents.networks import fused, mlp
 from rematch.agents.networks.config import NetworkConfig
-from rematch.agents.networks.layout import named
-from rematch.agents.networks.torch_network import BLOCK, Recurrent
+from rematch.agents.networks.layout import weight_views
+from rematch.agents.networks.torch_network import BLOCK, TorchNetwork
 from rematch.agents.policy import Policy
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
@@ -84,19 +84,19 @@ def act(who: Policy, packed: Any, slot: Any, batch: dict[str, Any], **more: Any)
 
 @pytest.mark.parametrize("net", [{}, {"shared": False}, {"critic": "centralized"}])
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_it_says_what_its_readable_form_says(encoder: str, net: dict[str, Any]) -> None:
+def test_output_is_that_of_the_reference_network(encoder: str, net: dict[str, Any]) -> None:
     made = made_of(encoder, **net)
     batch = minibatch(made, 2 * BLOCK + 3) | {"privileged": np.zeros((2 * BLOCK + 3, 3), np.float32) + 0.5}
     heads, value = made.forward(batch["obs"], privileged=batch["privileged"])
     flat = torch.from_numpy(made.weights.astype(np.float64))
-    seen, told = (torch.from_numpy(batch[name].astype(np.float64)) for name in ("obs", "privileged"))
-    said = mlp.answer(flat, made.role, made.config, seen, None, told)
-    assert said.value is not None
-    assert np.abs(heads - said.play.heads.numpy()).max() < 1e-5
-    assert np.abs(value - said.value.numpy()).max() < 1e-5
-    silent = act(made, made.packed, np.zeros(len(seen), np.int32), batch)
-    assert (silent[2] == -7).all() == (made.config.critic == "centralized")  # without its input: no value
-    assert silent[3].tobytes() == heads.tobytes()
+    obs, privileged = (torch.from_numpy(batch[name].astype(np.float64)) for name in ("obs", "privileged"))
+    output = mlp.forward(flat, made.role, made.config, obs, privileged=privileged)
+    assert output.value is not None
+    assert np.abs(heads - output.distribution.heads.numpy()).max() < 1e-5
+    assert np.abs(value - output.value.numpy()).max() < 1e-5
+    without_privileged = act(made, made.packed, np.zeros(len(obs), np.int32), batch)
+    assert (without_privileged[2] == -7).all() == (made.config.critic == "centralized")  # without its input: no value
+    assert without_privileged[3].tobytes() == heads.tobytes()
 
 
 @pytest.mark.parametrize("discrete", [True, False])
@@ -143,7 +143,7 @@ def test_draws_are_those_of_the_fused_network(discrete: bool, greedy: bool) -> N
     action, logp, _, heads = act(
         made, made.packed, np.zeros(n, np.int32), batch, mask=batch.get("mask"), greedy=greedy
     )
-    spread = named(made.weights, made.layout).get("policy.log_std")
+    spread = weight_views(made.weights, made.layout).get("policy.log_std")
     drawn, likely = np.empty_like(action), np.empty(n, np.float32)
     number = np.arange(n, dtype=np.uint32)
     fused.sample(heads, spread, number, (3, 5), drawn, likely, batch.get("mask"), greedy)
@@ -170,19 +170,19 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
 
 def test_what_cannot_be_is_refused_in_one_line() -> None:
     for encoder in ENCODERS:
-        with pytest.raises(ConfigError, match=f"network.encoder = {encoder}: player sees no field `history`"):
+        with pytest.raises(ConfigError, match=f"encoder = {encoder}: player observes no field `history`"):
             Policy(plain_role(), NetworkConfig(encoder=encoder), "p")
         with pytest.raises(ConfigError, match="`history` with a shape"):
             settings.replace(api.default("pursuit"), {"network.encoder": encoder})
         torch_too = {"network.encoder": encoder, "ppo.gradient": "torch"}
-        with pytest.raises(ConfigError, match=r"ppo.gradient = torch: has no effect with this network"):
+        with pytest.raises(ConfigError, match=r"ppo.gradient = torch: no effect with this network"):
             settings.replace(api.default("recall"), torch_too)
         ahead = {"network.encoder": encoder, "learner": "lookahead"}
         with pytest.raises(ConfigError, match=f"network.encoder = {encoder}: not with learner lookahead"):
             settings.replace(api.default("recall"), ahead)
     blind = Role(name="player", fields=role().fields, actions=role().actions, seats=(0,))
     assert Policy(blind, NetworkConfig(encoder="lstm"), "p").weights.size
-    with pytest.raises(ConfigError, match=r"network.encoder = bimdn: player has no field `other`"):
+    with pytest.raises(ConfigError, match=r"network.encoder = bimdn: player has no privileged field `other`"):
         Policy(blind, NetworkConfig(encoder="bimdn"), "p")
     for key, value in (("encoder_hidden", 8), ("belief_weight", 1.0)):
         with pytest.raises(ConfigError, match=f"network.{key} = .* has no effect: network.encoder is 'mlp'"):
@@ -236,7 +236,7 @@ def test_bimdn_finds_where_the_opponent_sits() -> None:
     assert nll[0] > 1.5 and nll[-1] < 0 and right(trainer) > 0.95
     world, seat = last_steps(trainer)
     network, learnt = trainer.agents.players["player"].network, trainer.agents.players["player"].weights
-    assert isinstance(network, Recurrent)
+    assert isinstance(network, TorchNetwork)
     weight, mean, sd = network.belief(learnt, seat.obs)
     assert np.allclose(weight.sum(1), 1, atol=1e-5) and (sd > 0).all()
     likely = mean[np.arange(len(mean)), weight.argmax(1)]
@@ -252,7 +252,7 @@ def test_every_parameter_learns(encoder: str) -> None:
             batch["privileged"] = np.random.default_rng(0).uniform(-1, 1, (60, 3)).astype(np.float32)
         learner = Ppo(made, PpoConfig(magnet_weight=0.2), 0, 1)
         assert not learner.native
-        for name, slope in named(learner.gradient(batch, np.arange(60), 0.05)[0], made.layout).items():
+        for name, slope in weight_views(learner.gradient(batch, np.arange(60), 0.05)[0], made.layout).items():
             assert (slope != 0).any(axis=-1).all(), name  # each unit, each bias
 
 
@@ -321,8 +321,8 @@ def test_a_run_is_trained_judged_exploited_and_read_again(tmp_path: Path) -> Non
     assert row["table"][0]["rival"] == "random"
     found = exploit(tmp_path / "run", ExploitRequest(budget=32 * 8 * 2, seeds=1, games=20))
     assert found["roles"]["player"]["games"] == 20
-    said = (tmp_path / "run" / "train.log").read_text()
-    assert "privileged, for learning only: sign.theirs, other.x, other.y" in said
+    output = (tmp_path / "run" / "train.log").read_text()
+    assert "privileged, for learning only: sign.theirs, other.x, other.y" in output
     (path,) = (tmp_path / "run" / "policies").glob("player*.safetensors")
     again = Policy(trained.policies["player"].role, config.network, "again")
     again.load_arrays(Run.read_policy(path)[0])

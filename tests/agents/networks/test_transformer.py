@@ -53,19 +53,20 @@ def test_rows_do_not_depend_on_their_company() -> None:
 
 def test_its_weights_are_those_of_the_document() -> None:
     """Hidden 256, 8 heads, 4 layers, embeddings of 64: some 3.2 million, all of them used."""
-    usual = NetworkConfig(kind="transformer")
-    assert (usual.width, usual.heads, usual.layers, usual.dropout, usual.embedding) == (256, 8, 4, 0.1, 64)
-    made = Policy(api.world_builder(api.default("beasty"))(1, 0, 0).spec.roles["player"], usual, "document")
+    default = NetworkConfig(kind="transformer")
+    assert (default.width, default.heads, default.layers, default.dropout, default.embedding) == (256, 8, 4, 0.1, 64)
+    made = Policy(api.world_builder(api.default("beasty"))(1, 0, 0).spec.roles["player"], default, "document")
     assert 3_000_000 < made.weights.size < 3_500_000
     small = policy(role(obs=5, actions=4, names=(3,)), **SMALL)
     flat = torch.from_numpy(small.weights.copy()).requires_grad_()
     obs = torch.rand(50, small.role.size)
     obs[:, 2] = torch.arange(50) % 3
-    said = mlp.answer(flat, small.role, small.config, obs)
-    assert said.value is not None
-    (slope,) = torch.autograd.grad((said.play.log_prob(torch.arange(50) % 4) + said.value).sum(), flat)
+    output = mlp.forward(flat, small.role, small.config, obs)
+    assert output.value is not None
+    logp = output.distribution.log_prob(torch.arange(50) % 4)
+    (grad,) = torch.autograd.grad((logp + output.value).sum(), flat)
     for name, shape, at in layout(small.role, small.config):
-        part = slope[at : at + torch.Size(shape).numel()]
+        part = grad[at : at + torch.Size(shape).numel()]
         assert part.abs().max() > 0, name
 
 
@@ -115,7 +116,7 @@ def test_every_knob_of_it_changes_the_gradient(changes: dict[str, Any]) -> None:
     (["--network.heads", "3"], "heads = 3: expected a divisor of width = 256"),
     (["--network.critic", "centralized"], "critic = centralized: not with kind transformer"),
     (["--network.hidden", "8"], "network.hidden = .* has no effect: network.kind is 'transformer'"),
-    (["--ppo.gradient", "torch"], "ppo.gradient = torch: has no effect with this network"),
+    (["--ppo.gradient", "torch"], "ppo.gradient = torch: no effect with this network"),
 ])
 def test_what_it_cannot_do_is_refused(flags: list[str], line: str) -> None:
     with pytest.raises(ConfigError, match=line):
@@ -124,5 +125,5 @@ def test_what_it_cannot_do_is_refused(flags: list[str], line: str) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_one_line() -> None:
-    with pytest.raises(ConfigError, match=r"cuda: there is no GPU here; expected --network.device cpu"):
+    with pytest.raises(ConfigError, match=r"cuda: torch finds no CUDA device; expected --network.device cpu"):
         policy(role(), **SMALL, device="cuda")

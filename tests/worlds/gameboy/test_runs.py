@@ -17,7 +17,7 @@ from support.gameboy_runs import little
 from support.single_seat_worlds import SIZES
 
 from rematch.agents.learners import dqn
-from rematch.agents.networks.layout import named
+from rematch.agents.networks.layout import weight_views
 from rematch.cli import main
 from rematch.rehearsal.compare import differences
 from rematch.rehearsal.trial import play
@@ -62,7 +62,7 @@ def test_every_parameter_moves() -> None:
     (learner,) = trainer.agents.learners.values()
     before = learner.policy.arrays()
     iterate(trainer, 12)
-    for name, view in named(weights(trainer), learner.policy.layout).items():
+    for name, view in weight_views(weights(trainer), learner.policy.layout).items():
         assert (view != before[name]).any(), name
 
 

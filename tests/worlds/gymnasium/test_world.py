@@ -18,7 +18,7 @@ from support import ppo_reference
 from rematch import api
 from rematch.agents.learners.ppo import Ppo, PpoConfig
 from rematch.agents.networks.config import NetworkConfig
-from rematch.agents.networks.layout import named
+from rematch.agents.networks.layout import weight_views
 from rematch.agents.policy import Policy
 from rematch.core import config
 from rematch.core import rng as keys
@@ -227,7 +227,7 @@ def test_one_batch_gradient_equals_the_papers(name: str, shared: bool, native: s
     learner = Ppo(policy, settings, 0, 1)
     batch, index = learner.batch(tape)
     policy.set(new)
-    found = named(learner.gradient(batch, index, 0.02)[0], policy.layout)
+    found = weight_views(learner.gradient(batch, index, 0.02)[0], policy.layout)
 
     def seeds(game: int) -> Iterator[int]:
         return (episode_seed(int(made.next.seed[game]), k) for k in range(10**6))
@@ -241,7 +241,7 @@ def test_one_batch_gradient_equals_the_papers(name: str, shared: bool, native: s
     for piece in pieces:
         piece["reward"] = [0.1 * reward for reward in piece["reward"]]
     weights = [
-        {k: torch.tensor(v, dtype=torch.float64) for k, v in named(w, policy.layout).items()}
+        {k: torch.tensor(v, dtype=torch.float64) for k, v in weight_views(w, policy.layout).items()}
         for w in (old, new)
     ]
     wanted = ppo_reference.gradient(*weights, pieces, ppo_reference.Settings(0.97, 0.9, 0.1, 0.3, 0.02))

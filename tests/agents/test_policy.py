@@ -16,7 +16,7 @@ from rematch import api
 from rematch.agents.learners.ppo import Ppo, PpoConfig
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.networks.layout import layout, weight_views
-from rematch.agents.policy import Policy, digest, build_network
+from rematch.agents.policy import Policy, build_network, digest
 from rematch.core.config import replace, validate
 from rematch.core.errors import ConfigError
 from rematch.core.player import RngKey, Seat

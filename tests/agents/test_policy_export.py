@@ -1,4 +1,4 @@
-"""Policies as files: exported, judged, begun from, and refused where they are of something else."""
+"""Exported policies: written, evaluated, used as a start, and refused where they do not fit."""
 
 from __future__ import annotations
 
@@ -56,12 +56,13 @@ def file(run: Path) -> Path:
     return made
 
 
-def test_an_exported_policy_plays_as_the_run_does(run: Path, file: Path) -> None:
+def test_exported_policy_plays_as_the_run_does(run: Path, file: Path) -> None:
     assert file.name == "agent.safetensors" and file.stat().st_size < 5_000_000
-    card = json.loads(file.with_suffix(".json").read_text())["about"]
-    assert card["world"]["players"] == 2 and card["network"]["hidden"] == [8] and len(card["columns"]) == 100
-    ours, theirs = api.load(run).policies["player"], api.load(file).policies["player"]
-    assert ours.weights.tobytes() == theirs.weights.tobytes()
+    metadata = json.loads(file.with_suffix(".json").read_text())["about"]
+    assert metadata["world"]["players"] == 2 and metadata["network"]["hidden"] == [8]
+    assert len(metadata["columns"]) == 100
+    of_run, loaded = api.load(run).policies["player"], api.load(file).policies["player"]
+    assert of_run.weights.tobytes() == loaded.weights.tobytes()
     one, two = (evaluate(path, against=["random", "heuristic"], games=30, greedy=True)["table"]
                 for path in (run, file))
     keys = ("rival", "wins", "draws", "games", "win_low")
@@ -85,7 +86,7 @@ def test_export_never_overwrites_another_policy(run: Path, file: Path, tmp_path:
         export(run, tmp_path / "agent.bin")
 
 
-def test_a_file_that_was_changed_is_found(file: Path, tmp_path: Path) -> None:
+def test_changed_file_is_detected(file: Path, tmp_path: Path) -> None:
     for name in (file.name, file.with_suffix(".json").name):
         (tmp_path / name).write_bytes((file.parent / name).read_bytes())
     raw = bytearray(file.read_bytes())
@@ -116,7 +117,7 @@ def test_the_command_writes_onnx_too(run: Path, tmp_path: Path) -> None:
     NetworkConfig(hidden=(16,), critic="centralized", fourier=1, activation="relu"),
     NetworkConfig(kind="transformer", width=16, heads=2, layers=2, embedding=4),
 ])  # fmt: skip
-def test_onnx_says_what_the_policy_says(network: NetworkConfig, tmp_path: Path) -> None:
+def test_onnx_output_equals_that_of_the_policy(network: NetworkConfig, tmp_path: Path) -> None:
     """By the reference evaluator of ONNX itself, for one row and for many."""
     reference = pytest.importorskip("onnx.reference", reason="pip install onnx")
     role = registry.find("beasty").make(registry.find("beasty").Config(), 1).spec.roles["player"]
@@ -128,30 +129,30 @@ def test_onnx_says_what_the_policy_says(network: NetworkConfig, tmp_path: Path) 
     for n in (1, 70):
         columns = [draw.integers(0, count, n) if count else draw.random(n) for count in role.categories]
         obs = np.ascontiguousarray(np.stack(columns, 1).astype(np.float32))
-        (said,) = file.run(None, {"obs": obs})
-        assert said.shape == (n, 33)
-        np.testing.assert_allclose(said, policy.forward(obs)[0], rtol=0, atol=1e-5)
+        (output,) = file.run(None, {"obs": obs})
+        assert output.shape == (n, 33)
+        np.testing.assert_allclose(output, policy.forward(obs)[0], rtol=0, atol=1e-5)
 
 
-def test_the_agent_in_the_repository_is_small() -> None:
+def test_beasty_agent_is_small() -> None:
     agent = Path(registry.__file__).parent / "beasty" / "agent.safetensors"
     assert agent.stat().st_size <= 5_000_000
     assert policy_export.read(agent).game == "beasty"
 
 
-def test_the_agent_in_the_repository_finishes_its_cartridge(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 100 games 99 do (README); of two at least one, on any machine. Nobody plays beside it."""
+def test_gameboy_agent_finishes_its_cartridge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """99 of 100 games are finished (README); of two at least one, on any machine. No bot is evaluated."""
     agent = Path(registry.__file__).parent / "gameboy" / "agent.safetensors"
     assert agent.stat().st_size <= 5_000_000
     monkeypatch.setattr(evaluator, "best_bots", lambda *_: {})
-    (told,) = evaluate(agent, games=2, seed=5)["returns"].values()
-    assert told["games"] == 2 and told["success"] >= 0.5
+    (returns,) = evaluate(agent, games=2, seed=5)["returns"].values()
+    assert returns["games"] == 2 and returns["success"] >= 0.5
 
 
-# --- players with a memory --------------------------------------------------------------------------------
+# --- recurrent players --------------------------------------------------------------------------------
 
 
-REMEMBERS: dict[str, Any] = {
+DQN: dict[str, Any] = {
     "learner": "dqn", "threads": 1, "games": 2, "steps": 16, "total_steps": 2 * 16 * 3, "dqn.sequence": 8,
     "dqn.burn_in": 2, "dqn.warmup": 0, "dqn.replay_size": 1000, "dqn.lstm": False, "world.cartridge": "tiny",
     "world.max_steps": 40, "world.mask": False, "world.screen": False, "evaluation.games": 2,
@@ -164,72 +165,69 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("remembers") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dqn, "SIZES", SIZES)
-        api.train(settings.replace(api.default("gameboy"), REMEMBERS), folder=folder)
+        api.train(settings.replace(api.default("gameboy"), DQN), folder=folder)
     return folder
 
 
 @pytest.fixture
-def remembering(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run of a little network that has a memory; others are of that size too."""
+def dqn_run(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of a small recurrent network; networks built later have that size too."""
     monkeypatch.setattr(dqn, "SIZES", SIZES)
     return trained
 
 
-def test_a_player_with_a_memory_is_exported_too(remembering: Path, tmp_path: Path) -> None:
-    (made,) = export(remembering, tmp_path / "agent").policies
-    ours, theirs = (api.load(path).policies["joypad"] for path in (remembering, made))
-    assert ours.weights.tobytes() == theirs.weights.tobytes() and ours.weights.any()
-    assert theirs.epsilon == ours.epsilon == 0.01
-    rows = [evaluate(path, games=2, greedy=True) for path in (remembering, made)]
+def test_recurrent_policy_is_exported(dqn_run: Path, tmp_path: Path) -> None:
+    (made,) = export(dqn_run, tmp_path / "agent").policies
+    of_run, loaded = (api.load(path).policies["joypad"] for path in (dqn_run, made))
+    assert of_run.weights.tobytes() == loaded.weights.tobytes() and of_run.weights.any()
+    assert loaded.epsilon == of_run.epsilon == 0.01
+    rows = [evaluate(path, games=2, greedy=True) for path in (dqn_run, made)]
     one, two = (row["returns"] for row in rows)
     keys = ("mean", "games", "success", "milestones")
     assert [one["joypad"][key] for key in keys] == [two["joypad"][key] for key in keys]
-    assert one["joypad"]["games"] == 1  # greedy, nothing left to chance: all games would be this one
+    assert one["joypad"]["games"] == 1  # greedy and deterministic: all games would be equal
     assert evaluate(made, games=2)["returns"]["joypad"]["games"] == 2
-    assert [row["step"] for row in rows] == [REMEMBERS["total_steps"]] * 2  # of these weights
-    named = play_match("gameboy", Match(players=[str(made)], games=2, greedy=True))["returns"]
-    assert named.keys() == one.keys()
+    assert [row["step"] for row in rows] == [DQN["total_steps"]] * 2  # of these weights
+    returns = play_match("gameboy", Match(players=[str(made)], games=2, greedy=True))["returns"]
+    assert returns.keys() == one.keys()
     with pytest.raises(ConfigError, match="--onnx: the network of dqn is recurrent"):
-        export(remembering, tmp_path / "other", onnx=True)
+        export(dqn_run, tmp_path / "other", onnx=True)
     assert not list(tmp_path.glob("other*"))
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_what_was_learnt_on_a_gpu_plays_without_one(
-    remembering: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_policy_trained_on_a_gpu_plays_without_one(
+    dqn_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours, stored = api.load(remembering), api.stored_config
-    for module in (api, trained_run):
-        monkeypatch.setattr(
-            module, "stored_config", lambda run: settings.replace(stored(run), {"dqn.device": "cuda"})
-        )
-    theirs = api.load(remembering)
-    assert theirs.config.dqn.device == "cuda"
-    assert theirs.policies["joypad"].weights.tobytes() == ours.policies["joypad"].weights.tobytes()
-    with pytest.raises(ConfigError, match="torch finds no CUDA device here"):
-        api.resume(remembering)
+    of_run, stored = api.load(dqn_run), api.stored
+    monkeypatch.setattr(api, "stored", lambda run: settings.replace(stored(run), {"dqn.device": "cuda"}))
+    loaded = api.load(dqn_run)
+    assert loaded.config.dqn.device == "cuda"
+    assert loaded.policies["joypad"].weights.tobytes() == of_run.policies["joypad"].weights.tobytes()
+    with pytest.raises(ConfigError, match="torch finds no CUDA device"):
+        api.resume(dqn_run)
 
 
-def test_q_learning_begins_from_a_file_of_the_same_shape_alone(remembering: Path, tmp_path: Path) -> None:
-    (made,) = export(remembering, tmp_path / "agent").policies
-    basis = settings.replace(api.default("gameboy"), REMEMBERS | {"dqn.lr": 0.0, "dqn.lr_final": 0.0})
+def test_dqn_starts_from_a_policy_of_the_same_shape_only(dqn_run: Path, tmp_path: Path) -> None:
+    (made,) = export(dqn_run, tmp_path / "agent").policies
+    basis = settings.replace(api.default("gameboy"), DQN | {"dqn.lr": 0.0, "dqn.lr_final": 0.0})
     trained = api.train_from(made, basis, tmp_path / "run")
-    wanted = api.load(made).policies["joypad"].weights
-    assert trained.policies["joypad"].weights.tobytes() == wanted.tobytes()  # lr 0
+    expected = api.load(made).policies["joypad"].weights
+    assert trained.policies["joypad"].weights.tobytes() == expected.tobytes()  # lr 0
     trainer = Trainer(basis)
     api.start_from(trainer, policy_export.initial_policies(made, basis))
-    assert trainer.agents.learners["joypad"].state_dict()["target"].tobytes() == wanted.tobytes()
+    assert trainer.agents.learners["joypad"].state_dict()["target"].tobytes() == expected.tobytes()
     for changes, line in (({"dqn.gru": False}, "dqn.gru is True in the policy and False in the run"),
                           ({"learner": "ppo"}, "trained by dqn; the run has learner ppo")):
         with pytest.raises(ConfigError, match=line):
             policy_export.initial_policies(made, settings.replace(basis, changes))
 
 
-def test_a_film_of_a_run_and_of_a_file(
-    remembering: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_film_of_a_run_and_of_a_policy(
+    dqn_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (made,) = export(remembering, tmp_path / "agent").policies
-    for number, subject in enumerate((remembering, made)):
+    (made,) = export(dqn_run, tmp_path / "agent").policies
+    for number, subject in enumerate((dqn_run, made)):
         words = ["film", str(subject), "--out", str(tmp_path / f"{number}.gif"), "--seconds", "3.5"]
         assert main.main(words) == 0
         assert "cut off after 40 steps" in capsys.readouterr().out
@@ -245,17 +243,17 @@ def test_a_film_of_a_run_and_of_a_file(
 
 
 def test_without_an_encoder_no_mp4(
-    remembering: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dqn_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rematch.reporting.mp4.encoder", lambda: "")
     with pytest.raises(ConfigError, match="no MP4 encoder was found"):
-        film(remembering, tmp_path / "film.mp4", seconds=4.0)
+        film(dqn_run, tmp_path / "film.mp4", seconds=4.0)
 
 
 # --- beginning from a policy ------------------------------------------------------------------------------
 
 
-def test_a_run_begins_with_these_weights_where_it_is_told_to(file: Path, tmp_path: Path) -> None:
+def test_run_starts_from_an_exported_policy(file: Path, tmp_path: Path) -> None:
     late = config(start_iteration=2, total_steps=16 * 24 * 4, ppo__lr=0.0, ppo__anneal="none")
     trained = api.train_from(file, late, tmp_path / "run")
     weights = api.load(file).policies["player"].weights
@@ -266,7 +264,7 @@ def test_a_run_begins_with_these_weights_where_it_is_told_to(file: Path, tmp_pat
     assert "Starts from the weights of agent.safetensors" in (tmp_path / "run" / "train.log").read_text()
 
 
-def test_schedules_run_over_what_remains() -> None:
+def test_schedules_cover_the_remaining_iterations() -> None:
     clock = Trainer(config(start_iteration=1)).clock
     assert clock.progress == 0.0
     clock.iteration = 2
@@ -275,7 +273,7 @@ def test_schedules_run_over_what_remains() -> None:
         config(start_iteration=3)
 
 
-def test_killed_at_once_it_goes_on_to_the_same_bits(file: Path, tmp_path: Path,
+def test_run_killed_at_once_continues_identically(file: Path, tmp_path: Path,
                                                     monkeypatch: pytest.MonkeyPatch) -> None:
     """What it began with stands in no setting: it must be in the folder before anything happens."""
     api.train_from(file, config(), tmp_path / "one")
@@ -313,7 +311,7 @@ def test_another_game_is_refused(file: Path, tmp_path: Path) -> None:
         policy_export.initial_policies(tmp_path, config())
 
 
-def test_the_commands(
+def test_commands(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -321,7 +319,7 @@ def test_the_commands(
     assert "mine.safetensors" in capsys.readouterr().out
     flags = [word for key, value in TINY.items() for word in (
         f"--{key}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value))]
-    Path("tiny.yaml").write_text("game: beasty\n")  # the world's own defaults
+    Path("tiny.yaml").write_text("game: beasty\n")  # the world's of_run defaults
     assert main.main(["train", "tiny.yaml", *flags, "--from", "mine.safetensors", "--name", "new"]) == 0
     assert main.main(["train", "tiny.yaml", *flags, "--from", str(run), "--name", "newer"]) == 0
     assert np.array_equal(api.load("runs/new").policies["player"].weights,
@@ -329,7 +327,7 @@ def test_the_commands(
     assert main.main(["export", str(run)]) == 2 and "needs --out" in capsys.readouterr().err
 
 
-def test_a_rollback_does_not_go_back_behind_the_weights_it_began_with(file: Path) -> None:
+def test_rollback_never_restores_weights_before_the_loaded_ones(file: Path) -> None:
     made = policy_export.initial_policies(file, config())
     trainer = Trainer(config())
     rollback = trainer.setup.get(Rollback)
@@ -341,7 +339,7 @@ def test_a_rollback_does_not_go_back_behind_the_weights_it_began_with(file: Path
 
 
 def written(path: Path, shape: NetworkConfig, **role_spec: Any) -> Path:
-    """A policy of the lattice's pursuer whose card says something else."""
+    """A policy of the lattice pursuer with changed metadata."""
     base = api.default("lattice")
     role = registry.find("lattice").make(base.world, 1, 0, 0).spec.roles["pursuer"]
     policy = Policy(role, shape, "x")
@@ -351,36 +349,36 @@ def written(path: Path, shape: NetworkConfig, **role_spec: Any) -> Path:
     )
 
 
-def test_cards_that_say_odd_things(tmp_path: Path) -> None:
+def test_odd_metadata(tmp_path: Path) -> None:
     path, plain = tmp_path / "x.safetensors", NetworkConfig(hidden=(4,))
     assert policy_export.read(written(path, plain)).iteration == 3
     with pytest.raises(ConfigError, match=r"a policy for role '\[\]'"):
         policy_export.read(written(path, plain, role=[]))
-    with pytest.raises(ConfigError, match="what lookahead thinks positions are worth"):
+    with pytest.raises(ConfigError, match="a value network of lookahead"):
         policy_export.read(written(path, plain, learner="lookahead"))
     assert policy_export.read(path, values=True).policy.role.name == "pursuer"
-    little = NetworkConfig(kind="transformer", width=8, heads=2, layers=1, embedding=4)
-    learnt = settings.tree(little) | {"device": "cuda"}
-    assert policy_export.read(written(path, little, network=learnt)).policy.config.device == "cpu"
+    small = NetworkConfig(kind="transformer", width=8, heads=2, layers=1, embedding=4)
+    on_gpu = settings.tree(small) | {"device": "cuda"}
+    assert policy_export.read(written(path, small, network=on_gpu)).policy.config.device == "cpu"
 
 
-def test_where_emulators_run_is_no_rule_of_the_game(remembering: Path, tmp_path: Path) -> None:
-    (made,) = export(remembering, tmp_path / "agent").policies
-    elsewhere = settings.replace(api.load(remembering).config, {"world.workers": 1})
-    assert list(policy_export.initial_policies(made, elsewhere)) == ["joypad"]
+def test_number_of_workers_is_no_rule_of_the_game(dqn_run: Path, tmp_path: Path) -> None:
+    (made,) = export(dqn_run, tmp_path / "agent").policies
+    other_config = settings.replace(api.load(dqn_run).config, {"world.workers": 1})
+    assert list(policy_export.initial_policies(made, other_config)) == ["joypad"]
     with pytest.raises(ConfigError, match=r"world.max_steps is 40 in the policy and 50 in the run"):
-        policy_export.initial_policies(made, settings.replace(elsewhere, {"world.max_steps": 50}))
+        policy_export.initial_policies(made, settings.replace(other_config, {"world.max_steps": 50}))
 
 
 def test_eval_prints_a_scoreboard_where_deals_are_mirrored(
     run: Path, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a game of cards it printed none: it looked for the world of a match, and ended in a traceback."""
-    for what, after in ((run, "Scoreboard after 1.15 K steps"), (file, "Scoreboard after 1.15 K steps")):
-        assert main.main(["eval", str(what), "--games", "8", "--against", "random", "--greedy"]) == 0
-        said = capsys.readouterr().out
-        assert said.startswith(after) and "Every deal was played from every seat" in said
-        assert "Verdict: " in said
+    """Regression: `rematch eval` of a card game ended in a traceback."""
+    for path, after in ((run, "Scoreboard after 1.15 K steps"), (file, "Scoreboard after 1.15 K steps")):
+        assert main.main(["eval", str(path), "--games", "8", "--against", "random", "--greedy"]) == 0
+        output = capsys.readouterr().out
+        assert output.startswith(after) and "Every deal was played from every seat" in output
+        assert "Verdict: " in output
 
 
 def test_policy_of_a_renamed_game_is_read(tmp_path: Path) -> None:
@@ -391,5 +389,5 @@ def test_policy_of_a_renamed_game_is_read(tmp_path: Path) -> None:
     earlier = {"game": "gym"}  # as a run of an earlier version stored it
     stored = past_policies.policy_metadata(config, policy, 3) | earlier
     path = policy_files.write_file(tmp_path / "mine.safetensors", policy.arrays(), stored, replace=False)
-    shipped = policy_export.read(path)
-    assert shipped.game == "gymnasium" and shipped.world == config.world
+    exported = policy_export.read(path)
+    assert exported.game == "gymnasium" and exported.world == config.world

@@ -88,7 +88,8 @@ def test_the_predictor_s_gradient_is_that_of_half_the_squared_distance(names: tu
     batch = {"obs": obs, "magnet": target, "magnet_log_std": np.zeros(6, np.float32),
              "action": np.zeros((90, 6), np.float32)}
     batch |= dict.fromkeys(("logp", "advantage", "target", "value"), none)
-    rnd.predictor.network.gradient(rnd.predictor.packed[0], np.arange(90), batch, MAGNET_TERM_ONLY, 1, rnd.grad)
+    packed = rnd.predictor.packed[0]
+    rnd.predictor.network.gradient(packed, np.arange(90), batch, MAGNET_TERM_ONLY, 1, rnd.grad)
     flat = torch.from_numpy(rnd.predictor.weights.copy()).requires_grad_()
     play, _ = mlp.policy_and_value(flat, rnd.predictor.role, rnd.predictor.config, torch.from_numpy(obs))
     loss = 0.5 * ((play.heads - torch.from_numpy(target)) ** 2).sum(1).mean()

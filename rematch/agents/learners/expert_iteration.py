@@ -157,6 +157,7 @@ class ExpertIteration(Learner):
     def load_state_dict(self, tree: Tree) -> None:
         self.student.load_state_dict(tree)
         self.count = tree["count"]
+        stored: dict[str, NDArray[Any]]
         stored = {"states": self.states, "found": self.q_targets, "worth": self.value_targets}
         for name, array in stored.items():
             array[: len(tree[name])] = tree[name]

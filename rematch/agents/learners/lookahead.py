@@ -269,7 +269,7 @@ class Lookahead(Learner):
         self.grad: Floats = np.empty_like(self.policy.weights)
         self.obs: Floats = np.zeros((config.replay_size, self.policy.role.size), np.float32)
         self.target: Floats = np.zeros(config.replay_size, np.float32)
-        self.seen = 0  # positions so far; the newest `replay_size` of them are stored
+        self.count = 0  # positions so far; the newest `replay_size` of them are stored
         self.zeros = np.zeros(config.replay_size, np.float32)  # unused inputs of the PPO loss
         self.choice = np.zeros(config.replay_size, np.int32)
 
@@ -308,15 +308,15 @@ class Lookahead(Learner):
         self.solver.clear_cache()
 
     def state_dict(self) -> Tree:
-        stored = min(self.seen, self.config.replay_size)
+        stored = min(self.count, self.config.replay_size)
         return {"weights": self.policy.weights, "obs": self.obs[:stored], "target": self.target[:stored],
-                "seen": self.seen} | self.adam.state()
+                "seen": self.count} | self.adam.state()
 
     def load_state_dict(self, tree: Tree) -> None:
         self.policy.set(tree["weights"])
         self.adam.restore(tree)
-        self.seen = tree["seen"]
-        stored = min(self.seen, self.config.replay_size)
+        self.count = tree["seen"]
+        stored = min(self.count, self.config.replay_size)
         self.obs[:stored], self.target[:stored] = tree["obs"], tree["target"]
         self.solver.clear_cache()
 
@@ -325,7 +325,7 @@ class Lookahead(Learner):
         c = self.config
         obs, target = self._positions(rollout)
         self._store(obs, target)
-        stored, new = min(self.seen, c.replay_size), len(target)
+        stored, new = min(self.count, c.replay_size), len(target)
         lr = anneal("linear", c.lr, c.lr_final, progress)
         generator = rng.generator(self.seed, rng.SHUFFLE, 0, iteration)
         updates = max(1, round(c.replay_ratio * new / c.minibatch_size))
@@ -361,7 +361,7 @@ class Lookahead(Learner):
         return role_rollout.obs[:, :, j][acted_rows], np.where(acted[0] != 0, *value)[acted_rows]
 
     def _store(self, obs: Floats, target: Floats) -> None:
-        at = (self.seen + np.arange(len(target))) % self.config.replay_size
+        at = (self.count + np.arange(len(target))) % self.config.replay_size
         newest = slice(max(0, len(target) - self.config.replay_size), None)
         self.obs[at[newest]], self.target[at[newest]] = obs[newest], target[newest]
-        self.seen += len(target)
+        self.count += len(target)

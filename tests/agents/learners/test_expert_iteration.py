@@ -46,20 +46,20 @@ def taught(**changes: Any) -> tuple[Trainer, ExpertIteration]:
     return trainer, made
 
 
-def test_it_searches_its_own_decisions_and_keeps_what_was_found() -> None:
+def test_search_results_of_own_decisions_are_stored() -> None:
     trainer, made = taught()
     tape = trainer.setup.collector.rollout
     assert tape.states is not None and made.count == 128
     batch = made.batch(np.arange(128))
-    seen = {row.tobytes() for row in tape["player"].obs[tape["player"].acted != 0]}
-    assert all(row.tobytes() in seen for row in batch["obs"])
+    result = {row.tobytes() for row in tape["player"].obs[tape["player"].acted != 0]}
+    assert all(row.tobytes() in result for row in batch["obs"])
     assert (batch["mask"].sum(1) >= 1).all() and np.isfinite(batch["magnet"]).all()
     values = batch["magnet"] * made.config.tau
     assert (np.abs(values) <= 1.36 + 1e-6).all() and (np.abs(batch["target"]) <= 1).all()
     assert (values[batch["mask"] == 0] == 0).all() and values[batch["mask"] == 1].std() > 0.1
 
 
-def test_the_replay_forgets_its_oldest() -> None:
+def test_replay_overwrites_its_oldest_positions() -> None:
     trainer, made = taught(expert__replay_size=200)
     old = made.states[:128].copy()
     made.search_positions(trainer.setup.collect(1), 1)
@@ -68,7 +68,7 @@ def test_the_replay_forgets_its_oldest() -> None:
 
 
 @pytest.mark.parametrize("critic", ["own", "centralized"])
-def test_it_comes_to_play_what_the_search_finds(critic: str) -> None:
+def test_policy_learns_the_actions_of_the_search(critic: str) -> None:
     """Over one set of positions its expected value nears the best, and its value what it expects."""
     changes: Any = {"network__critic": critic, "network__hidden": (64,), "expert__positions": 256}
     _, made = taught(expert__completions=8, **changes)
@@ -115,11 +115,11 @@ def test_results_do_not_depend_on_threads(plies: int) -> None:
     assert event_log(config(threads=1, **some)) == event_log(config(threads=3, **some))
 
 
-def test_the_network_judges_where_a_playout_stops() -> None:
+def test_network_evaluates_the_end_of_a_playout() -> None:
     """With playouts longer than any game nothing is left to judge: the same values to the end."""
-    found = [learner_values(plies) for plies in (-1, 99, 1)]
-    assert np.allclose(found[0], found[1], equal_nan=True)
-    assert not np.allclose(found[0], found[2], equal_nan=True)
+    values = [learner_values(plies) for plies in (-1, 99, 1)]
+    assert np.allclose(values[0], values[1], equal_nan=True)
+    assert not np.allclose(values[0], values[2], equal_nan=True)
     for changes in ({"network__critic": "centralized"}, {"world__players": 3}):
         with pytest.raises(ConfigError, match=r"expert.plies = 3: .*expected -1"):
             config(expert__plies=3, **changes)
@@ -135,7 +135,7 @@ KNOBS = {"lr": 0.01, "lr_final": 0.01, "completions": 3, "plies": 2, "positions"
          "replay_ratio": 8.0, "minibatch_size": 32, "tau": 0.5, "value_weight": 0.1, "max_grad_norm": 0.01}
 
 
-def test_every_knob_of_it_changes_what_happens() -> None:
+def test_every_setting_has_an_effect() -> None:
     """tests/architecture/test_settings_have_effect.py does the others: this learner needs a world with a
     search."""
     assert {f"expert.{key}" for key in KNOBS} == {
@@ -146,14 +146,16 @@ def test_every_knob_of_it_changes_what_happens() -> None:
         assert event_log(config(**{f"expert__{key}": value})) != before, key
 
 
-def test_rivals_sit_down_beside_it(tmp_path: Path) -> None:
-    rivals = {"league.opponent_share": 1.0, "league.bots": ("heuristic",), "league.matchmaking": "adaptive"}
-    seen = play(settings.replace(config(), rivals), tmp_path / "run")
-    assert seen.record.decisions["player"]["heuristic"] > 0
-    assert all(row["player/updates"] > 0 for row in seen.rows)
-    assert "league/weight_heuristic" in seen.rows[-1] and seen.rows[-1]["train/grad_norm_pre_clip"] > 0
+def test_opponents_are_seated(tmp_path: Path) -> None:
+    opponents = {
+        "league.opponent_share": 1.0, "league.bots": ("heuristic",), "league.matchmaking": "adaptive",
+    }  # fmt: skip
+    result = play(settings.replace(config(), opponents), tmp_path / "run")
+    assert result.record.decisions["player"]["heuristic"] > 0
+    assert all(row["player/updates"] > 0 for row in result.rows)
+    assert "league/weight_heuristic" in result.rows[-1] and result.rows[-1]["train/grad_norm_pre_clip"] > 0
 
 
-def test_a_world_without_a_search_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"learner = expert: lattice cannot say .*; expected ppo"):
+def test_world_without_search_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"learner = expert: lattice has no `search`; expected ppo"):
         api.configure("lattice", flags=["--learner", "expert"])

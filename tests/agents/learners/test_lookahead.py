@@ -32,7 +32,7 @@ from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, States
 
 @dataclass(frozen=True, kw_only=True)
 class NimConfig:
-    column_value: int = knob(9, "most sticks at the start", low=4)
+    most: int = knob(9, "most sticks at the start", low=4)
 
 
 class Nim(PlainWorld):
@@ -43,7 +43,7 @@ class Nim(PlainWorld):
     @classmethod
     def make_spec(cls, config: NimConfig) -> Spec:
         fields = (
-            Field(name="pile", columns=("sticks",), low=0, high=config.column_value, categories=(config.column_value + 1,)),
+            Field(name="pile", columns=("sticks",), low=0, high=config.most, categories=(config.most + 1,)),
             Field(name="turn", columns=("mine",), low=0, high=1, categories=(2,)),
         )
         take = Actions(kind="discrete", names=("one", "two", "three"))
@@ -54,12 +54,12 @@ class Nim(PlainWorld):
         return [("pile", "i4"), ("turn", "i4")]
 
     def begin(self, rows: Rows, luck: Luck) -> None:
-        self.state["pile"][rows] = 1 + (luck[:, 0] * self.config.column_value).astype(np.int32)
+        self.state["pile"][rows] = 1 + (luck[:, 0] * self.config.most).astype(np.int32)
         self.state["turn"][rows] = (luck[:, 1] * 2).astype(np.int32)
 
     def sane(self, states: States) -> NDArray[np.bool_]:
         pile, turn = states["pile"], states["turn"]
-        return np.asarray((pile >= 1) & (pile <= self.config.column_value) & (turn >= 0) & (turn < 2))
+        return np.asarray((pile >= 1) & (pile <= self.config.most) & (turn >= 0) & (turn < 2))
 
     def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
         state, rows = self.state, np.arange(self.games)
@@ -142,7 +142,9 @@ def test_fixed_opponent_plays_its_own_probabilities(fixed_opponent: int) -> None
     other = Policy(world.spec.role_of(fixed_opponent), NetworkConfig(hidden=(8,)), "other")
     other.initialise(5)
     other.set(other.weights * 3)
-    response = SuccessorSolver(equilibrium.make, world.spec, equilibrium.value, fixed_opponent=(fixed_opponent, other))
+    response = SuccessorSolver(
+        equilibrium.make, world.spec, equilibrium.value, fixed_opponent=(fixed_opponent, other)
+    )
     rows = np.arange(0, world.games, 2, dtype=np.int32)
     role_spec = seat_of(world, fixed_opponent)
     obs = role_spec.obs[rows]

@@ -49,7 +49,8 @@ def test_weights_are_parameters_of_the_network(policy: QPolicy) -> None:
     other.set(other.weights * 2)
     assert not np.array_equal(other.q_values(obs, recurrent_state)[0], before)
     assert other.weights.size == sum(p.numel() for p in other.net.parameters())
-    assert policy.recurrent_size == policy.config.recurrent_size and policy.state_size == policy.recurrent_size + 2 * 12 * 16
+    assert policy.recurrent_size == policy.config.recurrent_size
+    assert policy.state_size == policy.recurrent_size + 2 * 12 * 16
 
 
 def test_initial_decays_are_spread_from_fast_to_slow(policy: QPolicy) -> None:

@@ -22,7 +22,9 @@ from rematch.training.trainer import Trainer
 __all__ = ["little"]
 
 
-def reference(reward: list[float], ended: list[int], t: int, n: int, gamma: float) -> tuple[float, float, bool]:
+def reference(
+    reward: list[float], ended: list[int], t: int, n: int, gamma: float
+) -> tuple[float, float, bool]:
     """(sum, weight of the bootstrap value, validity) of step t, by definition."""
     total = 0.0
     for k in range(n):
@@ -88,24 +90,25 @@ def test_targets_equal_reference(learner: Dqn, double: bool, gap: float) -> None
     with torch.no_grad():
         parts, nets = q_targets.sequence_inputs(inputs, 0), (learner.online, learner.target)
         online_q, target_q = (q_targets.unroll(net, parts, inputs["recurrent_state"]).numpy() for net in nets)
-    checked = masked = 0
+    sequences, checked, masked = training.sequences, 0, 0
     for b in range(6):
         row = slice(b, b + 1)
-        columns = {name: column[row] for name, column in training.sequences.reward.items()}
-        reward = q_targets.total_reward(columns, training.sequences.ended[row], learner.term_weights)[0].tolist()
+        columns = {name: column[row] for name, column in sequences.reward.items()}
+        reward = q_targets.total_reward(columns, sequences.ended[row], learner.term_weights)[0].tolist()
         for t in range(c.burn_in, c.sequence - c.n_step):
-            total, weight, is_valid = reference(reward, training.sequences.ended[b].tolist(), t, c.n_step, c.gamma)
+            total, weight, is_valid = reference(reward, sequences.ended[b].tolist(), t, c.n_step, c.gamma)
             later = t + c.n_step
-            selector = np.where(training.sequences.legal[b, later], (online_q if double else target_q)[b, later], -np.inf)
+            q_later = (online_q if double else target_q)[b, later]
+            selector = np.where(sequences.legal[b, later], q_later, -np.inf)
             target = total + weight * target_q[b, later, selector.argmax()]
-            before = np.where(training.sequences.legal[b, t], target_q[b, t], -np.inf)
-            target -= gap * (before.max() - target_q[b, t, training.sequences.action[b, t]])
-            q = online_q[b, t, training.sequences.action[b, t]]
+            before = np.where(sequences.legal[b, t], target_q[b, t], -np.inf)
+            target -= gap * (before.max() - target_q[b, t, sequences.action[b, t]])
+            q = online_q[b, t, sequences.action[b, t]]
             assert done[b, t - c.burn_in].item() == pytest.approx(q, abs=1e-5)
             if is_valid:
                 assert delta[b, t - c.burn_in].item() == pytest.approx(q - target, abs=1e-4)
                 checked += 1
-            masked += not training.sequences.legal[b, later].all()
+            masked += not sequences.legal[b, later].all()
     assert checked > 5 and masked > 0
 
 
@@ -127,10 +130,11 @@ def test_lambda_returns_equal_reference(trace: float, kind: str, data: st.DataOb
     ended = np.array([ends], np.uint8)
     total, weight, valid = q_targets.n_step_returns(reward, ended, 1, 0.9)
     arrays = {"total": total, "weight": weight, "counts": valid.astype(np.float32)}
-    metrics = {name: torch.from_numpy(x) for name, x in arrays.items()}
+    inputs = {name: torch.from_numpy(x) for name, x in arrays.items()}
     not_cut = torch.from_numpy(greedy[None] | (kind == "always"))
     config = DqnConfig(trace_lambda=trace, trace_cut=kind)
-    result = q_targets.lambda_returns(metrics, torch.from_numpy(best[None]).float(), not_cut, config)[0].tolist()
+    values = torch.from_numpy(best[None]).float()
+    result = q_targets.lambda_returns(inputs, values, not_cut, config)[0].tolist()
 
     def target_value(t: int) -> float:
         if ends[t] == DECIDED:
@@ -167,7 +171,8 @@ def test_gradient_of_chunks_does_not_depend_on_threads(learner: Dqn) -> None:
     size, counts = delta.abs(), torch.from_numpy(training.counts)
     loss = (torch.where(size < 1, 0.5 * size**2, size - 0.5) * counts).sum()  # Huber 1964
     whole = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(learner.online.net.parameters()))])
-    assert np.allclose(one, whole.numpy(), atol=1e-5) and metrics["loss"] == pytest.approx(loss.item(), rel=1e-4)
+    assert np.allclose(one, whole.numpy(), atol=1e-5)
+    assert metrics["loss"] == pytest.approx(loss.item(), rel=1e-4)
     assert np.allclose(error, size.detach().numpy(), atol=1e-5)
 
 

@@ -27,7 +27,9 @@ def doubles(batch: Batch) -> Batch:
     return {name: a.astype(np.float64) if a.dtype == np.float32 else a for name, a in batch.items()}
 
 
-def reference(made: Policy, obs: Any, mask: Any = None, privileged: Any = None) -> tuple[mlp.Distribution, Any]:
+def reference(
+    made: Policy, obs: Any, mask: Any = None, privileged: Any = None
+) -> tuple[mlp.Distribution, Any]:
     """The readable network in float64."""
     flat = torch.from_numpy(made.weights.astype(np.float64))
     mask = None if mask is None else torch.from_numpy(mask)
@@ -78,7 +80,7 @@ SHAPES: list[tuple[dict[str, Any], dict[str, Any], int]] = [
     ({"discrete": True, "obs": 0, "names": (7, 1)}, {"hidden": (19,), "activation": "relu"}, 65),
     ({"discrete": True, "obs": 3, "names": (40,)}, {"hidden": (5, 9), "shared": False, "fourier": 1}, 1030),
     ({"discrete": False, "obs": 0, "names": (3, 3, 3, 90)}, {"hidden": (130, 8), "shared": False}, 63),
-    # a critic that looks aside: quantities, names, both, beside names of the sight or none
+    # a centralized critic: numbers, categories or both, with and without observed categories
     ({"discrete": True, "privileged": (0,) * 13}, {"hidden": (64, 64), "critic": "centralized"}, 200),
     ({"discrete": False, "privileged": (0, 4, 0, 9)},
      {"hidden": (19, 7), "critic": "centralized", "fourier": 2},

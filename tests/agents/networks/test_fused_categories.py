@@ -22,7 +22,8 @@ def test_cross_entropy_of_the_value(shared: bool) -> None:
     native, rows = np.empty_like(made.weights), np.arange(150)
     means = made.network.gradient(made.packed[0], rows, batch, (0.2, 0, 1.0, 0, 0), 1, native, cross=True)
     flat = torch.from_numpy(made.weights.astype(np.float64)).requires_grad_()
-    value = mlp.policy_and_value(flat, made.role, made.config, torch.from_numpy(batch["obs"].astype(np.float64)))[1]
+    obs = torch.from_numpy(batch["obs"].astype(np.float64))
+    value = mlp.policy_and_value(flat, made.role, made.config, obs)[1]
     target = torch.from_numpy(batch["target"].astype(np.float64))
     total = torch.nn.functional.binary_cross_entropy_with_logits(value, target)
     (slope,) = torch.autograd.grad(total, flat)

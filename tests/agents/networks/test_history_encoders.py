@@ -18,8 +18,9 @@ def weights(directions: tuple[str, ...]) -> dict[str, torch.Tensor]:
     torch.manual_seed(len(directions))
     shapes: dict[str, tuple[int, ...]] = {}
     for direction in directions:
-        shapes |= {f"encoder.{direction}.input.weight": (4 * WIDTH, NUMBERS), f"encoder.{direction}.bias": (4 * WIDTH,)}
-        shapes |= {f"encoder.{direction}.state.weight": (4 * WIDTH, WIDTH)}
+        shapes[f"encoder.{direction}.input.weight"] = (4 * WIDTH, NUMBERS)
+        shapes[f"encoder.{direction}.bias"] = (4 * WIDTH,)
+        shapes[f"encoder.{direction}.state.weight"] = (4 * WIDTH, WIDTH)
     for name, size in (("latent", LATENT), ("belief", MIXTURE * GAUSSIAN_SIZE)):
         shapes |= {f"encoder.{name}.weight": (size, 2 * WIDTH), f"encoder.{name}.bias": (size,)}
     return {name: torch.randn(shape, dtype=torch.float64).requires_grad_() for name, shape in shapes.items()}
@@ -60,9 +61,11 @@ def test_belief_equals_torch_mixture() -> None:
     assert belief is not None and belief.mean.shape == (N, MIXTURE, 2)
     position = torch.randn(N, 2, dtype=torch.float64)
     each = distributions.Independent(distributions.Normal(belief.mean, belief.log_sd.exp()), 1)
-    reference: Any = distributions.MixtureSameFamily(distributions.Categorical(logits=belief.log_weight), each)
+    weights_of = distributions.Categorical(logits=belief.log_weight)
+    reference: Any = distributions.MixtureSameFamily(weights_of, each)
     assert torch.allclose(belief.nll(position), -reference.log_prob(position))
-    assert (belief.log_sd > history_encoders.MIN_LOG_SD).all() and (belief.log_sd < history_encoders.MAX_LOG_SD).all()
+    assert (belief.log_sd > history_encoders.MIN_LOG_SD).all()
+    assert (belief.log_sd < history_encoders.MAX_LOG_SD).all()
 
 
 def test_code_has_no_gradient_into_the_belief() -> None:

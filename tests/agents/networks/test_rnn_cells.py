@@ -63,9 +63,10 @@ def test_derivatives_equal_finite_differences() -> None:
         return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
     keep = torch.tensor([[1.0, 0, 1], [1, 1, 1]], dtype=torch.float64)[..., None]
-    assert torch.autograd.gradcheck(GruSteps.apply, (random(2, 3, 9), random(2, 3), keep, random(9, 3), random(9)))
-    arguments = (random(2, 3, 12), random(2, 3), random(2, 3), keep, random(12, 3))
-    assert torch.autograd.gradcheck(LstmSteps.apply, arguments)
+    gru = (random(2, 3, 9), random(2, 3), keep, random(9, 3), random(9))
+    assert torch.autograd.gradcheck(GruSteps.apply, gru)
+    lstm = (random(2, 3, 12), random(2, 3), random(2, 3), keep, random(12, 3))
+    assert torch.autograd.gradcheck(LstmSteps.apply, lstm)
 
 
 def test_no_gradient_passes_an_episode_start() -> None:

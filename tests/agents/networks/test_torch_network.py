@@ -95,7 +95,7 @@ def test_output_is_that_of_the_reference_network(encoder: str, net: dict[str, An
     assert np.abs(heads - output.distribution.heads.numpy()).max() < 1e-5
     assert np.abs(value - output.value.numpy()).max() < 1e-5
     without_privileged = act(made, made.packed, np.zeros(len(obs), np.int32), batch)
-    assert (without_privileged[2] == -7).all() == (made.config.critic == "centralized")  # without its input: no value
+    assert (without_privileged[2] == -7).all() == (made.config.critic == "centralized")
     assert without_privileged[3].tobytes() == heads.tobytes()
 
 

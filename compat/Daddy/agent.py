@@ -2,7 +2,8 @@
 
 from rematch.agents.learners.dqn import Dqn as HierarchicalAgent
 from rematch.agents.learners.dqn import DqnConfig
-from rematch.agents.learners.q_policy import Explorer, QPlayer
+from rematch.agents.learners.q_policy import EpsilonGreedyPlayer as Explorer
+from rematch.agents.learners.q_policy import QPlayer
 from rematch.agents.learners.replay_buffer import Replay as ReplayBuffer
 
 __all__ = ["DqnConfig", "Explorer", "HierarchicalAgent", "QPlayer", "ReplayBuffer"]

@@ -1,6 +1,6 @@
 """CNN, GRU, LSTM, SSM and the Q head in series; train_big.MODEL_CONFIGS is the table of their sizes."""
 
 from rematch.agents.learners.q_policy import QPolicy
-from rematch.agents.networks.q_network import Hierarchy as HierarchicalQNetwork
+from rematch.agents.networks.q_network import QNetwork as HierarchicalQNetwork
 
 __all__ = ["HierarchicalQNetwork", "QPolicy"]

@@ -1,4 +1,4 @@
-"""Policies: one named vector that starts near uniform, plays by key, is refused where it cannot fit."""
+"""Policies: flat weights with names, near-uniform initial play, samples by key, errors for wrong sizes."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ def test_continuous_policies_start_at_their_log_std() -> None:
         {"table": True, "critic": "centralized", "hidden": (4,), "encoder": "lstm"},
     ],
 )
-def test_networks_that_cannot_be(bad: dict[str, Any]) -> None:
+def test_impossible_networks_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="expected"):
         validate(NetworkConfig(**bad))
 
 
-def test_rows_of_a_table_share_nothing() -> None:
-    """Steps on decisions that name one thing leave what is played at all others, to the bit."""
+def test_rows_of_a_tabular_policy_share_no_weights() -> None:
+    """Updates with one category do not change the play at other categories, to the bit."""
     role_spec = role(obs=4, names=(6,))
     made = Policy(role_spec, NetworkConfig(table=True, shared=False, hidden=(16,)), "table")
     made.initialise(3)
@@ -115,7 +115,7 @@ def test_rows_of_a_table_share_nothing() -> None:
     assert made.forward(apart)[0].tobytes() == after.tobytes(), "numbers beside a name are not looked at"
 
 
-def test_a_table_needs_names_and_is_not_for_lookahead() -> None:
+def test_tabular_policy_needs_categories_and_no_lookahead() -> None:
     asked = {"network.table": True, "network.shared": False, "network.hidden": (8,)}
     with pytest.raises(ConfigError, match=r"network.table = true: pursuer observes no categorical column"):
         replace(api.default("pursuit"), asked)
@@ -123,7 +123,7 @@ def test_a_table_needs_names_and_is_not_for_lookahead() -> None:
         replace(api.default("lattice"), asked | {"learner": "lookahead"})
 
 
-def test_arrays_round_trip_and_misfits_are_refused() -> None:
+def test_arrays_round_trip_and_wrong_ones_are_refused() -> None:
     made, other = policy(role()), Policy(role(), NetworkConfig(), "reader")
     other.load_arrays(made.arrays())
     assert (other.weights == made.weights).all() and (other.packed == made.packed).all()
@@ -139,7 +139,7 @@ def test_arrays_round_trip_and_misfits_are_refused() -> None:
         with pytest.raises(ConfigError) as caught:
             other.load_arrays(wrong)
         assert len(str(caught.value).splitlines()) == 1
-        assert (other.weights == kept).all()  # nothing half loaded
+        assert (other.weights == kept).all()  # nothing was loaded in part
     with pytest.raises(ConfigError, match="weights, expected"):
         made.set(np.zeros(3, np.float32))
 
@@ -157,7 +157,7 @@ def seat_of(world: Any, seat: int, rows: Any) -> Seat:
     return seat_at(world, seat, np.asarray(rows, np.int32))
 
 
-def test_moves_go_by_game_number_seat_and_step() -> None:
+def test_actions_depend_on_game_number_seat_and_step() -> None:
     whole = toys.matching.make(toys.matching.Config(), 40, 0, 1)
     late = toys.matching.make(toys.matching.Config(), 10, 30, 1)
     role_spec = whole.spec.roles["matcher"]
@@ -173,7 +173,7 @@ def test_moves_go_by_game_number_seat_and_step() -> None:
     assert (made.act(elsewhere, rng_key).action != all_rows.action).any()
 
 
-def test_masks_and_greed_reach_the_network() -> None:
+def test_mask_and_greedy_reach_the_network() -> None:
     world = toys.sticks.make(toys.sticks.Config(), 200, 0, 1)
     states = world.save(np.arange(200, dtype=np.int32)).view(world.state.dtype)[:, 0]
     states["pile"] = 1 + np.arange(200) % 4
@@ -188,7 +188,7 @@ def test_masks_and_greed_reach_the_network() -> None:
     assert move.logp is not None and move.value is not None and len(move.logp) == len(move.value) == 200
 
 
-def test_a_network_too_large_for_the_core_is_refused_in_one_line() -> None:
+def test_too_large_network_is_refused() -> None:
     large = Role(
         name="r",
         fields=(Field(name="f", columns=tuple(map(str, range(5000)))),),
@@ -199,7 +199,7 @@ def test_a_network_too_large_for_the_core_is_refused_in_one_line() -> None:
         Policy(large, NetworkConfig(hidden=(4096, 4096), fourier=8), "large")
 
 
-def test_chances_are_what_act_draws_from() -> None:
+def test_action_probs_are_those_of_act() -> None:
     made = policy(role(names=(3,)), hidden=(16,))
     batch = minibatch(made, 64, masked=True)
     world = toys.matching.make(toys.MatchingConfig(), 1)

@@ -1,4 +1,4 @@
-"""Fields aside: critics learn from them, no player ever sees them; from a world's spec to the gradient."""
+"""Privileged fields: critics read them, players never do; from the spec of a world to the gradient."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- the spec and the contract ----------------------------------------------------------------------------
 
 
-def test_a_role_keeps_what_is_aside_apart() -> None:
+def test_role_separates_privileged_fields() -> None:
     role_spec = toys.recall.make(toys.RecallConfig(), 1).spec.roles["player"]
     assert role_spec.privileged_size == 3 and role_spec.privileged_categories == (0, 0, 0)
     assert role_spec.size == len(role_spec.columns) == len(role_spec.categories) == 1 + 3 + 12
@@ -49,7 +49,7 @@ def test_a_role_keeps_what_is_aside_apart() -> None:
     assert GymEnv(toys.recall, role="player").observation_space.shape == (16,)
 
 
-def test_a_world_with_a_history_and_things_aside_keeps_the_contract() -> None:
+def test_world_with_history_and_privileged_fields_conforms() -> None:
     def turn(states: Any) -> Any:
         rows = states.view(toys.recall.make(toys.RecallConfig(), 1).state.dtype)[:, 0]
         rows["sign"] *= -1
@@ -129,7 +129,7 @@ def test_conformance_notices(kind: Any, line: str) -> None:
 
 
 @pytest.mark.parametrize("discrete", [True, False])
-def test_the_actor_knows_nothing_of_it(discrete: bool) -> None:
+def test_actor_does_not_depend_on_privileged_fields(discrete: bool) -> None:
     seen = role(discrete=discrete, names=(4,), privileged=(0, 5, 0))
     made = policy(seen, hidden=(17, 9), critic="centralized")
     batch = minibatch(made, 300)
@@ -148,7 +148,7 @@ def test_the_actor_knows_nothing_of_it(discrete: bool) -> None:
     assert (value != made.forward(batch["obs"], privileged=other["privileged"])[1]).any()
 
 
-def test_threads_do_not_change_its_gradient() -> None:
+def test_threads_do_not_change_the_gradient() -> None:
     made = policy(role(names=(4,), privileged=(0, 5)), hidden=(17, 9), critic="centralized", fourier=1)
     batch, outs = minibatch(made, 1000), []
     for threads in (1, 2, 7):
@@ -173,7 +173,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         made.network.gradient(made.packed[0], np.arange(8), batch, WEIGHTS, 1, out)  # type: ignore[union-attr]
 
 
-def test_what_cannot_be_is_refused_in_one_line() -> None:
+def test_impossible_settings_are_refused() -> None:
     with pytest.raises(ConfigError,
                        match=r"network.critic = centralized: the world has no privileged fields for pursuer"):
         settings.replace(api.default("pursuit"), {"network.critic": "centralized"})
@@ -186,17 +186,17 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
         settings.refuse_inert(idle, ["network.shared"], "test")
 
 
-def test_a_field_aside_that_is_no_number_is_named() -> None:
+def test_error_names_a_non_finite_privileged_field() -> None:
     trainer = Trainer(small(network__critic="centralized"))
     tape = first_rollout(trainer)
-    track = tape["player"]
-    assert track.privileged is not None
-    track.privileged[2, 3, 0, 1] = np.nan
+    role_rollout = tape["player"]
+    assert role_rollout.privileged is not None
+    role_rollout.privileged[2, 3, 0, 1] = np.nan
     with pytest.raises(LearnError, match="player: a privileged field is not finite"):
         trainer.agents.learners["player"].learn(tape, 0.0, 0)
 
 
-# --- the tape and the learner -------------------------------------------------------------------------------
+# --- the rollout and the learner ----------------------------------------------------------------------------
 
 
 def small(**changes: Any) -> Config:
@@ -209,7 +209,7 @@ def small(**changes: Any) -> Config:
     return settings.replace(api.default("recall"), tiny)
 
 
-def test_the_tape_holds_what_was_aside_where_it_is_learnt_from() -> None:
+def test_rollout_stores_privileged_fields_for_learners() -> None:
     net = NetworkConfig(hidden=(9,), critic="centralized")
     world = toys.recall.make(toys.RecallConfig(), 11, 0, 3)
     role_spec = world.spec.roles["player"]
@@ -218,27 +218,27 @@ def test_the_tape_holds_what_was_aside_where_it_is_learnt_from() -> None:
     table = RoleSeating(made, 1)
     table.place(0, made.weights)
     tape = ThreadCollector(world, {"player": table}, 6, 2, 3).collect(0)
-    track = tape["player"]
-    assert track.privileged is not None and track.privileged.shape == (6, 11, 2, 3)
+    role_rollout = tape["player"]
+    assert role_rollout.privileged is not None and role_rollout.privileged.shape == (6, 11, 2, 3)
     twin = toys.recall.make(toys.RecallConfig(), 11, 0, 3)
     for t in range(6):
-        told = concat_fields(role_spec, twin.view["player"], privileged=True)
-        assert (track.privileged[t] == told).all() and (told[..., 0] == twin.state["sign"][:, ::-1]).all()
-        assert (track.obs[t] == concat_fields(role_spec, twin.view["player"])).all()
+        metrics = concat_fields(role_spec, twin.view["player"], privileged=True)
+        assert (role_rollout.privileged[t] == metrics).all() and (metrics[..., 0] == twin.state["sign"][:, ::-1]).all()
+        assert (role_rollout.obs[t] == concat_fields(role_spec, twin.view["player"])).all()
         for j in (0, 1):
-            seen, more = track.obs[t, :, j].copy(), track.privileged[t, :, j].copy()
-            assert made.forward(seen, privileged=more)[1].tobytes() == track.value[t, :, j].tobytes()
-        twin.step({"player": track.action[t].copy()})
-    told = concat_fields(role_spec, world.view["player"], privileged=True)[:, 0].copy()
+            seen, more = role_rollout.obs[t, :, j].copy(), role_rollout.privileged[t, :, j].copy()
+            assert made.forward(seen, privileged=more)[1].tobytes() == role_rollout.value[t, :, j].tobytes()
+        twin.step({"player": role_rollout.action[t].copy()})
+    metrics = concat_fields(role_spec, world.view["player"], privileged=True)[:, 0].copy()
     seen = concat_fields(role_spec, world.view["player"])[:, 0].copy()
-    assert made.forward(seen, privileged=told)[1].tobytes() == track.last_value[:, 0].tobytes()
+    assert made.forward(seen, privileged=metrics)[1].tobytes() == role_rollout.last_value[:, 0].tobytes()
     own = RoleSeating(Policy(role_spec, NetworkConfig(hidden=(9,)), "own"), 1)
     assert ThreadCollector(twin, {"player": own}, 2, 1, 3).rollout["player"].privileged is None
     move = made.act(Seat(role_spec, 0, world, np.arange(11, dtype=np.int32), seen), RngKey(1, 2, 3))
     assert move.value is None and move.logp is not None and np.isfinite(move.logp).all()
 
 
-def test_cut_off_games_are_judged_with_what_was_aside_at_their_end() -> None:
+def test_truncated_games_are_evaluated_with_final_privileged_fields() -> None:
     class Told(toys.Drift):
         @classmethod
         def make_spec(cls, config: Any) -> Any:
@@ -259,15 +259,15 @@ def test_cut_off_games_are_judged_with_what_was_aside_at_their_end() -> None:
     table = RoleSeating(made, 1)
     table.place(0, made.weights)
     wind = world.state["wind"][:, None].copy()
-    track = ThreadCollector(world, {"rafter": table}, 3, 1, 3).collect(0)["rafter"]
-    last = np.ascontiguousarray(concat_fields(track.role, world.view.final["rafter"])[:, 0])
+    role_rollout = ThreadCollector(world, {"rafter": table}, 3, 1, 3).collect(0)["rafter"]
+    last = np.ascontiguousarray(concat_fields(role_rollout.role, world.view.final["rafter"])[:, 0])
     assert (world.view.ended == 2).all()
-    assert made.forward(last, privileged=wind)[1].tobytes() == track.cut_value[2, :, 0].tobytes()
+    assert made.forward(last, privileged=wind)[1].tobytes() == role_rollout.cut_value[2, :, 0].tobytes()
 
 
 @pytest.mark.parametrize("gradient", ["native", "torch"])
-def test_a_critic_that_is_told_knows_more(gradient: str) -> None:
-    """Who sits opposite plays plus: whether that is right decides the reward, and lies aside."""
+def test_centralized_critic_explains_more(gradient: str) -> None:
+    """The opponent plays plus: a privileged field tells whether that is right, and decides the reward."""
     spread = {}
     for critic in ("own", "centralized"):
         role_spec = role(obs=2, actions=2, privileged=(0,))
@@ -286,7 +286,7 @@ def test_a_critic_that_is_told_knows_more(gradient: str) -> None:
     assert spread["centralized"] < 0.1 and spread["own"] > 0.8
 
 
-def test_a_restored_trainer_goes_on_to_the_same_bits() -> None:
+def test_restored_trainer_continues_identically() -> None:
     ends = []
     for threads in (1, 2):
         config = small(network__critic="centralized", threads=threads)
@@ -302,7 +302,7 @@ def test_a_restored_trainer_goes_on_to_the_same_bits() -> None:
 # --- openspiel ----------------------------------------------------------------------------------------------
 
 
-def test_openspiel_lays_the_other_seats_sight_aside() -> None:
+def test_openspiel_has_the_other_observation_as_privileged() -> None:
     pytest.importorskip("pyspiel")
     module = registry.find("openspiel")
     hidden = module.make(module.Config(game="leduc_poker"), 64, 0, 1)
@@ -322,7 +322,7 @@ def test_openspiel_lays_the_other_seats_sight_aside() -> None:
         )
 
 
-def test_in_leduc_a_critic_of_both_hands_explains_more() -> None:
+def test_leduc_critic_of_both_hands_explains_more() -> None:
     pytest.importorskip("pyspiel")
     explained = {}
     for critic in ("own", "centralized"):

@@ -1,4 +1,4 @@
-"""Count bonus: counts by words, begun anew with each episode or kept for life; they survive a restore."""
+"""Count bonus: visit counts per episode or lifelong, by definition; they survive a restore."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ ROLE = SPEC.roles["joypad"]
 
 
 def tape(places: list[list[int]], ended: list[list[int]]) -> RolloutBuffer:
-    """places [T][N]: what x is; everything else is 0."""
+    """places [T][N]: the value of x; all other columns are 0."""
     made = RolloutBuffer(SPEC, len(places), len(places[0]))
     made["joypad"].obs[:, :, 0, ROLE.columns.index("structured.x")] = places
     made.ended[:] = ended
     return made
 
 
-def test_a_place_is_worth_less_each_time_until_the_episode_ends() -> None:
+def test_reward_falls_with_visits_until_the_episode_ends() -> None:
     bonus = VisitCounts(CountBonusConfig(weight=1.0), ROLE, 2)
     found = bonus.score(tape([[1, 1], [1, 2], [1, 1], [1, 1]], [[0, 0], [0, 0], [1, 0], [0, 0]]), 0)[:, :, 0]
     assert np.allclose(found[:, 0] ** -2, [1, 2, 3, 1]) and np.allclose(found[:, 1] ** -2, [1, 1, 2, 3])
 
 
-def test_counts_go_on_over_tapes_and_over_a_restore() -> None:
+def test_counts_continue_over_rollouts_and_a_restore() -> None:
     first, second = (VisitCounts(CountBonusConfig(weight=1.0), ROLE, 2) for _ in range(2))
     first.score(tape([[1, 5], [2, 5]], [[0, 0], [0, 1]]), 0)
     second.load_state_dict(first.state_dict())
@@ -39,7 +39,7 @@ def test_counts_go_on_over_tapes_and_over_a_restore() -> None:
 
 
 def slow_lifelong(places: list[list[int]], ended: list[list[int]]) -> np.ndarray:
-    """By definition: one over the root of how many episodes had met the place by then, this one included."""
+    """By definition: 1 / sqrt(number of episodes that visited the place so far, this one included)."""
     out, episode = np.zeros((len(places), len(places[0]))), [0] * len(places[0])
     met: list[tuple[int, int, int, int, int]] = []  # game, step, place, episode, order
     for game in range(len(places[0])):
@@ -52,7 +52,7 @@ def slow_lifelong(places: list[list[int]], ended: list[list[int]]) -> np.ndarray
     return out
 
 
-def test_for_life_a_place_pays_once_an_episode_and_less_in_each() -> None:
+def test_lifelong_reward_is_given_once_per_episode_and_falls() -> None:
     draw = np.random.default_rng(1)
     places, ended = draw.integers(1, 6, (60, 3)), draw.random((60, 3)) < 0.15
     bonus = VisitCounts(CountBonusConfig(weight=1.0, lifelong=True), ROLE, 3)
@@ -64,14 +64,14 @@ def test_for_life_a_place_pays_once_an_episode_and_less_in_each() -> None:
     assert np.array_equal(bonus.score(more, 1), again.score(more, 1))
 
 
-def test_a_star_names_all_columns_that_begin_so() -> None:
+def test_star_selects_all_columns_with_a_prefix() -> None:
     bonus = VisitCounts(CountBonusConfig(weight=1.0, columns=("structured.*", "map")), ROLE, 1)
-    wanted = [i for i, name in enumerate(ROLE.columns) if name.startswith("structured.")]
-    assert bonus.columns[:-1] == wanted and len(wanted) > 1
+    expected = [i for i, name in enumerate(ROLE.columns) if name.startswith("structured.")]
+    assert bonus.columns[:-1] == expected and len(expected) > 1
     with pytest.raises(ConfigError, match=r"'milestone_\*': joypad sees no columns"):
         VisitCounts(CountBonusConfig(weight=1.0, columns=("milestone_*",)), ROLE, 1)
 
 
-def test_columns_that_are_not_there_are_refused() -> None:
+def test_unknown_columns_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"count_bonus.columns = 'mop'.*no columns.*nearest: where.map"):
         VisitCounts(CountBonusConfig(weight=1.0, columns=("mop",)), ROLE, 1)

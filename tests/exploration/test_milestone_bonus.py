@@ -1,4 +1,4 @@
-"""Bayesian milestones: posteriors, bonus and alarm against slow references; spawn states never count."""
+"""Bayesian milestones: posteriors, reward and alarm against references; start states never count."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_incomplete_beta_function_is_a_sum_of_binomials(a: int, b: int, x: f
 
 
 @given(st.floats(0.05, 60), st.floats(0.05, 60), st.floats(0.001, 0.999))
-def test_it_is_the_integral_of_the_density(a: float, b: float, x: float) -> None:
+def test_incomplete_beta_is_the_integral_of_the_density(a: float, b: float, x: float) -> None:
     """By its derivative, which needs no series: d/dx I = x^(a-1) (1-x)^(b-1) / B(a, b)."""
     from math import exp, lgamma, log, log1p
 
@@ -65,13 +65,13 @@ def test_it_is_the_integral_of_the_density(a: float, b: float, x: float) -> None
     assert slope == pytest.approx(density, rel=1e-3, abs=1e-3)
 
 
-def test_the_interval_holds_its_share() -> None:
+def test_interval_contains_its_share() -> None:
     beliefs = Beliefs(1, (7.0, 3.0), 0.98)
     low, high = beliefs.interval(0)
     assert beliefs.below(0, low) == pytest.approx(0.025) and beliefs.below(0, high) == pytest.approx(0.975)
 
 
-def test_the_bonus_is_larger_while_uncertain_and_fades_as_it_is_mastered() -> None:
+def test_reward_falls_as_a_milestone_is_mastered() -> None:
     made = MilestonePosteriors(LATER, ROLE, 1)
     seen = [made.rewards[0]]
     for _ in range(100):
@@ -89,11 +89,11 @@ def tape_of(steps: int, games: int = 1) -> RolloutBuffer:
     return tape
 
 
-def test_a_milestone_counts_once_where_it_was_not_set_at_spawn() -> None:
+def test_milestone_counts_once_if_not_set_at_the_start() -> None:
     made, tape = MilestonePosteriors(LATER, ROLE, 2), tape_of(4, 2)
     obs = tape["joypad"].obs[:, :, 0]
-    obs[:, 0, 1] = 1  # game 0 began with the town
-    obs[2:, 1, 1] = 1  # game 1 gets there with its second step
+    obs[:, 0, 1] = 1  # game 0 starts with the town
+    obs[2:, 1, 1] = 1  # game 1 reaches it with its second step
     tape.events[:] = [(1, 1, "town")]
     worth = made.rewards[0]
     out = made.score(tape, 0)
@@ -110,8 +110,8 @@ def test_a_milestone_counts_once_where_it_was_not_set_at_spawn() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 11), st.booleans()), max_size=8), st.integers(0, 7))
-def test_what_is_set_at_spawn_never_counts(when: list[tuple[int, bool]], spawned: int) -> None:
-    """Whatever a world tells, and however its episodes end: no trial of it, nothing paid."""
+def test_milestone_of_the_start_state_never_counts(when: list[tuple[int, bool]], spawned: int) -> None:
+    """For all events and ends of episodes: no trial, no reward."""
     made, tape = MilestonePosteriors(LATER, ROLE, 1), tape_of(12)
     tape["joypad"].obs[:, 0, 0, 1:] = [spawned >> m & 1 for m in range(3)]
     for t, cut in when:
@@ -121,7 +121,7 @@ def test_what_is_set_at_spawn_never_counts(when: list[tuple[int, bool]], spawned
     assert not any(made.trials[m] for m in range(3) if spawned >> m & 1)
 
 
-def test_budgets_and_ends_decide_what_is_a_failure() -> None:
+def test_failures_follow_from_budgets_and_ends() -> None:
     made, tape = MilestonePosteriors(LATER, ROLE, 1), tape_of(12)
     tape.events[:] = [(10, 0, "town"), (11, 0, "end")]  # the town within 11 steps of 10: too late
     tape.ended[11, 0] = DECIDED
@@ -130,7 +130,7 @@ def test_budgets_and_ends_decide_what_is_a_failure() -> None:
     assert made.episode_starts.tolist() == [True] and not made.open_trials.any()
 
 
-def test_a_bonus_over_the_end_of_a_tape_and_a_save_between() -> None:
+def test_reward_across_two_rollouts_and_a_restore() -> None:
     made, tape = MilestonePosteriors(LATER, ROLE, 1), tape_of(2)
     tape.events[:] = [(1, 0, "badge")]
     worth = made.rewards[1]
@@ -144,7 +144,7 @@ def test_a_bonus_over_the_end_of_a_tape_and_a_save_between() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(made.state_dict().values(), other.state_dict().values()))
 
 
-def test_an_alarm_is_raised_for_what_was_mastered_and_lost_and_for_nothing_else() -> None:
+def test_alarm_only_for_mastered_milestones_that_are_lost() -> None:
     made = MilestonePosteriors(LATER, ROLE, 1)
 
     def episodes(count: int, **reached: bool) -> list[str]:
@@ -165,12 +165,12 @@ def test_an_alarm_is_raised_for_what_was_mastered_and_lost_and_for_nothing_else(
 
 
 @pytest.mark.parametrize("word", ["town", "twon=3", "town=0", "town=-1", "town=x", "=3", f"town={2**31}"])
-def test_budgets_that_are_none(word: str) -> None:
+def test_wrong_budgets_are_refused(word: str) -> None:
     with pytest.raises(ConfigError, match=r"milestones\.budgets"):
         budgets_of(MilestonesConfig(budgets=(word,)), NAMES)
 
 
-def test_worlds_without_milestones_refuse_settings_of_them() -> None:
+def test_settings_are_refused_without_milestones() -> None:
     plain: Any = Role(name="a", fields=(Field(name="b", columns=("c",)),), actions=ROLE.actions, seats=(0,))
     setup: Any = SimpleNamespace(spec=Spec(world="toy", roles={"a": plain}))
     Milestones.check(MilestonesConfig(), setup)
@@ -185,8 +185,8 @@ KNOBS: dict[str, Any] = {  # and `weight`: tests/rollout/test_reward_term.py
 }  # fmt: skip
 
 
-def test_every_setting_changes_something() -> None:
-    """Thirty episodes that reach the town late, twenty that do not, and all that can be seen of it."""
+def test_every_setting_has_an_effect() -> None:
+    """All results of thirty episodes that reach the town late, and of twenty that do not."""
 
     def seen(config: MilestonesConfig) -> list[Any]:
         made = MilestonePosteriors(config, ROLE, 1)

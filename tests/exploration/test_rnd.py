@@ -1,4 +1,4 @@
-"""Random network distillation: errors, gradient, deviation by their definitions; who is paid, who is not."""
+"""Random network distillation: errors, gradient and deviation by definition; which decisions are rewarded."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def scorers_of(trainer: Trainer) -> dict[str, Distillation]:
 
 
 def slow_network(weights: Any, role_spec: Role, obs: Any) -> Any:
-    """[n, E]: two layers of relu and a linear one; columns that name things as one-hot vectors."""
+    """[n, E]: two layers of relu and a linear one; categorical columns as one-hot vectors."""
     hot = [np.eye(n)[obs[:, i].astype(int)] if n else None for i, n in enumerate(role_spec.categories)]
     numbers = obs[:, [i for i, n in enumerate(role_spec.categories) if not n]].astype(np.float64)
     x = numbers @ weights["trunk.0.weight"].T + weights["trunk.0.bias"]
@@ -63,7 +63,7 @@ def slow_network(weights: Any, role_spec: Role, obs: Any) -> Any:
 
 
 @pytest.mark.parametrize("names", [(), (3, 4)])
-def test_the_error_is_that_of_two_plain_networks(names: tuple[int, ...]) -> None:
+def test_error_equals_reference_networks(names: tuple[int, ...]) -> None:
     role_spec = networks.role(obs=5, names=names)
     rnd = Distillation(RndConfig(weight=1.0, hidden=12, embed=6), role_spec, 3)
     obs = networks.minibatch(networks.policy(role_spec), 90)["obs"]
@@ -71,11 +71,11 @@ def test_the_error_is_that_of_two_plain_networks(names: tuple[int, ...]) -> None
     for name, network in (("target", rnd.target), ("predictor", rnd.predictor)):
         outs[name] = slow_network(weight_views(network.weights, network.layout), role_spec, obs)
         np.testing.assert_allclose(network.forward(obs)[0], outs[name], rtol=1e-4, atol=1e-5)
-    assert 0.05 < ((outs["target"] - outs["predictor"]) ** 2).mean() < 50  # neither nothing nor everything
+    assert 0.05 < ((outs["target"] - outs["predictor"]) ** 2).mean() < 50  # neither negligible nor huge
 
 
 @pytest.mark.parametrize("names", [(), (3, 4)])
-def test_the_predictor_s_gradient_is_that_of_half_the_squared_distance(names: tuple[int, ...]) -> None:
+def test_predictor_gradient_is_that_of_half_the_squared_distance(names: tuple[int, ...]) -> None:
     import torch
 
     from rematch.agents.networks import mlp
@@ -93,12 +93,12 @@ def test_the_predictor_s_gradient_is_that_of_half_the_squared_distance(names: tu
     flat = torch.from_numpy(rnd.predictor.weights.copy()).requires_grad_()
     play, _ = mlp.policy_and_value(flat, rnd.predictor.role, rnd.predictor.config, torch.from_numpy(obs))
     loss = 0.5 * ((play.heads - torch.from_numpy(target)) ** 2).sum(1).mean()
-    (wanted,) = torch.autograd.grad(loss, flat)
-    np.testing.assert_allclose(rnd.grad, wanted.numpy(), rtol=1e-3, atol=1e-5)
+    (expected,) = torch.autograd.grad(loss, flat)
+    np.testing.assert_allclose(rnd.grad, expected.numpy(), rtol=1e-3, atol=1e-5)
     assert not weight_views(rnd.grad, rnd.predictor.layout)["policy.log_std"].any()
 
 
-def test_the_deviation_is_that_of_all_values_in_any_batches() -> None:
+def test_running_std_does_not_depend_on_batches() -> None:
     rng = np.random.default_rng(0)
     values, deviation = 1e3 + rng.standard_normal(1000), RunningStd()
     for part in np.split(values, [1, 2, 10, 500]):
@@ -107,51 +107,51 @@ def test_the_deviation_is_that_of_all_values_in_any_batches() -> None:
     assert deviation.mean == pytest.approx(values.mean()) and deviation.count == 1000
 
 
-# --- who is paid --------------------------------------------------------------------------------------------
+# --- rewarded decisions--------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("game", ["matching", "sticks", "drift", "pursuit", "lattice"])
-def test_bonus_of_each_decision(game: str) -> None:
-    """Several fields (the toys), one field, columns that name things; only the learner's own decisions."""
+def test_reward_of_each_decision(game: str) -> None:
+    """Several fields (the toys), one field, categorical columns; only decisions of the learner."""
     trainer, tape = collected(small(game))
     role = list(trainer.setup.spec.roles)[-1]
-    track, rnd, scorers = tape[role], trainer.setup.get(Rnd), scorers_of(trainer)
+    role_rollout, rnd, scorers = tape[role], trainer.setup.get(Rnd), scorers_of(trainer)
     assert rnd is not None and list(scorers) == [role]
     scorer = scorers[role]
-    track.slot[:, ::3] = 1  # somebody else sat there
-    own = track.reward.copy()
-    obs = track.obs.reshape(-1, track.role.size)
+    role_rollout.slot[:, ::3] = 1  # an opponent played there
+    own = role_rollout.reward.copy()
+    obs = role_rollout.obs.reshape(-1, role_rollout.role.size)
     error = ((scorer.predictor.forward(obs)[0] - scorer.target.forward(obs)[0]) ** 2).mean(1)
-    error = error.reshape(track.reward.shape)
-    mine = (track.slot == 0) & (track.acted != 0)
+    error = error.reshape(role_rollout.reward.shape)
+    mine = (role_rollout.slot == 0) & (role_rollout.acted != 0)
     trainer.after_rollout(tape)
-    term = track.reward_terms["rnd"]
+    term = role_rollout.reward_terms["rnd"]
     assert (term.weight, term.credit) == (0.1, "decision")
     np.testing.assert_allclose(term.values[mine], error[mine] / error[mine].std(), rtol=1e-3)
     assert not term.values[~mine].any() and (~mine).any() and mine.any()
-    assert np.array_equal(track.reward, own)  # the world's own stays what it was
-    learner, logged = track.slot == 0, rnd.metrics()
+    assert np.array_equal(role_rollout.reward, own)  # the reward of the world does not change
+    learner, logged = role_rollout.slot == 0, rnd.metrics()
     bonus = (0.1 * term.values).astype(np.float32)
     assert logged[f"{role}/rnd_extrinsic"] == pytest.approx(own[learner].mean(), abs=1e-6)
     assert logged[f"{role}/rnd_intrinsic"] == pytest.approx(bonus[learner].mean(), rel=1e-5)
     assert logged[f"{role}/rnd_total"] == pytest.approx((own + bonus)[learner].mean(), rel=1e-4, abs=1e-6)
 
 
-def test_advantages_see_the_sum_and_only_they_do() -> None:
+def test_only_advantages_contain_the_reward_term() -> None:
     trainer, tape = collected(small("matching"))
     trainer.after_rollout(tape)
-    track = tape["hider"]
+    role_rollout = tape["hider"]
     with_bonus = tape.advantages("hider", 0.9, 0.8)
-    term, own = track.reward_terms.pop("rnd"), track.reward.copy()
+    term, own = role_rollout.reward_terms.pop("rnd"), role_rollout.reward.copy()
     without = tape.advantages("hider", 0.9, 0.8)
-    track.reward = own + (term.weight * term.values).astype(np.float32)
-    for got, wanted in zip(with_bonus, tape.advantages("hider", 0.9, 0.8)):
-        assert np.array_equal(got, wanted)
+    role_rollout.reward = own + (term.weight * term.values).astype(np.float32)
+    for got, expected in zip(with_bonus, tape.advantages("hider", 0.9, 0.8)):
+        assert np.array_equal(got, expected)
     assert not np.array_equal(with_bonus[0], without[0])
 
 
-def test_nothing_is_paid_twice_and_nothing_leaks_into_the_next_rollout(tmp_path: Path) -> None:
-    """Returns and wins are the world's: with a bonus that learning cannot use, they are as without it."""
+def test_reward_term_does_not_leak_into_the_next_rollout(tmp_path: Path) -> None:
+    """Returns and wins do not contain the term: without learning they are as without it."""
     still = {"ppo__lr": 0.0, "ppo__anneal": "none", "total_steps": 8 * 256}
     paid = play(small("drift", **still), tmp_path / "paid")
     plain = play(small("drift", rnd__weight=0.0, **still), tmp_path / "plain")
@@ -166,24 +166,24 @@ def test_nothing_is_paid_twice_and_nothing_leaks_into_the_next_rollout(tmp_path:
         assert row["rafter/rnd_extrinsic"] == pytest.approx(row["rollout/reward_rafter"], abs=1e-6)
 
 
-def test_what_is_seen_often_is_worth_less_than_what_is_new() -> None:
+def test_frequent_observations_give_less_reward() -> None:
     trainer, tape = collected(small("matching"))
     role_spec = trainer.setup.spec.roles["hider"]
     rnd = Distillation(RndConfig(weight=1.0, hidden=32, embed=16, update_every=16), role_spec, 0)
-    track = tape["hider"]
+    role_rollout = tape["hider"]
     rng = np.random.default_rng(0)
-    old, new = (centre + 0.1 * rng.standard_normal(track.obs.shape) for centre in (-1, 1))
+    old, new = (centre + 0.1 * rng.standard_normal(role_rollout.obs.shape) for centre in (-1, 1))
     for iteration in range(30):
-        track.obs[:] = old
+        role_rollout.obs[:] = old
         rnd.score(tape, iteration)
     frozen = rnd.target.weights.copy()
-    track.obs[:, ::2] = new[:, ::2]
+    role_rollout.obs[:, ::2] = new[:, ::2]
     values = rnd.score(tape, 30)
     assert values[:, ::2].mean() > 20 * values[:, 1::2].mean() > 0
     assert np.array_equal(rnd.target.weights, frozen)
 
 
-def test_the_predictor_steps_once_per_so_many_decisions_of_a_learning_role(tmp_path: Path) -> None:
+def test_predictor_updates_follow_update_every(tmp_path: Path) -> None:
     per = 256
     trainer = play(small("matching", rnd__update_every=100, rnd__roles="all"), tmp_path / "both").trainer
     updates = {role: scorer.adam.updates for role, scorer in scorers_of(trainer).items()}
@@ -194,7 +194,7 @@ def test_the_predictor_steps_once_per_so_many_decisions_of_a_learning_role(tmp_p
     assert hider.adam.updates == 6 and hider.deviation.count == 2 * per
 
 
-def test_state_is_everything() -> None:
+def test_state_dict_is_complete() -> None:
     trainer, tape = collected(small("matching"))
     one, two = scorers_of(trainer)["hider"], scorers_of(Trainer(trainer.config))["hider"]
     one.score(tape, 0)
@@ -206,14 +206,14 @@ def test_state_is_everything() -> None:
     assert vars(one.deviation) == vars(two.deviation) and one.adam.updates == two.adam.updates
 
 
-def test_threads_do_not_change_it() -> None:
+def test_threads_do_not_change_the_reward() -> None:
     assert len({event_log(small("pursuit", threads=n, world__max_steps=9)) for n in (1, 2)}) == 1
 
 
-def test_off_it_costs_nothing() -> None:
+def test_weight_zero_builds_nothing() -> None:
     trainer, tape = collected(small("pursuit", rnd__weight=0.0))
     trainer.after_rollout(tape)
     trainer.update(tape)
     assert trainer.setup.get(Rnd) is None
-    assert all(track.reward_terms == {} for track in tape.tracks.values())
+    assert all(role_rollout.reward_terms == {} for role_rollout in tape.tracks.values())
     assert not any(name.startswith("rnd") for name in trainer.state_dict())

@@ -1,4 +1,4 @@
-"""Distillation of pictures: what was seen often is worth less than what is new; it survives a restore."""
+"""Distillation of images: frequent images give less reward than new ones; it survives a restore."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CONFIG = RndImagesConfig(weight=1.0, embed=8, lr=1e-2, update_every=8)
 
 
 def tape(seed: int) -> RolloutBuffer:
-    """Thirty-two pictures, each of the four kinds that `seed` names."""
+    """Thirty-two images, each of one of four kinds that `seed` determines."""
     made = RolloutBuffer(SPEC, 8, 4)
     kinds = np.random.default_rng(seed).integers(0, 4, (4, 192)).astype(np.float32) / 3
     made["joypad"].obs[:, :, 0, :192] = kinds[np.arange(32).reshape(8, 4) % 4]
     return made
 
 
-def test_what_is_new_is_worth_more_than_what_was_seen() -> None:
+def test_new_images_give_more_reward() -> None:
     bonus = ImageDistillation(CONFIG, ROLE, 1)
     target = bonus.target.weights.copy()
     for i in range(30):
@@ -38,7 +38,7 @@ def test_what_is_new_is_worth_more_than_what_was_seen() -> None:
     assert np.array_equal(target, bonus.target.weights), "the random network stays what it was"
 
 
-def test_a_restored_one_goes_on_to_the_same_bits() -> None:
+def test_restored_distillation_continues_identically() -> None:
     first, second = (ImageDistillation(CONFIG, ROLE, 1) for _ in range(2))
     first.score(tape(0), 0)
     second.load_state_dict(first.state_dict())
@@ -46,7 +46,7 @@ def test_a_restored_one_goes_on_to_the_same_bits() -> None:
     assert np.array_equal(first.predictor.weights, second.predictor.weights)
 
 
-def test_without_a_picture_it_is_refused() -> None:
+def test_role_without_image_is_refused() -> None:
     spec = single_seat_worlds.errand.make(single_seat_worlds.ErrandConfig(), 1).spec
     setup: Any = SimpleNamespace(spec=spec)
     with pytest.raises(ConfigError, match=r"rnd_images.weight = 1: walker observes no image.*expected 0"):

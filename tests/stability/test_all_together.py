@@ -1,4 +1,4 @@
-"""All guards and the bonus at once: a stopped run goes on to the same bytes; threads change nothing."""
+"""EWC, rollback and RND together: a stopped run continues identically; threads change nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PER = 32 * 8
 
 
 def everything(game: str, gradient: str = "native", **changes: Any) -> Config:
-    """Rollbacks every third iteration, anchors and curiosity of all roles; roles learn in turn."""
+    """Rollbacks every third iteration, EWC and RND for all roles; roles learn in turn."""
     tiny: dict[str, Any] = {
         "threads": 1, "games": 32, "steps": 8, "total_steps": 10 * PER, "save_every": 1,
         "network.hidden": (8,), "ppo.minibatch_size": 64, "ppo.magnet_weight": 0.1, "ppo.gradient": gradient,
@@ -53,7 +53,7 @@ def everything(game: str, gradient: str = "native", **changes: Any) -> Config:
 @pytest.mark.parametrize(("game", "gradient", "at"), [
     ("matching", "native", 1), ("matching", "torch", 5), ("pursuit", "native", 6), ("pursuit", "native", 7),
 ])  # fmt: skip
-def test_a_stopped_run_with_all_guards_goes_on_to_the_same_bytes(
+def test_stopped_run_continues_to_the_same_bytes(
     game: str, gradient: str, at: int, tmp_path: Path
 ) -> None:
     config = everything(game, gradient)
@@ -70,7 +70,7 @@ def test_threads_change_nothing() -> None:
     assert len({event_log(everything("pursuit", **games, threads=threads)) for threads in (1, 2, 3)}) == 1
 
 
-def test_native_training_with_all_guards_imports_no_torch(tmp_path: Path) -> None:
+def test_native_training_imports_no_torch(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path[:0] = ['tests', 'tests/stability'];"
         "import pytest, test_all_together; from pathlib import Path;"

@@ -1,4 +1,4 @@
-"""Elastic weight consolidation: Fisher information and gradient by their definitions; what it does."""
+"""Elastic weight consolidation: Fisher information and gradient by definition; its effect in training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rematch.stability.ewc import Anchor, Ewc, EwcConfig, fisher
 from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 
-# What a network can see and do: quantities, columns that name things, continuous and masked play.
+# Kinds of inputs and actions: numbers, categorical columns, continuous and masked actions.
 KINDS: dict[str, dict[str, Any]] = {
     "discrete": {"discrete": True}, "continuous": {"discrete": False},
     "tables": {"discrete": True, "names": (3, 5)}, "masked": {"discrete": True},
@@ -32,7 +32,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def slow_fisher(policy: Policy, obs: Any, mask: Any, key: int) -> Any:
-    """Sample by sample with torch's autograd, in float64; actions drawn as the policy draws them."""
+    """Sample by sample with torch's autograd, in float64; actions sampled as by the policy."""
     import torch
 
     from rematch.agents.networks import mlp
@@ -56,7 +56,7 @@ def slow_fisher(policy: Policy, obs: Any, mask: Any, key: int) -> Any:
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_fisher_is_the_mean_of_each_sample_s_squared_gradient(kind: str, shared: bool) -> None:
+def test_fisher_is_the_mean_of_squared_gradients(kind: str, shared: bool) -> None:
     policy = networks.policy(networks.role(**KINDS[kind]), hidden=(7, 6), shared=shared)
     batch = networks.minibatch(policy, 70, masked=kind == "masked")
     ours = fisher(policy, batch["obs"], batch.get("mask"), 9)
@@ -64,11 +64,11 @@ def test_fisher_is_the_mean_of_each_sample_s_squared_gradient(kind: str, shared:
     np.testing.assert_allclose(ours, slow, rtol=2e-4, atol=1e-7)
     views = weight_views(ours, policy.layout)
     assert views["policy.head.weight"].min() >= 0 and views["policy.head.weight"].max() > 0
-    assert not views["value.head.weight"].any()  # play does not depend on it
+    assert not views["value.head.weight"].any()  # the policy does not depend on it
 
 
-def test_fisher_of_a_softmax_without_inputs_is_known() -> None:
-    """Logits alone: F = p (1 - p) on the diagonal; here a bias in front of inputs that are 0."""
+def test_fisher_of_a_softmax_without_inputs() -> None:
+    """Logits alone: F = p (1 - p) on the diagonal; a bias, with inputs that are 0."""
     policy = networks.policy(networks.role(obs=1, actions=3), hidden=(1,))
     weights = np.zeros_like(policy.weights)
     bias = weight_views(weights, policy.layout)["policy.head.bias"]
@@ -78,7 +78,7 @@ def test_fisher_of_a_softmax_without_inputs_is_known() -> None:
     assert found["policy.head.bias"] == pytest.approx([0.16, 0.21, 0.25], abs=0.005)
 
 
-def test_fisher_of_a_gaussian_s_deviation_is_known() -> None:
+def test_fisher_of_a_gaussian() -> None:
     """Of log sigma it is 2, whatever sigma; of a mean 1 / sigma^2."""
     policy = networks.policy(networks.role(obs=1, actions=1, discrete=False), hidden=(1,))
     weight_views(policy.weights, policy.layout)["policy.log_std"][:] = -0.7
@@ -89,7 +89,7 @@ def test_fisher_of_a_gaussian_s_deviation_is_known() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_slope_is_the_penalty_s_own_gradient(kind: str) -> None:
+def test_penalty_gradient_equals_finite_differences(kind: str) -> None:
     import torch
 
     policy = networks.policy(networks.role(**KINDS[kind]), hidden=(5,))
@@ -134,7 +134,7 @@ def anchors(trainer: Trainer) -> dict[str, Anchor]:
 @pytest.mark.parametrize("game", ["matching", "sticks", "drift"])
 @pytest.mark.usefixtures("toy_worlds")
 def test_dictionary_observations(game: str, gradient: str, tmp_path: Path) -> None:
-    """Several fields; seats that wait, masks, continuous actions. The documents' runs X and Y died here."""
+    """Several fields; seats that wait, masks, continuous actions. Runs of the earlier project failed here."""
     config = small(game, ppo__gradient=gradient)
     assert all(len(role.fields) > 1 for role in Trainer(config).setup.spec.roles.values())
     seen = play(config, tmp_path / "run")
@@ -148,12 +148,12 @@ def test_dictionary_observations(game: str, gradient: str, tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("toy_worlds")
-def test_all_roles_can_hold_on_and_those_who_did_not_play_keep_their_anchor() -> None:
+def test_roles_without_decisions_keep_their_anchor() -> None:
     trainer = Trainer(small("matching", ewc__roles="all"))
     assert list(anchors(trainer)) == ["matcher", "hider"]
     trainer.before_rollout()
     rollout = trainer.collect()
-    rollout["matcher"].slot[:] = 1  # an opponent sat there throughout
+    rollout["matcher"].slot[:] = 1  # an opponent played all games
     ewc = trainer.setup.get(Ewc)
     assert ewc is not None
     ewc.after_evaluation(SimpleNamespace(row={"moved": 1}, lines=[]), rollout, trainer.clock)
@@ -161,19 +161,19 @@ def test_all_roles_can_hold_on_and_those_who_did_not_play_keep_their_anchor() ->
     assert not ewc.anchors["matcher"].fisher.any() and ewc.anchors["hider"].fisher.any()
 
 
-def test_marks_rest_on_the_learner_s_own_decisions_drawn_by_key() -> None:
+def test_anchor_uses_sampled_decisions_of_the_learner() -> None:
     trainer = Trainer(settings.replace(small("pursuit", ewc__weight=0.0), {"threads": 1}))
     trainer.before_rollout()
     tape = trainer.collect()
-    track = tape["evader"]
-    track.slot[:, ::2] = 1
-    track.obs[:, ::2] = np.nan  # were one of these drawn, it would show
+    role_rollout = tape["evader"]
+    role_rollout.slot[:, ::2] = 1
+    role_rollout.obs[:, ::2] = np.nan  # a sample of these would give NaN
     guard = Anchor(EwcConfig(weight=1.0, fisher_samples=40), trainer.agents.learners["evader"].policy, 5)
     assert guard.update(tape) == 40 and np.isfinite(guard.fisher).all()
     again = Anchor(guard.config, guard.policy, 5)
     again.update(tape)
     assert np.array_equal(again.fisher, guard.fisher) and np.array_equal(again.anchor, guard.policy.weights)
-    again.update(tape)  # the next mark draws others
+    again.update(tape)  # the next anchor samples other decisions
     assert not np.array_equal(again.fisher, guard.fisher)
 
 
@@ -181,46 +181,46 @@ def test_marks_rest_on_the_learner_s_own_decisions_drawn_by_key() -> None:
 
 
 def drilled(weight: float) -> tuple[float, float]:
-    """How far play and weights are led away by 40 iterations in one direction: mean KL, largest change."""
+    """Mean KL and largest weight change after 40 iterations in one direction."""
     role_spec = networks.role(obs=5, actions=3)
     policy = networks.policy(role_spec, hidden=(16,))
     learner = Ppo(policy, PpoConfig(lr=3e-3, anneal="none", minibatch_size=64, entropy_weight=0.0), 0, 1)
     spec = toys.matching.make(toys.MatchingConfig(), 1, 0, 0).spec
     tape = RolloutBuffer(spec, 1, 256)
-    track = tape.tracks["player"] = type(tape["hider"])(
+    role_rollout = tape.tracks["player"] = type(tape["hider"])(
         type(spec)(world="test", roles={"player": role_spec}), "player", 1, 256)  # fmt: skip
     if weight:
         guard = Anchor(EwcConfig(weight=weight), policy, 0)
         learner.regularizers.append(guard)
     rng = np.random.default_rng(1)
-    track.obs[:] = rng.uniform(-1, 1, track.obs.shape)
-    track.acted[:], tape.ended[:] = 1, 1
+    role_rollout.obs[:] = rng.uniform(-1, 1, role_rollout.obs.shape)
+    role_rollout.acted[:], tape.ended[:] = 1, 1
     if weight:
         guard.update(tape)
-    obs, before = track.obs[0, :, 0], policy.weights.copy()
+    obs, before = role_rollout.obs[0, :, 0], policy.weights.copy()
     old = policy.forward(obs)[0].astype(np.float64)
     who = np.zeros(256, np.int32), obs, np.arange(256, dtype=np.uint32)
     for iteration in range(40):
-        action = track.action[0, :, 0].copy()
+        action = role_rollout.action[0, :, 0].copy()
         logp, value = np.zeros(256, np.float32), np.zeros(256, np.float32)
         key = keys.key(0, keys.ACT, 0, iteration)
         policy.network.act(policy.packed, *who, (key, 0), action, logp, value)
-        track.action[0, :, 0], track.logp[0, :, 0], track.value[0, :, 0] = action, logp, value
-        track.reward[0, :, 0] = action == 0  # the first is always right now
+        role_rollout.action[0, :, 0], role_rollout.logp[0, :, 0], role_rollout.value[0, :, 0] = action, logp, value
+        role_rollout.reward[0, :, 0] = action == 0  # now the first action is always right
         learner.learn(tape, 0.0, iteration)
     logp, logq = (x - np.log(np.exp(x).sum(1, keepdims=True)) for x in (old, policy.forward(obs)[0]))
     return float((np.exp(logp) * (logp - logq)).sum(1).mean()), float(np.abs(policy.weights - before).max())
 
 
-def test_with_a_huge_weight_play_stays_what_it_was() -> None:
+def test_huge_weight_keeps_the_policy() -> None:
     free, held = drilled(0.0), drilled(1e6)
     assert free[0] > 0.5 and held[0] < 0.02, (free, held)
-    assert held[1] > 0.01  # what play does not depend on still learns
+    assert held[1] > 0.01  # other weights still learn
     assert held[0] < drilled(1.0)[0] < free[0]
 
 
-def test_it_is_added_before_the_clip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """max_grad_norm bounds the whole step, and a penalty that is no number is caught like any gradient."""
+def test_penalty_is_added_before_clipping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """max_grad_norm bounds the whole step, and a penalty that is not finite is an error like any gradient."""
     policy = networks.policy(networks.role(), hidden=(8,))
     learner = Ppo(policy, PpoConfig(max_grad_norm=0.5, minibatch_size=64, epochs=1), 0, 1)
     guard = Anchor(EwcConfig(weight=1e9), policy, 0)
@@ -228,19 +228,19 @@ def test_it_is_added_before_the_clip(monkeypatch: pytest.MonkeyPatch) -> None:
     guard.fisher[:] = 1.0
     batch = networks.minibatch(policy, 64)
     monkeypatch.setattr(Ppo, "batch", lambda self, tape: (batch, np.arange(64)))
-    told = learner.learn(None, 0.0, 0)  # type: ignore[arg-type]
-    assert told["ewc_penalty"] > 1e6 and told["grad_norm_pre_clip"] > 1e6
-    assert told["grad_norm_post_clip"] == pytest.approx(0.5)
+    metrics = learner.learn(None, 0.0, 0)  # type: ignore[arg-type]
+    assert metrics["ewc_penalty"] > 1e6 and metrics["grad_norm_pre_clip"] > 1e6
+    assert metrics["grad_norm_post_clip"] == pytest.approx(0.5)
 
 
-def test_off_it_costs_nothing() -> None:
+def test_weight_zero_builds_nothing() -> None:
     trainer = Trainer(small("pursuit", ewc__weight=0.0))
     assert anchors(trainer) == {}
     assert not any(learner.regularizers for learner in trainer.agents.learners.values())
     assert not any(name.startswith("ewc") for name in trainer.state_dict())
 
 
-def test_without_a_curriculum_it_is_refused() -> None:
+def test_ewc_without_curriculum_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"ewc\.weight = 1000: .* there is no curriculum; expected 0"):
         small("pursuit")
     def check(config: EwcConfig, curriculum: str) -> None:

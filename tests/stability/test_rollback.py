@@ -1,4 +1,4 @@
-"""Rollback: there is always something to go back to; it comes when it should, and restores every bit."""
+"""Rollback: there is always a checkpoint; it happens at a collapse only, and restores every bit."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def small(game: str = "matching", **changes: Any) -> Config:
     return settings.replace(api.default(game), tiny | {k.replace("__", "."): v for k, v in changes.items()})
 
 
-# --- a tape and learners of which nothing is real but what is judged --------------------------------------
+# --- rollouts and learners with only the fields that are checked ------------------------------------------
 
 
 class Numbers:
-    """A learner that is one number."""
+    """A learner whose state is one number."""
 
     def __init__(self, kind: str = "discrete") -> None:
         self.weights = np.zeros(1)
@@ -58,7 +58,7 @@ class Numbers:
 
 
 def results(share: float, games: int = 100) -> Any:
-    """A tape on which `games` ended and the role `a` won this share of them; slot 1 is another's business."""
+    """A rollout in which `games` ended and role `a` won this share of them; slot 1 is an opponent."""
     won = np.repeat([1.0, 0.0], [round(share * games), games - round(share * games)]).astype(np.float32)
     ours = np.zeros(games, np.int32)
     slot, both = np.append(ours, np.ones(50, np.int32)), np.append(won, np.full(50, 0.5, np.float32))
@@ -89,7 +89,7 @@ def weights(guard: CollapseGuard) -> list[float]:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.98, 1.0])
-def test_a_collapse_goes_back_three_checkpoints(share: float) -> None:
+def test_collapse_restores_the_third_last_checkpoint(share: float) -> None:
     guard = guarded()
     assert iterate(guard, range(10, 101, 10)) == []
     (line,) = iterate(guard, 110, share)
@@ -100,7 +100,7 @@ def test_a_collapse_goes_back_three_checkpoints(share: float) -> None:
 
 
 @pytest.mark.parametrize("share", [0.03, 0.5, 0.97])
-def test_what_is_no_collapse_changes_nothing(share: float) -> None:
+def test_no_rollback_without_collapse(share: float) -> None:
     guard = guarded()
     assert iterate(guard, range(10, 301, 10), share) == [] and weights(guard) == [300, 300]
     assert [tree["step"] for tree in guard.rolling] == list(range(160, 301, 10))  # the newest 15
@@ -113,7 +113,7 @@ def test_bilateral_restores_all_roles() -> None:
     assert line.endswith(": a and b back to step 80") and weights(guard) == [80, 80]
 
 
-def test_after_a_rollback_it_waits_and_what_led_there_is_forgotten() -> None:
+def test_cooldown_after_a_rollback() -> None:
     guard = guarded(keep=4)
     iterate(guard, range(10, 101, 10))
     assert len(iterate(guard, 110, 1.0)) == 1
@@ -123,7 +123,7 @@ def test_after_a_rollback_it_waits_and_what_led_there_is_forgotten() -> None:
     assert guard.pop_rollback_count() == 2 and guard.pop_rollback_count() == 0 and guard.count == 2
 
 
-def test_few_games_are_not_judged_and_old_ones_are_forgotten() -> None:
+def test_win_rate_needs_enough_recent_games() -> None:
     guard = guarded(episodes=250)
     assert iterate(guard, range(10, 21, 10), 1.0) == []  # 200 games
     assert len(iterate(guard, 30, 1.0)) == 1
@@ -133,7 +133,7 @@ def test_few_games_are_not_judged_and_old_ones_are_forgotten() -> None:
     assert len(iterate(guard, 130, 1.0)) == 1  # the last three iterations are whole and enough
 
 
-def test_games_of_another_role_s_phase_do_not_count() -> None:
+def test_games_of_other_phases_do_not_count() -> None:
     guard = guarded(episodes=150)
     assert guard.check(results(1.0), {}, 10, ["a"], False) == []
     assert guard.check(results(1.0), {}, 20, ["b"], False) == []
@@ -141,7 +141,7 @@ def test_games_of_another_role_s_phase_do_not_count() -> None:
     assert len(guard.check(results(1.0), {}, 40, ["a"], False)) == 1
 
 
-def test_the_cold_start_is_judged_by_entropy_alone() -> None:
+def test_warmup_checks_entropy_only() -> None:
     guard = guarded("continuous")
     for step in (10, 20, 30):
         assert guard.check(results(1.0), {"a/entropy": 0.0}, step, ["a"], True) == []
@@ -150,19 +150,19 @@ def test_the_cold_start_is_judged_by_entropy_alone() -> None:
     assert lines[1].startswith("ROLLBACK 1 at step 40: a has entropy -2.5, below -2: a back to step")
 
 
-def test_the_entropy_monitor_speaks_once_per_fall_also_where_there_is_no_rollback() -> None:
+def test_low_entropy_is_reported_once() -> None:
     guard = guarded("continuous", checkpoints_back=0)
-    said = [
+    output = [
         len(guard.check(results(0.5), {"a/entropy": entropy}, 10, ["a"], False))
         for entropy in (-1.0, -2.1, -3.0, -1.9, -2.1)
     ]
-    assert said == [0, 1, 0, 0, 1]
+    assert output == [0, 1, 0, 0, 1]
     assert guard.rolling == []
     discrete = guarded("discrete", checkpoints_back=0)
     assert discrete.check(results(0.5), {"a/entropy": -9.0}, 10, ["a"], False) == []
 
 
-def test_nothing_before_the_cold_starts_end_is_gone_back_to() -> None:
+def test_no_rollback_into_the_warmup() -> None:
     guard = guarded(keep=3)
     iterate(guard, range(10, 31, 10))
     guard.start_over(30)
@@ -186,10 +186,10 @@ ALWAYS = {"rollback__checkpoints_back": 3, "rollback__episodes": 1, "rollback__m
 
 @pytest.mark.parametrize("every", [1, 10**9])
 @pytest.mark.parametrize("cold", [0, 2])
-def test_in_the_first_phase_there_is_a_checkpoint_to_go_back_to(
+def test_first_phase_has_a_checkpoint(
     every: int, cold: int, tmp_path: Path
 ) -> None:
-    """The documents' runs had none of the evader: "0 rolling checkpoints available" (seed 002)."""
+    """Runs of the earlier project had none of the evader: "0 rolling checkpoints available"."""
     trainer = play(small(
         schedule__kind="alternating", schedule__warmup_steps=cold * PER, schedule__phase_steps=2 * PER,
         total_steps=(cold + 2) * PER, rollback__every=every, rollback__bilateral=True, **ALWAYS,
@@ -198,7 +198,7 @@ def test_in_the_first_phase_there_is_a_checkpoint_to_go_back_to(
     undone = [line for line in log if line.startswith("ROLLBACK")]
     assert len(undone) >= 1 and guard_of(trainer).count == len(undone)
     assert all("matcher and hider back to step" in line for line in undone)
-    # It never undoes the cold start: its end is the furthest that S1 goes back to.
+    # It never undoes the warm-up: S1 goes back to its end at most.
     assert all(int(line.split()[-1].replace(",", "")) >= cold * PER for line in undone)
     for tree in guard_of(trainer).rolling:
         assert set(tree["roles"]) == {"matcher", "hider"}
@@ -210,7 +210,7 @@ def test_in_the_first_phase_there_is_a_checkpoint_to_go_back_to(
 
 
 @pytest.mark.parametrize("bilateral", [True, False])
-def test_weights_optimiser_and_magnet_come_back_to_the_bit(bilateral: bool) -> None:
+def test_weights_optimiser_and_magnet_are_restored_exactly(bilateral: bool) -> None:
     changes = ALWAYS | {"rollback__checkpoints_back": 1, "rollback__min_win_rate": 0.0,
                         "rollback__max_win_rate": 1.0}
     trainer = Trainer(small(rollback__every=1, rollback__bilateral=bilateral, **changes))
@@ -243,7 +243,7 @@ def test_weights_optimiser_and_magnet_come_back_to_the_bit(bilateral: bool) -> N
         for name, value in now[role].items():
             assert np.array_equal(value, wanted[role][name]), (role, name)
             assert not np.array_equal(kept[role][name], later[role][name]), (role, name)
-    iterate()  # what is kept does not move with what learns
+    iterate()  # stored checkpoints do not change
     assert np.array_equal(guard.rolling[-1]["roles"]["hider"]["weights"], kept["hider"]["weights"])
 
 
@@ -263,7 +263,7 @@ def test_rollback_off_stores_nothing(tmp_path: Path) -> None:
      "rollback.min_win_rate = 0.98: expected less than max_win_rate = 0.98"),
     ({"rollback__keep": 2}, "rollback.checkpoints_back = 3: expected at most keep = 2"),
 ])  # fmt: skip
-def test_what_cannot_work_is_refused(changes: dict[str, Any], why: str) -> None:
+def test_impossible_settings_are_refused(changes: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         small("pursuit", rollback__checkpoints_back=3, **changes)
 

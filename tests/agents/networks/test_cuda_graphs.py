@@ -1,4 +1,4 @@
-"""Functions computed on a device: recordings say what the functions say, with the weights as they are now."""
+"""CUDA graphs: a recording gives the output of its function, with the present weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def slope(inputs: Inputs, weights: Tensor, power: int) -> tuple[Tensor, ...]:
 
 
 @pytest.mark.parametrize("device", ["cpu", GPU])
-def test_answers_follow_what_is_given_the_shapes_and_the_weights(device: str) -> None:
+def test_outputs_follow_inputs_shapes_and_weights(device: str) -> None:
     recorder = Recorder(torch.device(device))
     weights = torch.tensor([1.0, 2.0], device=device, requires_grad=True)
     draw = np.random.default_rng(0)

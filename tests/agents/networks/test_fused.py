@@ -1,4 +1,4 @@
-"""The fused network does what its readable twin does: every output, every gradient, every shape."""
+"""The fused network equals its reference in torch: every output, every gradient, every shape."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def both_gradients(
 
 
 SHAPES: list[tuple[dict[str, Any], dict[str, Any], int]] = [
-    # role, network, rows: every option in company of every other, sizes on and off multiples of 4, 8, 16, 64
+    # role, network, rows: every option together with every other, sizes on and off multiples of 4, 8, 16, 64
     ({"discrete": True}, {"hidden": (64, 64)}, 192),
     ({"discrete": True, "obs": 1, "actions": 1}, {"hidden": (1,)}, 1),
     ({"discrete": True, "obs": 17, "actions": 33}, {"hidden": (19, 7), "activation": "relu"}, 65),
@@ -75,7 +75,7 @@ SHAPES: list[tuple[dict[str, Any], dict[str, Any], int]] = [
         {"hidden": (17,), "shared": False, "activation": "relu", "fourier": 3},
         2,
     ),
-    # columns that name things: with quantities, alone, few and many, one of one
+    # categorical columns: with numbers, alone, few and many, a single category
     ({"discrete": True, "names": (5, 300, 2)}, {"hidden": (64, 64)}, 200),
     ({"discrete": True, "obs": 0, "names": (7, 1)}, {"hidden": (19,), "activation": "relu"}, 65),
     ({"discrete": True, "obs": 3, "names": (40,)}, {"hidden": (5, 9), "shared": False, "fourier": 1}, 1030),
@@ -105,7 +105,7 @@ def test_forward(role_spec: dict[str, Any], net: dict[str, Any], rows: int) -> N
 
 
 @pytest.mark.parametrize(("role_spec", "net", "rows"), SHAPES)
-def test_log_probabilities_are_those_of_the_actions_taken(
+def test_log_probabilities_belong_to_the_sampled_actions(
     role_spec: dict[str, Any], net: dict[str, Any], rows: int
 ) -> None:
     made = policy(role(**role_spec), **net)
@@ -169,14 +169,14 @@ def test_gradient_of_every_shape(role_spec: dict[str, Any], net: dict[str, Any],
     batch = minibatch(made, rows, masked=role_spec["discrete"], magnet=True)
     config = PpoConfig(value_clip=0.2, magnet_weight=0.2)
     native, wanted, _, _ = both_gradients(made, batch, np.arange(rows), config, 0.05)
-    # a row whose ratio or value lies on a bound to the last bit may fall on either side: none does here
+    # a row whose ratio or value lies on a bound to the last bit may fall on either side: there is none
     assert np.linalg.norm(native - wanted) < 3 * tolerance(made) * np.linalg.norm(wanted)
 
 
 @pytest.mark.parametrize("adv", [-1.0, 1.0])
 @pytest.mark.parametrize("moved", [-0.5, -0.1, 0.1, 0.5])
-def test_the_clip_stops_the_gradient_on_the_right_side(adv: float, moved: float) -> None:
-    """eq. 7: moving on is worth nothing once a good action's ratio is above 1.2 or a bad one's below 0.8."""
+def test_clip_stops_the_gradient_on_the_right_side(adv: float, moved: float) -> None:
+    """eq. 7: no gradient once the ratio of a good action is above 1.2 or that of a bad one below 0.8."""
     made = policy(role())
     batch = minibatch(made, 1)
     play, _ = reference(made, batch["obs"])
@@ -206,8 +206,8 @@ def test_gradients_do_not_depend_on_threads(discrete: bool) -> None:
 
 
 @pytest.mark.parametrize("discrete", [False, True])
-def test_a_row_depends_on_itself_alone(discrete: bool) -> None:
-    """Alone, in company, in another order, among other slots: the same bits."""
+def test_row_depends_on_itself_alone(discrete: bool) -> None:
+    """Alone, with other rows, in another order, among other slots: the same bits."""
     made = policy(role(discrete=discrete), hidden=(33, 20), fourier=1)
     other = policy(role(discrete=discrete), seed=5, hidden=(33, 20), fourier=1)
     packed = np.concatenate([made.packed, other.packed])
@@ -230,7 +230,7 @@ def test_a_row_depends_on_itself_alone(discrete: bool) -> None:
             assert all_of_it[rows].tobytes() == part.tobytes()
 
 
-def test_slots_outside_and_seats_that_do_not_act_are_left_alone() -> None:
+def test_rows_of_other_slots_and_waiting_seats_do_not_change() -> None:
     made = policy(role())
     n = 130
     slot = (np.arange(n) % 5 - 1).astype(np.int32)  # -1 .. 3, of which 0 and 1 exist
@@ -251,7 +251,7 @@ def test_slots_outside_and_seats_that_do_not_act_are_left_alone() -> None:
 
 
 def draw(made: Policy, obs: Any, n: int, draw: tuple[int, int] = (11, 3), **more: Any) -> Any:
-    """n samples of one sight."""
+    """n samples of one observation."""
     discrete, size = made.role.actions.kind == "discrete", made.role.actions.size
     action: Any = np.zeros(n, np.int32) if discrete else np.zeros((n, size), np.float32)
     logp, value = np.zeros(n, np.float32), np.zeros(n, np.float32)
@@ -275,7 +275,7 @@ def draw(made: Policy, obs: Any, n: int, draw: tuple[int, int] = (11, 3), **more
 @pytest.mark.parametrize(
     "mask", [(1, 1, 1, 1, 1), (0, 1, 1, 0, 1), (1, 0, 0, 0, 0), (0, 0, 0, 0, 1), (0, 1, 0, 1, 0)]
 )
-def test_choices_follow_their_probabilities_and_masks(mask: tuple[int, ...]) -> None:
+def test_discrete_samples_follow_probabilities_and_masks(mask: tuple[int, ...]) -> None:
     made = policy(role(actions=5), seed=4)
     obs = np.array([0.3, -0.8, 0.1, 0.9, -0.2])
     n = 40_000
@@ -288,7 +288,7 @@ def test_choices_follow_their_probabilities_and_masks(mask: tuple[int, ...]) -> 
     assert ((counts - wanted)[legal] ** 2 / wanted[legal]).sum() < 27.9
 
 
-def test_gaussians_have_their_mean_spread_and_independence() -> None:
+def test_gaussian_samples_have_mean_deviation_and_independence() -> None:
     made = policy(role(actions=3, discrete=False), seed=4)
     weights = made.weights.copy()
     weights[-3:] = (-1.0, 0.0, 0.5)
@@ -311,7 +311,7 @@ def test_gaussians_have_their_mean_spread_and_independence() -> None:
 
 
 @pytest.mark.parametrize("discrete", [False, True])
-def test_draws_are_named_by_key_step_and_number(discrete: bool) -> None:
+def test_samples_depend_on_key_step_and_number(discrete: bool) -> None:
     made = policy(role(actions=4, discrete=discrete))
     obs = np.zeros(5)
     base = draw(made, obs, 500, (11, 3))
@@ -320,7 +320,7 @@ def test_draws_are_named_by_key_step_and_number(discrete: bool) -> None:
         assert (base != draw(made, obs, 500, other)).any()
 
 
-def test_greedy_takes_the_most_likely_legal_move() -> None:
+def test_greedy_takes_the_most_likely_legal_action() -> None:
     made = policy(role(actions=5), seed=4)
     obs = np.random.default_rng(0).uniform(-1, 1, (100, 5)).astype(np.float32)
     for mask in ((1, 1, 1, 1, 1), (0, 1, 0, 1, 1), (0, 0, 0, 1, 0)):
@@ -364,8 +364,8 @@ def test_extreme_logits_stay_finite_and_legal() -> None:
 
 @pytest.mark.parametrize("discrete", [False, True])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 3e38])
-def test_numbers_that_are_none_never_look_like_numbers(bad: float, discrete: bool) -> None:
-    """No operation on them is undefined either: tools/checks/sanitize.py runs this."""
+def test_non_finite_inputs_give_non_finite_outputs(bad: float, discrete: bool) -> None:
+    """No operation is undefined either: tools/checks/sanitize.py runs this."""
     made = policy(role(discrete=discrete), fourier=2)
     batch = minibatch(made, 70, magnet=True)
     out = np.empty_like(made.weights)
@@ -384,7 +384,7 @@ def test_numbers_that_are_none_never_look_like_numbers(bad: float, discrete: boo
             assert np.isnan(means["value_loss"]) and np.isnan(out).any()
 
 
-# --- refusals --------------------------------------------------------------------------------------
+# --- errors ----------------------------------------------------------------------------------------
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:

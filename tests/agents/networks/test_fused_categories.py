@@ -1,4 +1,4 @@
-"""What the network does with columns that name things, and with a value that is a probability."""
+"""The fused network with categorical columns, and with a value that is a probability."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLOSE = 2e-6  # relative, float32 against float64
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_cross_entropy_of_the_value(shared: bool) -> None:
-    """With `cross` the value is a logit: its loss and slope are torch's binary cross-entropy with logits."""
+    """With `cross` the value is a logit: loss and gradient are those of binary_cross_entropy_with_logits."""
     made = policy(role(names=(4, 9)), hidden=(20, 11), shared=shared)
     batch = minibatch(made, 150)
     batch["target"] = np.random.default_rng(0).random(150).astype(np.float32)
@@ -32,7 +32,7 @@ def test_cross_entropy_of_the_value(shared: bool) -> None:
 
 
 @pytest.mark.parametrize("bad", [-1.0, 4.0, 1e30, float("nan"), float("inf")])
-def test_what_cannot_be_named_is_no_number(bad: float) -> None:
+def test_unknown_category_gives_nan(bad: float) -> None:
     made = policy(role(names=(4,)), hidden=(16,))
     batch = minibatch(made, 70)
     batch["obs"][3, list(made.role.categories).index(4)] = bad

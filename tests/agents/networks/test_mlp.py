@@ -63,7 +63,7 @@ def test_forward_is_matrix_products(net: dict[str, Any], discrete: bool, names: 
     assert (play.log_std is None) == discrete
 
 
-def test_categorical_is_torchs() -> None:
+def test_categorical_equals_torch() -> None:
     torch.manual_seed(0)
     logits, other = torch.randn(6, 5, dtype=torch.float64), torch.randn(6, 5, dtype=torch.float64)
     action = torch.tensor([0, 1, 2, 3, 4, 0])
@@ -74,8 +74,8 @@ def test_categorical_is_torchs() -> None:
     assert torch.allclose(ours.kl(mlp.Distribution(other, None)), wanted)
 
 
-def test_a_mask_is_the_smaller_choice() -> None:
-    """Masked logits behave as if the illegal choices were not there: values, and gradients without NaN."""
+def test_mask_removes_actions() -> None:
+    """Masked logits behave as if illegal actions did not exist: values, and gradients without NaN."""
     torch.manual_seed(0)
     logits, other = (
         torch.randn(4, 5, dtype=torch.float64, requires_grad=True),
@@ -97,7 +97,7 @@ def test_a_mask_is_the_smaller_choice() -> None:
         assert torch.isfinite(a).all() and torch.allclose(a, b) and (a[:, mask == 0] == 0).all()
 
 
-def test_gaussian_is_torchs() -> None:
+def test_gaussian_equals_torch() -> None:
     torch.manual_seed(0)
     mean, other = torch.randn(6, 3, dtype=torch.float64), torch.randn(6, 3, dtype=torch.float64)
     log_std, log_other = torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch.float64)

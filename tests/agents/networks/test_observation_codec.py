@@ -1,4 +1,4 @@
-"""Senses: what is packed comes back, pixel by pixel; fields are found by shape and name."""
+"""Observation codec: packed observations come back; fields are identified by shape and name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_levels_come_back(levels: list[int]) -> None:
     assert (unpack_levels(packed, len(levels)) == array).all()
 
 
-def test_a_whole_sight_comes_back() -> None:
+def test_whole_observation_comes_back() -> None:
     world = single_seat_worlds.stroll.make(single_seat_worlds.StrollConfig(), 5)
     role_spec = world.spec.roles["joypad"]
     for step in range(4):
@@ -43,7 +43,7 @@ def test_a_whole_sight_comes_back() -> None:
     assert senses.categories == (0, 0, 0, 3)
 
 
-def test_numbers_beyond_half_precision_are_kept_whole() -> None:
+def test_large_numbers_are_stored_in_single_precision() -> None:
     wide = Field(name="far", columns=("x",), low=0.0, high=1e6)
     assert ObservationCodec(role(wide)).number_dtype == np.float32
     assert ObservationCodec(role(Field(name="near", columns=("x",)))).number_dtype == np.float16
@@ -51,7 +51,7 @@ def test_numbers_beyond_half_precision_are_kept_whole() -> None:
     assert ObservationCodec(role(named)).number_dtype == np.float32
 
 
-def test_a_history_is_no_picture_and_a_mask_is_a_square() -> None:
+def test_history_is_no_image_and_mask_is_a_square() -> None:
     past = Field(name="history", columns=tuple("abcdef"), shape=(2, 3))
     assert ObservationCodec(role(past)).image_field is None
     with pytest.raises(ConfigError, match="visited has 6 numbers; expected a square"):

@@ -1,4 +1,4 @@
-"""Networks with an encoder do all that networks without one do: rows, slots, draws, learning, runs."""
+"""Networks with an encoder: rows, slots, samples, learning and whole runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def toy_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def role(discrete: bool = True) -> Role:
-    """A history in the middle of quantities and names."""
+    """A history between numeric and categorical columns."""
     past = tuple(f"{step}_{n}" for step in range(4) for n in range(3))
     fields = (
         Field(name="before", columns=("a", "b")),
@@ -69,7 +69,7 @@ def made_of(encoder: str, discrete: bool = True, **more: Any) -> Policy:
 
 
 def act(who: Policy, packed: Any, slot: Any, batch: dict[str, Any], **more: Any) -> list[Any]:
-    """Action, logp, value and heads, -7 where nobody was asked."""
+    """Action, logp, value and heads; -7 in rows that were not computed."""
     n, size = len(slot), who.role.actions.size
     discrete = who.role.actions.kind == "discrete"
     action: Any = np.full(n, -7, np.int32) if discrete else np.full((n, size), -7, np.float32)
@@ -79,7 +79,7 @@ def act(who: Policy, packed: Any, slot: Any, batch: dict[str, Any], **more: Any)
     return [action, logp, value, heads]
 
 
-# --- rows, slots and draws --------------------------------------------------------------------------------
+# --- rows, slots and samples ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("net", [{}, {"shared": False}, {"critic": "centralized"}])
@@ -101,7 +101,7 @@ def test_output_is_that_of_the_reference_network(encoder: str, net: dict[str, An
 
 @pytest.mark.parametrize("discrete", [True, False])
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_a_row_depends_on_that_row_alone(encoder: str, discrete: bool) -> None:
+def test_row_depends_on_itself_alone(encoder: str, discrete: bool) -> None:
     made, n = made_of(encoder, discrete), 3 * BLOCK // 2
     batch = minibatch(made, n, masked=discrete)
     legal, slot = batch.get("mask"), np.zeros(n, np.int32)
@@ -120,7 +120,7 @@ def test_a_row_depends_on_that_row_alone(encoder: str, discrete: bool) -> None:
 
 @pytest.mark.parametrize("discrete", [True, False])
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_rivals_in_slots_act_as_they_do_alone(encoder: str, discrete: bool) -> None:
+def test_opponents_in_slots_act_as_alone(encoder: str, discrete: bool) -> None:
     selves = [policy(role(discrete), s, encoder=encoder, hidden=(9,), encoder_hidden=6) for s in range(3)]
     packed = np.concatenate([each.packed for each in selves])
     n, rng = 100, np.random.default_rng(1)
@@ -137,7 +137,7 @@ def test_rivals_in_slots_act_as_they_do_alone(encoder: str, discrete: bool) -> N
 
 @pytest.mark.parametrize("greedy", [False, True])
 @pytest.mark.parametrize("discrete", [True, False])
-def test_draws_are_those_of_the_fused_network(discrete: bool, greedy: bool) -> None:
+def test_samples_are_those_of_the_fused_network(discrete: bool, greedy: bool) -> None:
     made, n = policy(plain_role(discrete=discrete)), 200
     batch = minibatch(made, n, masked=discrete)
     action, logp, _, heads = act(
@@ -165,10 +165,10 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         made.network.pack(made.weights[None, 1:], made.packed)
 
 
-# --- refusals -----------------------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_is_refused_in_one_line() -> None:
+def test_impossible_settings_are_refused() -> None:
     for encoder in ENCODERS:
         with pytest.raises(ConfigError, match=f"encoder = {encoder}: player observes no field `history`"):
             Policy(plain_role(), NetworkConfig(encoder=encoder), "p")
@@ -205,7 +205,7 @@ def small(encoder: str = "lstm", iterations: int = 15, **changes: Any) -> Config
 
 
 def last_steps(trainer: Trainer, n: int = 256) -> tuple[Any, Seat]:
-    """Games that wait for their last move, and seat 0's decision there."""
+    """Games before their last move, and the decision of seat 0."""
     world: Any = trainer.setup.make_world(n, 0, 77)
     for _ in range(toys.STEPS - 1):
         world.step({"player": np.zeros((n, 2), np.int32)})
@@ -215,21 +215,21 @@ def last_steps(trainer: Trainer, n: int = 256) -> tuple[Any, Seat]:
 
 
 def right(trainer: Trainer) -> float:
-    """How often the sign of the first step is named in the last."""
+    """Fraction of games whose last action is the sign of the first step."""
     world, seat = last_steps(trainer)
     action_probs = trainer.agents.players["player"].action_probs(seat)
     right = (world.state["sign"][:, 0] > 0).astype(int)
     return float(action_probs[np.arange(len(action_probs)), right].mean())
 
 
-def test_what_lies_in_the_past_is_learnt_with_a_history_and_not_without() -> None:
+def test_past_observations_are_used_only_with_a_history() -> None:
     learnt, blind = Trainer(small()), Trainer(small("mlp", world__remember=False))
     advance(learnt, 15)
     advance(blind, 15)
     assert right(learnt) > 0.95 and right(blind) < 0.6
 
 
-def test_bimdn_finds_where_the_opponent_sits() -> None:
+def test_bimdn_learns_the_position_of_the_opponent() -> None:
     trainer = Trainer(small("bimdn"))
     rows = advance(trainer, 15)
     nll = [row["player/belief_nll"] for row in rows]
@@ -256,7 +256,7 @@ def test_every_parameter_learns(encoder: str) -> None:
             assert (slope != 0).any(axis=-1).all(), name  # each unit, each bias
 
 
-def test_the_belief_is_weighed() -> None:
+def test_belief_loss_has_a_weight() -> None:
     batch: dict[str, Any] = {}
     found = {}
     for weight in (0.0, 0.5, 1.0):
@@ -276,7 +276,7 @@ BUSY |= {"league__rotate": 1, "games": 32}
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_a_restored_trainer_goes_on_to_the_same_bits(encoder: str) -> None:
+def test_restored_trainer_continues_identically(encoder: str) -> None:
     config = small(encoder, 5, **BUSY, ppo__magnet_weight=0.1)
     whole = Trainer(config)
     advance(whole, 5)
@@ -314,7 +314,7 @@ def test_chunks_add_up_to_the_gradient(encoder: str, monkeypatch: pytest.MonkeyP
     assert all(others[name] == pytest.approx(value, abs=1e-6) for name, value in means.items())
 
 
-def test_a_run_is_trained_judged_exploited_and_read_again(tmp_path: Path) -> None:
+def test_run_is_trained_evaluated_exploited_and_resumed(tmp_path: Path) -> None:
     config = small("bimdn", 3, network__critic="centralized", **BUSY)
     trained = api.train(config, folder=tmp_path / "run")
     row = evaluate(tmp_path / "run", games=20)
@@ -330,7 +330,7 @@ def test_a_run_is_trained_judged_exploited_and_read_again(tmp_path: Path) -> Non
     assert event_log(config) == event_log(config)
 
 
-def test_a_rehearsal_sees_the_belief_and_what_is_aside(tmp_path: Path) -> None:
+def test_rehearsal_reports_belief_and_privileged_fields(tmp_path: Path) -> None:
     for net, fired in (({"network__critic": "centralized"}, True), ({"encoder": "lstm"}, False)):
         config = small(**({"encoder": "bimdn", "iterations": 2} | net))
         seen = play(config, tmp_path / str(fired))

@@ -1,4 +1,4 @@
-"""The transformer: every token matters, dropout is keyed, it learns, and its gradient is autograd's own."""
+"""The transformer: every token matters, dropout has a key, it learns, and autograd gives its gradient."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rematch.selfplay.league import League
 SMALL: dict[str, Any] = {"kind": "transformer", "width": 16, "heads": 2, "layers": 2, "embedding": 6}
 
 
-def test_every_column_is_looked_at() -> None:
+def test_output_depends_on_every_column() -> None:
     role_spec = role(obs=5, actions=4, names=(3, 7))
     made = policy(role_spec, **SMALL)
     obs = np.zeros((1, role_spec.size), np.float32)
@@ -35,14 +35,14 @@ def test_every_column_is_looked_at() -> None:
         assert all(np.abs(new - old).max() > 1e-6 for new, old in zip(made.forward(other), before)), column
 
 
-def test_what_is_named_in_two_columns_is_two_things() -> None:
-    """Tables and places keep columns apart: names 1, 2 are not names 2, 1."""
+def test_equal_categories_of_two_columns_differ() -> None:
+    """Tables and positions separate columns: categories 1, 2 are not categories 2, 1."""
     made = policy(role(obs=2, actions=4, names=(5, 5)), **SMALL)
     one, two = (np.array([[0, *names, 0]], np.float32) for names in ((1, 2), (2, 1)))
     assert np.abs(made.forward(one)[0] - made.forward(two)[0]).max() > 1e-4
 
 
-def test_rows_do_not_depend_on_their_company() -> None:
+def test_row_depends_on_itself_alone() -> None:
     made = policy(role(obs=5, actions=4, names=(3,)), **SMALL)
     obs = np.abs(minibatch(made, 150)["obs"]).astype(np.float32)
     obs[:, 2] = 1
@@ -51,8 +51,8 @@ def test_rows_do_not_depend_on_their_company() -> None:
                           whole[::30])
 
 
-def test_its_weights_are_those_of_the_document() -> None:
-    """Hidden 256, 8 heads, 4 layers, embeddings of 64: some 3.2 million, all of them used."""
+def test_default_number_of_weights() -> None:
+    """Width 256, 8 heads, 4 layers, embeddings of 64: about 3.2 million weights, all of them used."""
     default = NetworkConfig(kind="transformer")
     assert (default.width, default.heads, default.layers) == (256, 8, 4)
     assert (default.dropout, default.embedding) == (0.1, 64)
@@ -82,12 +82,12 @@ def test_dropout_is_in_the_update_alone_and_repeats() -> None:
         found.append(learner.gradient(batch, np.arange(1500), 0.01)[0])
         learner.adam.updates += 1
         again = learner.gradient(batch, np.arange(1500), 0.01)[0]
-        assert np.array_equal(found[-1], again) == (dropout == 0.0)  # another step, other numbers
+        assert np.array_equal(found[-1], again) == (dropout == 0.0)  # another update, other random numbers
         assert made.forward(batch["obs"])[0].tobytes() == made.forward(batch["obs"])[0].tobytes()
     assert np.array_equal(found[0], found[1]) and not np.array_equal(found[0], found[2])
 
 
-def test_two_short_iterations_of_it(tmp_path: Path) -> None:
+def test_two_short_iterations(tmp_path: Path) -> None:
     config = settings.replace(api.default("beasty"), {
         "threads": 1, "games": 16, "steps": 24, "total_steps": 16 * 24 * 2, "network.kind": "transformer",
         "network.width": 32, "network.heads": 4, "network.layers": 2, "ppo.minibatch_size": 128,
@@ -103,7 +103,7 @@ def test_two_short_iterations_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("changes", [
     {"width": 17}, {"layers": 1}, {"heads": 4}, {"embedding": 7}, {"dropout": 0.3},
 ])
-def test_every_knob_of_it_changes_the_gradient(changes: dict[str, Any]) -> None:
+def test_every_setting_changes_the_gradient(changes: dict[str, Any]) -> None:
     found = []
     for settings_ in (SMALL | {"heads": 1}, SMALL | {"heads": 1} | changes):
         made = policy(role(obs=5, actions=4, names=(3,)), **settings_)
@@ -119,12 +119,12 @@ def test_every_knob_of_it_changes_the_gradient(changes: dict[str, Any]) -> None:
     (["--network.hidden", "8"], "network.hidden = .* has no effect: network.kind is 'transformer'"),
     (["--ppo.gradient", "torch"], "ppo.gradient = torch: no effect with this network"),
 ])
-def test_what_it_cannot_do_is_refused(flags: list[str], line: str) -> None:
+def test_unsupported_settings_are_refused(flags: list[str], line: str) -> None:
     with pytest.raises(ConfigError, match=line):
         api.configure("iter600_to_1000", flags=flags)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_one_line() -> None:
+def test_missing_gpu_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match=r"cuda: torch finds no CUDA device; expected --network.device cpu"):
         policy(role(), **SMALL, device="cuda")

@@ -222,8 +222,9 @@ def test_rollout_stores_privileged_fields_for_learners() -> None:
     assert role_rollout.privileged is not None and role_rollout.privileged.shape == (6, 11, 2, 3)
     twin = toys.recall.make(toys.RecallConfig(), 11, 0, 3)
     for t in range(6):
-        metrics = concat_fields(role_spec, twin.view["player"], privileged=True)
-        assert (role_rollout.privileged[t] == metrics).all() and (metrics[..., 0] == twin.state["sign"][:, ::-1]).all()
+        privileged = concat_fields(role_spec, twin.view["player"], privileged=True)
+        assert (role_rollout.privileged[t] == privileged).all()
+        assert (privileged[..., 0] == twin.state["sign"][:, ::-1]).all()
         assert (role_rollout.obs[t] == concat_fields(role_spec, twin.view["player"])).all()
         for j in (0, 1):
             seen, more = role_rollout.obs[t, :, j].copy(), role_rollout.privileged[t, :, j].copy()

@@ -41,8 +41,8 @@ def slow_fisher(policy: Policy, obs: Any, mask: Any, key: int) -> Any:
     discrete = actions.kind == "discrete"
     action: Any = np.zeros(n, np.int32) if discrete else np.zeros((n, actions.size), np.float32)
     rest = np.zeros(n, np.float32), np.zeros(n, np.float32)
-    who = np.zeros(n, np.int32), obs, np.arange(n, dtype=np.uint32)
-    policy.network.act(policy.packed, *who, (key, 0), action, *rest, mask=mask)
+    inputs = np.zeros(n, np.int32), obs, np.arange(n, dtype=np.uint32)
+    policy.network.act(policy.packed, *inputs, (key, 0), action, *rest, mask=mask)
     total = torch.zeros(policy.weights.size, dtype=torch.float64)
     for i in range(n):
         flat = torch.from_numpy(policy.weights.astype(np.float64)).requires_grad_()
@@ -199,13 +199,14 @@ def drilled(weight: float) -> tuple[float, float]:
         guard.update(tape)
     obs, before = role_rollout.obs[0, :, 0], policy.weights.copy()
     old = policy.forward(obs)[0].astype(np.float64)
-    who = np.zeros(256, np.int32), obs, np.arange(256, dtype=np.uint32)
+    inputs = np.zeros(256, np.int32), obs, np.arange(256, dtype=np.uint32)
     for iteration in range(40):
         action = role_rollout.action[0, :, 0].copy()
         logp, value = np.zeros(256, np.float32), np.zeros(256, np.float32)
         key = keys.key(0, keys.ACT, 0, iteration)
-        policy.network.act(policy.packed, *who, (key, 0), action, logp, value)
-        role_rollout.action[0, :, 0], role_rollout.logp[0, :, 0], role_rollout.value[0, :, 0] = action, logp, value
+        policy.network.act(policy.packed, *inputs, (key, 0), action, logp, value)
+        role_rollout.action[0, :, 0], role_rollout.logp[0, :, 0] = action, logp
+        role_rollout.value[0, :, 0] = value
         role_rollout.reward[0, :, 0] = action == 0  # now the first action is always right
         learner.learn(tape, 0.0, iteration)
     logp, logq = (x - np.log(np.exp(x).sum(1, keepdims=True)) for x in (old, policy.forward(obs)[0]))

@@ -277,7 +277,7 @@ def test_stored_responses_are_not_trained_again(tmp_path: Path, monkeypatch: pyt
         policy_export.initial_policies(folder, small("matching"))
     ahead, fresh = sorted(names)[:2]
     assert policy_export.read(folder / "policies" / f"{fresh}.safetensors").policy.role.name == "hider"
-    with pytest.raises(ConfigError, match="what lookahead thinks positions are worth"):
+    with pytest.raises(ConfigError, match="a value network of lookahead"):
         policy_export.read(folder / "policies" / f"{ahead}.safetensors")
 
 

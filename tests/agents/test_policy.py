@@ -128,7 +128,7 @@ def test_arrays_round_trip_and_wrong_ones_are_refused() -> None:
     other.load_arrays(made.arrays())
     assert (other.weights == made.weights).all() and (other.packed == made.packed).all()
     arrays = made.arrays()
-    kept = other.weights.copy()
+    before = other.weights.copy()
     bad: list[dict[str, Any]] = [
         {k: v for k, v in arrays.items() if k != "value.head.bias"},
         arrays | {"trunk.0.bias": arrays["trunk.0.bias"][:-1]},
@@ -139,7 +139,7 @@ def test_arrays_round_trip_and_wrong_ones_are_refused() -> None:
         with pytest.raises(ConfigError) as caught:
             other.load_arrays(wrong)
         assert len(str(caught.value).splitlines()) == 1
-        assert (other.weights == kept).all()  # nothing was loaded in part
+        assert (other.weights == before).all()  # nothing was loaded in part
     with pytest.raises(ConfigError, match="weights, expected"):
         made.set(np.zeros(3, np.float32))
 

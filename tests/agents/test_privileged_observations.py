@@ -188,12 +188,12 @@ def test_impossible_settings_are_refused() -> None:
 
 def test_error_names_a_non_finite_privileged_field() -> None:
     trainer = Trainer(small(network__critic="centralized"))
-    tape = first_rollout(trainer)
-    role_rollout = tape["player"]
+    rollout = first_rollout(trainer)
+    role_rollout = rollout["player"]
     assert role_rollout.privileged is not None
     role_rollout.privileged[2, 3, 0, 1] = np.nan
     with pytest.raises(LearnError, match="player: a privileged field is not finite"):
-        trainer.agents.learners["player"].learn(tape, 0.0, 0)
+        trainer.agents.learners["player"].learn(rollout, 0.0, 0)
 
 
 # --- the rollout and the learner ----------------------------------------------------------------------------
@@ -217,8 +217,8 @@ def test_rollout_stores_privileged_fields_for_learners() -> None:
     made.initialise(1)
     table = RoleSeating(made, 1)
     table.place(0, made.weights)
-    tape = ThreadCollector(world, {"player": table}, 6, 2, 3).collect(0)
-    role_rollout = tape["player"]
+    rollout = ThreadCollector(world, {"player": table}, 6, 2, 3).collect(0)
+    role_rollout = rollout["player"]
     assert role_rollout.privileged is not None and role_rollout.privileged.shape == (6, 11, 2, 3)
     twin = toys.recall.make(toys.RecallConfig(), 11, 0, 3)
     for t in range(6):
@@ -230,9 +230,9 @@ def test_rollout_stores_privileged_fields_for_learners() -> None:
             seen, more = role_rollout.obs[t, :, j].copy(), role_rollout.privileged[t, :, j].copy()
             assert made.forward(seen, privileged=more)[1].tobytes() == role_rollout.value[t, :, j].tobytes()
         twin.step({"player": role_rollout.action[t].copy()})
-    metrics = concat_fields(role_spec, world.view["player"], privileged=True)[:, 0].copy()
+    privileged = concat_fields(role_spec, world.view["player"], privileged=True)[:, 0].copy()
     seen = concat_fields(role_spec, world.view["player"])[:, 0].copy()
-    assert made.forward(seen, privileged=metrics)[1].tobytes() == role_rollout.last_value[:, 0].tobytes()
+    assert made.forward(seen, privileged=privileged)[1].tobytes() == role_rollout.last_value[:, 0].tobytes()
     own = RoleSeating(Policy(role_spec, NetworkConfig(hidden=(9,)), "own"), 1)
     assert ThreadCollector(twin, {"player": own}, 2, 1, 3).rollout["player"].privileged is None
     move = made.act(Seat(role_spec, 0, world, np.arange(11, dtype=np.int32), seen), RngKey(1, 2, 3))

@@ -15,7 +15,7 @@ SPEC = single_seat_worlds.stroll.make(single_seat_worlds.StrollConfig(height=12,
 ROLE = SPEC.roles["joypad"]
 
 
-def tape(places: list[list[int]], ended: list[list[int]]) -> RolloutBuffer:
+def rollout_of(places: list[list[int]], ended: list[list[int]]) -> RolloutBuffer:
     """places [T][N]: the value of x; all other columns are 0."""
     made = RolloutBuffer(SPEC, len(places), len(places[0]))
     made["joypad"].obs[:, :, 0, ROLE.columns.index("structured.x")] = places
@@ -25,20 +25,21 @@ def tape(places: list[list[int]], ended: list[list[int]]) -> RolloutBuffer:
 
 def test_reward_falls_with_visits_until_the_episode_ends() -> None:
     bonus = VisitCounts(CountBonusConfig(weight=1.0), ROLE, 2)
-    found = bonus.score(tape([[1, 1], [1, 2], [1, 1], [1, 1]], [[0, 0], [0, 0], [1, 0], [0, 0]]), 0)[:, :, 0]
-    assert np.allclose(found[:, 0] ** -2, [1, 2, 3, 1]) and np.allclose(found[:, 1] ** -2, [1, 1, 2, 3])
+    rollout = rollout_of([[1, 1], [1, 2], [1, 1], [1, 1]], [[0, 0], [0, 0], [1, 0], [0, 0]])
+    rewards = bonus.score(rollout, 0)[:, :, 0]
+    assert np.allclose(rewards[:, 0] ** -2, [1, 2, 3, 1]) and np.allclose(rewards[:, 1] ** -2, [1, 1, 2, 3])
 
 
 def test_counts_continue_over_rollouts_and_a_restore() -> None:
     first, second = (VisitCounts(CountBonusConfig(weight=1.0), ROLE, 2) for _ in range(2))
-    first.score(tape([[1, 5], [2, 5]], [[0, 0], [0, 1]]), 0)
+    first.score(rollout_of([[1, 5], [2, 5]], [[0, 0], [0, 1]]), 0)
     second.load_state_dict(first.state_dict())
     for bonus in (first, second):
-        assert np.allclose(bonus.score(tape([[1, 5]], [[0, 0]]), 1)[:, :, 0] ** -2, [[2, 1]])
+        assert np.allclose(bonus.score(rollout_of([[1, 5]], [[0, 0]]), 1)[:, :, 0] ** -2, [[2, 1]])
     assert first_difference(first.state_dict(), second.state_dict()) == ""
 
 
-def slow_lifelong(places: list[list[int]], ended: list[list[int]]) -> np.ndarray:
+def reference_lifelong(places: list[list[int]], ended: list[list[int]]) -> np.ndarray:
     """By definition: 1 / sqrt(number of episodes that visited the place so far, this one included)."""
     out, episode = np.zeros((len(places), len(places[0]))), [0] * len(places[0])
     met: list[tuple[int, int, int, int, int]] = []  # game, step, place, episode, order
@@ -56,11 +57,11 @@ def test_lifelong_reward_is_given_once_per_episode_and_falls() -> None:
     draw = np.random.default_rng(1)
     places, ended = draw.integers(1, 6, (60, 3)), draw.random((60, 3)) < 0.15
     bonus = VisitCounts(CountBonusConfig(weight=1.0, lifelong=True), ROLE, 3)
-    found = bonus.score(tape(places.tolist(), ended.astype(int).tolist()), 0)[:, :, 0]
-    assert np.allclose(found, slow_lifelong(places.tolist(), ended.astype(int).tolist()))
+    rewards = bonus.score(rollout_of(places.tolist(), ended.astype(int).tolist()), 0)[:, :, 0]
+    assert np.allclose(rewards, reference_lifelong(places.tolist(), ended.astype(int).tolist()))
     again = VisitCounts(CountBonusConfig(weight=1.0, lifelong=True), ROLE, 3)
     again.load_state_dict(bonus.state_dict())
-    more = tape([[1, 7, 2], [7, 7, 1]], [[1, 0, 1], [0, 0, 0]])
+    more = rollout_of([[1, 7, 2], [7, 7, 1]], [[1, 0, 1], [0, 0, 0]])
     assert np.array_equal(bonus.score(more, 1), again.score(more, 1))
 
 

@@ -83,24 +83,24 @@ def test_reward_falls_as_a_milestone_is_mastered() -> None:
     assert sure > surer and hopeless > 0.95, "the same mean, more trials; and what nobody reaches"
 
 
-def tape_of(steps: int, games: int = 1) -> RolloutBuffer:
-    tape = RolloutBuffer(SPEC, steps, games)
-    tape.length[:] = 1 + np.arange(steps)[:, None]
-    return tape
+def rollout_of(steps: int, games: int = 1) -> RolloutBuffer:
+    rollout = RolloutBuffer(SPEC, steps, games)
+    rollout.length[:] = 1 + np.arange(steps)[:, None]
+    return rollout
 
 
 def test_milestone_counts_once_if_not_set_at_the_start() -> None:
-    made, tape = MilestonePosteriors(LATER, ROLE, 2), tape_of(4, 2)
-    obs = tape["joypad"].obs[:, :, 0]
+    made, rollout = MilestonePosteriors(LATER, ROLE, 2), rollout_of(4, 2)
+    obs = rollout["joypad"].obs[:, :, 0]
     obs[:, 0, 1] = 1  # game 0 starts with the town
     obs[2:, 1, 1] = 1  # game 1 reaches it with its second step
-    tape.events[:] = [(1, 1, "town")]
-    worth = made.rewards[0]
-    out = made.score(tape, 0)
-    assert out[2, 1, 0] == pytest.approx(worth), "the sight that it led to is paid"
+    rollout.events[:] = [(1, 1, "town")]
+    reward = made.rewards[0]
+    out = made.score(rollout, 0)
+    assert out[2, 1, 0] == pytest.approx(reward), "the next observation gets the reward"
     assert out.sum() == out[2, 1, 0]
     assert made.trials.tolist() == [1, 0, 0] and made.beliefs.alpha[0] == 2.0
-    again = tape_of(4, 2)
+    again = rollout_of(4, 2)
     again.length += 4
     again["joypad"].obs[:, :, 0, 1] = 1
     again.ended[3, 0] = CUT_OFF
@@ -112,35 +112,35 @@ def test_milestone_counts_once_if_not_set_at_the_start() -> None:
 @given(st.lists(st.tuples(st.integers(0, 11), st.booleans()), max_size=8), st.integers(0, 7))
 def test_milestone_of_the_start_state_never_counts(when: list[tuple[int, bool]], spawned: int) -> None:
     """For all events and ends of episodes: no trial, no reward."""
-    made, tape = MilestonePosteriors(LATER, ROLE, 1), tape_of(12)
-    tape["joypad"].obs[:, 0, 0, 1:] = [spawned >> m & 1 for m in range(3)]
+    made, rollout = MilestonePosteriors(LATER, ROLE, 1), rollout_of(12)
+    rollout["joypad"].obs[:, 0, 0, 1:] = [spawned >> m & 1 for m in range(3)]
     for t, cut in when:
-        tape.ended[t, 0] = CUT_OFF if cut else 0
-    tape.events[:] = sorted((t, 0, NAMES[m]) for t, _ in when for m in range(3) if spawned >> m & 1)
-    assert not made.score(tape, 0).any()
+        rollout.ended[t, 0] = CUT_OFF if cut else 0
+    rollout.events[:] = sorted((t, 0, NAMES[m]) for t, _ in when for m in range(3) if spawned >> m & 1)
+    assert not made.score(rollout, 0).any()
     assert not any(made.trials[m] for m in range(3) if spawned >> m & 1)
 
 
 def test_failures_follow_from_budgets_and_ends() -> None:
-    made, tape = MilestonePosteriors(LATER, ROLE, 1), tape_of(12)
-    tape.events[:] = [(10, 0, "town"), (11, 0, "end")]  # the town within 11 steps of 10: too late
-    tape.ended[11, 0] = DECIDED
-    assert not made.score(tape, 0).any(), "too late; and the last step is r_env's"
+    made, rollout = MilestonePosteriors(LATER, ROLE, 1), rollout_of(12)
+    rollout.events[:] = [(10, 0, "town"), (11, 0, "end")]  # the town within 11 steps of 10: too late
+    rollout.ended[11, 0] = DECIDED
+    assert not made.score(rollout, 0).any(), "too late, and the last step has no next observation"
     assert made.beliefs.alpha.tolist() == [1, 1, 2] and made.beliefs.beta.tolist() == [2, 2, 1]
     assert made.episode_starts.tolist() == [True] and not made.open_trials.any()
 
 
 def test_reward_across_two_rollouts_and_a_restore() -> None:
-    made, tape = MilestonePosteriors(LATER, ROLE, 1), tape_of(2)
-    tape.events[:] = [(1, 0, "badge")]
-    worth = made.rewards[1]
-    assert not made.score(tape, 0).any()
+    made, rollout = MilestonePosteriors(LATER, ROLE, 1), rollout_of(2)
+    rollout.events[:] = [(1, 0, "badge")]
+    reward = made.rewards[1]
+    assert not made.score(rollout, 0).any()
     other = MilestonePosteriors(LATER, ROLE, 1)
     other.load_state_dict(made.state_dict())
     for one in (made, other):
-        following = tape_of(2)
+        following = rollout_of(2)
         following.length += 2
-        assert one.score(following, 1)[:, 0, 0].tolist() == pytest.approx([worth, 0])
+        assert one.score(following, 1)[:, 0, 0].tolist() == pytest.approx([reward, 0])
     assert all(np.array_equal(a, b) for a, b in zip(made.state_dict().values(), other.state_dict().values()))
 
 
@@ -149,10 +149,10 @@ def test_alarm_only_for_mastered_milestones_that_are_lost() -> None:
 
     def episodes(count: int, **reached: bool) -> list[str]:
         for _ in range(count):
-            tape = tape_of(3)
-            tape.events[:] = [(0, 0, name) for name, there in reached.items() if there]
-            tape.ended[2, 0] = CUT_OFF
-            made.score(tape, 0)
+            rollout = rollout_of(3)
+            rollout.events[:] = [(0, 0, name) for name, reached_now in reached.items() if reached_now]
+            rollout.ended[2, 0] = CUT_OFF
+            made.score(rollout, 0)
         lines, made.lines = made.lines, []
         return lines
 
@@ -192,10 +192,10 @@ def test_every_setting_has_an_effect() -> None:
         made = MilestonePosteriors(config, ROLE, 1)
         out: list[Any] = []
         for episode in range(50):
-            tape = tape_of(12)
-            tape.events[:] = [(5, 0, "town")] if episode < 30 else []
-            tape.ended[11, 0] = CUT_OFF
-            out += [made.score(tape, episode).tolist(), made.numbers(), [*made.lines]]
+            rollout = rollout_of(12)
+            rollout.events[:] = [(5, 0, "town")] if episode < 30 else []
+            rollout.ended[11, 0] = CUT_OFF
+            out += [made.score(rollout, episode).tolist(), made.numbers(), [*made.lines]]
         return out
 
     assert {"weight", *KNOBS} == {field.name for field in dataclasses.fields(MilestonesConfig)}

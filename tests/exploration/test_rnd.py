@@ -113,9 +113,9 @@ def test_running_std_does_not_depend_on_batches() -> None:
 @pytest.mark.parametrize("game", ["matching", "sticks", "drift", "pursuit", "lattice"])
 def test_reward_of_each_decision(game: str) -> None:
     """Several fields (the toys), one field, categorical columns; only decisions of the learner."""
-    trainer, tape = collected(small(game))
+    trainer, buffer = collected(small(game))
     role = list(trainer.setup.spec.roles)[-1]
-    role_rollout, rnd, scorers = tape[role], trainer.setup.get(Rnd), scorers_of(trainer)
+    role_rollout, rnd, scorers = buffer[role], trainer.setup.get(Rnd), scorers_of(trainer)
     assert rnd is not None and list(scorers) == [role]
     scorer = scorers[role]
     role_rollout.slot[:, ::3] = 1  # an opponent played there
@@ -123,12 +123,12 @@ def test_reward_of_each_decision(game: str) -> None:
     obs = role_rollout.obs.reshape(-1, role_rollout.role.size)
     error = ((scorer.predictor.forward(obs)[0] - scorer.target.forward(obs)[0]) ** 2).mean(1)
     error = error.reshape(role_rollout.reward.shape)
-    mine = (role_rollout.slot == 0) & (role_rollout.acted != 0)
-    trainer.after_rollout(tape)
+    learner = (role_rollout.slot == 0) & (role_rollout.acted != 0)
+    trainer.after_rollout(buffer)
     term = role_rollout.reward_terms["rnd"]
     assert (term.weight, term.credit) == (0.1, "decision")
-    np.testing.assert_allclose(term.values[mine], error[mine] / error[mine].std(), rtol=1e-3)
-    assert not term.values[~mine].any() and (~mine).any() and mine.any()
+    np.testing.assert_allclose(term.values[learner], error[learner] / error[learner].std(), rtol=1e-3)
+    assert not term.values[~learner].any() and (~learner).any() and learner.any()
     assert np.array_equal(role_rollout.reward, own)  # the reward of the world does not change
     learner, logged = role_rollout.slot == 0, rnd.metrics()
     bonus = (0.1 * term.values).astype(np.float32)
@@ -138,14 +138,14 @@ def test_reward_of_each_decision(game: str) -> None:
 
 
 def test_only_advantages_contain_the_reward_term() -> None:
-    trainer, tape = collected(small("matching"))
-    trainer.after_rollout(tape)
-    role_rollout = tape["hider"]
-    with_bonus = tape.advantages("hider", 0.9, 0.8)
+    trainer, buffer = collected(small("matching"))
+    trainer.after_rollout(buffer)
+    role_rollout = buffer["hider"]
+    with_bonus = buffer.advantages("hider", 0.9, 0.8)
     term, own = role_rollout.reward_terms.pop("rnd"), role_rollout.reward.copy()
-    without = tape.advantages("hider", 0.9, 0.8)
+    without = buffer.advantages("hider", 0.9, 0.8)
     role_rollout.reward = own + (term.weight * term.values).astype(np.float32)
-    for got, expected in zip(with_bonus, tape.advantages("hider", 0.9, 0.8)):
+    for got, expected in zip(with_bonus, buffer.advantages("hider", 0.9, 0.8)):
         assert np.array_equal(got, expected)
     assert not np.array_equal(with_bonus[0], without[0])
 
@@ -167,18 +167,18 @@ def test_reward_term_does_not_leak_into_the_next_rollout(tmp_path: Path) -> None
 
 
 def test_frequent_observations_give_less_reward() -> None:
-    trainer, tape = collected(small("matching"))
+    trainer, buffer = collected(small("matching"))
     role_spec = trainer.setup.spec.roles["hider"]
     rnd = Distillation(RndConfig(weight=1.0, hidden=32, embed=16, update_every=16), role_spec, 0)
-    role_rollout = tape["hider"]
+    role_rollout = buffer["hider"]
     rng = np.random.default_rng(0)
     old, new = (centre + 0.1 * rng.standard_normal(role_rollout.obs.shape) for centre in (-1, 1))
     for iteration in range(30):
         role_rollout.obs[:] = old
-        rnd.score(tape, iteration)
+        rnd.score(buffer, iteration)
     frozen = rnd.target.weights.copy()
     role_rollout.obs[:, ::2] = new[:, ::2]
-    values = rnd.score(tape, 30)
+    values = rnd.score(buffer, 30)
     assert values[:, ::2].mean() > 20 * values[:, 1::2].mean() > 0
     assert np.array_equal(rnd.target.weights, frozen)
 
@@ -195,13 +195,13 @@ def test_predictor_updates_follow_update_every(tmp_path: Path) -> None:
 
 
 def test_state_dict_is_complete() -> None:
-    trainer, tape = collected(small("matching"))
+    trainer, buffer = collected(small("matching"))
     one, two = scorers_of(trainer)["hider"], scorers_of(Trainer(trainer.config))["hider"]
-    one.score(tape, 0)
+    one.score(buffer, 0)
     two.load_state_dict({name: value.copy() if isinstance(value, np.ndarray) else value
                          for name, value in one.state_dict().items()})
     for rnd in (one, two):
-        rnd.score(tape, 1)
+        rnd.score(buffer, 1)
     assert np.array_equal(one.predictor.weights, two.predictor.weights)
     assert vars(one.deviation) == vars(two.deviation) and one.adam.updates == two.adam.updates
 
@@ -211,9 +211,9 @@ def test_threads_do_not_change_the_reward() -> None:
 
 
 def test_weight_zero_builds_nothing() -> None:
-    trainer, tape = collected(small("pursuit", rnd__weight=0.0))
-    trainer.after_rollout(tape)
-    trainer.update(tape)
+    trainer, buffer = collected(small("pursuit", rnd__weight=0.0))
+    trainer.after_rollout(buffer)
+    trainer.update(buffer)
     assert trainer.setup.get(Rnd) is None
-    assert all(role_rollout.reward_terms == {} for role_rollout in tape.tracks.values())
+    assert all(role_rollout.reward_terms == {} for role_rollout in buffer.tracks.values())
     assert not any(name.startswith("rnd") for name in trainer.state_dict())

@@ -21,7 +21,7 @@ ROLE = SPEC.roles["joypad"]
 CONFIG = RndImagesConfig(weight=1.0, embed=8, lr=1e-2, update_every=8)
 
 
-def tape(seed: int) -> RolloutBuffer:
+def rollout_of(seed: int) -> RolloutBuffer:
     """Thirty-two images, each of one of four kinds that `seed` determines."""
     made = RolloutBuffer(SPEC, 8, 4)
     kinds = np.random.default_rng(seed).integers(0, 4, (4, 192)).astype(np.float32) / 3
@@ -33,16 +33,16 @@ def test_new_images_give_more_reward() -> None:
     bonus = ImageDistillation(CONFIG, ROLE, 1)
     target = bonus.target.weights.copy()
     for i in range(30):
-        known = bonus.score(tape(0), i).mean()
-    assert bonus.score(tape(1), 30).mean() > 3 * known
+        known_score = bonus.score(rollout_of(0), i).mean()
+    assert bonus.score(rollout_of(1), 30).mean() > 3 * known_score
     assert np.array_equal(target, bonus.target.weights), "the random network stays what it was"
 
 
 def test_restored_distillation_continues_identically() -> None:
     first, second = (ImageDistillation(CONFIG, ROLE, 1) for _ in range(2))
-    first.score(tape(0), 0)
+    first.score(rollout_of(0), 0)
     second.load_state_dict(first.state_dict())
-    assert np.array_equal(first.score(tape(1), 1), second.score(tape(1), 1))
+    assert np.array_equal(first.score(rollout_of(1), 1), second.score(rollout_of(1), 1))
     assert np.array_equal(first.predictor.weights, second.predictor.weights)
 
 

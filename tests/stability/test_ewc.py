@@ -74,8 +74,8 @@ def test_fisher_of_a_softmax_without_inputs() -> None:
     bias = weight_views(weights, policy.layout)["policy.head.bias"]
     bias[:] = np.log([0.2, 0.3, 0.5])
     policy.set(weights)
-    found = weight_views(fisher(policy, np.zeros((20_000, 1), np.float32), None, 3), policy.layout)
-    assert found["policy.head.bias"] == pytest.approx([0.16, 0.21, 0.25], abs=0.005)
+    fisher_views = weight_views(fisher(policy, np.zeros((20_000, 1), np.float32), None, 3), policy.layout)
+    assert fisher_views["policy.head.bias"] == pytest.approx([0.16, 0.21, 0.25], abs=0.005)
 
 
 def test_fisher_of_a_gaussian() -> None:
@@ -83,9 +83,9 @@ def test_fisher_of_a_gaussian() -> None:
     policy = networks.policy(networks.role(obs=1, actions=1, discrete=False), hidden=(1,))
     weight_views(policy.weights, policy.layout)["policy.log_std"][:] = -0.7
     policy.set(policy.weights)
-    found = weight_views(fisher(policy, np.zeros((10_000, 1), np.float32), None, 3), policy.layout)
-    assert found["policy.log_std"] == pytest.approx(2.0, abs=0.3)
-    assert found["policy.head.bias"] == pytest.approx(np.exp(1.4), rel=0.05)
+    fisher_views = weight_views(fisher(policy, np.zeros((10_000, 1), np.float32), None, 3), policy.layout)
+    assert fisher_views["policy.log_std"] == pytest.approx(2.0, abs=0.3)
+    assert fisher_views["policy.head.bias"] == pytest.approx(np.exp(1.4), rel=0.05)
 
 
 @pytest.mark.parametrize("kind", KINDS)

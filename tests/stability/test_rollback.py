@@ -232,19 +232,19 @@ def test_weights_optimiser_and_magnet_are_restored_exactly(bilateral: bool) -> N
     for _ in range(2):
         iterate()
         guard.store_checkpoint(clock.step)
-    kept = everything()
+    stored = everything()
     iterate()
     later = everything()
     assert guard._roll_back({"hider": "because"}, clock.step).endswith(f"back to step {2 * PER}")
     now = everything()
     for role in ("matcher", "hider"):
-        wanted = kept if bilateral or role == "hider" else later
+        expected = stored if bilateral or role == "hider" else later
         assert set(now[role]) == {"weights", "magnet", "first", "second", "updates"}
         for name, value in now[role].items():
-            assert np.array_equal(value, wanted[role][name]), (role, name)
-            assert not np.array_equal(kept[role][name], later[role][name]), (role, name)
+            assert np.array_equal(value, expected[role][name]), (role, name)
+            assert not np.array_equal(stored[role][name], later[role][name]), (role, name)
     iterate()  # stored checkpoints do not change
-    assert np.array_equal(guard.rolling[-1]["roles"]["hider"]["weights"], kept["hider"]["weights"])
+    assert np.array_equal(guard.rolling[-1]["roles"]["hider"]["weights"], stored["hider"]["weights"])
 
 
 def test_rollback_off_stores_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Networks and minibatches of any shape, for the tests of policy, nets and learners."""
+"""Networks and minibatches of any shape, for the tests of policies, networks and learners."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def role(
     names: tuple[int, ...] = (),
     privileged: tuple[int, ...] = (),
 ) -> Role:
-    """`sight` quantities, and columns that name one of so many things in the middle of them.
+    """`obs` numeric columns with categorical ones in the middle; names: their numbers of categories.
 
-    aside: for each column there of how many things it names one; 0 where it is a quantity.
+    privileged: for each privileged column the number of its categories, 0 for a number.
     """
     before, after = obs // 2, obs - obs // 2
     fields = (
@@ -32,16 +32,16 @@ def role(
         Field(name="after", columns=tuple(f"a{i}" for i in range(after))),
     )
     kind: Any = "discrete" if discrete else "continuous"
-    acts = Actions(kind=kind, names=tuple(f"a{i}" for i in range(actions)))
+    action_spec = Actions(kind=kind, names=tuple(f"a{i}" for i in range(actions)))
     hidden = tuple(
         Field(name=f"privileged{i}", columns=("it",), categories=(n,) if n else ())
         for i, n in enumerate(privileged)
     )
-    return Role(name="player", fields=fields, actions=acts, seats=(0,), privileged=hidden)
+    return Role(name="player", fields=fields, actions=action_spec, seats=(0,), privileged=hidden)
 
 
 def policy(role_spec: Role, seed: int = 0, **settings: Any) -> Policy:
-    """A policy with random weights, its head large enough to have opinions."""
+    """A policy with random weights; its head is large enough that actions differ in probability."""
     made = Policy(role_spec, NetworkConfig(**settings), "test")
     made.initialise(seed)
     rng = np.random.default_rng(seed)
@@ -53,7 +53,7 @@ def policy(role_spec: Role, seed: int = 0, **settings: Any) -> Policy:
 
 
 def minibatch(made: Policy, rows: int, seed: int = 0, masked: bool = False, magnet: bool = False) -> Batch:
-    """Decisions as a rollout records them, by an older self: ratios and values on all sides of the clips."""
+    """Decisions of a slightly different policy: ratios and values on all sides of the clip ranges."""
     rng = np.random.default_rng(seed)
     role_spec = made.role
     n, size = rows, role_spec.actions.size
@@ -84,9 +84,9 @@ def minibatch(made: Policy, rows: int, seed: int = 0, masked: bool = False, magn
         mask=batch.get("mask"),
         privileged=batch.get("privileged"),
     )
-    rng_key = rng.standard_normal((4, n)).astype(np.float32)
-    batch |= {"action": action, "logp": logp + 0.4 * rng_key[0], "value": value + 0.3 * rng_key[1]}
-    batch |= {"advantage": rng_key[2], "target": value + 0.5 * rng_key[3]}
+    normal = rng.standard_normal((4, n)).astype(np.float32)
+    batch |= {"action": action, "logp": logp + 0.4 * normal[0], "value": value + 0.3 * normal[1]}
+    batch |= {"advantage": normal[2], "target": value + 0.5 * normal[3]}
     if magnet:
         batch["magnet"] = rng.standard_normal((n, size)).astype(np.float32)
         if not discrete:

@@ -48,10 +48,10 @@ def taught(**changes: Any) -> tuple[Trainer, ExpertIteration]:
 
 def test_search_results_of_own_decisions_are_stored() -> None:
     trainer, made = taught()
-    tape = trainer.setup.collector.rollout
-    assert tape.states is not None and made.count == 128
+    rollout_buffer = trainer.setup.collector.rollout
+    assert rollout_buffer.states is not None and made.count == 128
     batch = made.batch(np.arange(128))
-    result = {row.tobytes() for row in tape["player"].obs[tape["player"].acted != 0]}
+    result = {row.tobytes() for row in rollout_buffer["player"].obs[rollout_buffer["player"].acted != 0]}
     assert all(row.tobytes() in result for row in batch["obs"])
     assert (batch["mask"].sum(1) >= 1).all() and np.isfinite(batch["magnet"]).all()
     values = batch["magnet"] * made.config.tau
@@ -101,11 +101,11 @@ def test_native_and_torch_gradients_agree() -> None:
 
 def test_state_and_restore_continue_identically() -> None:
     first, made = taught()
-    kept = copy.deepcopy(made.state_dict())
+    state = copy.deepcopy(made.state_dict())
     second = Trainer(config())
-    learner(second).load_state_dict(kept)
-    tape = first.setup.collector.rollout
-    assert made.learn(tape, 0.1, 1) == learner(second).learn(tape, 0.1, 1)
+    learner(second).load_state_dict(state)
+    rollout_buffer = first.setup.collector.rollout
+    assert made.learn(rollout_buffer, 0.1, 1) == learner(second).learn(rollout_buffer, 0.1, 1)
     assert made.policy.weights.tobytes() == learner(second).policy.weights.tobytes()
 
 

@@ -36,7 +36,7 @@ class NimConfig:
 
 
 class Nim(PlainWorld):
-    """Two seats of one role take one to three sticks in turn; who takes the last one wins."""
+    """Two seats of one role take one to three sticks in turn; the seat that takes the last one wins."""
 
     masked = True
 
@@ -207,7 +207,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, iterations: int) -> Trainer:
 
 
 def test_turns_and_masks_are_learned_perfectly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In Nim who faces a multiple of four loses; anybody else takes what leaves one."""
+    """In Nim a multiple of four is lost; from all other piles the winning move leaves one."""
     trainer = trained(monkeypatch, 30)
     world = trainer.setup.make_world(200, 0, 5)
     for seat in (0, 1):

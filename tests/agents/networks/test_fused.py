@@ -98,10 +98,10 @@ def test_forward(role_spec: dict[str, Any], net: dict[str, Any], rows: int) -> N
     batch = minibatch(made, rows, seed=1)
     obs, privileged = batch["obs"], batch.get("privileged")
     heads, value = made.forward(obs, privileged=privileged)
-    play, wanted = reference(made, obs, None, privileged)
+    play, expected = reference(made, obs, None, privileged)
     scale = max(1.0, float(play.heads.abs().max()))
     assert np.abs(heads - play.heads.numpy()).max() < tolerance(made) * scale
-    assert np.abs(value - wanted.numpy()).max() < tolerance(made) * max(1.0, float(wanted.abs().max()))
+    assert np.abs(value - expected.numpy()).max() < tolerance(made) * max(1.0, float(expected.abs().max()))
 
 
 @pytest.mark.parametrize(("role_spec", "net", "rows"), SHAPES)
@@ -127,10 +127,10 @@ def test_log_probabilities_belong_to_the_sampled_actions(
             greedy=greedy,
         )
         play, _ = reference(made, batch["obs"], batch.get("mask"))
-        wanted = play.log_prob(
+        expected = play.log_prob(
             torch.from_numpy(action.astype(np.float64) if action.ndim > 1 else action)
         ).numpy()
-        assert np.abs(logp - wanted).max() < 20 * tolerance(made)
+        assert np.abs(logp - expected).max() < 20 * tolerance(made)
 
 
 TERMS: dict[str, dict[str, float]] = {
@@ -154,10 +154,10 @@ def test_gradient_of_every_term(term: str, masked: bool, discrete: bool) -> None
         made = policy(role(actions=4, discrete=discrete), **net)  # type: ignore[arg-type]
         batch = minibatch(made, 300, masked=masked, magnet="magnet_weight" in settings)
         rows = np.random.default_rng(2).permutation(300)[:133].astype(np.int64)
-        native, wanted, means, mean = both_gradients(made, batch, rows, PpoConfig(**settings), entropy)  # type: ignore[arg-type]
-        assert np.isfinite(native).all() and np.abs(wanted).max() > 0
-        assert np.linalg.norm(native - wanted) < CLOSE * np.linalg.norm(wanted)
-        assert np.abs(native - wanted).max() < CLOSE * np.abs(wanted).max()
+        native, expected, means, mean = both_gradients(made, batch, rows, PpoConfig(**settings), entropy)  # type: ignore[arg-type]
+        assert np.isfinite(native).all() and np.abs(expected).max() > 0
+        assert np.linalg.norm(native - expected) < CLOSE * np.linalg.norm(expected)
+        assert np.abs(native - expected).max() < CLOSE * np.abs(expected).max()
         for name, value in means.items():
             assert value == pytest.approx(mean[name], rel=2e-6, abs=2e-6), name
         assert means["clip_fraction"] > 0.05 or term == "value"
@@ -168,9 +168,9 @@ def test_gradient_of_every_shape(role_spec: dict[str, Any], net: dict[str, Any],
     made = policy(role(**role_spec), **net)
     batch = minibatch(made, rows, masked=role_spec["discrete"], magnet=True)
     config = PpoConfig(value_clip=0.2, magnet_weight=0.2)
-    native, wanted, _, _ = both_gradients(made, batch, np.arange(rows), config, 0.05)
+    native, expected, _, _ = both_gradients(made, batch, np.arange(rows), config, 0.05)
     # a row whose ratio or value lies on a bound to the last bit may fall on either side: there is none
-    assert np.linalg.norm(native - wanted) < 3 * tolerance(made) * np.linalg.norm(wanted)
+    assert np.linalg.norm(native - expected) < 3 * tolerance(made) * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("adv", [-1.0, 1.0])
@@ -281,11 +281,11 @@ def test_discrete_samples_follow_probabilities_and_masks(mask: tuple[int, ...]) 
     n = 40_000
     counts = np.bincount(draw(made, obs, n, mask=mask), minlength=5)
     play, _ = reference(made, obs[None], np.array([mask], np.uint8))
-    wanted = play.heads.softmax(-1).numpy()[0] * n
+    expected = play.heads.softmax(-1).numpy()[0] * n
     legal = np.array(mask, bool)
     assert (counts[~legal] == 0).all()
     # chi-square with at most 4 degrees of freedom: beyond 27.9 once in 80 000
-    assert ((counts - wanted)[legal] ** 2 / wanted[legal]).sum() < 27.9
+    assert ((counts - expected)[legal] ** 2 / expected[legal]).sum() < 27.9
 
 
 def test_gaussian_samples_have_mean_deviation_and_independence() -> None:

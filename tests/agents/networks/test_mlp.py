@@ -14,7 +14,7 @@ from rematch.agents.networks import mlp
 from rematch.agents.networks.layout import weight_views
 
 
-def slow(made: Any, obs: Any) -> tuple[Any, Any]:
+def reference(made: Any, obs: Any) -> tuple[Any, Any]:
     """Heads [n, A] and values [n] by matrix products in numpy."""
     config = made.config
     w = {name: view.astype(np.float64) for name, view in weight_views(made.weights, made.layout).items()}
@@ -56,9 +56,9 @@ def test_forward_is_matrix_products(net: dict[str, Any], discrete: bool, names: 
     obs = minibatch(made, 9)["obs"].astype(np.float64)
     flat = torch.from_numpy(made.weights.astype(np.float64))
     play, value = mlp.policy_and_value(flat, made.role, made.config, torch.from_numpy(obs))
-    heads, wanted = slow(made, obs)
+    heads, expected = reference(made, obs)
     assert np.allclose(play.heads.numpy(), heads, atol=1e-12) and np.allclose(
-        value.numpy(), wanted, atol=1e-12
+        value.numpy(), expected, atol=1e-12
     )
     assert (play.log_std is None) == discrete
 
@@ -67,11 +67,11 @@ def test_categorical_equals_torch() -> None:
     torch.manual_seed(0)
     logits, other = torch.randn(6, 5, dtype=torch.float64), torch.randn(6, 5, dtype=torch.float64)
     action = torch.tensor([0, 1, 2, 3, 4, 0])
-    ours, theirs = mlp.Distribution(logits, None), distributions.Categorical(logits=logits)
-    assert torch.allclose(ours.log_prob(action), theirs.log_prob(action))
-    assert torch.allclose(ours.entropy(), theirs.entropy())
-    wanted = distributions.kl_divergence(theirs, distributions.Categorical(logits=other))
-    assert torch.allclose(ours.kl(mlp.Distribution(other, None)), wanted)
+    ours, torch_distribution = mlp.Distribution(logits, None), distributions.Categorical(logits=logits)
+    assert torch.allclose(ours.log_prob(action), torch_distribution.log_prob(action))
+    assert torch.allclose(ours.entropy(), torch_distribution.entropy())
+    expected = distributions.kl_divergence(torch_distribution, distributions.Categorical(logits=other))
+    assert torch.allclose(ours.kl(mlp.Distribution(other, None)), expected)
 
 
 def test_mask_removes_actions() -> None:
@@ -90,10 +90,10 @@ def test_mask_removes_actions() -> None:
         (full.entropy(), few.entropy()),
         (full.kl(centre[0]), few.kl(centre[1])),
     ]
-    for ours, wanted in pairs:
-        assert torch.allclose(ours, wanted)
+    for ours, expected in pairs:
+        assert torch.allclose(ours, expected)
         (a,) = torch.autograd.grad(ours.sum(), logits, retain_graph=True)
-        (b,) = torch.autograd.grad(wanted.sum(), logits, retain_graph=True)
+        (b,) = torch.autograd.grad(expected.sum(), logits, retain_graph=True)
         assert torch.isfinite(a).all() and torch.allclose(a, b) and (a[:, mask == 0] == 0).all()
 
 
@@ -103,10 +103,10 @@ def test_gaussian_equals_torch() -> None:
     log_std, log_other = torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch.float64)
     action = torch.randn(6, 3, dtype=torch.float64)
     ours = mlp.Distribution(mean, log_std)
-    theirs = distributions.Independent(distributions.Normal(mean, log_std.exp().expand(6, 3)), 1)
-    wanted = distributions.Independent(distributions.Normal(other, log_other.exp().expand(6, 3)), 1)
-    assert torch.allclose(ours.log_prob(action), theirs.log_prob(action))
-    assert torch.allclose(ours.entropy(), theirs.entropy())
+    torch_distribution = distributions.Independent(distributions.Normal(mean, log_std.exp().expand(6, 3)), 1)
+    expected = distributions.Independent(distributions.Normal(other, log_other.exp().expand(6, 3)), 1)
+    assert torch.allclose(ours.log_prob(action), torch_distribution.log_prob(action))
+    assert torch.allclose(ours.entropy(), torch_distribution.entropy())
     assert torch.allclose(
-        ours.kl(mlp.Distribution(other, log_other)), distributions.kl_divergence(theirs, wanted)
+        ours.kl(mlp.Distribution(other, log_other)), distributions.kl_divergence(torch_distribution, expected)
     )

@@ -68,14 +68,14 @@ def made_of(encoder: str, discrete: bool = True, **more: Any) -> Policy:
     return policy(role(discrete), encoder=encoder, **net)
 
 
-def act(who: Policy, packed: Any, slot: Any, batch: dict[str, Any], **more: Any) -> list[Any]:
+def act(policy: Policy, packed: Any, slot: Any, batch: dict[str, Any], **more: Any) -> list[Any]:
     """Action, logp, value and heads; -7 in rows that were not computed."""
-    n, size = len(slot), who.role.actions.size
-    discrete = who.role.actions.kind == "discrete"
+    n, size = len(slot), policy.role.actions.size
+    discrete = policy.role.actions.kind == "discrete"
     action: Any = np.full(n, -7, np.int32) if discrete else np.full((n, size), -7, np.float32)
     logp, value, heads = (np.full(shape, -7, np.float32) for shape in (n, n, (n, size)))
     number = more.pop("number", np.arange(n, dtype=np.uint32))
-    who.network.act(packed, slot, batch["obs"], number, (3, 5), action, logp, value, heads=heads, **more)
+    policy.network.act(packed, slot, batch["obs"], number, (3, 5), action, logp, value, heads=heads, **more)
     return [action, logp, value, heads]
 
 
@@ -129,9 +129,9 @@ def test_opponents_in_slots_act_as_alone(encoder: str, discrete: bool) -> None:
     together = act(selves[0], packed, slot, batch, acting=acting)
     untouched = (slot < 0) | (slot > 2) | (acting == 0)
     for s, each in enumerate(selves):
-        mine = (slot == s) & (acting == 1)
+        rows = (slot == s) & (acting == 1)
         alone = act(each, each.packed, np.zeros(n, np.int32), batch)
-        assert mine.any() and all(a[mine].tobytes() == b[mine].tobytes() for a, b in zip(together, alone))
+        assert rows.any() and all(a[rows].tobytes() == b[rows].tobytes() for a, b in zip(together, alone))
     assert all((array[untouched] == -7).all() for array in together)
 
 
@@ -258,15 +258,15 @@ def test_every_parameter_learns(encoder: str) -> None:
 
 def test_belief_loss_has_a_weight() -> None:
     batch: dict[str, Any] = {}
-    found = {}
+    results = {}
     for weight in (0.0, 0.5, 1.0):
         made = made_of("bimdn", belief_weight=weight)
         batch = batch or minibatch(made, 30)
         flat = torch.from_numpy(made.weights)
-        found[weight], means = loss(made, PpoConfig(), flat, batch, 0.0)
+        results[weight], means = loss(made, PpoConfig(), flat, batch, 0.0)
     assert float(means["belief_nll"]) > 0.1
-    assert float(found[1.0] - found[0.0]) == pytest.approx(float(means["belief_nll"]), rel=1e-4)
-    assert float(found[0.5] - found[0.0]) == pytest.approx(float(means["belief_nll"]) / 2, rel=1e-4)
+    assert float(results[1.0] - results[0.0]) == pytest.approx(float(means["belief_nll"]), rel=1e-4)
+    assert float(results[0.5] - results[0.0]) == pytest.approx(float(means["belief_nll"]) / 2, rel=1e-4)
 
 
 # --- runs ---------------------------------------------------------------------------------------------------
@@ -296,8 +296,8 @@ def test_threads_do_not_change_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     for threads in (1, 2, 3):
         trainer = Trainer(small("bimdn", 3, threads=threads, **BUSY))
         rows = advance(trainer, 3)
-        tape = trainer.setup.collector.rollout["player"]
-        played = [a.tobytes() for a in (tape.obs, tape.action, tape.logp, tape.value, tape.last_value)]
+        data = trainer.setup.collector.rollout["player"]
+        played = [a.tobytes() for a in (data.obs, data.action, data.logp, data.value, data.last_value)]
         ends.add((*played, trainer.agents.players["player"].weights.tobytes(), str(rows)))
     assert len(ends) == 1
 
@@ -319,8 +319,8 @@ def test_run_is_trained_evaluated_exploited_and_resumed(tmp_path: Path) -> None:
     trained = api.train(config, folder=tmp_path / "run")
     row = evaluate(tmp_path / "run", games=20)
     assert row["table"][0]["rival"] == "random"
-    found = exploit(tmp_path / "run", ExploitRequest(budget=32 * 8 * 2, seeds=1, games=20))
-    assert found["roles"]["player"]["games"] == 20
+    results = exploit(tmp_path / "run", ExploitRequest(budget=32 * 8 * 2, seeds=1, games=20))
+    assert results["roles"]["player"]["games"] == 20
     output = (tmp_path / "run" / "train.log").read_text()
     assert "privileged, for learning only: sign.theirs, other.x, other.y" in output
     (path,) = (tmp_path / "run" / "policies").glob("player*.safetensors")

@@ -73,18 +73,18 @@ def test_default_number_of_weights() -> None:
 
 def test_dropout_is_in_the_update_alone_and_repeats() -> None:
     role_spec = role(obs=5, actions=4, names=(3,))
-    found = []
+    gradients = []
     for dropout, threads in ((0.5, 1), (0.5, 2), (0.0, 1)):
         made = policy(role_spec, **SMALL, dropout=dropout)
         batch = minibatch(made, 1500)
         batch["obs"][:, 2] = 1
         learner = Ppo(made, PpoConfig(), 3, threads)
-        found.append(learner.gradient(batch, np.arange(1500), 0.01)[0])
+        gradients.append(learner.gradient(batch, np.arange(1500), 0.01)[0])
         learner.adam.updates += 1
         again = learner.gradient(batch, np.arange(1500), 0.01)[0]
-        assert np.array_equal(found[-1], again) == (dropout == 0.0)  # another update, other random numbers
+        assert np.array_equal(gradients[-1], again) == (dropout == 0.0)  # other random numbers
         assert made.forward(batch["obs"])[0].tobytes() == made.forward(batch["obs"])[0].tobytes()
-    assert np.array_equal(found[0], found[1]) and not np.array_equal(found[0], found[2])
+    assert np.array_equal(gradients[0], gradients[1]) and not np.array_equal(gradients[0], gradients[2])
 
 
 def test_two_short_iterations(tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ def test_two_short_iterations(tmp_path: Path) -> None:
     {"width": 17}, {"layers": 1}, {"heads": 4}, {"embedding": 7}, {"dropout": 0.3},
 ])
 def test_every_setting_changes_the_gradient(changes: dict[str, Any]) -> None:
-    found = []
+    gradients = []
     for settings_ in (SMALL | {"heads": 1}, SMALL | {"heads": 1} | changes):
         made = policy(role(obs=5, actions=4, names=(3,)), **settings_)
         batch = minibatch(made, 20)
         batch["obs"][:, 2] = 1
-        found.append(Ppo(made, PpoConfig(), 0, 1).gradient(batch, np.arange(20), 0.01)[0])
-    assert found[0].shape != found[1].shape or not np.array_equal(*found)
+        gradients.append(Ppo(made, PpoConfig(), 0, 1).gradient(batch, np.arange(20), 0.01)[0])
+    assert gradients[0].shape != gradients[1].shape or not np.array_equal(*gradients)
 
 
 @pytest.mark.parametrize(("flags", "line"), [

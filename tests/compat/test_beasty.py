@@ -72,7 +72,7 @@ def test_a_gpu_that_is_not_there_is_one_line() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    with pytest.raises(ConfigError, match=r"cuda: torch finds no CUDA device; expected --device cpu"):
+    with pytest.raises(ConfigError, match=r"device = cuda: there is no GPU here; expected --device cpu"):
         SCRIPT.translate(GIVEN)
 
 

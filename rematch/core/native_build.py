@@ -14,6 +14,7 @@ from pathlib import Path
 # gcc and clang select this machine's processor by -march on x86 and -mcpu on ARM; elsewhere it is uncertain.
 NATIVE = {"x86_64": ["-march=native"], "arm64": ["-mcpu=native"], "aarch64": ["-mcpu=native"]}
 FLAGS = ["-std=c99", "-O3", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wno-unused-function"]
+HEADERS = (".h", ".pxd", ".pxi")  # files that a core includes
 DIRECTIVES = {
     "language_level": 3, "boundscheck": False, "wraparound": False,
     "initializedcheck": False, "cdivision": True, "freethreading_compatible": False,
@@ -40,9 +41,9 @@ def processor() -> str:
 def source_files(source: Path) -> list[Path]:
     """The files a core is compiled from: the .pyx, the headers beside it, the shared headers, this file."""
     this_file = Path(__file__).resolve()
-    headers = [path for path in source.parent.iterdir() if path.suffix in (".h", ".pxd", ".pxi")]
-    shared_headers = (this_file.parents[1] / "worlds/native").glob("*.h")
-    return [source, *sorted(headers), *sorted(shared_headers), this_file]
+    folders = (source.parent, this_file.parents[1] / "worlds/native")
+    headers = [sorted(path for path in folder.iterdir() if path.suffix in HEADERS) for folder in folders]
+    return [source, *headers[0], *headers[1], this_file]
 
 
 def digest(source: Path) -> str:

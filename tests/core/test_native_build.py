@@ -30,8 +30,12 @@ def core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["native.pyx", "rules.h", "new.pxd", "../native/random.h", "../../core/native_build.py"]
-)
+    "name",
+    [
+        "native.pyx", "rules.h", "new.pxd", "../native/random.h", "../native/new.pxi",
+        "../../core/native_build.py",
+    ],
+)  # fmt: skip
 def test_core_with_changed_sources_is_refused_and_rebuilt(core: Path, name: str) -> None:
     built = native_build.digest(core)
     compiled = core.with_suffix(".so")

@@ -2,36 +2,20 @@
 
 import numpy as np
 
-from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
 
 cdef extern from *:
     """
-    #include <stddef.h>
     #include "batch.h"
-    typedef struct { const char *type, *name; size_t offset, length; } Member;
-    #define RULE_ENTRY(type, name) {#type, #name, offsetof(Rules, name), 1},
+    #include "struct_layout.h"
     #define TABLE_ENTRY(type, name, length) {#type, #name, offsetof(Game, table.name), length},
-    #define KEPT_ENTRY(type, name, length) {#type, #name, offsetof(Game, name), length},
-    static const Member rule_members[] = {BEASTY_RULES(RULE_ENTRY)};
-    static const Member game_members[] = {BEASTY_TABLE(TABLE_ENTRY) BEASTY_KEPT(KEPT_ENTRY)};
-    enum { RULE_COUNT = sizeof rule_members / sizeof *rule_members,
-           GAME_COUNT = sizeof game_members / sizeof *game_members };
+    STRUCT_LAYOUT(rules, Rules, BEASTY_RULES(RULE_ENTRY))
+    STRUCT_LAYOUT(game, Game, BEASTY_TABLE(TABLE_ENTRY) BEASTY_KEPT(GAME_ENTRY))
     """
-    const char *REMATCH_BUILD
-    ctypedef struct Member:
-        const char *type
-        const char *name
-        size_t offset
-        size_t length
-    const Member *rule_members
-    const Member *game_members
-    enum: RULE_COUNT, GAME_COUNT, FINE, PLACES, SPECIES
+    enum: FINE, PLACES, SPECIES
     int ACTION_COUNT "ACTIONS"
     int BOT_COUNT "BOTS"
     int EXACT_SCALE "EXACT"
-    const uint32_t GAME_MARK
 
     ctypedef struct Rules:
         int32_t players
@@ -109,33 +93,9 @@ cdef extern from *:
     Answer value_rows(const void *, int, int) noexcept nogil
     Answer leaf_rows(const void *, int, int) noexcept nogil
 
-BUILD = REMATCH_BUILD.decode()
-MARK = GAME_MARK
+include "../native/struct_layout.pxi"  # BUILD, MARK, RULES, RULES_TYPE, GAME_TYPE, _struct_dtype, _write_rules
+
 ACTIONS, BOTS, EXACT = ACTION_COUNT, BOT_COUNT, EXACT_SCALE
-
-_NUMBERS = {"int32_t": "i4", "rm_flag": "i4", "uint32_t": "u4", "uint64_t": "u8", "uint16_t": "u2", "uint8_t": "u1"}
-
-
-def _layout(kind):
-    cdef const Member *members = rule_members if kind == "rules" else game_members
-    cdef int count = RULE_COUNT if kind == "rules" else GAME_COUNT
-    return [(members[n].name.decode(), members[n].type.decode(), members[n].offset, members[n].length)
-            for n in range(count)]
-
-
-RULES = {name: kind for name, kind, _, _ in _layout("rules")}
-
-
-def _dtype(kind, size):
-    """The struct as numpy sees it, one named member each."""
-    rows = _layout(kind)
-    shapes = [_NUMBERS[t] if length == 1 else (_NUMBERS[t], (length,)) for _, t, _, length in rows]
-    return np.dtype({"names": [r[0] for r in rows], "formats": shapes,
-                     "offsets": [r[2] for r in rows], "itemsize": size})
-
-
-RULES_TYPE = _dtype("rules", sizeof(Rules))
-GAME_TYPE = _dtype("game", sizeof(Game))
 
 
 cdef const Game *_games(const uint8_t[:, ::1] games) except? NULL:
@@ -151,11 +111,7 @@ cdef class Core:
     cdef readonly int players, cards, counts
 
     def __init__(self, values):
-        row = np.zeros((), RULES_TYPE)
-        for name in RULES:
-            row[name] = values[name]
-        cdef const uint8_t[::1] raw = np.frombuffer(row.tobytes(), np.uint8)
-        memcpy(&self.rules, &raw[0], sizeof(Rules))
+        _write_rules(&self.rules, values)
         if not 2 <= self.rules.players <= 4:
             raise ValueError("core: two to four play")
         self.players = self.rules.players

@@ -2,32 +2,16 @@
 
 import numpy as np
 
-from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
 
 cdef extern from *:
     """
-    #include <stddef.h>
     #include "batch.h"
-    typedef struct { const char *type, *name; size_t offset, length; } Member;
-    #define RULE_ENTRY(type, name) {#type, #name, offsetof(Rules, name), 1},
-    #define GAME_ENTRY(type, name, length) {#type, #name, offsetof(Game, name), length},
-    static const Member rule_members[] = {LATTICE_RULES(RULE_ENTRY)};
-    static const Member game_members[] = {LATTICE_GAME(GAME_ENTRY)};
-    enum { RULE_COUNT = sizeof rule_members / sizeof *rule_members,
-           GAME_COUNT = sizeof game_members / sizeof *game_members };
+    #include "struct_layout.h"
+    STRUCT_LAYOUT(rules, Rules, LATTICE_RULES(RULE_ENTRY))
+    STRUCT_LAYOUT(game, Game, LATTICE_GAME(GAME_ENTRY))
     """
-    const char *REMATCH_BUILD
-    ctypedef struct Member:
-        const char *type
-        const char *name
-        size_t offset
-        size_t length
-    const Member *rule_members
-    const Member *game_members
-    enum: RULE_COUNT, GAME_COUNT, COLUMNS, ACTIONS, HEADINGS, FRAMES, FINE
-    const uint32_t GAME_MARK
+    enum: COLUMNS, ACTIONS, HEADINGS, FRAMES, FINE
 
     ctypedef struct Rules:
         int32_t n
@@ -65,32 +49,7 @@ cdef extern from *:
     void observe_all(const Rules *, const Tables *, Batch *, int games) nogil
     int unsound_action(const Batch *, int games) nogil
 
-BUILD = REMATCH_BUILD.decode()
-MARK = GAME_MARK
-
-_NUMBERS = {"float": "f4", "int32_t": "i4", "rm_flag": "i4", "uint32_t": "u4", "uint64_t": "u8"}
-
-
-def _layout(kind):
-    cdef const Member *members = rule_members if kind == "rules" else game_members
-    cdef int count = RULE_COUNT if kind == "rules" else GAME_COUNT
-    return [(members[n].name.decode(), members[n].type.decode(), members[n].offset, members[n].length)
-            for n in range(count)]
-
-
-RULES = {name: kind for name, kind, _, _ in _layout("rules")}
-
-
-def _dtype(kind, size):
-    """The struct as numpy sees it, one named member each."""
-    rows = _layout(kind)
-    shapes = [_NUMBERS[t] if length == 1 else (_NUMBERS[t], (length,)) for _, t, _, length in rows]
-    return np.dtype({"names": [r[0] for r in rows], "formats": shapes,
-                     "offsets": [r[2] for r in rows], "itemsize": size})
-
-
-RULES_TYPE = _dtype("rules", sizeof(Rules))
-GAME_TYPE = _dtype("game", sizeof(Game))
+include "../native/struct_layout.pxi"  # BUILD, MARK, RULES, RULES_TYPE, GAME_TYPE, _struct_dtype, _write_rules
 
 
 cdef class Core:
@@ -101,11 +60,7 @@ cdef class Core:
     cdef readonly dict table
 
     def __init__(self, values):
-        row = np.zeros((), RULES_TYPE)
-        for name in RULES:
-            row[name] = values[name]
-        cdef const uint8_t[::1] raw = np.frombuffer(row.tobytes(), np.uint8)
-        memcpy(&self.rules, &raw[0], sizeof(Rules))
+        _write_rules(&self.rules, values)
         cdef int n = self.rules.n, block = self.rules.block, states = HEADINGS * n * n
         if not (2 <= n <= 64 and 0 <= block < n):
             raise ValueError("core: there is no such board")

@@ -2,36 +2,18 @@
 
 import numpy as np
 
-from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
 
 cdef extern from *:
     """
-    #include <stddef.h>
     #include "batch.h"
-    typedef struct { const char *type, *name; size_t offset, length; } Member;
-    #define RULE_ENTRY(type, name) {#type, #name, offsetof(Rules, name), 1},
-    #define GAME_ENTRY(type, name, length) {#type, #name, offsetof(Game, name), length},
+    #include "struct_layout.h"
     #define ANNEX_ENTRY(type, name, length) {#type, #name, offsetof(Annex, name), length},
-    static const Member rule_members[] = {PURSUIT_RULES(RULE_ENTRY)};
-    static const Member game_members[] = {PURSUIT_GAME(GAME_ENTRY)};
-    static const Member annex_members[] = {PURSUIT_ANNEX(ANNEX_ENTRY)};
-    enum { RULE_COUNT = sizeof rule_members / sizeof *rule_members,
-           GAME_COUNT = sizeof game_members / sizeof *game_members,
-           ANNEX_COUNT = sizeof annex_members / sizeof *annex_members };
+    STRUCT_LAYOUT(rules, Rules, PURSUIT_RULES(RULE_ENTRY))
+    STRUCT_LAYOUT(game, Game, PURSUIT_GAME(GAME_ENTRY))
+    STRUCT_LAYOUT(annex, Annex, PURSUIT_ANNEX(ANNEX_ENTRY))
     """
-    const char *REMATCH_BUILD
-    ctypedef struct Member:
-        const char *type
-        const char *name
-        size_t offset
-        size_t length
-    const Member *rule_members
-    const Member *game_members
-    const Member *annex_members
-    enum: RULE_COUNT, GAME_COUNT, ANNEX_COUNT, MAX_OBSTACLES, MAX_RAYS, STATE_NUMBERS, STARTED, BAD_STAGE, FINE, BOT_COUNT
-    const uint32_t GAME_MARK
+    enum: MAX_OBSTACLES, MAX_RAYS, STATE_NUMBERS, STARTED, BAD_STAGE, FINE, BOT_COUNT
 
     ctypedef struct Rules:
         pass
@@ -44,8 +26,6 @@ cdef extern from *:
         int32_t frames
         int32_t annex_bytes
     ctypedef struct Game:
-        pass
-    ctypedef struct Annex:
         pass
     ctypedef struct Batch:
         Game *games
@@ -81,43 +61,15 @@ cdef extern from *:
     void rm_sincos(float x, float *sine, float *cosine) nogil
     float rm_atan2(float y, float x) nogil
 
-BUILD = REMATCH_BUILD.decode()
+include "../native/struct_layout.pxi"  # BUILD, MARK, RULES, RULES_TYPE, GAME_TYPE, _struct_dtype, _write_rules
+
+cdef extern from *:
+    const StructLayout annex_layout
+
 MOST_OBSTACLES = MAX_OBSTACLES
 MOST_RAYS = MAX_RAYS
 OWN_NUMBERS = STATE_NUMBERS
 BOTS = BOT_COUNT
-MARK = GAME_MARK
-
-_NUMBERS = {"float": "f4", "int32_t": "i4", "rm_flag": "i4", "rm_choice": "i4", "uint32_t": "u4", "uint64_t": "u8", "rm_count": "u2"}
-
-
-def _layout(kind):
-    cdef const Member *members = game_members
-    cdef int count = GAME_COUNT
-    if kind == "rules":
-        members, count = rule_members, RULE_COUNT
-    elif kind == "annex":
-        members, count = annex_members, ANNEX_COUNT
-    return [(members[n].name.decode(), members[n].type.decode(), members[n].offset, members[n].length)
-            for n in range(count)]
-
-
-RULES = {name: kind for name, kind, _, _ in _layout("rules")}
-
-
-def _dtype(kind, size, more=()):
-    """The struct as numpy sees it, one named member each; `more` floats of these shapes follow."""
-    rows = _layout(kind)
-    shapes = [_NUMBERS[t] if length == 1 else (_NUMBERS[t], (length,)) for _, t, _, length in rows]
-    names, offsets = [r[0] for r in rows], [r[2] for r in rows]
-    for name, shape in more:
-        names, shapes, offsets = [*names, name], [*shapes, ("f4", shape)], [*offsets, size]
-        size += 4 * int(np.prod(shape))
-    return np.dtype({"names": names, "formats": shapes, "offsets": offsets, "itemsize": size})
-
-
-RULES_TYPE = _dtype("rules", sizeof(Rules))
-GAME_TYPE = _dtype("game", sizeof(Game))
 
 
 cdef class Core:
@@ -127,11 +79,7 @@ cdef class Core:
     cdef Derived derived
 
     def __init__(self, values):
-        row = np.zeros((), RULES_TYPE)
-        for name in RULES:
-            row[name] = values[name]
-        cdef const uint8_t[::1] raw = np.frombuffer(row.tobytes(), np.uint8)
-        memcpy(&self.rules, &raw[0], sizeof(Rules))
+        _write_rules(&self.rules, values)
         self.derived = derive(&self.rules)
 
     @property
@@ -152,7 +100,7 @@ cdef class Core:
         cdef int frames = self.derived.frames
         if not self.derived.annex_bytes:
             return np.dtype([])
-        return _dtype("annex", sizeof(Annex), [("frames", (2, frames, self.derived.frame))] if frames else [])
+        return _struct_dtype(&annex_layout, [("frames", (2, frames, self.derived.frame))] if frames else [])
 
     def observe(self, games, annex, obs):
         """Write what both robots see in games [n, S], annex [n, T]: role -> field -> [n, 1, F], n at least 1.

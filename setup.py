@@ -1,9 +1,9 @@
-"""Builds every rematch/**/*.pyx it finds: a new world's core needs no line here.
+"""Compiles every rematch/**/*.pyx; a new world needs no line in this file.
 
-One that is compiled against another package is left out where that package is not installed.
+A core that needs another package (PyBoy) is skipped if that package is not installed.
 
-Each compiled core carries a digest of the C text, the flags and the processor it was made from.
-`rematch/core/native_build.py` compares that digest at import, so an old core never runs against new rules.
+Each compiled core contains a digest of its sources, the compiler flags and the processor.
+`rematch/core/native_build.py` compares that digest at import, so an old core never runs with new rules.
 """
 
 import contextlib
@@ -25,30 +25,31 @@ sys.path.insert(0, str(root / "rematch/core"))
 from native_build import DIRECTIVES, digest, flags, is_fresh, source_files  # noqa: E402  (standard library only)
 
 del sys.path[0]
-with contextlib.suppress(ImportError):  # compiled from C text that is there already
+with contextlib.suppress(ImportError):  # without Cython the existing C files are compiled
     from Cython.Compiler import Errors
 
-    Errors.LEVEL = 3  # not what it has to say of PyBoy's own .pxd files
+    Errors.LEVEL = 3  # hides warnings about PyBoy's .pxd files
 
 
 def pyboy() -> str:
-    """The version of PyBoy that is here."""
+    """The installed version of PyBoy, or an empty string."""
     try:
         return version("pyboy")
     except PackageNotFoundError:
         return ""
 
 
-def wanted(source: Path) -> bool:
+def can_compile(source: Path) -> bool:
+    """Whether the packages that this core needs are installed."""
     return bool(pyboy()) or b"from pyboy" not in source.read_bytes()
 
 
-# Python's own flags ask for debugging symbols: a quarter of the compiler's time. CFLAGS may ask again.
+# Python's flags include debugging symbols, a quarter of the compile time; CFLAGS with -g turns them on again.
 SYMBOLS = [] if "-g" in os.environ.get("CFLAGS", "") else ["-g0"]
 
 
 def extension(source: Path) -> Extension:
-    made = Extension(
+    core = Extension(
         ".".join(source.relative_to(root).with_suffix("").parts),
         [str(source.relative_to(root))],
         include_dirs=[numpy.get_include(), "rematch/worlds/native"],
@@ -61,34 +62,34 @@ def extension(source: Path) -> Extension:
         extra_compile_args=[*SYMBOLS, *flags(source)],
         extra_link_args=["-pthread"],
     )
-    made.cython_directives = DIRECTIVES
-    return made
+    core.cython_directives = DIRECTIVES
+    return core
 
 
 class BuildStale(build_ext):
-    """Compiles the cores whose digest is not that of their text; dates do not tell another processor."""
+    """Compiles cores whose digest differs from their sources; file dates do not show another processor."""
 
     def build_extension(self, ext: Extension) -> None:
         source = root / (ext.name.replace(".", "/") + ".pyx")
-        there = source.with_name(source.stem + sysconfig.get_config_var("EXT_SUFFIX"))
+        compiled = source.with_name(source.stem + sysconfig.get_config_var("EXT_SUFFIX"))
         target = Path(self.get_ext_fullpath(ext.name))
         target.unlink(missing_ok=True)
-        if not self.force and is_fresh(source, there):
+        if not self.force and is_fresh(source, compiled):
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(there, target)
+            shutil.copy2(compiled, target)
             return
         source.with_suffix(".c").unlink(missing_ok=True)
         super().build_extension(ext)
 
-    def copy_file(self, infile: Any, outfile: Any, *rest: Any, **more: Any) -> Any:
-        """A running program keeps the old core it has open; a killed build leaves no half of a new one."""
+    def copy_file(self, infile: Any, outfile: Any, *args: Any, **options: Any) -> Any:
+        """Replaces a core atomically: running programs keep the old file, a killed build leaves no part."""
         part = f"{outfile}.{os.getpid()}.part"
-        _, copied = super().copy_file(infile, part, *rest, **more)
+        _, copied = super().copy_file(infile, part, *args, **options)
         os.replace(part, outfile)
         return outfile, copied
 
 
 setup(
-    ext_modules=[extension(source) for source in sorted(root.glob("rematch/**/*.pyx")) if wanted(source)],
+    ext_modules=[extension(path) for path in sorted(root.glob("rematch/**/*.pyx")) if can_compile(path)],
     cmdclass={"build_ext": BuildStale},
 )

@@ -1,8 +1,8 @@
-"""How a native core is compiled, and whether it still matches its sources. Used by setup.py and at import.
+"""Compiler flags of native cores, and the check that a core matches its sources. For setup.py and imports.
 
-A core is compiled for the processor it runs on and from headers that people edit; both must still be the
-same when it is loaded. Standard library only, and no newer than Python 3.8: setup.py and tools/ import this
-file by itself, before anything is installed.
+A core is compiled for one processor and from sources that can change; both must be the same when it is
+loaded. This file uses the standard library of Python 3.8 only, because setup.py and tools/ import it before
+anything is installed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import platform
 from pathlib import Path
 
-# gcc and clang select this machine's processor by -march on x86 and -mcpu on ARM; elsewhere it is uncertain.
+# gcc and clang select this machine's processor by -march on x86 and by -mcpu on ARM.
 NATIVE = {"x86_64": ["-march=native"], "arm64": ["-mcpu=native"], "aarch64": ["-mcpu=native"]}
 FLAGS = ["-std=c99", "-O3", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wno-unused-function"]
 HEADERS = (".h", ".pxd", ".pxi")  # files that a core includes
@@ -22,14 +22,14 @@ DIRECTIVES = {
 
 
 def flags(source: Path) -> list[str]:
-    """The C flags of one core: a world must round as on a GPU (multiply, then add), a learner need not."""
+    """The C flags of one core. Worlds round as on a GPU (multiply, then add); learners may use FMA."""
     is_world = Path(__file__).resolve().parents[1] / "worlds" in source.resolve().parents
     contract = "-ffp-contract=" + ("off" if is_world else "fast")
     return [*FLAGS, *NATIVE.get(platform.machine(), []), contract]
 
 
 def processor() -> str:
-    """Architecture and instruction sets, as the system names them."""
+    """Architecture and instruction sets, as reported by the system."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         names = next(line for line in lines if line.startswith(("flags", "Features")))
@@ -39,7 +39,7 @@ def processor() -> str:
 
 
 def source_files(source: Path) -> list[Path]:
-    """The files a core is compiled from: the .pyx, the headers beside it, the shared headers, this file."""
+    """The files of a core: the .pyx, the headers in its folder, the headers of worlds/native, this file."""
     this_file = Path(__file__).resolve()
     folders = (source.parent, this_file.parents[1] / "worlds/native")
     headers = [sorted(path for path in folder.iterdir() if path.suffix in HEADERS) for folder in folders]
@@ -47,16 +47,16 @@ def source_files(source: Path) -> list[Path]:
 
 
 def digest(source: Path) -> str:
-    """Sixteen hex digits over the source files, the flags and the processor."""
-    total = hashlib.sha256()
+    """Sixteen hex digits: SHA-256 of the source files, the flags and the processor."""
+    checksum = hashlib.sha256()
     for file in source_files(source):
-        total.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
-    total.update((" ".join(flags(source)) + processor()).encode())
-    return total.hexdigest()[:16]
+        checksum.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    checksum.update((" ".join(flags(source)) + processor()).encode())
+    return checksum.hexdigest()[:16]
 
 
 def is_fresh(source: Path, compiled: Path) -> bool:
-    """Whether `compiled` was made from these sources: a core holds its digest as bytes (REMATCH_BUILD)."""
+    """Whether `compiled` was built from these sources; a core contains its digest (REMATCH_BUILD)."""
     try:
         return digest(source).encode() in compiled.read_bytes()
     except OSError:
@@ -64,7 +64,7 @@ def is_fresh(source: Path, compiled: Path) -> bool:
 
 
 def refuse_stale(name: str, built: str, source: Path) -> None:
-    """Raise ImportError where the digest in a compiled core differs from that of the sources beside it."""
+    """ImportError if the digest in a compiled core differs from the digest of its sources."""
     if source.exists() and digest(source) != built:
         raise ImportError(
             f"{name} was compiled from other sources or for another processor; rebuild it with: make build"

@@ -1,8 +1,8 @@
-"""Worlds whose rules are compiled: what they all do alike over one array of packed games.
+"""Worlds with compiled rules: the part that all of them share.
 
-A world of this kind keeps every game as one row of bytes, so saving is copying rows and a part is a slice. A
-subclass says how to attach its core to the arrays (`_attach`), what saved games show (`_look`), which bytes
-can be games (`_refuse`) and how games move (`step`).
+Every game is one row of bytes in an array, so that saving copies rows and a part of a world is a slice. A
+subclass attaches its core to the arrays (`_attach`), observes saved games (`_observe_states`), checks saved
+bytes (`_check_states`) and steps the games (`step`).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from rematch.core.world import RUNNING, EventLog, Next, Observations, PointCount
 
 
 def compare_with_struct(config: type, struct: Mapping[str, str], header: str) -> None:
-    """The C struct and the dataclass must be the same, name by name and type by type; else ImportError."""
-    words = {"float": "float", "int": "int32_t", "bool": "rm_flag", "str": "rm_choice"}
-    ours = {field.name: words[str(field.type)] for field in dataclasses.fields(config)}
-    for name in sorted(ours.keys() | struct.keys()):
-        if ours.get(name) != struct.get(name):
-            raise ImportError(f"setting {name} is {ours.get(name, 'absent')} in {config.__module__} and "
+    """ImportError if the C struct `Rules` and the dataclass differ in a name or a type."""
+    c_types = {"float": "float", "int": "int32_t", "bool": "rm_flag", "str": "rm_choice"}
+    fields = {field.name: c_types[str(field.type)] for field in dataclasses.fields(config)}
+    for name in sorted(fields.keys() | struct.keys()):
+        if fields.get(name) != struct.get(name):
+            raise ImportError(f"setting {name} is {fields.get(name, 'absent')} in {config.__module__} and "
                               f"{struct.get(name, 'absent')} in {header}")
 
 
 @dataclass
-class Shown:
-    """What saved games show, those aside too: as the members of a View, copies."""
+class StateObservations:
+    """Observations of saved games, privileged fields included: copies, named as in View."""
 
     fields: Observations
     acting: Bytes
@@ -43,7 +43,7 @@ class Shown:
 
 
 def blank_view(spec: Spec, games: int, masked: bool) -> View:
-    """The arrays that a world of this spec writes."""
+    """Zeros in all arrays that a world of this spec writes; `masked`: with action masks."""
     places = {role.name: (games, len(role.seats)) for role in spec.roles.values()}
     mask = {
         role.name: np.zeros((*places[role.name], role.actions.size), np.uint8) for role in spec.roles.values()
@@ -71,19 +71,19 @@ def blank_view(spec: Spec, games: int, masked: bool) -> View:
 
 
 def first_next(spec: Spec, games: int, first: int, seed: int, stage: Floats | None = None) -> Next:
-    """What games numbered from `first` begin from: game i draws from a key of (seed, first + i)."""
+    """The first `next` of games numbered from `first`: game i has the random key of (seed, first + i)."""
     if games < 1:
         raise ConfigError(f"games = {games}: expected at least 1")
-    start = np.zeros(len(spec.stage), np.float32) if stage is None else stage
+    stage = np.zeros(len(spec.stage), np.float32) if stage is None else stage
     return Next(
         seed=rng.words(seed, rng.GAME, first + games)[first:].copy(),
         slot=np.zeros((games, spec.seats), np.int32),
-        stage=np.tile(start, (games, 1)),
+        stage=np.tile(stage, (games, 1)),
     )
 
 
-def cut_view(view: View, cut: slice) -> View:
-    """The rows of a slice: the same memory."""
+def slice_view(view: View, cut: slice) -> View:
+    """The rows of a slice, as views of the same memory."""
 
     def obs(fields: Observations) -> Observations:
         return {role: {name: a[cut] for name, a in named.items()} for role, named in fields.items()}
@@ -98,15 +98,15 @@ def cut_view(view: View, cut: slice) -> View:
 class NativeWorld:
     """See rematch.core.world.World. Arrays are allocated once; parts are slices of the same memory."""
 
-    kind: np.dtype[np.void]  # one game, by name; has `slot` and `step`
+    game_type: np.dtype[np.void]  # of one game; has the members `slot` and `step`
 
     def __init__(self, config: Any, shared: Any, arrays: tuple[Bytes, View, Next], first: int) -> None:
-        """shared: what a world and its parts have in common, its `spec` too; arrays: states [N, S], ..."""
+        """shared: data of a world and its parts, with attribute `spec`; arrays: states [N, S], view, next."""
         self.config, self.shared, self.first = config, shared, first
         self.spec: Spec = shared.spec
         self._states, self.view, self.next = arrays
         self.games = len(self._states)
-        self._named = self._states.view(self.kind)[:, 0]  # the same bytes, by name
+        self._named = self._states.view(self.game_type)[:, 0]  # the same bytes as a structured array
         self.slot: Ints = self._named["slot"][:, : self.spec.seats]
         self._attach()
 
@@ -119,93 +119,94 @@ class NativeWorld:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Events worth showing; none unless a world counts some."""
+        """Event counts for the log; a world without events has none."""
         return {}
 
-    # --- what a world of one's own says ---
+    # --- methods of a subclass ---
 
     def _attach(self) -> None:
-        """Hand the arrays to the compiled core."""
+        """Pass the arrays to the compiled core."""
         raise NotImplementedError
 
-    def _look(self, states: Bytes) -> Shown:
-        """What saved games [n, S] show."""
+    def _observe_states(self, states: Bytes) -> StateObservations:
+        """The observations of saved games [n, S]."""
         raise NotImplementedError
 
-    def _refuse(self, states: Bytes) -> None:
-        """Raise WorldError where one of these [n, S] cannot be a game."""
+    def _check_states(self, states: Bytes) -> None:
+        """WorldError if one of these rows [n, S] is not a valid game."""
         raise NotImplementedError
 
     # --- World ---
 
     def observe(self, rows: Ints) -> Observations:
         """role -> field -> [n, k, F], a copy."""
-        shown = self._look(self._states[self._rows(rows)]).fields
+        fields = self._observe_states(self._states[self._rows(rows)]).fields
         return {
-            role.name: {f.name: shown[role.name][f.name] for f in role.fields}
+            role.name: {f.name: fields[role.name][f.name] for f in role.fields}
             for role in self.spec.roles.values()
         }
 
     def save(self, rows: Ints) -> Bytes:
-        """[n, S] the running games, `next` not included."""
+        """[n, S] the running games, without `next`."""
         return self._states[self._rows(rows)]
 
     def load(self, rows: Ints, states: Bytes) -> None:
-        """Put saved games into these rows, and what they show into the view."""
-        where = self._rows(rows)
-        shape = (len(where), self.kind.itemsize)
+        """Put saved games into these rows, and their observations into the view."""
+        row_index = self._rows(rows)
+        shape = (len(row_index), self.game_type.itemsize)
         if not isinstance(states, np.ndarray) or states.dtype != np.uint8 or states.shape != shape:
             raise WorldError(f"saved games: expected bytes {list(shape)}")
         states = np.ascontiguousarray(states)
-        self._refuse(states)
-        self._states[where] = states
-        shown = self._look(states)
-        for role, fields in shown.fields.items():
+        self._check_states(states)
+        self._states[row_index] = states
+        obs = self._observe_states(states)
+        for role, fields in obs.fields.items():
             for name, array in fields.items():
-                self.view.fields[role][name][where] = array
-        self.view.acting[where] = shown.acting
-        for role, mask in shown.mask.items():
-            self.view.mask[role][where] = mask
-        self._quiet(where)
+                self.view.fields[role][name][row_index] = array
+        self.view.acting[row_index] = obs.acting
+        for role, mask in obs.mask.items():
+            self.view.mask[role][row_index] = mask
+        self._clear_results(row_index)
 
     def state_of(self, row: int) -> dict[str, Any]:
-        """One game as plain numbers and lists, by the names of its struct."""
+        """One game as numbers and lists: member of the C struct -> value."""
         game = self._named[int(self._rows(np.array([row], np.int32))[0])]
-        return {name: game[name].tolist() for name in self.kind.names or () if name != "mark"}
+        return {name: game[name].tolist() for name in self.game_type.names or () if name != "mark"}
 
     def parts(self, count: int) -> list[Self]:
-        """Neighbouring slices over the same memory, as even as can be."""
+        """Consecutive slices of the same memory, as equal in size as possible."""
         if not 1 <= count <= self.games:
             raise ConfigError(f"parts = {count}: expected from 1 to {self.games}, the number of games")
         edges = [self.games * n // count for n in range(count + 1)]
         return [self._part(slice(a, b)) for a, b in itertools.pairwise(edges)]
 
     def _part(self, cut: slice) -> Self:
-        later = Next(seed=self.next.seed[cut], slot=self.next.slot[cut], stage=self.next.stage[cut])
-        arrays = (self._states[cut], cut_view(self.view, cut), later)
+        next = Next(seed=self.next.seed[cut], slot=self.next.slot[cut], stage=self.next.stage[cut])
+        arrays = (self._states[cut], slice_view(self.view, cut), next)
         return type(self)(self.config, self.shared, arrays, self.first + cut.start)
 
     def _rows(self, rows: Ints) -> Ints:
-        where = np.ascontiguousarray(rows, np.int32).reshape(-1)
-        if len(where) and not (where.min() >= 0 and where.max() < self.games):
-            raise WorldError(f"rows {where.min()} to {where.max()}: expected from 0 to {self.games - 1}")
-        return where
+        row_index = np.ascontiguousarray(rows, np.int32).reshape(-1)
+        if len(row_index) and not (row_index.min() >= 0 and row_index.max() < self.games):
+            raise WorldError(
+                f"rows {row_index.min()} to {row_index.max()}: expected from 0 to {self.games - 1}")
+        return row_index
 
-    def _quiet(self, where: Any) -> None:
-        """No step has been made yet in these games."""
-        self.view.reward[where] = 0
-        self.view.ended[where] = RUNNING
-        self.view.outcome[where] = 0
-        self.view.length[where] = self._named["step"][where]
+    def _clear_results(self, row_index: Any) -> None:
+        """Reset the results of the last step in these games."""
+        self.view.reward[row_index] = 0
+        self.view.ended[row_index] = RUNNING
+        self.view.outcome[row_index] = 0
+        self.view.length[row_index] = self._named["step"][row_index]
 
     def _discrete_actions(self, actions: Mapping[str, NDArray[Any]], role: str) -> Ints:
-        """A role's discrete actions [N, k], ready for the core; what is no action stays none."""
+        """The discrete actions of a role [N, k] for the core; invalid numbers stay invalid."""
         role_spec = self.spec.roles[role]
         shape = (self.games, len(role_spec.seats))
-        given = np.asarray(actions[role]) if role in actions else np.zeros(0)
-        if given.shape != shape or given.dtype.kind not in "iu":
-            found = f"{given.dtype} {list(given.shape)}" if role in actions else "none"
-            raise WorldError(f"actions of {role}: expected whole numbers {list(shape)}, found {found}")
-        if given.dtype != np.int32:
-            given = np.clip(given, -1, role_spec.actions.size).astype(np.int32)
-        return np.ascontiguousarray(given)
+        action = np.asarray(actions[role]) if role in actions else np.zeros(0)
+        if action.shape != shape or action.dtype.kind not in "iu":
+            actual = f"{action.dtype} {list(action.shape)}" if role in actions else "none"
+            raise WorldError(f"actions of {role}: expected whole numbers {list(shape)}, found {actual}")
+        if action.dtype != np.int32:
+            action = np.clip(action, -1, role_spec.actions.size).astype(np.int32)
+        return np.ascontiguousarray(action)

@@ -10,7 +10,7 @@ import pytest
 from rematch.worlds.beasty import native as beasty
 from rematch.worlds.lattice import native as lattice
 from rematch.worlds.pursuit import native as pursuit
-from rematch.worlds.pursuit.config import Config, numbers_of
+from rematch.worlds.pursuit.config import Config, struct_values
 
 # A row: type, offset in bytes, name.
 PURSUIT_GAME = """
@@ -26,7 +26,7 @@ BEASTY_GAME = """
     4u4 0 deck | 4u2 16 hand | 4u2 24 bar | 4u1 32 line | u1 36 turn | u1 37 step | u8 40 seed | u4 48 episode
     4i4 52 slot | u4 68 mark
 """
-PURSUIT_ANNEX = """
+PURSUIT_OPTIONAL = """
     2u8 0 noise | u4 16 safety_interventions | u4 20 safety_relaxed | u4 24 safety_violations | u4 28 spare
 """
 
@@ -71,10 +71,10 @@ def test_rules_struct_is_packed_in_the_order_of_its_names(module: Any, size: int
         ({"full_obs": False, "lidar_rays": 7, "history_length": 3}, "| (2,3,14)f4 32 frames", 368),
     ],
 )
-def test_pursuit_annex_has_recorded_layout(settings: dict[str, Any], frames: str, size: int) -> None:
-    core = pursuit.Core(numbers_of(Config(**settings)))
-    assert core.annex_type == dtype_from(PURSUIT_ANNEX.rstrip() + frames, size)
+def test_pursuit_optional_state_has_recorded_layout(settings: dict[str, Any], frames: str, size: int) -> None:
+    core = pursuit.Core(struct_values(Config(**settings)))
+    assert core.optional_type == dtype_from(PURSUIT_OPTIONAL.rstrip() + frames, size)
 
 
-def test_pursuit_without_sensors_and_filter_has_no_annex() -> None:
-    assert pursuit.Core(numbers_of(Config())).annex_type == np.dtype([])
+def test_pursuit_without_sensors_and_filter_has_no_optional_state() -> None:
+    assert pursuit.Core(struct_values(Config())).optional_type == np.dtype([])

@@ -22,7 +22,7 @@ from rematch.core.errors import WorldError
 from rematch.core.player import RngKey
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import View
-from rematch.worlds.native_world import NativeWorld, Shown, blank_view, first_next
+from rematch.worlds.native_world import NativeWorld, StateObservations, blank_view, first_next
 
 from . import native
 from .bots import PLAYOUT
@@ -111,7 +111,7 @@ class BeastyWorld(NativeWorld):
 
     config: Config
     shared: _Shared
-    kind = native.GAME_TYPE
+    game_type = native.GAME_TYPE
 
     def _attach(self) -> None:
         self._games = native.Games(self.shared.rules, self._states, self.view, self.next)
@@ -135,7 +135,7 @@ class BeastyWorld(NativeWorld):
     def restart(self) -> None:
         """Begin every game anew from `next`, as its episode 0."""
         self._games.start(0)
-        self._quiet(slice(None))
+        self._clear_results(slice(None))
 
     def stroll(self, steps: int, seed: int, threads: int = 1) -> int:
         """So many random steps, all arrays written; how many games ended. For measuring speed."""
@@ -159,7 +159,7 @@ class BeastyWorld(NativeWorld):
         after, chosen = self._states.copy(), self._discrete_actions(actions, ROLE)
         mover = self._named["turn"].reshape(-1)
         over = self.shared.rules.turn(after, np.ascontiguousarray(chosen[np.arange(self.games), mover])) != 0
-        bars = after.view(self.kind)[:, 0]["bar"][over, : self.config.players]
+        bars = after.view(self.game_type)[:, 0]["bar"][over, : self.config.players]
         out = np.full((self.games, self.config.players), np.nan)
         out[over] = sum((bars >> strength & 1) * POINTS[name] for name, strength in STRENGTH.items())
         return out
@@ -172,10 +172,10 @@ class BeastyWorld(NativeWorld):
         """Put positions into these games; impossible ones are refused with what is wrong."""
         self.load(rows, pack(states, self.config))
 
-    def _look(self, states: Bytes) -> Shown:
+    def _observe_states(self, states: Bytes) -> StateObservations:
         view = blank_view(self.spec, len(states), masked=True)
         self.shared.rules.observe(states, view.fields[ROLE], view.mask[ROLE], view.acting)
-        return Shown(view.fields, view.acting, view.mask)
+        return StateObservations(view.fields, view.acting, view.mask)
 
     # --- players --------------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class BeastyWorld(NativeWorld):
         numbers = (self.first + self._rows(rows)).astype(np.int32)
         key = (rng_key.seed, rng_key.stream, rng_key.step)
         values = np.full((len(states), len(ACTIONS)), np.nan)
-        ending = (states.view(self.kind)[:, 0]["deck"] == 0).all(1)
+        ending = (states.view(self.game_type)[:, 0]["deck"] == 0).all(1)
         if ending.any():
             exact = (states[ending], numbers[ending], (PLAYOUT, 0, 1, PLAYOUT), key, 1, among[ending])
             values[ending] = rules.values(*exact)[0]
@@ -231,10 +231,10 @@ class BeastyWorld(NativeWorld):
         leaf, over, worth = rules.leaves(states, numbers, (PLAYOUT, 0, *how), key, among, at)
         view = blank_view(self.spec, len(leaf), masked=True)
         rules.observe(leaf, view.fields[ROLE], view.mask[ROLE], view.acting)
-        mover = leaf.view(self.kind)[:, 0]["turn"]
+        mover = leaf.view(self.game_type)[:, 0]["turn"]
         shown = [view.fields[ROLE][f.name] for f in self.spec.roles[ROLE].fields]
         obs = np.concatenate(shown, -1)[np.arange(len(leaf)), mover]
-        searcher = np.repeat(states.view(self.kind)[:, 0]["turn"], counts * how[0])
+        searcher = np.repeat(states.view(self.game_type)[:, 0]["turn"], counts * how[0])
         said = judge(np.ascontiguousarray(obs)) * np.where(mover == searcher, 1, -1)
         worth = np.where(over != 0, worth, said)
         for row, place in enumerate(np.flatnonzero(open)):
@@ -251,13 +251,13 @@ class BeastyWorld(NativeWorld):
 
     # --- saved games ----------------------------------------------------------------------------------
 
-    def _refuse(self, states: Bytes) -> None:
+    def _check_states(self, states: Bytes) -> None:
         fine = self.shared.rules.sound(states) != 0
         if fine.all():
             return
         row = int(np.flatnonzero(~fine)[0])
         why = "the bytes are no game of this world"
-        if states[row].view(self.kind)["mark"][0] == native.MARK:
+        if states[row].view(self.game_type)["mark"][0] == native.MARK:
             try:
                 unpack(states[row : row + 1], self.config)
             except StateError as error:

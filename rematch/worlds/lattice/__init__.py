@@ -1,1 +1,1 @@
-"""The lattice twin of pursuit: small enough to be solved exactly."""
+"""Pursuit on a lattice: a small board that can be solved exactly."""

@@ -1,4 +1,4 @@
-/* Filling the tables and stepping a whole batch on the CPU, on one or more threads. */
+/* Filling the tables, and stepping a batch on the CPU with one or more threads. */
 #ifndef REMATCH_LATTICE_BATCH_H
 #define REMATCH_LATTICE_BATCH_H
 
@@ -12,14 +12,14 @@ static void fill_tables(const Rules *rules, Tables *t) {
     fill_pairs(rules, t);
 }
 
-/* The first game (2 * row + seat) whose action is none of the three; FINE if all are. Checked before anything
- * moves, so that a refused step leaves the world as it was. */
-static int unsound_action(const Batch *batch, int games) {
+/* The first action, as 2 * row + seat, that is not 0, 1 or 2; FINE if all are. It is called before anything moves,
+ * so that a rejected step leaves the world unchanged. */
+static int invalid_action(const Batch *batch, int games) {
     for (int s = 0; s < 2; s++) {
         const int32_t *action = batch->action[s];
-        int32_t bad = 0;
-        for (int row = 0; row < games; row++) bad |= (uint32_t)action[row] >= ACTIONS;
-        for (int row = 0; bad && row < games; row++)
+        int32_t invalid = 0;
+        for (int row = 0; row < games; row++) invalid |= (uint32_t)action[row] >= ACTIONS;
+        for (int row = 0; invalid && row < games; row++)
             if ((uint32_t)action[row] >= ACTIONS) return 2 * row + s;
     }
     return FINE;
@@ -41,31 +41,31 @@ static Answer step_range(const Rules *rules, const Tables *tables, Batch *batch,
     return answer;
 }
 
-/* Begin every game from `next` as its given episode; nobody looks where that fails. */
+/* Start every game from `next`, with this episode number; without observations if one fails. */
 static Answer start_all(const Rules *rules, const Tables *tables, Batch *batch, int games, uint32_t episode) {
     for (int row = 0; row < games; row++) {
         Answer answer = {restart(rules, tables, batch, row, episode), row};
         if (answer.verdict != STARTED) return answer;
     }
     observe_all(rules, tables, batch, games);
-    Answer fine = {STARTED, 0};
-    return fine;
+    Answer success = {STARTED, 0};
+    return success;
 }
 
 typedef struct {
     const Rules *rules;
     const Tables *tables;
     Batch *batch;
-} Whole;
+} StepArguments;
 
-static Answer step_share_of(const void *world, int from, int to) {
-    const Whole *whole = (const Whole *)world;
-    return step_range(whole->rules, whole->tables, whole->batch, from, to);
+static Answer step_slice(const void *world, int from, int to) {
+    const StepArguments *arguments = (const StepArguments *)world;
+    return step_range(arguments->rules, arguments->tables, arguments->batch, from, to);
 }
 
 static Answer step_all(const Rules *rules, const Tables *tables, Batch *batch, int games, int threads) {
-    const Whole whole = {rules, tables, batch};
-    return in_shares(step_share_of, &whole, games, threads);
+    const StepArguments arguments = {rules, tables, batch};
+    return in_shares(step_slice, &arguments, games, threads);
 }
 
 #endif

@@ -1,6 +1,6 @@
-"""The settings of the lattice, and its moves as tables: what the world, the solver and the tests agree on.
+"""The settings of the lattice, and its moves as tables for the world, the solver and the bots.
 
-A robot's state is (y * n + x) * 8 + heading, heading k pointing k * 45 degrees counter-clockwise from east.
+The state of a robot is (y * n + x) * 8 + heading; heading k is k * 45 degrees counter-clockwise from east.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from . import native
 
 HEADINGS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1))  # dx, dy of a king's step
 TURNS = (1, 0, -1)  # of the actions left, straight, right: eighths of a circle, counter-clockwise
-STAGE = ("anywhere", "min_distance", "max_distance")  # what a curriculum may set per episode
-SLACK = 1e-5  # cells by which a length may fall short, as in rules.h: 1.41421 reaches the diagonal neighbour
+STAGE = ("anywhere", "min_distance", "max_distance")  # start values that a curriculum sets per episode
+SLACK = 1e-5  # cells; tolerance of lengths as in rules.h: 1.41421 reaches the diagonal neighbour
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Config:
     def check(self) -> None:
         if self.block >= self.n:
             raise ConfigError(
-                f"block = {self.block}: expected less than n = {self.n}; it swallows the board")
+                f"block = {self.block}: expected less than n = {self.n}; the block covers the board")
         if self.block and (self.n - self.block) % 2:
             kind = "an odd" if self.n % 2 else "an even"
             raise ConfigError(
@@ -80,7 +80,7 @@ class Config:
 
 
 def free_cells(config: Config) -> NDArray[np.bool_]:
-    """[n * n] which cells a robot can stand in."""
+    """[n * n] the cells that are not blocked."""
     free = np.ones((config.n, config.n), bool)
     edge = (config.n - config.block) // 2
     free[edge : edge + config.block, edge : edge + config.block] = False
@@ -89,15 +89,15 @@ def free_cells(config: Config) -> NDArray[np.bool_]:
 
 def squared_distances(n: int) -> Ints:
     """[n * n, n * n] between the centres of two cells."""
-    at = np.arange(n * n)
-    x, y = at % n, at // n
+    cell = np.arange(n * n)
+    x, y = cell % n, cell // n
     return ((x[:, None] - x) ** 2 + (y[:, None] - y) ** 2).astype(np.int32)
 
 
 def roots_below(length: float, equal: bool) -> int:
-    """How many whole numbers, from 0 on, have a root below `length`; with `equal` also those equal to it.
+    """The number of integers m >= 0 with sqrt(m) < length; with `equal`: sqrt(m) <= length.
 
-    Lengths are taken as the 32-bit numbers that a stage or the rules' struct holds, with SLACK.
+    Lengths are rounded to 32 bits, as in a stage and in the struct of the rules, and compared with SLACK.
     """
     reach = float(np.float32(length)) + (SLACK if equal else -SLACK)
     if not reach >= 0:
@@ -107,7 +107,7 @@ def roots_below(length: float, equal: bool) -> int:
 
 
 def reach(config: Config) -> int:
-    """The largest squared distance between two cells that captures."""
+    """The largest squared distance between two cells that is a capture."""
     return roots_below(config.radius, True) - 1
 
 
@@ -119,16 +119,16 @@ def start_pairs(config: Config) -> NDArray[np.bool_]:
 
 
 def stage_of(config: Config) -> Floats:
-    """[3] the start values that the config itself asks for."""
-    furthest = min(config.furthest_start, 2.0 * config.n)  # beyond the diagonal: any
+    """[3] the start values of the config."""
+    furthest = min(config.furthest_start, 2.0 * config.n)  # at most 2 n: longer than the diagonal
     return np.array([0.0, config.nearest_start, furthest], np.float32)
 
 
 def moves(config: Config, stays: bool = False) -> Ints:
     """[8 n * n, 3] the state after each action; `stays`: only the heading changes (the pursuer's skip).
 
-    Walls clip x and y separately, so a robot slides along them; a blocked target means staying; cutting a
-    block's corner is allowed.
+    Walls clip x and y separately, so a robot slides along them. If the target cell is blocked, the robot
+    does not move; it may cut a corner of the block.
     """
     n, free = config.n, free_cells(config)
     state = np.arange(8 * n * n)
@@ -136,12 +136,12 @@ def moves(config: Config, stays: bool = False) -> Ints:
     out = np.zeros((len(state), 3), np.int32)
     step = np.array(HEADINGS)
     for action, turn in enumerate(TURNS):
-        new = (heading + turn) % 8
-        x = np.clip(cell % n + step[new, 0], 0, n - 1)
-        y = np.clip(cell // n + step[new, 1], 0, n - 1)
+        new_heading = (heading + turn) % 8
+        x = np.clip(cell % n + step[new_heading, 0], 0, n - 1)
+        y = np.clip(cell // n + step[new_heading, 1], 0, n - 1)
         target = y * n + x
         target = cell if stays else np.where(free[target], target, cell)
-        out[:, action] = target * 8 + new
+        out[:, action] = target * 8 + new_heading
     return out
 
 

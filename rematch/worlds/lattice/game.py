@@ -1,4 +1,4 @@
-"""The game `lattice`: what it offers to the rest of Rematch."""
+"""The game `lattice`: its settings, worlds, bots and capabilities."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def draw(world: LatticeWorld, row: int, trail: list[Any]) -> Image:
-    """One board seen from above."""
-    from .render import draw as picture  # pillow is only loaded where pictures are made
+    """A picture of one board from above."""
+    from .render import draw as picture  # loads pillow only when pictures are drawn
 
     return picture(world, row, trail)
 
@@ -34,7 +34,7 @@ def short(config: Config) -> Config:
 
 
 class LatticeGame(Game):
-    """Pursuit on a board so small that its exact solution is known; N boards step together."""
+    """Pursuit on a board that is small enough to be solved exactly; N boards step together."""
 
     name = NAME
     Config = Config

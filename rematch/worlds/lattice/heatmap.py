@@ -1,7 +1,7 @@
-"""Heat maps of starts: what they are worth, and where a player loses against exact play.
+"""Heat maps over start positions: the value of the game, and the regret of each player.
 
-Drawn with Figure objects only (no pyplot, so no global state) under matplotlib's own default style, so that
-the same tables give the same bytes whatever matplotlibrc says.
+They use Figure objects only (no pyplot, so no global state) and matplotlib's default style, so that the same
+tables give the same bytes, independent of matplotlibrc.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Rows = list[tuple[str, str, Doubles]]  # title, what the colour means, table [rows, cols] of the board
+Rows = list[tuple[str, str, Doubles]]  # title, label of the colour bar, table [rows, cols] of the board
 
 
 def values(board: Board, table: Doubles) -> bytes:
-    """The exact chance of capture by where the robots start: the bytes of a PNG."""
+    """The exact probability of capture by start position: the bytes of a PNG."""
     return _picture(board, _title(board.config), [("value of the game", "chance of capture", table)])
 
 
 def regrets(board: Board, regret: Mapping[str, Doubles]) -> bytes:
-    """What each side loses to a best response by where the robots start: the bytes of a PNG."""
+    """The loss of each side to a best response by start position: the bytes of a PNG."""
     return _picture(board, "lost to the best response, " + _title(board.config), [
         (f"{role}'s regret", "chance of capture, beyond the exact value" if role == "evader"
          else "chance of capture, short of the exact value", table)
@@ -63,18 +63,18 @@ def _picture(board: Board, title: str, rows: Rows) -> bytes:
 
 
 def _starts(board: Board, table: Doubles) -> Doubles:
-    """[n * n, n * n] by the cells of pursuer and evader; NaN where no game begins."""
+    """[n * n, n * n] by the cells of pursuer and evader; NaN for pairs that are no start."""
     return np.where(start_pairs(board.config), board.by_cells(table), np.nan)
 
 
-def _row(figure: Figure, axes: list[Axes], words: tuple[str, str], pairs: Doubles) -> None:
-    """By the pursuer's cell, by the evader's, and by both."""
-    name, meaning = words
+def _row(figure: Figure, axes: list[Axes], labels: tuple[str, str], pairs: Doubles) -> None:
+    """Three panels: by the pursuer's cell, by the evader's, and by both."""
+    name, meaning = labels
     n = round(len(pairs) ** 0.5)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # cells without a start: the mean of nothing is NaN
-        maps = [(f"{name} by the {who}'s cell", np.nanmean(pairs, axis).reshape(n, n))
-                for who, axis in (("pursuer", 1), ("evader", 0))]
+        warnings.simplefilter("ignore", RuntimeWarning)  # cells without a start have the mean NaN
+        maps = [(f"{name} by the {role}'s cell", np.nanmean(pairs, axis).reshape(n, n))
+                for role, axis in (("pursuer", 1), ("evader", 0))]
     for panel, (title, table) in zip(axes, maps):
         _map(figure, panel, title, table)
         panel.set_xlabel("x (cells)")
@@ -86,7 +86,7 @@ def _row(figure: Figure, axes: list[Axes], words: tuple[str, str], pairs: Double
 
 
 def _map(figure: Figure, axes: Axes, title: str, table: Doubles) -> Any:
-    axes.set_facecolor("#bbbbbb")  # no start there
-    shown = axes.imshow(table, origin="lower", vmin=0.0, vmax=1.0, cmap="viridis", interpolation="nearest")
+    axes.set_facecolor("#bbbbbb")  # cells without a start
+    image = axes.imshow(table, origin="lower", vmin=0.0, vmax=1.0, cmap="viridis", interpolation="nearest")
     axes.set_title(title, fontsize=11, loc="left")
-    return figure.colorbar(shown, ax=axes, shrink=0.85)
+    return figure.colorbar(image, ax=axes, shrink=0.85)

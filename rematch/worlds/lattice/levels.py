@@ -1,4 +1,4 @@
-"""The levels of the lattice: starts at most so far apart, up to the whole board."""
+"""The levels of the lattice: the largest start distance grows up to the whole board."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rematch.core.spec import Ladder, Level
 
 from .config import Config, stage_of
 
-QUARTERS = (2, 3, 4)  # discrete: starts up to half a board's length apart, three quarters, anywhere
+QUARTERS = (2, 3, 4)  # discrete: start distances up to n / 2, up to 3 n / 4, any
 
 
 def build_levels(config: Config, ladder: Ladder) -> list[Level]:
-    """The nearest start stays the board's own (a quarter of its length); the furthest one grows."""
+    """The smallest start distance is that of the config (by default n / 4); the largest one grows."""
     if ladder.min_obstacles:
         raise ConfigError(
             f"curriculum.min_obstacles = {ladder.min_obstacles}: a lattice has none; expected 0")

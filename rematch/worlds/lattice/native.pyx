@@ -1,4 +1,4 @@
-"""The compiled rules of the lattice: rules.h over numpy arrays, the interpreter lock released."""
+"""The compiled rules of the lattice: rules.h applied to numpy arrays, without the interpreter lock."""
 
 import numpy as np
 
@@ -47,13 +47,13 @@ cdef extern from *:
     Answer step_all(const Rules *, const Tables *, Batch *, int games, int threads) nogil
     Answer start_all(const Rules *, const Tables *, Batch *, int games, uint32_t episode) nogil
     void observe_all(const Rules *, const Tables *, Batch *, int games) nogil
-    int unsound_action(const Batch *, int games) nogil
+    int invalid_action(const Batch *, int games) nogil
 
 include "../native/struct_layout.pxi"  # BUILD, MARK, RULES, RULES_TYPE, GAME_TYPE, _struct_dtype, _write_rules
 
 
 cdef class Core:
-    """The rules of one configuration and their tables, by the names of `Tables` in rules.h."""
+    """The rules of one configuration; `table`: the arrays of `Tables` in rules.h by name."""
 
     cdef Rules rules
     cdef Tables tables
@@ -63,7 +63,7 @@ cdef class Core:
         _write_rules(&self.rules, values)
         cdef int n = self.rules.n, block = self.rules.block, states = HEADINGS * n * n
         if not (2 <= n <= 64 and 0 <= block < n):
-            raise ValueError("core: there is no such board")
+            raise ValueError(f"core: n = {n}, block = {block}: expected n from 2 to 64 and block below n")
         self.table = {
             "move": np.zeros((states, ACTIONS), np.uint16), "image": np.zeros((states, FRAMES), np.uint16),
             "frame": np.zeros((states, 2), np.uint8), "place": np.zeros(states, np.int32),
@@ -90,13 +90,13 @@ cdef class Core:
 
     def observe(self, const uint8_t[:, ::1] games, float[:, :, ::1] pursuer, float[:, :, ::1] evader,
                 uint8_t[::1] mirrored):
-        """Write what both robots see, and whether they see it mirrored: games [n, S] -> two [n, 1, 5], [n]."""
+        """Write the observations of games [n, S]: pursuer and evader [n, 1, 5], and mirrored [n], 1 if the frame is a reflection."""
         cdef Batch batch
         cdef int count = games.shape[0]
         if games.shape[1] != sizeof(Game) or mirrored.shape[0] != count or pursuer.shape[1] != 1 \
                 or pursuer.shape[0] != count or pursuer.shape[2] != COLUMNS or evader.shape[1] != 1 \
                 or evader.shape[0] != count or evader.shape[2] != COLUMNS:
-            raise ValueError("observe: arrays do not fit")
+            raise ValueError("observe: arrays have the wrong shape")
         if count == 0:
             return
         batch.games, batch.mirrored = <Game *>&games[0, 0], &mirrored[0]
@@ -106,7 +106,7 @@ cdef class Core:
 
 
 cdef class Boards:
-    """One batch: the arrays it writes, kept alive, and their addresses."""
+    """One batch: references to the arrays that it writes, and their addresses."""
 
     cdef Core core
     cdef Batch batch
@@ -128,7 +128,7 @@ cdef class Boards:
                 ended.shape[0], length.shape[0], seed.shape[0], slot.shape[0], stage.shape[0])
         if count == 0 or set(rows) != {count} or games.shape[1] != sizeof(Game) \
                 or pursuer.shape[2] != COLUMNS or evader.shape[2] != COLUMNS:
-            raise ValueError("boards: arrays do not fit")
+            raise ValueError("boards: arrays have the wrong shape")
         self.core, self.games = core, count
         self.arrays = (games, mirrored, pursuer, evader, reward, outcome, ended, length, seed, slot, stage)
         self.batch.games, self.batch.mirrored = <Game *>&games[0, 0], &mirrored[0]
@@ -138,24 +138,24 @@ cdef class Boards:
         self.batch.next_seed, self.batch.next_slot, self.batch.next_stage = &seed[0], &slot[0, 0], &stage[0, 0]
 
     def start(self, uint32_t episode):
-        """Begin every game from `next`. Returns (verdict, row): verdict 0 is well."""
+        """Start every game from `next`. Returns (status, row of the first failure); status 0 is success."""
         cdef Answer answer
         with nogil:
             answer = start_all(&self.core.rules, &self.core.tables, &self.batch, self.games, episode)
         return answer.verdict, answer.row
 
     def step(self, const int32_t[:, ::1] pursuer, const int32_t[:, ::1] evader, int threads):
-        """Move all games once. Returns (verdict, number): 0 is well; -1: action 2 * row + seat is none."""
+        """Step all games once. Returns (status, number): 0 is success; -1: action number = 2 * row + seat is not 0, 1 or 2."""
         cdef Answer answer
-        cdef int bad
+        cdef int invalid
         if pursuer.shape[0] != self.games or evader.shape[0] != self.games or pursuer.shape[1] != 1 \
                 or evader.shape[1] != 1:
-            raise ValueError("step: actions do not fit")
+            raise ValueError("step: actions have the wrong shape")
         self.batch.action[0], self.batch.action[1] = &pursuer[0, 0], &evader[0, 0]
         with nogil:
-            bad = unsound_action(&self.batch, self.games)
-            if bad == FINE:
+            invalid = invalid_action(&self.batch, self.games)
+            if invalid == FINE:
                 answer = step_all(&self.core.rules, &self.core.tables, &self.batch, self.games, threads)
-        if bad != FINE:
-            return -1, bad
+        if invalid != FINE:
+            return -1, invalid
         return answer.verdict, answer.row

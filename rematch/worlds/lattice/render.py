@@ -1,4 +1,4 @@
-"""A lattice from above: cells, block, both robots with their headings, the capture radius, fading trails."""
+"""Pictures of a lattice from above: cells, block, robots and headings, capture radius, fading trails."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from .world import LatticeWorld
 
 SIDE, CAPTION, BORDER = 480, 30, 12  # pixels of the finished picture
-FINE = 2  # drawn this much larger, then averaged down
-TRAIL = 40  # moves of the past that are shown
+FINE = 2  # factor by which the drawing is larger before it is scaled down
+TRAIL = 40  # past moves that are drawn
 PAPER, FLOOR, LINE = (236, 239, 243), (250, 251, 253), (214, 220, 228)
 WALL, STONE, INK = (71, 85, 105), (148, 163, 184), (30, 41, 59)
 PAINT = {"pursuer": (220, 68, 55), "evader": (37, 110, 220)}
 
 Colour = tuple[int, int, int]
 Cell = tuple[float, float]
-Moment = tuple[Cell, Cell]  # the cells of (pursuer, evader); what `trail` is made of
+Moment = tuple[Cell, Cell]  # cells of (pursuer, evader); an element of `trail`
 
 
 def frame_point(world: LatticeWorld, row: int) -> Moment:
-    """Where both robots are now, on the board itself: pictures are never turned or mirrored."""
+    """The present cells of both robots on the board; pictures are never rotated or mirrored."""
     n = world.config.n
     pursuer, evader = (state // 8 for state in world.state_of(row)["robot"])
     return (pursuer % n, pursuer // n), (evader % n, evader // n)
@@ -35,27 +35,29 @@ def frame_point(world: LatticeWorld, row: int) -> Moment:
 def draw(world: LatticeWorld, row: int, trail: list[Moment]) -> Image.Image:
     """A picture of one game; adds this moment to `trail`, which the caller empties when a game restarts."""
     trail.append(frame_point(world, row))
-    game, here, past = world.state_of(row), trail[-1], trail[-TRAIL:]
+    game = world.state_of(row)
+    cells, past = trail[-1], trail[-TRAIL:]
     sheet = _Sheet(world)
-    sheet.reach(here[0], world.config.radius, PAINT["pursuer"])
+    sheet.reach(cells[0], world.config.radius, PAINT["pursuer"])
     for seat, colour in enumerate(PAINT.values()):
-        side = 0.09 * (1 - 2 * seat)  # beside one another where they share a path
-        sheet.fading([(cell[seat][0] + side, cell[seat][1] + side) for cell in past], colour)
+        offset = 0.09 * (1 - 2 * seat)  # so that trails along the same path stay visible
+        sheet.trail([(cell[seat][0] + offset, cell[seat][1] + offset) for cell in past], colour)
     for seat, colour in enumerate(PAINT.values()):
-        sheet.robot(here[seat], game["robot"][seat] % 8, colour)
-    left = game["moves_left"]
-    sheet.caption(f"{left} move{'s' if left != 1 else ''} left", f"distance {math.dist(*here):.2f}")
+        sheet.robot(cells[seat], game["robot"][seat] % 8, colour)
+    remaining = game["moves_left"]
+    unit = "move" if remaining == 1 else "moves"
+    sheet.caption(f"{remaining} {unit} left", f"distance {math.dist(*cells):.2f}")
     return sheet.image.resize((SIDE, SIDE), Image.Resampling.BOX)
 
 
 class _Sheet:
-    """The large drawing; takes cells, y upwards."""
+    """The drawing before it is scaled down; coordinates are cells, y upwards."""
 
     def __init__(self, world: LatticeWorld) -> None:
         self.n = n = world.config.n
-        room = SIDE - CAPTION - BORDER
-        self.cell = FINE * room / n
-        self.left, self.foot = FINE * (SIDE - room) / 2, FINE * (CAPTION + room)
+        height = SIDE - CAPTION - BORDER
+        self.cell = FINE * height / n
+        self.left, self.foot = FINE * (SIDE - height) / 2, FINE * (CAPTION + height)
         self.image = Image.new("RGB", (FINE * SIDE, FINE * SIDE), PAPER)
         self.pen = ImageDraw.Draw(self.image)
         for index, free in enumerate(free_cells(world.config).tolist()):
@@ -72,13 +74,13 @@ class _Sheet:
         return x - half * self.cell, y - half * self.cell, x + half * self.cell, y + half * self.cell
 
     def reach(self, cell: Cell, radius: float, colour: Colour) -> None:
-        """A pale disc for the capture radius."""
-        veil = Image.new("RGBA", self.image.size, (0, 0, 0, 0))
-        ImageDraw.Draw(veil).ellipse(
+        """A transparent disc for the capture radius."""
+        overlay = Image.new("RGBA", self.image.size, (0, 0, 0, 0))
+        ImageDraw.Draw(overlay).ellipse(
             self.box(cell, max(radius, 0.05)), fill=(*colour, 36), outline=(*colour, 140), width=FINE)
-        self.image.paste(veil, (0, 0), veil)
+        self.image.paste(overlay, (0, 0), overlay)
 
-    def fading(self, cells: list[Cell], colour: Colour) -> None:
+    def trail(self, cells: list[Cell], colour: Colour) -> None:
         width = max(FINE, round(0.07 * self.cell))
         for k, (a, b) in enumerate(itertools.pairwise(cells)):
             share = 0.15 + 0.6 * (k + 1) / len(cells)

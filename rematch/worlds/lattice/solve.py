@@ -16,48 +16,48 @@ from .transition_matrix import BEST_EVADER, BEST_PURSUER, SOLUTION, Board, Doubl
 
 
 class TooLarge(ConfigError):
-    """A board that this machine cannot solve, or not within reason."""
+    """A board that needs more memory or time than this machine has."""
 
 
-def need(config: Config, kinds: int) -> int:
-    """Bytes for an induction of so many kinds, before anything is allocated."""
+def memory_bytes(config: Config, kinds: int) -> int:
+    """Bytes of memory for an induction of `kinds` value tables."""
     states = 8 * int(free_cells(config).sum())
-    rows = states // 8 + 2 * config.n if config.symmetry else states  # rows on a line of symmetry count more
+    rows = states // 8 + 2 * config.n if config.symmetry else states  # 2 n: states on an axis of symmetry
     tables = 8 * states * 3 * (8 if config.symmetry else 1) * 2
-    relations = 12 * config.n**4  # of all pairs of cells
+    relations = 12 * config.n**4  # pairs of cells
     return rows * states * (16 * kinds + 12) + tables + relations
 
 
-def refuse_large(config: Config, kinds: int) -> None:
-    """Say what is needed where this machine does not have it."""
-    bytes_needed, have = need(config, kinds), total_bytes()
-    if bytes_needed > have:
+def check_memory(config: Config, kinds: int) -> None:
+    """TooLarge if the induction needs more memory than this machine has."""
+    bytes_needed, available = memory_bytes(config, kinds), total_bytes()
+    if bytes_needed > available:
         hint = "a smaller n" if config.symmetry else "a smaller n, or symmetry"
         raise TooLarge(
             f"n = {config.n}: the exact solution needs about {bytes_needed / 2**30:.1f} GiB of memory, this "
-            f"machine has {have / 2**30:.1f}; expected {hint}")
+            f"machine has {available / 2**30:.1f}; expected {hint}")
 
 
 def solution(config: Config, threads: int) -> Doubles:
-    """[rows, cols] the value of the game at each start; the board's own order. Not to be written to."""
+    """[rows, cols] of Board: the value of the game at each start. Read-only."""
     return _solution(untracked(config), threads)
 
 
-@functools.lru_cache(maxsize=4)  # an evaluation asks for the same one again and again
+@functools.lru_cache(maxsize=4)  # every evaluation of a run needs the same one
 def _solution(config: Config, threads: int) -> Doubles:
-    refuse_large(config, 1)
+    check_memory(config, 1)
     table = Board(config).induction((SOLUTION,), lambda moves_left: (None, None), threads)[SOLUTION]
     table.setflags(write=False)
     return table
 
 
 def solve(config: Config, threads: int, picture: Path | None = None) -> dict[str, Any]:
-    """Value, states and seconds; and the exploitability of the very strategies that gave the value: a check
-    that needs no trust in the matrix games. Draws the starts' values where a picture is asked for."""
+    """Value, states, seconds and the exploitability of the computed strategies, an independent check of
+    the value. `picture`: path of a PNG with the values of all starts."""
     validate(config)
-    checked = need(config, 3) <= total_bytes()  # else the value alone: a third of the memory
+    checked = memory_bytes(config, 3) <= total_bytes()  # else only the value: a third of the memory
     kinds = (SOLUTION, BEST_PURSUER, BEST_EVADER) if checked else (SOLUTION,)
-    refuse_large(config, len(kinds))
+    check_memory(config, len(kinds))
     started = time.perf_counter()
     board = Board(config)
     tables = board.induction(kinds, lambda moves_left: (None, None), threads)
@@ -65,7 +65,7 @@ def solve(config: Config, threads: int, picture: Path | None = None) -> dict[str
     starts = board.starts()
     means = {kind: board.mean(table, starts) for kind, table in tables.items()}
     if picture is not None:
-        from .heatmap import values  # matplotlib only where pictures are made
+        from .heatmap import values  # loads matplotlib only when a picture is drawn
 
         picture.write_bytes(values(board, tables[SOLUTION]))
     return {

@@ -1,9 +1,9 @@
-/* Backward induction over the lattice's joint states (pursuit specification, section 9), one move at a time.
+/* Backward induction over the joint states of the lattice (pursuit specification, section 9), one move per call.
  *
- * The robots' moves are decoupled, so a table of values is a matrix [pursuer state, evader state], and the nine
- * successors of an entry lie in the three rows that the pursuer can reach, in the three columns that the evader can.
- * Symmetry keeps only pursuer states that are the smallest of their eight images: the pursuer's move says into which
- * row the next position belongs and by which frame it is turned or mirrored there, and the frame permutes columns. */
+ * The moves of the robots are independent, so a value table is a matrix [pursuer state, evader state], and the nine
+ * successors of an entry lie in the three rows that the pursuer can reach and the three columns that the evader can.
+ * With symmetry, rows are only those pursuer states that are the smallest of their eight images: the pursuer's move
+ * determines the row of the next position and the frame that maps it there, and the frame permutes the columns. */
 #ifndef REMATCH_LATTICE_SOLVER_H
 #define REMATCH_LATTICE_SOLVER_H
 
@@ -15,21 +15,21 @@
 
 enum { SOLVER_ACTIONS = 3, SOLVER_THREADS = 64 };
 
-/* What is worked out in one pass: the game's value; what the best pursuer reaches against a given evader; what the
- * best evader leaves a given pursuer; what two given players make of it. All are action_probs of capture. */
+/* The value tables of one pass: exact play by both; the best pursuer against a given evader; a given pursuer against
+ * the best evader; two given players. All are probabilities of capture. */
 enum { SOLUTION, BEST_PURSUER, BEST_EVADER, PLAYED, KINDS };
 
 typedef struct {
     int32_t rows, cols;         /* pursuer and evader states */
     const int32_t *row_after;   /* [rows, 3] by the pursuer's action */
     const uint8_t *frame_after; /* [rows, 3] */
-    const int32_t *col_after;   /* [frames, cols, 3] by the evader's action, as each frame shows it */
-    const double *after[KINDS]; /* [rows, cols] values on arrival; NULL: not asked for */
+    const int32_t *col_after;   /* [frames, cols, 3] by the evader's action, under each frame */
+    const double *after[KINDS]; /* [rows, cols] values after the move; NULL: not requested */
     double *now[KINDS];         /* [rows, cols] values before the move */
-    const double *action_probs[2];   /* [rows, cols, 3] of pursuer and evader; NULL: those of the solution */
-    double *mixes[2];           /* [rows, cols, 3] where the solution's go; NULL: nowhere */
-    int8_t *replies[2];         /* [rows, cols] where best responses go, as actions; NULL: nowhere */
-    int32_t next;               /* the first row that no thread has taken yet */
+    const double *action_probs[2]; /* [rows, cols, 3] of pursuer and evader; NULL: those of the solution */
+    double *mixes[2];           /* [rows, cols, 3] output: mixed strategies of the solution; or NULL */
+    int8_t *replies[2];         /* [rows, cols] output: actions of the best responses; or NULL */
+    int32_t next;               /* the next row to be taken by a thread */
 } Backup;
 
 /* The nine successors: payoff[3 * pursuer's action + evader's action]. */
@@ -42,43 +42,44 @@ static inline void solver_successors(const Backup *b, const double *after, int r
     }
 }
 
-/* What each of one side's actions is worth against the other side's action_probs. */
-static inline void solver_against(const double payoff[9], const double action_probs[3], int side, double worth[3]) {
+/* The value of each action of one side against the action_probs of the other. */
+static inline void solver_action_values(
+        const double payoff[9], const double action_probs[3], int side, double values[3]) {
     for (int own = 0; own < SOLVER_ACTIONS; own++) {
-        worth[own] = 0;
+        values[own] = 0;
         for (int other = 0; other < SOLVER_ACTIONS; other++)
-            worth[own] += action_probs[other] * payoff[side == 0 ? 3 * own + other : 3 * other + own];
+            values[own] += action_probs[other] * payoff[side == 0 ? 3 * own + other : 3 * other + own];
     }
 }
 
 static inline void solver_entry(Backup *b, int row, int col) {
-    const size_t at = (size_t)row * (size_t)b->cols + (size_t)col;
-    double payoff[9], worth[3], mix[2][3];
-    const double *play[2];
+    const size_t index = (size_t)row * (size_t)b->cols + (size_t)col;
+    double payoff[9], values[3], mix[2][3];
+    const double *probs[2];
     if (b->after[SOLUTION]) {
         solver_successors(b, b->after[SOLUTION], row, col, payoff);
-        b->now[SOLUTION][at] = matrix_game(3, 3, payoff, mix[0], mix[1]);
+        b->now[SOLUTION][index] = matrix_game(3, 3, payoff, mix[0], mix[1]);
     }
     for (int side = 0; side < 2; side++) {
-        play[side] = b->action_probs[side] ? b->action_probs[side] + 3 * at : mix[side];
+        probs[side] = b->action_probs[side] ? b->action_probs[side] + 3 * index : mix[side];
         if (b->mixes[side])
-            for (int a = 0; a < SOLVER_ACTIONS; a++) b->mixes[side][3 * at + (size_t)a] = mix[side][a];
+            for (int a = 0; a < SOLVER_ACTIONS; a++) b->mixes[side][3 * index + (size_t)a] = mix[side][a];
     }
-    for (int side = 0; side < 2; side++) { /* the best reply of `side` to the other's play */
+    for (int side = 0; side < 2; side++) { /* the best response of `side` to the other's strategy */
         const int kind = side == 0 ? BEST_PURSUER : BEST_EVADER;
         if (!b->after[kind]) continue;
         solver_successors(b, b->after[kind], row, col, payoff);
-        solver_against(payoff, play[1 - side], side, worth);
+        solver_action_values(payoff, probs[1 - side], side, values);
         int best = 0;
         for (int a = 1; a < SOLVER_ACTIONS; a++)
-            if (side == 0 ? worth[a] > worth[best] : worth[a] < worth[best]) best = a;
-        b->now[kind][at] = worth[best];
-        if (b->replies[side]) b->replies[side][at] = (int8_t)best;
+            if (side == 0 ? values[a] > values[best] : values[a] < values[best]) best = a;
+        b->now[kind][index] = values[best];
+        if (b->replies[side]) b->replies[side][index] = (int8_t)best;
     }
     if (b->after[PLAYED]) {
         solver_successors(b, b->after[PLAYED], row, col, payoff);
-        solver_against(payoff, play[1], 0, worth);
-        b->now[PLAYED][at] = play[0][0] * worth[0] + play[0][1] * worth[1] + play[0][2] * worth[2];
+        solver_action_values(payoff, probs[1], 0, values);
+        b->now[PLAYED][index] = probs[0][0] * values[0] + probs[0][1] * values[1] + probs[0][2] * values[2];
     }
 }
 
@@ -91,8 +92,8 @@ static void *solver_thread(void *argument) {
     }
 }
 
-/* One move back for every joint state. An entry is a function of its successors alone, so threads, which take rows
- * as they come, change nothing. */
+/* One move back for every joint state. An entry depends on its successors only, so the result does not depend on the
+ * threads, which take rows in any order. */
 static void solver_back(Backup *b, int threads) {
     pthread_t started[SOLVER_THREADS];
     int running = 0;

@@ -16,11 +16,11 @@ class Solver:
     def back(
         self,
         stays: bool,  # the pursuer only turns
-        after: Mapping[int, Doubles],  # kind -> values on arrival [rows, cols]
-        now: Mapping[int, Doubles],  # kind -> values before the move, written
+        after: Mapping[int, Doubles],  # kind -> values after the move [rows, cols]
+        now: Mapping[int, Doubles],  # kind -> values before the move [rows, cols], output
         # of pursuer and evader [rows, cols, 3]; None: the solution's
         action_probs: tuple[Doubles | None, Doubles | None],
-        # of both sides: "mixes" [rows, cols, 3] of the solution; "replies" [rows, cols], best actions
+        # outputs of both sides: "mixes" [rows, cols, 3], the solution; "replies" [rows, cols], best actions
         out: Mapping[str, tuple[NDArray[Any], NDArray[Any]]],
         threads: int,
     ) -> None: ...

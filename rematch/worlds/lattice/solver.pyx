@@ -1,4 +1,4 @@
-"""The compiled solver: solver.h and the matrix games of native/matrix_game.h over numpy arrays, the lock released."""
+"""The compiled solver: solver.h and native/matrix_game.h applied to numpy arrays, without the interpreter lock."""
 
 import numpy as np
 
@@ -30,13 +30,13 @@ MOST = MATRIX_MOST
 
 
 cdef class Solver:
-    """The tables of one board; `back` makes one move of the induction."""
+    """The transition tables of one board; `back` computes one move of the backward induction."""
 
     cdef int32_t rows, cols
     cdef object after_rows, after_frames, after_cols
 
     def __init__(self, row_after, frame_after, col_after):
-        """[2, rows, 3] (moving; only turning), the same, and [frames, cols, 3]."""
+        """row_after, frame_after [2, rows, 3]: a move and a turn without a move; col_after [frames, cols, 3]."""
         self.rows, self.cols = row_after.shape[1], col_after.shape[1]
         self.after_rows = np.ascontiguousarray(row_after, np.int32)
         self.after_frames = np.ascontiguousarray(frame_after, np.uint8)
@@ -47,16 +47,16 @@ cdef class Solver:
                 or self.after_rows.min() < 0 or self.after_rows.max() >= self.rows
                 or self.after_cols.min() < 0 or self.after_cols.max() >= self.cols
                 or self.after_frames.max() >= frames):
-            raise ValueError("the tables of a solver do not fit each other")
+            raise ValueError("solver: the tables have inconsistent shapes or indices")
 
     def back(self, bint stays, after, now, action_probs, out, int threads):
-        """One move back. after, now: kind -> [rows, cols]; chances, out: see solver.pyi."""
+        """One move back. after, now: kind -> [rows, cols]; action_probs, out: see solver.pyi."""
         cdef Backup b
         cdef const int32_t[:, :, ::1] after_rows = self.after_rows
         cdef const uint8_t[:, :, ::1] after_frames = self.after_frames
         cdef const int32_t[:, :, ::1] after_cols = self.after_cols
         cdef const double[:, ::1] table
-        cdef const double[:, :, ::1] given
+        cdef const double[:, :, ::1] probs
         cdef double[:, ::1] result
         cdef double[:, :, ::1] mix
         cdef int8_t[:, ::1] reply
@@ -73,8 +73,8 @@ cdef class Solver:
         for side in range(2):
             if action_probs[side] is not None:
                 self.check(action_probs[side].shape == cube)
-                given = action_probs[side]
-                b.action_probs[side] = &given[0, 0, 0]
+                probs = action_probs[side]
+                b.action_probs[side] = &probs[0, 0, 0]
             if out.get("mixes") is not None:
                 self.check(out["mixes"][side].shape == cube)
                 mix = out["mixes"][side]
@@ -83,7 +83,7 @@ cdef class Solver:
                 self.check(out["replies"][side].shape == plane)
                 reply = out["replies"][side]
                 b.replies[side] = &reply[0, 0]
-        # Without the solution nobody's chances are known but those that are given.
+        # Without the solution, the action probabilities of every fixed side must be given.
         self.check(0 in after or (out.get("mixes") is None and all(
             action_probs[side] is not None for kind, side in ((1, 1), (2, 0), (3, 0), (3, 1)) if kind in after)))
         with nogil:
@@ -91,15 +91,15 @@ cdef class Solver:
 
     cdef check(self, fits):
         if not fits:
-            raise ValueError(f"expected tables [{self.rows}, {self.cols}] and chances for what is asked")
+            raise ValueError(f"solver: expected tables [{self.rows}, {self.cols}] and action probabilities of every fixed side")
 
 
 def matrix_value(payoff):
-    """Value, row mixture and column mixture of a zero-sum game [rows, cols]; the row side wants much."""
+    """Value, row mixture and column mixture of a zero-sum game [rows, cols]; the row side maximises."""
     cdef const double[:, ::1] game = np.ascontiguousarray(payoff, np.float64)
     cdef int rows = game.shape[0], cols = game.shape[1]
     if not (1 <= rows <= MOST and 1 <= cols <= MOST and np.isfinite(payoff).all()):
-        raise ValueError(f"expected a finite game of 1 x 1 to {MOST} x {MOST}")
+        raise ValueError(f"matrix game: expected finite payoffs, from 1 x 1 to {MOST} x {MOST}")
     cdef double[::1] row_mix = np.zeros(rows), col_mix = np.zeros(cols)
     cdef double value = matrix_game(rows, cols, &game[0, 0], &row_mix[0], &col_mix[0])
     return value, np.asarray(row_mix), np.asarray(col_mix)

@@ -1,7 +1,7 @@
-"""A lattice as the solver sees it: a matrix [pursuer states, evader states], and how a move leads on.
+"""A lattice as a matrix [pursuer states, evader states] with its transitions, and backward induction over it.
 
-With symmetry a row is a pursuer's state that is the smallest of its eight images, so a position and its
-images are one entry. Every entry is a real position; whoever plays there names actions as on the board.
+With symmetry a row is a pursuer state that is the smallest of its eight images, so a position and its images
+are one entry. Every entry is a position of the board, and its actions are those of the board.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rematch.core.native_build import refuse_stale
 from . import solver
 from .config import Config, free_cells, moves, reach, squared_distances, start_pairs
 
-SOLUTION, BEST_PURSUER, BEST_EVADER, PLAYED = range(4)  # the kinds of solver.h
+SOLUTION, BEST_PURSUER, BEST_EVADER, PLAYED = range(4)  # kinds of value tables in solver.h
 
 Doubles = NDArray[np.float64]
 ActionProbs = tuple[Doubles | None, Doubles | None]  # of pursuer and evader, [rows, cols, 3]
@@ -27,8 +27,8 @@ Out = Mapping[str, tuple[NDArray[Any], NDArray[Any]]]
 
 
 def images(n: int) -> Ints:
-    """[8, 8 n * n] every robot's state under the square's symmetries: turned by 0 to 3 quarters, then the
-    same after a reflection in the middle row. Turning keeps left and right, reflecting swaps them."""
+    """[8, 8 n * n] every robot state under the symmetries of the square: rotations by 0 to 3 quarter turns,
+    then the same after a reflection in the middle row. A reflection swaps left and right."""
     state = np.arange(8 * n * n)
     heading, x, y = state % 8, state // 8 % n, state // 8 // n
     out = []
@@ -41,30 +41,30 @@ def images(n: int) -> Ints:
 
 
 class Board:
-    """The tables of one configuration. `pursuers` [rows] and `evaders` [cols] name robots' states."""
+    """The tables of one configuration. `pursuers` [rows] and `evaders` [cols] are robot states."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        shown = images(config.n)[: 8 if config.symmetry else 1]
+        image = images(config.n)[: 8 if config.symmetry else 1]
         self.evaders: Ints = np.flatnonzero(np.repeat(free_cells(config), 8)).astype(np.int32)
-        smallest = shown.min(0)
+        smallest = image.min(0)
         self.pursuers: Ints = self.evaders[smallest[self.evaders] == self.evaders]
         self.rows, self.cols = len(self.pursuers), len(self.evaders)
         number = np.full(8 * config.n**2, -1, np.int32)
         number[self.evaders] = np.arange(self.cols)
         row = np.full(8 * config.n**2, -1, np.int32)
         row[self.pursuers] = np.arange(self.rows)
-        row, frame = row[smallest], shown.argmin(0)
-        self._row, self._frame, self._columns = row, frame, number[shown[:, self.evaders]]
+        row, frame = row[smallest], image.argmin(0)
+        self._row, self._frame, self._columns = row, frame, number[image[:, self.evaders]]
         after = np.stack([moves(config, stays)[self.pursuers] for stays in (False, True)])
-        columns = number[shown[:, moves(config)[self.evaders]]]
+        columns = number[image[:, moves(config)[self.evaders]]]
         self.solver = solver.Solver(row[after], frame[after], columns)
-        # How many of the board's pursuer states each row stands for.
+        # The number of pursuer states that each row represents.
         self.copies: Ints = np.bincount(row[self.evaders], minlength=self.rows).astype(np.int32)
 
     @property
     def states(self) -> int:
-        """Joint states that are worked out at each number of moves left."""
+        """Joint states that are solved for each number of moves left."""
         return self.rows * self.cols
 
     def pairs(self, cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -75,7 +75,7 @@ class Board:
         return self.pairs(squared_distances(self.config.n) <= reach(self.config))
 
     def starts(self) -> NDArray[np.bool_]:
-        """[rows, cols] where games begin."""
+        """[rows, cols] the start positions."""
         return self.pairs(start_pairs(self.config))
 
     def by_cells(self, table: Doubles) -> Doubles:
@@ -91,7 +91,7 @@ class Board:
 
     def mean(self, table: NDArray[Any], starts: NDArray[np.bool_]) -> float:
         """The average of a table over all starts of the board."""
-        sums = np.where(starts, table, 0.0).sum(1)  # numpy adds in pairs: errors stay near 1e-16
+        sums = np.where(starts, table, 0.0).sum(1)  # numpy's pairwise summation: errors near 1e-16
         return float(self.copies @ sums / (self.copies @ starts.sum(1)))
 
     def induction(
@@ -101,15 +101,15 @@ class Board:
         threads: int,
         out: Callable[[int], Out] = lambda moves_left: {},
     ) -> dict[int, Doubles]:
-        """kind -> chance of capture [rows, cols] with all moves left, nobody being caught before the first.
+        """kind -> probability of capture [rows, cols] with all moves left; the start itself is no capture.
 
-        `chances` and `out` (see solver.pyi) are asked for every number of moves left, from 1 on.
+        `action_probs` and `out` (see solver.pyi) are called for every number of moves left, from 1 on.
         """
         config, caught = self.config, self.caught()
         after: dict[int, Doubles] = {kind: caught.astype(np.float64) for kind in kinds}
         now: dict[int, Doubles] = {kind: np.empty((self.rows, self.cols)) for kind in kinds}
         for moves_left in range(1, config.horizon + 1):
-            if moves_left > 1:  # who arrives within the radius is caught, with moves left or without
+            if moves_left > 1:  # a position within the radius is a capture, whatever the moves left
                 for table in after.values():
                     np.copyto(table, 1.0, where=caught)
             stays = config.skip > 0 and (moves_left - 1) % config.skip == 0

@@ -1,10 +1,10 @@
-"""Pursuit on a board so small that its exact solution is known; N boards step together.
+"""Pursuit on a board that is small enough to be solved exactly; N boards step together.
 
-Seat 0 is the pursuer, seat 1 the evader; both move at once: left, straight or right. Each sees one field,
-`state`, of five whole numbers that name things: its own state, the other's, the relative cell with its own
-heading, the same with the other's, and the moves left less one. With `symmetry` both see the game in one
-canonical frame, and their actions are meant in that frame: where it is a reflection (`world.mirrored`), left
-is right on the board.
+Seat 0 is the pursuer, seat 1 the evader; both move at once: left, straight or right. Each observes one field,
+`state`, of five categories: its own state, the other's state, the relative cell with its own heading, the
+same with the other's heading, and the moves left minus one. With `symmetry` both observe the game in one
+canonical frame, and their actions refer to that frame: if it is a reflection (`world.mirrored`), left is
+right on the board.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rematch.core.config import validate
 from rematch.core.errors import WorldError
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import Observations, View
-from rematch.worlds.native_world import NativeWorld, Shown, blank_view, first_next
+from rematch.worlds.native_world import NativeWorld, StateObservations, blank_view, first_next
 
 from . import native
 from .bots import ACTIONS
@@ -29,11 +29,11 @@ from .config import STAGE, Config, free_cells, roots_below, stage_of
 
 ROLES = ("pursuer", "evader")
 COLUMNS = ("own", "other", "apart_own", "apart_other", "to_go")
-NAME = __name__.split(".")[-2]  # of this folder: a copied folder is a game with a name of its own
+NAME = __name__.split(".")[-2]  # of this folder, so that a copy of the folder is a game with another name
 
 
 def make(config: Config, games: int, first: int = 0, seed: int = 0) -> LatticeWorld:
-    """`games` lattices, numbered from `first`; game i draws from a key of (seed, first + i)."""
+    """`games` lattices, numbered from `first`; game i has the random key of (seed, first + i)."""
     spec = make_spec(config)
     next = first_next(spec, games, first, seed, stage_of(config))
     rules = native.Core({name: getattr(config, name) for name in native.RULES})
@@ -47,8 +47,8 @@ def make(config: Config, games: int, first: int = 0, seed: int = 0) -> LatticeWo
 def make_spec(config: Config) -> Spec:
     """The spec of a world with these settings."""
     validate(config)
-    states, apart = 8 * config.n**2, 8 * (2 * config.n - 1) ** 2
-    categories = (states, states, apart, apart, config.horizon)
+    states, relative = 8 * config.n**2, 8 * (2 * config.n - 1) ** 2
+    categories = (states, states, relative, relative, config.horizon)
     high = float(max(categories) - 1)
     field = Field(name="state", columns=COLUMNS, low=0.0, high=high, categories=categories)
     turn = Actions(kind="discrete", names=ACTIONS)
@@ -59,12 +59,12 @@ def make_spec(config: Config) -> Spec:
 
 @dataclasses.dataclass(frozen=True)
 class _Shared:
-    """What a world and its parts have in common."""
+    """The data that a world shares with its parts."""
 
     rules: native.Core
     spec: Spec
-    first: int  # number of the whole batch's first game
-    mirrored: Bytes  # [N of the whole batch] in which games the players see a mirrored board
+    first: int  # number of the first game of the whole batch
+    mirrored: Bytes  # [N of the whole batch] 1 where the observed frame is a reflection
 
 
 class LatticeWorld(NativeWorld):
@@ -72,103 +72,103 @@ class LatticeWorld(NativeWorld):
 
     config: Config
     shared: _Shared
-    kind = native.GAME_TYPE
+    game_type = native.GAME_TYPE
 
     def _attach(self) -> None:
-        at = self.first - self.shared.first
-        self._mirrored = self.shared.mirrored[at : at + self.games]
-        self.mirrored = self._mirrored.view()  # [N] 1 where left and right are swapped, to be read only
+        start = self.first - self.shared.first
+        self._mirrored = self.shared.mirrored[start : start + self.games]
+        self.mirrored = self._mirrored.view()  # [N] 1 where left and right are swapped; read-only
         self.mirrored.flags.writeable = False
         self._boards = native.Boards(self.shared.rules, self._states, self._mirrored, self.view, self.next)
 
-    # --- moving ---------------------------------------------------------------------------------------
+    # --- steps ----------------------------------------------------------------------------------------
 
     def step(self, actions: Mapping[str, NDArray[Any]], threads: int = 1) -> View:
-        """Move all games once: actions role -> [N, 1], 0 to 2. Threads never change the result."""
+        """Step all games once: actions role -> [N, 1], 0 to 2. Threads never change the result."""
         pursuer, evader = (self._discrete_actions(actions, role) for role in ROLES)
-        verdict, number = self._boards.step(pursuer, evader, threads)
-        if verdict < 0:
+        status, number = self._boards.step(pursuer, evader, threads)
+        if status < 0:
             row, seat = divmod(number, 2)
             raise WorldError(f"game {self.first + row}: the {ROLES[seat]}'s action is not 0, 1 or 2")
-        if verdict:
+        if status:
             self._refuse_stage(self._named["stage"][number])
         return self.view
 
     def restart(self) -> None:
-        """Begin every game anew from `next`, as its episode 0."""
+        """Start every game from `next`, as its episode 0."""
         self._states[:] = 0
-        verdict, row = self._boards.start(0)
-        if verdict:
+        status, row = self._boards.start(0)
+        if status:
             self._refuse_stage(self._named["stage"][row])
-        self._quiet(slice(None))
+        self._clear_results(slice(None))
 
     def set_stage(self, rows: Ints, values: Floats) -> None:
-        """Start values [n, 3] (spec.stage) for the next episodes of these games; refused if unplayable."""
-        chosen = np.asarray(values, np.float32).reshape(-1, len(STAGE))
-        self._check_stages(chosen)
-        self.next.stage[self._rows(rows)] = chosen
+        """Start values [n, 3] (spec.stage) for the next episodes of these games; WorldError if unplayable."""
+        stages = np.asarray(values, np.float32).reshape(-1, len(STAGE))
+        self._check_stages(stages)
+        self.next.stage[self._rows(rows)] = stages
 
     def _check_stages(self, stages: Floats) -> None:
-        """Refuse starts that this board does not have."""
+        """WorldError for start values that are impossible on this board."""
         rules, nearer = self.shared.rules, self.shared.rules.table["nearer"]
         most = len(nearer) - 1
-        while len(stages):  # a few kinds, each looked at once: sorting would cost more than all the rest
+        while len(stages):  # few different rows, each checked once: faster than np.unique
             stage = stages[0]
             stages = stages[~(stages == stage).all(1)] if np.isfinite(stage).all() else stages[:0]
             anywhere, near, far = stage.tolist()
             low, high = roots_below(near, False), roots_below(far, True)
             if anywhere == 1:
                 low, high = rules.reach + 1, most
-            fine = np.isfinite(stage).all() and anywhere in (0, 1)
-            if not fine or nearer[min(low, most)] >= nearer[min(high, most)]:
+            valid = np.isfinite(stage).all() and anywhere in (0, 1)
+            if not valid or nearer[min(low, most)] >= nearer[min(high, most)]:
                 self._refuse_stage(stage)
 
     def _refuse_stage(self, stage: Floats) -> None:
-        config, told = self.config, ", ".join(f"{k} = {v:g}" for k, v in zip(STAGE, stage.tolist()))
+        config, values = self.config, ", ".join(f"{k} = {v:g}" for k, v in zip(STAGE, stage.tolist()))
         raise WorldError(
-            f"stage {told}: expected anywhere = 0 or 1 and distances that two free cells of "
+            f"stage {values}: expected anywhere = 0 or 1 and distances that two free cells of "
             f"n = {config.n}, block = {config.block} have; with anywhere = 1, cells further apart than "
             f"radius = {config.radius:g}")
 
-    # --- looking --------------------------------------------------------------------------------------
+    # --- observations ---------------------------------------------------------------------------------
 
-    def look(self, pursuer: Ints, evader: Ints, moves_left: Ints) -> tuple[Observations, Bytes]:
-        """What any positions [n] would show: role -> field -> [n, 1, F], and where it is mirrored [n]."""
+    def observe_positions(self, pursuer: Ints, evader: Ints, moves_left: Ints) -> tuple[Observations, Bytes]:
+        """The observations of positions [n]: role -> field -> [n, 1, F]; and [n] 1 for a reflected frame."""
         states = self.position(pursuer, evader, moves_left)
-        self._refuse(states)
-        return self._seen(states)
+        self._check_states(states)
+        return self._observations(states)
 
     def position(self, pursuer: Ints, evader: Ints, moves_left: Ints) -> Bytes:
-        """[n, S] games that stand so, to be loaded: robots' states and moves left [n]."""
+        """[n, S] games to be loaded, from robot states and moves left [n]."""
         games = np.zeros(len(pursuer), native.GAME_TYPE)
         games["mark"], games["stage"] = native.MARK, stage_of(self.config)
         games["robot"][:, 0], games["robot"][:, 1] = pursuer, evader
         games["moves_left"], games["step"] = moves_left, self.config.horizon - np.asarray(moves_left)
         return games.view(np.uint8).reshape(len(games), -1)
 
-    def _seen(self, states: Bytes) -> tuple[Observations, Bytes]:
-        seen = [np.zeros((len(states), 1, len(COLUMNS)), np.float32) for _ in ROLES]
+    def _observations(self, states: Bytes) -> tuple[Observations, Bytes]:
+        obs = [np.zeros((len(states), 1, len(COLUMNS)), np.float32) for _ in ROLES]
         mirrored = np.zeros(len(states), np.uint8)
-        self.shared.rules.observe(states, seen[0], seen[1], mirrored)
-        return {role: {"state": obs} for role, obs in zip(ROLES, seen)}, mirrored
+        self.shared.rules.observe(states, obs[0], obs[1], mirrored)
+        return {role: {"state": obs} for role, obs in zip(ROLES, obs)}, mirrored
 
-    def _look(self, states: Bytes) -> Shown:
-        return Shown(self._seen(states)[0], np.ones((len(states), 2), np.uint8), {})
+    def _observe_states(self, states: Bytes) -> StateObservations:
+        return StateObservations(self._observations(states)[0], np.ones((len(states), 2), np.uint8), {})
 
     # --- saving ---------------------------------------------------------------------------------------
 
     def load(self, rows: Ints, states: Bytes) -> None:
-        """Put saved games into these rows, and what their robots see into the view."""
+        """Put saved games into these rows, and their observations into the view."""
         super().load(rows, states)
-        where = self._rows(rows)
-        self._mirrored[where] = self._seen(self._states[where])[1]
+        row_index = self._rows(rows)
+        self._mirrored[row_index] = self._observations(self._states[row_index])[1]
 
     def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
-        """Both robots see the whole game, so this is the true state."""
+        """The true state: both robots observe the whole game."""
         return self.save(rows)
 
-    def _refuse(self, states: Bytes) -> None:
-        """Saved bytes may come from anywhere: what the rules rely on must hold."""
+    def _check_states(self, states: Bytes) -> None:
+        """WorldError if these bytes are not valid games. They may come from any file."""
         config, games = self.config, states.view(native.GAME_TYPE)[:, 0]
         bounds = {
             "robot": (0, 8 * config.n**2 - 1), "moves_left": (1, config.horizon),

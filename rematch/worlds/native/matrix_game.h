@@ -1,25 +1,25 @@
 /* Zero-sum matrix games: value and optimal mixed strategies of both sides. Plain C99.
  *
- * Three roads, each tried where the one before it does not lead: a saddle point (the common case, no arithmetic);
- * for games up to 3 x 3 the square kernels of Shapley and Snow ("Basic solutions of discrete games", 1950), checked
- * by what their mixtures promise; and a simplex. Ties and near-ties are normal here (a value table is full of equal
- * and almost equal numbers), and in double precision a pivot on the difference of two almost equal payoffs can
- * spoil everything, so the simplex calculates with pairs of doubles: about 32 digits. Where even that is misled,
- * because differences of differences decide, payoffs shaken by 1e-12 of their range take those away. */
-#ifndef REMATCH_MATRIX_H
-#define REMATCH_MATRIX_H
+ * Three methods, each tried if the one before it fails: a saddle point (the common case, no arithmetic); for games up
+ * to 3 x 3 the square kernels of Shapley and Snow ("Basic solutions of discrete games", 1950), checked by the values
+ * that their strategies guarantee; and a simplex. Ties and near-ties are common (a value table is full of equal and
+ * almost equal numbers), and in double precision a pivot on the difference of two almost equal payoffs can ruin the
+ * result, so the simplex uses pairs of doubles: about 32 digits. If that fails too, because differences of
+ * differences decide, payoffs are perturbed by 1e-12 of their range. */
+#ifndef REMATCH_MATRIX_GAME_H
+#define REMATCH_MATRIX_GAME_H
 
 #include <math.h>
 #include <stdint.h>
 
-#define MATRIX_MOST 16       /* rows or columns of a game */
-#define MATRIX_CLOSE 1e-13   /* of the largest payoff: mixtures whose promises are no further apart are optimal */
-#define MATRIX_FINE 1e-11    /* the same, for the simplex: further apart, it tries again */
-#define MATRIX_NOTHING 1e-22 /* payoffs are scaled to [1, 2] in the simplex: what counts as zero there */
+#define MATRIX_MOST 16                 /* rows or columns of a game */
+#define MATRIX_KERNEL_TOLERANCE 1e-13  /* of the largest payoff; optimal strategies: their guarantees differ by less */
+#define MATRIX_SIMPLEX_TOLERANCE 1e-11 /* the same for the simplex, which else tries again */
+#define MATRIX_ZERO 1e-22              /* zero in the simplex, in which payoffs are scaled to [1, 2] */
 
 /* --- pairs of doubles (Dekker 1971; Hida, Li, Bailey, "Quad-double arithmetic", 2000) ------------------------- */
 
-typedef struct { double hi, lo; } Pair; /* the sum of both; |lo| is at most half a last place of hi */
+typedef struct { double hi, lo; } Pair; /* hi + lo; |lo| is at most half a unit in the last place of hi */
 
 static inline Pair pair_exact_sum(double a, double b) {
     double sum = a + b, part = sum - a;
@@ -33,12 +33,12 @@ static inline Pair pair_add(Pair a, Pair b) {
     return pair_exact_sum(sum.hi, sum.lo + low.lo);
 }
 
-static inline Pair pair_times(Pair a, Pair b) {
-    double product = a.hi * b.hi, rest = fma(a.hi, b.hi, -product);
-    return pair_exact_sum(product, rest + (a.hi * b.lo + a.lo * b.hi));
+static inline Pair pair_multiply(Pair a, Pair b) {
+    double product = a.hi * b.hi, remainder = fma(a.hi, b.hi, -product);
+    return pair_exact_sum(product, remainder + (a.hi * b.lo + a.lo * b.hi));
 }
 
-static inline Pair pair_minus(Pair a) {
+static inline Pair pair_negate(Pair a) {
     Pair out = {-a.hi, -a.lo};
     return out;
 }
@@ -48,11 +48,11 @@ static inline Pair pair_of(double a) {
     return out;
 }
 
-static inline Pair pair_over(Pair a, Pair b) {
+static inline Pair pair_divide(Pair a, Pair b) {
     Pair quotient = pair_of(a.hi / b.hi);
-    for (int round = 0; round < 2; round++) { /* each adds the digits of what is left over */
-        Pair left = pair_add(a, pair_minus(pair_times(quotient, b)));
-        quotient = pair_add(quotient, pair_of(left.hi / b.hi));
+    for (int round = 0; round < 2; round++) { /* each round adds the digits of the remainder */
+        Pair remainder = pair_add(a, pair_negate(pair_multiply(quotient, b)));
+        quotient = pair_add(quotient, pair_of(remainder.hi / b.hi));
     }
     return quotient;
 }
@@ -71,12 +71,12 @@ typedef struct {
     int basic[MATRIX_MOST], outside[MATRIX_MOST]; /* variables: 0 .. cols - 1 are y, then the slacks */
 } MatrixTableau;
 
-/* The steepest column and the largest pivot among tied rows are fast and round well; the smallest numbers end
- * after finitely many pivots whatever the ties (Bland, Mathematics of Operations Research 2, 1977). */
+/* The steepest column and the largest pivot among tied rows are fast and accurate; the smallest indices (`bland`)
+ * guarantee termination despite ties (Bland, Mathematics of Operations Research 2, 1977). */
 static int matrix_entering(const MatrixTableau *t, int bland) {
     int best = -1;
     for (int c = 0; c < t->cols; c++) {
-        if (t->cell[t->rows][c].hi >= -MATRIX_NOTHING) continue;
+        if (t->cell[t->rows][c].hi >= -MATRIX_ZERO) continue;
         if (best < 0 || (bland ? t->outside[c] < t->outside[best]
                                : pair_less(t->cell[t->rows][c], t->cell[t->rows][best])))
             best = c;
@@ -89,11 +89,11 @@ static int matrix_leaving(const MatrixTableau *t, int enter, int bland) {
     Pair least = {0, 0};
     for (int r = 0; r < t->rows; r++) {
         Pair pivot = t->cell[r][enter];
-        if (pivot.hi <= MATRIX_NOTHING) continue;
-        Pair ratio = pair_over(t->cell[r][t->cols], pivot);
+        if (pivot.hi <= MATRIX_ZERO) continue;
+        Pair ratio = pair_divide(t->cell[r][t->cols], pivot);
         if (best >= 0) {
-            double beyond = pair_add(ratio, pair_minus(least)).hi;
-            int tied = fabs(beyond) <= MATRIX_NOTHING;
+            double beyond = pair_add(ratio, pair_negate(least)).hi;
+            int tied = fabs(beyond) <= MATRIX_ZERO;
             if (tied ? (bland ? t->basic[r] >= t->basic[best] : !pair_less(t->cell[best][enter], pivot)) : beyond > 0)
                 continue;
         }
@@ -104,25 +104,25 @@ static int matrix_leaving(const MatrixTableau *t, int enter, int bland) {
 }
 
 static void matrix_pivot(MatrixTableau *t, int leave, int enter) {
-    const Pair inverse = pair_over(pair_of(1), t->cell[leave][enter]);
+    const Pair inverse = pair_divide(pair_of(1), t->cell[leave][enter]);
     for (int r = 0; r <= t->rows; r++) {
         if (r == leave) continue;
-        const Pair factor = pair_minus(pair_times(t->cell[r][enter], inverse));
+        const Pair factor = pair_negate(pair_multiply(t->cell[r][enter], inverse));
         if (factor.hi != 0)
             for (int c = 0; c <= t->cols; c++)
-                if (c != enter) t->cell[r][c] = pair_add(t->cell[r][c], pair_times(factor, t->cell[leave][c]));
+                if (c != enter) t->cell[r][c] = pair_add(t->cell[r][c], pair_multiply(factor, t->cell[leave][c]));
         t->cell[r][enter] = factor;
     }
-    for (int c = 0; c <= t->cols; c++) t->cell[leave][c] = pair_times(t->cell[leave][c], inverse);
+    for (int c = 0; c <= t->cols; c++) t->cell[leave][c] = pair_multiply(t->cell[leave][c], inverse);
     t->cell[leave][enter] = inverse;
-    for (int r = 0; r < t->rows; r++) /* a right-hand side that is zero must not turn negative by rounding */
+    for (int r = 0; r < t->rows; r++) /* rounding must not make a zero right-hand side negative */
         if (t->cell[r][t->cols].hi < 0) t->cell[r][t->cols] = pair_of(0);
     const int swap = t->basic[leave];
     t->basic[leave] = t->outside[enter];
     t->outside[enter] = swap;
 }
 
-/* Weights into chances: rounding may have left tiny negative ones. */
+/* Normalise weights to probabilities; rounding may have left tiny negative weights. */
 static inline void matrix_normalise(int count, double *mix) {
     double sum = 0;
     for (int n = 0; n < count; n++) {
@@ -132,10 +132,10 @@ static inline void matrix_normalise(int count, double *mix) {
     for (int n = 0; n < count; n++) mix[n] /= sum;
 }
 
-/* `shake`: how far a payoff is moved at most, as a share of their range; always the same way, so that the answer is
- * a function of the game alone. */
+/* `perturbation`: largest change of a payoff, as a fraction of their range; the sequence is fixed, so that the result
+ * is a function of the game. */
 static void matrix_simplex(
-        const int size[2], const double *payoff, double shake, double *row_mix, double *col_mix) {
+        const int size[2], const double *payoff, double perturbation, double *row_mix, double *col_mix) {
     MatrixTableau t;
     const int rows = size[0], cols = size[1];
     uint32_t word = 1;
@@ -150,9 +150,9 @@ static void matrix_simplex(
     for (int r = 0; r < rows; r++) {
         for (int c = 0; c < cols; c++) {
             Pair above = pair_exact_sum(payoff[r * cols + c], -least);
-            t.cell[r][c] = pair_add(pair_times(above, scale), pair_of(1));
+            t.cell[r][c] = pair_add(pair_multiply(above, scale), pair_of(1));
             word = word * 1664525u + 1013904223u; /* Knuth, volume 2, 3.3.4, table 1, line 16 */
-            t.cell[r][c] = pair_add(t.cell[r][c], pair_of(shake * (word * 0x1p-31 - 1)));
+            t.cell[r][c] = pair_add(t.cell[r][c], pair_of(perturbation * (word * 0x1p-31 - 1)));
         }
         t.cell[r][cols] = pair_of(1);
         t.basic[r] = cols + r;
@@ -162,7 +162,7 @@ static void matrix_simplex(
         t.outside[c] = c;
     }
     t.cell[rows][cols] = pair_of(0);
-    for (int pivots = 0; pivots < 4096; pivots++) { /* far beyond what 16 x 16 takes: nothing can hang us */
+    for (int pivots = 0; pivots < 4096; pivots++) { /* many more than a 16 x 16 game needs */
         const int bland = pivots > 2 * (rows + cols);
         const int enter = matrix_entering(&t, bland);
         const int leave = enter < 0 ? -1 : matrix_leaving(&t, enter, bland);
@@ -179,11 +179,11 @@ static void matrix_simplex(
     matrix_normalise(cols, col_mix);
 }
 
-/* --- the shorter roads ------------------------------------------------------------------------------------------ */
+/* --- the faster methods ----------------------------------------------------------------------------------------- */
 
-/* Whether some entry is the least of its row and the largest of its column; `where` is row * cols + column. */
+/* Whether an entry is the smallest of its row and the largest of its column; `index` is row * cols + column. */
 static inline __attribute__((always_inline)) int matrix_saddle(
-        int rows, int cols, const double *payoff, int *where) {
+        int rows, int cols, const double *payoff, int *index) {
     int row = 0, col = 0;
     double maximin = 0, minimax = 0;
     for (int r = 0; r < rows; r++) {
@@ -196,28 +196,28 @@ static inline __attribute__((always_inline)) int matrix_saddle(
         for (int r = 1; r < rows; r++) most = payoff[r * cols + c] > most ? payoff[r * cols + c] : most;
         if (c == 0 || most < minimax) minimax = most, col = c;
     }
-    *where = row * cols + col;
+    *index = row * cols + col;
     return maximin >= minimax;
 }
 
-/* What two mixtures promise: the rows' side at least *low, the columns' side at most *high. */
-static inline __attribute__((always_inline)) void matrix_promises(
-        const int size[2], const double *payoff, const double *row_mix, const double *col_mix, double promise[2]) {
-    promise[0] = HUGE_VAL;
-    promise[1] = -HUGE_VAL;
+/* The values that two strategies guarantee: the row side at least guarantee[0], the column side at most [1]. */
+static inline __attribute__((always_inline)) void matrix_guarantees(
+        const int size[2], const double *payoff, const double *row_mix, const double *col_mix, double guarantee[2]) {
+    guarantee[0] = HUGE_VAL;
+    guarantee[1] = -HUGE_VAL;
     for (int c = 0; c < size[1]; c++) {
         double sum = 0;
         for (int r = 0; r < size[0]; r++) sum += row_mix[r] * payoff[r * size[1] + c];
-        if (sum < promise[0]) promise[0] = sum;
+        if (sum < guarantee[0]) guarantee[0] = sum;
     }
     for (int r = 0; r < size[0]; r++) {
         double sum = 0;
         for (int c = 0; c < size[1]; c++) sum += col_mix[c] * payoff[r * size[1] + c];
-        if (sum > promise[1]) promise[1] = sum;
+        if (sum > guarantee[1]) guarantee[1] = sum;
     }
 }
 
-/* Both mix over all three: chances are proportional to sums of cofactors, if those have one sign. */
+/* Both mix over all three: probabilities are proportional to sums of cofactors, if these have the same sign. */
 static inline int matrix_all_three(const double *a, double *row_mix, double *col_mix) {
     for (int n = 0; n < 3; n++) row_mix[n] = col_mix[n] = 0;
     for (int r = 0; r < 3; r++)
@@ -228,7 +228,7 @@ static inline int matrix_all_three(const double *a, double *row_mix, double *col
             col_mix[c] += cofactor;
         }
     const double rows = row_mix[0] + row_mix[1] + row_mix[2], cols = col_mix[0] + col_mix[1] + col_mix[2];
-    if (rows == 0 || cols == 0) return 0; /* equal but for rounding, which is why each is divided by its own */
+    if (rows == 0 || cols == 0) return 0; /* equal except for rounding, so each side is divided by its own sum */
     const double per_row = 1 / rows, per_col = 1 / cols;
     for (int n = 0; n < 3; n++) {
         row_mix[n] *= per_row;
@@ -238,13 +238,13 @@ static inline int matrix_all_three(const double *a, double *row_mix, double *col
     return 1;
 }
 
-/* Both mix over two: rows r, s and columns c, d so that the other side does not mind which of its two it plays. */
+/* Both mix over two: rows r, s and columns c, d, such that the other side is indifferent between its two. */
 static inline int matrix_two(const int size[2], const double *a, const int at[4], double *row_mix, double *col_mix) {
     const double *first = a + at[0] * size[1], *second = a + at[1] * size[1];
     const double rc = first[at[2]], rd = first[at[3]], sc = second[at[2]], sd = second[at[3]];
-    const double whole = rc - rd - sc + sd;
-    if (whole == 0) return 0;
-    const double row = (sd - sc) / whole, col = (sd - rd) / whole;
+    const double determinant = rc - rd - sc + sd;
+    if (determinant == 0) return 0;
+    const double row = (sd - sc) / determinant, col = (sd - rd) / determinant;
     if (!(row >= 0 && row <= 1 && col >= 0 && col <= 1)) return 0;
     for (int r = 0; r < size[0]; r++) row_mix[r] = 0;
     for (int c = 0; c < size[1]; c++) col_mix[c] = 0;
@@ -261,13 +261,13 @@ static inline double matrix_largest(const int size[2], const double *payoff) {
     return largest;
 }
 
-/* Games up to 3 x 3 by their square kernels; 0 where none is optimal beyond doubt. */
+/* Games up to 3 x 3 by their square kernels; 0 if none is certainly optimal. */
 static inline int matrix_kernels(
-        const int size[2], const double *payoff, double *row_mix, double *col_mix, double promise[2]) {
+        const int size[2], const double *payoff, double *row_mix, double *col_mix, double guarantee[2]) {
     const double largest = matrix_largest(size, payoff);
     if (size[0] == 3 && size[1] == 3 && matrix_all_three(payoff, row_mix, col_mix)) {
-        matrix_promises(size, payoff, row_mix, col_mix, promise);
-        if (promise[1] - promise[0] <= MATRIX_CLOSE * largest) return 1;
+        matrix_guarantees(size, payoff, row_mix, col_mix, guarantee);
+        if (guarantee[1] - guarantee[0] <= MATRIX_KERNEL_TOLERANCE * largest) return 1;
     }
     for (int r = 0; r < size[0]; r++)
         for (int s = r + 1; s < size[0]; s++)
@@ -275,40 +275,41 @@ static inline int matrix_kernels(
                 for (int d = c + 1; d < size[1]; d++) {
                     const int at[4] = {r, s, c, d};
                     if (!matrix_two(size, payoff, at, row_mix, col_mix)) continue;
-                    matrix_promises(size, payoff, row_mix, col_mix, promise);
-                    if (promise[1] - promise[0] <= MATRIX_CLOSE * largest) return 1;
+                    matrix_guarantees(size, payoff, row_mix, col_mix, guarantee);
+                    if (guarantee[1] - guarantee[0] <= MATRIX_KERNEL_TOLERANCE * largest) return 1;
                 }
     return 0;
 }
 
-static __attribute__((noinline, unused)) void matrix_careful(
-        const int size[2], const double *payoff, double *row_mix, double *col_mix, double promise[2]) {
-    const double shakes[] = {0, 1e-12, 1e-11, 1e-10}, fine = MATRIX_FINE * matrix_largest(size, payoff);
+static __attribute__((noinline, unused)) void matrix_precise(
+        const int size[2], const double *payoff, double *row_mix, double *col_mix, double guarantee[2]) {
+    const double perturbations[] = {0, 1e-12, 1e-11, 1e-10};
+    const double tolerance = MATRIX_SIMPLEX_TOLERANCE * matrix_largest(size, payoff);
     for (int n = 0; n < 4; n++) {
-        matrix_simplex(size, payoff, shakes[n], row_mix, col_mix);
-        matrix_promises(size, payoff, row_mix, col_mix, promise);
-        if (promise[1] - promise[0] <= fine) return;
+        matrix_simplex(size, payoff, perturbations[n], row_mix, col_mix);
+        matrix_guarantees(size, payoff, row_mix, col_mix, guarantee);
+        if (guarantee[1] - guarantee[0] <= tolerance) return;
     }
 }
 
-/* The value of the game payoff[rows * cols] to the side that chooses the row and wants much, and both mixtures where
- * they are not NULL. 1 <= rows, cols <= MATRIX_MOST; payoffs are finite, their range too. The value lies between
- * what the two mixtures promise, which are as far apart as rounding makes them. */
+/* The value of the game payoff[rows * cols] to the row side, which maximises, and both strategies index they are not
+ * NULL. 1 <= rows, cols <= MATRIX_MOST; the payoffs and their range are finite. The value lies between the two values
+ * that the strategies guarantee, which differ only by rounding. */
 static inline __attribute__((always_inline)) double matrix_game(
         int rows, int cols, const double *payoff, double *row_mix, double *col_mix) {
-    int where;
-    if (matrix_saddle(rows, cols, payoff, &where)) {
-        if (row_mix) for (int r = 0; r < rows; r++) row_mix[r] = r == where / cols;
-        if (col_mix) for (int c = 0; c < cols; c++) col_mix[c] = c == where % cols;
-        return payoff[where];
+    int index;
+    if (matrix_saddle(rows, cols, payoff, &index)) {
+        if (row_mix) for (int r = 0; r < rows; r++) row_mix[r] = r == index / cols;
+        if (col_mix) for (int c = 0; c < cols; c++) col_mix[c] = c == index % cols;
+        return payoff[index];
     }
     const int size[2] = {rows, cols};
-    double own_row[MATRIX_MOST], own_col[MATRIX_MOST], promise[2];
-    if (!row_mix) row_mix = own_row;
-    if (!col_mix) col_mix = own_col;
-    if (rows > 3 || cols > 3 || !matrix_kernels(size, payoff, row_mix, col_mix, promise))
-        matrix_careful(size, payoff, row_mix, col_mix, promise);
-    return 0.5 * (promise[0] + promise[1]);
+    double row_buffer[MATRIX_MOST], col_buffer[MATRIX_MOST], guarantee[2];
+    if (!row_mix) row_mix = row_buffer;
+    if (!col_mix) col_mix = col_buffer;
+    if (rows > 3 || cols > 3 || !matrix_kernels(size, payoff, row_mix, col_mix, guarantee))
+        matrix_precise(size, payoff, row_mix, col_mix, guarantee);
+    return 0.5 * (guarantee[0] + guarantee[1]);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as
- * 1, 2, 3", SC11, section 4). A draw is a pure function of (key, counter): no state to save, nothing
- * depends on the number of threads. Plain C99 that also compiles as CUDA C. */
+ * 1, 2, 3", SC11, section 4). A random number is a function of (key, counter): there is no
+ * state to save, and the number of threads has no effect. Plain C99 that also compiles as CUDA C. */
 #ifndef REMATCH_RANDOM_H
 #define REMATCH_RANDOM_H
 
@@ -21,7 +21,7 @@ typedef unsigned long long uint64_t;
 
 typedef struct { uint32_t w[4]; } rm_quad;
 
-/* Streams keep draws for different purposes apart (counter word 2). Python names them in keys.py. */
+/* Streams separate the random numbers of different purposes (counter word 2); the same numbers in core/rng.py. */
 enum { RM_STREAM_RESET = 1, RM_STREAM_BOT = 2, RM_STREAM_ACT = 3, RM_STREAM_SENSOR = 4 };
 
 RM_FN rm_quad rm_philox(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {

@@ -1,12 +1,12 @@
-/* A batch stepped in neighbouring shares, one per thread: what every native world does the same way. CPU only. */
-#ifndef REMATCH_SHARES_H
-#define REMATCH_SHARES_H
+/* Steps a batch in consecutive slices, one per thread. All native worlds use it. CPU only. */
+#ifndef REMATCH_THREAD_SLICES_H
+#define REMATCH_THREAD_SLICES_H
 
 #include <pthread.h>
 
-enum { MOST_THREADS = 64, FINE = -1 };
+enum { MAX_THREADS = 64, FINE = -1 };
 
-typedef struct { int verdict, row; } Answer; /* verdict 0 is well; row: the first game in trouble */
+typedef struct { int verdict, row; } Answer; /* verdict 0: success; row: the first game that failed */
 typedef Answer (*StepRange)(const void *world, int from, int to);
 
 typedef struct {
@@ -14,31 +14,31 @@ typedef struct {
     const void *world;
     int from, to;
     Answer answer;
-} Share;
+} Slice;
 
-static void *step_share(void *argument) {
-    Share *share = (Share *)argument;
-    share->answer = share->step(share->world, share->from, share->to);
+static void *run_slice(void *argument) {
+    Slice *slice = (Slice *)argument;
+    slice->answer = slice->step(slice->world, slice->from, slice->to);
     return 0;
 }
 
-/* The first share runs here. A thread that cannot be made runs here too. */
+/* The first slice runs in the calling thread, and so does every slice whose thread cannot be created. */
 static Answer in_shares(StepRange step, const void *world, int games, int threads) {
-    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    if (threads > MAX_THREADS) threads = MAX_THREADS;
     if (threads <= 1) return step(world, 0, games);
-    Share share[MOST_THREADS];
-    pthread_t thread[MOST_THREADS];
-    int started[MOST_THREADS];
+    Slice slice[MAX_THREADS];
+    pthread_t thread[MAX_THREADS];
+    int started[MAX_THREADS];
     for (int t = threads - 1; t >= 0; t--) {
-        Share mine = {step, world, (int)((long)games * t / threads), (int)((long)games * (t + 1) / threads), {0, 0}};
-        share[t] = mine;
-        started[t] = t > 0 && pthread_create(&thread[t], 0, step_share, &share[t]) == 0;
-        if (!started[t]) step_share(&share[t]);
+        Slice next = {step, world, (int)((long)games * t / threads), (int)((long)games * (t + 1) / threads), {0, 0}};
+        slice[t] = next;
+        started[t] = t > 0 && pthread_create(&thread[t], 0, run_slice, &slice[t]) == 0;
+        if (!started[t]) run_slice(&slice[t]);
     }
-    Answer answer = share[0].answer;
+    Answer answer = slice[0].answer;
     for (int t = 1; t < threads; t++) {
         if (started[t]) pthread_join(thread[t], 0);
-        if (answer.verdict == 0) answer = share[t].answer;
+        if (answer.verdict == 0) answer = slice[t].answer;
     }
     return answer;
 }

@@ -1,13 +1,13 @@
 /* Sine, cosine, arc tangent and logarithm from + - * / alone, so that every processor gives the same bits (libm and
  * the GPU's own functions differ in the last place). Compile with -ffp-contract=off. Errors stay below
- * 3e-7 rad. Coefficients: least maximum error fits over the reduced range, rounded to float.
+ * 3e-7 rad. Coefficients: minimax fits over the reduced range, rounded to float.
  * Plain C99 that also compiles as CUDA C. (Not called math.h: that would hide the system's <math.h>.) */
 #ifndef REMATCH_TRIG_H
 #define REMATCH_TRIG_H
 
 #include "random.h" /* RM_FN and the integer types */
 #ifndef __CUDACC_RTC__
-#include <math.h> /* sqrtf: correctly rounded everywhere by IEEE 754; nothing else is taken from it */
+#include <math.h> /* sqrtf only: IEEE 754 requires correct rounding */
 #endif
 
 #define RM_PI 3.14159274f
@@ -20,7 +20,7 @@ RM_FN float rm_clip(float a, float low, float high) { return rm_min(rm_max(a, lo
 RM_FN float rm_abs(float a) { return a < 0.0f ? -a : a; }
 RM_FN float rm_hypot(float x, float y) { return sqrtf(x * x + y * y); }
 
-/* An angle in (-3 pi, 3 pi) brought to [-pi, pi). */
+/* Reduce an angle in (-3 pi, 3 pi) to [-pi, pi). */
 RM_FN float rm_wrap(float angle) {
     float down = angle >= RM_PI ? RM_TWO_PI : 0.0f;
     float up = angle < -RM_PI ? RM_TWO_PI : 0.0f;
@@ -58,7 +58,7 @@ RM_FN float rm_atan2(float y, float x) {
 }
 
 /* The natural logarithm of a positive normal number: mantissa in [sqrt 1/2, sqrt 2), then the series of
- * log((1 + s) / (1 - s)) = 2 (s + s^3 / 3 + ...), whose first term left out is below 3e-9. */
+ * log((1 + s) / (1 - s)) = 2 (s + s^3 / 3 + ...), whose first omitted term is below 3e-9. */
 RM_FN float rm_log(float x) {
     union { float number; uint32_t bits; } word = {x};
     int32_t exponent = (int32_t)((word.bits >> 23) & 255u) - 127;

@@ -1,1 +1,1 @@
-"""Two robots in a walled arena: one hunts, one hides."""
+"""Pursuit: two robots in a walled arena, a pursuer and an evader."""

@@ -1,4 +1,4 @@
-/* Stepping a whole batch on the CPU, on one or more threads. */
+/* Stepping a batch on the CPU with one or more threads. */
 #ifndef REMATCH_PURSUIT_BATCH_H
 #define REMATCH_PURSUIT_BATCH_H
 
@@ -6,15 +6,15 @@
 #include "rules.h"
 #include "thread_slices.h"
 
-/* The first game (2 * row + seat) whose action is not a finite number; FINE if all are. Checked before
- * anything moves, so that a refused step leaves the world as it was. */
-static int unsound_action(const Derived *derived, const Batch *batch, int games) {
+/* The first action, as 2 * row + seat, that is not finite; FINE if all are. It is called before anything moves,
+ * so that a rejected step leaves the world unchanged. */
+static int invalid_action(const Derived *derived, const Batch *batch, int games) {
     const long count = (long)games * derived->controls;
     for (int s = 0; s < 2; s++) {
         const float *action = batch->action[s];
-        int32_t bad = 0;
-        for (long n = 0; n < count; n++) bad |= !(action[n] - action[n] == 0.0f);
-        if (!bad) continue;
+        int32_t invalid = 0;
+        for (long n = 0; n < count; n++) invalid |= !(action[n] - action[n] == 0.0f);
+        if (!invalid) continue;
         for (long n = 0; n < count; n++)
             if (!(action[n] - action[n] == 0.0f)) return (int)(n / derived->controls) * 2 + s;
     }
@@ -24,11 +24,11 @@ static int unsound_action(const Derived *derived, const Batch *batch, int games)
 static Answer step_range(const Rules *rules, const Derived *derived, Batch *batch, int from, int to) {
     Answer answer = {STARTED, 0};
     for (int row = from; row < to; row += LANES) {
-        int stuck = 0;
-        int verdict = step(rules, derived, batch, row, to - row < LANES ? to - row : LANES, &stuck);
+        int failed_row = 0;
+        int verdict = step(rules, derived, batch, row, to - row < LANES ? to - row : LANES, &failed_row);
         if (verdict != STARTED && answer.verdict == STARTED) {
             answer.verdict = verdict;
-            answer.row = stuck;
+            answer.row = failed_row;
         }
     }
     return answer;
@@ -39,7 +39,7 @@ static void observe_all(const Rules *rules, const Derived *derived, Batch *batch
         observe(rules, derived, batch, row, games - row < LANES ? games - row : LANES);
 }
 
-/* Begin every game from `next` as its given episode. */
+/* Start every game from `next`, with this episode number. */
 static Answer start_all(const Rules *rules, const Derived *derived, Batch *batch, int games, uint32_t episode) {
     Answer answer = {STARTED, 0};
     for (int row = 0; row < games; row++) {
@@ -56,16 +56,16 @@ typedef struct {
     const Rules *rules;
     const Derived *derived;
     Batch *batch;
-} Whole;
+} StepArguments;
 
-static Answer step_share_of(const void *world, int from, int to) {
-    const Whole *whole = (const Whole *)world;
-    return step_range(whole->rules, whole->derived, whole->batch, from, to);
+static Answer step_slice(const void *world, int from, int to) {
+    const StepArguments *arguments = (const StepArguments *)world;
+    return step_range(arguments->rules, arguments->derived, arguments->batch, from, to);
 }
 
 static Answer step_all(const Rules *rules, const Derived *derived, Batch *batch, int games, int threads) {
-    const Whole whole = {rules, derived, batch};
-    return in_shares(step_share_of, &whole, games, threads);
+    const StepArguments arguments = {rules, derived, batch};
+    return in_shares(step_slice, &arguments, games, threads);
 }
 
 #endif

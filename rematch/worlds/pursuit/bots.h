@@ -1,5 +1,5 @@
-/* The scripted rivals (pursuit specification, section 8). Each looks at one game and answers a desired
- * heading and speed, or a turn rate; all steer the same unicycle. Plain C99 that also compiles as CUDA C. */
+/* The scripted players (pursuit specification, section 8). Each reads one game and returns a desired heading and
+ * speed, or a turn rate; all steer the same unicycle. Plain C99 that also compiles as CUDA C. */
 #ifndef REMATCH_PURSUIT_BOTS_H
 #define REMATCH_PURSUIT_BOTS_H
 
@@ -15,27 +15,27 @@ enum {
 typedef struct { float speed, turn; } Action; /* both in [-1, 1] */
 typedef struct { float x, y; } Point;
 
-#define CLEARANCE 0.05f     /* m left between a robot and an obstacle it passes */
+#define CLEARANCE 0.05f     /* m; gap between a robot and an obstacle that it passes */
 #define NAVIGATION_GAIN 4.0f
 
-/* A robot and what it may look up, so that the bots' functions stay short. */
+/* One robot and its game: the argument of all bots. */
 typedef struct {
     const Rules *rules;
     const Derived *derived;
     const Game *game;
     int me, other;
-    float x, y, theta, v_max;   /* mine */
-    float dx, dy, distance;     /* from me to the other */
-} Pilot;
+    float x, y, theta, v_max;   /* of this robot */
+    float dx, dy, distance;     /* from this robot to the other */
+} BotContext;
 
-RM_FN Pilot pilot(const Rules *rules, const Derived *derived, const Game *game, int me) {
-    Pilot p = {rules, derived, game, me, 1 - me, game->x[me], game->y[me], game->theta[me], derived->v_max[me],
+RM_FN BotContext bot_context(const Rules *rules, const Derived *derived, const Game *game, int me) {
+    BotContext p = {rules, derived, game, me, 1 - me, game->x[me], game->y[me], game->theta[me], derived->v_max[me],
                game->x[1 - me] - game->x[me], game->y[1 - me] - game->y[me], 0.0f};
     p.distance = rm_hypot(p.dx, p.dy);
     return p;
 }
 
-RM_FN Point inside(const Pilot *p, float x, float y) {
+RM_FN Point inside(const BotContext *p, float x, float y) {
     Point point = {rm_clip(x, -p->derived->limit_x, p->derived->limit_x),
                    rm_clip(y, -p->derived->limit_y, p->derived->limit_y)};
     return point;
@@ -43,21 +43,21 @@ RM_FN Point inside(const Pilot *p, float x, float y) {
 
 /* --- steering -------------------------------------------------------------------------------------- */
 
-RM_FN Action act(const Pilot *p, float v, float omega) {
+RM_FN Action to_action(const BotContext *p, float v, float omega) {
     Action action = {rm_clip(p->v_max > 0.0f ? 2.0f * v / p->v_max - 1.0f : -1.0f, -1.0f, 1.0f),
                      rm_clip(omega * p->derived->per_omega, -1.0f, 1.0f)};
     return action;
 }
 
-/* Turn to a heading as fast as may be; go at speed v unless that would lead away from it. */
-RM_FN Action steer(const Pilot *p, float heading, float v) {
+/* Turn to a heading as fast as possible; drive at speed v unless the error is more than a right angle. */
+RM_FN Action steer(const BotContext *p, float heading, float v) {
     float error = rm_wrap(heading - p->theta);
-    return act(p, rm_abs(error) > RM_HALF_PI ? 0.0f : v, error / p->rules->dt);
+    return to_action(p, rm_abs(error) > RM_HALF_PI ? 0.0f : v, error / p->rules->dt);
 }
 
-/* The heading of the straight way to a place or, where the nearest obstacle on it is in the way, of the
- * tangent past that obstacle on the side that is nearer to the straight way. */
-RM_FN float heading_around(const Pilot *p, float x, float y) {
+/* The heading of the straight line to a point or, if an obstacle blocks it, of the tangent past the nearest such
+ * obstacle, on the side that is closer to the straight line. */
+RM_FN float heading_around(const BotContext *p, float x, float y) {
     const Game *game = p->game;
     float gx = x - p->x, gy = y - p->y, goal = rm_hypot(gx, gy);
     float straight = rm_atan2(gy, gx), best = straight, nearest = goal;
@@ -65,43 +65,43 @@ RM_FN float heading_around(const Pilot *p, float x, float y) {
     for (int k = 0; k < game->obstacles[0]; k++) {
         float cx = game->obstacle_x[k] - p->x, cy = game->obstacle_y[k] - p->y;
         float reach = game->obstacle_radius[k] + p->rules->robot_radius + CLEARANCE;
-        float along = (cx * gx + cy * gy) / goal, aside = (gx * cy - gy * cx) / goal;
-        float apart = rm_hypot(cx, cy);
-        if (along <= 0.0f || rm_abs(aside) >= reach || apart - reach >= nearest) continue;
-        if (rm_hypot(cx - gx, cy - gy) > reach && along > goal) continue; /* it lies behind the place */
-        nearest = apart - reach;
-        float square = apart * apart - reach * reach;
-        float half = square > 0.0f ? rm_atan2(reach, sqrtf(square)) : RM_HALF_PI;
-        best = rm_wrap(rm_atan2(cy, cx) + (aside > 0.0f ? -half : half));
+        float along = (cx * gx + cy * gy) / goal, lateral = (gx * cy - gy * cx) / goal;
+        float centre_distance = rm_hypot(cx, cy);
+        if (along <= 0.0f || rm_abs(lateral) >= reach || centre_distance - reach >= nearest) continue;
+        if (rm_hypot(cx - gx, cy - gy) > reach && along > goal) continue; /* the obstacle lies behind the point */
+        nearest = centre_distance - reach;
+        float square = centre_distance * centre_distance - reach * reach;
+        float half_angle = square > 0.0f ? rm_atan2(reach, sqrtf(square)) : RM_HALF_PI;
+        best = rm_wrap(rm_atan2(cy, cx) + (lateral > 0.0f ? -half_angle : half_angle));
     }
     return best;
 }
 
-/* Drive to a place and stop there. */
-RM_FN Action go_to(const Pilot *p, float x, float y) {
-    float left = rm_hypot(x - p->x, y - p->y);
-    return steer(p, heading_around(p, x, y), rm_min(p->v_max, left / p->rules->dt));
+/* Drive to a point and stop there. */
+RM_FN Action go_to(const BotContext *p, float x, float y) {
+    float remaining = rm_hypot(x - p->x, y - p->y);
+    return steer(p, heading_around(p, x, y), rm_min(p->v_max, remaining / p->rules->dt));
 }
 
-/* Drive through a place at full speed. */
-RM_FN Action head_for(const Pilot *p, float x, float y) { return steer(p, heading_around(p, x, y), p->v_max); }
+/* Drive through a point at full speed. */
+RM_FN Action head_for(const BotContext *p, float x, float y) { return steer(p, heading_around(p, x, y), p->v_max); }
 
 /* --- pursuers -------------------------------------------------------------------------------------- */
 
-RM_FN Action pure_pursuit(const Pilot *p) { return head_for(p, p->x + p->dx, p->y + p->dy); }
+RM_FN Action pure_pursuit(const BotContext *p) { return head_for(p, p->x + p->dx, p->y + p->dy); }
 
-/* Where a pursuer of speed v meets an evader that keeps its velocity (the point of the Apollonius circle
- * on its way): the least t > 0 with |d + w t| = v t. Where there is none, the point it passes meanwhile. */
-RM_FN Point intercept(const Pilot *p) {
+/* The point where a pursuer of speed v meets an evader of constant velocity w (on the Apollonius circle): the
+ * smallest t > 0 with |d + w t| = v t. Without a solution: the evader's position after the time |d| / v. */
+RM_FN Point intercept(const BotContext *p) {
     float sine, cosine, v = p->v_max, speed = p->game->v[p->other];
     rm_sincos(p->game->theta[p->other], &sine, &cosine);
     float wx = speed * cosine, wy = speed * sine;
     float a = v * v - speed * speed, b = p->dx * wx + p->dy * wy, c = p->distance * p->distance;
-    float time = v > 0.0f ? p->distance / v : 0.0f;         /* used where no meeting exists */
-    float root = b * b + a * c;
+    float time = v > 0.0f ? p->distance / v : 0.0f;         /* used if there is no solution */
+    float discriminant = b * b + a * c;
     if (rm_abs(a) > 1e-6f * v * v) {
-        if (root >= 0.0f) {
-            float sure = sqrtf(root), first = (b + sure) / a, second = (b - sure) / a;
+        if (discriminant >= 0.0f) {
+            float root = sqrtf(discriminant), first = (b + root) / a, second = (b - root) / a;
             float least = rm_min(first, second), most = rm_max(first, second);
             time = least > 0.0f ? least : most > 0.0f ? most : time;
         }
@@ -111,61 +111,61 @@ RM_FN Point intercept(const Pilot *p) {
     return inside(p, p->x + p->dx + wx * time, p->y + p->dy + wy * time);
 }
 
-/* Whether an obstacle stands on the straight way to a place. */
-RM_FN int is_blocked(const Pilot *p, float x, float y) {
+/* Whether an obstacle blocks the straight line to a point. */
+RM_FN int is_blocked(const BotContext *p, float x, float y) {
     return heading_around(p, x, y) != rm_atan2(y - p->y, x - p->x);
 }
 
-/* To the intercept; an evader behind an obstacle will not keep its velocity, so then straight after it. */
-RM_FN Action lead_pursuit(const Pilot *p) {
+/* Drive to the intercept; to the evader itself while an obstacle is between, as it will then change its velocity. */
+RM_FN Action lead_pursuit(const BotContext *p) {
     Point meet = intercept(p);
     if (is_blocked(p, p->x + p->dx, p->y + p->dy)) return pure_pursuit(p);
     return head_for(p, meet.x, meet.y);
 }
 
-/* Turn in proportion to the turning of the line of sight; first turn towards the evader, and round
- * obstacles go by the straight way's tangent. */
-RM_FN Action proportional_navigation(const Pilot *p) {
+/* Turn in proportion to the rotation of the line of sight. Pure pursuit while the evader is not ahead or an obstacle
+ * is between. */
+RM_FN Action proportional_navigation(const BotContext *p) {
     const Game *game = p->game;
-    float off = rm_abs(rm_wrap(rm_atan2(p->dy, p->dx) - p->theta));
-    if (off > RM_PI / 3.0f || is_blocked(p, p->x + p->dx, p->y + p->dy)) return pure_pursuit(p);
-    float my_sine, my_cosine, sine, cosine;
-    rm_sincos(p->theta, &my_sine, &my_cosine);
+    float off_heading = rm_abs(rm_wrap(rm_atan2(p->dy, p->dx) - p->theta));
+    if (off_heading > RM_PI / 3.0f || is_blocked(p, p->x + p->dx, p->y + p->dy)) return pure_pursuit(p);
+    float own_sine, own_cosine, sine, cosine;
+    rm_sincos(p->theta, &own_sine, &own_cosine);
     rm_sincos(game->theta[p->other], &sine, &cosine);
-    float wx = game->v[p->other] * cosine - p->v_max * my_cosine;
-    float wy = game->v[p->other] * sine - p->v_max * my_sine;
+    float wx = game->v[p->other] * cosine - p->v_max * own_cosine;
+    float wy = game->v[p->other] * sine - p->v_max * own_sine;
     float line_rate = (p->dx * wy - p->dy * wx) / rm_max(p->distance * p->distance, 1e-6f);
-    return act(p, p->v_max, NAVIGATION_GAIN * line_rate);
+    return to_action(p, p->v_max, NAVIGATION_GAIN * line_rate);
 }
 
-/* The lion's strategy: stay on the line from the middle of the arena to the evader, and move out along it
- * as far as the step allows. The step looked at is two turning radii long, for a unicycle cannot jink. */
-RM_FN Action lion(const Pilot *p) {
+/* The lion's strategy: stay on the line from the centre of the arena to the evader, and move out along it as far as
+ * a step allows. The step is two turning radii long, because a unicycle cannot turn on the spot while driving. */
+RM_FN Action lion(const BotContext *p) {
     const Game *game = p->game;
     float sine, cosine;
     rm_sincos(game->theta[p->other], &sine, &cosine);
     float ahead = game->v[p->other] * p->rules->dt;
     float ex = p->x + p->dx + ahead * cosine, ey = p->y + p->dy + ahead * sine, out = rm_hypot(ex, ey);
-    float look = 2.0f * p->v_max * p->derived->per_omega;
-    if (out <= look || p->distance <= look) return lead_pursuit(p);
+    float lookahead = 2.0f * p->v_max * p->derived->per_omega;
+    if (out <= lookahead || p->distance <= lookahead) return lead_pursuit(p);
     float ux = ex / out, uy = ey / out;
-    float along = p->x * ux + p->y * uy, aside = p->x * uy - p->y * ux;
-    float further = along + sqrtf(rm_max(look * look - aside * aside, 0.0f));
+    float along = p->x * ux + p->y * uy, lateral = p->x * uy - p->y * ux;
+    float further = along + sqrtf(rm_max(lookahead * lookahead - lateral * lateral, 0.0f));
     float aim = rm_clip(further, 0.0f, out);
-    if (is_blocked(p, aim * ux, aim * uy)) return pure_pursuit(p); /* the line leads through an obstacle */
+    if (is_blocked(p, aim * ux, aim * uy)) return pure_pursuit(p); /* an obstacle is on the line */
     return steer(p, rm_atan2(aim * uy - p->y, aim * ux - p->x), p->v_max);
 }
 
 /* --- evaders --------------------------------------------------------------------------------------- */
 
-/* Away from the pursuer; where that leads into a wall, along the wall. */
-RM_FN Action flee_straight(const Pilot *p) {
+/* Away from the pursuer; near a wall, along the wall. */
+RM_FN Action flee_straight(const BotContext *p) {
     float away = p->distance > 0.0f ? 1.0f / p->distance : 0.0f;
     float ux = -p->dx * away, uy = -p->dy * away;
     float near = 0.5f * p->v_max * p->derived->per_omega + CLEARANCE;
     int at_x = p->derived->limit_x - rm_abs(p->x) < near && ux * p->x > 0.0f;
     int at_y = p->derived->limit_y - rm_abs(p->y) < near && uy * p->y > 0.0f;
-    if (at_x && at_y) { /* a corner: out along the wall on which the pursuer is further behind */
+    if (at_x && at_y) { /* a corner: out along the wall on which the pursuer is farther away */
         if (rm_abs(ux) > rm_abs(uy)) { ux = 0.0f; uy = -uy; } else { ux = -ux; uy = 0.0f; }
     } else if (at_x) {
         ux = 0.0f;
@@ -176,20 +176,20 @@ RM_FN Action flee_straight(const Pilot *p) {
     return head_for(p, to.x, to.y);
 }
 
-/* By how much (in metres) the other robot comes too late to every part of the straight way to a place. */
-RM_FN float head_start(const Pilot *p, float x, float y) {
-    float mine = p->v_max, theirs = p->derived->v_max[p->other], whole = rm_hypot(x - p->x, y - p->y);
+/* The head start over the other robot on the straight line to a point: the smallest of four parts of it. */
+RM_FN float head_start(const BotContext *p, float x, float y) {
+    float own_speed = p->v_max, other_speed = p->derived->v_max[p->other], length = rm_hypot(x - p->x, y - p->y);
     float least = FAR_AWAY;
     for (int part = 1; part <= 4; part++) {
         float share = 0.25f * (float)part;
-        float there = rm_hypot(share * (x - p->x) - p->dx, share * (y - p->y) - p->dy);
-        least = rm_min(least, there * mine - share * whole * theirs);
+        float other_distance = rm_hypot(share * (x - p->x) - p->dx, share * (y - p->y) - p->dy);
+        least = rm_min(least, other_distance * own_speed - share * length * other_speed);
     }
     return least;
 }
 
-/* To the corner with the largest head start; one that the pursuer is near is worth less. */
-RM_FN Action flee_to_corner(const Pilot *p) {
+/* To the corner with the largest head start; corners near the pursuer have a penalty. */
+RM_FN Action flee_to_corner(const BotContext *p) {
     float best = -FAR_AWAY, near = 0.25f * p->derived->diagonal;
     Point to = {0.0f, 0.0f};
     for (int corner = 0; corner < 4; corner++) {
@@ -202,7 +202,7 @@ RM_FN Action flee_to_corner(const Pilot *p) {
     return go_to(p, to.x, to.y);
 }
 
-/* How far along the arena's edge (counter-clockwise from the lower right corner) a place lies nearest. */
+/* The position on the arena's edge (m, counter-clockwise from the lower right corner) nearest to a point. */
 RM_FN float along_edge(float x, float y, float w, float h) {
     float right = w - x, left = w + x, top = h - y, bottom = h + y;
     float least = rm_min(rm_min(right, left), rm_min(top, bottom));
@@ -215,8 +215,8 @@ RM_FN float along_edge(float x, float y, float w, float h) {
 }
 
 RM_FN Point on_edge(float s, float w, float h) {
-    float round = 4.0f * (w + h);
-    s = s < 0.0f ? s + round : s >= round ? s - round : s;
+    float perimeter = 4.0f * (w + h);
+    s = s < 0.0f ? s + perimeter : s >= perimeter ? s - perimeter : s;
     Point at = {w, s - h};
     if (s > 2.0f * h) { at.x = w - (s - 2.0f * h); at.y = h; }
     if (s > 2.0f * h + 2.0f * w) { at.x = -w; at.y = h - (s - 2.0f * h - 2.0f * w); }
@@ -224,52 +224,55 @@ RM_FN Point on_edge(float s, float w, float h) {
     return at;
 }
 
-/* Round the arena along its walls; turns back only when the pursuer is clearly nearer ahead than behind. */
-RM_FN Action wall_runner(const Pilot *p) {
-    float room = p->v_max * p->derived->per_omega;
-    float w = p->derived->limit_x - 0.5f * rm_min(room, p->derived->limit_x);
-    float h = p->derived->limit_y - 0.5f * rm_min(room, p->derived->limit_y);
-    float round = 4.0f * (w + h), look = rm_max(3.0f * room, 0.3f);
-    float here = along_edge(p->x, p->y, w, h);
-    float there = along_edge(p->x + p->dx, p->y + p->dy, w, h);
-    float ahead = there - here < 0.0f ? there - here + round : there - here; /* counter-clockwise to it */
-    Point left = on_edge(here + look, w, h), right = on_edge(here - look, w, h);
+/* Round the arena along its walls; turn back only when the pursuer is clearly closer ahead than behind. */
+RM_FN Action wall_runner(const BotContext *p) {
+    float turning_radius = p->v_max * p->derived->per_omega;
+    float w = p->derived->limit_x - 0.5f * rm_min(turning_radius, p->derived->limit_x);
+    float h = p->derived->limit_y - 0.5f * rm_min(turning_radius, p->derived->limit_y);
+    float perimeter = 4.0f * (w + h), lookahead = rm_max(3.0f * turning_radius, 0.3f);
+    float own_position = along_edge(p->x, p->y, w, h);
+    float other_position = along_edge(p->x + p->dx, p->y + p->dy, w, h);
+    float gap = other_position - own_position;
+    float ahead = gap < 0.0f ? gap + perimeter : gap; /* counter-clockwise to the other robot */
+    Point left = on_edge(own_position + lookahead, w, h), right = on_edge(own_position - lookahead, w, h);
     float sine, cosine;
     rm_sincos(p->theta, &sine, &cosine);
     int forward = (left.x - right.x) * cosine + (left.y - right.y) * sine >= 0.0f;
-    float front = forward ? ahead : round - ahead, behind = round - front;
+    float front = forward ? ahead : perimeter - ahead, behind = perimeter - front;
     int turn_back = front < 0.5f * behind;
     Point to = forward != turn_back ? left : right;
     return head_for(p, to.x, to.y);
 }
 
-/* Keep the handiest obstacle between itself and the pursuer; without obstacles, flee. */
-RM_FN Action obstacle_orbit(const Pilot *p) {
+/* Hide behind the obstacle with the best score; without obstacles, flee. */
+RM_FN Action obstacle_orbit(const BotContext *p) {
     const Game *game = p->game;
     float best = -FAR_AWAY, px = p->x + p->dx, py = p->y + p->dy;
     Point to = {p->x, p->y};
     if (game->obstacles[0] == 0) return flee_straight(p);
     for (int k = 0; k < game->obstacles[0]; k++) {
-        float cx = game->obstacle_x[k], cy = game->obstacle_y[k], from = rm_hypot(cx - px, cy - py);
+        float cx = game->obstacle_x[k], cy = game->obstacle_y[k];
+        float pursuer_distance = rm_hypot(cx - px, cy - py);
         float orbit = game->obstacle_radius[k] + p->rules->robot_radius + 2.0f * CLEARANCE;
-        float ux = from > 0.0f ? (cx - px) / from : 1.0f, uy = from > 0.0f ? (cy - py) / from : 0.0f;
-        Point shade = inside(p, cx + orbit * ux, cy + orbit * uy);
-        float own = rm_hypot(shade.x - p->x, shade.y - p->y);
-        float value = rm_min(from, 4.0f) - 1.5f * own + game->obstacle_radius[k]; /* large ones hide better */
-        if (value > best) { best = value; to = shade; }
+        float ux = pursuer_distance > 0.0f ? (cx - px) / pursuer_distance : 1.0f;
+        float uy = pursuer_distance > 0.0f ? (cy - py) / pursuer_distance : 0.0f;
+        Point hiding_point = inside(p, cx + orbit * ux, cy + orbit * uy);
+        float own_distance = rm_hypot(hiding_point.x - p->x, hiding_point.y - p->y);
+        float value = rm_min(pursuer_distance, 4.0f) - 1.5f * own_distance + game->obstacle_radius[k];
+        if (value > best) { best = value; to = hiding_point; }
     }
     return go_to(p, to.x, to.y);
 }
 
 /* --- all of them ----------------------------------------------------------------------------------- */
 
-/* What bot number `which` does at seat `me`; `random` feeds the random one. */
+/* The action of bot number `which` at seat `me`; `random`: random words for the bot RANDOM. */
 RM_FN Action bot(const Rules *rules, const Derived *derived, const Game *game, int me, int which, rm_quad random) {
-    Pilot p = pilot(rules, derived, game, me);
-    Action still = {-1.0f, rules->fixed_speed ? 1.0f : 0.0f}; /* who cannot stop circles on the spot */
-    Action any = {2.0f * rm_unit(random.w[0]) - 1.0f, 2.0f * rm_unit(random.w[1]) - 1.0f};
+    BotContext p = bot_context(rules, derived, game, me);
+    Action stand_still = {-1.0f, rules->fixed_speed ? 1.0f : 0.0f}; /* at a fixed speed it circles */
+    Action random_action = {2.0f * rm_unit(random.w[0]) - 1.0f, 2.0f * rm_unit(random.w[1]) - 1.0f};
     switch (which) {
-        case RANDOM: return any;
+        case RANDOM: return random_action;
         case PURE_PURSUIT: return pure_pursuit(&p);
         case LEAD_PURSUIT: return lead_pursuit(&p);
         case PROPORTIONAL_NAVIGATION: return proportional_navigation(&p);
@@ -278,7 +281,7 @@ RM_FN Action bot(const Rules *rules, const Derived *derived, const Game *game, i
         case FLEE_TO_CORNER: return flee_to_corner(&p);
         case WALL_RUNNER: return wall_runner(&p);
         case OBSTACLE_ORBIT: return obstacle_orbit(&p);
-        default: return still;
+        default: return stand_still;
     }
 }
 

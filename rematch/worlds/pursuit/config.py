@@ -1,4 +1,4 @@
-"""The settings of pursuit: one knob per field of `Rules` in state.h, and what cannot be played is refused."""
+"""The settings of pursuit, one per member of `Rules` in state.h, and their checks."""
 
 from __future__ import annotations
 
@@ -160,15 +160,16 @@ class Config:
 
     @property
     def reach(self) -> float:
-        """The largest distance two robots can have."""
+        """The largest possible distance between the robots, in metres."""
         return math.hypot(self.arena_width - 2 * self.robot_radius, self.arena_height - 2 * self.robot_radius)
 
     def check(self) -> None:
-        """Refuse what cannot be played, in one line: key, value, expected."""
-        short = min(self.arena_width, self.arena_height)
-        if 2 * self.robot_radius >= short:
+        """ConfigError for settings that cannot be played."""
+        shorter_side = min(self.arena_width, self.arena_height)
+        if 2 * self.robot_radius >= shorter_side:
             raise ConfigError(
-                f"robot_radius = {self.robot_radius:g}: expected less than half the arena, {short / 2:g}")
+                f"robot_radius = {self.robot_radius:g}: expected less than half the arena, "
+                f"{shorter_side / 2:g}")
         if self.omega_max * self.dt > math.pi:
             raise ConfigError(
                 f"omega_max = {self.omega_max:g}: expected at most pi / dt = {math.pi / self.dt:g}, "
@@ -177,7 +178,7 @@ class Config:
             raise ConfigError(
                 f"prep_steps = {self.prep_steps}: expected less than max_steps = {self.max_steps}")
         check_stage(self, {name: getattr(self, name) for name in STAGE})
-        self._check_obstacles(short)
+        self._check_obstacles(shorter_side)
         if self.use_visibility_reward and not self.n_obstacles_max:
             raise ConfigError(
                 "use_visibility_reward = True: expected n_obstacles_max of at least 1 to hide behind")
@@ -188,7 +189,7 @@ class Config:
                         f"{field.name} = {getattr(self, field.name)}: has no effect; expected one of "
                         "use_visibility_reward, w_vis_pursuer and w_search to be on")
 
-    def _check_obstacles(self, short: float) -> None:
+    def _check_obstacles(self, shorter_side: float) -> None:
         if self.full_obs and 0 <= self.n_obstacle_obs < self.n_obstacles_max:
             what = "the agents would be blind" if self.n_obstacle_obs == 0 else "some would be invisible"
             raise ConfigError(
@@ -200,12 +201,12 @@ class Config:
             raise ConfigError(
                 f"obstacle_radius_min = {self.obstacle_radius_min:g}: expected at most obstacle_radius_max = "
                 f"{self.obstacle_radius_max:g}")
-        room = short / 2 - self.obstacle_margin
-        if self.obstacle_radius_max > room:
+        largest_radius = shorter_side / 2 - self.obstacle_margin
+        if self.obstacle_radius_max > largest_radius:
             raise ConfigError(
-                f"obstacle_radius_max = {self.obstacle_radius_max:g}: expected at most {room:g}, half the "
-                "arena less obstacle_margin")
-        # Discs grown by half the gap do not overlap; they lie in the arena less the margin, plus that half.
+                f"obstacle_radius_max = {self.obstacle_radius_max:g}: expected at most {largest_radius:g}, "
+                "half the arena less obstacle_margin")
+        # Discs enlarged by half the gap do not overlap and lie in the arena less margin plus half a gap.
         grow = self.obstacle_gap - 2 * self.obstacle_margin
         area = (self.arena_width + grow) * (self.arena_height + grow)
         disc = math.pi * (self.obstacle_radius_min + self.obstacle_gap / 2) ** 2
@@ -216,7 +217,7 @@ class Config:
 
 
 def check_stage(config: Config, stage: Mapping[str, float]) -> None:
-    """Refuse starts that these rules can never give."""
+    """ConfigError for start values that are impossible under these rules."""
     near, far, fewest, most = (stage[name] for name in STAGE)
     if not all(math.isfinite(stage[name]) for name in STAGE):
         raise ConfigError(f"stage = {dict(stage)}: expected finite numbers")
@@ -237,12 +238,12 @@ def check_stage(config: Config, stage: Mapping[str, float]) -> None:
 
 
 def stage_of(config: Config) -> Floats:
-    """[4] the start values that the config itself asks for."""
+    """[4] the start values of the config."""
     return np.array([getattr(config, name) for name in STAGE], np.float32)
 
 
-def numbers_of(config: Config) -> dict[str, Any]:
-    """What the C struct holds: a choice by its number."""
+def struct_values(config: Config) -> dict[str, Any]:
+    """The values of the C struct: a choice is its index."""
     values = {name: getattr(config, name) for name in native.RULES}
     return values | {"visibility": VISIBILITY.index(config.visibility)}
 

@@ -1,59 +1,59 @@
-/* What both robots see when they see everything (pursuit specification, section 2): own five numbers, the
- * other's five, distance, bearing, the walls, the obstacles from near to far, time to go. And whether one
- * robot sees the other, for the sensors and the reward terms. Included by rules.h, whose Block it reads. */
-#ifndef REMATCH_PURSUIT_SIGHT_H
-#define REMATCH_PURSUIT_SIGHT_H
+/* The observation of both robots with `full_obs` (pursuit specification, section 2): five numbers of the robot
+ * itself, five of the other, distance, bearing, walls, obstacles (the nearest first), time to go. The file also has
+ * the test whether one robot sees the other, for sensors and reward terms. Included by rules.h, which defines Block. */
+#ifndef REMATCH_PURSUIT_FULL_OBSERVATION_H
+#define REMATCH_PURSUIT_FULL_OBSERVATION_H
 
-/* The obstacles as robot s sees them, nearest first: surface distance and relative bearing. */
-RM_FN void see_obstacles(const Block *b, int s, int slots, float gap[][LANES], float bearing[][LANES]) {
+/* The obstacles in the observation of robot s, nearest first: surface distance and relative bearing. */
+RM_FN void observe_obstacles(const Block *b, int s, int slots, float gap[][LANES], float bearing[][LANES]) {
     for (int k = 0; k < slots; k++) EACH_LANE {
         float dx = b->ox[k][i] - b->x[s][i], dy = b->oy[k][i] - b->y[s][i];
-        int there = k < b->obstacles[i];
+        int exists = k < b->obstacles[i];
         float surface = rm_hypot(dx, dy) - b->radius[k][i];
         float relative = rm_wrap(rm_atan2(dy, dx) - b->theta[s][i]);
-        gap[k][i] = there ? surface : FAR_AWAY;
-        bearing[k][i] = there ? relative : 0.0f;
+        gap[k][i] = exists ? surface : FAR_AWAY;
+        bearing[k][i] = exists ? relative : 0.0f;
     }
-    /* Bubble sort as a network: only neighbours change places, so equal ones keep their order. */
+    /* Bubble sort as a sorting network. Only neighbours are swapped, so the sort is stable. */
     for (int last = slots - 1; last > 0; last--)
         for (int k = 0; k < last; k++) EACH_LANE {
             int swap = gap[k + 1][i] < gap[k][i];
             float near_gap = swap ? gap[k + 1][i] : gap[k][i], far_gap = swap ? gap[k][i] : gap[k + 1][i];
-            float near_side = swap ? bearing[k + 1][i] : bearing[k][i];
-            float far_side = swap ? bearing[k][i] : bearing[k + 1][i];
+            float near_bearing = swap ? bearing[k + 1][i] : bearing[k][i];
+            float far_bearing = swap ? bearing[k][i] : bearing[k + 1][i];
             gap[k][i] = near_gap;
             gap[k + 1][i] = far_gap;
-            bearing[k][i] = near_side;
-            bearing[k + 1][i] = far_side;
+            bearing[k][i] = near_bearing;
+            bearing[k + 1][i] = far_bearing;
         }
 }
 
-/* The five numbers of one robot, its speeds by its own maxima. */
-RM_FN void see_robot(const Derived *derived, const Block *b, int s, float seen[][LANES]) {
+/* The five numbers of one robot: position, heading, speed and turn rate, each over its maximum. */
+RM_FN void observe_robot(const Derived *derived, const Block *b, int s, float obs[][LANES]) {
     const float per_v = derived->per_v_max[s], per_omega = derived->per_omega, per_pi = derived->per_pi;
     const float per_w = derived->per_half_width, per_h = derived->per_half_height;
     EACH_LANE {
-        seen[0][i] = b->x[s][i] * per_w;
-        seen[1][i] = b->y[s][i] * per_h;
-        seen[2][i] = rm_clip(b->theta[s][i] * per_pi, -1.0f, 1.0f);
-        seen[3][i] = rm_min(b->v[s][i] * per_v, 1.0f);
-        seen[4][i] = rm_clip(b->omega[s][i] * per_omega, -1.0f, 1.0f);
+        obs[0][i] = b->x[s][i] * per_w;
+        obs[1][i] = b->y[s][i] * per_h;
+        obs[2][i] = rm_clip(b->theta[s][i] * per_pi, -1.0f, 1.0f);
+        obs[3][i] = rm_min(b->v[s][i] * per_v, 1.0f);
+        obs[4][i] = rm_clip(b->omega[s][i] * per_omega, -1.0f, 1.0f);
     }
 }
 
-/* Whether robot s sees the other: in range, in its field of view, no obstacle on the line between. Distance
- * and relative bearing in [-pi, pi] are worked out whether it does or not. */
-RM_FN void look(const Eyes *eyes, const Block *b, int s, int slots, int32_t visible[LANES], float distance[LANES],
-                float bearing[LANES]) {
+/* Whether robot s sees the other: within range, within its field of view, no obstacle on the line of sight.
+ * Distance and relative bearing in [-pi, pi] are computed in either case. */
+RM_FN void check_visibility(const FieldOfView *view, const Block *b, int s, int slots, int32_t visible[LANES],
+                            float distance[LANES], float bearing[LANES]) {
     const int o = 1 - s;
-    const float range = eyes->range, half = eyes->half;
+    const float range = view->range, half_angle = view->half_angle;
     EACH_LANE {
         float dx = b->x[o][i] - b->x[s][i], dy = b->y[o][i] - b->y[s][i];
         distance[i] = rm_hypot(dx, dy);
         bearing[i] = rm_wrap(rm_atan2(dy, dx) - b->theta[s][i]);
-        visible[i] = (distance[i] <= range) & (rm_abs(bearing[i]) <= half);
+        visible[i] = (distance[i] <= range) & (rm_abs(bearing[i]) <= half_angle);
     }
-    if (!eyes->blocked) return;
+    if (!view->occlusion) return;
     for (int k = 0; k < slots; k++) EACH_LANE {
         float dx = b->x[o][i] - b->x[s][i], dy = b->y[o][i] - b->y[s][i];
         float cx = b->ox[k][i] - b->x[s][i], cy = b->oy[k][i] - b->y[s][i];
@@ -66,41 +66,41 @@ RM_FN void look(const Eyes *eyes, const Block *b, int s, int slots, int32_t visi
     }
 }
 
-/* Both robots' rows of numbers (14 + 2 K + 1 each, all in [-1, 1]) from a block. */
-RM_FN void see(const Rules *rules, const Derived *derived, const Block *b, Batch *batch, int row, int lanes) {
+/* Write the observations of both robots, 14 + 2 K + 1 numbers in [-1, 1] each, from a block. */
+RM_FN void observe_full(const Rules *rules, const Derived *derived, const Block *b, Batch *batch, int row, int lanes) {
     const float per_diagonal = derived->per_diagonal, per_pi = derived->per_pi;
     const int32_t max_steps = rules->max_steps;
     const float per_max_steps = derived->per_max_steps;
-    const int slots = rules->n_obstacles_max, shown = derived->shown, columns = derived->columns;
-    float seen[2][MOST_COLUMNS][LANES], gap[MAX_OBSTACLES][LANES], side[MAX_OBSTACLES][LANES];
+    const int slots = rules->n_obstacles_max, shown = derived->shown_obstacles, columns = derived->columns;
+    float obs[2][MAX_COLUMNS][LANES], gap[MAX_OBSTACLES][LANES], bearing[MAX_OBSTACLES][LANES];
 
-    see_robot(derived, b, PURSUER, &seen[PURSUER][0]);
-    see_robot(derived, b, EVADER, &seen[EVADER][0]);
+    observe_robot(derived, b, PURSUER, &obs[PURSUER][0]);
+    observe_robot(derived, b, EVADER, &obs[EVADER][0]);
     EACH_LANE {
         float dx = b->x[EVADER][i] - b->x[PURSUER][i], dy = b->y[EVADER][i] - b->y[PURSUER][i];
         float distance = rm_min(rm_hypot(dx, dy) * per_diagonal, 1.0f);
-        float ahead = rm_atan2(dy, dx); /* the evader looks back along the same line */
+        float ahead = rm_atan2(dy, dx); /* direction to the evader; back: to the pursuer */
         float back = ahead > 0.0f ? ahead - RM_PI : ahead + RM_PI;
-        seen[PURSUER][10][i] = seen[EVADER][10][i] = distance;
-        seen[PURSUER][11][i] = rm_clip(rm_wrap(ahead - b->theta[PURSUER][i]) * per_pi, -1.0f, 1.0f);
-        seen[EVADER][11][i] = rm_clip(rm_wrap(back - b->theta[EVADER][i]) * per_pi, -1.0f, 1.0f);
+        obs[PURSUER][10][i] = obs[EVADER][10][i] = distance;
+        obs[PURSUER][11][i] = rm_clip(rm_wrap(ahead - b->theta[PURSUER][i]) * per_pi, -1.0f, 1.0f);
+        obs[EVADER][11][i] = rm_clip(rm_wrap(back - b->theta[EVADER][i]) * per_pi, -1.0f, 1.0f);
     }
     for (int s = 0; s < 2; s++) {
-        for (int c = 0; c < 5; c++) EACH_LANE seen[s][5 + c][i] = seen[1 - s][c][i];
-        EACH_LANE seen[s][12][i] = 1.0f - rm_abs(seen[s][0][i]);
-        EACH_LANE seen[s][13][i] = 1.0f - rm_abs(seen[s][1][i]);
-        see_obstacles(b, s, slots, gap, side);
+        for (int c = 0; c < 5; c++) EACH_LANE obs[s][5 + c][i] = obs[1 - s][c][i];
+        EACH_LANE obs[s][12][i] = 1.0f - rm_abs(obs[s][0][i]);
+        EACH_LANE obs[s][13][i] = 1.0f - rm_abs(obs[s][1][i]);
+        observe_obstacles(b, s, slots, gap, bearing);
         for (int k = 0; k < shown; k++) EACH_LANE {
-            seen[s][14 + 2 * k][i] = k < slots ? rm_clip(gap[k][i] * per_diagonal, -1.0f, 1.0f) : 1.0f;
-            seen[s][15 + 2 * k][i] = k < slots ? rm_clip(side[k][i] * per_pi, -1.0f, 1.0f) : 0.0f;
+            obs[s][14 + 2 * k][i] = k < slots ? rm_clip(gap[k][i] * per_diagonal, -1.0f, 1.0f) : 1.0f;
+            obs[s][15 + 2 * k][i] = k < slots ? rm_clip(bearing[k][i] * per_pi, -1.0f, 1.0f) : 0.0f;
         }
-        EACH_LANE seen[s][columns - 1][i] = (float)(max_steps - b->step[i]) * per_max_steps;
+        EACH_LANE obs[s][columns - 1][i] = (float)(max_steps - b->step[i]) * per_max_steps;
         for (int i = 0; i < lanes; i++) {
             float *out = batch->obs[s] + (long)(row + i) * columns;
 #ifndef __CUDACC__
-#pragma GCC unroll 8 /* turning the block back is the dearest loop of all: a third of the step without */
+#pragma GCC unroll 8 /* without it this transposition takes a third of the step's time */
 #endif
-            for (int c = 0; c < columns; c++) out[c] = seen[s][c][i];
+            for (int c = 0; c < columns; c++) out[c] = obs[s][c][i];
         }
     }
 }

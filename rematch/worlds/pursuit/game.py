@@ -1,4 +1,4 @@
-"""The game `pursuit`: what it offers to the rest of Rematch."""
+"""The game `pursuit`: its settings, worlds, bots and capabilities."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def draw(world: PursuitWorld, row: int, trail: list[Any]) -> Image:
-    """One arena seen from above."""
-    from .render import draw as picture  # pillow is only loaded where pictures are made
+    """A picture of one arena from above."""
+    from .render import draw as picture  # loads pillow only when pictures are drawn
 
     return picture(world, row, trail)
 

@@ -1,4 +1,4 @@
-"""The levels of pursuit (specification, section 6): where both robots begin, and among how many obstacles."""
+"""The levels of pursuit (specification, section 6): start distances and numbers of obstacles."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from rematch.core.spec import Ladder, Level
 
 from .config import Config, check_stage
 
-# nearest and furthest start in metres, obstacles
+# smallest and largest start distance in metres, obstacles
 DISCRETE = ((2, 5, 0), (5, 15, 0), (2, 5, 3), (5, 8, 3), (5, 12, 3), (2, 15, 3))
 NEAREST, FIRST, FURTHEST = 2.0, 5.0, 15.0  # smooth: 2-5 m at first, to 2-15 m
-OBSTACLES_FROM = 8.0  # smooth: obstacles once the furthest start is at least this
+OBSTACLES_FROM = 8.0  # smooth: largest start distance (m) from which on there are obstacles
 
 
 def build_levels(config: Config, ladder: Ladder) -> list[Level]:
-    """From near starts in the open to the whole arena. No level has more obstacles than the world."""
+    """From short distances without obstacles to the whole arena; never more obstacles than the world has."""
     most = config.n_obstacles_max
     steps: list[tuple[float, float, int]] = list(DISCRETE)
     if ladder.kind == "smooth":
@@ -34,7 +34,7 @@ def build_levels(config: Config, ladder: Ladder) -> list[Level]:
     out = []
     for near, far, count in steps:
         start = {"min_init_distance": near, "max_init_distance": far}
-        more = {"n_obstacles_min": float(count), "n_obstacles_max": float(count)}
-        check_stage(config, start | more)
-        out.append(Level(f"{near:g}-{far:g} m, {count} obstacles", start, more))
+        obstacles = {"n_obstacles_min": float(count), "n_obstacles_max": float(count)}
+        check_stage(config, start | obstacles)
+        out.append(Level(f"{near:g}-{far:g} m, {count} obstacles", start, obstacles))
     return out

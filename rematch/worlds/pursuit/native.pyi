@@ -11,7 +11,6 @@ from rematch.core.world import Next, Observations, View
 BUILD: str
 MOST_OBSTACLES: int
 MOST_RAYS: int
-OWN_NUMBERS: int
 BOTS: int
 MARK: int
 RULES: dict[str, str]
@@ -21,14 +20,16 @@ GAME_TYPE: np.dtype[np.void]
 class Core:
     columns: int
     controls: int
-    shown: int
+    shown_obstacles: int
     def __init__(self, values: Mapping[str, Any]) -> None: ...
-    annex_type: np.dtype[np.void]
-    def observe(self, games: Bytes, annex: Bytes, obs: Observations) -> None: ...
-    def bot(self, games: Bytes, rows: Ints, who: tuple[int, int], rng_key: RngKey, first: int) -> Floats: ...
+    optional_type: np.dtype[np.void]
+    def observe(self, games: Bytes, optional: Bytes, obs: Observations) -> None: ...
+    def bot(
+        self, games: Bytes, rows: Ints, seat_and_bot: tuple[int, int], rng_key: RngKey, first: int
+    ) -> Floats: ...
 
 class Arena:
-    def __init__(self, core: Core, games: Bytes, annex: Bytes, view: View, next: Next) -> None: ...
+    def __init__(self, core: Core, games: Bytes, optional: Bytes, view: View, next: Next) -> None: ...
     def start(self, episode: int) -> tuple[int, int]: ...
     def step(self, pursuer: NDArray[Any], evader: NDArray[Any], threads: int) -> tuple[int, int]: ...
 

@@ -1,4 +1,4 @@
-"""The compiled rules of pursuit: rules.h over numpy arrays, the interpreter lock released."""
+"""The compiled rules of pursuit: rules.h applied to numpy arrays, without the interpreter lock."""
 
 import numpy as np
 
@@ -8,10 +8,10 @@ cdef extern from *:
     """
     #include "batch.h"
     #include "struct_layout.h"
-    #define ANNEX_ENTRY(type, name, length) {#type, #name, offsetof(Annex, name), length},
+    #define OPTIONAL_ENTRY(type, name, length) {#type, #name, offsetof(OptionalState, name), length},
     STRUCT_LAYOUT(rules, Rules, PURSUIT_RULES(RULE_ENTRY))
     STRUCT_LAYOUT(game, Game, PURSUIT_GAME(GAME_ENTRY))
-    STRUCT_LAYOUT(annex, Annex, PURSUIT_ANNEX(ANNEX_ENTRY))
+    STRUCT_LAYOUT(optional, OptionalState, PURSUIT_OPTIONAL(OPTIONAL_ENTRY))
     """
     enum: MAX_OBSTACLES, MAX_RAYS, STATE_NUMBERS, STARTED, BAD_STAGE, FINE, BOT_COUNT
 
@@ -20,11 +20,11 @@ cdef extern from *:
     ctypedef struct Derived:
         int32_t columns
         int32_t controls
-        int32_t shown
+        int32_t shown_obstacles
         int32_t rays
         int32_t frame
         int32_t frames
-        int32_t annex_bytes
+        int32_t optional_bytes
     ctypedef struct Game:
         pass
     ctypedef struct Batch:
@@ -38,7 +38,7 @@ cdef extern from *:
         const uint64_t *next_seed
         const int32_t *next_slot
         const float *next_stage
-        uint8_t *annex
+        uint8_t *optional
         float *lidar[2]
         float *history[2]
         float *clock[2]
@@ -55,7 +55,7 @@ cdef extern from *:
     Answer step_all(const Rules *, const Derived *, Batch *, int games, int threads) nogil
     Answer start_all(const Rules *, const Derived *, Batch *, int games, uint32_t episode) nogil
     void observe_all(const Rules *, const Derived *, Batch *, int games) nogil
-    int unsound_action(const Derived *, const Batch *, int games) nogil
+    int invalid_action(const Derived *, const Batch *, int games) nogil
     Action bot(const Rules *, const Derived *, const Game *, int me, int which, rm_quad) nogil
     rm_quad rm_philox(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) nogil
     void rm_sincos(float x, float *sine, float *cosine) nogil
@@ -64,11 +64,10 @@ cdef extern from *:
 include "../native/struct_layout.pxi"  # BUILD, MARK, RULES, RULES_TYPE, GAME_TYPE, _struct_dtype, _write_rules
 
 cdef extern from *:
-    const StructLayout annex_layout
+    const StructLayout optional_layout
 
 MOST_OBSTACLES = MAX_OBSTACLES
 MOST_RAYS = MAX_RAYS
-OWN_NUMBERS = STATE_NUMBERS
 BOTS = BOT_COUNT
 
 
@@ -91,45 +90,45 @@ cdef class Core:
         return self.derived.controls
 
     @property
-    def shown(self):
-        return self.derived.shown
+    def shown_obstacles(self):
+        return self.derived.shown_obstacles
 
     @property
-    def annex_type(self):
-        """`Annex` in state.h and the frames [2, history_length, 7 + rays] behind it; empty where there is none."""
+    def optional_type(self):
+        """`OptionalState` of state.h, then the frames [2, history_length, 7 + rays]; empty if neither is needed."""
         cdef int frames = self.derived.frames
-        if not self.derived.annex_bytes:
+        if not self.derived.optional_bytes:
             return np.dtype([])
-        return _struct_dtype(&annex_layout, [("frames", (2, frames, self.derived.frame))] if frames else [])
+        return _struct_dtype(&optional_layout, [("frames", (2, frames, self.derived.frame))] if frames else [])
 
-    def observe(self, games, annex, obs):
-        """Write what both robots see in games [n, S], annex [n, T]: role -> field -> [n, 1, F], n at least 1.
+    def observe(self, games, optional, obs):
+        """Write the observations of games [n, S], optional [n, T] to obs: role -> field -> [n, 1, F]; n at least 1.
 
-        With sensors the newest frame in the annex is written too.
+        With sensors the newest frame in `optional` is written too.
         """
         cdef Batch batch
         cdef int count = len(games)
-        _attach(&batch, self, games, annex, obs)
+        _attach(&batch, self, games, optional, obs)
         with nogil:
             observe_all(&self.rules, &self.derived, &batch, count)
 
-    def bot(self, const uint8_t[:, ::1] games, const int32_t[::1] rows, who, rng_key, uint32_t first):
-        """Actions [n, controls] of a scripted player, who = (seat, number), in these rows of games [N, S].
+    def bot(self, const uint8_t[:, ::1] games, const int32_t[::1] rows, seat_and_bot, rng_key, uint32_t first):
+        """Actions [n, controls] of a scripted player in these rows of games [N, S]; bots have the numbers of bots.h.
 
-        Draws go by the noise's key and the game's number first + row, as in rematch/core/rng.py.
+        Random numbers are a function of rng_key and of the game number first + row, as in rematch/core/rng.py.
         """
         cdef int n, row, count = rows.shape[0], total = games.shape[0], controls = self.derived.controls
-        cdef int seat = who[0], which = who[1]
+        cdef int seat = seat_and_bot[0], which = seat_and_bot[1]
         cdef uint64_t seed = rng_key.seed & 0xFFFFFFFFFFFFFFFF, step = rng_key.step & 0xFFFFFFFFFFFFFFFF
         cdef uint32_t stream = rng_key.stream & 0xFFFFFFFF
         cdef float[:, ::1] out = np.empty((count, controls), np.float32)
         cdef Action action
         cdef rm_quad random
         if games.shape[1] != sizeof(Game) or seat not in (0, 1):
-            raise ValueError("bot: arrays or seat do not fit")
+            raise ValueError("bot: games have the wrong size or the seat is not 0 or 1")
         for n in range(count):
             if rows[n] < 0 or rows[n] >= total:
-                raise IndexError(f"row {rows[n]} of {total}")
+                raise IndexError(f"bot: row {rows[n]}: expected from 0 to {total - 1}")
         with nogil:
             for n in range(count):
                 row = rows[n]
@@ -141,26 +140,26 @@ cdef class Core:
         return np.asarray(out)
 
 
-cdef _attach(Batch *batch, Core core, games, annex, obs):
-    """Point a batch at games [n, S], annex [n, T] and role -> field -> [n, 1, F]; everything must fit."""
-    cdef const uint8_t[:, ::1] bytes_of_games = games
-    cdef const uint8_t[:, ::1] bytes_of_annex = annex
+cdef _attach(Batch *batch, Core core, games, optional, obs):
+    """Point a batch at games [n, S], optional [n, T] and obs: role -> field -> [n, 1, F]; ValueError if shapes differ."""
+    cdef const uint8_t[:, ::1] games_view = games
+    cdef const uint8_t[:, ::1] optional_view = optional
     cdef float[:, :, ::1] field
     cdef Derived *derived = &core.derived
-    cdef int count = bytes_of_games.shape[0], seat
+    cdef int count = games_view.shape[0], seat
     widths = {"state": derived.columns}
     if derived.frames:
         widths |= {"lidar": derived.rays, "history": derived.frames * derived.frame, "clock": 1}
-    if count == 0 or bytes_of_games.shape[1] != sizeof(Game) \
-            or bytes_of_annex.shape[0] != count or bytes_of_annex.shape[1] != derived.annex_bytes:
-        raise ValueError("games or annex do not fit")
-    batch.games = <Game *>&bytes_of_games[0, 0]
-    batch.annex = <uint8_t *>&bytes_of_annex[0, 0] if derived.annex_bytes else NULL
+    if count == 0 or games_view.shape[1] != sizeof(Game) \
+            or optional_view.shape[0] != count or optional_view.shape[1] != derived.optional_bytes:
+        raise ValueError("games or optional state have the wrong shape")
+    batch.games = <Game *>&games_view[0, 0]
+    batch.optional = <uint8_t *>&optional_view[0, 0] if derived.optional_bytes else NULL
     for seat, role in enumerate(("pursuer", "evader")):
         for name, width in widths.items():
             field = obs[role][name]
             if field.shape[0] != count or field.shape[1] != 1 or field.shape[2] != width:
-                raise ValueError(f"field {name} of {role} does not fit")
+                raise ValueError(f"field {name} of {role} has the wrong shape")
             if name == "state":
                 batch.obs[seat] = &field[0, 0, 0]
             elif name == "lidar":
@@ -172,14 +171,14 @@ cdef _attach(Batch *batch, Core core, games, annex, obs):
 
 
 cdef class Arena:
-    """One batch: the arrays it writes, kept alive, and their addresses."""
+    """One batch: references to the arrays that it writes, and their addresses."""
 
     cdef Core core
     cdef Batch batch
     cdef int games
     cdef object arrays
 
-    def __init__(self, Core core, uint8_t[:, ::1] games, uint8_t[:, ::1] annex, view, next):
+    def __init__(self, Core core, uint8_t[:, ::1] games, uint8_t[:, ::1] optional, view, next):
         cdef float[:, ::1] reward = view.reward
         cdef float[:, ::1] outcome = view.outcome
         cdef uint8_t[::1] ended = view.ended
@@ -191,16 +190,16 @@ cdef class Arena:
         rows = (reward.shape[0], outcome.shape[0], ended.shape[0],
                 length.shape[0], seed.shape[0], slot.shape[0], stage.shape[0])
         if set(rows) != {count}:
-            raise ValueError("arena: arrays do not fit")
+            raise ValueError("arena: arrays have different numbers of games")
         self.core, self.games = core, count
-        self.arrays = (games, annex, dict(view.fields), reward, outcome, ended, length, seed, slot, stage)
-        _attach(&self.batch, core, games, annex, view.fields)
+        self.arrays = (games, optional, dict(view.fields), reward, outcome, ended, length, seed, slot, stage)
+        _attach(&self.batch, core, games, optional, view.fields)
         self.batch.reward, self.batch.outcome = &reward[0, 0], &outcome[0, 0]
         self.batch.ended, self.batch.length = &ended[0], &length[0]
         self.batch.next_seed, self.batch.next_slot, self.batch.next_stage = &seed[0], &slot[0, 0], &stage[0, 0]
 
     def start(self, uint32_t episode):
-        """Begin every game from `next`. Returns (verdict, row): verdict 0 is well."""
+        """Start every game from `next`. Returns (status, row of the first failure); status 0 is success."""
         cdef Answer answer
         with nogil:
             answer = start_all(&self.core.rules, &self.core.derived, &self.batch, self.games, episode)
@@ -208,25 +207,25 @@ cdef class Arena:
         return answer.verdict, answer.row
 
     def step(self, const float[:, :, ::1] pursuer, const float[:, :, ::1] evader, int threads):
-        """Move all games once. Returns (verdict, number): 0 is well; -1: action 2 * row + seat not finite."""
+        """Step all games once. Returns (status, number): 0 is success; -1: action number = 2 * row + seat is not finite."""
         cdef Answer answer
-        cdef int bad
+        cdef int invalid
         cdef int controls = self.core.derived.controls
         if pursuer.shape[0] != self.games or evader.shape[0] != self.games or pursuer.shape[1] != 1 \
                 or evader.shape[1] != 1 or pursuer.shape[2] != controls or evader.shape[2] != controls:
-            raise ValueError("step: actions do not fit")
+            raise ValueError("step: actions have the wrong shape")
         self.batch.action[0], self.batch.action[1] = &pursuer[0, 0, 0], &evader[0, 0, 0]
         with nogil:
-            bad = unsound_action(&self.core.derived, &self.batch, self.games)
-            if bad == FINE:
+            invalid = invalid_action(&self.core.derived, &self.batch, self.games)
+            if invalid == FINE:
                 answer = step_all(&self.core.rules, &self.core.derived, &self.batch, self.games, threads)
-        if bad != FINE:
-            return -1, bad
+        if invalid != FINE:
+            return -1, invalid
         return answer.verdict, answer.row
 
 
 def sincos(const float[::1] x):
-    """The rules' own sine and cosine, for the tests."""
+    """Sine and cosine of trig.h, for tests."""
     cdef float[::1] sine = np.empty(x.shape[0], np.float32)
     cdef float[::1] cosine = np.empty(x.shape[0], np.float32)
     cdef Py_ssize_t n
@@ -236,7 +235,7 @@ def sincos(const float[::1] x):
 
 
 def atan2(const float[::1] y, const float[::1] x):
-    """The rules' own arc tangent, for the tests."""
+    """Arc tangent of trig.h, for tests."""
     cdef float[::1] out = np.empty(x.shape[0], np.float32)
     cdef Py_ssize_t n
     for n in range(x.shape[0]):

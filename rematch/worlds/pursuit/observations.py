@@ -1,8 +1,8 @@
-"""What each robot sees: the names of its fields, and what could be otherwise without its noticing.
+"""The observation fields of each robot, and resampling of the state that a robot cannot know.
 
-With `full_obs` there is one field, `state`, of 14 + 2 K + 1 numbers. Without it each robot has sensors of its
-own: `state` [7] (itself; the other's distance and bearing, -1 and 0 while unseen), `lidar` [rays] (walls and
-obstacles, never the other robot: who is unseen is unseen), `history` [history_length * (7 + rays)] (the last
+With `full_obs` there is one field, `state`, of 14 + 2 K + 1 numbers (K obstacles). Otherwise each robot has
+sensors: `state` [7] (the robot itself; distance and bearing of the other, -1 and 0 while it is not visible),
+`lidar` [rays] (walls and obstacles, never the other robot), `history` [history_length * (7 + rays)] (the last
 frames of both, the newest last, zeros before the start) and `clock` [1] (time to go).
 See full_observation.h, sensor_observation.h.
 """
@@ -24,22 +24,22 @@ from .config import Config
 
 ROLES = ("pursuer", "evader")
 ROBOT = ("x", "y", "heading", "speed", "turn")
-UNSEEN = -1.0  # the distance of a robot that is not seen
-DISTANCE, BEARING = 5, 6  # places in a frame, after the five numbers of the robot itself
-TRIES = 32  # places that are tried for a robot out of sight, before it stays where it is
+UNSEEN = -1.0  # the observed distance of a robot that is not visible
+DISTANCE, BEARING = 5, 6  # columns of a frame, after the five numbers of the robot itself
+TRIES = 32  # positions that are tried for a robot out of sight; if none is possible, it is not moved
 HIDDEN = ("the other robot while unseen", "its heading, speed and turn", "what its sensors show",
           "obstacles that no ray has met", "the noise to come")
 
-Games = NDArray[Any]  # [n] rows of core.GAME_TYPE
-Luck = NDArray[np.float64]
+Games = NDArray[Any]  # [n] of native.GAME_TYPE
+Doubles = NDArray[np.float64]
 
 
 def fields_of(config: Config, rules: native.Core) -> tuple[Field, ...]:
-    """The fields of either role."""
+    """The fields of both roles."""
     own = tuple(f"own_{word}" for word in ROBOT)
     if config.full_obs:
         words = ("distance", "bearing")
-        obstacles = (f"obstacle_{k + 1}_{word}" for k in range(rules.shown) for word in words)
+        obstacles = (f"obstacle_{k + 1}_{word}" for k in range(rules.shown_obstacles) for word in words)
         columns = (*own, *(f"other_{word}" for word in ROBOT), "distance", "bearing", "wall_x", "wall_y",
                    *obstacles, "time_to_go")
         return (Field(name="state", columns=columns),)
@@ -54,23 +54,23 @@ def fields_of(config: Config, rules: native.Core) -> tuple[Field, ...]:
 
 
 def privileged_of(config: Config) -> tuple[Field, ...]:
-    """For learning alone, where robots have sensors: where the other one truly is, in half arenas."""
+    """Privileged fields, with sensors only: true position of the other robot, in units of half the arena."""
     return () if config.full_obs else (Field(name="other", columns=("x", "y")),)
 
 
-def write_privileged(config: Config, games: Games, view: Observations, where: Any) -> None:
-    """Write `aside_of` for these rows of the view."""
+def write_privileged(config: Config, games: Games, view: Observations, rows: Any) -> None:
+    """Write the privileged fields of these rows into the view."""
     if config.full_obs:
         return
     for seat, role in enumerate(ROLES):
         other = view[role]["other"][:, 0]
-        other[where, 0] = games["x"][where, 1 - seat] / np.float32(config.arena_width / 2)
-        other[where, 1] = games["y"][where, 1 - seat] / np.float32(config.arena_height / 2)
+        other[rows, 0] = games["x"][rows, 1 - seat] / np.float32(config.arena_width / 2)
+        other[rows, 1] = games["y"][rows, 1 - seat] / np.float32(config.arena_height / 2)
 
 
 def hidden_of(config: Config) -> tuple[str, ...]:
-    """What neither role is shown."""
-    grid = ("visited",) if config.w_search else ()  # of w_search: where the pursuer has been
+    """Names of the state that neither role observes."""
+    grid = ("visited",) if config.w_search else ()  # of w_search: visits of the pursuer
     return grid if config.full_obs else (*HIDDEN, *grid)
 
 
@@ -79,100 +79,104 @@ def blank(fields: tuple[Field, ...], games: int) -> Observations:
     return {role: {f.name: np.zeros((games, 1, f.size), np.float32) for f in fields} for role in ROLES}
 
 
-class Redraw:
-    """Games as one robot knows them, everything else drawn anew.
+class Resampler:
+    """Samples games that agree with the observations of one robot.
 
-    The other robot's heading, speed and turn are never shown; its place is drawn where it is out of sight: in
-    reach of where it was last seen, if that was within the history, else anywhere. Its own frames are then as
-    if it had stood there. Obstacles stay where they are.
+    The other robot's heading, speed and turn rate are never observed, so they are always sampled. Its
+    position is sampled while it is out of sight: within reach of its last sighting if that is in the history,
+    else anywhere. All its frames are then what it observes from the new position. Obstacles are not moved.
     """
 
     def __init__(self, config: Config, rules: native.Core, seat: int, key: int) -> None:
         self.config, self.rules, self.seat, self.other, self.key = config, rules, seat, 1 - seat, key
         self.fields = fields_of(config, rules)
 
-    def __call__(self, games: Bytes, annex: Bytes) -> None:
-        """Change games [n, S] and their annex [n, T] in place."""
-        named, kept = games.view(native.GAME_TYPE)[:, 0], annex.view(self.rules.annex_type)[:, 0]
+    def __call__(self, games: Bytes, optional: Bytes) -> None:
+        """Change games [n, S] and their optional state [n, T] in place."""
+        named = games.view(native.GAME_TYPE)[:, 0]
+        named_optional = optional.view(self.rules.optional_type)[:, 0]
         count = len(games)
-        kept["noise"][:, 1] = rng.words(self.key, rng.SENSOR, count)
-        self._motion(named, rng.units(self.key, rng.SENSOR, 3 * count, 1).reshape(3, count))
-        now = kept["frames"][np.arange(count), self.seat, named["step"] % self.config.history_length]
-        centre, reach = self._last_seen(named, kept["frames"][:, self.seat])
-        waiting = np.flatnonzero(now[:, DISTANCE] == UNSEEN)
+        named_optional["noise"][:, 1] = rng.words(self.key, rng.SENSOR, count)
+        self._sample_motion(named, rng.units(self.key, rng.SENSOR, 3 * count, 1).reshape(3, count))
+        frames = named_optional["frames"][:, self.seat]
+        newest = frames[np.arange(count), named["step"] % self.config.history_length]
+        centre, reach = self._last_sighting(named, frames)
+        unplaced = np.flatnonzero(newest[:, DISTANCE] == UNSEEN)
         for attempt in range(TRIES):
-            if not waiting.size:
+            if not unplaced.size:
                 break
-            luck = rng.units(self.key, rng.SENSOR, 2 * count, 2 + attempt).reshape(2, count)[:, waiting]
-            tried, memory = games[waiting], annex[waiting]
+            uniform = rng.units(self.key, rng.SENSOR, 2 * count, 2 + attempt).reshape(2, count)[:, unplaced]
+            tried, tried_optional = games[unplaced], optional[unplaced]
             rows = tried.view(native.GAME_TYPE)[:, 0]
-            place = self._place(luck, centre[waiting], reach[waiting])
+            place = self._sample_position(uniform, centre[unplaced], reach[unplaced])
             rows["x"][:, self.other], rows["y"][:, self.other] = place
-            good = self._possible(rows) & ~self._seen(tried, memory)
-            games[waiting[good]] = tried[good]
-            waiting = waiting[~good]
-        self._stand(games, annex)
+            good = self._is_possible(rows) & ~self._sees_other(tried, tried_optional)
+            games[unplaced[good]] = tried[good]
+            unplaced = unplaced[~good]
+        self._fill_frames(games, optional)
 
-    def _motion(self, games: Games, luck: Luck) -> None:
+    def _sample_motion(self, games: Games, uniform: Doubles) -> None:
         config, o = self.config, self.other
-        begun = games["step"] > 0
+        moving = games["step"] > 0
         top = (config.pursuer_v_max, config.evader_v_max)[o]
-        held = (games["step"] <= config.prep_steps) if o == 0 else np.zeros(len(games), bool)
-        speed = np.full(len(games), top) if config.fixed_speed else luck[1] * top
-        games["theta"][:, o] = np.pi * (2 * luck[0] - 1)
-        games["v"][:, o] = np.where(begun & ~held, speed, 0)
-        games["omega"][:, o] = np.where(begun, config.omega_max * (2 * luck[2] - 1), 0)
+        frozen = (games["step"] <= config.prep_steps) if o == 0 else np.zeros(len(games), bool)
+        speed = np.full(len(games), top) if config.fixed_speed else uniform[1] * top
+        games["theta"][:, o] = np.pi * (2 * uniform[0] - 1)
+        games["v"][:, o] = np.where(moving & ~frozen, speed, 0)
+        games["omega"][:, o] = np.where(moving, config.omega_max * (2 * uniform[2] - 1), 0)
 
-    def _last_seen(self, games: Games, frames: Floats) -> tuple[Luck, Luck]:
-        """Where the other was last seen [n, 2], and how far it can have come since [n]; inf: anywhere."""
+    def _last_sighting(self, games: Games, frames: Floats) -> tuple[Doubles, Doubles]:
+        """Position of the last sighting [n, 2] and the largest distance since then [n]; inf: not sighted."""
         config = self.config
         centre, reach = np.zeros((len(games), 2)), np.full(len(games), np.inf)
         top = (config.pursuer_v_max, config.evader_v_max)[self.other]
         half = np.array([config.arena_width, config.arena_height]) / 2
         for age in range(config.history_length - 1, 0, -1):
             frame = frames[np.arange(len(games)), (games["step"] - age) % config.history_length].astype(float)
-            saw = (games["step"] >= age) & (frame[:, DISTANCE] != UNSEEN)
-            way = np.pi * (frame[:, 2] + frame[:, BEARING])
-            apart = frame[:, DISTANCE] * 2 * np.hypot(*half)
-            place = frame[:, :2] * half + apart[:, None] * np.stack([np.cos(way), np.sin(way)], 1)
-            centre[saw], reach[saw] = place[saw], age * top * config.dt
+            sighted = (games["step"] >= age) & (frame[:, DISTANCE] != UNSEEN)
+            direction = np.pi * (frame[:, 2] + frame[:, BEARING])
+            distance = frame[:, DISTANCE] * 2 * np.hypot(*half)
+            offset = distance[:, None] * np.stack([np.cos(direction), np.sin(direction)], 1)
+            place = frame[:, :2] * half + offset
+            centre[sighted], reach[sighted] = place[sighted], age * top * config.dt
         return centre, reach
 
-    def _place(self, luck: Luck, centre: Luck, reach: Luck) -> tuple[Luck, Luck]:
+    def _sample_position(self, uniform: Doubles, centre: Doubles, reach: Doubles) -> tuple[Doubles, Doubles]:
         config = self.config
         limit = np.array([config.arena_width, config.arena_height]) / 2 - config.robot_radius
-        anywhere = (2 * luck - 1).T * limit
-        far, way = np.sqrt(luck[0]) * np.where(np.isfinite(reach), reach, 0), 2 * np.pi * luck[1]
-        near = centre + far[:, None] * np.stack([np.cos(way), np.sin(way)], 1)
+        anywhere = (2 * uniform - 1).T * limit
+        radius = np.sqrt(uniform[0]) * np.where(np.isfinite(reach), reach, 0)
+        direction = 2 * np.pi * uniform[1]
+        near = centre + radius[:, None] * np.stack([np.cos(direction), np.sin(direction)], 1)
         place = np.clip(np.where(np.isfinite(reach)[:, None], near, anywhere), -limit, limit)
         return place[:, 0], place[:, 1]
 
-    def _possible(self, games: Games) -> NDArray[np.bool_]:
-        """Not caught, not in an obstacle, and at the start as far away as starts are."""
+    def _is_possible(self, games: Games) -> NDArray[np.bool_]:
+        """[n] not captured, outside obstacles and, at the start, at a distance within the stage."""
         x, y = games["x"].astype(float), games["y"].astype(float)
-        apart, start = np.hypot(x[:, 1] - x[:, 0], y[:, 1] - y[:, 0]), games["step"] == 0
-        fine = (apart > self.config.capture_radius) & (
-            ~start | (apart >= games["stage"][:, 0]) & (apart <= games["stage"][:, 1]))
+        distance, start = np.hypot(x[:, 1] - x[:, 0], y[:, 1] - y[:, 0]), games["step"] == 0
+        far_enough = (distance > self.config.capture_radius) & (
+            ~start | (distance >= games["stage"][:, 0]) & (distance <= games["stage"][:, 1]))
         x, y = x[:, self.other, None], y[:, self.other, None]
         gap = np.hypot(x - games["obstacle_x"], y - games["obstacle_y"])
-        there = np.arange(native.MOST_OBSTACLES) < games["obstacles"][:, None]
-        clear = (gap >= games["obstacle_radius"] + self.config.robot_radius) | ~there
-        possible: NDArray[np.bool_] = fine & clear.all(1)
+        exists = np.arange(native.MOST_OBSTACLES) < games["obstacles"][:, None]
+        clear = (gap >= games["obstacle_radius"] + self.config.robot_radius) | ~exists
+        possible: NDArray[np.bool_] = far_enough & clear.all(1)
         return possible
 
-    def _seen(self, games: Bytes, annex: Bytes) -> NDArray[np.bool_]:
-        """Whether the seat would see the other now."""
+    def _sees_other(self, games: Bytes, optional: Bytes) -> NDArray[np.bool_]:
+        """[n] whether the seat sees the other robot in these games."""
         obs = blank(self.fields, len(games))
-        self.rules.observe(games, annex.copy(), obs)
+        self.rules.observe(games, optional.copy(), obs)
         seen: NDArray[np.bool_] = obs[ROLES[self.seat]]["state"][:, 0, DISTANCE] != UNSEEN
         return seen
 
-    def _stand(self, games: Bytes, annex: Bytes) -> None:
-        """The other's frames of all its steps so far: what it sees now."""
-        self.rules.observe(games, annex, blank(self.fields, len(games)))
+    def _fill_frames(self, games: Bytes, optional: Bytes) -> None:
+        """Replace all past frames of the other robot by its present one."""
+        self.rules.observe(games, optional, blank(self.fields, len(games)))
         step = games.view(native.GAME_TYPE)[:, 0]["step"]
-        frames = annex.view(self.rules.annex_type)[:, 0]["frames"][:, self.other]
+        frames = optional.view(self.rules.optional_type)[:, 0]["frames"][:, self.other]
         length = self.config.history_length
         newest = frames[np.arange(len(games)), step % length]
-        made = np.arange(length) <= step[:, None]
-        frames[:] = np.where(made[:, :, None], newest[:, None], 0)
+        recorded = np.arange(length) <= step[:, None]
+        frames[:] = np.where(recorded[:, :, None], newest[:, None], 0)

@@ -1,6 +1,6 @@
-"""An arena from above: obstacles, both robots with their headings, the capture radius, fading trails.
+"""Pictures of an arena from above: obstacles, robots with their headings, capture radius, fading trails.
 
-With sensors also the rays of both lidars and both fields of view, faintly.
+With sensors also the rays of both lidars and both fields of view.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from .world import PursuitWorld
 
 SIDE, CAPTION, BORDER = 480, 30, 12  # pixels of the finished picture
-FINE = 2  # drawn this much larger, then averaged down
-TRAIL = 240  # steps of the past that are shown
+FINE = 2  # factor by which the drawing is larger before it is scaled down
+TRAIL = 240  # past steps that are drawn
 PAPER, FLOOR, WALL, GRID = (236, 239, 243), (250, 251, 253), (71, 85, 105), (229, 233, 239)
 STONE, STONE_EDGE, INK = (148, 163, 184), (100, 116, 139), (30, 41, 59)
 PAINT = {"pursuer": (220, 68, 55), "evader": (37, 110, 220)}
 
 Colour = tuple[int, int, int]
 Place = tuple[float, float]
-Moment = tuple[Place, Place]  # where (pursuer, evader) were; what `trail` is made of
+Moment = tuple[Place, Place]  # positions of (pursuer, evader); an element of `trail`
 
 
 def frame_point(world: PursuitWorld, row: int) -> Moment:
-    """Where both robots are now."""
+    """The present positions of both robots."""
     game = world.state_of(row)
     return (game["x"][0], game["y"][0]), (game["x"][1], game["y"][1])
 
@@ -46,31 +46,31 @@ def draw(world: PursuitWorld, row: int, trail: list[Moment]) -> Image.Image:
         sheet.disc(centre, game["obstacle_radius"][k], STONE, STONE_EDGE)
     past = trail[-TRAIL:]
     for seat, colour in enumerate(PAINT.values()):
-        sheet.fading([moment[seat] for moment in past], colour)
-    here = trail[-1]
-    sheet.ring(here[0], world.config.capture_radius, PAINT["pursuer"])
+        sheet.trail([moment[seat] for moment in past], colour)
+    positions = trail[-1]
+    sheet.ring(positions[0], world.config.capture_radius, PAINT["pursuer"])
     for seat, colour in enumerate(PAINT.values()):
-        sheet.robot(here[seat], game["theta"][seat], colour)
-    apart = math.dist(*here)
-    sheet.caption(f"step {game['step']} / {world.config.max_steps}", f"distance {apart:.2f} m")
-    return sheet.finished()
+        sheet.robot(positions[seat], game["theta"][seat], colour)
+    distance = math.dist(*positions)
+    sheet.caption(f"step {game['step']} / {world.config.max_steps}", f"distance {distance:.2f} m")
+    return sheet.downscaled()
 
 
-def _mix(colour: Colour, share: float, ground: Colour = FLOOR) -> Colour:
-    """The colour over the ground, `share` of it."""
-    r, g, b = (round(share * c + (1 - share) * w) for c, w in zip(colour, ground))
+def _mix(colour: Colour, share: float, background: Colour = FLOOR) -> Colour:
+    """A mixture: `share` of the colour, 1 - share of the background."""
+    r, g, b = (round(share * c + (1 - share) * w) for c, w in zip(colour, background))
     return r, g, b
 
 
 class _Sheet:
-    """The large drawing; takes metres, y upwards."""
+    """The drawing before it is scaled down; coordinates are metres, y upwards."""
 
     def __init__(self, world: PursuitWorld) -> None:
         self.config = config = world.config
         self.robot_radius = config.robot_radius
-        room = SIDE - CAPTION - BORDER
-        self.scale = FINE * min((SIDE - 2 * BORDER) / config.arena_width, room / config.arena_height)
-        self.middle = (FINE * SIDE / 2, FINE * (CAPTION + room / 2))
+        height = SIDE - CAPTION - BORDER
+        self.scale = FINE * min((SIDE - 2 * BORDER) / config.arena_width, height / config.arena_height)
+        self.middle = (FINE * SIDE / 2, FINE * (CAPTION + height / 2))
         self.image = Image.new("RGB", (FINE * SIDE, FINE * SIDE), PAPER)
         self.pen = ImageDraw.Draw(self.image)
         half_w, half_h = config.arena_width / 2, config.arena_height / 2
@@ -97,35 +97,35 @@ class _Sheet:
         self.pen.ellipse(self.box(place, radius), fill=fill, outline=edge, width=FINE)
 
     def ring(self, place: Place, radius: float, colour: Colour) -> None:
-        """A pale disc with an edge, for a reach rather than a thing."""
-        veil = Image.new("RGBA", self.image.size, (0, 0, 0, 0))
-        ImageDraw.Draw(veil).ellipse(
+        """A transparent disc with an edge, for the capture radius."""
+        overlay = Image.new("RGBA", self.image.size, (0, 0, 0, 0))
+        ImageDraw.Draw(overlay).ellipse(
             self.box(place, radius), fill=(*colour, 40), outline=(*colour, 150), width=FINE)
-        self.image.paste(veil, (0, 0), veil)
+        self.image.paste(overlay, (0, 0), overlay)
 
     def sensors(self, place: Place, heading: float, rays: list[float], colour: Colour) -> None:
-        """What a robot can see: its field of view, and where each ray of its lidar ends."""
+        """The field of view of a robot and the rays of its lidar."""
         config = self.config
-        veil = Image.new("RGBA", self.image.size, (*colour, 0))
-        pen = ImageDraw.Draw(veil)
+        overlay = Image.new("RGBA", self.image.size, (*colour, 0))
+        pen = ImageDraw.Draw(overlay)
         half = config.view_half_angle if config.visibility in ("fov", "combined") else 180.0
-        ahead = -math.degrees(heading)  # pillow counts clockwise
+        ahead = -math.degrees(heading)  # pillow measures angles clockwise
         if config.visibility != "line_of_sight" and half > 0:
             pen.pieslice(self.box(place, config.view_range), ahead - half, ahead + half, fill=(*colour, 14))
         for k, share in enumerate(rays):
             angle, reach = heading - math.pi + 2 * math.pi * k / len(rays), share * config.lidar_range
             end = (place[0] + reach * math.cos(angle), place[1] + reach * math.sin(angle))
             pen.line([self.at(place), self.at(end)], fill=(*colour, 36), width=FINE)
-        inside = veil.crop(self.floor)
+        inside = overlay.crop(self.floor)
         self.image.paste(inside, self.floor[:2], inside)
 
-    def fading(self, places: list[Place], colour: Colour) -> None:
+    def trail(self, places: list[Place], colour: Colour) -> None:
         for n, (a, b) in enumerate(itertools.pairwise(places)):
             share = 0.08 + 0.67 * (n + 1) / len(places)
             self.pen.line([self.at(a), self.at(b)], fill=_mix(colour, share), width=2 * FINE)
 
     def robot(self, place: Place, heading: float, colour: Colour) -> None:
-        """An arrowhead in a disc; never smaller than can be seen."""
+        """An arrowhead in a disc, with a smallest size of 7 pixels."""
         radius = max(1.6 * self.robot_radius, 7 * FINE / self.scale)
         self.disc(place, radius, colour, (255, 255, 255))
         tip = [(0.8, 0.0), (-0.5, 0.55), (-0.2, 0.0), (-0.5, -0.55)]
@@ -144,5 +144,5 @@ class _Sheet:
             self.pen.text((spot + 15 * FINE, line), name, fill=INK, font=font, anchor="lm")
             spot += 92 * FINE
 
-    def finished(self) -> Image.Image:
+    def downscaled(self) -> Image.Image:
         return self.image.resize((SIDE, SIDE), Image.Resampling.BOX)

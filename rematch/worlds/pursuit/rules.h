@@ -1,10 +1,9 @@
-/* The rules of pursuit: one step of an arena, its rewards, and what both robots see (pursuit
- * specification, sections 1 to 3). Plain C99, no allocation, no globals; also compiles as CUDA C.
+/* The rules of pursuit: one step of an arena, its rewards and observations (pursuit specification, sections 1
+ * to 3). Plain C99, no allocation, no globals; also compiles as CUDA C.
  *
- * Games are stepped in blocks of LANES: a block is turned on its side (one array per quantity), each rule
- * is one loop over the lanes that the compiler makes into vector instructions, and the block is written
- * back. On a GPU a block is a single game. No lane ever looks at another, so results do not depend on how
- * games fall into blocks, parts or threads. */
+ * Games are stepped in blocks of LANES: a block is transposed (one array per quantity), each rule is one loop
+ * over the lanes that the compiler vectorises, and the block is written back. On a GPU a block is a single game.
+ * No lane reads another, so results do not depend on the division into blocks, parts or threads. */
 #ifndef REMATCH_PURSUIT_RULES_H
 #define REMATCH_PURSUIT_RULES_H
 
@@ -13,49 +12,49 @@
 #ifdef __CUDACC__
 enum { LANES = 1 };
 #else
-enum { LANES = 32 }; /* more than gcc unrolls whole, so that it vectorises instead */
+enum { LANES = 32 }; /* gcc unrolls shorter loops completely instead of vectorising them */
 #endif
-enum { MOST_COLUMNS = 14 + 2 * MAX_OBSTACLES + 1, PUSH_PASSES = 3 };
+enum { MAX_COLUMNS = 14 + 2 * MAX_OBSTACLES + 1, PUSH_PASSES = 3 };
 
-#define SKIN 1e-5f /* m; a pushed robot is put this far off the surface, so that rounding is no overlap */
+#define SKIN 1e-5f /* m; distance from the surface after a push, so that rounding leaves no overlap */
 
-/* The arrays of a whole batch, game after game. */
+/* The arrays of a arguments batch, game after game. */
 typedef struct {
     Game *games;
     const float *action[2];   /* per seat [N, controls] in [-1, 1] */
-    float *obs[2];          /* per seat [N, columns]: the field `state` */
+    float *obs[2];            /* per seat [N, columns]: the field `state` */
     float *reward, *outcome;  /* [N, 2] */
     uint8_t *ended;           /* [N] */
     int32_t *length;          /* [N] */
-    const uint64_t *next_seed; /* [N] what each game restarts from */
+    const uint64_t *next_seed; /* [N] of the next episode of each game */
     const int32_t *next_slot; /* [N, 2] */
     const float *next_stage;  /* [N, STAGE_NUMBERS] */
-    uint8_t *annex;           /* [N, annex_bytes]; NULL where there is none */
+    uint8_t *optional;        /* [N, optional_bytes]; NULL if optional_bytes is 0 */
     float *lidar[2];          /* per seat [N, rays]; this and the next two with sensors only */
     float *history[2];        /* per seat [N, frames * frame], oldest first */
     float *clock[2];          /* per seat [N] time to go */
 } Batch;
 
-/* A block on its side: [seat or obstacle][lane]. */
+/* A transposed block: [seat or obstacle][lane]. */
 typedef struct {
     float x[2][LANES], y[2][LANES], theta[2][LANES], v[2][LANES], omega[2][LANES];
     float ox[MAX_OBSTACLES][LANES], oy[MAX_OBSTACLES][LANES], radius[MAX_OBSTACLES][LANES];
     int32_t step[LANES], obstacles[LANES];
 } Block;
 
-/* What one seat chose, per lane, in [-1, 1] once clipped. */
+/* The action of one seat, per lane; clipped to [-1, 1] later. */
 typedef struct { float speed[LANES], turn[LANES]; } Controls;
 
-/* What a step leaves for the rewards: [seat][lane]. */
+/* The events of a step that the rewards depend on: [seat][lane]. */
 typedef struct {
     float distance_before[LANES], distance[LANES], near_before[LANES];
-    int32_t pushed[2][LANES], walled[2][LANES], captured[LANES], timeout[LANES];
+    int32_t hit_obstacle[2][LANES], hit_wall[2][LANES], captured[LANES], timeout[LANES];
     float reward[2][LANES];
 } Events;
 
 #define EACH_LANE for (int i = 0; i < LANES; i++)
 
-RM_FN void lay_lane(Block *b, int i, const Game *game, int slots) {
+RM_FN void load_lane(Block *b, int i, const Game *game, int slots) {
     for (int s = 0; s < 2; s++) {
         b->x[s][i] = game->x[s];
         b->y[s][i] = game->y[s];
@@ -72,12 +71,12 @@ RM_FN void lay_lane(Block *b, int i, const Game *game, int slots) {
     b->obstacles[i] = game->obstacles[0];
 }
 
-/* Lanes past the end repeat the last game; what they compute is dropped. */
-RM_FN void lay(Block *b, const Game *games, int lanes, int slots) {
-    EACH_LANE lay_lane(b, i, games + (i < lanes ? i : lanes - 1), slots);
+/* Lanes past the end repeat the last game; their results are dropped. */
+RM_FN void load_block(Block *b, const Game *games, int lanes, int slots) {
+    EACH_LANE load_lane(b, i, games + (i < lanes ? i : lanes - 1), slots);
 }
 
-/* --- moving ---------------------------------------------------------------------------------------- */
+/* --- motion ---------------------------------------------------------------------------------------- */
 
 /* Clip the actions, freeze the pursuer while it prepares, move by explicit Euler with the old heading. */
 RM_FN void drive(const Rules *rules, const Derived *derived, Block *b, int s, const Controls *chosen) {
@@ -93,7 +92,7 @@ RM_FN void drive(const Rules *rules, const Derived *derived, Block *b, int s, co
     EACH_LANE b->theta[s][i] = rm_wrap(b->theta[s][i] + b->omega[s][i] * dt);
 }
 
-/* Push one robot out of every obstacle it overlaps, radially; from the exact centre along its heading. */
+/* Push one robot radially out of every obstacle it overlaps; from the exact centre along its heading. */
 RM_FN void push_out(const Rules *rules, Block *b, int s, int i) {
     for (int pass = 0; pass < PUSH_PASSES; pass++)
         for (int k = 0; k < b->obstacles[i]; k++) {
@@ -101,11 +100,11 @@ RM_FN void push_out(const Rules *rules, Block *b, int s, int i) {
             float reach = b->radius[k][i] + rules->robot_radius;
             float square = dx * dx + dy * dy;
             if (square < reach * reach) {
-                float apart = sqrtf(square);
+                float distance = sqrtf(square);
                 float ux, uy;
-                if (apart > 0.0f) {
-                    ux = dx / apart;
-                    uy = dy / apart;
+                if (distance > 0.0f) {
+                    ux = dx / distance;
+                    uy = dy / distance;
                 } else {
                     rm_sincos(b->theta[s][i], &uy, &ux);
                 }
@@ -115,36 +114,36 @@ RM_FN void push_out(const Rules *rules, Block *b, int s, int i) {
         }
 }
 
-RM_FN void meet_obstacles(const Rules *rules, Block *b, Events *e, int s, int slots) {
+RM_FN void resolve_obstacles(const Rules *rules, Block *b, Events *e, int s, int slots) {
     const float robot = rules->robot_radius;
     int32_t any = 0;
-    EACH_LANE e->pushed[s][i] = 0;
+    EACH_LANE e->hit_obstacle[s][i] = 0;
     for (int k = 0; k < slots; k++) EACH_LANE {
         float dx = b->x[s][i] - b->ox[k][i], dy = b->y[s][i] - b->oy[k][i];
         float reach = b->radius[k][i] + robot;
         int32_t overlaps = dx * dx + dy * dy < reach * reach;
-        e->pushed[s][i] |= overlaps & (k < b->obstacles[i]);
+        e->hit_obstacle[s][i] |= overlaps & (k < b->obstacles[i]);
     }
-    EACH_LANE any |= e->pushed[s][i];
-    if (any) EACH_LANE if (e->pushed[s][i]) push_out(rules, b, s, i);
+    EACH_LANE any |= e->hit_obstacle[s][i];
+    if (any) EACH_LANE if (e->hit_obstacle[s][i]) push_out(rules, b, s, i);
 }
 
-/* Walls clip the position; heading and the motion along the wall stay. */
-RM_FN void meet_walls(const Derived *derived, Block *b, Events *e, int s) {
+/* Walls clip the position; the heading and the motion along the wall do not change. */
+RM_FN void resolve_walls(const Derived *derived, Block *b, Events *e, int s) {
     const float limit_x = derived->limit_x, limit_y = derived->limit_y;
     EACH_LANE {
         float x = rm_clip(b->x[s][i], -limit_x, limit_x), y = rm_clip(b->y[s][i], -limit_y, limit_y);
-        e->walled[s][i] = (x != b->x[s][i]) | (y != b->y[s][i]);
+        e->hit_wall[s][i] = (x != b->x[s][i]) | (y != b->y[s][i]);
         b->x[s][i] = x;
         b->y[s][i] = y;
     }
 }
 
-RM_FN void measure(const Block *b, float distance[LANES]) {
+RM_FN void measure_distance(const Block *b, float distance[LANES]) {
     EACH_LANE distance[i] = rm_hypot(b->x[EVADER][i] - b->x[PURSUER][i], b->y[EVADER][i] - b->y[PURSUER][i]);
 }
 
-/* --- what both robots see -------------------------------------------------------------------------- */
+/* --- observations ------------------------------------------------------------------------------------------- */
 
 #include "full_observation.h"
 
@@ -154,17 +153,17 @@ RM_FN void measure(const Block *b, float distance[LANES]) {
 
 #include "shaping_rewards.h"
 
-/* The zero-sum terms: closing in, capture, time-out. */
+/* The zero-sum terms: approach, capture, time-out. */
 RM_FN void reward(const Rules *rules, const Derived *derived, Events *e) {
     const float scale = rules->distance_scale, per_diagonal = derived->per_diagonal;
     const float bonus = rules->capture_bonus, penalty = rules->timeout_penalty;
-    const rm_flag hides = rules->use_visibility_reward;
+    const rm_flag visibility_reward = rules->use_visibility_reward;
     EACH_LANE {
         float closing = scale * ((e->distance_before[i] - e->distance[i]) * per_diagonal);
-        float verdict = e->captured[i] ? bonus : 0.0f;
-        verdict = e->timeout[i] ? penalty : verdict;
-        e->reward[PURSUER][i] = closing + verdict;
-        e->reward[EVADER][i] = (hides ? 0.0f : -closing) - verdict;
+        float terminal = e->captured[i] ? bonus : 0.0f;
+        terminal = e->timeout[i] ? penalty : terminal;
+        e->reward[PURSUER][i] = closing + terminal;
+        e->reward[EVADER][i] = (visibility_reward ? 0.0f : -closing) - terminal;
     }
 }
 
@@ -172,22 +171,22 @@ RM_FN void reward(const Rules *rules, const Derived *derived, Events *e) {
 
 #include "safety_filter.h"
 
-/* What both robots see in `lanes` games from `row` on. */
+/* Write the observations of `lanes` games from `row` on. */
 RM_FN void observe(const Rules *rules, const Derived *derived, Batch *batch, int row, int lanes) {
     Block b;
-    lay(&b, batch->games + row, lanes, rules->n_obstacles_max);
-    if (rules->full_obs) see(rules, derived, &b, batch, row, lanes);
-    else sense(rules, derived, &b, batch, row, lanes);
+    load_block(&b, batch->games + row, lanes, rules->n_obstacles_max);
+    if (rules->full_obs) observe_full(rules, derived, &b, batch, row, lanes);
+    else observe_sensors(rules, derived, &b, batch, row, lanes);
 }
 
-/* The ended game of this row begins anew from `next`. */
+/* Start the next episode of the game in this row. */
 RM_FN int restart(const Rules *rules, const Derived *derived, Batch *batch, int row, uint32_t episode) {
     Game *game = batch->games + row;
     game->seed[0] = batch->next_seed[row];
     game->episode[0] = episode;
     for (int s = 0; s < 2; s++) game->slot[s] = batch->next_slot[2 * row + s];
     for (int n = 0; n < STAGE_NUMBERS; n++) game->stage[n] = batch->next_stage[STAGE_NUMBERS * row + n];
-    if (!rules->full_obs) forget(derived, batch, row, game->seed[0]);
+    if (!rules->full_obs) reset_sensors(derived, batch, row, game->seed[0]);
     return reset(rules, derived, game);
 }
 
@@ -195,12 +194,12 @@ RM_FN void read_actions(const Derived *derived, const Batch *batch, int s, int r
     const int controls = derived->controls;
     EACH_LANE {
         const float *action = batch->action[s] + (long)(row + (i < lanes ? i : lanes - 1)) * controls;
-        chosen->speed[i] = controls == 2 ? action[0] : 1.0f; /* fixed_speed: always the fastest */
+        chosen->speed[i] = controls == 2 ? action[0] : 1.0f; /* fixed_speed: always top speed */
         chosen->turn[i] = action[controls - 1];
     }
 }
 
-RM_FN void write_back(const Block *b, const Events *e, Batch *batch, int row, int lanes) {
+RM_FN void store_block(const Block *b, const Events *e, Batch *batch, int row, int lanes) {
     for (int i = 0; i < lanes; i++) {
         Game *game = batch->games + row + i;
         for (int s = 0; s < 2; s++) {
@@ -219,56 +218,56 @@ RM_FN void write_back(const Block *b, const Events *e, Batch *batch, int row, in
     }
 }
 
-/* One step of `lanes` games from `row` on: clip, freeze, move, obstacles, walls, count, capture, rewards;
- * ended games restart; then both robots look. With the safety filter the pursuer drives what it makes of the
- * chosen action. Returns STARTED, or why a game could not restart (its row
- * in *stuck). Actions must be finite. */
-RM_FN int step(const Rules *rules, const Derived *derived, Batch *batch, int row, int lanes, int *stuck) {
+/* One step of `lanes` games from `row` on: clip actions, freeze the pursuer, move, obstacles, walls, step count,
+ * capture, rewards; ended games restart; then observations are written. The safety filter replaces the action of
+ * the pursuer. Returns STARTED, or the reason why a game could not restart (its row in *failed_row). Actions must
+ * be finite. */
+RM_FN int step(const Rules *rules, const Derived *derived, Batch *batch, int row, int lanes, int *failed_row) {
     const int slots = rules->n_obstacles_max;
     const int32_t max_steps = rules->max_steps;
     const float capture_radius = rules->capture_radius;
-    int verdict = STARTED;
+    int status = STARTED;
     Block b;
     Events e;
     Controls chosen;
 
-    lay(&b, batch->games + row, lanes, slots);
-    measure(&b, e.distance_before);
+    load_block(&b, batch->games + row, lanes, slots);
+    measure_distance(&b, e.distance_before);
     if (rules->w_obs_approach != 0.0f) nearest_surface(&b, slots, e.near_before);
     for (int s = 0; s < 2; s++) {
         read_actions(derived, batch, s, row, lanes, &chosen);
-        if (s == PURSUER && rules->safety_filter) keep_safe(rules, derived, &b, batch, row, lanes, &chosen);
+        if (s == PURSUER && rules->safety_filter) filter_actions(rules, derived, &b, batch, row, lanes, &chosen);
         drive(rules, derived, &b, s, &chosen);
     }
     for (int s = 0; s < 2; s++) {
-        meet_obstacles(rules, &b, &e, s, slots);
-        meet_walls(derived, &b, &e, s);
+        resolve_obstacles(rules, &b, &e, s, slots);
+        resolve_walls(derived, &b, &e, s);
     }
-    measure(&b, e.distance);
+    measure_distance(&b, e.distance);
     EACH_LANE {
         b.step[i] += 1;
         e.captured[i] = e.distance[i] <= capture_radius;
         e.timeout[i] = (b.step[i] >= max_steps) & !e.captured[i];
     }
     reward(rules, derived, &e);
-    if (derived->uses_extras) reward_extras(rules, derived, &b, &e, batch->games + row, lanes);
+    if (derived->uses_shaping) reward_shaping(rules, derived, &b, &e, batch->games + row, lanes);
     if (rules->safety_filter) count_violations(rules, derived, &b, batch, row, lanes);
-    write_back(&b, &e, batch, row, lanes);
+    store_block(&b, &e, batch, row, lanes);
 
     if (!rules->full_obs)
-        for (int i = 0; i < lanes; i++) new_noise(derived, batch, row + i);
+        for (int i = 0; i < lanes; i++) advance_noise_key(derived, batch, row + i);
     for (int i = 0; i < lanes; i++)
         if (e.captured[i] | e.timeout[i]) {
-            int answer = restart(rules, derived, batch, row + i, batch->games[row + i].episode[0] + 1);
-            if (answer != STARTED) {
-                verdict = answer;
-                *stuck = row + i;
+            int restarted = restart(rules, derived, batch, row + i, batch->games[row + i].episode[0] + 1);
+            if (restarted != STARTED) {
+                status = restarted;
+                *failed_row = row + i;
             }
-            lay_lane(&b, i, batch->games + row + i, slots);
+            load_lane(&b, i, batch->games + row + i, slots);
         }
-    if (rules->full_obs) see(rules, derived, &b, batch, row, lanes);
-    else sense(rules, derived, &b, batch, row, lanes);
-    return verdict;
+    if (rules->full_obs) observe_full(rules, derived, &b, batch, row, lanes);
+    else observe_sensors(rules, derived, &b, batch, row, lanes);
+    return status;
 }
 
 #endif

@@ -1,9 +1,9 @@
-/* The optional reward terms (pursuit specification, section 3). Each makes the game general-sum, and each
- * is computed only when its weight is on. Included by rules.h, whose Block and Events it reads. */
-#ifndef REMATCH_PURSUIT_EXTRAS_H
-#define REMATCH_PURSUIT_EXTRAS_H
+/* The optional reward terms (pursuit specification, section 3). Each makes the game general-sum, and each is
+ * computed only if its weight is not zero. Included by rules.h, which defines Block and Events. */
+#ifndef REMATCH_PURSUIT_SHAPING_REWARDS_H
+#define REMATCH_PURSUIT_SHAPING_REWARDS_H
 
-/* Distance from the evader to the nearest obstacle's surface; 0 where there is none. */
+/* Distance from the evader to the nearest obstacle's surface; 0 without obstacles. */
 RM_FN void nearest_surface(const Block *b, int slots, float nearest[LANES]) {
     EACH_LANE nearest[i] = FAR_AWAY;
     for (int k = 0; k < slots; k++) EACH_LANE {
@@ -13,14 +13,14 @@ RM_FN void nearest_surface(const Block *b, int slots, float nearest[LANES]) {
     EACH_LANE nearest[i] = b->obstacles[i] > 0 ? nearest[i] : 0.0f;
 }
 
-/* The cell of a 10 x 10 grid over the arena in which a coordinate lies. */
-RM_FN int cell_of(float place, float per_half) {
-    int cell = (int)((place * per_half + 1.0f) * (0.5f * (float)GRID));
+/* The index of a coordinate in a 10 x 10 grid over the arena. */
+RM_FN int cell_of(float coordinate, float per_half) {
+    int cell = (int)((coordinate * per_half + 1.0f) * (0.5f * (float)GRID));
     return cell < 0 ? 0 : cell > GRID - 1 ? GRID - 1 : cell;
 }
 
-/* How long ago the pursuer was last in the cell it is in now, as a share of the game; notes the visit. */
-RM_FN float search(const Derived *derived, const Block *b, int i, Game *game) {
+/* Time since the pursuer's last visit to its present cell, as a fraction of the episode; records the visit. */
+RM_FN float time_since_visit(const Derived *derived, const Block *b, int i, Game *game) {
     int cell = cell_of(b->y[PURSUER][i], derived->per_half_height) * GRID
                + cell_of(b->x[PURSUER][i], derived->per_half_width);
     float stale = (float)(b->step[i] - (int32_t)game->visited[cell]) * derived->per_max_steps;
@@ -28,13 +28,14 @@ RM_FN float search(const Derived *derived, const Block *b, int i, Game *game) {
     return stale;
 }
 
-RM_FN void reward_extras(const Rules *rules, const Derived *derived, const Block *b, Events *e, Game *games,
+RM_FN void reward_shaping(const Rules *rules, const Derived *derived, const Block *b, Events *e, Game *games,
                          int lanes) {
     const int slots = rules->n_obstacles_max;
     float *pursuer = e->reward[PURSUER], *evader = e->reward[EVADER];
     int32_t visible[LANES];
     float distance[LANES], bearing[LANES];
-    if (derived->uses_sight) look(&derived->term_eyes, b, PURSUER, slots, visible, distance, bearing);
+    if (derived->uses_visibility)
+        check_visibility(&derived->reward_view, b, PURSUER, slots, visible, distance, bearing);
     if (rules->use_visibility_reward)
         EACH_LANE evader[i] += visible[i] ? -rules->visibility_weight : rules->visibility_weight;
     if (rules->survival_bonus != 0.0f)
@@ -47,12 +48,12 @@ RM_FN void reward_extras(const Rules *rules, const Derived *derived, const Block
     if (rules->w_vis_pursuer != 0.0f) EACH_LANE pursuer[i] += visible[i] ? rules->w_vis_pursuer : 0.0f;
     if (rules->w_search != 0.0f)
         for (int i = 0; i < lanes; i++) {
-            float stale = search(derived, b, i, games + i);
+            float stale = time_since_visit(derived, b, i, games + i);
             pursuer[i] += visible[i] ? 0.0f : rules->w_search * stale;
         }
     for (int s = 0; s < 2; s++) {
-        if (rules->w_collision != 0.0f) EACH_LANE e->reward[s][i] -= e->pushed[s][i] ? rules->w_collision : 0.0f;
-        if (rules->w_wall != 0.0f) EACH_LANE e->reward[s][i] -= e->walled[s][i] ? rules->w_wall : 0.0f;
+        if (rules->w_collision != 0.0f) EACH_LANE e->reward[s][i] -= e->hit_obstacle[s][i] ? rules->w_collision : 0.0f;
+        if (rules->w_wall != 0.0f) EACH_LANE e->reward[s][i] -= e->hit_wall[s][i] ? rules->w_wall : 0.0f;
     }
 }
 

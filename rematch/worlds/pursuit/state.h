@@ -1,7 +1,7 @@
-/* What a pursuit game is made of: the rules it follows and the state of one arena.
+/* The data of a pursuit game: its rules (the settings) and the state of one arena.
  *
- * Both structs are lists (name, type, length) so that Python can compare them with `Config`, field by
- * field, and give names to the bytes of a saved game. Plain C99 that also compiles as CUDA C. */
+ * Both structs are lists (type, name, length), so that Python can compare them with `Config`, field by field, and
+ * read the bytes of a saved game by name (struct_layout.h). Plain C99 that also compiles as CUDA C. */
 #ifndef REMATCH_PURSUIT_STATE_H
 #define REMATCH_PURSUIT_STATE_H
 
@@ -12,24 +12,24 @@ enum { MAX_OBSTACLES = 8, MAX_RAYS = 360, GRID = 10, STAGE_NUMBERS = 4, STATE_NU
 enum { RUNNING = 0, DECIDED = 1 };
 enum { FOV = 0, RADIUS = 1, LINE_OF_SIGHT = 2, COMBINED = 3 }; /* the choices of `visibility`, in order */
 
-#define GAME_MARK 0x31525550u /* "PUR1": change it with the list below */
-#define FAR_AWAY 1e9f /* m; where obstacles are that do not exist */
-#define SAFETY_AHEAD 0.1f       /* m; how far before the axle the point lies that the safety filter keeps safe */
-#define SAFETY_SEPARATION 0.35f /* m; how near that point may come to the other robot */
-#define SAFETY_WEIGHT 150.0     /* what a change of speed (m/s) costs the filter, beside one of turn (rad/s) */
+#define GAME_MARK 0x31525550u /* "PUR1"; change it whenever PURSUIT_GAME changes */
+#define FAR_AWAY 1e9f           /* m; distance of obstacles that do not exist */
+#define SAFETY_AHEAD 0.1f       /* m; distance from the axle to the point ahead that the safety filter keeps safe */
+#define SAFETY_SEPARATION 0.35f /* m; smallest distance from that point to the other robot */
+#define SAFETY_WEIGHT 150.0     /* cost of a change of speed (m/s), relative to a change of turn rate (rad/s) */
 
-/* For what few games need: kept out of the step of the others, whose speed it would cost. */
+/* For functions that few games need: inlined, they would slow down the step of all others. */
 #ifdef __CUDACC__
-#define RM_APART RM_FN
+#define RM_OUT_OF_LINE RM_FN
 #else
-#define RM_APART static __attribute__((noinline, unused))
+#define RM_OUT_OF_LINE static __attribute__((noinline, unused))
 #endif
 
 typedef int32_t rm_flag;         /* a bool of Config */
-typedef int32_t rm_choice;       /* a text of Config: the number of its choice */
-typedef unsigned short rm_count; /* a number of steps */
+typedef int32_t rm_choice;       /* a str of Config: the index of its choice */
+typedef unsigned short rm_count; /* steps */
 
-/* Exactly the fields of `Config` in rules.py, which explains each of them. */
+/* Exactly the fields of `Config` in config.py, which documents each of them. */
 #define PURSUIT_RULES(FIELD) \
     FIELD(float, arena_width) FIELD(float, arena_height) FIELD(float, dt) FIELD(int32_t, max_steps) \
     FIELD(float, pursuer_v_max) FIELD(float, evader_v_max) FIELD(float, omega_max) FIELD(rm_flag, fixed_speed) \
@@ -48,55 +48,56 @@ typedef unsigned short rm_count; /* a number of steps */
     FIELD(float, view_range) FIELD(rm_flag, safety_filter) FIELD(float, safety_gamma) \
     FIELD(rm_flag, safety_separation)
 
-/* One arena. Pairs are [pursuer, evader]. What a step touches stands first. */
+/* One arena. Pairs are [pursuer, evader]. The members that a step uses come first. */
 #define PURSUIT_GAME(FIELD) \
-    FIELD(uint64_t, seed, 1)      /* this episode's random key, with `episode` */ \
+    FIELD(uint64_t, seed, 1)      /* random key of this episode, together with `episode` */ \
     FIELD(float, x, 2) FIELD(float, y, 2) FIELD(float, theta, 2) \
-    FIELD(float, v, 2) FIELD(float, omega, 2) /* as last driven */ \
-    FIELD(int32_t, step, 1)       /* steps made in this episode */ \
-    FIELD(int32_t, obstacles, 1)  /* how many of the following are there */ \
+    FIELD(float, v, 2) FIELD(float, omega, 2) /* of the last step */ \
+    FIELD(int32_t, step, 1)       /* steps of this episode so far */ \
+    FIELD(int32_t, obstacles, 1)  /* number of obstacles in the next three arrays */ \
     FIELD(float, obstacle_x, MAX_OBSTACLES) FIELD(float, obstacle_y, MAX_OBSTACLES) \
     FIELD(float, obstacle_radius, MAX_OBSTACLES) \
     FIELD(uint32_t, episode, 1) \
-    FIELD(int32_t, slot, 2)       /* who sits there; the rules never look */ \
-    FIELD(float, stage, STAGE_NUMBERS) /* what this episode was started from */ \
-    FIELD(uint32_t, spawn_redraws, 1) /* obstacle layouts given up because no start was found */ \
-    FIELD(uint32_t, obstacles_missing, 1) /* obstacles that found no place */ \
-    FIELD(rm_count, visited, GRID * GRID) /* step of the pursuer's last visit; kept only for w_search */ \
+    FIELD(int32_t, slot, 2)       /* players of both seats; the rules do not read it */ \
+    FIELD(float, stage, STAGE_NUMBERS) /* start values of this episode */ \
+    FIELD(uint32_t, spawn_redraws, 1) /* obstacle layouts that were redrawn because no start was found */ \
+    FIELD(uint32_t, obstacles_missing, 1) /* obstacles that could not be placed */ \
+    FIELD(rm_count, visited, GRID * GRID) /* step of the pursuer's last visit; written only for w_search */ \
     FIELD(uint32_t, mark, 1)      /* GAME_MARK: these bytes are a game */
 
-/* What a game holds besides, in an array of its own that exists only with sensors or the safety filter. With
- * sensors there follow what both robots have seen, [2][history_length][STATE_NUMBERS + rays] floats; the
- * frame of step t has the place t modulo history_length. */
-#define PURSUIT_ANNEX(FIELD) \
-    FIELD(uint64_t, noise, 2)     /* keys of the sensors' noise: that of this step, that of the steps to come */ \
-    FIELD(uint32_t, safety_interventions, 1) /* steps in which the filter changed the pursuer's action */ \
-    FIELD(uint32_t, safety_relaxed, 1)       /* steps in which it had to give way, for no action was safe */ \
-    FIELD(uint32_t, safety_violations, 1)    /* steps that ended too near to something */ \
+/* Optional state of a game, in a separate array that exists only with sensors or the safety filter. With sensors it
+ * is followed by the frames of both robots, [2][history_length][STATE_NUMBERS + rays] floats: a ring buffer, in
+ * which the frame of step t has the index t modulo history_length. */
+#define PURSUIT_OPTIONAL(FIELD) \
+    FIELD(uint64_t, noise, 2)     /* keys of the sensor noise: of this step, of future steps */ \
+    FIELD(uint32_t, safety_interventions, 1) /* steps in which the filter changed the action */ \
+    FIELD(uint32_t, safety_relaxed, 1)       /* steps without a safe action: constraints were relaxed */ \
+    FIELD(uint32_t, safety_violations, 1)    /* steps that ended closer than allowed */ \
     FIELD(uint32_t, spare, 1)
 
 #define RULE_MEMBER(type, name) type name;
 #define GAME_MEMBER(type, name, length) type name[length];
 typedef struct { PURSUIT_RULES(RULE_MEMBER) } Rules;
 typedef struct { PURSUIT_GAME(GAME_MEMBER) } Game;
-typedef struct { PURSUIT_ANNEX(GAME_MEMBER) } Annex;
+typedef struct { PURSUIT_OPTIONAL(GAME_MEMBER) } OptionalState;
 
-/* What one robot needs to see the other: a range, an angle off its heading, and whether obstacles block. */
-typedef struct { float range, half; rm_flag blocked; } Eyes;
+/* The condition under which a robot sees the other: range in m, angle to the heading in rad, and whether obstacles
+ * block the line of sight. */
+typedef struct { float range, half_angle; rm_flag occlusion; } FieldOfView;
 
-/* Numbers that follow from the rules, worked out once. */
+/* Numbers derived from the rules once. The prefix `per_` marks a reciprocal. */
 typedef struct {
-    float limit_x, limit_y;           /* furthest place of a robot's centre from the middle */
+    float limit_x, limit_y;           /* largest |x| and |y| of a robot's centre */
     float per_half_width, per_half_height, diagonal, per_diagonal, per_pi;
     float v_max[2], per_v_max[2], per_omega, per_max_steps;
-    Eyes term_eyes, eyes;             /* of the reward terms; of the sensors */
-    int32_t shown;                    /* obstacles each robot sees: K */
+    FieldOfView reward_view, sensor_view; /* for the reward terms; for the sensors */
+    int32_t shown_obstacles;          /* K: obstacles in the observation of each robot */
     int32_t columns;                  /* numbers in `state`: 14 + 2 K + 1; with sensors 7 */
-    int32_t rays, frame, frames;      /* of the lidar; numbers of state and lidar; how many of those are kept */
-    int32_t annex_bytes;              /* of one game; 0: there is none */
-    float safety_depth;               /* m; how deep a step may end by rounding alone (safety.h) */
-    int32_t controls;                 /* numbers each robot chooses: (speed, turn) or (turn) */
-    rm_flag uses_sight, uses_extras;
+    int32_t rays, frame, frames;      /* lidar rays; numbers per frame (state and lidar); stored frames */
+    int32_t optional_bytes;           /* optional state of one game; 0: none */
+    float safety_depth;               /* m; violation that rounding can explain (safety_filter.h) */
+    int32_t controls;                 /* numbers per action: (speed, turn) or (turn) */
+    rm_flag uses_visibility, uses_shaping;
 } Derived;
 
 RM_FN Derived derive(const Rules *rules) {
@@ -113,26 +114,26 @@ RM_FN Derived derive(const Rules *rules) {
     for (int s = 0; s < 2; s++) d.per_v_max[s] = d.v_max[s] > 0.0f ? 1.0f / d.v_max[s] : 0.0f;
     d.per_omega = 1.0f / rules->omega_max;
     d.per_max_steps = 1.0f / (float)rules->max_steps;
-    d.term_eyes.range = rules->sight_range;
-    d.term_eyes.half = rules->sight_half_angle * (RM_PI / 180.0f);
-    d.term_eyes.blocked = rules->sight_occlusion;
-    d.eyes.range = rules->visibility == LINE_OF_SIGHT ? FAR_AWAY : rules->view_range;
-    d.eyes.half = rules->visibility == FOV || rules->visibility == COMBINED
+    d.reward_view.range = rules->sight_range;
+    d.reward_view.half_angle = rules->sight_half_angle * (RM_PI / 180.0f);
+    d.reward_view.occlusion = rules->sight_occlusion;
+    d.sensor_view.range = rules->visibility == LINE_OF_SIGHT ? FAR_AWAY : rules->view_range;
+    d.sensor_view.half_angle = rules->visibility == FOV || rules->visibility == COMBINED
                       ? rules->view_half_angle * (RM_PI / 180.0f) : RM_TWO_PI;
-    d.eyes.blocked = rules->visibility == LINE_OF_SIGHT || rules->visibility == COMBINED;
-    d.shown = rules->n_obstacle_obs < 0 ? rules->n_obstacles_max : rules->n_obstacle_obs;
-    d.columns = rules->full_obs ? 14 + 2 * d.shown + 1 : STATE_NUMBERS;
+    d.sensor_view.occlusion = rules->visibility == LINE_OF_SIGHT || rules->visibility == COMBINED;
+    d.shown_obstacles = rules->n_obstacle_obs < 0 ? rules->n_obstacles_max : rules->n_obstacle_obs;
+    d.columns = rules->full_obs ? 14 + 2 * d.shown_obstacles + 1 : STATE_NUMBERS;
     d.rays = rules->full_obs ? 0 : rules->lidar_rays;
     d.frame = rules->full_obs ? 0 : STATE_NUMBERS + d.rays;
     d.frames = rules->full_obs ? 0 : rules->history_length;
-    d.annex_bytes = rules->full_obs && !rules->safety_filter
-                        ? 0 : (int32_t)(sizeof(Annex) + 2u * (uint32_t)(d.frames * d.frame) * sizeof(float));
+    d.optional_bytes = rules->full_obs && !rules->safety_filter
+                        ? 0 : (int32_t)(sizeof(OptionalState) + 2u * (uint32_t)(d.frames * d.frame) * sizeof(float));
     float sine, cosine;
     rm_sincos(rules->omega_max * rules->dt, &sine, &cosine);
     d.safety_depth = SAFETY_AHEAD * (1.0f - cosine) / rules->safety_gamma + 1e-5f;
     d.controls = rules->fixed_speed ? 1 : 2;
-    d.uses_sight = rules->use_visibility_reward || rules->w_vis_pursuer != 0.0f || rules->w_search != 0.0f;
-    d.uses_extras = d.uses_sight || rules->survival_bonus != 0.0f || rules->w_obs_approach != 0.0f
+    d.uses_visibility = rules->use_visibility_reward || rules->w_vis_pursuer != 0.0f || rules->w_search != 0.0f;
+    d.uses_shaping = d.uses_visibility || rules->survival_bonus != 0.0f || rules->w_obs_approach != 0.0f
                     || rules->w_collision != 0.0f || rules->w_wall != 0.0f;
     return d;
 }

@@ -129,7 +129,7 @@ def test_choices_are_reached_and_kept() -> None:
         world = make(config, 1)
         states = np.arange(72)
         pursuer, evader = (a.reshape(-1) for a in np.meshgrid(states, states))
-        obs, mirrored = world.look(pursuer, evader, np.full(pursuer.size, 2))
+        obs, mirrored = world.observe_positions(pursuer, evader, np.full(pursuer.size, 2))
         fields = world.spec.roles["pursuer"].fields[0]
         for role in ROLES:
             columns = obs[role]["state"][:, 0]

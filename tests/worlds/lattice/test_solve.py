@@ -251,7 +251,7 @@ def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch: pytest.Monke
     monkeypatch.setattr(solve, "total_bytes", lambda: 1 << 30)
     with pytest.raises(ConfigError, match=r"n = 64: the exact solution needs about [\d.]+ GiB of memory"):
         solve.solve(Config(n=64), 1)
-    monkeypatch.setattr(solve, "total_bytes", lambda: solve.need(Config(n=5, horizon=3), 1))
+    monkeypatch.setattr(solve, "total_bytes", lambda: solve.memory_bytes(Config(n=5, horizon=3), 1))
     row = solve.solve(Config(n=5, horizon=3), 1)  # room for the value alone
     assert row["nash_conv"] is None and 0 < row["value"] < 1
 
@@ -265,7 +265,7 @@ def test_the_estimate_is_near_what_is_allocated(options: dict[str, Any]) -> None
     solve.solve(config, 1)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert 0.8 * peak < solve.need(config, 3) < 1.7 * peak
+    assert 0.8 * peak < solve.memory_bytes(config, 3) < 1.7 * peak
 
 
 def test_pictures_are_drawn_and_equal(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     ("", "expected rematch solve WORLD"),
     ("pursuit", "solve pursuit: this world has no exact solver; expected one of lattice"),
     ("latice", "unknown world 'latice'"),
-    ("lattice --block 9", "block = 9: expected less than n = 9; it swallows the board"),
+    ("lattice --block 9", "block = 9: expected less than n = 9; the block covers the board"),
     ("lattice --block 2", "block = 2: expected an odd number, to lie in the middle of n = 9"),
     ("lattice --n 8 --block 3", "block = 3: expected an even number, to lie in the middle of n = 8"),
     ("lattice --horizon 0", "horizon = '0': expected a whole number from 1"),

@@ -41,8 +41,8 @@ def played(world: LatticeWorld, steps: int, start: int = 0, threads: int = 1) ->
 
 
 @pytest.mark.parametrize(("wrong", "words"), [
-    ({"block": 9}, "block = 9: expected less than n = 9; it swallows the board"),
-    ({"block": 12}, "swallows the board"),
+    ({"block": 9}, "block = 9: expected less than n = 9; the block covers the board"),
+    ({"block": 12}, "covers the board"),
     ({"block": 2}, "block = 2: expected an odd number, to lie in the middle of n = 9"),
     ({"n": 8, "block": 3}, "block = 3: expected an even number"),
     ({"horizon": 0}, "horizon = 0: expected a whole number from 1"),
@@ -196,7 +196,7 @@ def test_the_core_refuses_arrays_it_would_read_or_write_past() -> None:
         (states, seen[0], seen[1][:, :, :-1].copy(), flags),
         (states, *seen, flags[:2]),
     ):
-        with pytest.raises(ValueError, match="do not fit"):
+        with pytest.raises(ValueError, match="wrong shape"):
             rule.observe(*wrong)
     with pytest.raises(ValueError, match="no such board"):
         native.Core({name: getattr(Config(), name) for name in native.RULES} | {"n": 65})

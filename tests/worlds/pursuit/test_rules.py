@@ -15,7 +15,7 @@ from support.pursuit_reference import Reference
 from rematch.core.player import RngKey, Seat
 from rematch.worlds.pursuit import native
 from rematch.worlds.pursuit.bots import bot
-from rematch.worlds.pursuit.config import Config, numbers_of
+from rematch.worlds.pursuit.config import Config, struct_values
 from rematch.worlds.pursuit.world import PursuitWorld, make
 
 EXTRAS = {"survival_bonus": 0.02, "w_obs_approach": 50.0, "w_vis_pursuer": 0.3, "w_search": 2.0,
@@ -238,7 +238,7 @@ def test_optimisation_does_not_change_a_bit(tmp_path: Path, changes: dict[str, A
     config = Config(max_steps=50, **changes)
     world = make(config, 40, seed=1)
     rules = np.zeros((), native.RULES_TYPE)
-    for name, number in numbers_of(config).items():
+    for name, number in struct_values(config).items():
         rules[name] = number
     (tmp_path / "main.c").write_text(MAIN)
     headers = [f"-I{folder}", f"-I{folder.parent / 'native'}"]
@@ -266,7 +266,7 @@ MAIN = """
 #include "rules.h"
 #define READ(what) if (fread(&what, sizeof what, 1, stdin) != 1) return 1
 static Game games[40];
-static uint8_t annex[40 * 3500];
+static uint8_t optional[40 * 3500];
 static float lidar[2][40 * 36], history[2][40 * 430], clocks[2][40];
 static float action[2][80], sight[2][40 * 31], rewards[80], outcome[80], stage[160];
 static uint8_t ended[40];
@@ -276,17 +276,18 @@ int main(void) {
     Rules rules;
     READ(rules); READ(games);
     Derived derived = derive(&rules);
-    if (fread(annex, 1, 40 * derived.annex_bytes, stdin) != (size_t)(40 * derived.annex_bytes)) return 1;
+    const size_t optional_bytes = (size_t)(40 * derived.optional_bytes);
+    if (fread(optional, 1, optional_bytes, stdin) != optional_bytes) return 1;
     READ(seed); READ(stage); READ(action[0]); READ(action[1]);
     Batch batch = {games, {action[0], action[1]}, {sight[0], sight[1]}, rewards, outcome, ended, length,
-                   seed, slot, stage, annex, {lidar[0], lidar[1]}, {history[0], history[1]},
+                   seed, slot, stage, optional, {lidar[0], lidar[1]}, {history[0], history[1]},
                    {clocks[0], clocks[1]}};
     int stuck;
     for (int n = 0; n < 300; n++)
         for (int row = 0; row < 40; row += LANES)
             if (step(&rules, &derived, &batch, row, 40 - row < LANES ? 40 - row : LANES, &stuck)) return 2;
     fwrite(games, sizeof games, 1, stdout);
-    fwrite(annex, 1, (size_t)(40 * derived.annex_bytes), stdout);
+    fwrite(optional, 1, optional_bytes, stdout);
     fwrite(sight[1], sizeof(float), (size_t)(40 * derived.columns), stdout);
     fwrite(lidar[1], sizeof(float), (size_t)(40 * derived.rays), stdout);
     fwrite(history[1], sizeof(float), (size_t)(40 * derived.frames * derived.frame), stdout);

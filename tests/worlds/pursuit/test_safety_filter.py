@@ -84,8 +84,10 @@ def named(world: PursuitWorld) -> np.ndarray:
 
 
 def counts(world: PursuitWorld) -> dict[str, np.ndarray]:
-    annex = world.save(np.arange(world.games))[:, SIZE:].copy().view(world.shared.rules.annex_type)[:, 0]
-    return {name: annex[f"safety_{name}"].astype(int) for name in ("interventions", "relaxed", "violations")}
+    optional_bytes = world.save(np.arange(world.games))[:, SIZE:].copy()
+    optional = optional_bytes.view(world.shared.rules.optional_type)[:, 0]
+    names = ("interventions", "relaxed", "violations")
+    return {name: optional[f"safety_{name}"].astype(int) for name in names}
 
 
 def nose(game: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -62,8 +62,8 @@ def named(world: PursuitWorld) -> np.ndarray:
     return world.save(np.arange(world.games))[:, :SIZE].copy().view(native.GAME_TYPE)[:, 0]
 
 
-def annex_of(world: PursuitWorld, states: np.ndarray) -> np.ndarray:
-    return states[:, SIZE:].copy().view(world.shared.rules.annex_type)[:, 0]
+def optional_of(world: PursuitWorld, states: np.ndarray) -> np.ndarray:
+    return states[:, SIZE:].copy().view(world.shared.rules.optional_type)[:, 0]
 
 
 def with_games(world: PursuitWorld, **values: Any) -> PursuitWorld:
@@ -393,7 +393,7 @@ def test_a_redrawn_game_looks_the_same_and_is_another(mode: str, seat: int) -> N
         never = ~seen & ~lost
         if never.sum() > 20:
             assert (moved[never] > 0).mean() > 0.9 and moved[never].mean() > 1.0
-        kept = [annex_of(world, states) for states in (truth, drawn)]
+        kept = [optional_of(world, states) for states in (truth, drawn)]
         assert (kept[0]["noise"][:, 0] == kept[1]["noise"][:, 0]).all()
         assert (kept[0]["noise"][:, 1] != kept[1]["noise"][:, 1]).all()
         if steps:

@@ -259,7 +259,7 @@ def test_the_core_refuses_arrays_it_would_read_or_write_past() -> None:
         (states, none, seen | {"pursuer": {"state": whole[:2]}}),
         (states, none, seen | {"evader": {"state": whole[:, :, :-1].copy()}}),
     ):
-        with pytest.raises(ValueError, match="not fit"):
+        with pytest.raises(ValueError, match="wrong shape"):
             rules.observe(*wrong)
 
 

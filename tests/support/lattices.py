@@ -10,6 +10,7 @@ from rematch.worlds.lattice import config as rules
 from rematch.worlds.lattice import native
 from rematch.worlds.lattice.config import Config
 from rematch.worlds.lattice.world import LatticeWorld
+from support.native_worlds import save_all
 
 ROLES = ("pursuer", "evader")
 BOARDS = [
@@ -23,12 +24,8 @@ BOARDS = [
 ]
 
 
-def everything(world: LatticeWorld) -> Any:
-    return world.save(np.arange(world.games))
-
-
 def named(world: LatticeWorld) -> Any:
-    return everything(world).view(native.GAME_TYPE)[:, 0]
+    return save_all(world).view(native.GAME_TYPE)[:, 0]
 
 
 def actions(world: LatticeWorld, step: int) -> dict[str, Any]:

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.native_worlds import (
+    capture_rate,
+    check_one_line_error,
+    check_parts_and_threads,
+    check_pictures,
+    check_saved_games_continue,
+    check_struct_comparison,
+    load_corrupted,
+    rollout_bytes,
+    save_all,
+)
 
 from rematch.core.config import has_effect, validate
 from rematch.core.errors import ConfigError
 from rematch.core.player import RngKey, Seat
 from rematch.worlds import conformance
-from rematch.worlds.native_world import compare_with_struct
-from rematch.worlds.pursuit import native
+from rematch.worlds.pursuit import native, render
 from rematch.worlds.pursuit.bots import BOTS, bot
 from rematch.worlds.pursuit.config import STAGE, Config
-from rematch.worlds.pursuit.render import draw, frame_point
 from rematch.worlds.pursuit.world import PursuitWorld, make
 from rematch.worlds.registry import find
 
@@ -31,7 +39,7 @@ BLIND = Config(n_obstacles_min=1, n_obstacles_max=5, max_steps=40, full_obs=Fals
 
 
 def actions(world: PursuitWorld, step: int) -> dict[str, np.ndarray]:
-    """Driving that depends on the game's number and the step alone."""
+    """Actions that depend on the game number and the step only."""
     out = {}
     for role in ROLES:
         size = world.spec.roles[role].actions.size
@@ -41,28 +49,19 @@ def actions(world: PursuitWorld, step: int) -> dict[str, np.ndarray]:
     return out
 
 
-def played(world: PursuitWorld, steps: int, start: int = 0, threads: int = 1) -> bytes:
-    """Every byte that many steps write."""
-    out = []
-    for step in range(start, start + steps):
-        view = world.step(actions(world, step), threads=threads)
-        out += [field.tobytes() for role in ROLES for field in view[role].values()]
-        out += [array.tobytes() for array in (view.reward, view.ended, view.outcome, view.length)]
-    return b"".join(out) + everything(world).tobytes()
-
-
-def everything(world: PursuitWorld) -> np.ndarray:
-    return world.save(np.arange(world.games))
+def rollout(world: PursuitWorld, steps: int, start: int = 0, threads: int = 1) -> bytes:
+    """Every byte that these steps write."""
+    return rollout_bytes(world, actions, range(start, start + steps), threads)
 
 
 # --- settings -----------------------------------------------------------------------------------------
 
-# For each knob another value, and what must be on for it to matter.
+# For each setting another value, and the settings without which it has no effect.
 SIGHT = {"w_vis_pursuer": 0.5}
 PARTIAL: dict[str, Any] = {"full_obs": False}
 SAFE: dict[str, Any] = {"safety_filter": True}
 CLOSE: dict[str, Any] = {"capture_radius": 0.2, "min_init_distance": 0.4, "max_init_distance": 0.6}
-OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
+OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "arena_width": (18.0, {}), "arena_height": (18.0, {}), "dt": (0.06, {}), "max_steps": (90, {}),
     "pursuer_v_max": (1.1, {}), "evader_v_max": (1.1, {}), "omega_max": (2.0, {}), "fixed_speed": (True, {}),
     "robot_radius": (0.3, {}), "capture_radius": (2.9, {}), "prep_steps": (5, {}),
@@ -81,21 +80,21 @@ OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-def test_every_setting_is_live() -> None:
-    assert set(OTHERS) == {field.name for field in dataclasses.fields(Config)} == set(native.RULES)
-    usual: dict[str, Any] = {"max_steps": 100, "capture_radius": 2.0, "arena_width": 14.0,
+def test_every_setting_has_an_effect() -> None:
+    assert set(OTHER_VALUES) == {field.name for field in dataclasses.fields(Config)} == set(native.RULES)
+    common: dict[str, Any] = {"max_steps": 100, "capture_radius": 2.0, "arena_width": 14.0,
                              "arena_height": 14.0}
     before: dict[str, bytes] = {}
-    for name, (value, needed) in OTHERS.items():
-        config = Config(**(usual | needed))
+    for name, (value, required) in OTHER_VALUES.items():
+        config = Config(**(common | required))
         assert has_effect(config, name) == "" and getattr(config, name) != value
-        key = str(needed)
+        key = str(required)
         if key not in before:
-            before[key] = played(make(config, 48), 210)
-        assert played(make(dataclasses.replace(config, **{name: value}), 48), 210) != before[key], name
+            before[key] = rollout(make(config, 48), 210)
+        assert rollout(make(dataclasses.replace(config, **{name: value}), 48), 210) != before[key], name
 
 
-@pytest.mark.parametrize(("wrong", "words"), [
+@pytest.mark.parametrize(("wrong", "text"), [
     ({"n_obstacles_min": 3}, "n_obstacles_min = 3: expected at most n_obstacles_max = 2"),
     ({"n_obstacle_obs": 0}, "blind"),
     ({"n_obstacle_obs": 1}, "n_obstacle_obs = 1: expected -1 or at least n_obstacles_max = 2"),
@@ -115,13 +114,11 @@ def test_every_setting_is_live() -> None:
     ({"full_obs": False, "lidar_rays": 0}, "lidar_rays = 0: expected a whole number from 1 to 360"),
     ({"max_steps": 0}, "max_steps = 0: expected"), ({"n_obstacles_max": 9}, "n_obstacles_max = 9: expected"),
     ({"arena_width": -1.0}, "arena_width"), ({"dt": 0.0}, "dt"),
-    # It passes the arithmetic, but no draw meets it: refused when the world is made.
+    # It passes the checks of the config, but no sampled start fits: rejected when the world is built.
     ({"min_init_distance": 27.85, "max_init_distance": 28.0}, "no start found"),
 ])
-def test_impossible_settings_are_refused_in_one_line(wrong: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        make(Config(**wrong), 4)
-    assert words in str(error.value) and "\n" not in str(error.value)
+def test_impossible_settings_are_rejected_in_one_line(wrong: dict[str, Any], text: str) -> None:
+    check_one_line_error(lambda: make(Config(**wrong), 4), text)
 
 
 @pytest.mark.parametrize(("changes", "idle"), [
@@ -133,21 +130,17 @@ def test_impossible_settings_are_refused_in_one_line(wrong: dict[str, Any], word
 ])
 def test_settings_of_another_mode_have_no_effect(changes: dict[str, Any], idle: set[str]) -> None:
     rules = Config(**changes)
-    own = {"lidar_rays", "lidar_range", "lidar_noise", "history_length", "visibility", "view_half_angle",
-           "view_range", "safety_gamma", "safety_separation", "n_obstacle_obs"}
-    assert {name for name in own if has_effect(rules, name)} == idle
-    make(dataclasses.replace(rules, n_obstacle_obs=-1 if rules.full_obs else 0), 1)  # no check of its own
+    sensor_settings = {"lidar_rays", "lidar_range", "lidar_noise", "history_length", "visibility",
+                       "view_half_angle", "view_range", "safety_gamma", "safety_separation", "n_obstacle_obs"}
+    assert {name for name in sensor_settings if has_effect(rules, name)} == idle
+    make(dataclasses.replace(rules, n_obstacle_obs=-1 if rules.full_obs else 0), 1)  # no other check applies
 
 
 def test_struct_and_dataclass_are_compared() -> None:
-    compare_with_struct(Config, native.RULES, "state.h")
-    for other in (native.RULES | {"gravity": "float"}, native.RULES | {"dt": "int32_t"},
-                  {name: kind for name, kind in native.RULES.items() if name != "dt"}):
-        with pytest.raises(ImportError, match=r"gravity|dt"):
-            compare_with_struct(Config, other, "state.h")
+    check_struct_comparison(Config, native.RULES, "state.h", ("dt", "int32_t"))
 
 
-def test_general_sum_is_said() -> None:
+def test_spec_is_zero_sum_without_optional_rewards() -> None:
     assert make(Config(), 1).spec.zero_sum
     for name in ("survival_bonus", "w_obs_approach", "w_vis_pursuer", "w_search", "w_collision", "w_wall"):
         assert not make(Config(**{name: 0.1}), 1).spec.zero_sum
@@ -158,7 +151,7 @@ def test_general_sum_is_said() -> None:
 
 
 @pytest.mark.parametrize("config", [Config(max_steps=60), BUSY, Config(fixed_speed=True, max_steps=30)])
-def test_keeps_the_contract_and_shows_what_it_holds(config: Config) -> None:
+def test_pursuit_passes_conformance_and_observes_its_state(config: Config) -> None:
     def move(name: str, index: int, by: float) -> Any:
         def change(states: np.ndarray) -> np.ndarray:
             games = states.view(native.GAME_TYPE)[:, 0]
@@ -179,61 +172,35 @@ def test_keeps_the_contract_and_shows_what_it_holds(config: Config) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 @pytest.mark.parametrize("config", [BUSY, BLIND])
-def test_neither_parts_nor_threads_change_a_bit(config: Config, count: int) -> None:
-    whole, other, cut = make(config, 83, first=5), make(config, 83, first=5), make(config, 83, first=5)
-    expected = played(whole, 100)
-    assert whole.counters["spawn_redraws"] >= 0 and whole.state_of(0)["episode"] > 0
-    assert played(other, 100, threads=count) == expected
-    parts = cut.parts(count)
-    assert [part.first for part in parts] == [5 + 83 * n // count for n in range(count)]
-    runners = [threading.Thread(target=played, args=(part, 100)) for part in parts]
-    for runner in runners:
-        runner.start()
-    for runner in runners:
-        runner.join()
-    assert (everything(cut) == everything(whole)).all()  # the parts wrote the whole's memory
-    assert cut.view.reward.tobytes() == whole.view.reward.tobytes()
-    assert (cut.slot == whole.slot).all() and cut.counters == whole.counters
+def test_parts_and_threads_change_no_bit(config: Config, count: int) -> None:
+    reference, threaded, divided = (make(config, 83, first=5) for _ in range(3))
+    check_parts_and_threads((reference, threaded, divided), rollout, count)
+    assert reference.counters["spawn_redraws"] >= 0
 
 
 @pytest.mark.parametrize("config", [BUSY, BLIND])
-def test_a_saved_game_goes_on_as_it_would_have(config: Config) -> None:
-    world, other = make(config, 20, seed=4), make(config, 20, seed=9)
-    played(world, 55)
-    other.next.seed[:], saved = world.next.seed, everything(world)
-    other.load(np.arange(20), saved)
-    assert all((other.view[role][name] == field).all() for role in ROLES
-               for name, field in world.view[role].items())
-    assert played(other, 90, start=55) == played(world, 90, start=55)
-    other.load(np.array([3, 1]), saved[[7, 7]])
-    assert (other.save(np.array([1, 3])) == saved[7]).all()
+def test_saved_games_continue_alike(config: Config) -> None:
+    check_saved_games_continue(make(config, 20, seed=4), make(config, 20, seed=9), rollout)
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from([BUSY, BLIND]), st.data())
-def test_hostile_bytes_are_refused_or_harmless(config: Config, data: st.DataObject) -> None:
+def test_corrupted_bytes_are_rejected_or_harmless(config: Config, data: st.DataObject) -> None:
     world = make(config, 2, seed=1)
-    states = everything(world)
-    for _ in range(data.draw(st.integers(1, 4))):
-        states[data.draw(st.integers(0, 1)), data.draw(st.integers(0, states.shape[1] - 1))] = data.draw(
-            st.integers(0, 255))
-    try:
-        world.load(np.arange(2), states)
-    except ConfigError as error:
-        assert "\n" not in str(error)
+    if not load_corrupted(world, data):
         return
-    played(world, 3)
+    rollout(world, 3)
     for role in ROLES:
         assert all((np.abs(field) <= 1).all() for field in world.view[role].values())
     assert np.isfinite(world.view.reward).all()
 
 
-def test_actions_that_cannot_be_are_refused_and_nothing_moves() -> None:
+def test_invalid_actions_are_rejected_and_nothing_moves() -> None:
     world = make(Config(), 5, first=10)
-    before = everything(world)
-    for bad in (np.nan, np.inf, -np.inf):
+    before = save_all(world)
+    for number in (np.nan, np.inf, -np.inf):
         wrong = actions(world, 0)
-        wrong["evader"][3, 0, 1] = bad
+        wrong["evader"][3, 0, 1] = number
         with pytest.raises(ConfigError, match="game 13: the evader's action is not a finite number"):
             world.step(wrong)
     for shape in ((5, 2), (5, 1, 1), (4, 1, 2)):
@@ -243,21 +210,21 @@ def test_actions_that_cannot_be_are_refused_and_nothing_moves() -> None:
         world.step({"pursuer": np.zeros((5, 1, 2), np.float32)})
     with pytest.raises(ConfigError, match="rows"):
         world.save(np.array([5]))
-    assert (everything(world) == before).all()
+    assert (save_all(world) == before).all()
 
 
-def test_the_core_refuses_arrays_it_would_read_or_write_past() -> None:
+def test_core_rejects_arrays_of_wrong_shape() -> None:
     world = make(Config(), 3)
     rules, states = world.shared.rules, world.save(np.arange(3))
-    none, whole = np.zeros((3, 0), np.uint8), np.zeros((3, 1, rules.columns), np.float32)
-    seen = {role: {"state": whole.copy()} for role in ROLES}
-    rules.observe(states, none, seen)
+    no_optional, full = np.zeros((3, 0), np.uint8), np.zeros((3, 1, rules.columns), np.float32)
+    obs = {role: {"state": full.copy()} for role in ROLES}
+    rules.observe(states, no_optional, obs)
     for wrong in (
-        (states[:, :-1].copy(), none, seen),
-        (states, np.zeros((3, 8), np.uint8), seen),
-        (states[:0], none[:0], {role: {"state": whole[:0]} for role in ROLES}),
-        (states, none, seen | {"pursuer": {"state": whole[:2]}}),
-        (states, none, seen | {"evader": {"state": whole[:, :, :-1].copy()}}),
+        (states[:, :-1].copy(), no_optional, obs),
+        (states, np.zeros((3, 8), np.uint8), obs),
+        (states[:0], no_optional[:0], {role: {"state": full[:0]} for role in ROLES}),
+        (states, no_optional, obs | {"pursuer": {"state": full[:2]}}),
+        (states, no_optional, obs | {"evader": {"state": full[:, :, :-1].copy()}}),
     ):
         with pytest.raises(ValueError, match="wrong shape"):
             rules.observe(*wrong)
@@ -275,37 +242,37 @@ def test_starts_keep_to_the_stage() -> None:
     for step in range(20):
         view = world.step(actions(world, step))
         if view.ended.all():
-            games = everything(world).view(native.GAME_TYPE)[:, 0]
-            apart = np.hypot(games["x"][:, 1] - games["x"][:, 0], games["y"][:, 1] - games["y"][:, 0])
-            assert ((apart >= 2.0 - 1e-6) & (apart <= 5.0 + 1e-6)).all()
+            games = save_all(world).view(native.GAME_TYPE)[:, 0]
+            distance = np.hypot(games["x"][:, 1] - games["x"][:, 0], games["y"][:, 1] - games["y"][:, 0])
+            assert ((distance >= 2.0 - 1e-6) & (distance <= 5.0 + 1e-6)).all()
             assert (games["stage"] == stage).all() and (world.slot == (1, 2)).all()
             counts |= set(games["obstacles"].tolist())
-            self_clear(games)
+            check_clearances(games)
     assert counts == {1, 2, 3}
 
 
-def self_clear(games: np.ndarray) -> None:
+def check_clearances(games: np.ndarray) -> None:
     """No robot in an obstacle, no obstacles too close to one another or to a wall."""
     for k in range(4):
-        there = k < games["obstacles"]
+        exists = k < games["obstacles"]
         x, y, r = (games[f"obstacle_{name}"][:, k] for name in ("x", "y", "radius"))
         for seat in range(2):
-            apart = np.hypot(games["x"][:, seat] - x, games["y"][:, seat] - y)
-            assert (apart[there] >= r[there] + 0.15 - 1e-5).all()
-        assert (np.maximum(np.abs(x), np.abs(y))[there] + r[there] <= 9.5 + 1e-5).all()
+            distance = np.hypot(games["x"][:, seat] - x, games["y"][:, seat] - y)
+            assert (distance[exists] >= r[exists] + 0.15 - 1e-5).all()
+        assert (np.maximum(np.abs(x), np.abs(y))[exists] + r[exists] <= 9.5 + 1e-5).all()
         for j in range(k):
-            apart = np.hypot(games["obstacle_x"][:, j] - x, games["obstacle_y"][:, j] - y)
-            assert (apart[there] >= (r + games["obstacle_radius"][:, j])[there] + 0.5 - 1e-5).all()
+            distance = np.hypot(games["obstacle_x"][:, j] - x, games["obstacle_y"][:, j] - y)
+            assert (distance[exists] >= (r + games["obstacle_radius"][:, j])[exists] + 0.5 - 1e-5).all()
 
 
 @pytest.mark.parametrize("stage", [(3, 15, 0, 3), (5, 4, 0, 2), (0.4, 5, 0, 0), (29, 30, 0, 0),
                                    (3, 15, -1, 1), (3, 15, 0.5, 1), (np.nan, 15, 0, 1), (3, np.inf, 0, 1)])
-def test_an_unplayable_stage_is_refused(stage: tuple[float, ...]) -> None:
+def test_stage_that_is_impossible_is_rejected(stage: tuple[float, ...]) -> None:
     world = make(Config(max_steps=1), 3)
     with pytest.raises(ConfigError):
         world.set_stage(np.array([1]), np.array([stage], np.float32))
     if np.isfinite(stage).all():
-        world.next.stage[1] = stage  # behind its back: found when the game restarts
+        world.next.stage[1] = stage  # without the check of set_stage: detected at the restart
         with pytest.raises(ConfigError):
             world.step(actions(world, 0))
     assert world.spec.stage == STAGE
@@ -315,22 +282,15 @@ def test_an_unplayable_stage_is_refused(stage: tuple[float, ...]) -> None:
 
 
 def captures(pursuer: str, evader: str, config: Config, games: int = 60) -> float:
-    """Share of first games that the pursuer wins."""
-    world, rows = make(config, games, seed=3), np.arange(games, dtype=np.int32)
-    won = np.full(games, np.nan)
-    for step in range(config.max_steps):
-        chosen = {}
-        for seat, (role, name) in enumerate(zip(ROLES, (pursuer, evader))):
-            asked = Seat(role=world.spec.roles[role], seat=seat, world=world, rows=rows,
-                         obs=world.view[role]["state"][:, 0])
-            chosen[role] = bot(name, role).act(asked, RngKey(1, 2, step)).action[:, None]
-            assert (np.abs(chosen[role]) <= 1).all()
-        view = world.step(chosen)
-        new = (view.ended == 1) & np.isnan(won)
-        won[new] = view.outcome[new, 0]
-        if not np.isnan(won).any():
-            break
-    return float(won.mean())
+    """Fraction of first games that the pursuer wins."""
+    players = {"pursuer": bot(pursuer, "pursuer"), "evader": bot(evader, "evader")}
+
+    def act(player: Any, seat: Seat, step: int) -> Any:
+        action = player.act(seat, RngKey(1, 2, step)).action
+        assert (np.abs(action) <= 1).all()
+        return action
+
+    return capture_rate(make(config, games, seed=3), players, act, config.max_steps)
 
 
 @pytest.mark.parametrize("pursuer", BOTS["pursuer"][2:])
@@ -346,16 +306,16 @@ def test_evaders_outrun_slow_pursuers(evader: str) -> None:
     assert captures("pure_pursuit", "stand_still", config) == 1.0
 
 
-def test_scripted_players_go_by_game_number() -> None:
-    whole, late = make(Config(), 10, first=0, seed=2), make(Config(), 6, first=4, seed=2)
+def test_bot_actions_depend_on_game_number() -> None:
+    full, tail = make(Config(), 10, first=0, seed=2), make(Config(), 6, first=4, seed=2)
     rng_key = RngKey(5, 2, 2**33 + 1)
     rows = np.arange(6, dtype=np.int32)
     for role, seat in (("pursuer", 0), ("evader", 1)):
         for name in BOTS[role]:
             seats = [Seat(role=w.spec.roles[role], seat=seat, world=w, rows=r,
                           obs=w.view[role]["state"][r, 0])
-                     for w, r in ((whole, rows + 4), (late, rows))]
-            one, other = (bot(name, role).act(asked, rng_key) for asked in seats)
+                     for w, r in ((full, rows + 4), (tail, rows))]
+            one, other = (bot(name, role).act(seat_view, rng_key) for seat_view in seats)
             assert (one.action == other.action).all() and one.action.shape == (6, 2)
     with pytest.raises(ConfigError, match="nearest: pure_pursuit"):
         bot("pure_persuit", "pursuer")
@@ -365,12 +325,6 @@ def test_scripted_players_go_by_game_number() -> None:
 
 @pytest.mark.parametrize("config", [Config(n_obstacles_max=6), Config(arena_width=4.0, arena_height=30.0),
                                     BLIND])
-def test_pictures(config: Config) -> None:
-    world, trail = make(config, 2), []
-    first = draw(world, 1, trail)
-    for step in range(30):
-        world.step(actions(world, step))
-        last = draw(world, 1, trail)
-    assert first.size == last.size == (480, 480) and len(trail) == 31
-    assert trail[-1] == frame_point(world, 1) and first.tobytes() != last.tobytes()
+def test_pictures_have_their_size_and_change(config: Config) -> None:
+    check_pictures(make(config, 2), actions, render, 30)
     validate(config)

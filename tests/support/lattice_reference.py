@@ -1,7 +1,7 @@
-"""The lattice once more, slowly and readably, straight from the rulebook (pursuit specification, section 9).
+"""A slow and readable implementation of the lattice (pursuit specification, section 9).
 
-A robot is (x, y, heading), one game is one object, and no table of the world's own is used. Draws are those
-of rematch/core/rng.py, so that a game of this kind and one of the world's can be compared move by move.
+A robot is (x, y, heading), one game is one object, and it uses no table of the world. Random numbers are
+those of rematch/core/rng.py, so that games can be compared with the world move by move.
 """
 
 from __future__ import annotations
@@ -95,18 +95,18 @@ class Game:
     def begin(self, episode: int) -> None:
         anywhere, near, far = self.stage
         if anywhere:
-            fits = [pair for pair in self.board.pairs() if pair[0] > self.config.radius + NUDGE]
+            pairs = [pair for pair in self.board.pairs() if pair[0] > self.config.radius + NUDGE]
         else:
-            fits = starts(self.board, near, far)
-        luck = [int(w) for w in rng.philox(self.seed, np.array([episode, 0, rng.RESET, 0], np.uint64))]
-        _, pursuer, evader = fits[(luck[0] << 32 | luck[1]) * len(fits) >> 64]
-        self.robots = [(*pursuer, luck[2] % 8), (*evader, luck[2] // 8 % 8)]
+            pairs = starts(self.board, near, far)
+        words = [int(w) for w in rng.philox(self.seed, np.array([episode, 0, rng.RESET, 0], np.uint64))]
+        _, pursuer, evader = pairs[(words[0] << 32 | words[1]) * len(pairs) >> 64]
+        self.robots = [(*pursuer, words[2] % 8), (*evader, words[2] // 8 % 8)]
         horizon: int = self.config.horizon
-        self.moves_left = 1 + (luck[3] * horizon >> 32) if anywhere else horizon
+        self.moves_left = 1 + (words[3] * horizon >> 32) if anywhere else horizon
         self.episode, self.step = episode, 0
 
     def frame(self) -> tuple[list[Robot], bool]:
-        """Both robots as the players see them, and whether that is a reflection."""
+        """Both robots in the canonical frame, and whether that is a reflection."""
         if not self.config.symmetry:
             return self.robots, False
         options = list(zip(*(self.board.images(robot) for robot in self.robots), strict=True))
@@ -115,18 +115,19 @@ class Game:
         return list(options[best]), best >= 4
 
     def obs(self) -> list[list[int]]:
-        """What the pursuer and the evader see."""
-        shown, _ = self.frame()
+        """The observations of pursuer and evader."""
+        robots, _ = self.frame()
         out, width = [], 2 * self.board.n - 1
-        for own, other in (shown, shown[::-1]):
+        for own, other in (robots, robots[::-1]):
             dx, dy = other[0] - own[0] + self.board.n - 1, other[1] - own[1] + self.board.n - 1
-            apart = (dy * width + dx) * 8
-            numbers = [self.board.number(own), self.board.number(other), apart + own[2], apart + other[2]]
+            relative = (dy * width + dx) * 8
+            states = [self.board.number(own), self.board.number(other)]
+            numbers = [*states, relative + own[2], relative + other[2]]
             out.append([*numbers, self.moves_left - 1])
         return out
 
     def play(self, actions: tuple[int, int]) -> dict[str, Any]:
-        """One move, the actions as meant by players who see `sight`; restarts an ended game."""
+        """One move, with actions in the frame of the observation; restarts an ended game."""
         mirrored = self.frame()[1]
         words = [MIRROR[NAMES[a]] if mirrored else NAMES[a] for a in actions]
         skips = self.config.skip > 0 and (self.moves_left - 1) % self.config.skip == 0
@@ -134,13 +135,13 @@ class Game:
                        self.board.move(self.robots[1], words[1])]  # fmt: skip
         self.moves_left, self.step = self.moves_left - 1, self.step + 1
         captured = math.dist(self.robots[0][:2], self.robots[1][:2]) <= self.config.radius + NUDGE
-        over = captured or self.moves_left == 0
-        said = {"ended": int(over), "length": self.step, "reward": [0.0, 0.0], "outcome": [0.0, 0.0]}
-        if over:
-            said["reward"] = [1.0, -1.0] if captured else [-1.0, 1.0]
-            said["outcome"] = [1.0, 0.0] if captured else [0.0, 1.0]
+        ended = captured or self.moves_left == 0
+        result = {"ended": int(ended), "length": self.step, "reward": [0.0, 0.0], "outcome": [0.0, 0.0]}
+        if ended:
+            result["reward"] = [1.0, -1.0] if captured else [-1.0, 1.0]
+            result["outcome"] = [1.0, 0.0] if captured else [0.0, 1.0]
             self.begin(self.episode + 1)
-        return said
+        return result
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 Robot = tuple[int, int, int]  # x, y, heading in eighths of a circle, counter-clockwise from east
 Pair = tuple[Robot, Robot]  # pursuer, evader
 Values = dict[Pair, float]
-ActionProbs = Callable[[Pair, int], Sequence[float]]  # of left, straight, right with so many moves left
+ActionProbs = Callable[[Pair, int], Sequence[float]]  # (position, moves left) -> of left, straight, right
 Row = Sequence[float]
 
 STEP = {0: (1, 0), 1: (1, 1), 2: (0, 1), 3: (-1, 1), 4: (-1, 0), 5: (-1, -1), 6: (0, -1), 7: (1, -1)}
@@ -52,12 +52,14 @@ class Lattice:
         return [[1.0 if self.far((p, e)) <= self.radius + 1e-9 else after[p, e] for e in evaders]
                 for p in pursuers]
 
-    def induction(self, worth: Callable[[list[list[float]], Pair, int], float]) -> Values:
-        """Values with the whole horizon to go, where `worth` judges the game behind each position."""
+    def induction(self, evaluate: Callable[[list[list[float]], Pair, int], float]) -> Values:
+        """Values with all moves left; `evaluate` gives the value of the matrix game of each position."""
         pairs = list(itertools.product(self.robots, self.robots))
         values: Values = dict.fromkeys(pairs, 0.0)
         for moves_left in range(1, self.horizon + 1):
-            values = {pair: worth(self.games(values, pair, moves_left), pair, moves_left) for pair in pairs}
+            values = {
+                pair: evaluate(self.games(values, pair, moves_left), pair, moves_left) for pair in pairs
+            }
         return values
 
     def value(self) -> Values:
@@ -90,7 +92,7 @@ def game_value(game: Sequence[Row]) -> float:
 
 
 def best_vertex(game: Sequence[Row]) -> float:
-    """The most that a row mixture promises, over all that make as many columns equal as they mix rows."""
+    """The largest value that a row mixture guarantees, over those with equal values in as many columns."""
     best = max(min(row) for row in game)
     if best >= min(max(column) for column in zip(*game)):
         return best
@@ -105,9 +107,9 @@ def best_vertex(game: Sequence[Row]) -> float:
 
 
 def equalising(game: Sequence[Row]) -> list[float] | None:
-    """The row mixture under which all columns of a square game are worth the same, if there is one."""
+    """The row mixture under which all columns of a square game have the same value, if there is one."""
     size = len(game)
-    # Unknowns: the mixture and the common worth. Gauss-Jordan with the largest pivots.
+    # Unknowns: the mixture and the common value. Gauss-Jordan with the largest pivots.
     system = [[game[r][c] for r in range(size)] + [-1.0, 0.0] for c in range(size)]
     system.append([1.0] * size + [0.0, 1.0])
     for at in range(size + 1):

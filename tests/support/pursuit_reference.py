@@ -90,7 +90,7 @@ class Reference:
         self.per_diagonal = f(1) / hypot(self.w, self.h)
         self.per_max_steps = f(1) / f(config.max_steps)
         self.v_max = np.array([config.pursuer_v_max, config.evader_v_max], f)
-        self.shown = config.n_obstacles_max if config.n_obstacle_obs < 0 else config.n_obstacle_obs
+        self.num_observed = config.n_obstacles_max if config.n_obstacle_obs < 0 else config.n_obstacle_obs
         self.x, self.y, self.theta, self.v, self.omega = (np.zeros((self.n, 2), f) for _ in range(5))
         self.ox, self.oy, self.orad = (np.zeros((self.n, 8), f) for _ in range(3))
         self.steps, self.obstacles, self.episode, self.redraws, self.missing = (
@@ -99,7 +99,7 @@ class Reference:
         self.frames = np.zeros((self.n, 2, config.history_length, 7 + config.lidar_rays), f)  # oldest first
         for game in range(self.n):
             self.reset(game)
-        self.look()
+        self.record_frames()
 
     # --- the start of an episode ------------------------------------------------------------------------
 
@@ -116,30 +116,30 @@ class Reference:
 
         self.steps[g], self.v[g], self.omega[g], self.visited[g], self.frames[g] = 0, 0, 0, 0, 0
         while True:
-            wanted = int(fewest) + int(draw()[0] * f(most - fewest + 1))
-            self.obstacles[g] = self.place_obstacles(g, wanted, draw)
-            self.missing[g] += wanted - self.obstacles[g]
+            requested = int(fewest) + int(draw()[0] * f(most - fewest + 1))
+            self.obstacles[g] = self.place_obstacles(g, requested, draw)
+            self.missing[g] += requested - self.obstacles[g]
             if self.place_robots(g, near, far, draw):
                 return
             self.redraws[g] += 1
 
-    def place_obstacles(self, g: int, wanted: int, draw: Any) -> int:
+    def place_obstacles(self, g: int, requested: int, draw: Any) -> int:
         low, high = f(self.config.obstacle_radius_min), f(self.config.obstacle_radius_max)
         gap, margin = f(self.config.obstacle_gap), f(self.config.obstacle_margin)
         self.ox[g] = self.oy[g] = self.orad[g] = 0
-        for k in range(wanted):
+        for k in range(requested):
             for _ in range(500):
                 u = draw()
                 r = low + (high - low) * u[0]
                 room_x, room_y = self.w * f(0.5) - r - margin, self.h * f(0.5) - r - margin
                 x, y = -room_x + (room_x + room_x) * u[1], -room_y + (room_y + room_y) * u[2]
-                apart = hypot(x - self.ox[g, :k], y - self.oy[g, :k])
-                if (apart >= r + self.orad[g, :k] + gap).all():
+                distance = hypot(x - self.ox[g, :k], y - self.oy[g, :k])
+                if (distance >= r + self.orad[g, :k] + gap).all():
                     self.ox[g, k], self.oy[g, k], self.orad[g, k] = x, y, r
                     break
             else:
                 return k
-        return wanted
+        return requested
 
     def place_robots(self, g: int, near: A, far: A, draw: Any) -> bool:
         lx, ly = self.limit
@@ -186,7 +186,7 @@ class Reference:
         for game in np.flatnonzero(captured | timeout):
             self.episode[game] += 1
             self.reset(game)
-        self.look()
+        self.record_frames()
         return {"reward": reward, "captured": captured, "timeout": timeout, "length": length}
 
     def distance(self) -> A:
@@ -196,16 +196,17 @@ class Reference:
         pushed = np.zeros((self.n, 2), bool)
         for _ in range(3):
             for k in range(self.config.n_obstacles_max):
-                there = (k < self.obstacles)[:, None]
+                exists = (k < self.obstacles)[:, None]
                 dx, dy = self.x - self.ox[:, k, None], self.y - self.oy[:, k, None]
                 reach = self.orad[:, k, None] + self.radius
                 square = dx * dx + dy * dy
-                hit = there & (square < reach * reach)
+                hit = exists & (square < reach * reach)
                 if hit.any():
-                    apart = np.sqrt(square)
+                    distance = np.sqrt(square)
                     sine, cosine = sincos(self.theta)
-                    safe = np.where(apart > 0, apart, f(1))
-                    ux, uy = np.where(apart > 0, dx / safe, cosine), np.where(apart > 0, dy / safe, sine)
+                    safe = np.where(distance > 0, distance, f(1))
+                    ux = np.where(distance > 0, dx / safe, cosine)
+                    uy = np.where(distance > 0, dy / safe, sine)
                     self.x = np.where(hit, self.ox[:, k, None] + ux * (reach + f(1e-5)), self.x)
                     self.y = np.where(hit, self.oy[:, k, None] + uy * (reach + f(1e-5)), self.y)
                 pushed |= hit
@@ -222,7 +223,7 @@ class Reference:
 
     def reward_extras(self, reward: A, near_before: A, pushed: A, walled: A, ended: A) -> None:
         c = self.config
-        visible = self.sees(0, c.sight_range, c.sight_half_angle, c.sight_occlusion)[0]
+        visible = self.check_visibility(0, c.sight_range, c.sight_half_angle, c.sight_occlusion)[0]
         if c.use_visibility_reward:
             reward[:, 1] += np.where(visible, f(-c.visibility_weight), f(c.visibility_weight))
         if c.survival_bonus:
@@ -248,24 +249,24 @@ class Reference:
         surface[np.arange(8) >= self.obstacles[:, None]] = 1e9
         return np.where(self.obstacles > 0, surface.min(1), f(0))
 
-    def sees(self, s: int, reach: float, half_angle: float, blocked: bool) -> tuple[A, A, A]:
+    def check_visibility(self, s: int, reach: float, half_angle: float, blocked: bool) -> tuple[A, A, A]:
         """[n] whether robot s sees the other, its distance, its relative bearing."""
         c, o = self.config, 1 - s
         dx, dy = self.x[:, o] - self.x[:, s], self.y[:, o] - self.y[:, s]
         distance, bearing = hypot(dx, dy), wrap(atan2(dy, dx) - self.theta[:, s])
-        seen = (distance <= f(reach)) & (np.abs(bearing) <= f(half_angle) * (PI / f(180)))
+        visible = (distance <= f(reach)) & (np.abs(bearing) <= f(half_angle) * (PI / f(180)))
         for k in range(c.n_obstacles_max if blocked else 0):
             cx, cy = self.ox[:, k] - self.x[:, s], self.oy[:, k] - self.y[:, s]
             square = dx * dx + dy * dy
             along = clip((cx * dx + cy * dy) / np.where(square > 0, square, f(1)), 0, 1)
             mx, my = cx - along * dx, cy - along * dy
-            seen &= ~((mx * mx + my * my < self.orad[:, k] * self.orad[:, k]) & (k < self.obstacles))
-        return seen, distance, bearing
+            visible &= ~((mx * mx + my * my < self.orad[:, k] * self.orad[:, k]) & (k < self.obstacles))
+        return visible, distance, bearing
 
-    # --- what both see ----------------------------------------------------------------------------------
+    # --- observations -----------------------------------------------------------------------------------
 
     def obs(self, s: int) -> A:
-        """[n, 14 + 2 K + 1] as robot s sees its game."""
+        """[n, 14 + 2 K + 1] the full observation of robot s."""
         o = 1 - s
         bearing = atan2(self.y[:, 1] - self.y[:, 0], self.x[:, 1] - self.x[:, 0])
         if s == 1:
@@ -275,7 +276,7 @@ class Reference:
             *self.robot(s), *self.robot(o),
             np.minimum(self.distance() * self.per_diagonal, f(1)),
             clip(wrap(bearing - self.theta[:, s]) * (f(1) / PI), -1, 1),
-            *walls, *self.obstacles_seen(s),
+            *walls, *self.observed_obstacles(s),
             (self.config.max_steps - self.steps).astype(f) * self.per_max_steps,
         ]
         return np.stack(columns, 1)
@@ -288,21 +289,21 @@ class Reference:
             clip(self.omega[:, s] * (f(1) / f(self.config.omega_max)), -1, 1),
         ]
 
-    def obstacles_seen(self, s: int) -> list[A]:
+    def observed_obstacles(self, s: int) -> list[A]:
         """Distance and bearing, nearest first, padded with (1, 0)."""
         dx, dy = self.ox - self.x[:, s, None], self.oy - self.y[:, s, None]
-        there = np.arange(8) < self.obstacles[:, None]
-        gap = np.where(there, hypot(dx, dy) - self.orad, f(1e9))
-        side = np.where(there, wrap(atan2(dy, dx) - self.theta[:, s, None]), f(0))
-        order = np.argsort(gap, axis=1, kind="stable")[:, : self.shown]
+        exists = np.arange(8) < self.obstacles[:, None]
+        gap = np.where(exists, hypot(dx, dy) - self.orad, f(1e9))
+        side = np.where(exists, wrap(atan2(dy, dx) - self.theta[:, s, None]), f(0))
+        order = np.argsort(gap, axis=1, kind="stable")[:, : self.num_observed]
         gap, side = np.take_along_axis(gap, order, 1), np.take_along_axis(side, order, 1)
         gap, side = clip(gap * self.per_diagonal, -1, 1), clip(side * (f(1) / PI), -1, 1)
-        return [column[:, k] for k in range(self.shown) for column in (gap, side)]
+        return [column[:, k] for k in range(self.num_observed) for column in (gap, side)]
 
     # --- sensors ----------------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """Each robot's newest frame, after its older ones."""
+    def record_frames(self) -> None:
+        """Append the newest frame of each robot."""
         if self.config.full_obs:
             return
         for s in range(2):
@@ -310,20 +311,20 @@ class Reference:
             self.frames[:, s, -1] = np.concatenate([self.state(s), self.lidar(s)], 1)
 
     def state(self, s: int) -> A:
-        """[n, 7] the robot itself, and the other where it is seen."""
+        """[n, 7] the robot itself, and the other while it is visible."""
         c = self.config
         angle, reach = c.visibility in ("fov", "combined"), c.visibility != "line_of_sight"
         blocked = c.visibility in ("line_of_sight", "combined")
-        seen, distance, bearing = self.sees(
+        visible, distance, bearing = self.check_visibility(
             s, c.view_range if reach else 1e9, c.view_half_angle if angle else 360.0, blocked)
-        far = np.where(seen, np.minimum(distance * self.per_diagonal, f(1)), f(-1))
-        side = np.where(seen, clip(bearing * (f(1) / PI), -1, 1), f(0))
+        far = np.where(visible, np.minimum(distance * self.per_diagonal, f(1)), f(-1))
+        side = np.where(visible, clip(bearing * (f(1) / PI), -1, 1), f(0))
         return np.stack([*self.robot(s), far, side], 1)
 
     def lidar(self, s: int) -> A:
-        """[n, rays] reach with noise over the range."""
+        """[n, rays] length plus noise, divided by the range."""
         reach = f(self.config.lidar_range)
-        noisy = clip(self.rays(s) + f(self.config.lidar_noise) * self.rng_key(s), 0, reach)
+        noisy = clip(self.rays(s) + f(self.config.lidar_noise) * self.noise(s), 0, reach)
         return np.minimum(noisy * (f(1) / reach), f(1))
 
     def rays(self, s: int) -> A:
@@ -338,14 +339,14 @@ class Reference:
         reach = np.minimum(np.minimum(to_x, to_y), f(self.config.lidar_range))
         for k in range(self.config.n_obstacles_max):
             cx, cy = self.ox[:, k, None] - x, self.oy[:, k, None] - y
-            along, privileged = cx * ux + cy * uy, cx * uy - cy * ux
-            under = self.orad[:, k, None] * self.orad[:, k, None] - privileged * privileged
+            along, lateral = cx * ux + cy * uy, cx * uy - cy * ux
+            under = self.orad[:, k, None] * self.orad[:, k, None] - lateral * lateral
             near = np.maximum(along - np.sqrt(np.maximum(under, f(0))), f(0))
             hit = (under >= 0) & (along > 0) & (k < self.obstacles)[:, None]
             reach = np.where(hit, np.minimum(near, reach), reach)
         return reach
 
-    def rng_key(self, s: int) -> A:
+    def noise(self, s: int) -> A:
         """[n, rays] standard normals: Box and Muller (1958), the four words of a block a quarter apart."""
         count = self.config.lidar_rays
         blocks = -(-count // 4)

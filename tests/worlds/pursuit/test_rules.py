@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import pursuit_reference
-from support.pursuit_games import ROLES, core_width, rollout_actions, same_bits, split
+from support.pursuit_games import ROLES, core_width, named, rollout_actions, same_bits, split
 from support.pursuit_reference import Reference
 
 from rematch.core.player import RngKey, Seat
@@ -45,12 +45,8 @@ CONFIGS: list[dict[str, Any]] = [
 ]
 
 
-def named(world: PursuitWorld) -> np.ndarray:
-    return world.save(np.arange(world.games)).view(native.GAME_TYPE)[:, 0]
-
-
 @pytest.mark.parametrize("number", range(len(CONFIGS)))
-def test_equals_the_reference_bit_for_bit(number: int) -> None:
+def test_world_equals_reference_bit_for_bit(number: int) -> None:
     config = Config(**CONFIGS[number])
     games, steps = 67, 160  # 67: two full blocks and a part of one
     rng = np.random.default_rng(number)
@@ -82,7 +78,7 @@ def test_equals_the_reference_bit_for_bit(number: int) -> None:
     assert number == 0 or episodes > games  # resets were compared too
 
 
-def test_the_comparison_covers_enough() -> None:
+def test_reference_comparison_covers_rare_events() -> None:
     assert len(CONFIGS) * 67 * 160 >= 100_000
     counts = make(Config(**CONFIGS[9]), 67, seed=109).counters
     assert counts["spawn_redraws"] > 0
@@ -95,7 +91,7 @@ OPEN = Config(n_obstacles_min=0, n_obstacles_max=0)
 
 
 def placed(config: Config, **values: Any) -> PursuitWorld:
-    """One game in a state of one's own."""
+    """A world of one game with these values."""
     world = make(config, 1)
     state = world.save(np.zeros(1, np.int32))
     for name, value in values.items():
@@ -110,15 +106,15 @@ def drive(world: PursuitWorld, pursuer: Any, evader: Any) -> Any:
     for seat, (role, choice) in enumerate(zip(ROLES, (pursuer, evader))):
         if isinstance(choice, str):
             rows = np.zeros(1, np.int32)
-            asked = Seat(role=world.spec.roles[role], seat=seat, world=world, rows=rows,
+            seat_view = Seat(role=world.spec.roles[role], seat=seat, world=world, rows=rows,
                          obs=world.view[role]["state"][:, 0])
-            choice = bot(choice, role).act(asked, RngKey(0, 2, 0)).action[0]
+            choice = bot(choice, role).act(seat_view, RngKey(0, 2, 0)).action[0]
         actions[role] = np.array(choice, np.float32).reshape(1, 1, -1)
     return world.step(actions)
 
 
 @pytest.mark.parametrize("evader_speed", [0.0, 0.25, 0.6])
-def test_a_straight_chase_lasts_the_distance_over_the_difference_of_speeds(evader_speed: float) -> None:
+def test_straight_chase_lasts_distance_over_speed_difference(evader_speed: float) -> None:
     config = Config(n_obstacles_min=0, n_obstacles_max=0, evader_v_max=evader_speed)
     world = placed(config, x=(-9.0, -5.0), y=(0.0, 0.0), theta=(0.0, 0.0))
     while not drive(world, "pure_pursuit", (1, 0)).ended[0]:
@@ -129,7 +125,7 @@ def test_a_straight_chase_lasts_the_distance_over_the_difference_of_speeds(evade
 
 
 @pytest.mark.parametrize("speeds", [(1.0, 0.5), (1.0, 0.9), (1.0, 1.0), (0.7, 1.0)])
-def test_lead_pursuit_goes_to_the_apollonius_point(speeds: tuple[float, float]) -> None:
+def test_lead_pursuit_drives_to_apollonius_point(speeds: tuple[float, float]) -> None:
     """The point that both reach at once: its distances from both are as their speeds (Apollonius' circle)."""
     config = Config(n_obstacles_min=0, n_obstacles_max=0, pursuer_v_max=speeds[0], evader_v_max=speeds[1],
                     arena_width=200.0, arena_height=200.0, omega_max=60.0)  # it turns in one step
@@ -143,7 +139,7 @@ def test_lead_pursuit_goes_to_the_apollonius_point(speeds: tuple[float, float]) 
     assert own / theirs == pytest.approx(speeds[0] / speeds[1], rel=1e-4)
 
 
-def test_the_turning_circle_has_radius_v_over_omega() -> None:
+def test_turning_circle_has_radius_v_over_omega() -> None:
     world = placed(OPEN, x=(0.0, 8.0), y=(0.0, 8.0), theta=(0.0, 0.0))
     places = []
     for _ in range(200):
@@ -157,7 +153,7 @@ def test_the_turning_circle_has_radius_v_over_omega() -> None:
     assert radius.mean() == pytest.approx(OPEN.pursuer_v_max / (0.5 * OPEN.omega_max), rel=0.01)
 
 
-def test_a_wall_stops_only_the_motion_into_it() -> None:
+def test_wall_stops_only_the_motion_into_it() -> None:
     heading = 0.6
     world = placed(OPEN, x=(9.7, -9.0), y=(0.0, -9.0), theta=(heading, 0.0))
     for _ in range(40):
@@ -168,7 +164,7 @@ def test_a_wall_stops_only_the_motion_into_it() -> None:
     assert game["theta"][0] == pytest.approx(heading)
 
 
-def test_a_robot_is_pushed_out_of_obstacles() -> None:
+def test_robot_is_pushed_out_of_obstacles() -> None:
     config = Config(n_obstacles_min=1, n_obstacles_max=1)
     stone = {"obstacles": 1, "obstacle_x": [1.0] + 7 * [0], "obstacle_y": [2.0] + 7 * [0],
              "obstacle_radius": [0.8] + 7 * [0]}
@@ -187,7 +183,7 @@ def test_a_robot_is_pushed_out_of_obstacles() -> None:
     assert side.state_of(0)["x"] == before["x"]  # out means out
 
 
-def test_preparation_holds_the_pursuer_and_lets_it_turn() -> None:
+def test_preparation_stops_the_pursuer_but_not_its_turns() -> None:
     world = placed(Config(n_obstacles_min=0, n_obstacles_max=0, prep_steps=3), x=(0.0, 5.0), y=(0.0, 5.0),
                    theta=(0.0, 0.0))
     for step in range(5):
@@ -199,7 +195,7 @@ def test_preparation_holds_the_pursuer_and_lets_it_turn() -> None:
 # --- the arithmetic -----------------------------------------------------------------------------------
 
 
-def test_own_sine_cosine_and_arc_tangent() -> None:
+def test_trigonometry_is_accurate() -> None:
     angles = np.concatenate([np.linspace(-7, 7, 200_001), np.arange(-4, 5) * np.pi / 4]).astype(np.float32)
     sine, cosine = native.sincos(angles)
     assert np.abs(sine - np.sin(angles.astype(float))).max() < 2e-7
@@ -217,7 +213,7 @@ def test_own_sine_cosine_and_arc_tangent() -> None:
     "gcc -x c -std=c99 -Wall -Wextra -Werror -pedantic",
     "g++ -x c++ -Wall -Werror -D__CUDACC__ -D__device__= -D__forceinline__=inline -Wno-unused-function",
 ])
-def test_the_rules_are_c99_and_would_be_cuda_c(compiler: str) -> None:
+def test_rules_compile_as_c99_and_cuda_c(compiler: str) -> None:
     folder = Path(native.__file__).parent
     source = '#include "rules.h"\n#include "bots.h"\n'
     command = [*compiler.split(), "-fsyntax-only", f"-I{folder}", f"-I{folder.parent / 'native'}", "-"]
@@ -232,7 +228,7 @@ def test_the_rules_are_c99_and_would_be_cuda_c(compiler: str) -> None:
 
 @pytest.mark.parametrize("changes", [{}, {"full_obs": False, "visibility": "combined"},
                                      {"safety_filter": True, "safety_separation": True}])
-def test_optimisation_does_not_change_a_bit(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_compiler_optimisation_changes_no_bit(tmp_path: Path, changes: dict[str, Any]) -> None:
     """The same games from -O0 text and from the compiled core: vectorising is not rounding."""
     folder = Path(native.__file__).parent
     config = Config(max_steps=50, **changes)

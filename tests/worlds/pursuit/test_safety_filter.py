@@ -1,7 +1,7 @@
-"""The pursuer's safety filter against what it promises: the nearest safe action, or the least unsafe one.
+"""The safety filter of the pursuer: it executes the nearest safe action, or the least unsafe one.
 
-The lines of the specification (section 4) are written out once more, in doubles. That an answer is right is
-judged without solving anything: it is within the lines, Karush's conditions hold, and no point of a fine grid
+The constraints of the specification (section 4) are computed again, in doubles. A result is verified without
+a solver: it satisfies the constraints, the Karush-Kuhn-Tucker conditions hold, and no point of a fine grid
 is better.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.pursuit_games import rollout_actions, split
+from support.pursuit_games import named, rollout_actions, split
 
 from rematch.core.player import RngKey, Seat
 from rematch.worlds.pursuit import native
@@ -19,9 +19,9 @@ from rematch.worlds.pursuit.bots import bot
 from rematch.worlds.pursuit.config import Config
 from rematch.worlds.pursuit.world import PursuitWorld, make
 
-AHEAD, WEIGHT, APART = 0.1, 150.0, 0.35
+AHEAD, WEIGHT, SEPARATION = 0.1, 150.0, 0.35
 SIZE = native.GAME_TYPE.itemsize
-KINDS = ("separation", "walls", "obstacles")  # as dear as they are kept
+KINDS = ("separation", "walls", "obstacles")  # the most important first
 CLOSE: dict[str, Any] = {
     "safety_filter": True, "arena_width": 6.0, "arena_height": 5.0, "n_obstacles_min": 0,
     "n_obstacles_max": 5, "obstacle_gap": 0.1, "obstacle_margin": 0.1, "min_init_distance": 0.3,
@@ -35,38 +35,38 @@ MODES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-class Filtered:
-    """Games before a step, their lines, and what the pursuers drove."""
+class FilteredStep:
+    """One step: games before and after it, chosen and executed actions of the pursuers."""
 
-    def __init__(self, config: Config, games: int, seed: int, careless: bool = True) -> None:
+    def __init__(self, config: Config, games: int, seed: int, unsafe_starts: bool = True) -> None:
         self.config, rng = config, np.random.default_rng(seed)
         self.world = make(config, games, seed=seed)
         rows = np.arange(games)
-        if careless:  # anywhere, in obstacles too: that is where lines must give way
+        if unsafe_starts:  # anywhere, also in obstacles, where constraints must be relaxed
             states = self.world.save(rows)
             game = states[:, :SIZE].copy()
             limit = np.array([config.arena_width, config.arena_height]) / 2 - config.robot_radius
             place = rng.uniform(-limit, limit, (games, 2)).astype(np.float32)
-            odd = rng.random(games) < 0.5
+            moved = rng.random(games) < 0.5
             columns = game.view(native.GAME_TYPE)[:, 0]
-            columns["x"][odd, 0], columns["y"][odd, 0] = place[odd].T
+            columns["x"][moved, 0], columns["y"][moved, 0] = place[moved].T
             self.world.load(rows, np.concatenate([game, states[:, SIZE:]], 1))
         self.before = named(self.world)
         width = 1 if config.fixed_speed else 2
         action = rollout_actions(rng, games, width)
-        wish = np.clip(action[:, 0], -1, 1).astype(np.float32)
-        speed = np.ones(games, np.float32) if config.fixed_speed else wish[:, 0]
-        self.wish = np.stack(
-            [config.pursuer_v_max * (speed + 1) / 2, config.omega_max * wish[:, -1]], 1
+        chosen = np.clip(action[:, 0], -1, 1).astype(np.float32)
+        speed = np.ones(games, np.float32) if config.fixed_speed else chosen[:, 0]
+        self.chosen = np.stack(
+            [config.pursuer_v_max * (speed + 1) / 2, config.omega_max * chosen[:, -1]], 1
         ).astype(float)
         if config.prep_steps:
-            self.wish[:, 0] = 0
-        counted = counts(self.world)
+            self.chosen[:, 0] = 0
+        counts_before = counts(self.world)
         view = self.world.step(split(action))
-        self.fine = view.ended == 0
+        self.running = view.ended == 0
         after = named(self.world)
-        self.after, self.driven = after, np.stack([after["v"][:, 0], after["omega"][:, 0]], 1).astype(float)
-        self.counts = {name: counts(self.world)[name] - counted[name] for name in counted}
+        self.after, self.executed = after, np.stack([after["v"][:, 0], after["omega"][:, 0]], 1).astype(float)
+        self.counts = {name: counts(self.world)[name] - counts_before[name] for name in counts_before}
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         c = self.config
@@ -75,12 +75,8 @@ class Filtered:
         return np.array([least, -c.omega_max]), np.array([most, c.omega_max])
 
     def cost(self, z: np.ndarray) -> np.ndarray:
-        off = z - (self.wish if z.ndim == 2 else self.wish[:, None])
+        off = z - (self.chosen if z.ndim == 2 else self.chosen[:, None])
         return WEIGHT * off[..., 0] ** 2 + off[..., 1] ** 2
-
-
-def named(world: PursuitWorld) -> np.ndarray:
-    return world.save(np.arange(world.games))[:, :SIZE].copy().view(native.GAME_TYPE)[:, 0]
 
 
 def counts(world: PursuitWorld) -> dict[str, np.ndarray]:
@@ -90,7 +86,7 @@ def counts(world: PursuitWorld) -> dict[str, np.ndarray]:
     return {name: optional[f"safety_{name}"].astype(int) for name in names}
 
 
-def nose(game: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def lookahead_point(game: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     theta = game["theta"][:, 0].astype(float)
     return (
         game["x"][:, 0] + AHEAD * np.cos(theta),
@@ -101,8 +97,8 @@ def nose(game: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
 
 
 def barriers(config: Config, game: np.ndarray) -> dict[str, np.ndarray]:
-    """kind -> [n, count, 3]: h and its slopes along x and y at the nose; h is 1e9 for what is not there."""
-    x, y, _, _ = nose(game)
+    """kind -> [n, count, 3]: h and its gradient at the lookahead point; h is 1e9 for missing obstacles."""
+    x, y, _, _ = lookahead_point(game)
     half_x, half_y = (
         np.float32(side * 0.5) - np.float32(config.robot_radius)
         for side in (config.arena_width, config.arena_height)
@@ -121,7 +117,7 @@ def barriers(config: Config, game: np.ndarray) -> dict[str, np.ndarray]:
 
     out = {"separation": [], "walls": walls, "obstacles": []}
     if config.safety_separation:
-        out["separation"] = [disc(game["x"][:, 1], game["y"][:, 1], APART)]
+        out["separation"] = [disc(game["x"][:, 1], game["y"][:, 1], SEPARATION)]
     for k in range(config.n_obstacles_max):
         h, gx, gy = disc(
             game["obstacle_x"][:, k],
@@ -130,15 +126,15 @@ def barriers(config: Config, game: np.ndarray) -> dict[str, np.ndarray]:
         )
         out["obstacles"].append((np.where(k < game["obstacles"], h, 1e9), gx, gy))
     return {
-        kind: np.array([np.stack(b, 1) for b in many]).transpose(1, 0, 2)
-        for kind, many in out.items()
-        if many
+        kind: np.array([np.stack(b, 1) for b in lines_of_kind]).transpose(1, 0, 2)
+        for kind, lines_of_kind in out.items()
+        if lines_of_kind
     }
 
 
 def lines(config: Config, game: np.ndarray) -> dict[str, np.ndarray]:
-    """kind -> [n, count, 3]: (a, b, c) of dt (a_v v + a_w w) + gamma h >= 0, the cost being a distance."""
-    _, _, cosine, sine = nose(game)
+    """kind -> [n, count, 3]: (a, b, c) of dt (a_v v + a_w w) + gamma h >= 0, normalised to distances."""
+    _, _, cosine, sine = lookahead_point(game)
     out = {}
     for kind, b in barriers(config, game).items():
         h, gx, gy = b[..., 0], b[..., 1], b[..., 2]
@@ -149,55 +145,55 @@ def lines(config: Config, game: np.ndarray) -> dict[str, np.ndarray]:
     return out
 
 
-def room(line: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """[n, points, count] how far points [n, points, 2] of (v, omega) lie within lines [n, count, 3]."""
+def margin(line: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """[n, points, count] signed distance of points [n, points, 2] of (v, omega) from lines [n, count, 3]."""
     scaled = z * [np.sqrt(WEIGHT), 1.0]
     return scaled @ line[..., :2].transpose(0, 2, 1) + line[:, None, :, 2]
 
 
-def grid(case: Filtered, count: int = 33) -> np.ndarray:
-    """[n, points, 2]: the whole range of actions, and a finer one around what was driven."""
+def grid(case: FilteredStep, count: int = 33) -> np.ndarray:
+    """[n, points, 2]: a grid over all actions, and a finer one around the executed action."""
     low, high = case.bounds()
     v, w = (np.linspace(low[i], high[i], count) for i in range(2))
-    whole = np.stack(np.meshgrid(v, w, indexing="ij"), -1).reshape(1, -1, 2)
-    near = case.driven[:, None] + (whole - whole.mean(1, keepdims=True)) * 0.05
-    everywhere = np.broadcast_to(whole, (len(near), *whole.shape[1:]))
+    full_range = np.stack(np.meshgrid(v, w, indexing="ij"), -1).reshape(1, -1, 2)
+    near = case.executed[:, None] + (full_range - full_range.mean(1, keepdims=True)) * 0.05
+    everywhere = np.broadcast_to(full_range, (len(near), *full_range.shape[1:]))
     return np.clip(np.concatenate([everywhere, near], 1), low, high)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_driven_action_is_the_nearest_safe_one(mode: str) -> None:
-    """Kinds are kept in their order as far as can be; among the actions that are left none is nearer."""
-    case = Filtered(Config(**(CLOSE | MODES[mode])), 800, seed=len(mode))
-    fine = case.fine
+def test_executed_action_is_the_nearest_safe_one(mode: str) -> None:
+    """No grid point violates an important kind less; among those that are equal, none is nearer."""
+    case = FilteredStep(Config(**(CLOSE | MODES[mode])), 800, seed=len(mode))
+    running = case.running
     low, high = case.bounds()
-    assert ((case.driven >= low - 1e-5) & (case.driven <= high + 1e-5))[fine].all()
-    cage, points = lines(case.config, case.before), grid(case)
-    left = np.ones(points.shape[:2], bool)  # points no worse than the answer in the kinds kept so far
+    assert ((case.executed >= low - 1e-5) & (case.executed <= high + 1e-5))[running].all()
+    constraints, points = lines(case.config, case.before), grid(case)
+    candidates = np.ones(points.shape[:2], bool)  # points no worse than the result in the kinds so far
     feasible = np.ones(points.shape[:2], bool)
     worst = np.zeros(len(points))
     for kind in KINDS:
-        if kind in cage:
-            mine = np.maximum(-room(cage[kind], case.driven[:, None])[:, 0].min(1), 0)
-            theirs = np.maximum(-room(cage[kind], points).min(2), 0)
-            best = np.where(left, theirs, np.inf).min(1)
-            assert (mine <= best + 2e-5)[fine].all(), kind
-            feasible &= theirs == 0
-            left &= theirs <= (mine + 1e-9)[:, None]
-            worst = np.maximum(worst, mine)
-    better = np.where(left, case.cost(points), np.inf).min(1)
-    assert (case.cost(case.driven) <= better + 1e-3)[fine].all()
+        if kind in constraints:
+            own_violation = np.maximum(-margin(constraints[kind], case.executed[:, None])[:, 0].min(1), 0)
+            point_violation = np.maximum(-margin(constraints[kind], points).min(2), 0)
+            best = np.where(candidates, point_violation, np.inf).min(1)
+            assert (own_violation <= best + 2e-5)[running].all(), kind
+            feasible &= point_violation == 0
+            candidates &= point_violation <= (own_violation + 1e-9)[:, None]
+            worst = np.maximum(worst, own_violation)
+    better = np.where(candidates, case.cost(points), np.inf).min(1)
+    assert (case.cost(case.executed) <= better + 1e-3)[running].all()
     relaxed = case.counts["relaxed"] > 0
-    assert (worst[~relaxed & fine] < 2e-5).all()  # only a relaxed step crosses a line
-    assert not (feasible.any(1) & relaxed & fine).any()  # and only where nothing is feasible
+    assert (worst[~relaxed & running] < 2e-5).all()  # only a relaxed step violates a line
+    assert not (feasible.any(1) & relaxed & running).any()  # and only if no point is feasible
     assert relaxed.any() and (~relaxed & (case.counts["interventions"] > 0)).any()
 
 
 @pytest.mark.parametrize("mode", ["plain", "separation", "steep"])
-def test_karush_kuhn_and_tucker_agree(mode: str) -> None:
-    """The way from the answer back to the wish leads out through the lines it lies on."""
-    case = Filtered(Config(**(CLOSE | MODES[mode])), 3000, seed=11)
-    changed = case.fine & (case.counts["interventions"] > 0) & (case.counts["relaxed"] == 0)
+def test_executed_action_satisfies_karush_kuhn_tucker(mode: str) -> None:
+    """The direction from the executed to the chosen action is a sum of outward normals of active lines."""
+    case = FilteredStep(Config(**(CLOSE | MODES[mode])), 3000, seed=11)
+    changed = case.running & (case.counts["interventions"] > 0) & (case.counts["relaxed"] == 0)
     low, high = case.bounds()
     bounds = np.array(
         [
@@ -207,34 +203,35 @@ def test_karush_kuhn_and_tucker_agree(mode: str) -> None:
             [0, -1, high[1]],
         ]
     )
-    cage = lines(case.config, case.before)
-    everything = np.concatenate([*cage.values(), np.broadcast_to(bounds, (len(case.driven), 4, 3))], 1)
-    slack = room(everything, case.driven[:, None])[:, 0]
+    constraints = lines(case.config, case.before)
+    bounds_of_games = np.broadcast_to(bounds, (len(case.executed), 4, 3))
+    all_lines = np.concatenate([*constraints.values(), bounds_of_games], 1)
+    slack = margin(all_lines, case.executed[:, None])[:, 0]
     assert changed.sum() > 300
     corners = 0
     for n in np.flatnonzero(changed):
-        way = (case.wish[n] - case.driven[n]) * [np.sqrt(WEIGHT), 1.0]
-        out = -everything[n][np.abs(slack[n]) < 2e-5, :2]  # normals of the lines it lies on, outwards
-        length = np.linalg.norm(way)
+        direction = (case.chosen[n] - case.executed[n]) * [np.sqrt(WEIGHT), 1.0]
+        out = -all_lines[n][np.abs(slack[n]) < 2e-5, :2]  # outward normals of active lines
+        length = np.linalg.norm(direction)
         if length < 1e-3:
             continue
-        alone = (out @ way > length * (1 - 1e-4)).any() if len(out) else False
+        on_one_line = (out @ direction > length * (1 - 1e-4)).any() if len(out) else False
         pairs = [(i, j) for i in range(len(out)) for j in range(i)]
-        within = any(
-            (np.linalg.lstsq(np.stack([out[i], out[j]], 1), way, rcond=None)[0] > -1e-3).all()
+        between_two = any(
+            (np.linalg.lstsq(np.stack([out[i], out[j]], 1), direction, rcond=None)[0] > -1e-3).all()
             and abs(np.linalg.det(np.stack([out[i], out[j]]))) > 1e-6
             for i, j in pairs
         )
-        corners += not alone
-        assert alone or within, n
+        corners += not on_one_line
+        assert on_one_line or between_two, n
     assert corners > 10
 
 
-def test_a_safe_wish_is_left_alone() -> None:
+def test_safe_action_is_not_changed() -> None:
     config = Config(**CLOSE)
-    case = Filtered(config, 3000, seed=3, careless=False)
-    cage = lines(config, case.before).values()
-    inside = np.min([room(many, case.wish[:, None])[:, 0].min(1) for many in cage], 0)
+    case = FilteredStep(config, 3000, seed=3, unsafe_starts=False)
+    constraints = lines(config, case.before).values()
+    inside = np.min([margin(kind, case.chosen[:, None])[:, 0].min(1) for kind in constraints], 0)
     safe, unsafe = inside > 1e-5, inside < -1e-5
     assert safe.sum() > 500 and unsafe.sum() > 100
     assert (case.counts["interventions"][safe] == 0).all() and (
@@ -249,31 +246,31 @@ def test_a_safe_wish_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("mode", ["plain", "separation", "steep"])
-def test_from_a_safe_state_nothing_leads_into_harm(mode: str) -> None:
-    """h' >= (1 - gamma) h, but for what turning takes the nose off its tangent: 0.1 m (1 - cos(omega dt))."""
+def test_safe_states_stay_safe(mode: str) -> None:
+    """h' >= (1 - gamma) h, except for the deviation of a turn from its tangent: 0.1 m (1 - cos(omega dt))."""
     config = Config(**(CLOSE | MODES[mode]))
-    bend = AHEAD * (1 - np.cos(config.omega_max * config.dt)) * 1.02 + 1e-5
+    deviation = AHEAD * (1 - np.cos(config.omega_max * config.dt)) * 1.02 + 1e-5
     checked = 0
     for seed in range(4):
-        case = Filtered(config, 2000, seed=20 + seed)
+        case = FilteredStep(config, 2000, seed=20 + seed)
         before, after = barriers(config, case.before), barriers(config, case.after)
-        safe = case.fine & np.all([many[..., 0].min(1) >= 0 for many in before.values()], axis=0)
-        game = case.before  # nor is the robot itself in an obstacle, which would push it out
+        safe = case.running & np.all([h[..., 0].min(1) >= 0 for h in before.values()], axis=0)
+        game = case.before  # the robot itself must not be in an obstacle, which would push it out
         gap = np.hypot(game["x"][:, :1] - game["obstacle_x"], game["y"][:, :1] - game["obstacle_y"])
         reach = np.where(np.arange(8) < game["obstacles"][:, None], game["obstacle_radius"] + 0.15, 0)
         safe &= (gap > reach).all(1)
         assert (case.counts["relaxed"][safe] == 0).all()  # standing still is always safe
-        for kind, many in before.items():
-            steep = np.hypot(many[..., 1], many[..., 2]) + 2 * bend
-            floor = (1 - config.safety_gamma) * many[..., 0] - steep * bend - 1e-5
+        for kind, lines_of_kind in before.items():
+            steep = np.hypot(lines_of_kind[..., 1], lines_of_kind[..., 2]) + 2 * deviation
+            floor = (1 - config.safety_gamma) * lines_of_kind[..., 0] - steep * deviation - 1e-5
             assert (after[kind][..., 0] >= floor)[safe].all(), kind
         checked += int(safe.sum())
     assert checked > 1500
 
 
 @pytest.mark.parametrize("pursuer", ["random", "pure_pursuit", "drive"])
-def test_whole_games_stay_safe(pursuer: str) -> None:
-    """Games that begin safely never touch a wall or an obstacle; without the filter they do."""
+def test_games_stay_safe(pursuer: str) -> None:
+    """Games with a safe start never touch a wall or an obstacle; without the filter they do."""
     rules = {
         "max_steps": 400,
         "n_obstacles_min": 4,
@@ -285,11 +282,11 @@ def test_whole_games_stay_safe(pursuer: str) -> None:
         "distance_scale": 0.0,
     }
     touched = {}
-    for on in (True, False):
-        config = Config(safety_filter=on, **rules)
+    for filter_on in (True, False):
+        config = Config(safety_filter=filter_on, **rules)
         world, rows = make(config, 100, seed=7), np.arange(100, dtype=np.int32)
         start = barriers(config, named(world))
-        safe = np.all([many[..., 0].min(1) > 0 for many in start.values()], axis=0)
+        safe = np.all([h[..., 0].min(1) > 0 for h in start.values()], axis=0)
         assert safe.sum() > 50
         running, hits = safe.copy(), 0
         for step in range(400):
@@ -308,16 +305,16 @@ def test_whole_games_stay_safe(pursuer: str) -> None:
             view = world.step({"pursuer": move[:, None], "evader": still[:, None]})
             hits += int((view.reward[running & (view.ended == 0), 0] != 0).sum())
             running &= view.ended == 0
-            if on:
+            if filter_on:
                 assert (counts(world)["violations"][running] == 0).all()
-        touched[on] = hits
-        if on:
+        touched[filter_on] = hits
+        if filter_on:
             assert world.counters["safety_interventions"] > 0
     assert touched[True] == 0 and (touched[False] > 0 or pursuer == "pure_pursuit")
 
 
 def test_violations_are_counted() -> None:
-    """A robot of fixed speed cannot stop: driven into a corner the filter gives way, which is counted."""
+    """A robot of fixed speed cannot stop: in a corner constraints are relaxed, which is counted."""
     config = Config(fixed_speed=True, safety_filter=True, n_obstacles_min=0, n_obstacles_max=0)
     world = make(config, 1)
     states = world.save(np.arange(1))

@@ -318,13 +318,13 @@ def test_sensors_pass_conformance(changes: dict[str, Any]) -> None:
             games=4, steps=12, all_seeing=True, stage=(2.0, 5.0, 0.0, float(config.n_obstacles_max))
         ),
     )
-    assert report.skipped == ["that bots see no hidden things (they look at the true state)"]
+    assert report.skipped == ["that bots see nothing hidden (they read the true state)"]
 
 
 def test_conformance_detects_bots_that_read_hidden_state() -> None:
     bots = {"pursuer": [bot("pure_pursuit", "pursuer")]}
     trial = conformance.Trial(games=3, steps=5)
-    with pytest.raises(conformance.BrokenPromise, match="its move depends on what its seat cannot see"):
+    with pytest.raises(conformance.BrokenPromise, match="its action depends on what its seat cannot see"):
         conformance.check(make, dataclasses.replace(NOISELESS, max_steps=20), bots=bots, trial=trial)
 
 

@@ -23,7 +23,6 @@ from rematch.evaluation import evaluator, past_policies
 from rematch.rehearsal.compare import differences
 from rematch.stability.rollback import Rollback
 from rematch.storage import policy_files
-from rematch.training import trained_run
 from rematch.training.trainer import Trainer
 from rematch.verbs.tournament import Match, play_match
 from rematch.worlds import registry

@@ -23,23 +23,23 @@ def run(words: Sequence[str]) -> int:
     from rematch.verbs.calibrate import CalibrationResult, make_request
 
     recipe, options = recipe_words(COMMAND, words)
-    if "--by" not in options.given:
+    if "--by" not in options.values:
         raise ConfigError(f"rematch calibrate {recipe} needs --by KEY, the setting to calibrate, for example "
                           "--by world.evader_v_max")
-    wanted: dict[str, Any] = {"by": options.given["--by"], "role": options.given.get("--role")}
+    wanted: dict[str, Any] = {"by": options.values["--by"], "role": options.values.get("--role")}
     wanted["range"] = read_range(options)
     for option, most in (("target", 1.0), ("tolerance", math.inf)):
-        if f"--{option}" in options.given:
+        if f"--{option}" in options.values:
             wanted[option] = options.number(f"--{option}", 0.0, most)
-    if "--rounds" in options.given:
-        wanted["rounds"] = options.whole("--rounds", 8, 0, calibration.MOST_ROUNDS)
-    if "--seeds" in options.given:
-        wanted["seeds"] = read_seeds(options.given["--seeds"])
-    jobs = options.whole("--jobs", 1, 1, MOST_RUNS) if "--jobs" in options.given else None
-    minutes, name = options.minutes(), options.given.get("--name")
+    if "--rounds" in options.values:
+        wanted["rounds"] = options.integer("--rounds", 8, 0, calibration.MOST_ROUNDS)
+    if "--seeds" in options.values:
+        wanted["seeds"] = read_seeds(options.values["--seeds"])
+    jobs = options.integer("--jobs", 1, 1, MOST_RUNS) if "--jobs" in options.values else None
+    minutes, name = options.minutes(), options.values.get("--name")
     request = make_request(configured(recipe, options), recipe, wanted)
     folder = calibration.usual_folder(recipe, request.key) if name is None else new_folder(name)
-    console, as_json = Console(live=False), "--json" in options.given
+    console, as_json = Console(live=False), "--json" in options.values
     console.off = as_json
     result = calibration.calibrate(
         request, folder, lambda more: configured(recipe, options, more), jobs, minutes, console.line
@@ -56,9 +56,9 @@ def run(words: Sequence[str]) -> int:
 
 def read_range(options: Options) -> tuple[float, float] | None:
     """--range LOW,HIGH; None where it is not given."""
-    if "--range" not in options.given:
+    if "--range" not in options.values:
         return None
-    text = options.given["--range"]
+    text = options.values["--range"]
     try:
         low, high = (float(word) for word in text.split(","))
         if not (math.isfinite(low) and math.isfinite(high)):

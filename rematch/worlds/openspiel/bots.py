@@ -1,4 +1,4 @@
-"""The bot of an OpenSpiel world: any legal move, all alike."""
+"""The bot of an OpenSpiel world: a uniformly random legal move."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ BOTS = {ROLE: ("random",)}
 
 def bot(name: str, role: str) -> ScriptedPlayer:
     check_bot(BOTS, name, role)
-    return ScriptedPlayer(name, any_legal)
+    return ScriptedPlayer(name, random_legal)
 
 
-def any_legal(seat: Seat, luck: NDArray[np.float64]) -> NDArray[Any]:
+def random_legal(seat: Seat, uniform: NDArray[np.float64]) -> NDArray[Any]:
+    """A legal move per game [n], from uniform numbers [n] in [0, 1)."""
     assert seat.mask is not None
-    upto = seat.mask.astype(np.int64).cumsum(1)
-    return np.asarray((upto <= (luck * upto[:, -1])[:, None]).sum(1))
+    legal_count = seat.mask.astype(np.int64).cumsum(1)  # [n, A] legal moves up to each
+    return np.asarray((legal_count <= (uniform * legal_count[:, -1])[:, None]).sum(1))

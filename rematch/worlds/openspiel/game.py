@@ -17,7 +17,7 @@ from .world import NAME, SpielWorld
 
 
 class OpenSpielGame(Game):
-    """Any two-player game of OpenSpiel, chance, hidden things, joint moves: `--world.game kuhn_poker`."""
+    """Any two-player game of OpenSpiel, with hidden information too: `--world.game kuhn_poker`."""
 
     name = NAME
     Config = Config

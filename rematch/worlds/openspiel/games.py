@@ -1,7 +1,7 @@
-"""Which OpenSpiel games can be a world, what a seat sees in them, and how large everything is.
+"""Loads OpenSpiel games: checks that a game can be a world, and reads its observations and sizes.
 
-`load` answers for a game string such as `leduc_poker` or `goofspiel(num_cards=4,imp_info=True)`; what cannot
-be played is refused in one line that says why. open_spiel is imported when the first game is asked for.
+`load` takes a game string such as `leduc_poker` or `goofspiel(num_cards=4,imp_info=True)`. An unsupported
+game raises a ConfigError with the reason in one line. open_spiel is imported when the first game is loaded.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from rematch.core.config import nearest
 from rematch.core.errors import ConfigError, NotInstalled
 
 CHANCE, DECISION, TERMINAL = 0, 1, 2  # kinds of history
-TRIED = 4000  # moves at random by which the length of games is tried
-MOST_EDGES = 1 << 16  # joint moves or chance outcomes of one history: a row of the table holds that many
+RANDOM_MOVES = 4000  # random moves that measure the length of games
+MOST_EDGES = 1 << 16  # joint moves or chance outcomes of one history: columns of a table row
 
 
 def version() -> str:
-    """The open_spiel that is installed, or nothing."""
+    """The version of the installed open_spiel, or an empty string."""
     try:
         return "open_spiel " + metadata.version("open_spiel")
     except metadata.PackageNotFoundError:
@@ -37,40 +37,43 @@ def version() -> str:
 
 
 def pyspiel() -> Any:
-    """The module, or one line that says how to get it."""
+    """The module pyspiel; NotInstalled with the install command where it is missing."""
     try:
         return importlib.import_module("pyspiel")
     except ImportError:
         raise NotInstalled("OpenSpiel", "open_spiel") from None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)  # compared by identity: `load` gives each game once
+@dataclass(frozen=True, kw_only=True, eq=False)  # compared by identity: `load` returns one object per game
 class Game:
     """A game that can be played, and its sizes."""
 
     text: str
     spiel: Any  # pyspiel.Game
-    perfect: bool  # nobody hides anything from anybody
-    chance: bool
+    perfect: bool  # perfect information
+    chance: bool  # has chance events
     zero_sum: bool
-    together: bool  # both gain alike: an outcome is the sign of the return, not who has more
-    private: bool  # observations are information states (everything observed so far)
-    moves: tuple[str, ...]  # a name for every action [A]
-    columns: tuple[str, ...]  # a name for every number of an observation [F]
-    longest: int  # moves in the longest history: the players' and chance's
-    outcomes: int  # of one chance event, at most
-    edges: int  # ways to go on from one history, at most
-    scale: float  # the largest utility: rewards are utilities divided by it
-    known: Mapping[tuple[int, str], int] = field(default_factory=dict)  # (seat, information state) -> number
+    common_payoff: bool  # both seats get the same utility: the outcome is the sign of the return
+    private: bool  # observations are information-state tensors (everything observed so far)
+    moves: tuple[str, ...]  # names of the actions [A]
+    columns: tuple[str, ...]  # names of the columns of an observation [F]
+    longest: int  # moves in the longest history, of players and chance
+    outcomes: int  # largest number of outcomes of one chance event
+    edges: int  # largest number of successors of one history
+    scale: float  # largest absolute utility: rewards are utilities divided by it
+    state_numbers: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    """(seat, information state) -> number; empty where information states are not numbered."""
 
     def observe(self, state: Any, seat: int) -> Any:
-        """What a seat sees in a history, F numbers."""
-        tell = state.information_state_tensor if self.private else state.observation_tensor
-        return tell(seat)
+        """The observation [F] of a seat in a history."""
+        tensor = state.information_state_tensor if self.private else state.observation_tensor
+        return tensor(seat)
 
     def number(self, state: Any, seat: int) -> int:
-        """Which information state a seat is in, where they have numbers."""
-        return self.known[seat, state.information_state_string(seat)] if self.known else 0
+        """The number of a seat's information state; 0 where information states are not numbered."""
+        if not self.state_numbers:
+            return 0
+        return self.state_numbers[seat, state.information_state_string(seat)]
 
 
 @lru_cache(maxsize=64)
@@ -78,49 +81,52 @@ def load(text: str, observation: str) -> Game:
     """The game of a string as `pyspiel.load_game` takes it, or ConfigError with the reason."""
     spiel = _load(text)
     try:
-        with hushed():
-            return _known(text, observation, spiel)
+        with silenced():
+            return _describe(text, observation, spiel)
     except ConfigError:
         raise
-    except Exception as error:  # parameters that OpenSpiel takes and cannot play
-        raise ConfigError(f"game = {text!r}: OpenSpiel does not play it: {_why(error)}") from None
+    except Exception as error:  # OpenSpiel accepts some parameters that it cannot play
+        raise ConfigError(f"game = {text!r}: OpenSpiel does not play it: {_reason(error)}") from None
 
 
-def _known(text: str, observation: str, spiel: Any) -> Game:
-    """What there is to know of a loaded game."""
-    about, kinds = spiel.get_type(), pyspiel().GameType
-    if about.dynamics == kinds.Dynamics.MEAN_FIELD:
+def _describe(text: str, observation: str, spiel: Any) -> Game:
+    """The properties and sizes of a loaded game; ConfigError where it cannot be a world."""
+    game_type, kinds = spiel.get_type(), pyspiel().GameType
+    if game_type.dynamics == kinds.Dynamics.MEAN_FIELD:
         raise ConfigError(f"game = {text!r}: a mean-field game; expected a game of two players")
     if spiel.num_players() != 2:
         raise ConfigError(f"game = {text!r}: {spiel.num_players()} players; expected a game of two")
-    if about.chance_mode == kinds.ChanceMode.SAMPLED_STOCHASTIC:
-        raise ConfigError(f"game = {text!r}: its chance events cannot be listed, so no game can be repeated")
+    if game_type.chance_mode == kinds.ChanceMode.SAMPLED_STOCHASTIC:
+        raise ConfigError(f"game = {text!r}: its chance events cannot be listed; expected a repeatable game")
     state = spiel.new_initial_state()
-    told = {"information_state": about.provides_information_state_tensor,
-            "observation": about.provides_observation_tensor}  # fmt: skip
-    wanted = [kind for kind in told if observation in ("auto", kind)]
-    if not any(told[kind] for kind in wanted):
-        has = " or ".join(kind.replace("_", "-") for kind in wanted)
-        raise ConfigError(f"game = {text!r}: it offers no {has} tensor, so a network could see nothing")
-    private = next(kind for kind in wanted if told[kind]) == "information_state"
+    provided = {"information_state": game_type.provides_information_state_tensor,
+                "observation": game_type.provides_observation_tensor}  # fmt: skip
+    wanted = [kind for kind in provided if observation in ("auto", kind)]
+    if not any(provided[kind] for kind in wanted):
+        missing = " or ".join(kind.replace("_", "-") for kind in wanted)
+        raise ConfigError(f"game = {text!r}: it offers no {missing} tensor for the observation")
+    private = next(kind for kind in wanted if provided[kind]) == "information_state"
     actions, outcomes = spiel.num_distinct_actions(), spiel.max_chance_outcomes()
     if actions < 1 or spiel.max_history_length() < 1 or state.is_terminal():
         raise ConfigError(f"game = {text!r}: nobody can move in it; expected other parameters")
-    edges = max(actions**2 if about.dynamics == kinds.Dynamics.SIMULTANEOUS else actions, outcomes)
+    edges = max(actions**2 if game_type.dynamics == kinds.Dynamics.SIMULTANEOUS else actions, outcomes)
     if edges > MOST_EDGES:
-        raise ConfigError(f"game = {text!r}: {edges:,} ways to go on; expected at most {MOST_EDGES:,}")
-    high = max(abs(spiel.min_utility()), abs(spiel.max_utility()))
-    hides = about.information == kinds.Information.IMPERFECT_INFORMATION
+        raise ConfigError(f"game = {text!r}: {edges:,} moves in a history; expected at most {MOST_EDGES:,}")
+    largest = max(abs(spiel.min_utility()), abs(spiel.max_utility()))
+    hidden = game_type.information == kinds.Information.IMPERFECT_INFORMATION
     return Game(
-        text=text, spiel=spiel, perfect=not hides, chance=about.chance_mode != kinds.ChanceMode.DETERMINISTIC,
-        zero_sum=about.utility == kinds.Utility.ZERO_SUM, together=about.utility == kinds.Utility.IDENTICAL,
+        text=text, spiel=spiel, perfect=not hidden,
+        chance=game_type.chance_mode != kinds.ChanceMode.DETERMINISTIC,
+        zero_sum=game_type.utility == kinds.Utility.ZERO_SUM,
+        common_payoff=game_type.utility == kinds.Utility.IDENTICAL,
         private=private, moves=_moves(spiel, actions), columns=_columns(spiel, private),
-        longest=_longest(spiel), outcomes=outcomes, edges=edges, scale=high if 0 < high < np.inf else 1.0,
+        longest=_longest(spiel), outcomes=outcomes, edges=edges,
+        scale=largest if 0 < largest < np.inf else 1.0,
     )  # fmt: skip
 
 
 def _load(text: str) -> Any:
-    """The pyspiel.Game; a mistyped name gets the nearest one, a mistyped parameter OpenSpiel's own reason."""
+    """The pyspiel.Game; ConfigError names the nearest game, or OpenSpiel's reason for a wrong parameter."""
     module = pyspiel()
     name, names = text.partition("(")[0].strip(), module.registered_names()
     if name not in names:
@@ -128,18 +134,18 @@ def _load(text: str) -> Any:
         hint = f"; nearest: {near}" if near else f"; expected one of {len(names)} games such as kuhn_poker"
         raise ConfigError(f"game = {text!r}: OpenSpiel has no game {name!r}{hint}")
     if "(" in text:
-        _survive(text)
+        _check_no_crash(text)
     try:
-        with hushed():
+        with silenced():
             return module.load_game(text)
-    except Exception as error:  # SpielError, and what C++ containers throw at missing parameters
-        raise ConfigError(f"game = {text!r}: OpenSpiel does not load it: {_why(error)}") from None
+    except Exception as error:  # SpielError, and exceptions of C++ containers for missing parameters
+        raise ConfigError(f"game = {text!r}: OpenSpiel does not load it: {_reason(error)}") from None
 
 
-def _why(error: Exception) -> str:
-    """An error's first line, without the path of OpenSpiel's source."""
-    said = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return said.rpartition("/")[2][:160]
+def _reason(error: Exception) -> str:
+    """The first line of an error, without the path of OpenSpiel's source."""
+    line = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return line.rpartition("/")[2][:160]
 
 
 TRIAL = """
@@ -156,63 +162,66 @@ while not state.is_terminal() and moves < 1000:
 TRIAL_SECONDS = 20.0
 
 
-def _survive(text: str) -> None:
-    """Play a game with odd parameters in a process of its own: some of them end the process."""
+def _check_no_crash(text: str) -> None:
+    """Play one game with these parameters in a child process: some parameters abort the process."""
     try:
-        done = subprocess.run([sys.executable, "-c", TRIAL, text], capture_output=True, timeout=TRIAL_SECONDS,
-                              check=False)  # fmt: skip
+        trial = subprocess.run([sys.executable, "-c", TRIAL, text], capture_output=True,
+                               timeout=TRIAL_SECONDS, check=False)  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise ConfigError(f"game = {text!r}: OpenSpiel does not come to an end with it within "
+        raise ConfigError(f"game = {text!r}: a trial game did not end within "
                           f"{TRIAL_SECONDS:g} s; expected other parameters") from None
-    if done.returncode < 0:  # a signal: what Python can catch is told by whoever loads it
-        why = signal.Signals(-done.returncode).name
-        raise ConfigError(f"game = {text!r}: OpenSpiel ends the process on it ({why}); expected other "
-                          "parameters")
+    if trial.returncode < 0:  # a signal; `_load` reports exceptions
+        signal_name = signal.Signals(-trial.returncode).name
+        raise ConfigError(f"game = {text!r}: OpenSpiel ends the process on it ({signal_name}); expected "
+                          "other parameters")
 
 
 def _longest(spiel: Any) -> int:
-    """Moves of the longest game, chance's and both of joint ones counted. OpenSpiel says less of some games:
+    """Moves in the longest history; chance moves count, and a joint move counts twice.
 
-    where one that is played at random has more, there is room for twice as many.
+    OpenSpiel's bound is too small for some games: where a random game exceeds it, the bound is twice the
+    longest random game.
     """
-    told: int = spiel.max_history_length()
-    most = told
-    dice, left = np.random.Generator(np.random.Philox(key=1)), TRIED
-    while left > 0:
+    bound: int = spiel.max_history_length()
+    longest = bound
+    generator = np.random.Generator(np.random.Philox(key=1))
+    remaining = RANDOM_MOVES
+    while remaining > 0:
         state = spiel.new_initial_state()
-        while not state.is_terminal() and left > 0:
+        while not state.is_terminal() and remaining > 0:
             seats = (0, 1) if state.is_simultaneous_node() else (state.current_player(),)
-            moves = [int(dice.choice(state.legal_actions(seat) or [0])) for seat in seats]
+            moves = [int(generator.choice(state.legal_actions(seat) or [0])) for seat in seats]
             state.apply_actions(moves) if len(seats) == 2 else state.apply_action(moves[0])
-            left -= 1
-        most, left = max(most, len(state.full_history())), left - 1
-    return most if most == told else 2 * most
+            remaining -= 1
+        longest = max(longest, len(state.full_history()))
+        remaining -= 1
+    return longest if longest == bound else 2 * longest
 
 
 @contextlib.contextmanager
-def hushed() -> Iterator[None]:
-    """OpenSpiel writes each error to the terminal before it throws it: we say it in our own line."""
+def silenced() -> Iterator[None]:
+    """Silence stderr: OpenSpiel prints each error before it throws it, and Rematch prints its own line."""
     sys.stderr.flush()
-    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    stderr_copy, devnull = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nothing, 2)
+        os.dup2(devnull, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nothing)
+        os.dup2(stderr_copy, 2)
+        os.close(stderr_copy)
+        os.close(devnull)
 
 
 def _moves(spiel: Any, actions: int) -> tuple[str, ...]:
-    """Names of actions: the game's own where each has one name, whoever moves and whenever; else numbers."""
+    """Names of actions: OpenSpiel's where each action has one name in all states and seats; else numbers."""
     names: dict[int, str] = {}
-    dice = np.random.Generator(np.random.Philox(key=0))
+    generator = np.random.Generator(np.random.Philox(key=0))
     for _ in range(50 if actions <= 64 else 0):
         state = spiel.new_initial_state()
         while not state.is_terminal():
             both = state.is_simultaneous_node()
             seats = (0, 1) if both else (state.current_player(),)
-            moves = [int(dice.choice(state.legal_actions(seat) or [0])) for seat in seats]
+            moves = [int(generator.choice(state.legal_actions(seat) or [0])) for seat in seats]
             for seat, move in zip(seats if not state.is_chance_node() else (), moves):
                 name = state.action_to_string(seat, move).strip().replace(" ", "_")
                 if names.setdefault(move, name) != name or not name.isprintable():
@@ -227,16 +236,16 @@ def _moves(spiel: Any, actions: int) -> tuple[str, ...]:
 
 
 def _columns(spiel: Any, private: bool) -> tuple[str, ...]:
-    """Names of the numbers a seat sees: OpenSpiel's own words for their parts where it has them."""
+    """Names of the columns of an observation: from OpenSpiel's names of its tensors, else numbers."""
     size = spiel.information_state_tensor_size() if private else spiel.observation_tensor_size()
     module, names = pyspiel(), []
     try:
-        with hushed():
+        with silenced():
             observer = spiel.make_observer(module.IIGObservationType(perfect_recall=private), {})
-            parts = module._Observation(spiel, observer).tensors_info()
-        for part in parts:
-            count = int(np.prod(part.shape)) if part.shape else 1
-            names += [part.name if count == 1 else f"{part.name}_{i}" for i in range(count)]
-    except Exception:  # a game without observers still has its tensor
+            tensors = module._Observation(spiel, observer).tensors_info()
+        for tensor_info in tensors:
+            count = int(np.prod(tensor_info.shape)) if tensor_info.shape else 1
+            names += [tensor_info.name if count == 1 else f"{tensor_info.name}_{i}" for i in range(count)]
+    except Exception:  # games without observers still have a tensor
         names = []
     return tuple(names) if len(set(names)) == size else tuple(f"{i}" for i in range(size))

@@ -1,10 +1,10 @@
-"""Any two-player game of OpenSpiel, with chance, hidden things and joint moves: `--world.game kuhn_poker`.
+"""The world of OpenSpiel's two-player games, with chance, hidden information and joint moves.
 
-After each step some player is to move: chance moves inside a step, by luck keyed by (seed, episode, place in
-the history). Both seats play one role with one network; a column says which seat it is. Rewards are changes
-of utility, divided by the game's largest utility, so that they lie in [-1, 1]. Who has more at the end has
-won; where both gain alike (cooperative games) both have won if they gain. Where something is hidden, what the
-other seat sees lies aside, for critics: `--network.critic centralized`.
+After each step a player is to move: chance moves inside a step, with random numbers keyed by (seed, episode,
+number of moves). Both seats play one role with one network; a column names the seat. Rewards are changes of
+utility, divided by the largest utility of the game, so they lie in [-1, 1]. The seat with the larger utility
+wins; in games with a common payoff both seats win where it is positive. In games with hidden information the
+other seat's observation is a privileged field, for `--network.critic centralized`.
 """
 
 from __future__ import annotations
@@ -27,42 +27,44 @@ from . import hidden_states, history_table
 from .config import Config
 from .games import CHANCE, DECISION, TERMINAL
 
-LARGEST = 1e6  # of a number in an observation: OpenSpiel promises no bounds; most of its numbers are 0 or 1
-THEIRS = "theirs"  # the other seat's observation
-STATE, THEIR_STATE = "state", "their_state"  # information states by number
-CHANCE_STREAM = 32  # of a game's own key: what chance does in it
+MAX_OBSERVATION = 1e6  # bound of the columns: OpenSpiel promises none; most numbers are 0 or 1
+OTHER_OBSERVATION = "theirs"  # privileged field: the observation of the other seat
+STATE, OTHER_STATE = "state", "their_state"  # fields: numbers of the information states
+CHANCE_STREAM = 32  # stream of chance moves in the key of a game
 
-NAME = __name__.split(".")[-2]  # of this folder: a copied folder is a game with a name of its own
+NAME = __name__.split(".")[-2]  # name of this folder, so that a copied folder is another game
 
 
 class SpielWorld(PlainWorld):
-    """Games as rows of a shared table; a state holds its history."""
+    """Each game is at a row of a shared table of histories; a saved state holds the history."""
 
     masked = True
     draws = 2
-    node: NDArray[np.int32]  # [N] each game's row in the table of age `age`
-    age: NDArray[np.int64]  # [N]
+    node: NDArray[np.int32]  # [N] rows of the games in the table of age `age`
+    age: NDArray[np.int64]  # [N] 0: the row must be looked up
 
     @classmethod
     def make_spec(cls, config: Config) -> Spec:
         game = config.load()
-        secret = [] if game.perfect else ["what the other seat holds or did unseen"]
-        secret += ["chance to come"] if game.chance else []
+        hidden = [] if game.perfect else ["what the other seat holds or did unseen"]
+        hidden += ["chance to come"] if game.chance else []
         fields: tuple[Field, ...] = (
             Field(name="seat", columns=("second",), low=0.0, high=1.0),
-            Field(name="observation", columns=game.columns, low=-LARGEST, high=LARGEST),
+            Field(name="observation", columns=game.columns, low=-MAX_OBSERVATION, high=MAX_OBSERVATION),
         )
-        theirs: tuple[Field, ...] = () if game.perfect else (replace(fields[1], name=THEIRS),)
-        if game.known:
-            state = Field(
-                name=STATE, columns=("number",), low=0.0, high=len(game.known) - 1,
-                categories=(len(game.known),),
-            )
-            fields, theirs = (*fields, state), (*theirs, replace(state, name=THEIR_STATE)) if theirs else ()
+        privileged: tuple[Field, ...] = ()
+        if not game.perfect:
+            privileged = (replace(fields[1], name=OTHER_OBSERVATION),)
+        if game.state_numbers:
+            count = len(game.state_numbers)
+            state = Field(name=STATE, columns=("number",), low=0.0, high=count - 1, categories=(count,))
+            fields = (*fields, state)
+            if privileged:
+                privileged = (*privileged, replace(state, name=OTHER_STATE))
         moves = Actions(kind="discrete", names=game.moves)
         role = Role(
-            name="player", fields=fields, actions=moves, seats=(0, 1), hidden=tuple(secret),
-            privileged=theirs,
+            name="player", fields=fields, actions=moves, seats=(0, 1), hidden=tuple(hidden),
+            privileged=privileged,
         )  # fmt: skip
         return Spec(world=NAME, roles={"player": role}, zero_sum=game.zero_sum)
 
@@ -72,113 +74,114 @@ class SpielWorld(PlainWorld):
     # --- rules ---
 
     def begin(self, rows: Rows, luck: Luck) -> None:
-        self._settle(rows, np.zeros(len(rows), np.int32))  # row 0 of every table: the empty history
+        self._play_chance(rows, np.zeros(len(rows), np.int32))  # row 0: the empty history
 
     def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
-        self._adopt(history_table.current(self.game))
-        t, node, every = self.game_table, self.node.copy(), np.arange(self.games)
+        self._use_table(history_table.current(self.game))
+        t, node = self.game_table, self.node.copy()
+        every = np.arange(self.games)
         chosen = np.where(t.acting[node] == 1, actions["player"], 0)  # [N, 2]
         self._refuse_illegal(node, chosen)
         gain, joint = t.gain[node], t.joint[node]
-        seat = t.acting[node, 1].astype(np.intp)  # whose turn it is, where the move is not a joint one
+        seat = t.acting[node, 1].astype(np.intp)  # the seat to move, where the move is not joint
         single = chosen[every, seat]
         if joint.any():
             edge = np.where(joint, chosen[:, 0] * len(self.game.moves) + chosen[:, 1], single)
-            self._write(every, np.where(joint, chosen[:, 0], single))
-            self._write(every[joint], chosen[joint, 1])
+            self._append_moves(every, np.where(joint, chosen[:, 0], single))
+            self._append_moves(every[joint], chosen[joint, 1])
         else:
             edge = single
-            self._write(every, single)
-        self._settle(every, t.follow(node, edge))
+            self._append_moves(every, single)
+        self._play_chance(every, t.follow(node, edge))
         view, after = self.view, self.node
         view.reward[:] = (t.gain[after] - gain) / self.game.scale
-        over = np.flatnonzero(t.kind[after] == TERMINAL)
-        view.ended[over] = DECIDED
-        final = t.gain[after[over]]  # who has more has won; in a game of common gain: whether it is a gain
-        lead = final if self.game.together else final - final[:, ::-1]
-        view.outcome[over] = (1 + np.sign(lead)) / 2
+        ended = np.flatnonzero(t.kind[after] == TERMINAL)
+        view.ended[ended] = DECIDED
+        utility = t.gain[after[ended]]
+        margin = utility if self.game.common_payoff else utility - utility[:, ::-1]
+        view.outcome[ended] = (1 + np.sign(margin)) / 2
 
-    def _settle(self, rows: Rows, node: NDArray[np.int32]) -> None:
-        """Let chance move until a player is to move or the game is over; then the games stand there."""
+    def _play_chance(self, rows: Rows, node: NDArray[np.int32]) -> None:
+        """Set self.node: from `node`, play chance moves until a player is to move or the game ends."""
         t, state = self.game_table, self.state
-        waiting = np.flatnonzero(t.kind[node] == CHANCE)
-        while waiting.size:
-            where, here = rows[waiting], node[waiting]
-            drawn = chance_luck(state["seed"][where], state["episode"][where], state["moves"][where])
-            event = t.event[here]
-            pick = (drawn[:, None] >= t.odds[event]).sum(1)
-            self._write(where, t.outcome[event, pick])
-            node[waiting] = t.follow(here, pick)
-            waiting = waiting[t.kind[node[waiting]] == CHANCE]
+        at_chance = np.flatnonzero(t.kind[node] == CHANCE)
+        while at_chance.size:
+            games, before = rows[at_chance], node[at_chance]
+            uniform = chance_uniform(state["seed"][games], state["episode"][games], state["moves"][games])
+            event = t.event[before]
+            outcome = (uniform[:, None] >= t.odds[event]).sum(1)
+            self._append_moves(games, t.outcome[event, outcome])
+            node[at_chance] = t.follow(before, outcome)
+            at_chance = at_chance[t.kind[node[at_chance]] == CHANCE]
         self.node[rows], self.age[rows] = node, t.age
 
-    def _write(self, rows: Rows, moves: NDArray[Any]) -> None:
-        """One more move in the histories of these games."""
+    def _append_moves(self, rows: Rows, moves: NDArray[Any]) -> None:
+        """Append one move to the histories of these games."""
         if rows.size and self.state["moves"][rows].max() >= self.game.longest:
             longest = self.game.longest
-            raise ConfigError(f"{NAME}: {self.game.text}: a game of more than {longest} moves, which is more "
-                              "than OpenSpiel says there can be")  # fmt: skip
+            raise ConfigError(f"{NAME}: {self.game.text}: a game of more than {longest} moves, the bound "
+                              "that OpenSpiel gives")  # fmt: skip
         self.state["history"][rows, self.state["moves"][rows]] = moves
         self.state["moves"][rows] += 1
 
     def _refuse_illegal(self, node: NDArray[np.int32], chosen: NDArray[Any]) -> None:
-        """OpenSpiel does not check moves: an illegal one could end the process."""
+        """Refuse illegal moves: OpenSpiel does not check them, and one could abort the process."""
         count, acting = len(self.game.moves), self.game_table.acting[node] == 1
         inside = (chosen >= 0) & (chosen < count)
-        flat = np.where(inside, chosen, 0)
-        legal = np.take_along_axis(self.game_table.mask[node], flat[:, :, None], 2)[:, :, 0] == 1
-        bad = np.argwhere(acting & ~(inside & legal))
-        if bad.size:
-            row, seat = bad[0].tolist()
-            said = f"seat {seat} of game {self.first + row} chose move {int(chosen[row, seat])}"
-            raise ConfigError(f"{NAME}: {self.game.text}: {said}, which is not legal there")
+        index = np.where(inside, chosen, 0)
+        legal = np.take_along_axis(self.game_table.mask[node], index[:, :, None], 2)[:, :, 0] == 1
+        illegal = np.argwhere(acting & ~(inside & legal))
+        if illegal.size:
+            row, seat = illegal[0].tolist()
+            choice = f"seat {seat} of game {self.first + row} chose move {int(chosen[row, seat])}"
+            raise ConfigError(f"{NAME}: {self.game.text}: {choice}, which is not legal")
 
     def show(self) -> None:
         self._locate()
         t, view = self.game_table, self.view
         view["player"]["seat"][:, 1] = 1
         np.take(t.obs, self.node, 0, out=view["player"]["observation"], mode="clip")
-        if self.game.known:
-            np.take(t.known, self.node, 0, out=view["player"][STATE], mode="clip")
+        if self.game.state_numbers:
+            np.take(t.state_number, self.node, 0, out=view["player"][STATE], mode="clip")
         np.take(t.acting, self.node, 0, out=view.acting, mode="clip")
         np.take(t.mask, self.node, 0, out=view.mask["player"], mode="clip")
 
     # --- states ---
 
     def load(self, rows: Ints, states: Bytes) -> None:
-        self._adopt(history_table.current(self.game))
-        self.age[rows] = 0  # to be found anew, whether the states are taken or refused
+        self._use_table(history_table.current(self.game))
+        self.age[rows] = 0  # look the rows up again, whether the states are accepted or refused
         super().load(rows, states)
 
     def sane(self, states: States) -> NDArray[np.bool_]:
-        fine = (states["moves"] >= 0) & (states["moves"] <= self.game.longest)
-        beyond = np.arange(self.game.longest) >= states["moves"][:, None]
-        fine &= ~(beyond & (states["history"] != 0)).any(1)
-        found = np.full(len(states), -1, np.int32)
-        found[fine] = self._find(states[fine])
+        valid = (states["moves"] >= 0) & (states["moves"] <= self.game.longest)
+        unused = np.arange(self.game.longest) >= states["moves"][:, None]
+        valid &= ~(unused & (states["history"] != 0)).any(1)
+        node = np.full(len(states), -1, np.int32)
+        node[valid] = self._find(states[valid])
         t = self.game_table
-        right = (found >= 0) & (t.kind[found] == DECISION) & (t.depth[found] == states["time"])
-        return np.asarray(fine & right)
+        reachable = (node >= 0) & (t.kind[node] == DECISION) & (t.depth[node] == states["time"])
+        return np.asarray(valid & reachable)
 
     def _find(self, states: States) -> list[int]:
         pairs = zip(states["history"], states["moves"].tolist())
         return [self.game_table.find(history[:moves].tobytes()) for history, moves in pairs]
 
-    def _adopt(self, newest: history_table.Table) -> None:
-        self.game_table = newest
+    def _use_table(self, table: history_table.Table) -> None:
+        self.game_table = table
         self._locate()
 
     def _locate(self) -> None:
-        """Find the rows of games that stand in another table, or were loaded."""
-        lost = np.flatnonzero(self.age != self.game_table.age)
-        if lost.size:
-            self.node[lost] = self._find(self.state[lost])
-            self.age[lost] = self.game_table.age
+        """Look up the rows of games whose row belongs to another table, or that were loaded."""
+        stale = np.flatnonzero(self.age != self.game_table.age)
+        if stale.size:
+            self.node[stale] = self._find(self.state[stale])
+            self.age[stale] = self.game_table.age
 
     def forget(self, states: States, seat: int, luck: Luck) -> None:
-        """Another history that this seat cannot tell from the true one, and other luck from now on."""
+        """Draw a history from the information set of this seat, and a new key for later chance moves."""
         if not self.game.perfect:
-            hidden_states.redraw(self.game, states, seat, luck[:, 0])
+            hidden_states.resample(self.game, states, seat, luck[:, 0])
         if self.game.chance:
             states["seed"] = (luck[:, 1] * 2.0**53).astype(np.uint64)
 
@@ -186,10 +189,10 @@ class SpielWorld(PlainWorld):
 
     def _attach(self, config: Any, spec: Spec, first: int, arrays: tuple[States, View, Next]) -> None:
         super()._attach(config, spec, first, arrays)
-        if spec.roles["player"].privileged:  # the same memory, seats exchanged
-            self.view["player"][THEIRS] = self.view["player"]["observation"][:, ::-1]
+        if spec.roles["player"].privileged:  # views of the same arrays, with the seats exchanged
+            self.view["player"][OTHER_OBSERVATION] = self.view["player"]["observation"][:, ::-1]
             if config.named:
-                self.view["player"][THEIR_STATE] = self.view["player"][STATE][:, ::-1]
+                self.view["player"][OTHER_STATE] = self.view["player"][STATE][:, ::-1]
         self.node, self.age = np.zeros(self.games, np.int32), np.zeros(self.games, np.int64)
 
     def _part(self, cut: slice) -> Self:
@@ -204,10 +207,13 @@ class SpielWorld(PlainWorld):
         super().__init__(config, games_, first, seed)
 
 
-def chance_luck(seed: NDArray[np.uint64], episode: NDArray[Any], place: NDArray[Any]) -> NDArray[np.float64]:
-    """[n] numbers in [0, 1): chance's draw at this place of the history of this episode."""
+def chance_uniform(
+    seed: NDArray[np.uint64], episode: NDArray[Any], moves: NDArray[Any]
+) -> NDArray[np.float64]:
+    """[n] random numbers in [0, 1) for the chance move after `moves` moves of this episode."""
     counter = np.zeros((len(seed), 4), np.uint64)
-    counter[:, 0], counter[:, 1], counter[:, 2] = place, episode, CHANCE_STREAM
-    key: Any = seed  # philox takes an array of keys as well as one
+    counter[:, 0], counter[:, 1] = moves, episode
+    counter[:, 2] = CHANCE_STREAM
+    key: Any = seed  # philox accepts an array of keys
     out = rng.philox(key, counter)
     return ((out[:, 0] << np.uint64(32) | out[:, 1]) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,4 +1,4 @@
-"""OpenSpiel's games as a world: the same games as pyspiel plays, whatever the table remembers."""
+"""OpenSpiel's games as a world: equal to pyspiel's games, independent of the content of the table."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from rematch.worlds.openspiel.world import SpielWorld  # noqa: E402
 MODULE = registry.find("openspiel")
 CARDS = "goofspiel(num_cards=3,imp_info=True)"  # joint moves, hidden hands, chance
 GAMES = ["kuhn_poker", "leduc_poker", "tic_tac_toe", CARDS, "matrix_mp"]
-CERTAIN = ("tic_tac_toe", "matrix_mp")  # nothing is left to chance
+CERTAIN = ("tic_tac_toe", "matrix_mp")  # games without chance
 
 
-def random_moves(world: SpielWorld, dice: np.random.Generator) -> Any:
+def random_moves(world: SpielWorld, generator: np.random.Generator) -> Any:
     mask = world.view.mask["player"]
-    return np.where(mask, dice.random(mask.shape), -1.0).argmax(-1).astype(np.int32)
+    return np.where(mask, generator.random(mask.shape), -1.0).argmax(-1).astype(np.int32)
 
 
 def history(world: SpielWorld, row: int) -> list[int]:
     return world.state["history"][row, : world.state["moves"][row]].tolist()  # type: ignore[no-any-return]
 
 
-def replayed(game: Any, moves: list[int]) -> Any:
-    """pyspiel's own state after these moves."""
+def replay(game: Any, moves: list[int]) -> Any:
+    """The pyspiel state after these moves."""
     state = game.new_initial_state()
     while moves:
         if state.is_simultaneous_node():
@@ -52,37 +52,38 @@ def replayed(game: Any, moves: list[int]) -> Any:
 
 
 @pytest.mark.parametrize("text", GAMES)
-def test_the_contract_holds(text: str) -> None:
+def test_games_pass_the_conformance_test(text: str) -> None:
     trial = Trial(chance=text not in CERTAIN, games=4, steps=16)
     report = conformance.check_game(MODULE, Config(game=text), trial=trial)
     assert {"resample", "save and load", "bot player/random"} <= set(report.passed)
 
 
-# --- the same games as pyspiel's ----------------------------------------------------------------------
+# --- equal to pyspiel's games -------------------------------------------------------------------------
 
 
 def assert_shows(world: SpielWorld, row: int, state: Any) -> None:
-    """A running game shows what pyspiel's state says: whose turn, what is legal, both observations."""
-    view, role_spec = world.view, state.get_game().get_type()
+    """A running game agrees with its pyspiel state: seats to move, legal moves, both observations."""
+    view, game_type = world.view, state.get_game().get_type()
     for seat in (0, 1):
         acts = state.is_simultaneous_node() or state.current_player() == seat
         legal = state.legal_actions(seat) if acts else []
         assert view.acting[row, seat] == (len(legal) > 0)
         assert np.flatnonzero(view.mask["player"][row, seat]).tolist() == legal
-        tell = state.information_state_tensor if role_spec.provides_information_state_tensor else None
-        seen = (tell or state.observation_tensor)(seat)
-        assert view["player"]["observation"][row, seat].tolist() == np.float32(seen).tolist()
+        tensor = state.information_state_tensor if game_type.provides_information_state_tensor else None
+        obs = (tensor or state.observation_tensor)(seat)
+        assert view["player"]["observation"][row, seat].tolist() == np.float32(obs).tolist()
         assert view["player"]["seat"][row, seat, 0] == seat
 
 
 @pytest.mark.parametrize(("text", "count"), [("kuhn_poker", 400), ("leduc_poker", 400), ("tic_tac_toe", 150),
                                              (CARDS, 250), ("matrix_rps", 100)])  # fmt: skip
-def test_thousands_of_games_are_pyspiels(text: str, count: int) -> None:
-    game, world, dice = pyspiel.load_game(text), SpielWorld(Config(game=text), 32), np.random.default_rng(1)
-    scale, over = max(abs(game.min_utility()), abs(game.max_utility())), 0
-    states = [replayed(game, history(world, row)) for row in range(32)]
-    while over < count:
-        moves = random_moves(world, dice)
+def test_random_games_equal_those_of_pyspiel(text: str, count: int) -> None:
+    game, world = pyspiel.load_game(text), SpielWorld(Config(game=text), 32)
+    generator = np.random.default_rng(1)
+    scale, ended_games = max(abs(game.min_utility()), abs(game.max_utility())), 0
+    states = [replay(game, history(world, row)) for row in range(32)]
+    while ended_games < count:
+        moves = random_moves(world, generator)
         for row, state in enumerate(states):
             assert_shows(world, row, state)
             if state.is_simultaneous_node():
@@ -95,34 +96,34 @@ def test_thousands_of_games_are_pyspiels(text: str, count: int) -> None:
             if world.view.ended[row]:
                 assert state.is_terminal() or state.is_chance_node()
                 if state.is_terminal():
-                    gains = np.array(state.returns())
-                    assert world.view.reward[row].tolist() == np.float32(gains / scale).tolist()
-                    assert world.view.outcome[row].tolist() == ((1 + np.sign(gains)) / 2).tolist()
-                over += 1
-                states[row] = replayed(game, history(world, row))
+                    returns = np.array(state.returns())
+                    assert world.view.reward[row].tolist() == np.float32(returns / scale).tolist()
+                    assert world.view.outcome[row].tolist() == ((1 + np.sign(returns)) / 2).tolist()
+                ended_games += 1
+                states[row] = replay(game, history(world, row))
                 continue
-            mine = history(world, row)
-            for move in mine[before[row] + (2 if text in (CARDS, "matrix_rps") else 1) :]:
+            moves_so_far = history(world, row)
+            for move in moves_so_far[before[row] + (2 if text in (CARDS, "matrix_rps") else 1) :]:
                 assert move in dict(state.chance_outcomes())
                 state.apply_action(move)
             assert not state.is_terminal() and not state.is_chance_node()
 
 
-def test_chance_deals_as_often_as_the_rules_say() -> None:
-    world, dice = SpielWorld(Config(game="kuhn_poker"), 2000), np.random.default_rng(0)
+def test_deals_have_equal_frequencies() -> None:
+    world, generator = SpielWorld(Config(game="kuhn_poker"), 2000), np.random.default_rng(0)
     deals: dict[tuple[int, ...], int] = {}
     for _ in range(8):
         for row in range(world.games):
             if world.state["time"][row] == 0:
                 deal = tuple(history(world, row))
                 deals[deal] = deals.get(deal, 0) + 1
-        world.step({"player": random_moves(world, dice)})
+        world.step({"player": random_moves(world, generator)})
     total = sum(deals.values())
     assert len(deals) == 6 and total > 5000
     assert max(abs(count / total - 1 / 6) for count in deals.values()) < 5 * np.sqrt(5 / 36 / total)
 
 
-def test_common_gains_are_won_together() -> None:
+def test_common_payoff_is_won_by_both_seats() -> None:
     world = SpielWorld(Config(game="matrix_coordination"), 2)
     assert not world.spec.zero_sum
     view = world.step({"player": np.array([[0, 0], [0, 1]], np.int32)})
@@ -130,31 +131,31 @@ def test_common_gains_are_won_together() -> None:
     assert view.outcome.tolist() == [[1, 1], [0.5, 0.5]] and view.reward.tolist() == [[1, 1], [0, 0]]
 
 
-# --- what the table remembers changes nothing -----------------------------------------------------------
+# --- independence of the table's content ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["leduc_poker", CARDS, "tic_tac_toe"])
-def test_a_table_emptied_in_mid_game_changes_nothing(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    calm, busy = SpielWorld(Config(game=text), 24), SpielWorld(Config(game=text), 24)
-    parts, one, other = busy.parts(3), np.random.default_rng(2), np.random.default_rng(2)
+def test_replaced_table_changes_no_game(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    reference, world = SpielWorld(Config(game=text), 24), SpielWorld(Config(game=text), 24)
+    parts, one, other = world.parts(3), np.random.default_rng(2), np.random.default_rng(2)
     for step in range(60):
-        moves = random_moves(calm, one)
-        assert np.array_equal(moves, random_moves(busy, other))
-        calm.step({"player": moves})
-        for part in parts:  # each step finds the table full, and begins another
+        moves = random_moves(reference, one)
+        assert np.array_equal(moves, random_moves(world, other))
+        reference.step({"player": moves})
+        for part in parts:  # in odd steps the table is full and replaced
             with monkeypatch.context() as patch:
                 patch.setattr(history_table, "LIMIT", -1 if step % 2 else history_table.LIMIT)
                 part.step({"player": moves[part.first : part.first + part.games]})
         for name in ("reward", "ended", "outcome", "acting", "length"):
-            assert np.array_equal(getattr(calm.view, name), getattr(busy.view, name)), name
-        assert np.array_equal(calm.view["player"]["observation"], busy.view["player"]["observation"])
-        assert np.array_equal(calm.save(np.arange(24)), busy.save(np.arange(24)))
+            assert np.array_equal(getattr(reference.view, name), getattr(world.view, name)), name
+        assert np.array_equal(reference.view["player"]["observation"], world.view["player"]["observation"])
+        assert np.array_equal(reference.save(np.arange(24)), world.save(np.arange(24)))
 
 
-def test_states_do_not_depend_on_what_the_table_met_before() -> None:
-    world, dice = SpielWorld(Config(game="leduc_poker"), 16), np.random.default_rng(3)
+def test_saved_states_do_not_depend_on_the_table() -> None:
+    world, generator = SpielWorld(Config(game="leduc_poker"), 16), np.random.default_rng(3)
     for _ in range(5):
-        world.step({"player": random_moves(world, dice)})
+        world.step({"player": random_moves(world, generator)})
     rows = np.arange(16, dtype=np.int32)
     saved = world.save(rows)
     history_table._tables.clear()
@@ -164,7 +165,7 @@ def test_states_do_not_depend_on_what_the_table_met_before() -> None:
     assert np.array_equal(fresh.view["player"]["observation"], world.view["player"]["observation"])
 
 
-def test_a_state_whose_history_breaks_the_rules_is_refused() -> None:
+def test_state_with_illegal_history_is_refused() -> None:
     world = SpielWorld(Config(game="kuhn_poker"), 1)
     rows = np.zeros(1, np.int32)
     for moves in ([0, 0], [0], [0, 1, 5], [0, 1, 1, 1], [2, 1, 0, 0]):
@@ -178,7 +179,7 @@ def test_a_state_whose_history_breaks_the_rules_is_refused() -> None:
         assert np.array_equal(world.save(rows), before)
 
 
-def test_an_illegal_move_is_refused() -> None:
+def test_illegal_move_is_refused() -> None:
     world = SpielWorld(Config(game="tic_tac_toe"), 2)
     world.step({"player": np.full((2, 2), 4, np.int32)})
     for move in (4, -1, 9):
@@ -186,31 +187,31 @@ def test_an_illegal_move_is_refused() -> None:
             world.step({"player": np.full((2, 2), move, np.int32)})
 
 
-# --- hidden things ---------------------------------------------------------------------------------------
+# --- hidden information ----------------------------------------------------------------------------------
 
 
-def test_resampled_cards_are_as_likely_as_chance_makes_them() -> None:
+def test_resampled_cards_have_equal_frequencies() -> None:
     world = SpielWorld(Config(game="leduc_poker"), 1)
     rows, counts = np.zeros(1, np.int32), np.zeros(6)
-    mine, other = history(world, 0)[:2]
+    own_card, other = history(world, 0)[:2]
     for key in range(1500):
         state = world.resample(rows, 0, key).view(world.state.dtype)[0]
-        assert state["history"][0, 0] == mine
+        assert state["history"][0, 0] == own_card
         counts[state["history"][0, 1]] += 1
-    assert counts[mine] == 0 and counts[other] > 0
-    shares = np.delete(counts, mine) / counts.sum()
+    assert counts[own_card] == 0 and counts[other] > 0
+    shares = np.delete(counts, own_card) / counts.sum()
     assert np.abs(shares - 0.2).max() < 5 * np.sqrt(0.16 / 1500)
 
 
-def test_what_cannot_be_redrawn_is_refused_and_not_leaked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resample_is_refused_where_openspiel_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hidden_states, "MOST_HISTORIES", 1000)
     world = SpielWorld(Config(game="liars_dice(numdice=2)"), 2)
-    with pytest.raises(ConfigError, match="what is hidden in it cannot be redrawn"):
+    with pytest.raises(ConfigError, match="its hidden information cannot be resampled"):
         world.resample(np.arange(2), 0, 1)
-    large = SpielWorld(Config(game="leduc_poker(suit_isomorphism=False,players=2)"), 8)  # here OpenSpiel can
-    dice = np.random.default_rng(0)
+    large = SpielWorld(Config(game="leduc_poker(suit_isomorphism=False,players=2)"), 8)  # OpenSpiel can
+    generator = np.random.default_rng(0)
     for _ in range(3):
-        large.step({"player": random_moves(large, dice)})
+        large.step({"player": random_moves(large, generator)})
     for seat in (0, 1):
         twin = SpielWorld(large.config, 8)
         twin.load(np.arange(8), large.resample(np.arange(8), seat, 5))
@@ -219,13 +220,13 @@ def test_what_cannot_be_redrawn_is_refused_and_not_leaked(monkeypatch: pytest.Mo
         assert not np.array_equal(twin.state["history"], large.state["history"])
 
 
-# --- exactly how good ------------------------------------------------------------------------------------
+# --- NashConv --------------------------------------------------------------------------------------------
 
 
-class Leaning:
-    """Plays by fixed, uneven weights of the moves; its chances can be read."""
+class FixedWeights:
+    """Plays with fixed weights of the moves, uniform by default."""
 
-    name = "leaning"
+    name = "fixed_weights"
 
     def __init__(self, weights: Any = None) -> None:
         self.weights = weights
@@ -236,12 +237,12 @@ class Leaning:
         return (share / share.sum(1, keepdims=True)).astype(np.float32)
 
 
-def judged(text: str, weights: Any = None, named: bool = False) -> dict[str, Any]:
-    return exact.nash_conv(Config(game=text, named=named), {"player": Leaning(weights)}, 1)  # type: ignore[no-any-return]
+def nash_conv(text: str, weights: Any = None, named: bool = False) -> dict[str, Any]:
+    return exact.nash_conv(Config(game=text, named=named), {"player": FixedWeights(weights)}, 1)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("text", ["kuhn_poker", "leduc_poker", CARDS])
-def test_uniform_play_is_judged_as_openspiel_judges_it(text: str) -> None:
+def test_nash_conv_of_uniform_play_equals_openspiel(text: str) -> None:
     exploitability = pytest.importorskip("open_spiel.python.algorithms.exploitability")
     from open_spiel.python import policy
 
@@ -249,24 +250,24 @@ def test_uniform_play_is_judged_as_openspiel_judges_it(text: str) -> None:
     if text == CARDS:
         game = pyspiel.convert_to_turn_based(game)
     expected = exploitability.nash_conv(game, policy.UniformRandomPolicy(game))
-    assert judged(text)["nash_conv"] == pytest.approx(expected, abs=1e-6)
+    assert nash_conv(text)["nash_conv"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_uneven_play_is_judged_by_hand() -> None:
+def test_nash_conv_equals_values_computed_by_hand() -> None:
     # Matching pennies, both heads with 0.7: each best response gains 0.4 over the value 0.16 or -0.16.
-    found = judged("matrix_mp", [0.7, 0.3])
-    assert found["value"] == pytest.approx(0.16, abs=1e-6)
-    assert found["nash_conv"] == pytest.approx(0.8, abs=1e-6)
-    assert judged("kuhn_poker")["value"] == pytest.approx(0.125, abs=1e-6)  # as the game's tables have it
-    assert judged("kuhn_poker")["information_states"] == 12
+    result = nash_conv("matrix_mp", [0.7, 0.3])
+    assert result["value"] == pytest.approx(0.16, abs=1e-6)
+    assert result["nash_conv"] == pytest.approx(0.8, abs=1e-6)
+    assert nash_conv("kuhn_poker")["value"] == pytest.approx(0.125, abs=1e-6)  # as the game's tables have it
+    assert nash_conv("kuhn_poker")["information_states"] == 12
 
 
-def test_why_a_game_is_not_judged_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "more than" in judged("connect_four")["refused"]  # at once: far too large
+def test_nash_conv_refusal_names_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "more than" in nash_conv("connect_four")["refused"]  # by the estimate alone: far too large
     monkeypatch.setattr(hidden_states, "MOST_HISTORIES", 500)
-    assert "more than 500 histories" in judged("liars_dice(dice_sides=3)")["refused"]
+    assert "more than 500 histories" in nash_conv("liars_dice(dice_sides=3)")["refused"]
     monkeypatch.undo()
-    assert "forget" in judged("dark_hex_ir(board_size=2)")["refused"]
+    assert "forget" in nash_conv("dark_hex_ir(board_size=2)")["refused"]
     assert exact.refusal(games.load("dark_hex(board_size=2)", "auto")) == ""
 
 
@@ -274,33 +275,33 @@ def test_why_a_game_is_not_judged_is_said(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("text", ["kuhn_poker", "leduc_poker", CARDS])
-def test_a_number_is_an_information_state(text: str) -> None:
-    """Equal numbers where a seat's texts are equal, and only there; never two seats with one number."""
+def test_state_numbers_equal_information_states(text: str) -> None:
+    """Numbers are equal exactly where seat and information-state string are equal."""
     world, plain = SpielWorld(Config(game=text, named=True), 256), SpielWorld(Config(game=text), 256)
     *quantities, count = world.spec.roles["player"].categories
     assert not any(quantities)
-    game, dice, texts = pyspiel.load_game(text), np.random.default_rng(0), {}
+    game, generator, texts = pyspiel.load_game(text), np.random.default_rng(0), {}
     for _ in range(12):
         for row in np.flatnonzero(world.view.ended == 0).tolist():
-            state = replayed(game, history(world, row))
+            state = replay(game, history(world, row))
             for seat in (0, 1):
                 number = int(world.view["player"]["state"][row, seat, 0])
                 assert 0 <= number < count
-                told = (seat, state.information_state_string(seat))
-                assert texts.setdefault(number, told) == told
+                info_state = (seat, state.information_state_string(seat))
+                assert texts.setdefault(number, info_state) == info_state
         assert (world.view["player"]["observation"] == plain.view["player"]["observation"]).all()
-        moves = random_moves(world, dice)
+        moves = random_moves(world, generator)
         for both in (world, plain):
             both.step({"player": moves})
     assert len(set(texts.values())) == len(texts)
 
 
-def test_named_states_pass_the_contract_and_change_no_judgement() -> None:
+def test_named_states_pass_conformance_and_keep_nash_conv() -> None:
     conformance.check_game(MODULE, Config(game="leduc_poker", named=True), trial=Trial(games=4, steps=16))
-    assert judged("leduc_poker", named=True) == judged("leduc_poker")
+    assert nash_conv("leduc_poker", named=True) == nash_conv("leduc_poker")
 
 
-def test_games_whose_states_cannot_be_numbered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbering_too_many_states_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="named = true: connect_four has more than 300,000 histories; exp"):
         Config(game="connect_four", named=True).check()
     monkeypatch.setattr(hidden_states, "MOST_STATES", 900)
@@ -331,7 +332,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_games_that_cannot_be_played_are_refused_in_one_line(text: str, capfd: Any) -> None:
+def test_unsupported_games_are_refused_in_one_line(text: str, capfd: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         Config(game=text).check()
     assert REFUSED[text] in str(caught.value) and "\n" not in str(caught.value)
@@ -340,21 +341,21 @@ def test_games_that_cannot_be_played_are_refused_in_one_line(text: str, capfd: A
 
 @pytest.mark.parametrize("text", ["coop_box_pushing", "dots_and_boxes(num_rows=3,num_cols=2)",
                                   "bargaining(max_turns=1)"])  # fmt: skip
-def test_games_that_are_longer_than_openspiel_says_are_played(text: str) -> None:
+def test_games_longer_than_the_openspiel_bound_are_played(text: str) -> None:
     world = SpielWorld(Config(game=text), 4)
     assert world.game.longest > world.game.spiel.max_history_length()
-    dice, ended = np.random.default_rng(0), 0
+    generator, ended = np.random.default_rng(0), 0
     while ended < 2:
-        legal = world.view.mask["player"] * dice.random(world.view.mask["player"].shape)
+        legal = world.view.mask["player"] * generator.random(world.view.mask["player"].shape)
         ended += int((world.step({"player": legal.argmax(2).astype(np.int32)}).ended != 0).sum())
     honest = SpielWorld(Config(game="leduc_poker"), 1).game
-    assert honest.longest == honest.spiel.max_history_length(), "where it says the truth, it is believed"
+    assert honest.longest == honest.spiel.max_history_length(), "a correct bound is kept"
     world.state["moves"][0] = world.game.longest
-    with pytest.raises(ConfigError, match="more than OpenSpiel says there can be"):
-        world._write(np.array([0]), np.array([1]))
+    with pytest.raises(ConfigError, match="the bound that OpenSpiel gives"):
+        world._append_moves(np.array([0]), np.array([1]))
 
 
-def test_an_observation_that_the_game_lacks_is_refused() -> None:
+def test_missing_observation_tensor_is_refused() -> None:
     with pytest.raises(ConfigError, match="it offers no information-state tensor"):
         Config(game="tic_tac_toe", observation="information_state").check()
     settings = (Config(game="leduc_poker", observation=kind) for kind in ("observation", "auto"))
@@ -365,12 +366,12 @@ def test_an_observation_that_the_game_lacks_is_refused() -> None:
         bot("perfect", "player")
 
 
-def test_without_openspiel_one_line_says_how_to_get_it() -> None:
-    lacking = "import sys; sys.modules['pyspiel'] = None; from rematch.cli.main import main; "
+def test_missing_openspiel_prints_the_install_command() -> None:
+    without_pyspiel = "import sys; sys.modules['pyspiel'] = None; from rematch.cli.main import main; "
     for words, code in ((["worlds"], 0), (["train", "openspiel"], 2)):
-        run = subprocess.run([sys.executable, "-c", f"{lacking}sys.exit(main({words!r}))"],
+        run = subprocess.run([sys.executable, "-c", f"{without_pyspiel}sys.exit(main({words!r}))"],
                              capture_output=True, text=True)  # fmt: skip
-        said = run.stdout + run.stderr
-        assert run.returncode == code and "Traceback" not in said
-        whose = "rematch: " if code else "  "  # an error, or a line about this world
-        assert f"{whose}OpenSpiel is not installed: .venv/bin/pip install -c constraints.txt open_s" in said
+        output = run.stdout + run.stderr
+        assert run.returncode == code and "Traceback" not in output
+        prefix = "rematch: " if code else "  "  # an error, or a line of `rematch worlds`
+        assert f"{prefix}OpenSpiel is not installed: .venv/bin/pip install -c constraints.txt open_" in output

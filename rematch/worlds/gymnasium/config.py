@@ -29,9 +29,9 @@ class Config:
 
     def check(self) -> None:
         factory.read_options(self.options)
-        if factory.present():  # else whoever makes the world says so
+        if factory.present():  # else making the world reports that it is missing
             factory.find(self.id)
 
-    def look(self) -> factory.About:
-        """What the environment offers under these settings."""
-        return factory.look(self.id, self.options, self.max_steps, self.scale)
+    def describe(self) -> factory.EnvDescription:
+        """Spaces, step limit and reproducibility of the environment under these settings."""
+        return factory.describe(self.id, self.options, self.max_steps, self.scale)

@@ -1,4 +1,4 @@
-"""Makes environments by their id, in one clear line where that fails, and finds out what they promise."""
+"""Makes environments by id, with one-line errors, and describes their spaces and reproducibility."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from types import ModuleType
 from typing import Any
@@ -19,9 +19,9 @@ import numpy as np
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError, NotInstalled
 
-from .spaces import Acting, Looking, acting, looking
+from .spaces import ActionDecoder, ObservationEncoder, action_decoder, observation_encoder
 
-PROBE = 60  # steps over which an environment must repeat itself
+PROBE = 60  # steps of the trial episode that must be reproduced
 
 
 def library() -> ModuleType:
@@ -39,7 +39,7 @@ def present() -> bool:
 
 
 def installed() -> str:
-    """Which Gymnasium is here: a run goes on to the same bits only under the same rules."""
+    """The installed version of Gymnasium: an exact resume needs the same version."""
     try:
         return f"gymnasium {version('gymnasium')}"
     except PackageNotFoundError:
@@ -47,9 +47,9 @@ def installed() -> str:
 
 
 def find(name: str) -> Any:
-    """The registered specification of an id. `package:Id-v0` imports the package first, if it is installed.
+    """The registered specification of an id. `package:Id-v0` imports the package first.
 
-    Only installed packages: the id may come from a stranger's run, beside which any file may lie.
+    Only installed packages are imported: the id may come from an untrusted run folder with any files.
     """
     registry = library().registry
     package, colon, short = name.rpartition(":")
@@ -61,9 +61,10 @@ def find(name: str) -> Any:
         except Exception as error:
             raise ConfigError(f"id = {name!r}: cannot import {package}: {one_line(error)}") from None
     if short not in registry:
-        among = list(registry)
-        same = [known for known in among if known.lower().startswith(short.lower().split("-v")[0] + "-v")]
-        near = same[-1] if same else nearest(short, among)
+        ids = list(registry)
+        prefix = short.lower().split("-v")[0] + "-v"
+        versions = [each for each in ids if each.lower().startswith(prefix)]
+        near = versions[-1] if versions else nearest(short, ids)
         raise ConfigError(
             f"id = {name!r}: expected the id of a Gymnasium environment, such as CartPole-v1"
             + (f"; nearest: {near}" if near else "")
@@ -77,7 +78,7 @@ def one_line(error: BaseException) -> str:
 
 
 def read_options(options: Sequence[str]) -> dict[str, Any]:
-    """("gravity=5", "is_slippery=false") -> what the environment's constructor takes."""
+    """("gravity=5", "is_slippery=false") -> keyword arguments of the environment's constructor."""
     out: dict[str, Any] = {}
     for option in options:
         name, equals, text = option.partition("=")
@@ -92,27 +93,27 @@ def read_options(options: Sequence[str]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class About:
-    """One environment's promises, found out once."""
+class EnvDescription:
+    """What a world needs to know about an environment."""
 
     id: str
     options: tuple[str, ...]
-    bound: int  # steps after which an episode is cut off
-    looking: Looking
-    acting: Acting
-    repeats: bool  # whether seed and actions name everything that happens
+    max_steps: int  # steps after which an episode is cut off
+    encoder: ObservationEncoder
+    decoder: ActionDecoder
+    reproducible: bool  # whether the seed and the actions determine the episode
 
     def make(self) -> Any:
-        return made(self.id, self.options, self.bound)
+        return make_env(self.id, self.options, self.max_steps)
 
 
-def made(name: str, options: tuple[str, ...], limit: int | None) -> Any:
+def make_env(name: str, options: tuple[str, ...], max_steps: int | None) -> Any:
     spec = find(name)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of old versions; the id says which one was asked for
-            more = {} if limit is None else {"max_episode_steps": limit}
-            return library().make(spec, disable_env_checker=True, **more, **read_options(options))
+            warnings.simplefilter("ignore")  # deprecation of old versions: the user chose the id
+            limit = {} if max_steps is None else {"max_episode_steps": max_steps}
+            return library().make(spec, disable_env_checker=True, **limit, **read_options(options))
     except ConfigError:
         raise
     except Exception as error:
@@ -120,60 +121,60 @@ def made(name: str, options: tuple[str, ...], limit: int | None) -> Any:
 
 
 @functools.lru_cache(maxsize=64)
-def look(name: str, options: tuple[str, ...], max_steps: int, scale: str) -> About:
-    """What the environment `name` promises; ConfigError where it is none that can be a world."""
+def describe(name: str, options: tuple[str, ...], max_steps: int, scale: str) -> EnvDescription:
+    """The description of the environment `name`; ConfigError where it cannot be a world."""
     spec = find(name)
-    bound = max_steps or int(spec.max_episode_steps or 0)
-    if bound < 1:
-        raise ConfigError(
-            f"world.id = {name!r}: it has no limit of steps of its own; expected world.max_steps"
-        )
-    env = made(name, options, bound)
+    limit = max_steps or int(spec.max_episode_steps or 0)
+    if limit < 1:
+        raise ConfigError(f"world.id = {name!r}: it has no step limit; expected world.max_steps")
+    env = make_env(name, options, limit)
     try:
         try:
-            about = About(
+            description = EnvDescription(
                 name,
                 options,
-                bound,
-                looking(env.observation_space, scale),
-                acting(env.action_space),
+                limit,
+                observation_encoder(env.observation_space, scale),
+                action_decoder(env.action_space),
                 not spec.nondeterministic,
             )
         except ConfigError as error:
             raise ConfigError(f"world.id = {name!r}: {error}") from None
-        if about.repeats and not repeats(about, env):
-            about = About(name, options, bound, about.looking, about.acting, False)
+        if description.reproducible and not is_reproducible(description, env):
+            description = replace(description, reproducible=False)
     finally:
         env.close()
-    return about
+    return description
 
 
-def repeats(about: About, used: Any) -> bool:
-    """Whether a fresh environment and one that has played agree to the last bit, seed and actions alike."""
-    fresh = about.make()
+def is_reproducible(description: EnvDescription, used: Any) -> bool:
+    """Whether a new environment and a used one play the same episode, bit for bit, from the same seed."""
+    fresh = description.make()
     try:
-        trace(about, used, 1)
-        return trace(about, used, 2) == trace(about, fresh, 2)
+        trace(description, used, 1)
+        return trace(description, used, 2) == trace(description, fresh, 2)
     except Exception as error:
         raise ConfigError(
-            f"world.id = {about.id!r}: it failed while being tried: {one_line(error)}"
+            f"world.id = {description.id!r}: it failed in a trial episode: {one_line(error)}"
         ) from None
     finally:
         fresh.close()
 
 
-def trace(about: About, env: Any, seed: int) -> list[bytes]:
-    """All that a short episode of random actions shows, bit for bit."""
-    draw = np.random.Generator(np.random.Philox(key=seed))
-    size = about.acting.actions.size
-    if about.acting.discrete:
-        kept = about.acting.kept(draw.integers(0, size, PROBE))
+def trace(description: EnvDescription, env: Any, seed: int) -> list[bytes]:
+    """The bytes of all observations, rewards and ends of a short episode with random actions."""
+    generator = np.random.Generator(np.random.Philox(key=seed))
+    decoder = description.decoder
+    size = decoder.actions.size
+    if decoder.discrete:
+        stored = decoder.to_stored(generator.integers(0, size, PROBE))
     else:
-        kept = about.acting.kept(2 * draw.random((PROBE, size)) - 1)
+        stored = decoder.to_stored(2 * generator.random((PROBE, size)) - 1)
     out = [np.asarray(env.reset(seed=seed)[0]).tobytes()]
-    for action in about.acting.given(kept):
-        seen, reward, over, cut, _ = env.step(action)
-        out.append(np.asarray(seen).tobytes() + np.float64(reward).tobytes() + bytes([bool(over), bool(cut)]))
-        if over or cut:
+    for action in decoder.decode(stored):
+        obs, reward, terminated, truncated, _ = env.step(action)
+        ends = bytes([bool(terminated), bool(truncated)])
+        out.append(np.asarray(obs).tobytes() + np.float64(reward).tobytes() + ends)
+        if terminated or truncated:
             break
     return out

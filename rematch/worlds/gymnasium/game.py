@@ -1,4 +1,4 @@
-"""The game `gymnasium`: what it offers to the rest of Rematch."""
+"""The game `gymnasium`: its settings, spec, worlds and bot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .world import NAME, GymnasiumWorld
 
 def short(config: Config) -> Config:
     """The same environment with episodes of at most 24 steps."""
-    return dataclasses.replace(config, max_steps=min(config.look().bound, 24))
+    return dataclasses.replace(config, max_steps=min(config.describe().max_steps, 24))
 
 
 class GymnasiumGame(Game):

@@ -1,7 +1,7 @@
-"""What an environment's spaces are in the words of spec.py: fields, actions, and the arithmetic between.
+"""Converts Gymnasium spaces: observations to fields of a spec, actions of a role to those of an environment.
 
-Supported: observations Box (any shape, flattened, not of pixels) and Discrete; actions Discrete and Box with
-finite bounds. Anything else is refused in one line.
+Supported are observations Box (any shape, flattened, no pixels) and Discrete, and actions Discrete and Box
+with finite bounds. Other spaces are refused in one line.
 """
 
 from __future__ import annotations
@@ -20,50 +20,49 @@ SUPPORTED = (
     "supported are observations Box (numbers, not pixels) and Discrete, and actions Discrete and Box "
     "with finite bounds"
 )
-WIDEST = (
-    1e4  # bounds further out are no bounds: environments write 1e10 or the largest float for "any number"
-)
-MOST = 4096  # numbers in an observation, choices or numbers in an action
+MAX_BOUND = 1e4  # larger bounds count as none: environments use 1e10 or the largest float for "unbounded"
+MAX_SIZE = 4096  # columns of an observation; discrete actions, or columns of a continuous action
 
 
-def refusal(what: str, space: Any) -> ConfigError:
+def refusal(kind: str, space: Any) -> ConfigError:
     text = " ".join(str(space).split())
-    return ConfigError(f"{what} {text if len(text) < 60 else text[:57] + '...'}: {SUPPORTED}")
+    return ConfigError(f"{kind} {text if len(text) < 60 else text[:57] + '...'}: {SUPPORTED}")
 
 
 @dataclass(frozen=True)
-class Looking:
-    """From an observation to the numbers that a network sees.
+class ObservationEncoder:
+    """Converts observations of the environment to the observation field of the role.
 
-    With scale "bounds" a column with known bounds goes to [-1, 1], any other through the signed root of
-    Pohlen et al. 2018 (twice it, without its last term): 1 : 1 near zero, large numbers are tamed. Both are
-    basic operations of IEEE 754, so the same on every machine. With "raw" nothing is done.
+    With scale "bounds", bounded columns are mapped to [-1, 1]; other columns pass the signed square root of
+    Pohlen et al. 2018 (times two, without its last term), which has slope 1 at zero and compresses large
+    numbers. Both use basic IEEE 754 operations, so all machines compute the same. "raw" changes nothing.
     """
 
     field: Field
-    flat: bool  # one-dimensional already
-    choice: bool  # Discrete: one column that names a thing
-    start: int  # of a Discrete space
+    flat: bool  # the observations are one-dimensional
+    categorical: bool  # Discrete space: one column with categories
+    start: int  # first value of a Discrete space
     raw: bool
-    known: NDArray[np.bool_]  # [F] columns with bounds
-    middle: Floats  # [F]
-    half: Floats  # [F]
+    bounded: NDArray[np.bool_]  # [F] columns with bounds
+    middle: Floats  # [F] centre of the bounds
+    half: Floats  # [F] half of the range
 
-    def show(self, seen: Floats, out: Floats) -> None:
-        """seen [n, F] as the environment gave it -> out [n, F]."""
-        if self.raw or self.choice:
-            out[:] = seen
+    def encode(self, obs: Floats, out: Floats) -> None:
+        """obs [n, F] from the environment -> out [n, F]."""
+        if self.raw or self.categorical:
+            out[:] = obs
             return
-        np.divide(seen - self.middle, self.half, out=out)
-        if self.known.all():
+        np.divide(obs - self.middle, self.half, out=out)
+        if self.bounded.all():
             np.clip(out, -1.0, 1.0, out=out)
             return
-        out[:, self.known] = np.clip(out[:, self.known], -1.0, 1.0)
-        wide = out[:, ~self.known]
-        out[:, ~self.known] = np.sign(wide) * np.float32(2.0) * (np.sqrt(np.abs(wide) + np.float32(1.0)) - 1)
+        out[:, self.bounded] = np.clip(out[:, self.bounded], -1.0, 1.0)
+        unbounded = out[:, ~self.bounded]
+        root = np.sqrt(np.abs(unbounded) + np.float32(1.0)) - 1
+        out[:, ~self.bounded] = np.sign(unbounded) * np.float32(2.0) * root
 
 
-def looking(space: Any, scale: str) -> Looking:
+def observation_encoder(space: Any, scale: str) -> ObservationEncoder:
     import gymnasium.spaces as spaces
 
     none = np.zeros(1, np.float32)
@@ -72,78 +71,78 @@ def looking(space: Any, scale: str) -> Looking:
         if not 2 <= count <= 1 << 20:
             raise refusal("observation", space)
         field = Field(name="observation", columns=("state",), low=0.0, high=count - 1.0, categories=(count,))
-        return Looking(field, True, True, int(space.start), True, none.astype(bool), none, none)
+        start = int(space.start)
+        return ObservationEncoder(field, True, True, start, True, none.astype(bool), none, none)
     if not isinstance(space, spaces.Box):
         raise refusal("observation", space)
     pixels = space.dtype == np.uint8 and len(space.shape) >= 2
     size = int(np.prod(space.shape))
-    if pixels or not 1 <= size <= MOST:
+    if pixels or not 1 <= size <= MAX_SIZE:
         raise refusal("observation", space)
     low, high = (np.asarray(edge, np.float64).reshape(-1) for edge in (space.low, space.high))
-    known = np.isfinite(low) & np.isfinite(high) & (high > low) & (np.maximum(-low, high) <= WIDEST)
+    bounded = np.isfinite(low) & np.isfinite(high) & (high > low) & (np.maximum(-low, high) <= MAX_BOUND)
     middle, half = np.zeros(size), np.ones(size)
-    middle[known], half[known] = (high[known] + low[known]) / 2, (high[known] - low[known]) / 2
+    middle[bounded], half[bounded] = (high[bounded] + low[bounded]) / 2, (high[bounded] - low[bounded]) / 2
     least, most = (float(low.min()), float(high.max())) if scale == "raw" else (-1.0, 1.0)
-    if not known.all() or least >= most:
+    if not bounded.all() or least >= most:
         least, most = -np.inf, np.inf
     field = Field(name="observation", columns=tuple(f"x{i}" for i in range(size)), low=least, high=most)
     flat = len(space.shape) == 1
-    return Looking(
-        field, flat, False, 0, scale == "raw", known, *(a.astype(np.float32) for a in (middle, half))
-    )
+    bounds = (array.astype(np.float32) for array in (middle, half))
+    return ObservationEncoder(field, flat, False, 0, scale == "raw", bounded, *bounds)
 
 
 @dataclass(frozen=True)
-class Acting:
-    """From a move in our words to an action in the environment's."""
+class ActionDecoder:
+    """Converts actions of the role to actions of the environment."""
 
     actions: Actions
-    start: int  # of a Discrete space
-    shape: tuple[int, ...]  # of a Box
+    start: int  # first value of a Discrete space
+    shape: tuple[int, ...]  # shape of a Box
     low: Floats  # [A]
     span: Floats  # [A] high - low
-    kind: np.dtype[Any]  # what a move is kept as, for replaying
+    dtype: np.dtype[Any]  # dtype of stored actions, for replay
 
     @property
     def discrete(self) -> bool:
         return self.actions.kind == "discrete"
 
-    def kept(self, moves: NDArray[Any]) -> NDArray[Any]:
-        """Moves [n] or [n, A] as they are kept; those that are none are refused."""
+    def to_stored(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Actions [n] or [n, A] in the form that states store; invalid ones are refused."""
         if self.discrete:
-            wrong = (moves < 0) | (moves >= self.actions.size)
+            invalid = (actions < 0) | (actions >= self.actions.size)
         else:
-            moves = np.clip(moves, -1.0, 1.0)
-            wrong = ~np.isfinite(moves).all(-1)
-        if wrong.any():
-            raise ConfigError(
-                f"the action of game {int(np.flatnonzero(wrong)[0])} is none of this environment"
-            )
-        return moves.astype(self.kind)
+            actions = np.clip(actions, -1.0, 1.0)
+            invalid = ~np.isfinite(actions).all(-1)
+        if invalid.any():
+            game = int(np.flatnonzero(invalid)[0])
+            raise ConfigError(f"the action of game {game} is not an action of this environment")
+        return actions.astype(self.dtype)
 
-    def given(self, kept: NDArray[Any]) -> list[Any]:
-        """What `env.step` is handed, one for each of the kept moves."""
+    def decode(self, stored: NDArray[Any]) -> list[Any]:
+        """The arguments of `env.step`, one for each stored action."""
         if self.discrete:
-            return list((kept.astype(np.int64) + self.start).tolist())
-        scaled = self.low + (kept + np.float32(1.0)) * np.float32(0.5) * self.span
-        return list(scaled.reshape(len(kept), *self.shape))
+            return list((stored.astype(np.int64) + self.start).tolist())
+        scaled = self.low + (stored + np.float32(1.0)) * np.float32(0.5) * self.span
+        return list(scaled.reshape(len(stored), *self.shape))
 
 
-def acting(space: Any) -> Acting:
+def action_decoder(space: Any) -> ActionDecoder:
     import gymnasium.spaces as spaces
 
     none = np.zeros(1, np.float32)
-    if isinstance(space, spaces.Discrete) and 2 <= int(space.n) <= MOST:
+    if isinstance(space, spaces.Discrete) and 2 <= int(space.n) <= MAX_SIZE:
         count = int(space.n)
         actions = Actions(kind="discrete", names=tuple(f"a{i}" for i in range(count)))
-        kind = np.dtype(np.uint8 if count <= 256 else np.int32)
-        return Acting(actions, int(space.start), (), none, none, kind)
+        dtype = np.dtype(np.uint8 if count <= 256 else np.int32)
+        return ActionDecoder(actions, int(space.start), (), none, none, dtype)
     if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
         raise refusal("action", space)
     size = int(np.prod(space.shape))
     low, high = (np.asarray(edge, np.float32).reshape(-1) for edge in (space.low, space.high))
-    fine = np.isfinite(low) & np.isfinite(high) & (high > low) & (np.maximum(-low, high) <= np.float32(1e9))
-    if not 1 <= size <= MOST or not fine.all():
+    bounded = np.isfinite(low) & np.isfinite(high) & (high > low)
+    bounded &= np.maximum(-low, high) <= np.float32(1e9)
+    if not 1 <= size <= MAX_SIZE or not bounded.all():
         raise refusal("action", space)
     actions = Actions(kind="continuous", names=tuple(f"u{i}" for i in range(size)))
-    return Acting(actions, 0, space.shape, low, high - low, np.dtype(np.float32))
+    return ActionDecoder(actions, 0, space.shape, low, high - low, np.dtype(np.float32))

@@ -1,4 +1,4 @@
-"""The game `openspiel`: what it offers to the rest of Rematch."""
+"""The game `openspiel`: its settings, spec, worlds, bot and exact solver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gymnasium environments as worlds: contract, replayed states, cut-offs, refusals; PPO by the papers."""
+"""Gymnasium environments as worlds: conformance, replay, cut-offs, refusals; PPO against the papers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rematch.rollout.collector import ThreadCollector
 from rematch.rollout.seating import RoleSeating
 from rematch.worlds import conformance
 from rematch.worlds.conformance import Trial
-from rematch.worlds.gymnasium import factory
+from rematch.worlds.gymnasium.spaces import observation_encoder
 from rematch.worlds.gymnasium.world import episode_seed
 from rematch.worlds.registry import find
 
@@ -40,23 +40,23 @@ world = find("gymnasium")
 ALL = np.arange(3, dtype=np.int32)
 
 
-class Odd(gymnasium.Env[Any, Any]):
-    """Any spaces; counts its steps; may fail, show rubbish, end, or use a generator that no seed reaches."""
+class FaultyEnv(gymnasium.Env[Any, Any]):
+    """An environment with any spaces that counts its steps; `fault` makes it fail in a chosen way."""
 
-    luck = np.random.default_rng()
+    unseeded = np.random.default_rng()
 
-    def __init__(self, seen: Any = None, act: Any = None, trouble: str = "") -> None:
-        self.observation_space = seen or spaces.Box(-1.0, 1.0, (2,), np.float32)
-        self.action_space = act or spaces.Discrete(2)
-        self.trouble, self.time = trouble, 0
+    def __init__(self, obs_space: Any = None, action_space: Any = None, fault: str = "") -> None:
+        self.observation_space = obs_space or spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.action_space = action_space or spaces.Discrete(2)
+        self.fault, self.time = fault, 0
 
     def show(self) -> Any:
         if isinstance(self.observation_space, spaces.Discrete):
             return int(self.observation_space.start) + self.time % int(self.observation_space.n)
         out = np.full(self.observation_space.shape, self.time / 100, np.float32)
-        if self.trouble == "dice":
-            out += self.luck.random()
-        return out * (np.nan if self.trouble == "nan" and self.time == 70 else 1)
+        if self.fault == "dice":
+            out += self.unseeded.random()
+        return out * (np.nan if self.fault == "nan" and self.time == 70 else 1)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
@@ -65,40 +65,39 @@ class Odd(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> Any:
         self.time += 1
-        assert self.action_space.contains(action) or self.trouble == "any", action
-        if self.trouble == "step" and self.time == 70:
+        assert self.action_space.contains(action) or self.fault == "any", action
+        if self.fault == "step" and self.time == 70:
             raise ValueError("two\nlines")
-        done = {"is_success": self.time % 2 == 0} if self.trouble == "success" else {}
-        reward = np.inf if self.trouble == "reward" and self.time == 70 else 0.5
-        return self.show(), reward, self.trouble == "success" and self.time == 3, False, done
+        process = {"is_success": self.time % 2 == 0} if self.fault == "success" else {}
+        reward = np.inf if self.fault == "reward" and self.time == 70 else 0.5
+        return self.show(), reward, self.fault == "success" and self.time == 3, False, process
 
 
 def register(name: str, limit: int | None = 100, **settings: Any) -> str:
-    gymnasium.register(f"{name}-v0", lambda **more: Odd(**settings | more), max_episode_steps=limit)
+    gymnasium.register(f"{name}-v0", lambda **more: FaultyEnv(**settings | more), max_episode_steps=limit)
     return f"{name}-v0"
 
 
 def steps(made: Any, count: int, first: int = 0) -> None:
     role = made.spec.roles["player"]
     for t in range(first, first + count):
-        luck = keys.units(9, keys.ACT, made.games * role.actions.size, t).reshape(made.games, 1, -1)
-        made.step(
-            {"player": luck.argmax(-1).astype(np.int32) if role.actions.kind == "discrete" else 2 * luck - 1}
-        )
+        uniform = keys.units(9, keys.ACT, made.games * role.actions.size, t).reshape(made.games, 1, -1)
+        discrete = role.actions.kind == "discrete"
+        made.step({"player": uniform.argmax(-1).astype(np.int32) if discrete else 2 * uniform - 1})
 
 
-# --- the contract -------------------------------------------------------------------------------------
+# --- conformance --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
 @pytest.mark.parametrize("scale", ["bounds", "raw"])
-def test_it_keeps_the_contract(name: str, scale: str) -> None:
+def test_environments_pass_the_conformance_test(name: str, scale: str) -> None:
     report = conformance.check_game(world, world.Config(id=name, scale=scale))
     assert {"save and load", "rubbish", "parts", "determinism", "restart"} <= set(report.passed)
 
 
-def test_a_discrete_observation_names_a_thing() -> None:
-    made = world.make(world.Config(id=register("Numbered", seen=spaces.Discrete(7, start=3))), 2)
+def test_discrete_observation_is_categorical() -> None:
+    made = world.make(world.Config(id=register("Numbered", obs_space=spaces.Discrete(7, start=3))), 2)
     (field,) = made.spec.roles["player"].fields
     assert field.categories == (7,) and (field.low, field.high) == (0, 6)
     steps(made, 9)
@@ -108,29 +107,29 @@ def test_a_discrete_observation_names_a_thing() -> None:
 
 def test_actions_are_scaled_to_the_bounds() -> None:
     box = spaces.Box(np.array([[-3.0, 0.0]], np.float32), np.array([[1.0, 10.0]], np.float32))
-    made = world.make(world.Config(id=register("Boxed", act=box)), 1)
-    given = made.about.acting.given(made.about.acting.kept(np.array([[-9.0, 0.5]])))[0]
-    assert given.shape == (1, 2) and given.dtype == np.float32 and given.tolist() == [[-3.0, 7.5]]
+    made = world.make(world.Config(id=register("Boxed", action_space=box)), 1)
+    decoder = made.description.decoder
+    action = decoder.decode(decoder.to_stored(np.array([[-9.0, 0.5]])))[0]
+    assert action.shape == (1, 2) and action.dtype == np.float32 and action.tolist() == [[-3.0, 7.5]]
 
 
-def test_numbers_are_scaled_by_known_bounds_and_rooted_without() -> None:
+def test_bounded_columns_are_scaled_and_unbounded_ones_rooted() -> None:
     space = spaces.Box(
         np.array([-4, -np.inf, 0, -1e30], np.float32), np.array([4, np.inf, 10, 1e30], np.float32)
     )
-    seen = np.array([[2, 8, 10, -99], [-4, -3, 0, 0]], np.float32)
-    spaces_of = sys.modules[factory.__name__]
-    out = np.zeros_like(seen)
-    spaces_of.looking(space, "bounds").show(seen, out)
+    obs = np.array([[2, 8, 10, -99], [-4, -3, 0, 0]], np.float32)
+    out = np.zeros_like(obs)
+    observation_encoder(space, "bounds").encode(obs, out)
     assert out == pytest.approx(np.array([[0.5, 4, 1, -18], [-1, -2, -1, 0]]))
-    spaces_of.looking(space, "raw").show(seen, out)
-    assert (out == seen).all()
+    observation_encoder(space, "raw").encode(obs, out)
+    assert (out == obs).all()
 
 
-# --- time --------------------------------------------------------------------------------------------
+# --- states ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "Acrobot-v1"])
-def test_a_state_is_seed_and_actions_and_brings_back_every_bit(name: str) -> None:
+def test_loaded_state_continues_bit_for_bit(name: str) -> None:
     made = world.make(world.Config(id=name), 3, seed=5)
     steps(made, 37)
     other = world.make(world.Config(id=name), 3, seed=6)
@@ -144,7 +143,7 @@ def test_a_state_is_seed_and_actions_and_brings_back_every_bit(name: str) -> Non
     assert made.save(ALL).tobytes() == other.save(ALL).tobytes()
 
 
-def test_a_state_whose_episode_ended_before_it_is_refused_whole() -> None:
+def test_state_after_the_end_of_its_episode_is_refused() -> None:
     made = world.make(world.Config(), 3)
     steps(made, 8)
     good, obs = made.save(ALL), made.view["player"]["observation"].copy()
@@ -161,8 +160,8 @@ def test_a_state_whose_episode_ended_before_it_is_refused_whole() -> None:
     assert (made.view["player"]["observation"] == twin.view["player"]["observation"]).all()
 
 
-def test_what_does_not_repeat_itself_is_found_out_and_begins_anew() -> None:
-    made = world.make(world.Config(id=register("Dice", trouble="dice")), 3)
+def test_irreproducible_environment_restarts_its_episode() -> None:
+    made = world.make(world.Config(id=register("Dice", fault="dice")), 3)
     assert made.spec.resume == "episode"
     steps(made, 5)
     states = made.save(ALL)
@@ -174,7 +173,7 @@ def test_what_does_not_repeat_itself_is_found_out_and_begins_anew() -> None:
 
 
 def test_decided_and_cut_off_ends() -> None:
-    made = world.make(world.Config(id=register("Done", trouble="success", limit=5)), 2)
+    made = world.make(world.Config(id=register("Done", fault="success", limit=5)), 2)
     steps(made, 3)
     assert made.view.ended.tolist() == [DECIDED] * 2 and made.view.outcome.tolist() == [[0.0]] * 2
     made = world.make(world.Config(id=register("Cut", limit=4), reward_scale=0.1), 2)
@@ -185,32 +184,32 @@ def test_decided_and_cut_off_ends() -> None:
         [0.05] * 2
     )
     played = play(made, [world.bot("random", "player")], 1)
-    assert played.returns.ravel() == pytest.approx([2.0, 2.0]), "returns are told without reward_scale"
+    assert played.returns.ravel() == pytest.approx([2.0, 2.0]), "returns do not contain reward_scale"
 
 
-def test_the_value_of_a_cut_sight_is_the_bootstrap() -> None:
-    """A world that pays 0.5 and is cut off after 4 steps: advantages by hand."""
+def test_cut_off_episode_bootstraps_from_its_last_observation() -> None:
+    """Advantages by hand, in a world with reward 0.5 that is cut off after 4 steps."""
     made = world.make(world.Config(id=register("CutAgain", limit=4)), 1)
     policy = Policy(made.spec.roles["player"], NetworkConfig(hidden=(4,)), "p")
     policy.initialise(1)
-    table = RoleSeating(policy, 1)
-    table.place(0, policy.weights)
-    tape = ThreadCollector(made, {"player": table}, 4, 1, 0).collect(0)
-    advantage, _, counts = tape.advantages("player", 0.9, 0.0)
+    seating = RoleSeating(policy, 1)
+    seating.place(0, policy.weights)
+    rollout = ThreadCollector(made, {"player": seating}, 4, 1, 0).collect(0)
+    advantage, _, counts = rollout.advantages("player", 0.9, 0.0)
     observations = np.array([[t / 100] * 2 for t in range(5)], np.float32)
     value = policy.forward(observations)[1]
     assert counts.all() and value[4] != 0
     assert advantage.ravel() == pytest.approx(0.5 + 0.9 * value[1:] - value[:4], abs=1e-6)
 
 
-# --- our PPO is right ------------------------------------------------------------------------------------
+# --- PPO -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
 @pytest.mark.parametrize("native", ["native", "torch"])
-def test_one_batch_gradient_equals_the_papers(name: str, shared: bool, native: str) -> None:
-    """World, rollout, tape, advantages and gradient at once, against tests/support/ppo_reference.py."""
+def test_gradient_of_one_batch_equals_the_reference(name: str, shared: bool, native: str) -> None:
+    """World, rollout buffer, advantages and gradient together, against tests/support/ppo_reference.py."""
     made = world.make(world.Config(id=name, max_steps=30, scale="raw", reward_scale=0.1), 4, seed=3)
     role = made.spec.roles["player"]
     policy = Policy(role, NetworkConfig(hidden=(12, 9), shared=shared), "p")
@@ -219,36 +218,37 @@ def test_one_batch_gradient_equals_the_papers(name: str, shared: bool, native: s
     old = policy.weights + rng.normal(0, 0.2, policy.weights.size).astype(np.float32)
     new = old + rng.normal(0, 0.05, old.size).astype(np.float32)
     policy.set(old)
-    table = RoleSeating(policy, 1)
-    table.place(0, old)
-    tape = ThreadCollector(made, {"player": table}, 70, 1, 0).collect(0)
-    assert (tape.ended == CUT_OFF).any() and (name == "Pendulum-v1" or (tape.ended == DECIDED).any())
+    seating = RoleSeating(policy, 1)
+    seating.place(0, old)
+    rollout = ThreadCollector(made, {"player": seating}, 70, 1, 0).collect(0)
+    assert (rollout.ended == CUT_OFF).any() and (name == "Pendulum-v1" or (rollout.ended == DECIDED).any())
     settings = PpoConfig(gamma=0.97, gae_lambda=0.9, clip=0.1, value_weight=0.3, gradient=native)
     learner = Ppo(policy, settings, 0, 1)
-    batch, index = learner.batch(tape)
+    batch, index = learner.batch(rollout)
     policy.set(new)
-    found = weight_views(learner.gradient(batch, index, 0.02)[0], policy.layout)
+    gradient_arrays = weight_views(learner.gradient(batch, index, 0.02)[0], policy.layout)
 
     def seeds(game: int) -> Iterator[int]:
         return (episode_seed(int(made.next.seed[game]), k) for k in range(10**6))
 
-    def given(action: Any) -> Any:
+    def to_env_action(action: Any) -> Any:
         return int(action) if name == "CartPole-v1" else np.clip(action, -1, 1).astype(np.float32) * 2
 
-    env, pieces = gymnasium.make(name, max_episode_steps=30), []
+    env, episodes = gymnasium.make(name, max_episode_steps=30), []
     for game in range(4):
-        pieces += ppo_reference.episodes(env, seeds(game), tape["player"].action[:, game, 0], given)
-    for piece in pieces:
-        piece["reward"] = [0.1 * reward for reward in piece["reward"]]
+        actions = rollout["player"].action[:, game, 0]
+        episodes += ppo_reference.episodes(env, seeds(game), actions, to_env_action)
+    for episode in episodes:
+        episode["reward"] = [0.1 * reward for reward in episode["reward"]]
     weights = [
         {k: torch.tensor(v, dtype=torch.float64) for k, v in weight_views(w, policy.layout).items()}
         for w in (old, new)
     ]
-    wanted = ppo_reference.gradient(*weights, pieces, ppo_reference.Settings(0.97, 0.9, 0.1, 0.3, 0.02))
-    assert set(found) == set(wanted)
-    largest = max(float(g.abs().max()) for g in wanted.values())
-    for key, slope in wanted.items():
-        assert np.abs(found[key] - slope.numpy()).max() < 2e-5 * largest, key
+    expected = ppo_reference.gradient(*weights, episodes, ppo_reference.Settings(0.97, 0.9, 0.1, 0.3, 0.02))
+    assert set(gradient_arrays) == set(expected)
+    largest = max(float(g.abs().max()) for g in expected.values())
+    for key, expected_gradient in expected.items():
+        assert np.abs(gradient_arrays[key] - expected_gradient.numpy()).max() < 2e-5 * largest, key
 
 
 # --- a run -------------------------------------------------------------------------------------------
@@ -260,12 +260,13 @@ def small(**changes: Any) -> Any:
     return api.configure("gymnasium", changes=tiny | changes)
 
 
-def test_a_run_is_judged_by_returns_and_threads_change_nothing(tmp_path: Path) -> None:
+def test_run_is_evaluated_by_returns_and_threads_change_nothing(tmp_path: Path) -> None:
     runs = [api.train(small(threads=threads), folder=tmp_path / str(threads)) for threads in (1, 3)]
     assert runs[0].policies["player"].weights.tobytes() == runs[1].policies["player"].weights.tobytes()
     last = runs[0].history[-1]
-    told = last["returns"]["player"]
-    assert told["games"] == 5 and told["low"] <= told["mean"] <= told["high"] and told["best_bot"] == "random"
+    entry = last["returns"]["player"]
+    assert entry["games"] == 5 and entry["best_bot"] == "random"
+    assert entry["low"] <= entry["mean"] <= entry["high"]
     assert last["table"] == [] and last["verdict"].split(":")[0] in (
         "improving",
         "declining",
@@ -277,21 +278,21 @@ def test_a_run_is_judged_by_returns_and_threads_change_nothing(tmp_path: Path) -
     assert "mean return" in (tmp_path / "1/report.html").read_text()
 
 
-def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+def test_stopped_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     for name in ("CartPole-v1", "Pendulum-v1"):
         settings = small(**{"world.id": name, "total_steps": 4 * 16 * 4})
         whole = api.train(settings, folder=tmp_path / f"{name}-whole")
-        halted = api.train(settings, folder=tmp_path / f"{name}-parts", minutes=1e-9)
+        stopped = api.train(settings, folder=tmp_path / f"{name}-parts", minutes=1e-9)
         rounds = 0
-        while len(halted.history) < len(whole.history):
-            halted = api.resume(tmp_path / f"{name}-parts", minutes=1e-9)
+        while len(stopped.history) < len(whole.history):
+            stopped = api.resume(tmp_path / f"{name}-parts", minutes=1e-9)
             rounds += 1
         assert rounds >= 3
-        assert halted.policies["player"].weights.tobytes() == whole.policies["player"].weights.tobytes()
-        assert halted.history == whole.history
+        assert stopped.policies["player"].weights.tobytes() == whole.policies["player"].weights.tobytes()
+        assert stopped.history == whole.history
 
 
-def test_every_knob_of_the_world_changes_what_happens() -> None:
+def test_every_world_setting_has_an_effect() -> None:
     base = small()
     others = {"id": "Acrobot-v1", "options": ("sutton_barto_reward=true",), "max_steps": 7}
     others |= {"scale": "raw", "reward_scale": 0.5}
@@ -302,13 +303,13 @@ def test_every_knob_of_the_world_changes_what_happens() -> None:
     assert len(set(logs)) == 1 + len(others)
 
 
-def test_a_world_that_begins_anew_says_so(tmp_path: Path) -> None:
-    name = register("DiceAgain", trouble="dice")
+def test_irreproducible_environment_is_reported_in_the_log(tmp_path: Path) -> None:
+    name = register("DiceAgain", fault="dice")
     api.train(small(**{"world.id": name}), folder=tmp_path / "run")
     assert "not to the same bits" in (tmp_path / "run/train.log").read_text()
 
 
-def test_returns_of_a_known_world() -> None:
+def test_mean_return_of_a_fixed_reward() -> None:
     chosen = world.Config(id=register("Paid", limit=6))
     board = Scoreboard(lambda n, first, key: world.make(chosen, n, first, key), 0, 1)
     result = board.results([world.bot("random", "player")], 7, 0)[0]
@@ -322,26 +323,26 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no package": ({"id": "no_such:Thing-v0"}, "no package 'no_such' is installed"),
     "no limit": (
         {"id": register("Endless", limit=None)},
-        "no limit of steps of its own; expected world.max_steps",
+        "it has no step limit; expected world.max_steps",
     ),
     "pixels": (
-        {"id": register("Pixels", seen=spaces.Box(0, 255, (8, 8, 3), np.uint8))},
+        {"id": register("Pixels", obs_space=spaces.Box(0, 255, (8, 8, 3), np.uint8))},
         "supported are observ",
     ),
     "dict": (
-        {"id": register("Dict", seen=spaces.Dict({"a": spaces.Discrete(2)}))},
+        {"id": register("Dict", obs_space=spaces.Dict({"a": spaces.Discrete(2)}))},
         "observation Dict.*supported",
     ),
     "tuple": (
-        {"id": register("Tuple", seen=spaces.Tuple([spaces.Discrete(2)]))},
+        {"id": register("Tuple", obs_space=spaces.Tuple([spaces.Discrete(2)]))},
         "observation Tuple.*supported",
     ),
     "many": (
-        {"id": register("Many", act=spaces.MultiDiscrete([2, 3]))},
+        {"id": register("Many", action_space=spaces.MultiDiscrete([2, 3]))},
         r"action MultiDiscrete.*supported are",
     ),
     "unbounded": (
-        {"id": register("Wide", act=spaces.Box(-np.inf, np.inf, (1,)))},
+        {"id": register("Wide", action_space=spaces.Box(-np.inf, np.inf, (1,)))},
         "action Box.*finite bounds",
     ),
     "option": ({"options": ("nothing=1",)}, "Gymnasium cannot make it: TypeError"),
@@ -350,7 +351,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_cannot_be_a_world_is_one_line(what: str) -> None:
+def test_unsupported_environment_is_refused_in_one_line(what: str) -> None:
     settings, line = REFUSED[what]
     with pytest.raises(ConfigError, match=line) as caught:
         config.validate(chosen := world.Config(**settings))
@@ -358,9 +359,9 @@ def test_what_cannot_be_a_world_is_one_line(what: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("trouble", ["step", "nan", "reward"])
-def test_what_fails_later_names_the_game(trouble: str) -> None:
-    made = world.make(world.Config(id=register(f"Late{trouble}", trouble=trouble)), 2, first=5)
+@pytest.mark.parametrize("fault", ["step", "nan", "reward"])
+def test_failure_in_a_step_names_the_game(fault: str) -> None:
+    made = world.make(world.Config(id=register(f"Late{fault}", fault=fault)), 2, first=5)
     with pytest.raises(ConfigError, match="game 5") as caught:
         steps(made, 80)
     assert "\n" not in str(caught.value)
@@ -369,13 +370,13 @@ def test_what_fails_later_names_the_game(trouble: str) -> None:
 def test_options_reach_the_environment() -> None:
     made = world.make(world.Config(id="FrozenLake-v1", options=("is_slippery=false",)), 2)
     for _ in range(2):
-        made.step({"player": np.full((2, 1), 1, np.int32)})  # down, and no other way
+        made.step({"player": np.full((2, 1), 1, np.int32)})  # down
     assert made.view["player"]["observation"].ravel().tolist() == [8.0, 8.0]
-    with pytest.raises(ConfigError, match="the action of game 0 is none"):
+    with pytest.raises(ConfigError, match="the action of game 0 is not an action"):
         made.step({"player": np.full((2, 1), 9, np.int32)})
 
 
-def test_without_gymnasium_there_is_one_line(tmp_path: Path) -> None:
+def test_missing_gymnasium_prints_the_install_command(tmp_path: Path) -> None:
     script = """
 import sys
 sys.modules["gymnasium"] = None
@@ -384,7 +385,7 @@ assert main(["worlds"]) == 0
 sys.exit(main(["train", "gymnasium"]))
 """
     root = Path(api.__file__).parents[1]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script],
         cwd=tmp_path,
         env={"PYTHONPATH": str(root), "PATH": ""},
@@ -393,5 +394,5 @@ sys.exit(main(["train", "gymnasium"]))
         timeout=60,
     )
     line = 'Gymnasium is not installed: .venv/bin/pip install -c constraints.txt gymnasium'
-    assert done.returncode == 2 and done.stderr == f"rematch: {line}\n"
-    assert line in done.stdout and "pursuit: " in done.stdout
+    assert process.returncode == 2 and process.stderr == f"rematch: {line}\n"
+    assert line in process.stdout and "pursuit: " in process.stdout

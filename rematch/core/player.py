@@ -81,7 +81,7 @@ class GreedyOption(Protocol):
 class SubprocessPlayer(Protocol):
     """A player in a process of its own, for example a bot that a user wrote."""
 
-    troubles: dict[tuple[int, int, int], str]  # (seed, step, game) -> what went wrong
+    errors: dict[tuple[int, int, int], str]  # (seed, step, game) -> message
 
     def close(self) -> None:
         """End the process."""

@@ -205,7 +205,7 @@ def forfeits(players: Iterable[Player]) -> list[dict[str, Any]]:
     """Players that resigned games because of an error: the number of games, and the first error."""
     out = []
     for player in players:
-        if isinstance(player, SubprocessPlayer) and player.troubles:
-            first = player.troubles[min(player.troubles, key=lambda at: (at[1:], at[0]))]
-            out.append({"player": player.name, "games": len(player.troubles), "first": first})
+        if isinstance(player, SubprocessPlayer) and player.errors:
+            first = player.errors[min(player.errors, key=lambda at: (at[1:], at[0]))]
+            out.append({"player": player.name, "games": len(player.errors), "first": first})
     return out

@@ -1,4 +1,4 @@
-"""Games of Beasty Bar told in words, with the line after every move; and told again by both engines."""
+"""Transcripts of Beasty Bar games, with the line after every move; replayed by both engines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from rematch.worlds.beasty.config import ACTIONS, Config
-from rematch.worlds.beasty.describe import turn_in_words
+from rematch.worlds.beasty.describe import turn_text
 from rematch.worlds.beasty.reference import rules
 from support.beasty_positions import play
 
@@ -14,8 +14,8 @@ HEAD = re.compile(r"(\w+) players, (points|count)(, the document's variant)?")
 MOVE = re.compile(r" *\d+\. player \d plays (.*?)\. (?:Line|Over)")
 
 
-def tell(config: Config, orders: Sequence[Sequence[str]], actions: Sequence[str]) -> str:
-    """One game from its deal to the last of these moves."""
+def transcript(config: Config, orders: Sequence[Sequence[str]], actions: Sequence[str]) -> str:
+    """The transcript of one game, from its deal to the last of these actions."""
     words = {2: "Two", 3: "Three", 4: "Four"}
     variant = ", the document's variant" if config.document_variant else ""
     out = [f"{words[config.players]} players, {config.scoring}{variant}."]
@@ -24,17 +24,17 @@ def tell(config: Config, orders: Sequence[Sequence[str]], actions: Sequence[str]
     state = rules.deal(orders, config)
     for number, action in enumerate(actions, 1):
         before, state = state, play(state, action, config)
-        out.append(f"{number:4}. {turn_in_words(before, ACTIONS.index(action), state)}")
+        out.append(f"{number:4}. {turn_text(before, ACTIONS.index(action), state)}")
     if rules.is_over(state):
         points = " to ".join(str(state.points(p)) for p in range(state.players))
-        won = rules.outcomes(state, config)
-        how = f"player {won.index(1.0)} wins" if 1.0 in won else "a draw"
-        out.append(f"  Over: {points} points, {how}.")
+        outcomes = rules.outcomes(state, config)
+        result = f"player {outcomes.index(1.0)} wins" if 1.0 in outcomes else "a draw"
+        out.append(f"  Over: {points} points, {result}.")
     return "\n".join(out) + "\n"
 
 
-def retold(text: str) -> str:
-    """The same games by the engines, from what the text says of deals and moves."""
+def replay(text: str) -> str:
+    """The transcripts of the same games, replayed from the deals and moves in the text."""
     games = []
     for game in text.split("\n\n"):
         head = HEAD.match(game)
@@ -42,5 +42,6 @@ def retold(text: str) -> str:
         players = {"Two": 2, "Three": 3, "Four": 4}[head[1]]
         config = Config(players=players, scoring=head[2], document_variant=bool(head[3]))
         orders = [re.split(", |; next come ", line) for line in re.findall(r"player \d holds (.*)", game)]
-        games.append(tell(config, orders, [action for action in MOVE.findall(game) if action in ACTIONS]))
+        actions = [action for action in MOVE.findall(game) if action in ACTIONS]
+        games.append(transcript(config, orders, actions))
     return "\n".join(games)

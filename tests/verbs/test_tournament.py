@@ -154,7 +154,7 @@ def test_bot_that_fails_loses_that_game_and_the_tournament_continues(
 
 def test_resignation_at_a_larger_table_leaves_the_others_half_a_point() -> None:
     class Quits:
-        name, troubles = "quits", {(0, 0, 0): "gave up"}
+        name, errors = "quits", {(0, 0, 0): "gave up"}
 
         def act(self, seat: Any, rng_key: Any, recurrent_state: Any = None) -> Any:
             move = bot("random", "player").act(seat, rng_key)

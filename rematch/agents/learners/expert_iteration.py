@@ -229,7 +229,8 @@ class ExpertIteration(Learner):
         budget = (c.completions, c.plies)
         parts = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
         search = partial(
-            self.scratch.leaf_values, how=budget, rng_key=rng_key, among=None, judge=self._leaf_values
+            self.scratch.leaf_values, budget=budget, rng_key=rng_key, candidates=None,
+            value_function=self._leaf_values,
         )
         with ThreadPoolExecutor(self.threads) as pool:
             return np.concatenate(list(pool.map(search, parts)))

@@ -1,8 +1,7 @@
-"""The best responses to each opponent that were measured: responses.json, by
-tools/experiments/beasty_responses.py.
+"""The best measured response to each bot: responses.json, which tools/experiments/beasty_responses.py writes.
 
-An entry says who responds, how often it wins with the interval, in how many games, and the command that plays
-the match again. It is what has been found, not what can be: "at least".
+An entry has the responding player, its score with the interval, the number of games, and the command that
+repeats the match. It is a lower bound: better responses may exist.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from .config import Config
 FILE = Path(__file__).with_name("responses.json")
 
 
-def best_known(rival: str, config: Config, file: Path = FILE) -> dict[str, Any] | None:
-    """The entry of an opponent; None where none was measured under these rules."""
+def best_known(opponent: str, config: Config, file: Path = FILE) -> dict[str, Any] | None:
+    """The entry of an opponent; None where it was not measured under these rules."""
     try:
-        found = json.loads(file.read_text())
+        table = json.loads(file.read_text())
     except OSError:
         return None
-    if found["rules"] != settings.tree(config):
+    if table["rules"] != settings.tree(config):
         return None
-    entry: dict[str, Any] | None = found["responses"].get(rival)
+    entry: dict[str, Any] | None = table["responses"].get(opponent)
     return entry

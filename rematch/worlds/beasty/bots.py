@@ -1,4 +1,4 @@
-"""The opponents and the search as players: what bots.h and search.h do, with names and random keys."""
+"""The bots of bots.h and the search of search.h as players."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from . import native
 from .reference.bots import BOTS as NUMBERS
 
 BOTS = {"player": (*NUMBERS, "search")}
-COMPLETIONS, MOST = 100, 10**6  # of `search`
-PLAYOUT = NUMBERS.index("outcome_heuristic")  # who plays the rest of a game in a search
-THOUGHT = 0.02  # a guided search leaves out what its policy plays more seldom
-PRIOR = 0.02  # what a guided search adds for an action's log-probability
-AT_ONCE = 10  # completions between two looks at the clock
+COMPLETIONS, MAX_COMPLETIONS = 100, 10**6  # of `search`: default, limit
+PLAYOUT_BOT = NUMBERS.index("outcome_heuristic")  # plays the games of a search to their end
+MIN_PROBABILITY = 0.02  # a guided search skips actions that its policy plays less often
+PRIOR_WEIGHT = 0.02  # factor of the policy's log-probability in a guided search
+CHECK_EVERY = 10  # completions between two checks of the clock
 
 if len(NUMBERS) != native.BOTS:
     raise ImportError(
-        f"beasty: {len(NUMBERS)} opponents are named in reference/bots.py, {native.BOTS} in bots.h"
+        f"beasty: {len(NUMBERS)} bots in reference/bots.py; expected {native.BOTS}, as in bots.h"
     )
 
 
-def _own(seat: Seat, rng_key: RngKey) -> RngKey:
-    """Each seat its own luck."""
+def _seat_key(seat: Seat, rng_key: RngKey) -> RngKey:
+    """The random key of one seat."""
     return RngKey(rng.key(rng_key.seed, rng_key.stream, seat.seat), rng_key.stream, rng_key.step)
 
 
 class ScriptedPlayer:
-    """Plays one of the ten; the same move for the same game, key and step, however games are batched."""
+    """One of the ten bots. A move depends on game, key and step, not on the batch."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -45,15 +45,14 @@ class ScriptedPlayer:
 
     def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         world: Any = seat.world
-        return Decision(world.scripted(seat.rows, self._number, _own(seat, rng_key)))
+        return Decision(world.bot_actions(seat.rows, self._number, _seat_key(seat, rng_key)))
 
 
 class SearchPlayer:
-    """Deals what its seat cannot see anew `completions` times and plays every action out (search.h).
+    """Resamples the hidden cards `completions` times and plays every action out (search.h).
 
-    With `seconds` it stops after about so long for each game that it is asked about, and never before the
-    first few completions: a budget of time is the one thing that does not repeat. `model` is how it thinks
-    that the others play: like itself, or like the bot of that name.
+    `seconds` limits the time per game, after the first CHECK_EVERY completions; a search with a time limit is
+    not reproducible. `model` is the bot that plays the other seats in playouts; empty: the same as `rollout`.
     """
 
     def __init__(
@@ -80,46 +79,47 @@ class SearchPlayer:
         self.completions, self.seconds, self.threads = completions, seconds, threads
         self._rollout, self._model = NUMBERS.index(rollout), NUMBERS.index(model or rollout)
 
-    def worths(self, world: Any, rows: Ints, rng_key: RngKey) -> tuple[NDArray[np.float64], Ints]:
-        """[n, 33] what every action adds up to over the completions, and [n] the best."""
-        found: tuple[NDArray[np.float64], Ints] = world.searched(rows, self._how(0, 0), rng_key, self.threads)
-        return found
+    def action_sums(self, world: Any, rows: Ints, rng_key: RngKey) -> tuple[NDArray[np.float64], Ints]:
+        """[n, 33] sums of action values over the completions, and [n] the best actions."""
+        playouts = self._playouts(0, self.completions)
+        result: tuple[NDArray[np.float64], Ints] = world.search(rows, playouts, rng_key, self.threads)
+        return result
 
-    def _how(self, at: int, until: int) -> tuple[int, int, int, int]:
-        return self._rollout, at, until or self.completions, self._model
+    def _playouts(self, first: int, end: int) -> tuple[int, int, int, int]:
+        return self._rollout, first, end, self._model
 
     def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         world: Any = seat.world
-        own, started = _own(seat, rng_key), time.perf_counter()
+        key, start_time = _seat_key(seat, rng_key), time.perf_counter()
         if not self.seconds:
-            return Decision(self.worths(world, seat.rows, own)[1])
+            return Decision(self.action_sums(world, seat.rows, key)[1])
         sums: Any = 0.0
-        for at in range(0, self.completions, AT_ONCE):
-            until = min(at + AT_ONCE, self.completions)
-            sums = sums + world.searched(seat.rows, self._how(at, until), own, self.threads)[0]
-            if time.perf_counter() - started > self.seconds * len(seat.rows):
+        for first in range(0, self.completions, CHECK_EVERY):
+            end = min(first + CHECK_EVERY, self.completions)
+            sums = sums + world.search(seat.rows, self._playouts(first, end), key, self.threads)[0]
+            if time.perf_counter() - start_time > self.seconds * len(seat.rows):
                 break
         assert seat.mask is not None
         return Decision(np.where(seat.mask != 0, sums, -np.inf).argmax(1).astype(np.int32))
 
 
-def search_of(name: str) -> SearchPlayer:
-    """ "search:200" has 200 completions, "search:5ms" so long; "search:9:online" has others play `online`."""
-    _, _, rest = name.partition(":")
-    budget, _, model = rest.partition(":")
+def parse_search(name: str) -> SearchPlayer:
+    """ "search:200": 200 completions; "search:5ms": 5 ms; "search:9:online": others play `online`."""
+    _, _, options = name.partition(":")
+    budget, _, model = options.partition(":")
     number, unit = (budget[:-2], "ms") if budget.endswith("ms") else (budget, "completions")
     try:
         value = float(number or COMPLETIONS)
     except ValueError:
         value = 0.0
-    whole = unit == "ms" or value == int(value)
-    if not (0 < value <= MOST and whole) or (":" in name and not rest):
+    valid = unit == "ms" or value == int(value)
+    if not (0 < value <= MAX_COMPLETIONS and valid) or (":" in name and not options):
         raise ConfigError(
-            f"{name}: expected search:COMPLETIONS or search:MILLISECONDSms, from 1 to {MOST}; for example "
-            "search:200, search:5ms, search:200:online"
+            f"{name}: expected search:COMPLETIONS or search:MILLISECONDSms, from 1 to {MAX_COMPLETIONS}; "
+            "for example search:200, search:5ms, search:200:online"
         )
     if unit == "ms":
-        player = SearchPlayer(MOST, seconds=value / 1000, model=model)
+        player = SearchPlayer(MAX_COMPLETIONS, seconds=value / 1000, model=model)
     else:
         player = SearchPlayer(int(value), model=model)
     player.name = name
@@ -127,21 +127,21 @@ def search_of(name: str) -> SearchPlayer:
 
 
 class GuidedSearch:
-    """`search` among the actions that a policy would play now and then, its own odds beside what is found.
+    """`search` over the likely actions of a policy, plus PRIOR_WEIGHT times their log-probability.
 
-    Actions that it plays with less than THOUGHT are not searched, which saves their playouts. With `plies` a
-    playout ends after so many turns and the policy's value says how the game goes on (two players, and a
-    policy whose value needs nothing that is aside).
+    Actions with a probability below MIN_PROBABILITY are not searched. With `plies` >= 0 a playout ends after
+    `plies` turns in the policy's value; that needs two players and no privileged observation.
     """
 
     def __init__(
         self, policy: Any, completions: int = COMPLETIONS, plies: int = -1, threads: int = 1
     ) -> None:
-        self.policy, self.completions, self.plies, self.threads = policy, completions, plies, threads
+        self.policy, self.threads = policy, threads
+        self.completions, self.plies = completions, plies
         self.name = f"{policy.name}+search:{completions}" + (f":{plies}" if plies >= 0 else "")
         if plies >= 0 and (policy.config.critic != "own" or len(policy.role.seats) != 2):
             raise ConfigError(
-                f"{self.name}: its value cannot end a playout; expected two players, network.critic own"
+                f"{self.name}: PLIES need two players and network.critic own"
             )
 
     def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
@@ -149,25 +149,25 @@ class GuidedSearch:
         assert seat.mask is not None
         logits = self.policy.forward(np.ascontiguousarray(seat.obs), seat.mask)[0].astype(np.float64)
         logits[seat.mask == 0] = -np.inf
-        odds = logits - logits.max(1, keepdims=True)
-        odds -= np.log(np.exp(odds).sum(1, keepdims=True))
-        thought = (odds >= np.log(THOUGHT)) | (odds == odds.max(1, keepdims=True))
-        bits = np.uint64(1) << np.arange(odds.shape[1], dtype=np.uint64)
-        among = (thought * bits).sum(1, dtype=np.uint64)
-        own = _own(seat, rng_key)
+        logp = logits - logits.max(1, keepdims=True)
+        logp -= np.log(np.exp(logp).sum(1, keepdims=True))
+        likely = (logp >= np.log(MIN_PROBABILITY)) | (logp == logp.max(1, keepdims=True))
+        bits = np.uint64(1) << np.arange(logp.shape[1], dtype=np.uint64)
+        candidates = (likely * bits).sum(1, dtype=np.uint64)
+        key = _seat_key(seat, rng_key)
         if self.plies < 0:
-            values = world.action_values(seat.rows, self.completions, own, self.threads, among)
+            values = world.action_values(seat.rows, self.completions, key, self.threads, candidates)
         else:
-            how = (self.completions, self.plies)
-            values = world.leaf_values(seat.rows, how, own, among, self._judge)
-        return Decision(np.where(thought, values + PRIOR * odds, -np.inf).argmax(1).astype(np.int32))
+            budget = (self.completions, self.plies)
+            values = world.leaf_values(seat.rows, budget, key, candidates, self._value)
+        return Decision(np.where(likely, values + PRIOR_WEIGHT * logp, -np.inf).argmax(1).astype(np.int32))
 
-    def _judge(self, obs: Floats) -> Floats:
+    def _value(self, obs: Floats) -> Floats:
         return np.asarray(self.policy.forward(obs)[1], np.float32)
 
 
-def guided(policy: Any, budget: str) -> GuidedSearch:
-    """`policy` with a search: budget "", "COMPLETIONS" or "COMPLETIONS:PLIES"."""
+def guided_search(policy: Any, budget: str) -> GuidedSearch:
+    """A search that `policy` guides; budget "", "COMPLETIONS" or "COMPLETIONS:PLIES"."""
     try:
         numbers = [int(word) for word in budget.split(":")] if budget else [COMPLETIONS]
     except ValueError:
@@ -178,8 +178,8 @@ def guided(policy: Any, budget: str) -> GuidedSearch:
 
 
 def bot(name: str, role: str) -> ScriptedPlayer | SearchPlayer:
-    """The player `name` of a role."""
+    """The bot `name` of a role; ConfigError where there is none."""
     if role in BOTS and name.partition(":")[0] == "search":
-        return search_of(name)
+        return parse_search(name)
     check_bot(BOTS, name, role)
     return ScriptedPlayer(name)

@@ -1,4 +1,4 @@
-"""The settings of Beasty Bar, its animals and its actions by name: what all files of this world agree on."""
+"""The settings of Beasty Bar, and the names of its animals and actions."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SPECIES = ("skunk", "parrot", "kangaroo", "monkey", "chameleon", "seal", "zebra"
 STRENGTH = {name: strength for strength, name in enumerate(SPECIES, 1)}
 POINTS = dict(zip(SPECIES, (4, 4, 4, 3, 3, 2, 4, 3, 2, 3, 2, 2)))
 RECURRING = ("giraffe", "crocodile", "hippo")
-PLAIN = tuple(
+PLAIN = tuple(  # species without a choice
     name for name in SPECIES if name not in ("parrot", "kangaroo", "chameleon")
-)  # no choice to make
+)
 SCORINGS = ("points", "count")  # in the order of the enum in rules.h
 
 
 @dataclass(frozen=True)
 class Act:
-    """An action: the card laid, the species whose action it does (or none), and its choice.
+    """An action: the card played, the species whose effect it has (or none), and a choice.
 
-    The choice is how many animals a kangaroo hops over, or the place of a parrot's target.
+    The choice is the number of animals that a kangaroo hops over, or the place of a parrot's target.
     """
 
     card: str
@@ -36,12 +36,12 @@ class Act:
     choice: int = 0
 
     def __str__(self) -> str:
-        does = f" as {self.effect}" if self.card == "chameleon" and self.effect else ""
-        how = {"kangaroo": f" over {self.choice}", "parrot": f" at {self.choice}"}.get(self.effect, "")
-        return self.card + does + how
+        copied = f" as {self.effect}" if self.card == "chameleon" and self.effect else ""
+        choice = {"kangaroo": f" over {self.choice}", "parrot": f" at {self.choice}"}.get(self.effect, "")
+        return self.card + copied + choice
 
 
-# The 33 ids of the specification's section 3, in the order of rules.h.
+# The 33 actions, in the order of their ids in rules.h.
 ACTS = (
     *(Act(name, name) for name in PLAIN),
     *(Act("kangaroo", "kangaroo", over) for over in range(3)),
@@ -78,7 +78,7 @@ class Config:
             )
 
     def values(self) -> dict[str, int]:
-        """As `Rules` in rules.h holds them."""
+        """The members of `Rules` in rules.h."""
         return {
             "players": self.players,
             "scoring": SCORINGS.index(self.scoring),
@@ -88,17 +88,17 @@ class Config:
 
 
 def compare_with_struct(struct: Mapping[str, str]) -> None:
-    """The C struct and the dataclass must be the same, name by name and type by type."""
-    words = {"int": "int32_t", "str": "int32_t", "bool": "rm_flag"}
-    ours = {field.name: words[str(field.type)] for field in dataclasses.fields(Config)}
-    for name in sorted(ours.keys() | struct.keys()):
-        if ours.get(name) != struct.get(name):
+    """ImportError where Config and the struct in rules.h differ in a name or type."""
+    c_types = {"int": "int32_t", "str": "int32_t", "bool": "rm_flag"}
+    fields = {field.name: c_types[str(field.type)] for field in dataclasses.fields(Config)}
+    for name in sorted(fields.keys() | struct.keys()):
+        if fields.get(name) != struct.get(name):
             raise ImportError(
-                f"beasty: setting {name} is {ours.get(name, 'absent')} in rules.py and "
+                f"beasty: setting {name} is {fields.get(name, 'absent')} in config.py and "
                 f"{struct.get(name, 'absent')} in rules.h"
             )
     if len(ACTS) != native.ACTIONS:
-        raise ImportError(f"beasty: {len(ACTS)} actions are named in rules.py, {native.ACTIONS} in rules.h")
+        raise ImportError(f"beasty: {len(ACTS)} actions; expected {native.ACTIONS}, as in rules.h")
 
 
 refuse_stale(native.__name__, native.BUILD, Path(__file__).with_name("native.pyx"))

@@ -1,4 +1,4 @@
-"""What happened in a turn, in words: for games that people read or play."""
+"""Describes turns, moves and cards as text, for transcripts and the terminal."""
 
 from __future__ import annotations
 
@@ -8,24 +8,29 @@ from .config import ACTIONS, ACTS, SPECIES
 from .state import Card, State
 
 
-def cards_in_words(cards: Iterable[Card]) -> str:
-    """ "0 lion, 1 zebra": whose, which."""
+def cards_text(cards: Iterable[Card]) -> str:
+    """ "0 lion, 1 zebra": owner and animal."""
     return ", ".join(f"{owner} {name}" for owner, name in cards)
 
 
-def turn_in_words(before: State, action: int, after: State) -> str:
+def turn_text(before: State, action: int, after: State) -> str:
     """ "player 0 plays lion. Line: 0 lion, 1 zebra. Out: 1 monkey." """
-    said = f"player {before.turn} plays {ACTIONS[action]}. Line: {cards_in_words(after.line)}."
-    for words, pile in (("In", "bar"), ("Out", "thats_it")):
-        now, then = getattr(after, pile), getattr(before, pile)
-        came = [(p, name) for p in range(after.players) for name in SPECIES if name in now[p] - then[p]]
-        said += f" {words}: {cards_in_words(came)}." if came else ""
-    return said
+    text = f"player {before.turn} plays {ACTIONS[action]}. Line: {cards_text(after.line)}."
+    for title, pile in (("In", "bar"), ("Out", "thats_it")):
+        cards = entered(before, after, pile)
+        text += f" {title}: {cards_text(cards)}." if cards else ""
+    return text
 
 
-# --- for people at the table ------------------------------------------------------------------------------
+def entered(before: State, after: State, pile: str) -> list[Card]:
+    """The cards that entered a pile, by player and strength."""
+    new, old = getattr(after, pile), getattr(before, pile)
+    return [(p, name) for p in range(after.players) for name in SPECIES if name in new[p] - old[p]]
 
-# The table of animals of the specification's section 1, for somebody who holds the card.
+
+# --- for the terminal -------------------------------------------------------------------------------------
+
+# Animal -> its effect, in one line.
 EFFECTS = {
     "lion": "goes first and scares monkeys out; is out itself if another lion is in line",
     "hippo": "every turn: pushes past weaker animals, never past a zebra",
@@ -43,36 +48,35 @@ EFFECTS = {
 
 
 def label(action: int) -> str:
-    """An action's name for people: as in ACTIONS, but a parrot's places are counted from 1."""
+    """The name of an action: as in ACTIONS, but with the places of a parrot counted from 1."""
     act = ACTS[action]
     if act.effect == "kangaroo" and not act.choice:
         return act.card
     return str(act) if act.effect != "parrot" else f"{str(act).rpartition(' ')[0]} {act.choice + 1}"
 
 
-def whose(card: Card, names: Sequence[str]) -> str:
+def card_text(card: Card, names: Sequence[str]) -> str:
     """ "your lion", "search's zebra"."""
     owner, name = card
     return f"your {name}" if names[owner] == "you" else f"{names[owner]}'s {name}"
 
 
-def move_in_words(state: State, action: int, names: Sequence[str]) -> str:
-    """ "parrot: out with your lion (place 1)", "chameleon as kangaroo, over 2"; place 1 is at the gate."""
+def move_text(state: State, action: int, names: Sequence[str]) -> str:
+    """ "parrot: out with your lion (place 1)", "chameleon as kangaroo, over 2"; place 1: at the gate."""
     act = ACTS[action]
-    said = act.card + (f" as {act.effect}" if act.card == "chameleon" and act.effect else "")
+    text = act.card + (f" as {act.effect}" if act.card == "chameleon" and act.effect else "")
     if act.effect == "parrot":
-        return f"{said}: out with {whose(state.line[act.choice], names)} (place {act.choice + 1})"
+        return f"{text}: out with {card_text(state.line[act.choice], names)} (place {act.choice + 1})"
     if act.effect == "kangaroo" and act.choice:
-        return f"{said}, over {act.choice}"
-    return said if act.effect or not state.line else f"{said}, in vain"
+        return f"{text}, over {act.choice}"
+    return text if act.effect or not state.line else f"{text}, without effect"
 
 
-def happened(before: State, action: int, after: State, names: Sequence[str]) -> str:
-    """ "search plays parrot: out with your lion (place 1). In: your seal. Out: your lion." """
+def named_turn_text(before: State, action: int, after: State, names: Sequence[str]) -> str:
+    """ "Search plays parrot: out with your lion (place 1). Out: your lion." """
     verb = "play" if names[before.turn] == "you" else "plays"
-    said = f"{names[before.turn]} {verb} {move_in_words(before, action, names)}."
-    for word, pile in (("Into the bar", "bar"), ("Out", "thats_it")):
-        now, then = getattr(after, pile), getattr(before, pile)
-        came = [(p, name) for p in range(after.players) for name in SPECIES if name in now[p] - then[p]]
-        said += f" {word}: {', '.join(whose(card, names) for card in came)}." if came else ""
-    return said[0].upper() + said[1:]
+    text = f"{names[before.turn]} {verb} {move_text(before, action, names)}."
+    for title, pile in (("Into the bar", "bar"), ("Out", "thats_it")):
+        cards = entered(before, after, pile)
+        text += f" {title}: {', '.join(card_text(card, names) for card in cards)}." if cards else ""
+    return text[0].upper() + text[1:]

@@ -1,4 +1,4 @@
-"""The game `beasty`: what it offers to the rest of Rematch."""
+"""The game `beasty`: its settings, spec, worlds, bots and capabilities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rematch.worlds.game import Game
 
 from . import native
 from .best_responses import best_known
-from .bots import BOTS, bot, guided
+from .bots import BOTS, bot, guided_search
 from .config import Config
 from .world import NAME, BeastyWorld, make, make_spec
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 def draw(world: BeastyWorld, row: int, trail: list[Any]) -> Image:
-    """The table of one game."""
-    from .render import draw as picture  # pillow is only loaded where pictures are made
+    """A picture of one game."""
+    from .render import draw as picture  # loads Pillow only where pictures are made
 
     return picture(world, row, trail)
 
 
 def short(config: Config) -> Config:
-    """The same rules: a game of 23 turns (of 47, with four players) is short enough."""
+    """The same rules: games have at most 23 turns (47 with four players)."""
     return config
 
 
@@ -49,16 +49,16 @@ def play(words: Sequence[str], find_player: FindPlayer) -> int:
 
 def play_settings() -> Any:
     """The settings of a game in the terminal."""
-    from .terminal import Sitting
+    from .terminal import PlaySettings
 
-    return Sitting()
+    return PlaySettings()
 
 
 def user_bot(name: str, config: Config, seconds: float) -> Player:
-    """A bot that a user wrote, `module:Class`, in a process of its own."""
-    from .user_bots import MOVE_SECONDS, GuestPlayer
+    """A bot that a user wrote, `module:Class`, in its own process."""
+    from .user_bots import MOVE_SECONDS, UserBotPlayer
 
-    return GuestPlayer(name, config, seconds or MOVE_SECONDS)
+    return UserBotPlayer(name, config, seconds or MOVE_SECONDS)
 
 
 def speed() -> CardGameSpeed:
@@ -78,7 +78,7 @@ class BeastyGame(Game):
     bots = BOTS
     build = native.BUILD
     renderer = Renderer(draw=draw)
-    search = Search(guide=guided, leaf_values=True)
+    search = Search(guide=guided_search, leaf_values=True)
     human = Human(play=play, settings=play_settings, user_bot=user_bot, best_known=best_known)
     benchmark = Benchmark(card_game=speed)
     defaults = Defaults(short=short, indifferent=("first",), slow_bots=("search",))

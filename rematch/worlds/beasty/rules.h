@@ -1,9 +1,9 @@
-/* The rules of Beasty Bar: what a game is made of, the deal, what is legal, one turn, the end and the score
- * (card-game specification, section 1). Plain C99, no allocation, no globals; also compiles as CUDA C.
+/* The rules of Beasty Bar: structs, deal, legal actions, one turn, end and score (docs/reference/beasty.md).
+ * Quoted comments are the text of the rules. Plain C99, no allocation, no globals; also compiles as CUDA C.
  *
- * A species is its strength, 1 to 12. A set of one player's cards has bit s for species s. The line is a
- * 64-bit word while a turn is played: a byte for every place from the gate on, owner << 4 | species, 0 behind
- * the last. reference.py says the same in words, slowly. */
+ * A species is its strength, 1 to 12. A set of one player's cards has bit s for species s. During a turn the
+ * line is a 64-bit word with one byte per place, starting at the gate: owner << 4 | species, 0 where empty.
+ * reference/rules.py is a slow, readable version of this file. */
 #ifndef REMATCH_BEASTY_RULES_H
 #define REMATCH_BEASTY_RULES_H
 
@@ -18,34 +18,34 @@ enum { MOST_PLAYERS = 4, SPECIES = 12, DECK = 8, PLACES = 4, ALL_CARDS = 0x1FFE 
 enum { POINTS = 0, COUNT = 1 }; /* scorings */
 enum { RUNNING = 0, DECIDED = 1 };
 
-/* Action ids: nine plain species, then those with a choice (specification, section 3). */
+/* Action ids: nine species without a choice, then those with one. */
 enum { KANGAROO_0 = 9, PARROT_NONE = 12, PARROT_0 = 13, CHAMELEON_NONE = 17, AS_PLAIN = 18, AS_KANGAROO_1 = 27,
        AS_PARROT_0 = 29, ACTIONS = 33 };
 
-#define GAME_MARK 0x31594542u /* "BEY1": change it with the lists below */
+#define GAME_MARK 0x31594542u /* "BEY1": change it when the lists below change */
 #define RECURRING (1u << GIRAFFE | 1u << CROCODILE | 1u << HIPPO)
 
 typedef int32_t rm_flag; /* a bool of Config */
 
-/* Exactly the fields of `Config` in rules.py, which explains each of them. */
+/* The fields of `Config` in config.py, which documents them. */
 #define BEASTY_RULES(FIELD) \
     FIELD(int32_t, players) FIELD(int32_t, scoring) FIELD(rm_flag, document_variant) FIELD(int32_t, first)
 
-/* What lies on the table: 40 bytes. THAT'S IT is whatever is nowhere else. */
+/* The cards on the table: 40 bytes. THAT'S IT holds the cards that are in no other place. */
 #define BEASTY_TABLE(FIELD) \
-    FIELD(uint32_t, deck, MOST_PLAYERS) /* four bits a card, the next one lowest; 0 behind the last */ \
-    FIELD(uint16_t, hand, MOST_PLAYERS) /* sets */ \
+    FIELD(uint32_t, deck, MOST_PLAYERS) /* four bits per card, the next card lowest; 0 after the last */ \
+    FIELD(uint16_t, hand, MOST_PLAYERS) /* sets of cards */ \
     FIELD(uint16_t, bar, MOST_PLAYERS) \
     FIELD(uint8_t, line, PLACES) /* from the gate */ \
-    FIELD(uint8_t, turn, 1)      /* who is to play */ \
+    FIELD(uint8_t, turn, 1)      /* player to move */ \
     FIELD(uint8_t, step, 1)      /* turns played */
 
-/* The rest of a game in a batch. */
+/* Further members of a game in a batch. */
 #define BEASTY_KEPT(FIELD) \
-    FIELD(uint64_t, seed, 1) /* this episode's random key, with `episode` */ \
+    FIELD(uint64_t, seed, 1) /* random key of the episode, with `episode` */ \
     FIELD(uint32_t, episode, 1) \
-    FIELD(int32_t, slot, MOST_PLAYERS) /* who sits there; the rules never look */ \
-    FIELD(uint32_t, mark, 1) /* GAME_MARK: these bytes are a game */
+    FIELD(int32_t, slot, MOST_PLAYERS) /* slots of the seated players; the rules do not read them */ \
+    FIELD(uint32_t, mark, 1) /* GAME_MARK: identifies the bytes of a game */
 
 #define RULE_MEMBER(type, name) type name;
 #define GAME_MEMBER(type, name, length) type name[length];
@@ -69,22 +69,22 @@ RM_FN int lowest_bit(uint64_t word) { return __builtin_ctzll(word); }
 RM_FN int highest_bit(uint64_t word) { return 63 - __builtin_clzll(word); }
 #endif
 
-/* Two points each; three and four for those named. */
+/* Points of a set: two per card, but three or four for the listed species. */
 RM_FN int set_points(uint32_t set) {
     const uint32_t four = 1u << SKUNK | 1u << PARROT | 1u << KANGAROO | 1u << ZEBRA;
     const uint32_t three = 1u << MONKEY | 1u << CHAMELEON | 1u << GIRAFFE | 1u << CROCODILE;
     return 2 * bits_in(set) + bits_in(set & (three | four)) + bits_in(set & four);
 }
 
-/* The nine species without a choice as bits 0 to 8: skunk, monkey, seal, zebra, giraffe, snake, crocodile,
+/* The nine species without a choice, as bits 0 to 8: skunk, monkey, seal, zebra, giraffe, snake, crocodile,
  * hippo, lion. */
 RM_FN uint32_t plain_bits(uint32_t set) { return (set >> 1 & 1) | (set >> 3 & 2) | (set >> 4 & 0x1FC); }
 
-/* The card that an action plays, the species whose action it does (0: none), and its choice: animals to hop
- * over, or the place of the parrot's target. */
+/* An action: the card played, the species whose effect it has (0: none), and the choice: number of animals
+ * that a kangaroo hops over, or place of the parrot's target. */
 typedef struct { uint8_t card, as, choice; } Act;
 
-RM_FN Act act_of(int action) {
+RM_FN Act decode_action(int action) {
     static const Act acts[ACTIONS] = {
         {1, 1, 0}, {4, 4, 0}, {6, 6, 0}, {7, 7, 0}, {8, 8, 0}, {9, 9, 0}, {10, 10, 0}, {11, 11, 0}, {12, 12, 0},
         {3, 3, 0}, {3, 3, 1}, {3, 3, 2}, {2, 0, 0}, {2, 2, 0}, {2, 2, 1}, {2, 2, 2}, {2, 2, 3},
@@ -112,71 +112,71 @@ RM_FN Line line_of(const Table *table) {
 RM_FN uint32_t species_in(Line line) {
     uint32_t set = 0;
     for (int i = 0; i <= PLACES; i++) set |= 1u << species_at(line.cards, i);
-    return set & ALL_CARDS; /* an empty place is species 0 */
+    return set & ALL_CARDS; /* an empty place has species 0 */
 }
 
-RM_FN uint64_t without(uint64_t cards, int place) {
+RM_FN uint64_t remove_at(uint64_t cards, int place) {
     return (cards & below_place(place)) | (cards >> 8 & ~below_place(place));
 }
 
-RM_FN uint64_t with(uint64_t cards, int place, int card) {
+RM_FN uint64_t insert_at(uint64_t cards, int place, int card) {
     return (cards & below_place(place)) | (uint64_t)card << 8 * place | (cards & ~below_place(place)) << 8;
 }
 
-RM_FN Line moved(Line line, int from, int to) {
+RM_FN Line move_card(Line line, int from, int to) {
     int card = card_at(line.cards, from);
-    line.cards = with(without(line.cards, from), to, card);
+    line.cards = insert_at(remove_at(line.cards, from), to, card);
     return line;
 }
 
-/* All animals of these species leave but the one at place `spared` (-1: nobody is spared). */
-RM_FN Line expelled(Line line, uint32_t species, int spared) {
-    Line kept = {0, 0};
+/* Remove all animals of these species, except the one at place `spared` (-1: no exception). */
+RM_FN Line remove_species(Line line, uint32_t species, int spared) {
+    Line remaining = {0, 0};
     for (int i = 0; i < line.n; i++) {
         if ((species >> species_at(line.cards, i) & 1) && i != spared) continue;
-        kept.cards |= (uint64_t)card_at(line.cards, i) << 8 * kept.n++;
+        remaining.cards |= (uint64_t)card_at(line.cards, i) << 8 * remaining.n++;
     }
-    return kept;
+    return remaining;
 }
 
-/* The place right behind the last animal before `place` that is a zebra or has at least this strength. */
-RM_FN int stopped_at(Line line, int place, int strength) {
+/* The place behind the last animal ahead of `place` that is a zebra or has at least this strength. */
+RM_FN int stop_place(Line line, int place, int strength) {
     const uint64_t ones = 0x0101010101010101u, flag = ones << 4, species = line.cards & ones * 15;
-    const uint64_t strong = species + ones * (uint64_t)(16 - strength); /* a byte reaches 16 */
+    const uint64_t strong = species + ones * (uint64_t)(16 - strength); /* bit 4 of a byte: strong enough */
     const uint64_t not_zebra = (species ^ ones * ZEBRA) + ones * 15;
     const uint64_t stops = (strong | ~not_zebra) & flag & below_place(place);
     return stops ? highest_bit(stops) / 8 + 1 : 0;
 }
 
-/* --- what animals do: from their place, with the strength that they act with ---------------------------- */
+/* --- effects of the animals ----------------------------------------------------------------------------- */
 
 /* "moves forward past every strictly weaker animal; stops behind zebra, lion or hippo" */
 RM_FN Line hippo(Line line, int *place) {
-    int to = stopped_at(line, *place, HIPPO);
-    line = moved(line, *place, to);
+    int to = stop_place(line, *place, HIPPO);
+    line = move_card(line, *place, to);
     *place = to;
     return line;
 }
 
 /* "eats each strictly weaker animal directly ahead, one after another; stops at a zebra or strength >= 10" */
 RM_FN Line crocodile(Line line, int *place) {
-    int to = stopped_at(line, *place, CROCODILE);
+    int to = stop_place(line, *place, CROCODILE);
     line.cards = (line.cards & below_place(to)) | line.cards >> 8 * *place << 8 * to;
     line.n -= *place - to;
     *place = to;
     return line;
 }
 
-/* "hops over exactly one directly preceding strictly weaker animal"; a zebra is one */
+/* "hops over exactly one directly preceding strictly weaker animal"; also over a zebra */
 RM_FN Line giraffe(Line line, int *place) {
     if (*place > 0 && species_at(line.cards, *place - 1) < GIRAFFE) {
-        line = moved(line, *place, *place - 1);
+        line = move_card(line, *place, *place - 1);
         *place -= 1;
     }
     return line;
 }
 
-/* "sorts the line, strongest first; equal strengths keep their order; itself included", as a 9 */
+/* "sorts the line, strongest first; equal strengths keep their order; itself included", with strength 9 */
 RM_FN Line snake(Line line, int self) {
     Line sorted = {0, 0};
     for (int i = 0; i < line.n; i++) {
@@ -193,43 +193,43 @@ RM_FN Line snake(Line line, int self) {
  * rest keep theirs" */
 RM_FN Line monkey(Line line, int self) {
     const int card = card_at(line.cards, self);
-    line.cards = without(line.cards, self);
+    line.cards = remove_at(line.cards, self);
     line.n -= 1;
-    if (!(species_in(line) >> MONKEY & 1)) { /* alone: nothing */
-        line.cards = with(line.cards, self, card);
+    if (!(species_in(line) >> MONKEY & 1)) { /* no other monkey: no effect */
+        line.cards = insert_at(line.cards, self, card);
         line.n += 1;
         return line;
     }
-    line = expelled(line, 1u << HIPPO | 1u << CROCODILE, -1);
-    Line rest = expelled(line, 1u << MONKEY, -1), out = {(uint64_t)card, 1};
+    line = remove_species(line, 1u << HIPPO | 1u << CROCODILE, -1);
+    Line others = remove_species(line, 1u << MONKEY, -1), out = {(uint64_t)card, 1};
     for (int i = line.n - 1; i >= 0; i--)
         if (species_at(line.cards, i) == MONKEY) out.cards |= (uint64_t)card_at(line.cards, i) << 8 * out.n++;
-    out.cards |= rest.cards << 8 * out.n;
-    out.n += rest.n;
+    out.cards |= others.cards << 8 * out.n;
+    out.n += others.n;
     return out;
 }
 
 /* "all animals of the two strongest species in line (of the only one, if there is one) out; skunks neither
- * count nor leave", nor does a chameleon that acts as one */
+ * count nor leave", nor does a chameleon that acts as a skunk */
 RM_FN Line skunk(Line line, int self) {
-    Line others = {without(line.cards, self), line.n - 1};
-    uint32_t left = species_in(others) & ~(1u << SKUNK), strongest = 0;
-    for (int k = 0; k < 2 && left; k++) {
-        uint32_t top = 1u << highest_bit(left);
+    Line others = {remove_at(line.cards, self), line.n - 1};
+    uint32_t remaining = species_in(others) & ~(1u << SKUNK), strongest = 0;
+    for (int k = 0; k < 2 && remaining; k++) {
+        uint32_t top = 1u << highest_bit(remaining);
         strongest |= top;
-        left ^= top;
+        remaining ^= top;
     }
-    return expelled(line, strongest, self);
+    return remove_species(line, strongest, self);
 }
 
-/* Step 2 of a turn: the animal just laid at the back does the action of `as`. */
-RM_FN Line acted(Line line, int as, int choice) {
+/* Step 2 of a turn: the animal just placed at the back has the effect of species `as`. */
+RM_FN Line apply_effect(Line line, int as, int choice) {
     int self = line.n - 1;
     switch (as) {
         case LION: { /* "another lion in line: this lion is out and nothing else happens" */
             Line others = {line.cards & below_place(self), self};
             if (species_in(others) >> LION & 1) return others;
-            others = expelled(others, 1u << MONKEY, -1);
+            others = remove_species(others, 1u << MONKEY, -1);
             Line first = {others.cards << 8 | (uint64_t)card_at(line.cards, self), others.n + 1};
             return first;
         }
@@ -244,17 +244,17 @@ RM_FN Line acted(Line line, int as, int choice) {
             return line;
         }
         case MONKEY: return monkey(line, self);
-        case KANGAROO: return moved(line, self, self - choice);
+        case KANGAROO: return move_card(line, self, self - choice);
         case PARROT: {
-            Line left = {without(line.cards, choice), line.n - 1};
-            return left;
+            Line remaining = {remove_at(line.cards, choice), line.n - 1};
+            return remaining;
         }
         case SKUNK: return skunk(line, self);
-        default: return line; /* a zebra, or no effect */
+        default: return line; /* zebra, or no effect */
     }
 }
 
-RM_FN Line recurred(Line line, int *place) {
+RM_FN Line apply_recurring(Line line, int *place) {
     switch (species_at(line.cards, *place)) {
         case HIPPO: return hippo(line, place);
         case CROCODILE: return crocodile(line, place);
@@ -264,7 +264,7 @@ RM_FN Line recurred(Line line, int *place) {
 
 /* Step 3: "each surviving recurring animal acts at most once, in the order of the line when the phase starts;
  * the card just played does not recur". */
-RM_FN Line recurring(Line line, int played) {
+RM_FN Line recurring_phase(Line line, int played) {
     int actors[PLACES + 1], count = 0;
     for (int i = 0; i < line.n; i++) {
         int card = card_at(line.cards, i);
@@ -273,52 +273,53 @@ RM_FN Line recurring(Line line, int played) {
     for (int k = 0; k < count; k++)
         for (int i = 0; i < line.n; i++)
             if (card_at(line.cards, i) == actors[k]) {
-                line = recurred(line, &i);
+                line = apply_recurring(line, &i);
                 break;
             }
     return line;
 }
 
-/* The same as the document's engine does it: by place; who has acted and stands at t is followed by t + 1. A
- * just-played giraffe waits, a hippo or crocodile does not. */
-RM_FN Line recurring_by_place(Line line, int played) {
+/* Step 3 with document_variant, by place: after an animal has acted and stands at place t, place t + 1 is
+ * next. The card just played recurs if it is a hippo or crocodile, not if it is a giraffe. */
+RM_FN Line recurring_phase_by_place(Line line, int played) {
     for (int i = 0; i < line.n; i++) {
         int card = card_at(line.cards, i), species = card & 15;
-        if ((RECURRING >> species & 1) && !(species == GIRAFFE && card == played)) line = recurred(line, &i);
+        if ((RECURRING >> species & 1) && !(species == GIRAFFE && card == played))
+            line = apply_recurring(line, &i);
     }
     return line;
 }
 
 /* --- a turn --------------------------------------------------------------------------------------------- */
 
-/* The legal actions of whoever is to play, bit a for action a. */
+/* The legal actions of the player to move, bit a for action a. */
 RM_FN uint64_t legal(const Rules *rules, const Table *table) {
     const Line line = line_of(table);
     const uint32_t hand = table->hand[table->turn[0]];
     const uint64_t places = ((uint64_t)1 << line.n) - 1, none = !rules->document_variant;
-    const uint64_t hops = line.n == 0 ? 1 : line.n == 1 ? 2 : 6; /* over 0, over 1, over 1 or 2 */
+    const uint64_t hops = line.n == 0 ? 1 : line.n == 1 ? 2 : 6; /* hops over 0; over 1; over 1 or 2 */
     uint64_t mask = plain_bits(hand);
     if (hand >> KANGAROO & 1) mask |= hops << KANGAROO_0;
     if (hand >> PARROT & 1) mask |= line.n ? places << PARROT_0 : none << PARROT_NONE;
     if (hand >> CHAMELEON & 1) {
-        const uint32_t there = species_in(line) & ~(1u << CHAMELEON);
-        if (!there) mask |= none << CHAMELEON_NONE;
-        mask |= (uint64_t)plain_bits(there) << AS_PLAIN;
-        if (there >> KANGAROO & 1) mask |= hops >> 1 << AS_KANGAROO_1;
-        if (there >> PARROT & 1) mask |= places << AS_PARROT_0;
+        const uint32_t in_line = species_in(line) & ~(1u << CHAMELEON);
+        if (!in_line) mask |= none << CHAMELEON_NONE;
+        mask |= (uint64_t)plain_bits(in_line) << AS_PLAIN;
+        if (in_line >> KANGAROO & 1) mask |= hops >> 1 << AS_KANGAROO_1;
+        if (in_line >> PARROT & 1) mask |= places << AS_PARROT_0;
     }
     return mask;
 }
 
-/* Steps 1 to 4 of a turn: lay the card, its action, the recurring animals, five in line. */
-RM_FN void played(const Rules *rules, Table *table, int action) {
-    const Act act = act_of(action);
+/* Steps 1 to 4 of a turn: place the card, its effect, the recurring animals, five in line. */
+RM_FN void play_card(const Rules *rules, Table *table, int action) {
+    const Act act = decode_action(action);
     const int player = table->turn[0], card = player << 4 | act.card;
     Line line = line_of(table);
     table->hand[player] &= (uint16_t) ~(1u << act.card);
     line.cards |= (uint64_t)card << 8 * line.n++;
-    line = acted(line, act.as, act.choice);
-    line = rules->document_variant ? recurring_by_place(line, card) : recurring(line, card);
+    line = apply_effect(line, act.as, act.choice);
+    line = rules->document_variant ? recurring_phase_by_place(line, card) : recurring_phase(line, card);
     if (line.n > PLACES) { /* "the first two enter the bar, the last goes to THAT'S IT, the rest stay" */
         for (int i = 0; i < 2; i++)
             table->bar[card_at(line.cards, i) >> 4] |= (uint16_t)(1u << species_at(line.cards, i));
@@ -327,29 +328,29 @@ RM_FN void played(const Rules *rules, Table *table, int action) {
     for (int i = 0; i < PLACES; i++) table->line[i] = (uint8_t)(line.cards >> 8 * i);
 }
 
-/* Step 5, and the next player's turn. */
-RM_FN void drawn(const Rules *rules, Table *table) {
+/* Step 5: draw a card; then the next player is to move. */
+RM_FN void draw_card(const Rules *rules, Table *table) {
     const int player = table->turn[0];
-    table->hand[player] |= (uint16_t)(1u << (table->deck[player] & 15) & ALL_CARDS); /* an empty deck: card 0 */
+    table->hand[player] |= (uint16_t)(1u << (table->deck[player] & 15) & ALL_CARDS); /* empty deck: card 0 */
     table->deck[player] >>= 4;
     table->turn[0] = (uint8_t)(player + 1 == rules->players ? 0 : player + 1);
     table->step[0] += 1;
 }
 
 RM_FN void turn(const Rules *rules, Table *table, int action) {
-    played(rules, table, action);
-    drawn(rules, table);
+    play_card(rules, table, action);
+    draw_card(rules, table);
 }
 
 /* "as soon as queue + hands + decks < 5" */
-RM_FN int is_over(const Rules *rules, const Table *table) {
+RM_FN int has_ended(const Rules *rules, const Table *table) {
     return line_of(table).n + SPECIES * rules->players - table->step[0] < 5;
 }
 
 /* --- the deal, the score -------------------------------------------------------------------------------- */
 
-/* One player's cards in an order that 64 random bits name: four to the hand, eight to the deck. The bits are
- * taken as a number below 12!, whose digits pick cards; uneven by less than one part in 2^35. */
+/* Shuffle one player's cards with 64 random bits: four go to the hand, eight to the deck. The bits are scaled
+ * to a number below 12!, whose digits select the cards; the bias is less than one part in 2^35. */
 RM_FN void deal(Table *table, int player, uint64_t random) {
     const uint32_t orders = 479001600u;
     uint32_t number = (uint32_t)(((random >> 32) * orders + ((random & 0xFFFFFFFFu) * orders >> 32)) >> 32);
@@ -357,10 +358,10 @@ RM_FN void deal(Table *table, int player, uint64_t random) {
     table->hand[player] = 0;
     table->deck[player] = 0;
     for (int k = 0; k < SPECIES; k++) {
-        const uint32_t left = (uint32_t)(SPECIES - k), at = 4 * (number % left);
+        const uint32_t remaining = (uint32_t)(SPECIES - k), at = 4 * (number % remaining);
         const uint32_t card = (uint32_t)(cards >> at & 15);
         const uint64_t before = ((uint64_t)1 << at) - 1;
-        number /= left;
+        number /= remaining;
         cards = (cards & before) | (cards >> 4 & ~before);
         if (k < SPECIES - DECK) table->hand[player] |= (uint16_t)(1u << card);
         else table->deck[player] |= card << 4 * (k - (SPECIES - DECK));
@@ -383,15 +384,15 @@ RM_FN void reset(const Rules *rules, Table *table, uint64_t seed, uint32_t episo
     }
 }
 
-/* What counts at the end: points, or animals with points breaking ties. */
+/* Final score: points, or number of animals with points as tie-break. */
 RM_FN int score_of(const Rules *rules, const Table *table, int player) {
     const uint32_t bar = table->bar[player];
     return set_points(bar) + (rules->scoring == COUNT ? 64 * bits_in(bar) : 0);
 }
 
-/* Who won: outcome 1, or 0.5 for all who share the most, else 0; rewards +1, -1 / (players - 1), shared
- * likewise, which add to zero. */
-RM_FN void judge(const Rules *rules, const Table *table, float *outcome, float *reward) {
+/* Outcomes: 1 for the winner, 0.5 for all players who share the best score, else 0. Rewards: +1 for the
+ * winner, -1 / (players - 1) for the others, shared like the outcome; they sum to zero. */
+RM_FN void final_result(const Rules *rules, const Table *table, float *outcome, float *reward) {
     int score[MOST_PLAYERS] = {0}, best = 0, sharing = 0;
     for (int p = 0; p < rules->players; p++) {
         score[p] = score_of(rules, table, p);

@@ -1,10 +1,10 @@
-"""A game as people read and write it, and the same as the bytes of `Game` in rules.h, both ways.
+"""Readable states of games, and their conversion to and from the bytes of `Game` in rules.h.
 
     state = State(line=[(1, "lion")], hands=[{"skunk", ...}, {...}], decks=[["parrot", ...], [...]],
                   bar=[set(), set()], thats_it=[set(), set()], turn=0)
     world.load(rows, pack([state], config))
 
-Whatever cannot be is refused, with what is wrong.
+An impossible state raises a StateError with the reason.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from rematch.core.errors import ConfigError
 from . import native
 from .config import POINTS, SPECIES, STRENGTH, Config
 
-Card = tuple[int, str]  # whose, which animal
+Card = tuple[int, str]  # owner, animal
 BIT = {name: 1 << strength for name, strength in STRENGTH.items()}
 HAND, DECK, PLACES = 4, 8, 4
 
 
 class StateError(ConfigError):
-    """A state that no game can be in: one line naming what is wrong."""
+    """A state that no game can reach, with the reason in one line."""
 
 
 @dataclass
 class State:
-    """What lies on the table. Lists go by player; the gate is in front of line[0], decks[p][0] comes next."""
+    """The cards on the table; lists are by player. line[0] is next to the gate, decks[p][0] is drawn next."""
 
     line: list[Card]
     hands: list[set[str]]
@@ -49,7 +49,7 @@ class State:
 
     @property
     def step(self) -> int:
-        """Turns played: the cards that are no longer in hands or decks."""
+        """Turns played: the number of cards that are not in hands or decks."""
         return len(SPECIES) * self.players - sum(map(len, self.hands)) - sum(map(len, self.decks))
 
     def points(self, player: int) -> int:
@@ -66,11 +66,11 @@ class State:
         )
 
 
-# --- what can be --------------------------------------------------------------------------------------
+# --- validation ---------------------------------------------------------------------------------------
 
 
 def check(state: State, config: Config) -> None:
-    """Refuse a state that no running game of this config can be in."""
+    """StateError for a state that no running game of this config can reach."""
     players = config.players
     for name in ("hands", "decks", "bar", "thats_it"):
         if len(getattr(state, name)) != players:
@@ -97,7 +97,7 @@ def check(state: State, config: Config) -> None:
 
 def _check_cards(state: State, player: int) -> None:
     """Every animal of a player lies in exactly one place."""
-    where: dict[str, str] = {}
+    place_of: dict[str, str] = {}
     places = {
         "hand": state.hands[player],
         "deck": state.decks[player],
@@ -113,48 +113,48 @@ def _check_cards(state: State, player: int) -> None:
                     f"player {player}, {place}: {name!r} is no animal"
                     + (f"; nearest: {near}" if near else "")
                 )
-            if name in where:
-                raise StateError(f"player {player}: the {name} is in {where[name]} and in {place}")
-            where[name] = place
-    missing = [name for name in SPECIES if name not in where]
+            if name in place_of:
+                raise StateError(f"player {player}: the {name} is in {place_of[name]} and in {place}")
+            place_of[name] = place
+    missing = [name for name in SPECIES if name not in place_of]
     if missing:
         raise StateError(f"player {player}: the {missing[0]} is nowhere")
 
 
 def _check_counts(state: State, player: int, first: int) -> None:
-    """Who has played k cards has drawn k while the deck lasted."""
+    """A player who has played k cards has drawn k cards, while the deck had any."""
     players = state.players
     played = (state.step + players - 1 - (player - first) % players) // players
     deck = DECK - min(played, DECK)
     hand = len(SPECIES) - played - deck
-    found = len(state.hands[player]), len(state.decks[player])
-    if found != (hand, deck):
+    actual = len(state.hands[player]), len(state.decks[player])
+    if actual != (hand, deck):
         raise StateError(
-            f"player {player} has {found[0]} cards in hand and {found[1]} in the deck: expected "
+            f"player {player} has {actual[0]} cards in hand and {actual[1]} in the deck: expected "
             f"{hand} and {deck} after {state.step} turns"
         )
 
 
 def _check_piles(state: State) -> None:
-    entered, gone = sum(map(len, state.bar)), sum(map(len, state.thats_it))
+    entered, out = sum(map(len, state.bar)), sum(map(len, state.thats_it))
     if entered % 2:
         raise StateError(f"{entered} animals in the bar: expected an even number, as they enter in pairs")
-    if gone < entered // 2:
+    if out < entered // 2:
         raise StateError(
-            f"{gone} animals in THAT'S IT: expected at least {entered // 2}, one for each pair in the bar"
+            f"{out} animals in THAT'S IT: expected at least {entered // 2}, one for each pair in the bar"
         )
     if state.step and not state.line:
         raise StateError("nobody in line: expected somebody after the first turn")
-    left = len(state.line) + len(SPECIES) * state.players - state.step
-    if left < 5:
-        raise StateError(f"{left} animals in line, hands and decks: the game is over below 5")
+    remaining = len(state.line) + len(SPECIES) * state.players - state.step
+    if remaining < 5:
+        raise StateError(f"{remaining} animals in line, hands and decks: the game is over below 5")
 
 
 # --- to and from bytes --------------------------------------------------------------------------------
 
 
 def pack(states: Sequence[State], config: Config) -> Bytes:
-    """[n, S] games that stand so, to be loaded into a world; refused where one cannot be."""
+    """[n, S] saved games with these states, for `world.load`; StateError where one is impossible."""
     games = np.zeros(len(states), native.GAME_TYPE)
     for row, state in enumerate(states):
         check(state, config)
@@ -168,7 +168,7 @@ def pack(states: Sequence[State], config: Config) -> Bytes:
 
 
 def columns(state: State) -> dict[str, Any]:
-    """A state as the members of `Table` in rules.h."""
+    """The members of `Table` in rules.h."""
     return {
         "deck": [sum(STRENGTH[name] << 4 * k for k, name in enumerate(deck)) for deck in state.decks],
         "hand": [sum(BIT[name] for name in hand) for hand in state.hands],
@@ -179,7 +179,7 @@ def columns(state: State) -> dict[str, Any]:
 
 
 def unpack(states: Bytes, config: Config) -> list[State]:
-    """Saved games [n, S] as people read them; refused where one cannot be."""
+    """The readable states of saved games [n, S]; StateError where one is impossible."""
     return [_read(game, config) for game in np.ascontiguousarray(states).view(native.GAME_TYPE)[:, 0]]
 
 
@@ -187,17 +187,20 @@ def _read(game: NDArray[Any], config: Config) -> State:
     def cards(bits: int) -> set[str]:
         return {name for name in SPECIES if bits & BIT[name]}
 
-    def named(strength: int) -> str:
+    def species_name(strength: int) -> str:
         return SPECIES[strength - 1] if 1 <= strength <= len(SPECIES) else f"species {strength}"
 
     players = range(config.players)
-    line = [(int(card) >> 4, named(int(card) & 15)) for card in game["line"] if card]
+    line = [(int(card) >> 4, species_name(int(card) & 15)) for card in game["line"] if card]
     hands, bar = ([cards(int(game[name][p])) for p in players] for name in ("hand", "bar"))
     decks = [
-        [named(int(d) >> 4 * k & 15) for k in range(DECK) if int(d) >> 4 * k]
+        [species_name(int(d) >> 4 * k & 15) for k in range(DECK) if int(d) >> 4 * k]
         for d in game["deck"][: len(players)]
     ]
-    seen = [hands[p] | bar[p] | set(decks[p]) | {name for owner, name in line if owner == p} for p in players]
-    out = State(line, hands, decks, bar, [set(SPECIES) - seen[p] for p in players], int(game["turn"]))
+    thats_it = []
+    for p in players:
+        in_line = {name for owner, name in line if owner == p}
+        thats_it.append(set(SPECIES) - (hands[p] | bar[p] | set(decks[p]) | in_line))
+    out = State(line, hands, decks, bar, thats_it, int(game["turn"]))
     check(out, config)
     return out

@@ -1,4 +1,4 @@
-"""A game against the others in a terminal, or from a pipe: plain lines in, plain lines out."""
+"""`rematch play beasty`: a game in the terminal or through a pipe, as lines of text."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from rematch.core.player import Player, RngKey, SubprocessPlayer
 from rematch.core.stepping import seat_at
 
 from .config import ACTS, POINTS, SCORINGS, STRENGTH, Config
-from .describe import EFFECTS, happened, label, move_in_words
-from .hints import Worth, review, weigh
+from .describe import EFFECTS, label, move_text, named_turn_text
+from .hints import MoveValue, evaluate_moves, review
 from .reference import rules as reference
 from .state import Card, State
 
 ME, ROW = 0, np.zeros(1, np.int32)
-AGENT = Path(__file__).with_name("agent.safetensors")  # the opponent, where one is shipped
-LETTERS = "-ABC"  # of the others, where there are several
-PAINT = ("31", "34", "33", "35")  # red, blue, yellow, purple: as in render.py
-KEYS = "a number or a name plays a move; h hint, u undo, ? what the animals do, r resign, q quit"
-WORTH_TELLING = 0.02  # a move that cost less is not worth a line
+AGENT = Path(__file__).with_name("agent.safetensors")  # default opponent, if the file exists
+LETTERS = "-ABC"  # by player: names of several opponents
+COLOURS = ("31", "34", "33", "35")  # by player: red, blue, yellow, purple, as in render.py
+KEYS = "a number or a name plays a move; h hint, u undo, ? effects of the animals, r resign, q quit"
+MIN_LOSS = 0.02  # loss in score from which a mistake is reviewed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sitting:
+class PlaySettings:
     """Settings of a game in the terminal."""
 
     against: str = knob("", "opponent: a bot, search:200, a run, a policy file, or module:Class")
@@ -49,16 +49,17 @@ class Sitting:
     )
 
 
-def play(words: Sequence[str], entrant: Callable[..., Player]) -> int:
-    """`rematch play beasty`; entrant(name, world, rules, role) finds an opponent."""
-    sitting = settings.apply(Sitting(), settings.read_flags(words, Sitting()), "command line", text=True)
-    settings.validate(sitting)
-    rules = Config(players=sitting.players, scoring=sitting.scoring, first=-1)
-    shipped = AGENT.is_file() and rules == Config(first=-1)  # it knows these rules and no others
-    name = sitting.against or (str(AGENT) if shipped else "search")
-    opponent = entrant(name, __name__.split(".")[-2], rules, "player")
+def play(words: Sequence[str], find_player: Callable[..., Player]) -> int:
+    """The command `rematch play beasty`; find_player(name, world, rules, role) returns a player."""
+    flags = settings.read_flags(words, PlaySettings())
+    play_settings = settings.apply(PlaySettings(), flags, "command line", text=True)
+    settings.validate(play_settings)
+    rules = Config(players=play_settings.players, scoring=play_settings.scoring, first=-1)
+    has_agent = AGENT.is_file() and rules == Config(first=-1)  # it was trained with these rules only
+    name = play_settings.against or (str(AGENT) if has_agent else "search")
+    opponent = find_player(name, __name__.split(".")[-2], rules, "player")
     try:
-        Game(sitting, rules, opponent).run()
+        Game(play_settings, rules, opponent).run()
     finally:
         if isinstance(opponent, SubprocessPlayer):
             opponent.close()
@@ -66,225 +67,227 @@ def play(words: Sequence[str], entrant: Callable[..., Player]) -> int:
 
 
 class Game:
-    """One game: what lies on the table, and what has been played."""
+    """One game against an opponent, with its history of moves."""
 
-    def __init__(self, sitting: Sitting, rules: Config, opponent: Player) -> None:
+    def __init__(self, settings: PlaySettings, rules: Config, opponent: Player) -> None:
         from .world import make
 
-        self.sitting, self.rules, self.opponent = sitting, rules, opponent
-        self.seed = sitting.seed if sitting.seed >= 0 else time.time_ns() % 10**6
+        self.settings, self.rules, self.opponent = settings, rules, opponent
+        self.seed = settings.seed if settings.seed >= 0 else time.time_ns() % 10**6
         self.world = make(rules, 1, seed=rng.key(self.seed, rng.GAME))
         title = "agent" if opponent.name == str(AGENT) else opponent.name
-        self.names = [
-            "you",
-            *([title] if rules.players == 2 else [f"{title} {x}" for x in LETTERS[1 : rules.players]]),
-        ]
-        self.past: list[tuple[Bytes, State, int]] = []  # saved before, the same to read, what was played
+        if rules.players == 2:
+            self.names = ["you", title]
+        else:
+            self.names = ["you", *(f"{title} {letter}" for letter in LETTERS[1 : rules.players])]
+        self.history: list[tuple[Bytes, State, int]] = []  # saved game and state before a move, and the move
         self.state = self.world.read(ROW)[0]
         self.page = Page(self.names, sys.stdout)
 
-    # --- the course of a game ---
+    # --- turns ---
 
     def run(self) -> None:
         page = self.page
-        others = ", ".join(self.names[1:])
-        page.say(f"Beasty Bar against {others}. Deal {self.seed}: --seed {self.seed} plays it again.")
-        page.say(f"In your turn: {KEYS}.")
-        page.say("Behind -> stands the line from the gate after a move; * marks what is yours.")
-        ended = ""
-        while not ended and not reference.is_over(self.state):
+        opponents = ", ".join(self.names[1:])
+        page.write(f"Beasty Bar against {opponents}. Deal {self.seed}: --seed {self.seed} plays it again.")
+        page.write(f"In your turn: {KEYS}.")
+        page.write("After -> comes the line after a move, from the gate on; * marks your animals.")
+        early_end = ""
+        while not early_end and not reference.is_over(self.state):
             if self.state.turn == ME:
-                ended = self.my_turn()
+                early_end = self.human_turn()
             else:
                 rng_key = RngKey(rng.key(self.seed, rng.BOT), rng.BOT, self.state.step)
                 move = self.opponent.act(seat_at(self.world, self.state.turn, ROW), rng_key)
                 if move.resigned is not None and move.resigned[0]:
-                    troubles = self.opponent.troubles if isinstance(self.opponent, SubprocessPlayer) else {}
-                    why = next(iter(troubles.values()), "it gave up")
-                    page.say(f"\n{self.names[self.state.turn]} forfeits: {why}. You win.")
-                    ended = "forfeit"
+                    errors = self.opponent.errors if isinstance(self.opponent, SubprocessPlayer) else {}
+                    reason = next(iter(errors.values()), "it resigned")
+                    page.write(f"\n{self.names[self.state.turn]} forfeits: {reason}. You win.")
+                    early_end = "forfeit"
                 else:
-                    self.go(int(move.action[0]))
-        if not ended:
-            self.result()
-        if ended != "quit":
-            self.look_back()
+                    self.play_action(int(move.action[0]))
+        if not early_end:
+            self.write_result()
+        if early_end != "quit":
+            self.write_review()
 
-    def go(self, action: int) -> None:
+    def play_action(self, action: int) -> None:
         before, saved = self.state, self.world.save(ROW)
         self.state = reference.play(before, action, self.rules)
-        self.past.append((saved, before, action))
+        self.history.append((saved, before, action))
         self.world.step({"player": np.full((1, self.rules.players), action, np.int32)})
-        self.page.say("\n" + self.page.paint(happened(before, action, self.state, self.names), before.turn))
+        text = named_turn_text(before, action, self.state, self.names)
+        self.page.write("\n" + self.page.colour(text, before.turn))
 
-    def my_turn(self) -> str:
-        """Until something was played; or why the game ends here."""
+    def human_turn(self) -> str:
+        """Read commands until a move is played or undone; returns "quit", "resigned" or an empty string."""
         page, legal = self.page, self.moves()
         page.table(self.state, self.rules)
         page.moves(self.state, legal, self.rules)
         while True:
-            word = page.ask(
-                f"your move ({f'1-{len(legal)}' if len(legal) > 1 else '1'}, h u ? r q): "
-            ).lower()
+            numbers = f"1-{len(legal)}" if len(legal) > 1 else "1"
+            word = page.read(f"your move ({numbers}, h u ? r q): ").lower()
             if word in ("q", "quit", ""):
-                if word or page.over:
-                    page.say("Left unfinished." if not page.over else "The input ended: left unfinished.")
+                if word or page.input_ended:
+                    text = "Game not finished."
+                    page.write(text if not page.input_ended else f"End of input. {text}")
                     return "quit"
             elif word in ("r", "resign"):
-                page.say("You resign.")
+                page.write("You resign.")
                 return "resigned"
             elif word in ("h", "hint"):
-                page.hint(legal, weigh(self.world.save(ROW), self.rules, self.sitting.thought))
+                values = evaluate_moves(self.world.save(ROW), self.rules, self.settings.thought)
+                page.hint(legal, values)
             elif word in ("u", "undo"):
                 if self.undo():
                     return ""
-                page.say("There is nothing to undo: this is your first move.")
+                page.write("Nothing to undo: this is your first move.")
             elif word in ("?", "help"):
-                page.say(
+                page.write(
                     "\n".join(f"  {STRENGTH[n]:>2} {n:<10} {POINTS[n]} points  {EFFECTS[n]}" for n in EFFECTS)
                 )
-                page.say(f"In your turn: {KEYS}.")
+                page.write(f"In your turn: {KEYS}.")
             else:
-                action = chosen(word, legal)
+                action = parse_move(word, legal)
                 if isinstance(action, int):
-                    self.go(action)
+                    self.play_action(action)
                     return ""
-                page.say(action)
+                page.write(action)
 
     def moves(self) -> list[int]:
-        """What is legal, strong cards last."""
+        """The legal actions, sorted by strength of the card."""
         return sorted(reference.legal(self.state, self.rules), key=lambda a: (STRENGTH[ACTS[a].card], a))
 
     def undo(self) -> bool:
-        """Back to my last decision."""
-        mine = [i for i, (_, before, _) in enumerate(self.past) if before.turn == ME]
-        if not mine:
+        """Return to the last decision of the user; False where there is none."""
+        decisions = [i for i, (_, before, _) in enumerate(self.history) if before.turn == ME]
+        if not decisions:
             return False
-        saved, self.state, action = self.past[mine[-1]]
+        saved, self.state, action = self.history[decisions[-1]]
         self.world.load(ROW, saved)
-        del self.past[mine[-1] :]
-        self.page.say(f"Taken back: {label(action)}.")
+        del self.history[decisions[-1] :]
+        self.page.write(f"Taken back: {label(action)}.")
         return True
 
-    # --- afterwards ---
+    # --- the end ---
 
-    def result(self) -> None:
+    def write_result(self) -> None:
         outcome = reference.outcomes(self.state, self.rules)[ME]
-        said = {1.0: "You win", 0.5: "A draw", 0.0: "You lose"}[outcome]
-        self.page.say(f"\n{said}: {self.page.score(self.state, self.rules)}.")
+        text = {1.0: "You win", 0.5: "A draw", 0.0: "You lose"}[outcome]
+        self.page.write(f"\n{text}: {self.page.score(self.state, self.rules)}.")
 
-    def look_back(self) -> None:
-        moves = [(saved, action) for saved, before, action in self.past if before.turn == ME]
-        slips = review(moves, self.rules, self.sitting.thought)
-        telling = [
-            slip for slip in slips if slip.cost[0] >= WORTH_TELLING or slip.could.difference is not None
-        ][:3]
+    def write_review(self) -> None:
+        """The three largest mistakes of the user."""
+        moves = [(saved, action) for saved, before, action in self.history if before.turn == ME]
+        mistakes = [
+            mistake for mistake in review(moves, self.rules, self.settings.thought)
+            if mistake.cost[0] >= MIN_LOSS or mistake.best_value.difference is not None
+        ]  # fmt: skip
         if not moves:
             return
-        head = f"\nReview of your moves, by search over {self.sitting.thought} deals"
-        self.page.say(f"{head}; exact once both decks are empty:" if self.rules.players == 2 else f"{head}:")
-        self.page.say(
-            "\n".join(f"  {slip}" for slip in telling) or "  none that cost anything worth telling."
-        )
+        title = f"\nReview of your moves, by search over {self.settings.thought} deals"
+        exact = "; exact once both decks are empty" if self.rules.players == 2 else ""
+        self.page.write(f"{title}{exact}:")
+        self.page.write("\n".join(f"  {mistake}" for mistake in mistakes[:3]) or "  no mistakes found.")
 
 
-def chosen(word: str, legal: list[int]) -> int | str:
-    """The action that was meant, or what is wrong with the word."""
+def parse_move(word: str, legal: list[int]) -> int | str:
+    """The action that a word names, or an error message."""
     if word.isdigit():
         if 1 <= int(word) <= len(legal):
             return legal[int(word) - 1]
         return f"{word}: expected a number from 1 to {len(legal)}."
-    fits = [a for a in legal if label(a) == word] or [a for a in legal if label(a).startswith(word)]
-    if len(fits) == 1:
-        return fits[0]
-    if fits:
-        return f"{word}: which one? {', '.join(f'{legal.index(a) + 1} {label(a)}' for a in fits)}."
+    matches = [a for a in legal if label(a) == word] or [a for a in legal if label(a).startswith(word)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        return f"{word}: which one? {', '.join(f'{legal.index(a) + 1} {label(a)}' for a in matches)}."
     near = settings.nearest(word, [label(a) for a in legal])
-    return f"{word!r:.40} is no move here: {KEYS}." + (f" Nearest: {near}." if near else "")
+    return f"{word!r:.40} is not a legal move: {KEYS}." + (f" Nearest: {near}." if near else "")
 
 
 class Page:
-    """What is written; colours only where a person looks and has not asked for none."""
+    """Writes to the terminal and reads from it; coloured unless the output is a file or NO_COLOR is set."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         self.names, self.out = names, out
         plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
         self.coloured = out.isatty() and not plain
-        self.over = False  # nothing more can be read
+        self.input_ended = False
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         print(text, file=self.out, flush=True)
 
-    def ask(self, prompt: str) -> str:
+    def read(self, prompt: str) -> str:
         self.out.write(prompt)
         self.out.flush()
         line = sys.stdin.readline()
         if not sys.stdin.isatty():
-            self.say(line.strip())  # so that a piped game reads like one that was typed
-        self.over = not line
+            self.write(line.strip())  # echo, so that a piped game looks like a typed one
+        self.input_ended = not line
         return line.strip()
 
-    def paint(self, text: str, player: int) -> str:
-        return f"\x1b[{PAINT[player]}m{text}\x1b[0m" if self.coloured else text
+    def colour(self, text: str, player: int) -> str:
+        return f"\x1b[{COLOURS[player]}m{text}\x1b[0m" if self.coloured else text
 
     def score(self, state: State, rules: Config) -> str:
         scores = []
         for player, name in enumerate(self.names):
             animals = f" and {len(state.bar[player])} animals" if rules.scoring == "count" else ""
-            scores.append(self.paint(f"{name} {state.points(player)} points{animals}", player))
+            scores.append(self.colour(f"{name} {state.points(player)} points{animals}", player))
         return ", ".join(scores)
 
     def table(self, state: State, rules: Config) -> None:
         """Score, line, hand."""
-        left = ", ".join(f"{name} {len(state.decks[p])}" for p, name in enumerate(self.names))
-        self.say(f"\n--- turn {state.step + 1}: {self.score(state, rules)}; cards in decks: {left}")
+        decks = ", ".join(f"{name} {len(state.decks[p])}" for p, name in enumerate(self.names))
+        self.write(f"\n--- turn {state.step + 1}: {self.score(state, rules)}; cards in decks: {decks}")
         if not state.line:
-            self.say("  The line is empty.")
+            self.write("  The line is empty.")
         else:
             cells = [(f"{name} {STRENGTH[name]}", self.names[owner], owner) for owner, name in state.line]
-            wide = [max(len(what), len(who)) for what, who, _ in cells]
+            widths = [max(len(animal), len(owner)) for animal, owner, _ in cells]
             rows = (
-                ["GATE <"] + [self.paint(what.ljust(w), p) for (what, _, p), w in zip(cells, wide)],
-                ["      "] + [self.paint(who.ljust(w), p) for (_, who, p), w in zip(cells, wide)],
+                ["GATE <"] + [self.colour(animal.ljust(w), p) for (animal, _, p), w in zip(cells, widths)],
+                ["      "] + [self.colour(owner.ljust(w), p) for (_, owner, p), w in zip(cells, widths)],
             )
-            self.say("\n".join("  " + "   ".join(row).rstrip() for row in rows))
+            self.write("\n".join("  " + "   ".join(row).rstrip() for row in rows))
         hand = sorted(state.hands[ME], key=lambda name: STRENGTH[name])
-        self.say(
+        self.write(
             "  Your hand: " + ", ".join(f"{name} {STRENGTH[name]} ({POINTS[name]} points)" for name in hand)
         )
 
     def moves(self, state: State, legal: list[int], rules: Config) -> None:
-        """Every legal move with what it makes of the line."""
-        said = [move_in_words(state, action, self.names) for action in legal]
-        wide = max(map(len, said))
-        for number, (action, words) in enumerate(zip(legal, said), 1):
+        """Every legal move with the line after it."""
+        texts = [move_text(state, action, self.names) for action in legal]
+        width = max(map(len, texts))
+        for number, (action, text) in enumerate(zip(legal, texts), 1):
             after = reference.play(state, action, rules)
-            self.say(f"  {number:>2}  {words.ljust(wide)}  -> {self.preview(state, after)}")
+            self.write(f"  {number:>2}  {text.ljust(width)}  -> {self.preview(state, after)}")
 
     def preview(self, before: State, after: State) -> str:
-        def told(cards: list[Card]) -> str:
-            return " ".join(self.paint(self.mark(card), card[0]) for card in cards)
+        def text(cards: list[Card]) -> str:
+            return " ".join(self.colour(self.card(card), card[0]) for card in cards)
 
-        parts = [told(after.line)]
-        for word, pile in (("in:", "bar"), ("out:", "thats_it")):
-            then, now = getattr(before, pile), getattr(after, pile)
-            came = [(p, name) for p in range(after.players) for name in sorted(now[p] - then[p])]
-            parts += [f"{word} {told(came)}"] if came else []
+        parts = [text(after.line)]
+        for title, pile in (("in:", "bar"), ("out:", "thats_it")):
+            old, new = getattr(before, pile), getattr(after, pile)
+            cards = [(p, name) for p in range(after.players) for name in sorted(new[p] - old[p])]
+            parts += [f"{title} {text(cards)}"] if cards else []
         return "  ".join(part for part in parts if part)
 
-    def mark(self, card: Card) -> str:
+    def card(self, card: Card) -> str:
         owner, name = card
-        return f"{name}*" if owner == ME else name if len(self.names) == 2 else f"{name}({LETTERS[owner]})"
+        if owner == ME:
+            return f"{name}*"
+        return name if len(self.names) == 2 else f"{name}({LETTERS[owner]})"
 
-    def hint(self, legal: list[int], worths: dict[int, Worth]) -> None:
-        ranked = sorted(legal, key=lambda a: (worths[a].score, worths[a].difference or 0), reverse=True)
+    def hint(self, legal: list[int], values: dict[int, MoveValue]) -> None:
+        ranked = sorted(legal, key=lambda a: (values[a].score, values[a].difference or 0), reverse=True)
         if len(ranked) == 1:
-            self.say("Hint: there is only one move.")
+            self.write("Hint: there is only one move.")
             return
-        first = worths[ranked[0]]
-        by = "exact" if first.difference is not None else "by search"
-        told = [f"{legal.index(a) + 1} {label(a)} ({worths[a]})" for a in ranked[:3]]
-        self.say(
-            f"Hint, {by}: {'; '.join(told)}"
-            + ("; about the chance to win." if first.points and by != "exact" else ".")
-        )
+        best = values[ranked[0]]
+        method = "exact" if best.difference is not None else "by search"
+        moves = [f"{legal.index(a) + 1} {label(a)} ({values[a]})" for a in ranked[:3]]
+        unit = "; estimated probability to win." if best.points and method != "exact" else "."
+        self.write(f"Hint, {method}: {'; '.join(moves)}{unit}")

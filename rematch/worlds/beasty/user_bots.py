@@ -1,17 +1,16 @@
-"""Bots that people write in Python, entered by name: `mymodule:MyBot`.
+"""Bots that users write in Python, with names such as `mymodule:MyBot`.
 
     class MyBot:
         def act(self, state, legal, key):
             return legal[0]
 
-`state` is a `State` as the bot's seat sees it: `state.turn` is the bot, and the cards that it cannot see are
-dealt anew for every decision (its own deck, the others' hands and decks), so that it may try moves with
-`reference.play`. `legal` are ids of actions (`rules.ACTIONS` names them), `key` is a number to draw luck
-from: the same decision gets the same one. `self.config` holds the rules. Games are played side by side by one
-object, so a bot must not remember. A bot runs in a process of its own. One that raises, takes too long or
-answers with anything but a legal action resigns that game.
+`state` is a `State`: `state.turn` is the bot's seat. Cards that it cannot see (its deck, the hands and decks
+of the others) are resampled for every decision, so it can try moves with `reference.play`. `legal` are ids of
+actions (names in `config.ACTIONS`). `key` is a seed for random numbers; the same decision gets the same one.
+`self.config` holds the rules. One object plays many games at the same time, so a bot must not keep state. A
+bot runs in its own process. If it raises, takes too long or returns no legal action, it resigns that game.
 
-Run as a module, this file is that process: a line of JSON in, a line of JSON out.
+Run as a module, this file is that process: one line of JSON per request and per reply.
 """
 
 from __future__ import annotations
@@ -41,19 +40,19 @@ from rematch.core.player import Decision, RngKey, Seat
 from .config import ACTIONS, STRENGTH, Config
 from .state import State, unpack
 
-MOVE_SECONDS = 10.0  # a move may take, unless told otherwise
-START_SECONDS = 60.0  # until it has been imported
-PATIENCE = 3  # times that its process may hang or die: then it resigns what is left without being asked
+MOVE_SECONDS = 10.0  # default time limit of a move
+START_SECONDS = 60.0  # time limit of the import
+MAX_CRASHES = 3  # hangs or deaths of its process, after which the bot resigns all games
 
 
-class GuestPlayer:
-    """A bot in its own process, as a player; `troubles` are the first lines of what went wrong, by game."""
+class UserBotPlayer:
+    """A bot in its own process, as a player; `errors` are one-line messages by game."""
 
     def __init__(self, name: str, config: Config, seconds: float = MOVE_SECONDS) -> None:
         self.name, self.config, self.seconds = name, config, seconds
-        self.troubles: dict[tuple[int, int, int], str] = {}  # (luck, step, game) -> what happened
-        self._lost = 0
-        self._turn = threading.Lock()  # several threads may play parts of a match
+        self.errors: dict[tuple[int, int, int], str] = {}  # (seed, step, game) -> message
+        self._crashes = 0
+        self._lock = threading.Lock()  # several threads may play parts of a match
         self._process: subprocess.Popen[str] | None = None
         self._start()
 
@@ -61,88 +60,87 @@ class GuestPlayer:
         world: Any = seat.world
         numbers = seat.rows + world.first
         seed = rng.key(rng_key.seed, rng_key.stream, seat.seat)
-        deals = rng.key(seed, rng.RESET, 0, rng_key.step)  # tells nothing of the true cards
-        luck = rng.words(seed, rng.BOT, int(numbers.max()) + 1, rng_key.step)
+        resample_key = rng.key(seed, rng.RESET, 0, rng_key.step)  # independent of the true cards
+        bot_seeds = rng.words(seed, rng.BOT, int(numbers.max()) + 1, rng_key.step)
         assert seat.mask is not None
         action = seat.mask.argmax(1).astype(np.int32)
         resigned = np.zeros(len(action), bool)
         for i, number in enumerate(numbers.tolist()):
-            hidden = world.resample(seat.rows[i : i + 1], seat.seat, deals)
-            state = unpack(hidden, self.config)[0]
+            resampled = world.resample(seat.rows[i : i + 1], seat.seat, resample_key)
+            state = unpack(resampled, self.config)[0]
             legal = np.flatnonzero(seat.mask[i]).tolist()
-            with self._turn:
-                answer = self._ask(state, legal, int(luck[number]))
-                if isinstance(answer, str):
-                    self.troubles[rng_key.seed, rng_key.step, number] = answer
+            with self._lock:
+                choice = self._query(state, legal, int(bot_seeds[number]))
+                if isinstance(choice, str):
+                    self.errors[rng_key.seed, rng_key.step, number] = choice
                     resigned[i] = True
                 else:
-                    action[i] = answer
+                    action[i] = choice
         return Decision(action, resigned=resigned)
 
-    def _ask(self, state: State, legal: list[int], key: int) -> int | str:
-        """The bot's action, or what went wrong in one line."""
-        if self._lost >= PATIENCE:
-            return f"hung or died {PATIENCE} times, and is not asked any more"
+    def _query(self, state: State, legal: list[int], key: int) -> int | str:
+        """The action of the bot, or an error message in one line."""
+        if self._crashes >= MAX_CRASHES:
+            return f"hung or died {MAX_CRASHES} times: it resigns all further games"
         if self._process is None:
             self._start()
         try:
-            heard = self._talk({"state": written(state), "legal": legal, "key": key}, self.seconds)
+            reply = self._exchange({"state": state_to_json(state), "legal": legal, "key": key}, self.seconds)
         except TimeoutError:
-            self._lost += 1
+            self._crashes += 1
             return f"took longer than {self.seconds:g} s for a move"
         except EOFError as error:
-            self._lost += 1
+            self._crashes += 1
             return str(error)
-        if "failed" in heard:
-            return str(heard["failed"])
-        if heard.get("action") not in legal or isinstance(heard["action"], bool):
+        if "failed" in reply:
+            return str(reply["failed"])
+        if reply.get("action") not in legal or isinstance(reply["action"], bool):
             names = ", ".join(f"{action} ({ACTIONS[action]})" for action in legal[:3])
-            return f"answered {heard.get('shown', '')}: expected a legal action, such as {names}"
-        return int(heard["action"])
+            return f"answered {reply.get('shown', '')}: expected a legal action, such as {names}"
+        return int(reply["action"])
 
     # --- its process ---
 
     def _start(self) -> None:
-        ours = str(Path(__file__).parents[3])  # the same package as here, wherever the bot lies
-        path = os.pathsep.join(filter(None, [ours, os.environ.get("PYTHONPATH")]))
+        package = str(Path(__file__).parents[3])  # the child imports the same package, from any folder
+        path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__, self.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, text=True, env=os.environ | {"PYTHONPATH": path}, process_group=0,
         )  # fmt: skip
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=_listen, args=(self._process, self._lines), daemon=True).start()
+        threading.Thread(target=_read_lines, args=(self._process, self._lines), daemon=True).start()
         try:
-            heard = self._talk(
-                {"rules": self.config.values() | {"scoring": self.config.scoring}}, START_SECONDS
-            )
+            rules = self.config.values() | {"scoring": self.config.scoring}
+            reply = self._exchange({"rules": rules}, START_SECONDS)
         except (TimeoutError, EOFError) as error:
             raise ConfigError(f"{self.name}: cannot be started: {error or 'it took too long'}") from None
-        if "refused" in heard:
+        if "refused" in reply:
             self.close()
-            raise ConfigError(str(heard["refused"]))
+            raise ConfigError(str(reply["refused"]))
 
-    def _talk(self, said: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """One line there, one line back; a process that does not answer in time is ended."""
+    def _exchange(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Send a request and read the reply; a process that exceeds the time limit is killed."""
         process = self._process
         assert process is not None and process.stdin is not None
         try:
-            with contextlib.suppress(BrokenPipeError):  # it is over: the empty line says so
-                process.stdin.write(json.dumps(said) + "\n")
+            with contextlib.suppress(BrokenPipeError):  # the process ended: an empty line follows
+                process.stdin.write(json.dumps(request) + "\n")
                 process.stdin.flush()
             line = self._lines.get(timeout=seconds)
-            heard = json.loads(line) if line else None
+            reply = json.loads(line) if line else None
         except queue.Empty:
             self.close()
             raise TimeoutError from None
         except ValueError:
-            heard = None
-        if not isinstance(heard, dict):
+            reply = None
+        if not isinstance(reply, dict):
             self.close()
             raise EOFError(f"its process ended with exit code {process.returncode}")
-        return heard
+        return reply
 
     def close(self) -> None:
-        """End its process; the next question starts another."""
+        """Kill the process; the next request starts another one."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -157,8 +155,8 @@ class GuestPlayer:
             self.close()
 
 
-def _listen(process: subprocess.Popen[str], lines: queue.SimpleQueue[str]) -> None:
-    """Pass on what the process says; an empty line at its end."""
+def _read_lines(process: subprocess.Popen[str], lines: queue.SimpleQueue[str]) -> None:
+    """Put the output lines of the process into a queue, and an empty line at the end."""
     assert process.stdout is not None
     with contextlib.suppress(OSError, ValueError):
         for line in process.stdout:
@@ -166,11 +164,11 @@ def _listen(process: subprocess.Popen[str], lines: queue.SimpleQueue[str]) -> No
     lines.put("")
 
 
-# --- a state as text ----------------------------------------------------------------------------------
+# --- states as JSON -----------------------------------------------------------------------------------
 
 
-def written(state: State) -> dict[str, Any]:
-    """As JSON holds it."""
+def state_to_json(state: State) -> dict[str, Any]:
+    """A state as JSON values."""
 
     def piles(sets: list[set[str]]) -> list[list[str]]:
         return [sorted(pile, key=lambda name: STRENGTH[name]) for pile in sets]
@@ -179,85 +177,83 @@ def written(state: State) -> dict[str, Any]:
             "thats_it": piles(state.thats_it), "turn": state.turn}  # fmt: skip
 
 
-def read(text: dict[str, Any]) -> State:
-    """The state that `written` wrote."""
-    line = [(int(owner), str(name)) for owner, name in text["line"]]
-    hands, bar, out = ([set(pile) for pile in text[name]] for name in ("hands", "bar", "thats_it"))
-    return State(line, hands, [list(deck) for deck in text["decks"]], bar, out, text["turn"])
+def state_from_json(tree: dict[str, Any]) -> State:
+    """The state that `state_to_json` wrote."""
+    line = [(int(owner), str(name)) for owner, name in tree["line"]]
+    hands, bar, out = ([set(pile) for pile in tree[name]] for name in ("hands", "bar", "thats_it"))
+    return State(line, hands, [list(deck) for deck in tree["decks"]], bar, out, tree["turn"])
 
 
-# --- in the bot's own process ---------------------------------------------------------------------------
+# --- in the process of the bot --------------------------------------------------------------------------
 
 
 def _first_line(error: BaseException) -> str:
-    said = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {said[0]}"[:300] if said else type(error).__name__
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}"[:300] if lines else type(error).__name__
 
 
 def find(name: str) -> Any:
-    """The class that `module:Class` names; what is wrong is a ConfigError."""
-    where, _, what = name.partition(":")
+    """The class `module:Class`; ConfigError where there is none with a method `act`."""
+    module_name, _, class_name = name.partition(":")
     try:
-        module = importlib.import_module(where)
+        module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name == where:
-            raise ConfigError(f"{name}: there is no module {where} in this folder or installed") from None
-        raise ConfigError(f"{name}: {where} cannot be imported: {_first_line(error)}") from None
+        if error.name == module_name:
+            message = f"{name}: there is no module {module_name} in this folder or installed"
+            raise ConfigError(message) from None
+        raise ConfigError(f"{name}: {module_name} cannot be imported: {_first_line(error)}") from None
     except BaseException as error:
-        raise ConfigError(f"{name}: {where} cannot be imported: {_first_line(error)}") from None
-    found = getattr(module, what, None)
-    if not inspect.isclass(found) or not callable(getattr(found, "act", None)):
-        able = [
-            key for key, value in vars(module).items() if inspect.isclass(value) and hasattr(value, "act")
-        ]
-        near = nearest(what, able)
-        wrong = (
-            "has no method act(state, legal, key)" if inspect.isclass(found) else f"is no class of {where}"
-        )
-        raise ConfigError(f"{name}: {what} {wrong}" + (f"; nearest: {near}" if near else ""))
-    return found
+        raise ConfigError(f"{name}: {module_name} cannot be imported: {_first_line(error)}") from None
+    bot_class = getattr(module, class_name, None)
+    is_class = inspect.isclass(bot_class)
+    if not is_class or not callable(getattr(bot_class, "act", None)):
+        classes = {key: value for key, value in vars(module).items() if inspect.isclass(value)}
+        near = nearest(class_name, [key for key, value in classes.items() if hasattr(value, "act")])
+        reason = "has no method act(state, legal, key)" if is_class else f"is no class of {module_name}"
+        raise ConfigError(f"{name}: {class_name} {reason}" + (f"; nearest: {near}" if near else ""))
+    return bot_class
 
 
-def _leave_with(parent: int) -> None:
-    """A bot that hangs must not outlive whoever asked it."""
+def _exit_with_parent(parent: int) -> None:
+    """End this process when its parent has ended, even if the bot hangs."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)
 
 
 def serve(name: str) -> None:
-    """Answer until nobody asks; what the bot prints goes nowhere."""
-    asked, answers = sys.stdin, os.fdopen(os.dup(1), "w")
+    """Answer requests until the input ends; the output of the bot itself is discarded."""
+    requests, replies = sys.stdin, os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     sys.stdout, sys.stdin = sys.stderr, open(os.devnull)  # noqa: SIM115
 
-    def say(words: dict[str, Any]) -> None:
-        answers.write(json.dumps(words) + "\n")
-        answers.flush()
+    def send(reply: dict[str, Any]) -> None:
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
 
-    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
-    rules = json.loads(asked.readline())["rules"]
+    threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
+    rules = json.loads(requests.readline())["rules"]
     config = Config(players=rules["players"], scoring=rules["scoring"], first=rules["first"],
                     document_variant=bool(rules["document_variant"]))  # fmt: skip
     try:
         bot = find(name)()
         bot.config = config
     except ConfigError as error:
-        say({"refused": str(error)})
+        send({"refused": str(error)})
         return
     except BaseException as error:
-        say({"refused": f"{name}: cannot be made: {_first_line(error)}"})
+        send({"refused": f"{name}: cannot be made: {_first_line(error)}"})
         return
-    say({"ready": True})
-    for line in asked:
-        question = json.loads(line)
+    send({"ready": True})
+    for line in requests:
+        request = json.loads(line)
         try:
-            answer = bot.act(read(question["state"]), question["legal"], question["key"])
-            whole = not isinstance(answer, bool) and hasattr(answer, "__index__")
-            told = {"action": operator.index(answer) if whole else None, "shown": repr(answer)[:60]}
+            action = bot.act(state_from_json(request["state"]), request["legal"], request["key"])
+            is_int = not isinstance(action, bool) and hasattr(action, "__index__")
+            reply = {"action": operator.index(action) if is_int else None, "shown": repr(action)[:60]}
         except BaseException as error:
-            told = {"failed": _first_line(error)}
-        say(told)
+            reply = {"failed": _first_line(error)}
+        send(reply)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Best known responses: what is committed can be read and played again; the tool measures and remembers."""
+"""Best known responses: the committed table is valid and repeatable; the tool measures each response once."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def tool() -> Any:
     return module
 
 
-def test_what_is_committed_is_whole() -> None:
-    whole = json.loads(FILE.read_text())
-    assert set(whole["responses"]) == set(BOTS)
-    for rival, entry in whole["responses"].items():
-        assert best_known(rival, Config()) == entry
-        assert best_known(rival, Config(document_variant=True)) is None
+def test_committed_table_has_every_bot() -> None:
+    table = json.loads(FILE.read_text())
+    assert set(table["responses"]) == set(BOTS)
+    for opponent, entry in table["responses"].items():
+        assert best_known(opponent, Config()) == entry
+        assert best_known(opponent, Config(document_variant=True)) is None
         assert 0 < entry["low"] <= entry["win"] <= entry["high"] <= 1 and entry["games"] >= 100
         assert bot(entry["response"], "player").name == entry["response"]
-        assert f"--against {rival} --games {entry['games']}" in entry["command"]
+        assert f"--against {opponent} --games {entry['games']}" in entry["command"]
     assert best_known("nobody", Config()) is None
     assert best_known("random", Config(), FILE.with_name("absent.json")) is None
 
 
-def test_the_tool(tool: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tool_measures_responses_once(tool: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "responses.json"
     flags = [
         "--games",
@@ -60,18 +60,18 @@ def test_the_tool(tool: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     ]
     assert tool.main(flags) == 0
     assert capsys.readouterr().out.count("\n") == 2
-    whole = json.loads(out.read_text())
-    assert list(whole["responses"]) == ["random", "noisy"]
-    entry = whole["responses"]["random"]
+    table = json.loads(out.read_text())
+    assert list(table["responses"]) == ["random", "noisy"]
+    entry = table["responses"]["random"]
     assert best_known("random", Config(), out) == entry
-    assert tool.main(flags) == 0 and capsys.readouterr().out == ""  # nothing is measured twice
-    words = shlex.split(entry["command"])
-    assert words[0] == "rematch" and main.main([*words[1:], "--json"]) == 0
+    assert tool.main(flags) == 0 and capsys.readouterr().out == ""  # no response is measured twice
+    arguments = shlex.split(entry["command"])
+    assert arguments[0] == "rematch" and main.main([*arguments[1:], "--json"]) == 0
     (again,) = json.loads(capsys.readouterr().out)["table"]
     assert (again["win"], again["win_low"], again["games"]) == (entry["win"], entry["low"], 8)
 
 
-def test_the_table_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_eval_table_shows_the_best_response(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["eval", "beasty", "--players", "queue", "--against", "random", "--games", "4"]) == 0
     entry = best_known("random", Config())
     assert entry is not None and f"{entry['response']} {100 * entry['win']:.1f} [" in capsys.readouterr().out
@@ -82,10 +82,10 @@ def test_the_table_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert "best known" not in capsys.readouterr().out
 
 
-def test_the_agent_in_the_repository_plays_as_the_readme_says() -> None:
-    """A small match: the README's table has 10 000 games against each."""
+def test_committed_agent_reaches_its_documented_strength() -> None:
+    """A small match; the documented table has 10 000 games against each bot."""
     assert AGENT.stat().st_size < 5_000_000
-    for rival, bar in (("heuristic", 0.80), ("distilled_outcome", 0.71)):
-        match = Match(players=[str(AGENT)], against=[rival], games=400, greedy=True)
+    for opponent, minimum in (("heuristic", 0.80), ("distilled_outcome", 0.71)):
+        match = Match(players=[str(AGENT)], against=[opponent], games=400, greedy=True)
         (row,) = play_match("beasty", match)["table"]
-        assert row["win_low"] > bar, (rival, row["win"], row["win_low"])
+        assert row["win_low"] > minimum, (opponent, row["win"], row["win_low"])

@@ -1,4 +1,4 @@
-"""The ten opponents: equal to their references, choosing by the specification's terms, as strong as known."""
+"""The ten bots: equal to their references, with scores by hand, and of known strength."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ def tool() -> ModuleType:
 
 
 @pytest.mark.parametrize("config", RULES, ids=["two", "document", "three", "four"])
-def test_every_opponent_is_its_reference(config: Config) -> None:
+def test_every_bot_equals_its_reference(config: Config) -> None:
     """Every score to the bit and every decision: 10 bots over 7000 positions."""
     count = 3000 if config.players == 2 else 500
     assert compare_bots(config, count, seed=2) == 10 * count
 
 
-def test_the_comparison_notices_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(slow.TERMS, "lion", lambda tried: 2.0000001 if slow._place(tried) == 0 else 0.0)
+def test_comparison_detects_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(slow.TERMS, "lion", lambda trial: 2.0000001 if slow._place(trial) == 0 else 0.0)
     with pytest.raises(Difference, match="heuristic scores"):
         compare_bots(PLAIN, 200, seed=2)
 
 
 def score(line: str, action: str, bot: str, config: Config = PLAIN) -> float:
-    """What a bot makes of an action, in C."""
+    """The score of an action by a bot, in C."""
     number = ACTIONS.index(action)
     state = position(line, slow.ACTS[number].card, config)
-    found = native.Core(config.values()).scores(
+    scores = native.Core(config.values()).scores(
         pack([state], config), np.zeros(1, np.int32), slow.BOTS.index(bot), (1, rng.BOT, 0)
     )
-    return float(found[0, number])
+    return float(scores[0, number])
 
 
 def test_scores_by_hand() -> None:
-    """A skunk at the gate after the other's lion and snake: worked out with a pencil."""
+    """A skunk after the lion and snake of the other player, computed by hand."""
     state = position("1 lion, 1 snake", "skunk")
     assert state.thats_it == [{"parrot", "kangaroo"}, set()]  # what player 0 had to have played
     hand = 0.1 * sum(slow.POINTS[name] for name in state.hands[0] - {"skunk"})
@@ -77,24 +77,24 @@ def test_scores_by_hand() -> None:
     assert score("1 lion, 1 snake", "skunk", "outcome_heuristic") == pytest.approx(outcome)
 
 
-def test_a_parrot_takes_what_is_worth_most() -> None:
+def test_parrot_removes_the_most_valuable_target() -> None:
     gain = [score("1 zebra, 1 lion, 0 seal", f"parrot at {i}", "outcome_heuristic") for i in range(3)]
     assert gain[0] > gain[1] > gain[2]
 
 
-def test_equals_are_drawn_and_the_document_counts_animals() -> None:
-    """Two seals in line are one choice to copy; the document lists them twice."""
+def test_ties_are_random_and_weighted_in_the_document_variant() -> None:
+    """Two seals in line are one action to copy; document_variant counts them twice."""
     line, hand = "1 seal, 0 seal, 1 lion", "chameleon skunk zebra kangaroo"
     for config, share in ((PLAIN, 1 / 6), (DOCUMENT, 2 / 7)):
         state = position(line, hand, config, turn=1)
         games = np.repeat(pack([state], config), 6000, 0)
         numbers = np.arange(len(games), dtype=np.int32)
-        drawn = native.Core(config.values()).decide(games, numbers, 0, (7, rng.BOT, 3))
-        found = {ACTIONS[a]: int(n) for a, n in zip(*np.unique(drawn, return_counts=True), strict=True)}
-        assert set(found) == {"chameleon as seal", "chameleon as lion", "skunk", "zebra",
+        actions = native.Core(config.values()).decide(games, numbers, 0, (7, rng.BOT, 3))
+        scores = {ACTIONS[a]: int(n) for a, n in zip(*np.unique(actions, return_counts=True), strict=True)}
+        assert set(scores) == {"chameleon as seal", "chameleon as lion", "skunk", "zebra",
                               "kangaroo over 1", "kangaroo over 2"}  # fmt: skip
-        assert abs(found["chameleon as seal"] / 6000 - share) < 0.025
-        assert abs(found["zebra"] / 6000 - (1 - share) / 5) < 0.025
+        assert abs(scores["chameleon as seal"] / 6000 - share) < 0.025
+        assert abs(scores["zebra"] / 6000 - (1 - share) / 5) < 0.025
 
 
 def test_noise_is_normal() -> None:
@@ -108,25 +108,25 @@ def test_noise_is_normal() -> None:
 
 
 @pytest.mark.parametrize("names", tool().FIGURES, ids="-".join)
-def test_known_figures(names: tuple[str, str]) -> None:
-    """Win, draw, loss in the document's variant, 8000 mirrored games: were rules and terms read right?"""
+def test_known_match_results(names: tuple[str, str]) -> None:
+    """Win, draw, loss in the document's variant, 8000 mirrored games, as measured by the earlier project."""
     assert 100 * match(DOCUMENT, names, 4000, seed=3) == pytest.approx(
         tool().FIGURES[names], abs=tool().ASIDE
     )
 
 
-def test_the_command_says_what_agrees(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_tool_reports_agreement(capsys: pytest.CaptureFixture[str]) -> None:
     assert tool().main(["--games", "20", "--positions", "3", "--decisions", "10", "--deals", "0"]) == 0
-    said = capsys.readouterr().out
-    assert said.count("agree") == 4 and "two players: " in said
+    output = capsys.readouterr().out
+    assert output.count("agree") == 4 and "two players: " in output
 
 
 # --- as players
 
 
 @pytest.mark.parametrize("name", [name for name in BOTS["player"] if name != "search"])
-def test_players_move_by_what_their_seat_sees(name: str) -> None:
-    """Permuting hidden cards changes no move."""
+def test_bots_ignore_hidden_cards(name: str) -> None:
+    """Resampled hidden cards change no move."""
     config = PLAIN
     states = positions(config, 300, seed=4)
     world, other = make(config, 300), make(config, 300)
@@ -134,28 +134,28 @@ def test_players_move_by_what_their_seat_sees(name: str) -> None:
     world.load(rows, states)
     player, rng_key = bot(name, "player"), RngKey(3, rng.BOT, 11)
     for seat in range(config.players):
-        mine = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
-        wanted = player.act(seat_at(world, seat, mine), rng_key).action
+        acting_rows = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
+        expected = player.act(seat_at(world, seat, acting_rows), rng_key).action
         for key in range(3):
-            hidden = world.resample(rows, seat, key)
-            assert not np.array_equal(hidden, states)
-            other.load(rows, hidden)
-            assert np.array_equal(player.act(seat_at(other, seat, mine), rng_key).action, wanted)
+            resampled = world.resample(rows, seat, key)
+            assert not np.array_equal(resampled, states)
+            other.load(rows, resampled)
+            assert np.array_equal(player.act(seat_at(other, seat, acting_rows), rng_key).action, expected)
 
 
-def test_python_and_players_agree() -> None:
-    """A world's bot is the reference's decision: people can ask either."""
+def test_bot_equals_the_decision_of_the_reference() -> None:
+    """A bot of a world makes the decision of the reference."""
     states = positions(PLAIN, 40, seed=6)
     world = make(PLAIN, 40, first=5)
     rows = np.arange(40, dtype=np.int32)
     world.load(rows, states)
     for seat in (0, 1):
-        mine = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
-        moves = bot("noisy", "player").act(seat_at(world, seat, mine), RngKey(1, rng.BOT, 4)).action
+        acting_rows = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
+        moves = bot("noisy", "player").act(seat_at(world, seat, acting_rows), RngKey(1, rng.BOT, 4)).action
         key = rng.key(1, rng.BOT, seat)
-        for row, move in zip(mine.tolist(), moves.tolist(), strict=True):
+        for row, move in zip(acting_rows.tolist(), moves.tolist(), strict=True):
             state = unpack(states[row : row + 1], PLAIN)[0]
-            assert slow.decide(state, "noisy", slow.Chance(key, 5 + row, rng.BOT, 4), PLAIN) == move
+            assert slow.decide(state, "noisy", slow.BotKey(key, 5 + row, rng.BOT, 4), PLAIN) == move
 
 
 @pytest.mark.parametrize(("name", "role", "words"), [
@@ -167,6 +167,6 @@ def test_unknown_names_are_one_line(name: str, role: str, words: str) -> None:
         bot(name, role)
 
 
-def test_names_are_those_of_the_specification() -> None:
-    given: Any = BOTS["player"]
-    assert given == (*slow.BOTS, "search") and len(slow.BOTS) == 10
+def test_names_of_the_bots() -> None:
+    bots: Any = BOTS["player"]
+    assert bots == (*slow.BOTS, "search") and len(slow.BOTS) == 10

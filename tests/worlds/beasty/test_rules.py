@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import beasty_transcripts
-from support.beasty_positions import DOCUMENT, PLAIN, cards, legal, play, position, told
+from support.beasty_positions import DOCUMENT, PLAIN, cards, legal, line_text, play, position
 
 from rematch.worlds.beasty import native
 from rematch.worlds.beasty.config import ACTIONS, ACTS, POINTS, SPECIES, Config
 from rematch.worlds.beasty.reference import rules as reference
-from rematch.worlds.beasty.reference.compare import Difference, compare_rules, dealt, random_actions
+from rematch.worlds.beasty.reference.compare import Difference, compare_rules, deal_games, random_actions
 from rematch.worlds.beasty.state import State, StateError, check, pack, unpack
 
-# line before, what player 0 plays, line after: "Out" is whoever is missing.
+# Line before, action of player 0, line after; missing animals are out.
 ANIMALS = {
     "lion goes first and scares monkeys": ("1 monkey, 1 snake, 0 monkey", "lion", "0 lion, 1 snake"),
     "a second lion is out and nothing else happens": ("1 lion, 1 monkey", "lion", "1 lion, 1 monkey"),
@@ -87,57 +87,56 @@ CHAMELEONS = {
 
 
 @pytest.mark.parametrize("case", ANIMALS)
-def test_what_an_animal_does(case: str) -> None:
+def test_effects_of_animals(case: str) -> None:
     line, action, after = ANIMALS[case]
     state = position(line, ACTS[ACTIONS.index(action)].card)
     for config in (PLAIN, DOCUMENT):
         if not (config.document_variant and action == "parrot"):
-            assert told(play(state, action, config).line) == after
+            assert line_text(play(state, action, config).line) == after
 
 
 @pytest.mark.parametrize("case", CHAMELEONS)
-def test_what_a_chameleon_does(case: str) -> None:
+def test_effects_of_chameleons(case: str) -> None:
     line, action, after = CHAMELEONS[case]
-    assert told(play(position(line, "chameleon"), action).line) == after
+    assert line_text(play(position(line, "chameleon"), action).line) == after
 
 
-def test_the_turn_in_order() -> None:
-    """Action, recurring animals, five in line, draw: the giraffe hops into the bar's two places first."""
+def test_order_of_a_turn() -> None:
+    """Effect, recurring animals, five in line, draw: the giraffe hops before two animals enter the bar."""
     state = position("1 lion, 1 seal, 1 parrot, 0 giraffe", "zebra")
     after = play(state, "zebra")
-    assert told(after.line) == "0 giraffe, 1 parrot"  # lion and seal went in, the zebra bounced
+    assert line_text(after.line) == "0 giraffe, 1 parrot"  # lion and seal went in, the zebra bounced
     assert after.bar == [set(), {"lion", "seal"}] and "zebra" in after.thats_it[0]
     assert len(after.hands[0]) == 4 and len(after.decks[0]) == len(state.decks[0]) - 1 and after.turn == 1
 
 
-def test_the_card_just_played_does_not_recur() -> None:
-    """On the turn it is played that is the giraffe's hop; in the turns after it hops once each."""
-    assert (
-        told(play(position("1 parrot, 0 seal", "giraffe"), "giraffe").line) == "1 parrot, 0 giraffe, 0 seal"
-    )
+def test_played_card_does_not_recur() -> None:
+    """A giraffe hops once in the turn in which it is played, and once in each later turn."""
+    state = position("1 parrot, 0 seal", "giraffe")
+    assert line_text(play(state, "giraffe").line) == "1 parrot, 0 giraffe, 0 seal"
     state = position("1 parrot, 0 giraffe, 0 seal", "zebra")
-    assert told(play(state, "zebra").line) == "0 giraffe, 1 parrot, 0 seal, 0 zebra"
+    assert line_text(play(state, "zebra").line) == "0 giraffe, 1 parrot, 0 seal, 0 zebra"
 
 
 def test_each_recurring_animal_acts_once_in_the_order_of_the_line() -> None:
     state = position("1 parrot, 1 seal, 1 giraffe, 0 hippo", "monkey")
     after = play(state, "monkey")  # giraffe over seal, then the hippo past all: hippo, parrot in; monkey out
-    assert after.bar == [{"hippo"}, {"parrot"}] and told(after.line) == "1 giraffe, 1 seal"
+    assert after.bar == [{"hippo"}, {"parrot"}] and line_text(after.line) == "1 giraffe, 1 seal"
 
 
-def test_in_the_documents_variant_a_giraffe_passed_by_a_hippo_hops_twice() -> None:
+def test_document_variant_giraffe_passed_by_a_hippo_hops_twice() -> None:
     state = position("1 parrot, 1 seal, 1 giraffe, 0 hippo", "monkey", DOCUMENT)
     after = play(state, "monkey", DOCUMENT)
-    assert after.bar == [{"hippo"}, {"giraffe"}] and told(after.line) == "1 parrot, 1 seal"
+    assert after.bar == [{"hippo"}, {"giraffe"}] and line_text(after.line) == "1 parrot, 1 seal"
 
 
-def test_who_is_out_before_its_turn_does_not_act() -> None:
+def test_removed_animal_does_not_recur() -> None:
     state = position("1 crocodile, 0 giraffe, 1 zebra", "seal")  # reversed: seal, zebra, giraffe, crocodile
-    assert told(play(state, "seal").line) == "0 seal, 0 giraffe, 1 zebra, 1 crocodile"
+    assert line_text(play(state, "seal").line) == "0 seal, 0 giraffe, 1 zebra, 1 crocodile"
     state = position(
         "0 crocodile, 1 giraffe", "seal"
     )  # seal, giraffe, crocodile: the giraffe hops, both are eaten
-    assert told(play(state, "seal").line) == "0 crocodile"
+    assert line_text(play(state, "seal").line) == "0 crocodile"
 
 
 def test_legal_choices() -> None:
@@ -160,11 +159,11 @@ def test_legal_choices() -> None:
 def test_five_in_line_and_the_end() -> None:
     assert sum(POINTS.values()) == 36 and len(ACTIONS) == 33 == native.ACTIONS
     state = reference.deal([SPECIES, SPECIES], PLAIN)
-    lefts = []
+    remaining = []
     while not reference.is_over(state):
         state = reference.play(state, reference.legal(state, PLAIN)[-1], PLAIN)
-        lefts.append(len(state.line) + sum(map(len, state.hands)) + sum(map(len, state.decks)))
-    assert lefts[-1] < 5 <= min(lefts[:-1])
+        remaining.append(len(state.line) + sum(map(len, state.hands)) + sum(map(len, state.decks)))
+    assert remaining[-1] < 5 <= min(remaining[:-1])
 
 
 def test_scoring_by_points_and_by_count() -> None:
@@ -188,19 +187,19 @@ def test_random_games_are_the_same_in_both_engines(config: Config, games: int) -
     assert compare_rules(config, games, seed=1) > 20 * games
 
 
-def test_the_comparison_notices_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparison_detects_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference.Turn, "seal", lambda self: None)
     with pytest.raises(Difference, match="line is"):
         compare_rules(PLAIN, 20, seed=1)
 
 
 def test_golden_games() -> None:
-    """Games in words, with the line after every move: both engines tell them so."""
+    """Both engines reproduce the transcripts, with the line after every move."""
     text = (Path(__file__).parents[2] / "support/beasty_games.txt").read_text()
-    assert beasty_transcripts.retold(text) == text
+    assert beasty_transcripts.replay(text) == text
 
 
-# --- what always holds
+# --- invariants
 
 
 @settings(max_examples=60, deadline=None)
@@ -208,16 +207,16 @@ def test_golden_games() -> None:
     st.integers(0, 2**32), st.sampled_from([PLAIN, DOCUMENT, Config(players=3), Config(players=4, first=-1)])
 )
 def test_invariants(seed: int, config: Config) -> None:
-    rules, states = dealt(config, 4, seed)
+    rules, states = deal_games(config, 4, seed)
     for step in range(12 * config.players):
-        over = rules.turn(states, random_actions(rules.legal(states), seed, step))
-        for row in np.flatnonzero(over == 0):
+        ended = rules.turn(states, random_actions(rules.legal(states), seed, step))
+        for row in np.flatnonzero(ended == 0):
             state = unpack(states[row : row + 1], config)[0]  # cards conserved, hands full, line 1 to 4, ...
             assert state.step == step + 1 and state.turn == (state.turn if config.first < 0 else (
                 config.first + step + 1) % config.players)  # fmt: skip
             assert np.array_equal(pack([state], config)[0][:40], states[row][:40])
-        assert np.array_equal(rules.sound(states), 1 - over)
-        states = np.ascontiguousarray(states[over == 0])
+        assert np.array_equal(rules.valid(states), 1 - ended)
+        states = np.ascontiguousarray(states[ended == 0])
         if not len(states):
             return
     raise AssertionError("a game did not end")
@@ -225,22 +224,22 @@ def test_invariants(seed: int, config: Config) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 20), st.integers(0, 39), st.integers(0, 255), st.booleans())
-def test_bytes_are_refused_by_both_alike(step: int, at: int, byte: int, document: bool) -> None:
+def test_invalid_bytes_are_refused_in_both_engines(step: int, at: int, byte: int, document: bool) -> None:
     config = DOCUMENT if document else PLAIN
-    rules, states = dealt(config, 1, step)
+    rules, states = deal_games(config, 1, step)
     for k in range(step):
         rules.turn(states, random_actions(rules.legal(states), 1, k))
     states[0, at] = byte
-    fine = bool(rules.sound(states)[0])
+    valid = bool(rules.valid(states)[0])
     try:
         again = pack(unpack(states, config), config)[0][:38]
-        assert fine == np.array_equal(again, states[0][:38])  # what lies beyond the players must be empty
+        assert valid == np.array_equal(again, states[0][:38])  # members of absent players must be zero
     except StateError:
-        assert not fine
+        assert not valid
 
 
-def wrong(state: State, what: str) -> None:
-    """Make a state impossible in one way."""
+def spoil(state: State, what: str) -> None:
+    """Make a state impossible."""
     hand, deck = state.hands[0], state.decks[0]
     name = sorted(hand)[0]
     match what:
@@ -274,17 +273,17 @@ def wrong(state: State, what: str) -> None:
     ("owner", "expected a player from 0 to 1"), ("pair", "expected an even number"),
     ("players", "hands of 1 players: expected those of 2"),
 ])  # fmt: skip
-def test_impossible_states_are_refused_with_what_is_wrong(what: str, words: str) -> None:
+def test_impossible_states_are_refused_with_the_reason(what: str, words: str) -> None:
     state = position("1 seal, 0 seal, 0 snake, 0 parrot", "lion")
     check(state, PLAIN)
-    wrong(state, what)
+    spoil(state, what)
     with pytest.raises(StateError) as error:
         pack([state], PLAIN)
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_finished_game_is_no_state() -> None:
-    rules, states = dealt(PLAIN, 1, 3)
+def test_finished_game_is_refused() -> None:
+    rules, states = deal_games(PLAIN, 1, 3)
     step = 0
     while not rules.turn(states, random_actions(rules.legal(states), 1, step))[0]:
         step += 1

@@ -1,4 +1,4 @@
-"""Bots in Python: what they are shown, and what becomes of those that raise, hang, die or talk nonsense."""
+"""Bots in Python: their view of the game, and bots that raise, hang, die or return illegal actions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rematch.worlds.beasty import user_bots
 from rematch.worlds.beasty.config import Config
 from rematch.worlds.beasty.reference.compare import positions
 from rematch.worlds.beasty.state import check, unpack
-from rematch.worlds.beasty.user_bots import GuestPlayer, read, written
+from rematch.worlds.beasty.user_bots import UserBotPlayer, state_from_json, state_to_json
 from rematch.worlds.beasty.world import make
 
 BOTS = '''
@@ -26,11 +26,11 @@ from rematch.worlds.beasty import reference
 
 class First:
     def act(self, state, legal, key):
-        print("whatever is printed goes nowhere")
+        print("output is discarded")
         return legal[0]
 
 class Looks:
-    """Notes what it is shown; tries all moves, as it may."""
+    """Records its arguments and tries all moves."""
     def act(self, state, legal, key):
         assert legal == reference.legal(state, self.config)
         for action in legal:
@@ -81,12 +81,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def ask(
+def act(
     name: str, games: int = 2, seconds: float = 20.0, config: Config | None = None
-) -> tuple[GuestPlayer, np.ndarray]:
+) -> tuple[UserBotPlayer, np.ndarray]:
     """The bot's resignations at the first move of some games."""
     world = make(config or Config(), games, seed=5)
-    player = GuestPlayer(name, config or Config(), seconds)
+    player = UserBotPlayer(name, config or Config(), seconds)
     move = player.act(seat_at(world, 0, np.arange(games, dtype=np.int32)), RngKey(1, rng.ACT, 0))
     player.close()
     legal = seat_at(world, 0, np.arange(games, dtype=np.int32)).mask
@@ -98,13 +98,13 @@ def ask(
 def test_states_travel_as_text() -> None:
     for config in (Config(), Config(players=4, first=-1)):
         for state in unpack(positions(config, 40, 3), config):
-            assert read(written(state)) == state
+            assert state_from_json(state_to_json(state)) == state
 
 
-def test_a_bot_never_sees_what_its_seat_cannot(folder: Path) -> None:
-    """Permuting hidden cards changes nothing that it is shown; what it is shown is a state that can be."""
+def test_bot_never_sees_hidden_cards(folder: Path) -> None:
+    """The state of a bot is possible and does not depend on the hidden cards."""
     config, rows = Config(players=3), np.arange(4, dtype=np.int32)
-    world, player = make(config, 4, seed=5), GuestPlayer("mine:Looks", config)
+    world, player = make(config, 4, seed=5), UserBotPlayer("mine:Looks", config)
     truth, seen = world.read(rows), []
     for key in (None, 1, 2):
         if key is not None:
@@ -113,7 +113,7 @@ def test_a_bot_never_sees_what_its_seat_cannot(folder: Path) -> None:
         player.act(seat_at(world, 0, rows), RngKey(1, rng.ACT, 0))
         seen.append((folder / "seen.txt").read_text())
     player.close()
-    assert seen[0] == seen[1] == seen[2] and not player.troubles
+    assert seen[0] == seen[1] == seen[2] and not player.errors
     from rematch.worlds.beasty.state import State
 
     shown = [eval_state(line, State) for line in seen[0].splitlines()]
@@ -129,17 +129,17 @@ def eval_state(line: str, kind: type) -> object:
     import ast
 
     call = ast.parse(line, mode="eval").body.elts[0]  # type: ignore[attr-defined]
-    given = {}
+    members = {}
     for keyword in call.keywords:
         text = ast.unparse(keyword.value).replace("set()", "[]")
-        given[keyword.arg] = ast.literal_eval(text)
+        members[keyword.arg] = ast.literal_eval(text)
     for name in ("hands", "bar", "thats_it"):
-        given[name] = [set(pile) for pile in given[name]]
-    return kind(**given)
+        members[name] = [set(pile) for pile in members[name]]
+    return kind(**members)
 
 
-def test_the_same_decision_gets_the_same_answer_however_games_are_cut() -> None:
-    world, player = make(Config(), 6, seed=5), GuestPlayer("mine:Looks", Config())
+def test_decisions_do_not_depend_on_the_batch() -> None:
+    world, player = make(Config(), 6, seed=5), UserBotPlayer("mine:Looks", Config())
     rows, rng_key = np.arange(6, dtype=np.int32), RngKey(3, rng.ACT, 0)
     whole = player.act(seat_at(world, 0, rows), rng_key).action
     for part in world.parts(3):
@@ -150,7 +150,7 @@ def test_the_same_decision_gets_the_same_answer_however_games_are_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("Raises", "ValueError: no idea"),
         ("Text", "answered 'lion': expected a legal action, such as "),
@@ -160,29 +160,30 @@ def test_the_same_decision_gets_the_same_answer_however_games_are_cut() -> None:
         ("Shy", "RuntimeError: unspeakable"),
     ],
 )
-def test_what_goes_wrong_is_told_in_one_line_and_costs_the_game(name: str, said: str) -> None:
-    player, resigned = ask(f"mine:{name}")
-    assert resigned.all() and len(player.troubles) == 2
-    assert all(what.startswith(said) and "\n" not in what for what in player.troubles.values())
+def test_error_is_one_line_and_loses_the_game(name: str, message: str) -> None:
+    player, resigned = act(f"mine:{name}")
+    assert resigned.all() and len(player.errors) == 2
+    assert all(error.startswith(message) and "\n" not in error for error in player.errors.values())
 
 
-def test_one_that_hangs_or_dies_is_ended_and_not_asked_for_ever() -> None:
-    for name, said in (
+def test_bot_that_hangs_or_dies_resigns_all_games() -> None:
+    for name, message in (
         ("Hangs", "took longer than 0.2 s for a move"),
         ("Dies", "its process ended with exit code 7"),
     ):
-        began = time.perf_counter()
-        player, resigned = ask(f"mine:{name}", games=8, seconds=0.2)
-        assert resigned.all() and time.perf_counter() - began < 10
-        told = [player.troubles[at] for at in sorted(player.troubles)]
-        assert told[: user_bots.PATIENCE] == [said] * user_bots.PATIENCE
-        assert set(told[user_bots.PATIENCE :]) == {"hung or died 3 times, and is not asked any more"}
+        start_time = time.perf_counter()
+        player, resigned = act(f"mine:{name}", games=8, seconds=0.2)
+        assert resigned.all() and time.perf_counter() - start_time < 10
+        messages = [player.errors[at] for at in sorted(player.errors)]
+        assert messages[: user_bots.MAX_CRASHES] == [message] * user_bots.MAX_CRASHES
+        later = set(messages[user_bots.MAX_CRASHES :])
+        assert later == {"hung or died 3 times: it resigns all further games"}
         assert player._process is None
 
 
-def test_a_fine_bot_plays_on() -> None:
-    player, resigned = ask("mine:First", games=3)
-    assert not resigned.any() and not player.troubles
+def test_valid_bot_does_not_resign() -> None:
+    player, resigned = act("mine:First", games=3)
+    assert not resigned.any() and not player.errors
 
 
 @pytest.mark.parametrize(
@@ -195,13 +196,13 @@ def test_a_fine_bot_plays_on() -> None:
         ("broken:Bot", "broken cannot be imported: ZeroDivisionError: division by zero"),
     ],
 )
-def test_what_is_no_bot_is_refused_at_once(name: str, message: str) -> None:
+def test_invalid_bot_is_refused_at_the_start(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        GuestPlayer(name, Config())
+        UserBotPlayer(name, Config())
 
 
-def test_processes_do_not_stay() -> None:
-    player = GuestPlayer("mine:First", Config())
+def test_close_ends_the_process() -> None:
+    player = UserBotPlayer("mine:First", Config())
     assert player._process is not None
     number = player._process.pid
     player.close()

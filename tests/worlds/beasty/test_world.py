@@ -1,4 +1,4 @@
-"""Beasty Bar as a world: settings, sights, threads, saved games, bad input, pictures, adapters, speed."""
+"""Beasty Bar as a world: settings, observations, threads, saved games, errors, pictures, adapters, speed."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ NAMES = ["two", "document", "three", "four"]
 
 
 def actions(world: BeastyWorld, step: int) -> dict[str, Any]:
-    """Any legal moves, by game number and step; those of seats not to move are rubbish."""
-    luck = rng.units(step, rng.ACT, 33 * (world.first + world.games)).reshape(-1, 33)[world.first :]
-    chosen = np.where(world.view.mask[ROLE].any(1), luck, -1).argmax(1)
+    """Random legal actions, by game number and step; other seats get an invalid action."""
+    uniform = rng.units(step, rng.ACT, 33 * (world.first + world.games)).reshape(-1, 33)[world.first :]
+    chosen = np.where(world.view.mask[ROLE].any(1), uniform, -1).argmax(1)
     out = np.full((world.games, world.config.players), 99, np.int32)
     mover = world.view.acting.argmax(1)
     out[np.arange(world.games), mover] = chosen
     return {ROLE: out}
 
 
-def played(world: BeastyWorld, steps: int, threads: int = 1) -> bytes:
-    """Every byte that many steps write."""
+def play_bytes(world: BeastyWorld, steps: int, threads: int = 1) -> bytes:
+    """All bytes that these steps write."""
     out = []
     for step in range(steps):
         view = world.step(actions(world, step), threads)
@@ -70,32 +70,32 @@ def test_impossible_settings_are_refused_in_one_line(wrong: dict[str, Any], word
         make(Config(), 0)
 
 
-def test_every_setting_is_live() -> None:
+def test_every_setting_has_an_effect() -> None:
     others = {"players": 3, "scoring": "count", "document_variant": True, "first": 1}
     assert set(others) == {field.name for field in dataclasses.fields(Config)} == set(native.RULES)
-    before, three = played(make(Config(), 100), 30), played(make(Config(players=3), 300), 40)
+    before, three = play_bytes(make(Config(), 100), 30), play_bytes(make(Config(players=3), 300), 40)
     for name, value in others.items():
-        if name == "scoring":  # of two, hardly ever does one have more animals and fewer points
-            assert played(make(Config(players=3, scoring="count"), 300), 40) != three
+        if name == "scoring":  # two players: the scorings rarely differ
+            assert play_bytes(make(Config(players=3, scoring="count"), 300), 40) != three
         else:
-            assert played(make(Config(**{name: value}), 100), 30) != before, name  # type: ignore[arg-type]
+            assert play_bytes(make(Config(**{name: value}), 100), 30) != before, name  # type: ignore[arg-type]
     assert short(PLAIN) == PLAIN
 
 
 def test_struct_and_dataclass_are_the_same() -> None:
     assert native.GAME_TYPE.itemsize == 72 and native.GAME_TYPE.fields["seed"][1] == 40  # type: ignore[index]
-    with pytest.raises(ImportError, match=r"setting hands is absent in rules\.py"):
+    with pytest.raises(ImportError, match=r"setting hands is absent in config\.py"):
         rules.compare_with_struct(native.RULES | {"hands": "int32_t"})
 
 
-def test_anyone_may_begin() -> None:
+def test_first_player_is_uniform() -> None:
     world = make(Config(players=3, first=-1), 3000)
-    begun = world.view.acting.sum(0) / 3000
-    assert np.abs(begun - 1 / 3).max() < 0.04
+    frequency = world.view.acting.sum(0) / 3000
+    assert np.abs(frequency - 1 / 3).max() < 0.04
 
 
-def test_deals_are_even() -> None:
-    """Every animal is in the first hand, and next in the deck, as often."""
+def test_deals_are_uniform() -> None:
+    """Every animal is equally frequent in the first hand and in each place of the deck."""
     games = make(PLAIN, 6000).save(np.arange(6000, dtype=np.int32)).view(native.GAME_TYPE)[:, 0]
     for player in (0, 1):
         for strength in STRENGTH.values():
@@ -104,11 +104,11 @@ def test_deals_are_even() -> None:
             assert abs((games["deck"][:, player] >> 28 == strength).mean() - 1 / 12) < 0.02
 
 
-# --- sights
+# --- observations
 
 
-def expected_sight(state: State, seat: int, config: Config) -> list[float]:
-    """What a seat sees, by the names of the columns, from the readable state."""
+def expected_observation(state: State, seat: int, config: Config) -> list[float]:
+    """The observation of a seat, computed from the readable state."""
     players = [(seat + k) % config.players for k in range(config.players)]
 
     def bits(cards: set[str]) -> list[float]:
@@ -116,8 +116,8 @@ def expected_sight(state: State, seat: int, config: Config) -> list[float]:
 
     out: list[float] = []
     for place in range(4):
-        there = state.line[place] if place < len(state.line) else None
-        out.append(float(12 * players.index(there[0]) + STRENGTH[there[1]]) if there else 0.0)
+        card = state.line[place] if place < len(state.line) else None
+        out.append(float(12 * players.index(card[0]) + STRENGTH[card[1]]) if card else 0.0)
     out += bits(state.hands[seat])
     for p in players:
         out += bits(set(state.decks[p]) if p == seat else reference.unseen(state, p))
@@ -134,20 +134,20 @@ def expected_sight(state: State, seat: int, config: Config) -> list[float]:
 
 
 @pytest.mark.parametrize("config", RULES, ids=NAMES)
-def test_sights_are_what_the_columns_say(config: Config) -> None:
+def test_observations_match_their_columns(config: Config) -> None:
     states = positions(config, 200, seed=1)
     world = make(config, 200)
     rows = np.arange(200, dtype=np.int32)
     world.load(rows, states)
     role = world.spec.roles[ROLE]
     assert role.size == 4 + 12 * (1 + 3 * config.players) + 5 * config.players + 2 and role.size <= 400
-    shown = np.concatenate([world.view[ROLE][f.name] for f in role.fields], 2)
+    obs = np.concatenate([world.view[ROLE][f.name] for f in role.fields], 2)
     for row, state in enumerate(world.read(rows)):
         for seat in range(config.players):
-            assert shown[row, seat] == pytest.approx(expected_sight(state, seat, config), abs=1e-6)
-            mine = world.view.mask[ROLE][row, seat]
+            assert obs[row, seat] == pytest.approx(expected_observation(state, seat, config), abs=1e-6)
+            mask = world.view.mask[ROLE][row, seat]
             legal = reference.legal(state, config) if state.turn == seat else []
-            assert np.flatnonzero(mine).tolist() == legal and world.view.acting[row, seat] == (
+            assert np.flatnonzero(mask).tolist() == legal and world.view.acting[row, seat] == (
                 state.turn == seat
             )
             if legal:
@@ -155,23 +155,25 @@ def test_sights_are_what_the_columns_say(config: Config) -> None:
 
 
 @pytest.mark.parametrize("config", RULES, ids=NAMES)
-def test_what_a_critic_may_see_besides(config: Config) -> None:
+def test_privileged_observations(config: Config) -> None:
     states = positions(config, 50, seed=2)
     world = make(config, 50)
     rows = np.arange(50, dtype=np.int32)
     world.load(rows, states)
-    seen = world.view[ROLE]
+    fields = world.view[ROLE]
     for f in world.spec.roles[ROLE].privileged:
-        assert f.name not in world.observe(rows)[ROLE] and seen[f.name].shape == (50, config.players, f.size)
+        assert f.name not in world.observe(rows)[ROLE]
+        assert fields[f.name].shape == (50, config.players, f.size)
     for row, state in enumerate(world.read(rows)):
         for seat in range(config.players):
             players = [(seat + k) % config.players for k in range(config.players)]
             hands = [float(name in state.hands[p]) for p in players[1:] for name in SPECIES]
             nexts = [STRENGTH[state.decks[p][0]] if state.decks[p] else 0 for p in players]
-            assert seen["hands"][row, seat].tolist() == hands and seen["next"][row, seat].tolist() == nexts
+            assert fields["hands"][row, seat].tolist() == hands
+            assert fields["next"][row, seat].tolist() == nexts
 
 
-def changed(name: str, player: int, bits: int) -> Any:
+def flip_bits(name: str, player: int, bits: int) -> Any:
     def apply(states: Any) -> Any:
         states.view(native.GAME_TYPE)[:, 0][name][:, player] ^= bits
         return states
@@ -179,30 +181,30 @@ def changed(name: str, player: int, bits: int) -> Any:
     return apply
 
 
-def test_the_contract_under_all_rules() -> None:
+def test_all_rules_pass_the_conformance_test() -> None:
     for config in RULES[1:]:
         report = conformance.check(make, config, trial=Trial(steps=20))
         assert {"resample", "parts", "rubbish"} <= set(report.passed)
     module = find("beasty")
-    slots = changed("slot", 0, 1)
+    slots = flip_bits("slot", 0, 1)
     hidden = Subject(name="slot", role=ROLE, field="", change=slots)
     assert "subject slot for player" in conformance.check_game(module, moves=[hidden]).passed
 
 
-# --- moving
+# --- stepping
 
 
 @pytest.mark.parametrize("config", RULES, ids=NAMES)
 def test_threads_and_parts_change_nothing(config: Config) -> None:
-    alone = played(make(config, 65), 60)
+    reference_bytes = play_bytes(make(config, 65), 60)
     for threads in (2, 3, 64):
-        assert played(make(config, 65), 60, threads) == alone
+        assert play_bytes(make(config, 65), 60, threads) == reference_bytes
 
 
 def test_rewards_and_outcomes() -> None:
     for config in RULES:
         world = make(config, 100)
-        ends = 0
+        ended_games = 0
         for step in range(50):
             before = world.read(np.arange(100, dtype=np.int32)) if step % 12 > 8 or step > 40 else []
             chosen = actions(world, step)
@@ -210,26 +212,26 @@ def test_rewards_and_outcomes() -> None:
             for row in np.flatnonzero(view.ended) if before else ():
                 mover = before[row].turn
                 after = reference.play(before[row], int(chosen[ROLE][row, mover]), config)
-                won = reference.outcomes(after, config)
-                assert view.outcome[row].tolist() == won and abs(view.reward[row].sum()) < 1e-6
-                if 1.0 in won:
+                outcome = reference.outcomes(after, config)
+                assert view.outcome[row].tolist() == outcome and abs(view.reward[row].sum()) < 1e-6
+                if 1.0 in outcome:
                     lost = -1 / (config.players - 1)
-                    assert view.reward[row] == pytest.approx([1.0 if w else lost for w in won])
+                    assert view.reward[row] == pytest.approx([1.0 if w else lost for w in outcome])
                 elif config.players == 2:
                     assert view.reward[row].tolist() == [0, 0]
                 assert view.length[row] == after.step
-                ends += 1
+                ended_games += 1
             assert (view.reward[view.ended == 0] == 0).all()
-        assert ends > 30
+        assert ended_games > 30
 
 
-def test_illegal_moves_are_one_line_and_move_nothing() -> None:
+def test_illegal_actions_are_refused_in_one_line() -> None:
     world = make(PLAIN, 3, first=10)
     before = world.save(np.arange(3, dtype=np.int32))
-    for bad in (33, -1, 10**6, int(np.flatnonzero(world.view.mask[ROLE][1, 0] == 0)[0])):
+    for illegal in (33, -1, 10**6, int(np.flatnonzero(world.view.mask[ROLE][1, 0] == 0)[0])):
         moves = actions(world, 0)
         moves[ROLE] = moves[ROLE].astype(np.int64)
-        moves[ROLE][1, 0] = bad
+        moves[ROLE][1, 0] = illegal
         with pytest.raises(ConfigError, match=r"game 11: action .* of player 0 is not legal; legal are \d"):
             world.step(moves)
         assert np.array_equal(world.save(np.arange(3, dtype=np.int32)), before)
@@ -241,7 +243,7 @@ def test_illegal_moves_are_one_line_and_move_nothing() -> None:
 # --- positions
 
 
-def test_people_can_write_positions_and_read_them() -> None:
+def test_states_are_written_and_read_back() -> None:
     world, rows = make(PLAIN, 2), np.array([1], np.int32)
     puzzle = position("1 lion, 0 zebra, 1 seal", "parrot monkey")
     world.write(rows, [puzzle])
@@ -258,7 +260,7 @@ def test_people_can_write_positions_and_read_them() -> None:
     (("mark", 0, 1), "no game of this world"),
     (("bar", 0, 2), "player 0"), (("slot", 0, 1 << 31), "no game of this world"),
 ])  # fmt: skip
-def test_saved_games_that_cannot_be_are_refused_with_the_reason(
+def test_invalid_saved_games_are_refused_with_the_reason(
     change: tuple[str, int, int], words: str
 ) -> None:
     states = pack([position("1 seal, 0 snake", "lion")] * 2, PLAIN)
@@ -269,7 +271,7 @@ def test_saved_games_that_cannot_be_are_refused_with_the_reason(
         make(PLAIN, 2).load(np.arange(2, dtype=np.int32), states)
 
 
-def test_a_game_of_other_rules_is_refused() -> None:
+def test_saved_games_of_other_rules_are_refused() -> None:
     three = make(Config(players=3), 2)
     rows = np.arange(2, dtype=np.int32)
     with pytest.raises(ConfigError, match="saved games: 0"):
@@ -280,7 +282,7 @@ def test_a_game_of_other_rules_is_refused() -> None:
         three.parts(3)
 
 
-# --- shown elsewhere
+# --- pictures, adapters, speed
 
 
 def test_pictures() -> None:
@@ -307,34 +309,34 @@ def test_pettingzoo_accepts() -> None:
             warnings.simplefilter("ignore")
             api_test(ZooTurns("beasty", config), num_cycles=120)
             seed_test(lambda c=config: ZooTurns("beasty", c), num_cycles=40)
-    table = ZooTurns("beasty")
-    table.reset(seed=1)
-    assert table.agents == ["player_0", "player_1"]
-    bad = int(np.flatnonzero(table.observe("player_0")["action_mask"] == 0)[0])
+    env = ZooTurns("beasty")
+    env.reset(seed=1)
+    assert env.agents == ["player_0", "player_1"]
+    illegal = int(np.flatnonzero(env.observe("player_0")["action_mask"] == 0)[0])
     with pytest.raises(ConfigError, match="is not legal now"):
-        table.step(bad)
+        env.step(illegal)
 
 
-def test_speeds_are_measured() -> None:
+def test_benchmark_subjects_play_games() -> None:
     for config in (PLAIN, Config(players=4)):
-        timed = {(subject.key, subject.threads): subject for subject in bench.subjects(config)}
-        wanted = {("random", 1), ("random", 2), ("observed", 1), ("observed", 2), ("heuristic", 1),
+        subjects = {(subject.key, subject.threads): subject for subject in bench.subjects(config)}
+        expected = {("random", 1), ("random", 2), ("observed", 1), ("observed", 2), ("heuristic", 1),
                   ("outcome_heuristic", 1)}  # fmt: skip
-        assert set(timed) == (wanted | {("search", 1)} if config.players == 2 else wanted)
-        for (key, threads), subject in timed.items():
+        assert set(subjects) == (expected | {("search", 1)} if config.players == 2 else expected)
+        for (key, threads), subject in subjects.items():
             assert subject.run(0.0) + subject.run(0.0) > 0 and len(subject.works) in (1, threads)
             turns = subject.settings["decisions_per_game"]
             assert key == "search" or 10 * config.players < turns < 13 * config.players or key == "observed"
     assert {subject.key for subject in bench.subjects()} == set(bench.TARGETS)
 
 
-def test_strolling_is_stepping() -> None:
-    """What the speed is measured on leaves games that can be, and counts those that ended."""
+def test_random_steps_leave_valid_games() -> None:
+    """Random steps of the benchmark leave valid games and count the ended ones."""
     world = make(PLAIN, 50)
-    ended = world.stroll(60, seed=4)
+    ended = world.random_steps(60, seed=4)
     assert 50 <= ended <= 150 and len(unpack(world.save(np.arange(50, dtype=np.int32)), PLAIN)) == 50
     other = make(PLAIN, 50)
-    assert other.stroll(60, seed=4, threads=3) == ended
+    assert other.random_steps(60, seed=4, threads=3) == ended
     rows = np.arange(50, dtype=np.int32)
     assert np.array_equal(world.save(rows), other.save(rows))
     assert all(

@@ -1,7 +1,7 @@
-"""The ten opponents in words: each scores every legal action by what it leads to.
+"""The ten bots, readable: each scores every legal action by its result.
 
-bots.h must score the same bits: sums are of floats, in the order written here. *Before* is the position to
-move in, *after* that after the whole turn but for the draw, which is the same for every action.
+bots.h computes the same bits: sums are of floats, in the order of this file. `before` is the state to move
+in, `after` the state after the turn without the drawn card, which is the same for every action.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .rules import legal, play, unseen
 
 BOTS = ("random", "heuristic", "aggressive", "defensive", "queue", "skunk", "noisy", "online",
         "outcome_heuristic", "distilled_outcome")  # fmt: skip
-SAME = 1e-6  # scores this near are equal
-NOISE = 0.15  # sigma of `noisy`
+TIE_MARGIN = 1e-6  # scores closer than this are tied
+NOISE_SIGMA = 0.15  # standard deviation of the noise of `noisy`
 THREATS = ("crocodile", "hippo", "lion", "zebra", "giraffe")
 
 
@@ -30,8 +30,8 @@ def points_of(cards: set[str]) -> int:
 
 
 @dataclass
-class Tried:
-    """One action tried: before, after, and what it changed. With 3-4 players "they" are all the others."""
+class Trial:
+    """The result of one action. "their" sums over all other players."""
 
     before: State
     after: State
@@ -45,76 +45,76 @@ class Tried:
         self.my_loss, self.their_loss = self.change("thats_it")
 
     def change(self, pile: str) -> tuple[int, int]:
-        """Points that came into a pile in this turn, whatever the cause: mine, theirs."""
-        came = [
-            points_of(a) - points_of(b) for a, b in zip(getattr(self.after, pile), getattr(self.before, pile))
-        ]
-        return came[self.me], sum(came[player] for player in self.others)
+        """Points that entered a pile in this turn: mine, theirs."""
+        piles = zip(getattr(self.after, pile), getattr(self.before, pile))
+        gains = [points_of(after) - points_of(before) for after, before in piles]
+        return gains[self.me], sum(gains[player] for player in self.others)
 
-    def theirs(self, state: State, species: tuple[str, ...]) -> int:
-        """How many of theirs in line are of these species."""
+    def count_theirs(self, state: State, species: tuple[str, ...]) -> int:
+        """The number of animals of the others in line that are of these species."""
         return sum(owner != self.me and name in species for owner, name in state.line)
 
     def target(self) -> Card | None:
-        """What a parrot (no chameleon) points at, in the line before."""
+        """The target of a parrot (not of a chameleon) in the line before the turn."""
         return self.before.line[self.act.choice] if self.act.card == self.act.effect == "parrot" else None
 
-    def played_them(self, name: str) -> bool:
-        """Whether all of them have played this animal."""
+    def all_played(self, name: str) -> bool:
+        """Whether all other players have played this animal."""
         return all(name not in unseen(self.before, player) for player in self.others)
 
 
-# --- the heuristic and its kin ------------------------------------------------------------------------
+# --- heuristic bots ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Taste:
+class HeuristicWeights:
     bar: float = 2.0
     front: float = 1.1
     aggression: float = 0.5
-    skunk: int = 4  # what a skunk counts in the material
+    skunk: int = 4  # points of a skunk
 
 
-TASTES = {
-    "aggressive": Taste(bar=3.0, aggression=0.8), "defensive": Taste(bar=1.0, aggression=0.2),
-    "queue": Taste(front=2.0), "skunk": Taste(skunk=8),
+HEURISTIC_WEIGHTS = {
+    "aggressive": HeuristicWeights(bar=3.0, aggression=0.8),
+    "defensive": HeuristicWeights(bar=1.0, aggression=0.2),
+    "queue": HeuristicWeights(front=2.0), "skunk": HeuristicWeights(skunk=8),
 }  # fmt: skip
 
 
-def material(tried: Tried, taste: Taste, config: Config) -> float:
+def material(trial: Trial, weights: HeuristicWeights, config: Config) -> float:
     """bw (my bar points - theirs) + sum over the line +-w_i points - 0.5 mine out + 0.5 theirs + 0.1 hand."""
-    worth = POINTS | {"skunk": taste.skunk}
-    aggression = 0.5 if config.document_variant else taste.aggression
+    points = POINTS | {"skunk": weights.skunk}
+    aggression = 0.5 if config.document_variant else weights.aggression
 
-    def worth_of(piles: list[set[str]], players: list[int]) -> int:
-        return sum(worth[name] for player in players for name in piles[player])
+    def pile_points(piles: list[set[str]], players: list[int]) -> int:
+        return sum(points[name] for player in players for name in piles[player])
 
-    after, me, others = tried.after, [tried.me], tried.others
-    total = taste.bar * float(worth_of(after.bar, me) - worth_of(after.bar, others))
+    after, me, others = trial.after, [trial.me], trial.others
+    total = weights.bar * float(pile_points(after.bar, me) - pile_points(after.bar, others))
     n = len(after.line)
     for i, (owner, name) in enumerate(after.line):
         behind = i / n
-        weight = taste.front * (1.0 - behind) + 0.3 * behind
-        total += weight * worth[name] if owner == tried.me else -(weight * worth[name])
-    total -= (1.0 - aggression) * worth_of(after.thats_it, me)
-    total += aggression * worth_of(after.thats_it, others)
-    hand = tried.before.hands[tried.me] - {tried.act.card}
-    total += 0.1 * sum(worth[name] for name in hand)
+        weight = weights.front * (1.0 - behind) + 0.3 * behind
+        total += weight * points[name] if owner == trial.me else -(weight * points[name])
+    total -= (1.0 - aggression) * pile_points(after.thats_it, me)
+    total += aggression * pile_points(after.thats_it, others)
+    hand = trial.before.hands[trial.me] - {trial.act.card}
+    total += 0.1 * sum(points[name] for name in hand)
     return total
 
 
-def species_term(tried: Tried) -> float:
-    """By the card played: "a chameleon has its own term only"."""
-    return TERMS[tried.act.card](tried)
+def species_term(trial: Trial) -> float:
+    """The term of the played card; a chameleon has only its own term."""
+    return TERMS[trial.act.card](trial)
 
 
-def _place(tried: Tried) -> int:
-    """Where the card just played stands after, or -1."""
-    card = (tried.me, tried.act.card)
-    return tried.after.line.index(card) if card in tried.after.line else -1
+def _place(trial: Trial) -> int:
+    """The place of the played card in the line after the turn, or -1."""
+    card = (trial.me, trial.act.card)
+    return trial.after.line.index(card) if card in trial.after.line else -1
 
 
-def _skunk(t: Tried) -> float:
+def _skunk(t: Trial) -> float:
     if t.their_loss >= 5:
         return 3.0
     if t.their_loss >= 3:
@@ -122,32 +122,32 @@ def _skunk(t: Tried) -> float:
     return -2.0 if t.their_loss == 0 and t.my_loss > 0 else 0.0
 
 
-def _parrot(t: Tried) -> float:
+def _parrot(t: Trial) -> float:
     target = t.target()
     if target is None:
         return 0.0
     return (-0.5 if target[0] == t.me else 0.5) * POINTS[target[1]]
 
 
-def _seal(t: Tried) -> float:
+def _seal(t: Trial) -> float:
     return 1.5 if t.my_gain > t.their_gain else -1.0 if t.their_gain > t.my_gain else 0.0
 
 
-def _snake(t: Tried) -> float:
+def _snake(t: Trial) -> float:
     mine_before, mine_after = (sum(owner == t.me for owner, _ in s.line) for s in (t.before, t.after))
     if mine_after <= mine_before:
         return 0.0
     return 0.5 * sum(POINTS[name] for owner, name in t.after.line[:2] if owner == t.me)
 
 
-TERMS: dict[str, Callable[[Tried], float]] = {
+TERMS: dict[str, Callable[[Trial], float]] = {
     "skunk": _skunk,
     "parrot": _parrot,
     "lion": lambda t: 2.0 if _place(t) == 0 else 0.0,
     "monkey": lambda t: 2.5 if t.their_loss >= 4 else 0.0,
     "seal": _seal,
     "snake": _snake,
-    "zebra": lambda t: 1.5 if t.theirs(t.after, ("hippo", "crocodile")) else -0.5,
+    "zebra": lambda t: 1.5 if t.count_theirs(t.after, ("hippo", "crocodile")) else -0.5,
     "kangaroo": lambda t: 1.0 if _place(t) in (0, 1) else 0.0,
     "giraffe": lambda t: {0: 1.5, 1: 0.5}.get(_place(t), 0.0),
     "crocodile": lambda t: 0.3 * t.their_loss,
@@ -159,24 +159,24 @@ TERMS: dict[str, Callable[[Tried], float]] = {
 # --- online -------------------------------------------------------------------------------------------
 
 
-def reaction(t: Tried) -> float:
-    """All that `online` adds is read before."""
+def reaction(t: Trial) -> float:
+    """The term of `online`, from the line before the turn."""
     line = t.before.line
-    there = {name for _, name in line}
+    in_line = {name for _, name in line}
     if t.act.card == "crocodile":
-        if "chameleon" in there:
+        if "chameleon" in in_line:
             return 5.0
-        return 0.0 if t.played_them("chameleon") else -1.0
+        return 0.0 if t.all_played("chameleon") else -1.0
     if t.act.card == "skunk":
-        strongest = sorted(there - {"skunk"}, key=lambda name: STRENGTH[name])[-2:]
+        strongest = sorted(in_line - {"skunk"}, key=lambda name: STRENGTH[name])[-2:]
         if len(strongest) < 2:
             return -1.5
         net = sum((-1 if owner == t.me else 1) * POINTS[name] for owner, name in line if name in strongest)
         return 4.0 if net >= 4 else 2.0 if net >= 2 else -3.0 if net <= -2 else 0.0
     if t.act.card == "lion":
-        if t.theirs(t.before, ("lion",)):
+        if t.count_theirs(t.before, ("lion",)):
             return -5.0
-        return 3.0 if t.played_them("lion") else -2.0
+        return 3.0 if t.all_played("lion") else -2.0
     target = t.target()
     if target is None:
         return 0.0
@@ -185,11 +185,11 @@ def reaction(t: Tried) -> float:
     return 0.3 * POINTS[target[1]] + 2.0 * (1.0 - t.act.choice / len(line))
 
 
-# --- the outcome players ------------------------------------------------------------------------------
+# --- outcome bots -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Hopes:
+class OutcomeWeights:
     bar: float = 3.0
     their_bar: float = -2.0
     loss: float = -2.5
@@ -204,8 +204,10 @@ class Hopes:
     late: float = 0.3
 
 
-DISTILLED = Hopes(bar=4.2, their_bar=-2.5, loss=-3.5, their_loss=2.8, line=1.8, front=2.5, threats=2.2,
-                  parrot=0.6, skunk=0.7, monkey=18.0, early=0.6, late=0.4)  # fmt: skip
+DISTILLED = OutcomeWeights(
+    bar=4.2, their_bar=-2.5, loss=-3.5, their_loss=2.8, line=1.8, front=2.5, threats=2.2,
+    parrot=0.6, skunk=0.7, monkey=18.0, early=0.6, late=0.4,
+)  # fmt: skip
 
 
 def line_value(state: State, me: int) -> float:
@@ -217,7 +219,7 @@ def line_value(state: State, me: int) -> float:
     return total
 
 
-def outcome_score(t: Tried, w: Hopes) -> float:
+def outcome_score(t: Trial, w: OutcomeWeights) -> float:
     before, after, card = t.before, t.after, t.act.card
     total = w.bar * t.my_gain
     total += w.their_bar * t.their_gain
@@ -226,7 +228,7 @@ def outcome_score(t: Tried, w: Hopes) -> float:
     total += w.line * (line_value(after, t.me) - line_value(before, t.me))
     if any(owner == t.me for owner, _ in after.line[:2]):
         total += w.front
-    total += w.threats * max(0, t.theirs(before, THREATS) - t.theirs(after, THREATS))
+    total += w.threats * max(0, t.count_theirs(before, THREATS) - t.count_theirs(after, THREATS))
     target = t.target()
     if target is not None and target[0] == t.me:
         total += -0.8 * POINTS[target[1]]
@@ -239,8 +241,8 @@ def outcome_score(t: Tried, w: Hopes) -> float:
         total += w.skunk * (t.their_loss - t.my_loss)
     if card == "monkey":
         heavy = ("hippo", "crocodile")
-        total += w.monkey if t.theirs(after, heavy) < t.theirs(before, heavy) else 0.0
-        total += 0.8 * w.monkey if t.theirs(before, ("monkey",)) else 0.0
+        total += w.monkey if t.count_theirs(after, heavy) < t.count_theirs(before, heavy) else 0.0
+        total += 0.8 * w.monkey if t.count_theirs(before, ("monkey",)) else 0.0
     if card in RECURRING and before.step <= 3:  # "at most 3 cards lay in line, bar and THAT'S IT"
         total += w.early
     if card in ("parrot", "skunk", "crocodile") and before.step >= 8:
@@ -248,12 +250,12 @@ def outcome_score(t: Tried, w: Hopes) -> float:
     return total
 
 
-# --- choosing -----------------------------------------------------------------------------------------
+# --- decisions ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Chance:
-    """The key of a bot's random numbers at one decision."""
+class BotKey:
+    """The random key of a bot's decision."""
 
     key: int
     game: int
@@ -265,53 +267,53 @@ class Chance:
         return [int(word) for word in rng.philox(self.key, np.array(counter, np.uint64))]
 
     def normal(self, action: int) -> float:
-        """By Box and Muller's way."""
-        one, other = ((word + 0.5) * (1.0 / 4294967296.0) for word in self.words(action + 1)[:2])
-        return math.sqrt(-2.0 * math.log(one)) * math.cos(6.283185307179586 * other)
+        """A standard normal number (Box and Muller 1958)."""
+        u, v = ((word + 0.5) * (1.0 / 4294967296.0) for word in self.words(action + 1)[:2])
+        return math.sqrt(-2.0 * math.log(u)) * math.cos(6.283185307179586 * v)
 
 
-def tries(state: State, config: Config) -> dict[int, Tried]:
-    """ "try every legal action in the engine" """
-    return {action: Tried(state, play(state, action, config), ACTS[action], state.turn)
+def try_actions(state: State, config: Config) -> dict[int, Trial]:
+    """The results of all legal actions."""
+    return {action: Trial(state, play(state, action, config), ACTS[action], state.turn)
             for action in legal(state, config)}  # fmt: skip
 
 
-def score(tried: Tried, bot: str, config: Config) -> float:
-    """ "score it", without the noise of `noisy`."""
+def score(trial: Trial, bot: str, config: Config) -> float:
+    """The score of an action, without the noise of `noisy`."""
     if bot == "random":
         return 0.0
     if bot in ("outcome_heuristic", "distilled_outcome"):
-        return outcome_score(tried, DISTILLED if bot == "distilled_outcome" else Hopes())
-    total = material(tried, TASTES.get(bot, Taste()), config)
-    total += reaction(tried) if bot == "online" else species_term(tried)
+        return outcome_score(trial, DISTILLED if bot == "distilled_outcome" else OutcomeWeights())
+    total = material(trial, HEURISTIC_WEIGHTS.get(bot, HeuristicWeights()), config)
+    total += reaction(trial) if bot == "online" else species_term(trial)
     return total
 
 
-def scores(found: dict[int, Tried], bot: str, chance: Chance, config: Config) -> dict[int, float]:
-    """A bot's score of every action tried."""
-    out = {action: score(tried, bot, config) for action, tried in found.items()}
+def scores(trials: dict[int, Trial], bot: str, bot_key: BotKey, config: Config) -> dict[int, float]:
+    """A bot's scores of the tried actions."""
+    out = {action: score(trial, bot, config) for action, trial in trials.items()}
     if bot == "noisy":
-        out = {action: total + NOISE * chance.normal(action) for action, total in out.items()}
+        out = {action: total + NOISE_SIGMA * bot_key.normal(action) for action, total in out.items()}
     return out
 
 
-def decide(state: State, bot: str, chance: Chance, config: Config) -> int:
-    """The action that a bot takes."""
-    return choose(state, scores(tries(state, config), bot, chance, config), chance, config)
+def decide(state: State, bot: str, bot_key: BotKey, config: Config) -> int:
+    """The action of a bot."""
+    return choose(state, scores(try_actions(state, config), bot, bot_key, config), bot_key, config)
 
 
-def choose(state: State, found: dict[int, float], chance: Chance, config: Config) -> int:
-    """ "take the best, ties (within 1e-6) at random" """
-    best = max(found.values())
-    among = [action for action, score in found.items() if best - score < SAME]
-    if len(among) == 1:
-        return among[0]
-    listed = [action for action in among for _ in range(weight(state, action, config))]
-    return listed[chance.words(0)[0] * len(listed) >> 32]
+def choose(state: State, scores: dict[int, float], bot_key: BotKey, config: Config) -> int:
+    """The action with the best score, ties at random."""
+    best = max(scores.values())
+    tied = [action for action, score in scores.items() if best - score < TIE_MARGIN]
+    if len(tied) == 1:
+        return tied[0]
+    weighted = [action for action in tied for _ in range(tie_weight(state, action, config))]
+    return weighted[bot_key.words(0)[0] * len(weighted) >> 32]
 
 
-def weight(state: State, action: int, config: Config) -> int:
-    """How often it counts among equals: "the document lists one chameleon action per animal in line"."""
+def tie_weight(state: State, action: int, config: Config) -> int:
+    """Weight of an action in a tie. With document_variant a chameleon counts once per animal it can copy."""
     act = ACTS[action]
     if not config.document_variant or act.card != "chameleon":
         return 1

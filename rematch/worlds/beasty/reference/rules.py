@@ -1,6 +1,6 @@
-"""The rules in words: a slow engine that quotes the specification line by line. rules.h must do the same.
+"""The readable rules: a slow engine with the text of the rules as quotes. rules.h does the same.
 
-It plays `State`, so people can try moves, bots and puzzles in Python:
+It works on `State`, to try moves, bots and puzzles in Python:
 
     state = deal(orders, config)
     state = play(state, legal(state, config)[0], config)
@@ -15,7 +15,7 @@ from ..state import HAND, PLACES, Card, State
 
 
 def deal(orders: Sequence[Sequence[str]], config: Config, first: int = 0) -> State:
-    """ "Each player owns the same 12 animals, shuffled; hand 4, deck 8." orders: each player's shuffle."""
+    """ "Each player owns the same 12 animals, shuffled; hand 4, deck 8." orders: shuffled cards by player."""
     return State(
         line=[],
         hands=[set(order[:HAND]) for order in orders],
@@ -27,22 +27,21 @@ def deal(orders: Sequence[Sequence[str]], config: Config, first: int = 0) -> Sta
 
 
 def legal(state: State, config: Config) -> list[int]:
-    """Ids of what whoever is to play may do. "No passing.\""""
-    hand, there = state.hands[state.turn], {name for _, name in state.line}
+    """Ids of the legal actions of the player to move. "No passing.\""""
+    hand, in_line = state.hands[state.turn], {name for _, name in state.line}
     return [number for number, act in enumerate(ACTS)
-            if act.card in hand and _is_legal(act, len(state.line), there, config)]  # fmt: skip
+            if act.card in hand and _is_legal(act, len(state.line), in_line, config)]  # fmt: skip
 
 
-def _is_legal(act: Act, n: int, there: set[str], config: Config) -> bool:
-    """With `n` in line, of the species that are `there`."""
+def _is_legal(act: Act, n: int, in_line: set[str], config: Config) -> bool:
+    """Whether an action is legal with `n` animals of the species `in_line` in line."""
     if act.card == "chameleon":
         if not act.effect:  # "chameleon with nothing to copy: placed without effect"
-            return there <= {"chameleon"} and not config.document_variant
-        if act.effect not in there:  # "the action of another species in line"
+            return in_line <= {"chameleon"} and not config.document_variant
+        if act.effect not in in_line:  # "the action of another species in line"
             return False
-    if (
-        act.effect == "kangaroo"
-    ):  # "hops over the last one or two animals, by choice (0 only on an empty line)"
+    if act.effect == "kangaroo":
+        # "hops over the last one or two animals, by choice (0 only on an empty line)"
         return act.choice == 0 if n == 0 else 1 <= act.choice <= min(n, 2)
     if act.effect == "parrot":  # "sends one other animal, own allowed, to THAT'S IT"
         return act.choice < n
@@ -83,11 +82,11 @@ def play(state: State, number: int, config: Config) -> State:
 
 
 class Turn:
-    """One turn under way: the state it changes and the card just played."""
+    """A turn in progress: the state that it changes, and the played card."""
 
     def __init__(self, state: State, played: Card, config: Config) -> None:
         self.state, self.played, self.config = state, played, config
-        self.disguise = ""  # what a chameleon is while it acts
+        self.disguise = ""  # the species that a chameleon copies while it acts
 
     def species(self, card: Card) -> str:
         return self.disguise if card == self.played and self.disguise else card[1]
@@ -96,7 +95,7 @@ class Turn:
         return STRENGTH[self.species(card)]
 
     def out(self, card: Card) -> None:
-        """ "Out" means to THAT'S IT, for good."""
+        """Move a card to THAT'S IT, where it stays."""
         self.state.thats_it[card[0]].add(card[1])
 
     def expel(self, cards: list[Card]) -> None:
@@ -118,7 +117,7 @@ class Turn:
             getattr(self, effect)()
         self.disguise = ""  # "before the recurring phase it is a chameleon of strength 5 again"
 
-    # --- the table of animals, in its own words
+    # --- effects of the animals
 
     def lion(self) -> None:
         """ "another lion in line: this lion is out and nothing else happens. Otherwise every monkey is out
@@ -149,7 +148,7 @@ class Turn:
 
     def snake(self) -> None:
         """ "sorts the line, strongest first; equal strengths keep their order; itself included" """
-        self.state.line.sort(key=self.strength, reverse=True)  # Python keeps the order of equals
+        self.state.line.sort(key=self.strength, reverse=True)  # a stable sort
 
     def giraffe(self, card: Card) -> None:
         """ "hops over exactly one directly preceding strictly weaker animal per turn; a zebra does not stop
@@ -170,13 +169,13 @@ class Turn:
             return
         self.expel([card for card in self.others() if card[1] in ("hippo", "crocodile")])
         monkeys = [card for card in self.others() if card[1] == "monkey"]
-        rest = [card for card in self.others() if card[1] != "monkey"]
-        self.state.line = [self.played, *reversed(monkeys), *rest]
+        others = [card for card in self.others() if card[1] != "monkey"]
+        self.state.line = [self.played, *reversed(monkeys), *others]
 
-    def kangaroo(self, over: int) -> None:
+    def kangaroo(self, count: int) -> None:
         """ "hops over the last one or two animals, by choice (0 only on an empty line)" """
         line = self.others()
-        line.insert(len(line) - over, self.played)
+        line.insert(len(line) - count, self.played)
         self.state.line = line
 
     def parrot(self, place: int) -> None:
@@ -186,8 +185,8 @@ class Turn:
     def skunk(self) -> None:
         """ "sends all animals of the two strongest species in line (of the only one, if there is one) out;
         skunks neither count nor leave" """
-        there = {self.species(card) for card in self.state.line} - {"skunk"}
-        strongest = sorted(there, key=lambda name: STRENGTH[name])[-2:]
+        in_line = {self.species(card) for card in self.state.line} - {"skunk"}
+        strongest = sorted(in_line, key=lambda name: STRENGTH[name])[-2:]
         self.expel([card for card in self.state.line if self.species(card) in strongest])
 
     # --- step 3
@@ -217,21 +216,23 @@ def is_over(state: State) -> bool:
 
 
 def score(state: State, player: int, config: Config) -> tuple[int, int]:
-    """What counts, in order: "`points` (sum of the bar's points)", or "`count` (number of animals, points
-    break ties)"."""
+    """Score by scoring: "`points` (sum of the bar's points)", "`count` (number of animals, then points)"."""
     points = sum(POINTS[name] for name in state.bar[player])
     return (points, 0) if config.scoring == "points" else (len(state.bar[player]), points)
 
 
 def outcomes(state: State, config: Config) -> list[float]:
-    """1 won, 0.5 for all who share the best score ("equal is a draw"), 0 lost."""
+    """1 for the winner, 0.5 for all players who share the best score ("equal is a draw"), else 0."""
     scores = [score(state, player, config) for player in range(state.players)]
-    won = 0.5 if scores.count(max(scores)) > 1 else 1.0
-    return [won if own == max(scores) else 0.0 for own in scores]
+    best, outcomes = max(scores), [0.0] * len(scores)
+    for player, player_score in enumerate(scores):
+        if player_score == best:
+            outcomes[player] = 0.5 if scores.count(best) > 1 else 1.0
+    return outcomes
 
 
 def unseen(state: State, player: int) -> set[str]:
-    """What of a player's cards lies in hand or deck: "unseen sets are always exactly known"."""
+    """The cards of a player in hand or deck; the other players always know this set."""
     return state.hands[player] | set(state.decks[player])
 
 

@@ -1,8 +1,8 @@
-"""rematch check: every enabled component once, in seconds, before hours are spent on a run.
+"""rematch check: a trial of every enabled component, in seconds, before a long run.
 
-`rehearse` plays a small copy of a run: first in this process with a config that notes what is read, then as
-three commands: an undisturbed twin, one that is killed (SIGKILL) in the middle, and its resumption, whose
-folders must be equal byte for byte. Everything happens in a temporary folder that is removed afterwards.
+`rehearse` trains a small copy of a run: first in this process, with a config that records which settings are
+read; then as commands: one run without interruption, and one that is killed (SIGKILL) in the middle and
+resumed. The two folders must be equal byte for byte. All files are in a temporary folder that is removed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
-from rematch.rehearsal.compare import compared, differences, event_log, events
-from rematch.rehearsal.kill_and_resume import Stage as Stage
+from rematch.rehearsal.compare import comparable_files, differences, event_log, events
+from rematch.rehearsal.kill_and_resume import CommandRunner as CommandRunner
 from rematch.rehearsal.shrink import shrink
 from rematch.rehearsal.trial import Recorder, play
 from rematch.storage.policy_files import policy_names
@@ -31,17 +31,17 @@ from rematch.training.setup import RunSetup
 
 __all__ = ["event_log", "rehearse"]
 
-NAME_WIDTH = 24  # of a line's first column
+NAME_WIDTH = 24  # characters of the first column
 PRODUCTS = {"picture": ("learning.png", b"\x89PNG"), "film": ("match.gif", b"GIF8"),
             "report": ("report.html", b"<!doctype html>")}
 
 
-# --- what fired -----------------------------------------------------------------------------------------
+# --- features ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Feature:
-    """One line of the trial. `off` says why it is not enabled; `proof` is empty where it did not fire."""
+    """`off` is the reason why it is disabled; `proof()` is empty if it never fired."""
 
     name: str
     proof: Callable[[], str]
@@ -49,7 +49,7 @@ class Feature:
 
 
 def component_features(config: Config, trial: Recorder) -> Iterator[Feature]:
-    """What every component says it did; why the others are switched off."""
+    """The evidence of every built component, and the reasons why the others are off."""
     setup, built = RunSetup(config), {type(part): part for part in trial.trainer.parts}
     for kind in components_of(config):
         if kind in built:
@@ -58,19 +58,19 @@ def component_features(config: Config, trial: Recorder) -> Iterator[Feature]:
                 if line.without:
                     proof = partial(changed_run, config, line.without, trial.folder)
                 yield Feature(name=line.name, proof=proof, off=line.off)
-        elif kind is not PastPolicies:  # those are looked for in the finished run's folder
+        elif kind is not PastPolicies:  # product_features checks their files
             off = kind.off(section(config, kind), setup) or "not built"
             yield Feature(name=kind.name, proof=str, off=off)
 
 
 def changed_run(config: Config, without: Mapping[str, Any], folder: Path) -> str:
-    """Whether the run in `folder` differs from one with the settings `without`."""
+    """A proof if the run in `folder` differs from a run with the settings `without`, else an empty string."""
     other = settings.replace(settings.untracked(config), dict(without))
-    return "without it the run is another" if event_log(other) != events(folder) else ""
+    return "the run differs without it" if event_log(other) != events(folder) else ""
 
 
 def product_features(config: Config, folder: Path, iterations: int) -> Iterator[Feature]:
-    """What lies in a finished run's folder, read back."""
+    """The files in the folder of a finished run, read back."""
 
     def saved() -> str:
         with Run.open(folder, write=False) as run:
@@ -80,12 +80,12 @@ def product_features(config: Config, folder: Path, iterations: int) -> Iterator[
         return f"{checkpoint.folder.name} verifies"
 
     def policies() -> str:
-        found = sorted((folder / "policies").glob("*.safetensors"))
-        return ", ".join(f"{path.stem} ({len(Run.read_policy(path)[0])} arrays)" for path in found)
+        files = sorted((folder / "policies").glob("*.safetensors"))
+        return ", ".join(f"{path.stem} ({len(Run.read_policy(path)[0])} arrays)" for path in files)
 
     def past() -> str:
-        kept = sorted(policy_names(folder, PAST_FOLDER))
-        return f"kept after iterations {', '.join(str(int(name)) for name in kept)}" if kept else ""
+        names = sorted(policy_names(folder, PAST_FOLDER))
+        return f"stored after iterations {', '.join(str(int(name)) for name in names)}" if names else ""
 
     yield Feature(name="checkpoint", proof=saved)
     yield Feature(name="policies", proof=policies)
@@ -97,97 +97,101 @@ def product_features(config: Config, folder: Path, iterations: int) -> Iterator[
             data = (folder / file).read_bytes()
             return f"{file}, {len(data):,} bytes" if data.startswith(magic) else ""
 
-        draws = name != "film" or setup.game.renderer is not None
-        yield Feature(name=name, proof=written, off="" if draws else f"{config.game} draws no pictures")
+        enabled = name != "film" or setup.game.renderer is not None
+        yield Feature(name=name, proof=written, off="" if enabled else f"{config.game} draws no pictures")
 
 
 # --- kill and resume --------------------------------------------------------------------------------------
 
 
-def killed_and_resumed(stage: Stage, twin: Path, resume: str = "state") -> Feature:
-    """The Feature "kill and resume", played out now."""
-    folder = stage.place / "killed"
+def kill_and_resume(runner: CommandRunner, undisturbed: Path, resume: str = "state") -> Feature:
+    """The feature "kill and resume": a killed and resumed run must equal the run in `undisturbed`."""
+    folder = runner.folder / "killed"
 
     def proof() -> str:
-        newest = stage.kill_midway(folder)
-        stage.finish(stage.start("resume", str(folder)))
-        unlike = differences(twin, folder)
-        if unlike:
-            raise ConfigError(f"not the undisturbed run's bytes: {', '.join(unlike[:5])}")
-        return f"SIGKILL at {newest}, resumed: all {len(compared(twin))} files equal the undisturbed run's"
+        newest = runner.kill_midway(folder)
+        runner.finish(runner.start("resume", str(folder)))
+        different = differences(undisturbed, folder)
+        if different:
+            raise ConfigError(f"files differ from the undisturbed run: {', '.join(different[:5])}")
+        count = len(comparable_files(undisturbed))
+        return f"SIGKILL at {newest}, resumed: all {count} files equal those of the undisturbed run"
 
-    anew = "the world does not repeat itself: its games begin anew, not to the same bits"
-    return Feature(name="kill and resume", proof=proof, off=anew if resume == "episode" else "")
+    off = "the world is not reproducible: a resume restarts its episodes"
+    return Feature(name="kill and resume", proof=proof, off=off if resume == "episode" else "")
 
 
-# --- the whole --------------------------------------------------------------------------------------------
+# --- the trial --------------------------------------------------------------------------------------------
 
 
 def rehearse(config: Config) -> int:
-    """Fire every enabled feature of a run once and print a line for each; 0 if all went well, else 1."""
+    """Try every enabled feature of a run once and print a line for each; 0 if all fired, else 1."""
     small, read = shrink(config), set[str]()
     failed = False
-    with tempfile.TemporaryDirectory(prefix="rematch-check-") as place, \
-            contextlib.closing(Stage(Path(place), small)) as stage:
-        twin = Path(place) / "twin"
-        undisturbed = stage.start("train", str(stage.recipe), "--name", str(twin))
+    with tempfile.TemporaryDirectory(prefix="rematch-check-") as name, \
+            contextlib.closing(CommandRunner(Path(name), small)) as runner:
+        undisturbed = runner.folder / "undisturbed"
+        training = runner.start("train", str(runner.recipe), "--name", str(undisturbed))
         tracked = settings.track(small, read)
-        seen, why = _guarded(lambda: play(tracked, Path(place) / "tracked"))
-        if seen is None:
-            return _tell("rollout and learning", why, False)
-        for feature in component_features(small, seen):
-            failed |= _perform(feature)
-        _, why = _guarded(lambda: stage.finish(undisturbed))
-        if why:
-            return _tell("training as a command", why, False)
-        resumed = killed_and_resumed(stage, twin, seen.trainer.setup.spec.resume)
-        for feature in [*product_features(small, twin, seen.trainer.clock.iteration), resumed]:
-            failed |= _perform(feature)
-    return int(failed | _tell_unread(small, read, seen.trainer.setup))
+        trial, error = _guarded(lambda: play(tracked, runner.folder / "tracked"))
+        if trial is None:
+            return _print_result("rollout and learning", error, False)
+        for feature in component_features(small, trial):
+            failed |= _check_feature(feature)
+        _, error = _guarded(lambda: runner.finish(training))
+        if error:
+            return _print_result("training as a command", error, False)
+        resumed = kill_and_resume(runner, undisturbed, trial.trainer.setup.spec.resume)
+        for feature in [*product_features(small, undisturbed, trial.trainer.clock.iteration), resumed]:
+            failed |= _check_feature(feature)
+    return int(failed | _print_unread(small, read, trial.trainer.setup))
 
 
-def _guarded(act: Callable[[], Any]) -> tuple[Any, str]:
-    """What `act` gives, or why it failed in one line: a rehearsal exists to meet errors of any kind."""
+def _guarded(function: Callable[[], Any]) -> tuple[Any, str]:
+    """The result of a function and an empty string, or None and its error in one line, whatever the error."""
     try:
-        return act(), ""
+        return function(), ""
     except ConfigError as error:
         return None, str(error)
     except Exception as error:
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        return None, f"{type(error).__name__}: {error} ({Path(at.filename).name} line {at.lineno})"
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return None, f"{type(error).__name__}: {error} ({Path(frame.filename).name} line {frame.lineno})"
 
 
-def _perform(feature: Feature) -> bool:
-    """Print a feature's line; True if it is on and did not fire."""
+def _check_feature(feature: Feature) -> bool:
+    """Print the line of a feature; True if it is enabled and did not fire."""
     if feature.off:
         print(f"{feature.name:<{NAME_WIDTH}} off      {feature.off}", flush=True)
         return False
-    proof, why = _guarded(feature.proof)
-    return bool(_tell(feature.name, why or proof or "enabled but never fired", bool(proof)))
+    proof, error = _guarded(feature.proof)
+    return bool(_print_result(feature.name, error or proof or "enabled but never fired", bool(proof)))
 
 
-def _tell(name: str, text: str, fine: bool) -> int:
-    result = "fired " if fine else "FAILED"
+def _print_result(name: str, text: str, fired: bool) -> int:
+    """Print the line of a feature; returns 1 if it failed."""
+    result = "fired " if fired else "FAILED"
     print(f"{name:<{NAME_WIDTH}} {result}   {' '.join(str(text).split())}", flush=True)
-    return int(not fine)
+    return int(not fired)
 
 
-def _tell_unread(config: Config, read: set[str], setup: RunSetup | None = None) -> bool:
-    """Name the settings that nothing read: a line for all of a part that idle for one reason, and one for
-    each that has none. True if there is such a one."""
-    every = [key for key, _, _ in settings.leaves(config)]
-    unread = [key for key in every if key not in read]
-    print(f"{'settings':<{NAME_WIDTH}} {len(every) - len(unread)} of {len(every)} were read", flush=True)
-    idle: dict[tuple[str, str], list[str]] = {}
+def _print_unread(config: Config, read: set[str], setup: RunSetup | None = None) -> bool:
+    """Print the settings that no code read: a line per section and reason, and one for each without a reason.
+
+    True if there is a setting without a reason.
+    """
+    keys = [key for key, _, _ in settings.leaves(config)]
+    unread = [key for key in keys if key not in read]
+    print(f"{'settings':<{NAME_WIDTH}} {len(keys) - len(unread)} of {len(keys)} were read", flush=True)
+    groups: dict[tuple[str, str], list[str]] = {}  # (section, reason), or (key, "") -> names
     for key in unread:
-        part, _, name = key.rpartition(".")
-        why = settings.has_effect(config, key) or (no_effect(config, key, setup) if setup else "")
-        idle.setdefault((part, why) if why else (key, ""), []).append(name)
-    for (part, why), leaves in idle.items():
-        if not why:
-            print(f"  {part}: NOTHING READ IT", flush=True)
+        group, _, name = key.rpartition(".")
+        reason = settings.has_effect(config, key) or (no_effect(config, key, setup) if setup else "")
+        groups.setdefault((group, reason) if reason else (key, ""), []).append(name)
+    for (group, reason), leaves in groups.items():
+        if not reason:
+            print(f"  {group}: NOTHING READ IT", flush=True)
             continue
-        whole = len(leaves) == sum(key.startswith(f"{part}.") for key in every)
-        which = f"all {len(leaves)}" if whole else ", ".join(leaves)
-        print(f"  {part or 'run'}: {why}; no effect: {which}", flush=True)
-    return not all(why for _, why in idle)
+        complete = len(leaves) == sum(key.startswith(f"{group}.") for key in keys)
+        unused = f"all {len(leaves)}" if complete else ", ".join(leaves)
+        print(f"  {group or 'run'}: {reason}; no effect: {unused}", flush=True)
+    return not all(reason for _, reason in groups)

@@ -1,4 +1,4 @@
-"""Byte-wise comparison of runs: the digest of all that a run did, and the files in which two runs differ."""
+"""Byte-wise comparison of runs: a digest of all files of a run, and the files in which two runs differ."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ from rematch.storage.run_folder import CONFIG_FILE, TIMING_FILE
 
 
 def event_log(config: Config) -> str:
-    """SHA-256 of all that a run of `config` did."""
-    with tempfile.TemporaryDirectory(prefix="rematch-") as place:
-        return events(play(config, Path(place) / "run").folder)
+    """The digest (`events`) of a run of `config`, which is trained in a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="rematch-") as folder:
+        return events(play(config, Path(folder) / "run").folder)
 
 
 def events(folder: Path) -> str:
-    """SHA-256 of all that a run did: logs, evaluations, and every checkpoint's whole state.
+    """SHA-256 of a run: its logs, evaluations, and the state in every checkpoint.
 
-    The settings themselves are left out: a knob must show in what happens, not in its own name.
+    The settings are not part of it: a setting has an effect if the other files change.
     """
     out = hashlib.sha256()
-    for name, path in compared(folder).items():
+    for name, path in comparable_files(folder).items():
         if path.name not in (CONFIG_FILE, MANIFEST_FILE):
             out.update(f"{name}\n{path.stat().st_size}\n".encode() + path.read_bytes())
     return out.hexdigest()
 
 
-def compared(folder: Path) -> dict[str, Path]:
-    """Every file that two equal runs share: clock times and set-aside checkpoints are not compared."""
-    found = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if not path.is_dir()}
-    return {str(name): path for name, path in found.items() if name.parts[0] not in (TIMING_FILE, "damaged")}
+def comparable_files(folder: Path) -> dict[str, Path]:
+    """Relative name -> file, without clock times and damaged checkpoints, which may differ in equal runs."""
+    files = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if not path.is_dir()}
+    return {str(name): path for name, path in files.items() if name.parts[0] not in (TIMING_FILE, "damaged")}
 
 
 def differences(one: Path, two: Path) -> list[str]:
-    """The files in which two run folders differ, by name; empty where they are equal byte for byte."""
-    ours, theirs = compared(one), compared(two)
-    alone = [f"{name} (only one of them has it)" for name in ours.keys() ^ theirs.keys()]
-    both = ours.keys() & theirs.keys()
-    return sorted(alone + [name for name in both if ours[name].read_bytes() != theirs[name].read_bytes()])
+    """The names of files in which two run folders differ; empty where they are equal byte for byte."""
+    first, second = comparable_files(one), comparable_files(two)
+    missing = [f"{name} (in one run only)" for name in first.keys() ^ second.keys()]
+    common = first.keys() & second.keys()
+    changed = [name for name in common if first[name].read_bytes() != second[name].read_bytes()]
+    return sorted(missing + changed)

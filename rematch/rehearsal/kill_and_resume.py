@@ -1,4 +1,4 @@
-"""Where a rehearsal runs commands of rematch: train, kill in the middle, resume; within one limit of time."""
+"""Runs commands of rematch for a trial: train, kill in the middle, resume; with one time limit."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rematch.core.system import user_code
 from rematch.rehearsal.shrink import ITERATIONS
 from rematch.worlds import registry
 
-LIMIT = 180.0  # seconds for all commands: well under a minute on a free core; a busy machine is no failure
+LIMIT = 180.0  # seconds for all commands: they take less than a minute on a free core
 
 
 def with_full_paths(config: Config) -> Config:
-    """The settings for a process in another folder: files of the user's code with their full paths."""
+    """The same settings with full paths of user code, for a process in another folder."""
     changes: dict[str, Any] = {key: tuple(map(user_code.absolute, settings.get(config, key)))
                                   for key in ("components", "reward_terms")}
     changes["network.module"] = user_code.absolute(config.network.module)
@@ -29,22 +29,22 @@ def with_full_paths(config: Config) -> Config:
     return settings.replace(config, changes)
 
 
-class Stage:
-    """A temporary place in which commands of rematch run, all within one limit of time."""
+class CommandRunner:
+    """Runs commands of rematch in a temporary folder, with one time limit for all of them."""
 
-    def __init__(self, place: Path, config: Config) -> None:
-        self.place, self.until = place, time.monotonic() + LIMIT
-        self.recipe = place / "rehearsal.yaml"
+    def __init__(self, folder: Path, config: Config) -> None:
+        self.folder, self.deadline = folder, time.monotonic() + LIMIT
+        self.recipe = folder / "rehearsal.yaml"
         self.recipe.write_text(settings.to_yaml(with_full_paths(config)))
         self.running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
-        ours = str(Path(registry.__file__).parents[2])
-        path = os.pathsep.join(filter(None, [ours, os.environ.get("PYTHONPATH"), os.getcwd()]))
-        with (self.place / f"{len(self.running)}.err").open("wb") as errors:
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        package = str(Path(registry.__file__).parents[2])
+        path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH"), os.getcwd()]))
+        with (self.folder / f"{len(self.running)}.err").open("wb") as errors:
             child = subprocess.Popen(
-                [sys.executable, "-m", "rematch.cli", *words, *user_code.child_flags()],
-                cwd=self.place,
+                [sys.executable, "-m", "rematch.cli", *arguments, *user_code.child_flags()],
+                cwd=self.folder,
                 env=os.environ | {"PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -54,19 +54,19 @@ class Stage:
         return child
 
     def finish(self, child: subprocess.Popen[bytes]) -> None:
-        """Wait for a command; ConfigError with its own last line where it failed."""
+        """Wait for a command; ConfigError with its last line of output where it failed."""
         try:
-            code = child.wait(max(0.1, self.until - time.monotonic()))
+            code = child.wait(max(0.1, self.deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             raise ConfigError(f"not done within {LIMIT:.0f} seconds") from None
         if code:
-            text = (self.place / f"{self.running.index(child)}.err").read_text(errors="replace").strip()
+            text = (self.folder / f"{self.running.index(child)}.err").read_text(errors="replace").strip()
             raise ConfigError(text.splitlines()[-1] if text else f"exit code {code}")
 
     def kill_midway(self, folder: Path) -> str:
-        """Train into `folder` and SIGKILL it in the middle; which checkpoint was the newest then."""
+        """Train in `folder` and kill the run in the middle; returns the name of its newest checkpoint."""
         child = self.start("train", str(self.recipe), "--name", str(folder))
-        while child.poll() is None and time.monotonic() < self.until:
+        while child.poll() is None and time.monotonic() < self.deadline:
             if (folder / "checkpoints" / f"iter_{ITERATIONS // 2:08d}").exists():
                 child.send_signal(signal.SIGKILL)
                 child.wait()

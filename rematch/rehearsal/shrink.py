@@ -1,5 +1,4 @@
-"""The small copy of a run that `rematch check` and the tests play; each component shrinks its own
-settings."""
+"""Shrinks the settings of a run for `rematch check` and the tests; each component shrinks its own section."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from rematch.training.config import components_of, section
 from rematch.training.setup import RunSetup
 
 ITERATIONS = 8
-LONG_STEPS = 256  # steps per iteration where a world cannot shorten its games: some must end
+LONG_STEPS = 256  # steps per iteration in worlds that cannot shorten their games: some games must end
 
 
 def small_run(config: Config) -> SmallRun:
@@ -25,7 +24,7 @@ def small_run(config: Config) -> SmallRun:
 
 
 def shrink(config: Config) -> Config:
-    """The same run at the size of a short trial: what is off stays off, what is on has its turn soon."""
+    """The settings of a short trial: disabled parts stay disabled, enabled ones act in a few iterations."""
     small = small_run(config)
     games, steps = small.games, small.steps
     changes: dict[str, Any] = {
@@ -38,6 +37,6 @@ def shrink(config: Config) -> Config:
         changes["world"] = short(config.world)
     for kind in components_of(config):
         for key, value in kind.shrink(section(config, kind), small).items():
-            whole = key.removeprefix("run:") if key.startswith("run:") else f"{kind.name}.{key}"
-            changes[whole] = value
+            full_key = key.removeprefix("run:") if key.startswith("run:") else f"{kind.name}.{key}"
+            changes[full_key] = value
     return settings.replace(config, changes)

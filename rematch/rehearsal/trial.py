@@ -1,4 +1,4 @@
-"""A short trial: a run that is trained to its end in this process, and the record of what it did."""
+"""A short trial: a run that is trained to its end in this process, with a record of its events."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rematch.training.trainer import Trainer
 
 @dataclass
 class Recorder:
-    """A display that records what proves that a component did something."""
+    """A display that records the evidence of components."""
 
     trainer: Trainer
-    folder: Path = Path()  # of the run that `play` made
+    folder: Path = Path()  # of the run
     record: Record = field(default_factory=Record)
 
     @property
@@ -32,17 +32,18 @@ class Recorder:
         return self.record.evaluations
 
     def line(self, text: str) -> None:
-        """Lines are the console's business."""
+        """Log lines are not recorded."""
 
     def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None:
         record, clock = self.record, self.trainer.clock
         record.metrics.append(metrics)
         for role, seating in self.trainer.setup.seating.items():
-            track = self.trainer.setup.collector.rollout[role]
+            rollout = self.trainer.setup.collector.rollout[role]
             counts = record.decisions.setdefault(role, {})
-            for slot in set(track.slot[track.acted != 0].tolist()):
+            for slot in set(rollout.slot[rollout.acted != 0].tolist()):
                 name = seating.player_name(slot)
-                counts[name] = counts.get(name, 0) + int(((track.slot == slot) & (track.acted != 0)).sum())
+                acted = (rollout.slot == slot) & (rollout.acted != 0)
+                counts[name] = counts.get(name, 0) + int(acted.sum())
         record.rate_factors.add(clock.learning_rate_factor)
         for role in clock.phase.roles if len(clock.phase.roles) < len(self.trainer.setup.spec.roles) else ():
             if metrics.get(f"{role}/updates"):
@@ -52,13 +53,13 @@ class Recorder:
         self.record.evaluations.append(row)
 
     def film(self, recording: EpisodeRecording) -> dict[str, bytes]:
-        """Encoding is the console's business too."""
+        """Count the frames; no film is encoded."""
         self.record.films.append(len(recording.frames))
         return {}
 
 
 def play(config: Config, folder: Path) -> Recorder:
-    """Train `config` to its end in `folder`, in this process, without pictures."""
+    """Train `config` to its end in `folder`, in this process, without films."""
     trainer = Trainer(config)
     recorder = Recorder(trainer, folder)
     with Run.create(folder, settings.to_yaml(config)) as run:

@@ -24,7 +24,7 @@ from rematch.worlds.capabilities import (
 
 
 class Game(ABC):
-    """A game: its settings, spec, worlds and bots, and a capability for each further thing that it can do.
+    """A game: its settings, spec, worlds, bots and optional capabilities.
 
     The first line of a subclass's docstring is what `rematch worlds` prints.
     """
@@ -45,11 +45,11 @@ class Game(ABC):
 
     @abstractmethod
     def spec(self, config: Any) -> Spec:
-        """Roles, observation fields and actions under these settings. No world is built for it."""
+        """Roles, observation fields and actions under these settings, without building a world."""
 
     @abstractmethod
     def make(self, config: Any, games: int, first: int = 0, seed: int = 0) -> World:
-        """A world of `games` copies, numbered from `first`; game i draws from a key of (seed, first + i)."""
+        """A world of `games` copies, numbered from `first`; the key of game i is (seed, first + i)."""
 
     @abstractmethod
     def bot(self, name: str, role: str) -> Player:
@@ -57,7 +57,7 @@ class Game(ABC):
 
     @property
     def summary(self) -> str:
-        """One line that says what the game is."""
+        """One line that describes the game."""
         return first_line(type(self).__doc__)
 
 
@@ -66,7 +66,7 @@ def first_line(text: str | None) -> str:
 
 
 def check_bot(bots: Mapping[str, Sequence[str]], name: str, role: str) -> None:
-    """Refuse a role or a bot that a game does not have."""
+    """ConfigError for a role or a bot that the game does not have."""
     if role not in bots:
         raise ConfigError(f"role = {role}: expected one of {', '.join(bots)}")
     if name not in bots[role]:

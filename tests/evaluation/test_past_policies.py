@@ -17,7 +17,7 @@ from rematch import api
 from rematch.core.config import replace
 from rematch.core.run_config import Config
 from rematch.evaluation.past_policies import evenly_spaced, load_past_policies, stride
-from rematch.rehearsal.compare import compared
+from rematch.rehearsal.compare import comparable_files
 from rematch.rehearsal.trial import play
 from rematch.storage.run_folder import PAST_FOLDER, Run
 
@@ -91,7 +91,7 @@ def test_resumed_run_stores_the_same_files(tmp_path: Path) -> None:
         (tmp_path / "two" / PAST_FOLDER / name).unlink()
     (tmp_path / "two" / PAST_FOLDER / "00000099.json").write_text("of a time that did not happen")
     api.resume(tmp_path / "two")
-    one, two = compared(tmp_path / "one"), compared(tmp_path / "two")
+    one, two = comparable_files(tmp_path / "one"), comparable_files(tmp_path / "two")
     absent = f"{PAST_FOLDER}/00000004.json"  # it was written before the checkpoint
     later = {name: path for name, path in two.items() if name in one and name != absent}
     assert {name for name in two if name.startswith(PAST_FOLDER)} == \

@@ -1,4 +1,4 @@
-"""rematch check: every feature fires, kill and resume included; what fails or is read by nobody is named."""
+"""rematch check: every feature fires, with kill and resume; failures and unread settings are named."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FEATURES = ["curriculum", "mixed levels", "warm-up", "phases", "phase limit", "l
             "rollback", "snapshots", "opponents seated", "scripted opponents", "exploiters", "ewc",
             "episode_video", "evaluation",
             "checkpoint", "policies", "past_policies", "picture", "film", "report", "kill and resume"]
-# Not in this world, or not switched on:
+# Not in this world, or disabled:
 ABSENT = {"savestates", "explorers", "demonstrations", "random_starts", "rnd_images", "count_bonus",
           "milestones", "demo_progress", "temperature of pursuer", "temperature of evader",
           "belief of pursuer", "belief of evader", "average of pursuer", "average of evader",
@@ -53,27 +53,27 @@ ABSENT = {"savestates", "explorers", "demonstrations", "random_starts", "rnd_ima
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files and stray folders would show."""
+    """The folder of all temporary files."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def words(text: str) -> dict[str, str]:
+def results(text: str) -> dict[str, str]:
     """Feature -> fired, FAILED or off."""
     lines = [line for line in text.splitlines() if not line.startswith(" ")]
     return {line[:NAME_WIDTH].strip(): line[NAME_WIDTH + 1 :].split()[0] for line in lines}
 
 
-def test_every_feature_fires_and_nothing_is_left_behind(
+def test_every_feature_fires_and_no_file_remains(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main.main(["check", "quick", *ALL_ON])
     out = capsys.readouterr().out
-    found = words(out)
-    assert [name for name in found if name != "settings"] == FEATURES, out
-    assert {found[name] for name in ABSENT} == {"off"}
-    assert {found[name] for name in FEATURES if name not in ABSENT} == {"fired"} and code == 0, out
+    result = results(out)
+    assert [name for name in result if name != "settings"] == FEATURES, out
+    assert {result[name] for name in ABSENT} == {"off"}
+    assert {result[name] for name in FEATURES if name not in ABSENT} == {"fired"} and code == 0, out
     total = sum(1 for _ in settings.leaves(api.default("pursuit")))
     assert f" of {total} were read" in out and "NOTHING READ IT" not in out
     assert list(place.iterdir()) == []
@@ -86,7 +86,7 @@ def break_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ppo, "learn", broken)
 
 
-def test_a_crash_is_one_line_and_exit_code_1(
+def test_crash_is_one_line_and_exit_code_1(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_learning(monkeypatch)
@@ -96,52 +96,52 @@ def test_a_crash_is_one_line_and_exit_code_1(
     assert len(out.splitlines()) == 1 and list(place.iterdir()) == []
 
 
-def test_a_resume_to_other_bytes_is_found(place: Path) -> None:
-    """The twin is altered in one byte: the comparison must say in which file."""
+def test_resume_with_different_bytes_fails(place: Path) -> None:
+    """After a change of one byte in the undisturbed run, the comparison names the file."""
     config = settings.replace(shrink(api.configure("quick")), {"evaluation.opponents": ("random",)})
-    stage = check.Stage(place, config)
-    twin = place / "twin"
-    stage.finish(stage.start("train", str(stage.recipe), "--name", str(twin)))
-    log = twin / "train.log"
+    runner = check.CommandRunner(place, config)
+    undisturbed = place / "twin"
+    runner.finish(runner.start("train", str(runner.recipe), "--name", str(undisturbed)))
+    log = undisturbed / "train.log"
     log.write_bytes(log.read_bytes()[:-2] + b"!\n")
-    with pytest.raises(ConfigError, match=r"not the undisturbed run's bytes: train\.log$"):
-        check.killed_and_resumed(stage, twin).proof()
-    stage.close()
+    with pytest.raises(ConfigError, match=r"files differ from the undisturbed run: train\.log$"):
+        check.kill_and_resume(runner, undisturbed).proof()
+    runner.close()
 
 
-def test_a_command_that_fails_says_why(place: Path) -> None:
-    stage = check.Stage(place, shrink(api.configure("quick")))
+def test_failed_command_has_its_last_line(place: Path) -> None:
+    runner = check.CommandRunner(place, shrink(api.configure("quick")))
     with pytest.raises(ConfigError, match="no such run"):
-        stage.finish(stage.start("resume", str(place / "nowhere")))
+        runner.finish(runner.start("resume", str(place / "nowhere")))
 
 
 def test_unread_settings_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     config = api.configure("quick")
     every = {key for key, _, _ in settings.leaves(config)}
-    assert not check._tell_unread(config, every - {"ppo.magnet_decay"})
+    assert not check._print_unread(config, every - {"ppo.magnet_decay"})
     assert "  ppo: ppo.magnet_weight is 0.0 (it would need to be set); no effect: magnet_decay\n" in \
         capsys.readouterr().out
     unread = ("dqn.", "schedule.phase_", "schedule.short_", "schedule.micro")
     off = {key for key in every if key.startswith(unread)}
-    assert not check._tell_unread(config, every - off)
+    assert not check._print_unread(config, every - off)
     count = sum(key.startswith("dqn.") for key in every)
     assert capsys.readouterr().out.splitlines()[1:] == [
         "  schedule: schedule.kind is 'simultaneous' (it would need alternating); no effect: phase_steps, "
         "short_phases",
         "  schedule: schedule.kind is 'simultaneous' (it would need micro); no effect: micro_phase_steps",
         f"  dqn: learner is 'ppo' (it would need dqn); no effect: all {count}"]
-    assert check._tell_unread(config, every - {"ppo.gamma"})
+    assert check._print_unread(config, every - {"ppo.gamma"})
     assert "ppo.gamma: NOTHING READ IT" in capsys.readouterr().out
 
 
-def test_a_feature_that_is_on_and_not_seen_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    assert check._perform(check.Feature(name="bonus", proof=lambda: ""))
-    assert not check._perform(check.Feature(name="bonus", proof=lambda: "", off="it is off"))
+def test_enabled_feature_without_proof_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check._check_feature(check.Feature(name="bonus", proof=lambda: ""))
+    assert not check._check_feature(check.Feature(name="bonus", proof=lambda: "", off="it is off"))
     out = capsys.readouterr().out.splitlines()
     assert out[0].startswith("bonus") and "FAILED" in out[0] and "off" in out[1]
 
 
-def test_a_setting_without_which_the_run_is_the_same_did_not_fire(tmp_path: Path) -> None:
+def test_setting_without_effect_has_no_proof(tmp_path: Path) -> None:
     changes = {"ppo.value_clip": 0.2, "evaluation.opponents": ("random",), "threads": 1}
     small = shrink(api.configure("quick", changes=changes))
     folder = play(small, tmp_path / "run").folder
@@ -150,18 +150,18 @@ def test_a_setting_without_which_the_run_is_the_same_did_not_fire(tmp_path: Path
 
 
 @pytest.mark.parametrize("learner", ["dqn", "ppo"])
-def test_reward_terms_and_episodes_are_seen_with_each_learner(
+def test_reward_terms_and_episodes_have_evidence_with_each_learner(
     little: None, learner: str, tmp_path: Path
 ) -> None:
     small = shrink(single_seat_worlds.small(learner=learner, rnd__weight=0.1))
     lines = list(check.component_features(small, play(small, tmp_path / "run")))
     names = [line.name for line in lines]
     assert len(set(names)) == len(names)
-    wanted = {"rnd", "rnd_images", "count_bonus", "episode_log", "episode_video", "learning of joypad"}
-    wanted |= {"replay", "target network"} if learner == "dqn" else {"rollout"}
-    proofs = {line.name: line.off or line.proof() for line in lines if line.name in wanted}
-    assert proofs.keys() == wanted and all(proofs.values()), proofs
-    assert not any(line.off for line in lines if line.name in wanted)
+    expected = {"rnd", "rnd_images", "count_bonus", "episode_log", "episode_video", "learning of joypad"}
+    expected |= {"replay", "target network"} if learner == "dqn" else {"rollout"}
+    proofs = {line.name: line.off or line.proof() for line in lines if line.name in expected}
+    assert proofs.keys() == expected and all(proofs.values()), proofs
+    assert not any(line.off for line in lines if line.name in expected)
     off = {line.name: line.off for line in lines if line.off}
     assert off["milestones"] == "the world has no milestones"
     assert off["league"] and "past_policies" not in off
@@ -174,7 +174,7 @@ SWITCHES = ("ppo.magnet_weight", "ppo.average_fraction", "ppo.value_clip", "ppo.
 
 @pytest.mark.parametrize("name", list(api.recipes()))
 @pytest.mark.parametrize("on", [False, True])
-def test_the_small_copy_keeps_what_is_on_and_off(name: str, on: bool) -> None:
+def test_shrink_keeps_enabled_and_disabled_parts(name: str, on: bool) -> None:
     if "game: openspiel" in api.recipes()[name]:
         pytest.importorskip("pyspiel")
     config = api.configure(name)
@@ -183,40 +183,40 @@ def test_the_small_copy_keeps_what_is_on_and_off(name: str, on: bool) -> None:
         changes = {"ppo.magnet_weight": 0.5, "ppo.average_fraction": 0.1, "ppo.value_clip": 9.0,
                    "ppo.target_kl": 0.5}
         changes["stagger"] = 10**6
-        if config.schedule.convergence_consecutive:  # keeps who is judged to have converged
+        if config.schedule.convergence_consecutive:  # excludes averaged weights
             changes["ppo.average_fraction"] = 0.0
     config = settings.replace(config, changes)
     small = shrink(config)
     for key in SWITCHES:
         assert bool(settings.get(small, key)) == bool(settings.get(config, key)), key
-    most = 2**13 if hasattr(registry.find(config.game), "short") else 2**16  # long games need time to end
+    limit = 2**13 if hasattr(registry.find(config.game), "short") else 2**16  # long games need time to end
     phases = small.schedule.kind == "alternating" and small.schedule.max_phases > 0
-    if phases and small.schedule.iterations(2, 1) is None:  # known when it is over
-        assert small.iterations == 4 * ITERATIONS and small.total_steps <= 2 * most
+    if phases and small.schedule.iterations(2, 1) is None:  # the number of iterations is open
+        assert small.iterations == 4 * ITERATIONS and small.total_steps <= 2 * limit
     else:
-        assert small.iterations == ITERATIONS and small.total_steps <= most
+        assert small.iterations == ITERATIONS and small.total_steps <= limit
     assert small.network.hidden == tuple(min(w, 64) for w in config.network.hidden)
     module = registry.find(config.game)
-    for names in module.bots.values():  # ten opponents at every evaluation took most of a rehearsal's time
-        met = set(names) & set(small.evaluation.opponents)
-        assert met and (config.evaluation.opponents or len(met) <= FEW)
+    for names in module.bots.values():  # few opponents, to save time
+        opponents = set(names) & set(small.evaluation.opponents)
+        assert opponents and (config.evaluation.opponents or len(opponents) <= FEW)
 
 
-def test_a_control_that_must_not_learn_is_no_failure(
+def test_run_with_learning_rate_zero_is_no_failure(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changes = {"ppo.lr": 0.0, "ppo.anneal": "none", "ppo.value_clip": 0.2,
                "evaluation.opponents": ("random",)}
     small = shrink(api.configure("quick", changes=changes))
-    seen = play(small, place / "run")
-    learning = [feature for feature in check.component_features(small, seen)
+    trial = play(small, place / "run")
+    learning = [feature for feature in check.component_features(small, trial)
                 if feature.name.startswith(("learning of", "value clipping"))]
-    failed = [check._perform(feature) for feature in learning]
+    failed = [check._check_feature(feature) for feature in learning]
     assert not any(failed)
     assert capsys.readouterr().out.count("ppo.lr is 0") == 3
 
 
-def test_differences_sees_every_byte_but_clock_times(tmp_path: Path) -> None:
+def test_differences_compares_all_files_but_clock_times(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for folder in (one, two):
         (folder / "checkpoints" / "iter_00000001").mkdir(parents=True)

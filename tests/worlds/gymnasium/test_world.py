@@ -93,7 +93,7 @@ def steps(made: Any, count: int, first: int = 0) -> None:
 @pytest.mark.parametrize("scale", ["bounds", "raw"])
 def test_environments_pass_the_conformance_test(name: str, scale: str) -> None:
     report = conformance.check_game(world, world.Config(id=name, scale=scale))
-    assert {"save and load", "rubbish", "parts", "determinism", "restart"} <= set(report.passed)
+    assert {"save and load", "invalid states", "parts", "determinism", "restart"} <= set(report.passed)
 
 
 def test_discrete_observation_is_categorical() -> None:

@@ -38,7 +38,7 @@ class Emulator:
         ram = self.memory[0xC000:0xE000]
         expected = {**game.wram(), MODE: game.mode}
         if game.mode:
-            expected[RNG] = game.random
+            expected[RNG] = game.random_byte
         return {
             f"{at:04X}": (ram[at - 0xC000], want) for at, want in expected.items() if ram[at - 0xC000] != want
         }

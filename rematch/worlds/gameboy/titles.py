@@ -242,7 +242,7 @@ def red() -> Title:
         blow=0.05, most_blow=4.0,
     )  # fmt: skip
     return Title(
-        name="Pokemon Red", maps=maps, marks=tuple(marks), rewards=rewards, party=ram.PARTY_MOST,
+        name="Pokemon Red", maps=maps, marks=tuple(marks), rewards=rewards, party=ram.MAX_PARTY,
         flags=ram.EVENTS_BYTES,
         block=2,
     )  # fmt: skip
@@ -251,7 +251,7 @@ def red() -> Title:
 def unknown(name: str) -> Title:
     """Of a game of which nothing is known: what a byte means in it, and when it is over, nobody can say."""
     return Title(
-        name=name, maps={}, marks=(), rewards=red().rewards, party=ram.PARTY_MOST, flags=1,
+        name=name, maps={}, marks=(), rewards=red().rewards, party=ram.MAX_PARTY, flags=1,
         block=2,
     )  # fmt: skip
 

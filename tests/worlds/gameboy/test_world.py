@@ -57,7 +57,7 @@ def test_a_stage_is_a_savestate_to_begin_from() -> None:
 
 def test_the_solution_is_rewarded_as_the_table_says() -> None:
     """Against the model of the cartridge: an independent game, read through the same addresses."""
-    world, game = gameboy_worlds.world(), game_model.start(tiny().atlas, tiny().seed)
+    world, game = gameboy_worlds.world(), game_model.new_game(tiny().atlas, tiny().seed)
     title = world.title
     pay, marks = title.rewards, {mark.name: mark for mark in title.marks}
     stood: set[tuple[int, int, int]] = {(0, 0, 0)}

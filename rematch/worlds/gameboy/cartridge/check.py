@@ -1,4 +1,4 @@
-"""Checks of a finished cartridge: what random buttons reach on the model, the solution on the emulator."""
+"""Checks of a compiled cartridge: a random walk on the model, a replay of the solution on the emulator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rematch.core.errors import ConfigError
 from rematch.worlds.gameboy.cartridge import constants
 from rematch.worlds.gameboy.cartridge import ram_addresses as ram
 from rematch.worlds.gameboy.cartridge.compiler import Cartridge
-from rematch.worlds.gameboy.cartridge.game_model import start
+from rematch.worlds.gameboy.cartridge.game_model import new_game
 from rematch.worlds.gameboy.cartridge.world_text import Atlas
 from rematch.worlds.gameboy.emulator.pyboy_emulator import library
 
@@ -18,8 +18,8 @@ CHUNK = 1 << 16
 
 
 @dataclass
-class Walk:
-    """A random walk's score."""
+class WalkResult:
+    """What a random walk reached."""
 
     steps: int
     matches: int = 0
@@ -36,36 +36,36 @@ class Walk:
         )
 
 
-def random_walk(atlas: Atlas, seed: int, steps: int) -> Walk:
-    """Presses `steps` buttons, each of the seven as likely, keyed by the seed."""
-    game, walk = start(atlas, seed), Walk(steps)
-    maps, before = {0}, 0
+def random_walk(atlas: Atlas, seed: int, steps: int) -> WalkResult:
+    """Presses `steps` uniformly random buttons on the model; the seed keys the random numbers."""
+    game, result = new_game(atlas, seed), WalkResult(steps)
+    maps, last_battle = {0}, 0
     for first in range(0, steps, CHUNK):
         count = min(CHUNK, steps - first)
         for action in (rng.words(seed, rng.ACT, count, first) % len(constants.ACTIONS)).tolist():
             game.press(action)
-            if game.battle != before:
-                walk.matches += not before
-                walk.won += not game.battle and before != 0xFF and not game.enemy_hp
-                before = game.battle
+            if game.battle != last_battle:
+                result.matches += not last_battle
+                result.won += not game.battle and last_battle != 0xFF and not game.enemy_hp
+                last_battle = game.battle
                 maps.add(game.map)
-    walk.badges, walk.level, walk.maps = game.badges.bit_count(), game.level, len(maps)
-    return walk
+    result.badges, result.level, result.maps = game.badges.bit_count(), game.level, len(maps)
+    return result
 
 
-def replay(made: Cartridge) -> str:
-    """Plays the solution on the emulator, from power-on; says what it reached, or raises."""
-    boy = library().PyBoy(io.BytesIO(made.rom), window="null", sound_emulated=False)
-    for action in made.solution:
+def replay(cartridge: Cartridge) -> str:
+    """Plays the solution on the emulator from power-on; returns a summary, or raises ConfigError."""
+    emulator = library().PyBoy(io.BytesIO(cartridge.rom), window="null", sound_emulated=False)
+    for action in cartridge.solution:
         name = constants.ACTIONS[action]
-        boy.button_press(name)
-        boy.tick(constants.PRESS, False)
-        boy.button_release(name)
-        boy.tick(constants.TICKS - constants.PRESS, False)
-    badges, hall = boy.memory[ram.BADGES].bit_count(), boy.memory[ram.HALL_OF_FAME]
-    boy.stop(save=False)
-    if not hall:
+        emulator.button_press(name)
+        emulator.tick(constants.PRESS, False)
+        emulator.button_release(name)
+        emulator.tick(constants.TICKS - constants.PRESS, False)
+    badges, in_hall_of_fame = emulator.memory[ram.BADGES].bit_count(), emulator.memory[ram.HALL_OF_FAME]
+    emulator.stop(save=False)
+    if not in_hall_of_fame:
         raise ConfigError(
-            f"hall of fame 0 after {len(made.solution)} actions and {badges} badges: expected 1"
+            f"hall of fame 0 after {len(cartridge.solution)} actions and {badges} badges: expected 1"
         )
-    return f"{len(made.solution)} actions on the emulator: {badges} badges, hall of fame"
+    return f"{len(cartridge.solution)} actions on the emulator: {badges} badges, hall of fame"

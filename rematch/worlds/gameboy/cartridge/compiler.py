@@ -1,7 +1,7 @@
-"""Joins the game's assembly with a world's data: `build(size, seed)` is a finished cartridge.
+"""Compiles the assembly of the game and the data of a world: `build(size, seed)` returns a cartridge.
 
-The same size and seed give the same bytes. The header is our own and the manufacturer's logo area stays
-zero, which the emulator does not check.
+The same size and seed give the same bytes. The logo area of the header stays zero; the emulator does not
+check it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError
 from rematch.worlds.gameboy.cartridge import (
-    constants as rules,
+    constants as constants,
 )
 from rematch.worlds.gameboy.cartridge import (
     ram_addresses,
@@ -23,33 +23,40 @@ from rematch.worlds.gameboy.cartridge import (
 )
 from rematch.worlds.gameboy.cartridge.assembler import assemble
 from rematch.worlds.gameboy.cartridge.expressions import AssemblyError
-from rematch.worlds.gameboy.cartridge.tiles import FRIEND, SPECIES, Art, art, text
+from rematch.worlds.gameboy.cartridge.tiles import FRIEND, SPECIES, Graphics, load_graphics, read_game_file
 from rematch.worlds.gameboy.cartridge.world_text import Place
 
 TITLE = "REMATCH RPG"
-SHARED = ("START_LEVEL", "HP_BASE", "HP_STEP", "XP_PER_LEVEL", "WILD_XP", "ENCOUNTER")  # of rules.py
+SHARED = (
+    "START_LEVEL",
+    "HP_BASE",
+    "HP_STEP",
+    "XP_PER_LEVEL",
+    "WILD_XP",
+    "ENCOUNTER",
+)  # names in constants.py
 SOURCES = ("core.asm", "text.asm", "world.asm", "events.asm", "match.asm")
 
 
 @dataclass(frozen=True)
 class Milestone:
-    """Something a player reaches once: an event flag, a badge, a town, or the end."""
+    """An event that counts once: an event flag, a badge, a town, or the end of the game."""
 
     name: str
     kind: str  # town, rival, badge, item, lock, gate, end
-    number: int  # bit of the event flags, of the badges or of the towns; 1 for the end
+    number: int  # bit number in the event flags, the badges or the towns; 1 for the end
     map: int
 
 
 @dataclass(frozen=True)
 class Cartridge:
-    """A finished game and what there is to know of it."""
+    """A compiled game: its ROM, the world it was made from, and its solution."""
 
     name: str
     seed: int
     rom: bytes
     atlas: world_text.Atlas
-    world: str  # the text it was made from
+    world: str  # text of the world
 
     @cached_property
     def sha1(self) -> str:
@@ -57,7 +64,7 @@ class Cartridge:
 
     @cached_property
     def solution(self) -> tuple[int, ...]:
-        """Inputs from power-on to the hall of fame, one an action (rules.ACTIONS by number)."""
+        """Inputs from power-on to the hall of fame: one index into constants.ACTIONS per action."""
         return solver.solve(self.atlas, self.seed)
 
     @property
@@ -66,43 +73,45 @@ class Cartridge:
 
     @property
     def maps(self) -> dict[int, str]:
-        """Names of the maps by number."""
-        return {one.number: one.name for one in self.atlas.maps}
+        """Map number to map name."""
+        return {game_map.number: game_map.name for game_map in self.atlas.maps}
 
     @property
     def towns(self) -> dict[int, int]:
-        """Map by number of the town."""
-        return {one.town: one.number for one in self.atlas.maps if one.kind == "town"}
+        """Town number to map number."""
+        return {game_map.town: game_map.number for game_map in self.atlas.maps if game_map.kind == "town"}
 
     @property
     def gyms(self) -> dict[int, int]:
-        """Map by badge."""
+        """Badge number to the map number of its gym."""
         return {e.arguments[0]: m.number for m in self.atlas.maps for e in m.events if e.kind == "leader"}
 
     @property
     def milestones(self) -> tuple[Milestone, ...]:
-        out = []
-        for one in self.atlas.maps:
-            if one.kind == "town":
-                out.append(Milestone(one.name, "town", one.town, one.number))
-            for event in one.events:
+        milestones = []
+        for game_map in self.atlas.maps:
+            if game_map.kind == "town":
+                milestones.append(Milestone(game_map.name, "town", game_map.town, game_map.number))
+            for event in game_map.events:
                 if event.kind == "leader":
                     badge = event.arguments[0]
-                    out.append(Milestone(f"BADGE-{badge + 1}", "badge", badge, one.number))
+                    milestones.append(Milestone(f"BADGE-{badge + 1}", "badge", badge, game_map.number))
                 elif event.kind in ("item", "lock"):
                     name = f"{event.kind.upper()}-{world_text.ITEMS[event.arguments[0] - 1]}"
-                    out.append(Milestone(name, event.kind, event.flag, one.number))
+                    milestones.append(Milestone(name, event.kind, event.flag, game_map.number))
                 elif event.kind in ("rival", "gate"):
-                    out.append(
-                        Milestone(f"{event.kind.upper()}-{event.flag}", event.kind, event.flag, one.number)
+                    milestones.append(
+                        Milestone(
+                            f"{event.kind.upper()}-{event.flag}", event.kind, event.flag, game_map.number
+                        )
                     )
                 elif event.kind == "trophy":
-                    out.append(Milestone("HALL-OF-FAME", "end", 1, one.number))
-        return tuple(out)
+                    milestones.append(Milestone("HALL-OF-FAME", "end", 1, game_map.number))
+        return tuple(milestones)
 
 
 def build(size: str = "small", seed: int = 0) -> Cartridge:
-    """The cartridge of a size and a seed."""
+    """Generates and compiles the world of a size and a seed."""
     if size not in world_generator.SIZES:
         near = nearest(size, tuple(world_generator.SIZES))
         raise ConfigError(
@@ -115,76 +124,90 @@ def build(size: str = "small", seed: int = 0) -> Cartridge:
 
 
 def compile_world(world: str, name: str = "own", seed: int = 0) -> Cartridge:
-    """The cartridge of a world's text (see world_text.py)."""
-    read = world_text.parse(world)
-    drawn = art()
-    first = read.maps[0]
-    constants = {
+    """Compiles the text of a world (format: world_text.py)."""
+    atlas = world_text.parse(world)
+    graphics = load_graphics()
+    charmap = graphics.charmap
+    first = atlas.maps[0]
+    symbols = {
         **{key: value for key, value in vars(ram_addresses).items()
            if key.isupper() and isinstance(value, int)},
-        **{key: getattr(rules, key) for key in SHARED},
+        **{key: getattr(constants, key) for key in SHARED},
         **{f"TITLE_{index}": ord(letter) for index, letter in enumerate(TITLE)},
         "SOLID": world_text.SOLID, "GRASS": world_text.GRASS, "WARP": world_text.WARP,
-        "RNG_SEED": seed % 256, "ALL_BADGES": (1 << read.badges) - 1, "FRIEND_PICTURE": len(SPECIES),
+        "RNG_SEED": seed % 256, "ALL_BADGES": (1 << atlas.badges) - 1, "FRIEND_PICTURE": len(SPECIES),
         "START_MAP": 0, "START_Y": first.home[0], "START_X": first.home[1],
-        "TILE_SPACE": drawn.charmap[" "], "TILE_0": drawn.charmap["0"], "TILE_SLASH": drawn.charmap["/"],
-        "TILE_CURSOR": drawn.charmap[">"], "TILE_BAR": drawn.bar, "TILE_TL": drawn.charmap["┌"],
-        "TILE_TOP": drawn.charmap["─"], "TILE_TR": drawn.charmap["┐"], "TILE_SIDE": drawn.charmap["│"],
-        "TILE_BL": drawn.charmap["└"], "TILE_BR": drawn.charmap["┘"],
+        "TILE_SPACE": charmap[" "], "TILE_0": charmap["0"], "TILE_SLASH": charmap["/"],
+        "TILE_CURSOR": charmap[">"], "TILE_BAR": graphics.bar, "TILE_TL": charmap["┌"],
+        "TILE_TOP": charmap["─"], "TILE_TR": charmap["┐"], "TILE_SIDE": charmap["│"],
+        "TILE_BL": charmap["└"], "TILE_BR": charmap["┘"],
     }  # fmt: skip
-    lines = [*(text(source) for source in SOURCES), *pictures(drawn), *words(name), *tables(read)]
+    lines = [
+        *(read_game_file(source) for source in SOURCES),
+        *graphics_tables(graphics),
+        *text_tables(name),
+        *map_tables(atlas),
+    ]
     try:
-        image = bytearray(assemble("\n".join(lines), charmap=drawn.charmap, constants=constants).image)
-    except AssemblyError as why:
-        raise ConfigError(f"{name}: expected a world that fits into 32 KiB ({why})") from None
+        image = bytearray(assemble("\n".join(lines), charmap=charmap, constants=symbols).image)
+    except AssemblyError as error:
+        raise ConfigError(f"{name}: expected a world that fits into 32 KiB ({error})") from None
     checksum = 0
     for byte in image[0x134:0x14D]:
         checksum = (checksum - byte - 1) & 0xFF
     image[0x14D] = checksum
     total = (sum(image) - image[0x14E] - image[0x14F]) & 0xFFFF
     image[0x14E], image[0x14F] = total >> 8, total & 0xFF
-    return Cartridge(name, seed, bytes(image), read, world)
+    return Cartridge(name, seed, bytes(image), atlas, world)
 
 
 def db(values: bytes | list[int] | tuple[int, ...]) -> str:
     return "db " + ", ".join(map(str, values))
 
 
-def pictures(drawn: Art) -> list[str]:
-    """Tiles, blocks and who is drawn with which."""
-    out = []
-    for name, bank in zip(("Low", "Middle", "High"), drawn.banks):
-        out += [
+def graphics_tables(graphics: Graphics) -> list[str]:
+    """Assembly lines: tiles, blocks, and the tile numbers of creatures, player and title."""
+    lines = []
+    for name, bank in zip(("Low", "Middle", "High"), graphics.banks):
+        lines += [
             f"Tiles{name}:",
-            *(db(bank[at : at + 16]) for at in range(0, len(bank), 16)),
+            *(db(bank[start : start + 16]) for start in range(0, len(bank), 16)),
             f"Tiles{name}End:",
         ]
-    out += [
+    lines += [
         "ds (256 - @ % 256) % 256",
         "Blocks:",
-        *(db(drawn.blocks[shown]) for _, _, shown in world_text.BLOCKS),
+        *(db(graphics.blocks[picture]) for _, _, picture in world_text.BLOCKS),
     ]
-    out += ["ds (256 - @ % 256) % 256", "BlockKinds:", db([kind for _, kind, _ in world_text.BLOCKS])]
-    out += ["Pictures:", *(db(drawn.creatures[name]) for name in (*SPECIES, FRIEND))]
+    lines += ["ds (256 - @ % 256) % 256", "BlockKinds:", db([kind for _, kind, _ in world_text.BLOCKS])]
+    lines += ["Pictures:", *(db(graphics.creatures[name]) for name in (*SPECIES, FRIEND))]
     order = ("down", "down-walk", "up", "up-walk", "left", "left-walk", "left", "left-walk")
-    out += ["PlayerTiles:", db([drawn.player[name] for name in order]), "TitleTiles:", db(drawn.title)]
-    return [*out, "LeaderTeams:", *(db(rules.leader_team(badge)) for badge in range(8))]
+    lines += [
+        "PlayerTiles:",
+        db([graphics.player[name] for name in order]),
+        "TitleTiles:",
+        db(graphics.title),
+    ]
+    return [*lines, "LeaderTeams:", *(db(constants.leader_team(badge)) for badge in range(8))]
 
 
-def said(page: str) -> str:
-    """A text of the world as data: / is code 1, // code 2; 0 ends it."""
+def encode_text(text: str) -> str:
+    """A `db` line with a text: / becomes code 1, // code 2, {foe}, {move} and {number} 3 to 5; 0 ends it."""
     parts: list[str] = []
-    for index, whole in enumerate(page.split("//")):
-        parts += ["2"] if index else []
-        for row, line in enumerate(whole.split("/")):
+    for page_index, page in enumerate(text.split("//")):
+        parts += ["2"] if page_index else []
+        for row, line in enumerate(page.split("/")):
             parts += ["1"] if row else []
-            for at, piece in enumerate(line.split("{")):
-                code, _, rest = piece.partition("}") if at else ("", "", piece)
-                parts += [{"": "", "foe": "3", "move": "4", "number": "5"}[code], f'"{rest}"' if rest else ""]
+            for index, piece in enumerate(line.split("{")):
+                code, _, literal = piece.partition("}") if index else ("", "", piece)
+                parts += [
+                    {"": "", "foe": "3", "move": "4", "number": "5"}[code],
+                    f'"{literal}"' if literal else "",
+                ]
     return "db " + ", ".join([part for part in parts if part] + ["0"])
 
 
-SAYINGS = {
+GAME_TEXTS = {
     "TitleStart": "PRESS START",
     "IntroText": "HELLO! THIS IS/{friend}, YOUR FRIEND.//COLLECT ALL THE/BADGES TOGETHER!//"
                  "EMBER BEATS LEAF,/SPLASH BEATS FIRE,//AND THORN BEATS/WATER. GOOD LUCK!",
@@ -211,52 +234,55 @@ SAYINGS = {
 }  # fmt: skip
 
 
-def words(name: str) -> list[str]:
-    """What the game itself says."""
-    out = []
-    for label, saying in SAYINGS.items():
-        out += [f"{label}:", said(saying.replace("{friend}", FRIEND)).replace("=", "/")]
-    shown = "".join(c if c in art().charmap and c not in "/=" else "-" for c in f"WORLD: {name.upper()}"[:14])
-    out += ["TitleWords:", said(shown)]
+def text_tables(name: str) -> list[str]:
+    """Assembly lines: texts and names that every world shares."""
+    lines = []
+    for label, text in GAME_TEXTS.items():
+        lines += [f"{label}:", encode_text(text.replace("{friend}", FRIEND)).replace("=", "/")]
+    printable = set(load_graphics().charmap) - set("/=")
+    title = f"WORLD: {name.upper()}"[:14]
+    for letter in set(title) - printable:
+        title = title.replace(letter, "-")
+    lines += ["TitleWords:", encode_text(title)]
     for label, names in (
         ("SpeciesNames", SPECIES),
-        ("MoveNames", rules.MOVES),
-        ("ElementNames", rules.ELEMENTS),
+        ("MoveNames", constants.MOVES),
+        ("ElementNames", constants.ELEMENTS),
     ):
-        out += [f"{label}:", *(f"dw {label}_{one}" for one in names)]
-        for one in names:
-            out += [f"{label}_{one}:", f'db "{one}", 0']
-    return [*out, "FriendName:", f'db "{FRIEND}", 0']
+        lines += [f"{label}:", *(f"dw {label}_{entry}" for entry in names)]
+        for entry in names:
+            lines += [f"{label}_{entry}:", f'db "{entry}", 0']
+    return [*lines, "FriendName:", f'db "{FRIEND}", 0']
 
 
-def tables(read: world_text.Atlas) -> list[str]:
-    """Headers, blocks, events and texts of the maps."""
-    out = ["Maps:", *(f"dw Map{one.number}" for one in read.maps)]
-    for one in read.maps:
-        label = f"Map{one.number}"
-        border = world_text.NUMBER[world_text.BORDER[one.kind]]
-        head = [
-            one.height,
-            one.width,
-            world_text.TILESETS.index(one.kind),
+def map_tables(atlas: world_text.Atlas) -> list[str]:
+    """Assembly lines: headers, blocks, events and texts of the maps."""
+    lines = ["Maps:", *(f"dw Map{game_map.number}" for game_map in atlas.maps)]
+    for game_map in atlas.maps:
+        label = f"Map{game_map.number}"
+        border = world_text.BLOCK_NUMBER[world_text.BORDER_BLOCK[game_map.kind]]
+        header = [
+            game_map.height,
+            game_map.width,
+            world_text.TILESETS.index(game_map.kind),
             border,
-            one.town,
-            *one.home,
-            *one.wild,
+            game_map.town,
+            *game_map.home,
+            *game_map.wild,
         ]
-        out += [
+        lines += [
             f"{label}:",
-            db(head),
+            db(header),
             f"dw {label}Blocks, {label}Events",
             f"{label}Blocks:",
-            *map(db, one.rows),
+            *map(db, game_map.rows),
         ]
-        out += [f"{label}Events:"]
-        spoken = []
-        for index, event in enumerate(one.events):
+        lines += [f"{label}Events:"]
+        text_lines = []
+        for index, event in enumerate(game_map.events):
             name = f"{label}Text{index}" if event.texts else "EmptyText"
-            kind, block = world_text.KINDS.index(event.kind), world_text.NUMBER[event.block]
-            out += [db([kind, event.y, event.x, event.flag, block, *event.arguments]), f"dw {name}"]
-            spoken += [f"{name}:"] * bool(event.texts) + [said(page) for page in event.texts]
-        out += ["db $FF", *spoken]
-    return out
+            kind, block = world_text.EVENT_KINDS.index(event.kind), world_text.BLOCK_NUMBER[event.block]
+            lines += [db([kind, event.y, event.x, event.flag, block, *event.arguments]), f"dw {name}"]
+            text_lines += [f"{name}:"] * bool(event.texts) + [encode_text(text) for text in event.texts]
+        lines += ["db $FF", *text_lines]
+    return lines

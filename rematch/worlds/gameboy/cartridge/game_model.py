@@ -1,9 +1,8 @@
-"""The game's logic in Python, one call an action: exactly what the cartridge does, for solving and for
-checking.
+"""The rules of the game in Python, one call per action, equal to the cartridge; for the solver and tests.
 
-An action is a button held for 8 of 24 ticks; whatever it starts is over when the 24 are. `Game.press`
-makes the same change that the cartridge makes to work RAM, and `Game.wram` says what is then at the
-addresses of ram_addresses.py; a test presses random buttons on both and compares after each.
+An action is a button held for 8 of 24 ticks; everything that it starts ends within the 24. `Game.press`
+changes the state as the cartridge does, and `Game.wram` returns the bytes at the addresses of
+ram_addresses.py; a test presses random buttons on both and compares them after each action.
 """
 
 from __future__ import annotations
@@ -16,37 +15,37 @@ from rematch.worlds.gameboy.cartridge.tiles import SPECIES
 from rematch.worlds.gameboy.cartridge.world_text import BLOCKS, GRASS, SOLID, TILESETS, WARP, Atlas, Event
 
 TITLE, WORLD, TEXT, MENU, END = range(5)
-CLOSE, START_MATCH, OPEN_MENU, NEXT, LEAVE, BLACKOUT = range(6)  # what follows a text
-DOWN, LEFT, RIGHT, UP, A, B, START = range(7)  # rules.ACTIONS
+CLOSE, START_MATCH, OPEN_MENU, NEXT, LEAVE, BLACKOUT = range(6)  # values of Game.after_text
+DOWN, LEFT, RIGHT, UP, A, B, START = range(7)  # indices into constants.ACTIONS
 FACING = {DOWN: 0, UP: 1, LEFT: 2, RIGHT: 3}
 INTRO_PAGES = 4
-BOOT = 4  # actions after power-on that pass before the title listens
+BOOT = 4  # actions after power-on before the title screen accepts input
 LEADER_FLAG = 1  # event flag of the first leader
 
 
 @dataclass
-class Ground:
-    """A map as the walker meets it."""
+class Terrain:
+    """Block kinds and events of a map."""
 
-    kinds: list[list[int]]  # of the terrain alone
+    kinds: list[list[int]]  # [height][width] WALK, SOLID, GRASS or WARP, without events
     events: dict[tuple[int, int], Event]
 
 
-def grounds(atlas: Atlas) -> list[Ground]:
-    out = []
-    for one in atlas.maps:
-        kinds = [[BLOCKS[block][1] for block in row] for row in one.rows]
-        out.append(Ground(kinds, {(event.y, event.x): event for event in one.events}))
-    return out
+def load_terrain(atlas: Atlas) -> list[Terrain]:
+    terrain = []
+    for game_map in atlas.maps:
+        kinds = [[BLOCKS[block][1] for block in row] for row in game_map.rows]
+        terrain.append(Terrain(kinds, {(event.y, event.x): event for event in game_map.events}))
+    return terrain
 
 
 @dataclass
 class Game:
-    """One game. `key` is all that decides its future; play time and money are beside it."""
+    """State of one game. `key` is the part that determines its future: not money, not play time."""
 
     atlas: Atlas
-    random: int
-    grounds: list[Ground] = field(repr=False)
+    random_byte: int
+    terrain: list[Terrain] = field(repr=False)
     mode: int = TITLE
     map: int = 0
     y: int = 0
@@ -59,18 +58,18 @@ class Game:
     xp: int = 0
     hp: int = 0
     badges: int = 0
-    flags: int = 0  # event flags, bit by number
+    flags: int = 0  # event flags, one bit each
     bag: tuple[int, ...] = ()
     money: int = 0
     hall: int = 0
-    pages: int = 0  # of the open text that are still to come
-    after: int = CLOSE
+    pages: int = 0  # remaining pages of the open text
+    after_text: int = CLOSE
     battle: int = 0
     species: int = 0
     enemy_level: int = 0
     enemy_hp: int = 0
     cursor: int = 0
-    team: int = 0
+    team_index: int = 0
     event: Event | None = None
     actions: int = 0  # since power-on
 
@@ -82,7 +81,7 @@ class Game:
         return new
 
     def key(self) -> tuple[int | tuple[int, ...] | None, ...]:
-        """Two games with the same key have the same future."""
+        """Games with equal keys have the same future."""
         if self.mode == WORLD:
             return (
                 self.map,
@@ -94,20 +93,20 @@ class Game:
                 self.level,
                 self.xp,
                 self.hp,
-                self.random,
+                self.random_byte,
             )
-        where = (self.event.y, self.event.x) if self.event else None
-        enemy = (
+        event_place = (self.event.y, self.event.x) if self.event else None
+        match_state = (
             self.mode,
             self.pages,
-            self.after,
+            self.after_text,
             self.battle,
             self.species,
             self.enemy_level,
             self.enemy_hp,
             self.cursor,
         )
-        place = (
+        world_state = (
             self.map,
             self.y,
             self.x,
@@ -117,9 +116,9 @@ class Game:
             self.level,
             self.xp,
             self.hp,
-            self.random,
+            self.random_byte,
         )
-        return (*place, *enemy, self.team, where, self.hall)
+        return (*world_state, *match_state, self.team_index, event_place, self.hall)
 
     # --- one action ---
 
@@ -129,76 +128,76 @@ class Game:
             if action in FACING:
                 self.walk(FACING[action])
             elif action == A:
-                self.speak()
+                self.interact()
             elif action == START:
-                self.say(1, CLOSE)
+                self.open_text(1, CLOSE)
         elif self.mode == TEXT:
             if action in (A, B):
                 self.turn_page()
         elif self.mode == MENU:
-            self.choose(action)
+            self.choose_move(action)
         elif self.mode == TITLE and action in (A, START) and self.actions > BOOT:
-            self.begin()
+            self.start_game()
 
-    def begin(self) -> None:
+    def start_game(self) -> None:
         self.level = constants.START_LEVEL
-        self.hp = constants.most_hp(self.level)
+        self.hp = constants.max_hp(self.level)
         self.y, self.x = self.atlas.maps[0].home
-        self.enter()
-        self.say(INTRO_PAGES, CLOSE)
+        self.enter_map()
+        self.open_text(INTRO_PAGES, CLOSE)
 
-    def say(self, pages: int, after: int) -> None:
-        self.mode, self.pages, self.after = TEXT, pages - 1, after
+    def open_text(self, pages: int, after_text: int) -> None:
+        self.mode, self.pages, self.after_text = TEXT, pages - 1, after_text
 
     def turn_page(self) -> None:
         if self.pages:
             self.pages -= 1
-        elif self.after == CLOSE:
+        elif self.after_text == CLOSE:
             self.mode = WORLD
-        elif self.after == START_MATCH:
+        elif self.after_text == START_MATCH:
             assert self.event is not None
-            self.team = 0
+            self.team_index = 0
             self.choose_creature(self.event)
             self.enemy_level = self.event.arguments[1]
-            self.begin_match(2)
-        elif self.after == OPEN_MENU:
+            self.start_match(2)
+        elif self.after_text == OPEN_MENU:
             self.mode = MENU
-        elif self.after == NEXT:
+        elif self.after_text == NEXT:
             assert self.event is not None
-            self.team += 1
+            self.team_index += 1
             self.choose_creature(self.event)
             self.enemy_hp = constants.enemy_hp(self.enemy_level)
             self.mode = MENU
-        elif self.after == LEAVE:
+        elif self.after_text == LEAVE:
             self.battle, self.mode = 0, WORLD
         else:
-            self.hp, self.battle, self.money = constants.most_hp(self.level), 0, 0
+            self.hp, self.battle, self.money = constants.max_hp(self.level), 0, 0
             self.last_map, self.map = self.map, self.blackout_map
             self.y, self.x = self.atlas.maps[self.map].home
-            self.enter()
+            self.enter_map()
 
-    def enter(self) -> None:
-        """Arrives on a map."""
+    def enter_map(self) -> None:
+        """Arrives on the map `self.map`."""
         self.mode = WORLD
-        here = self.atlas.maps[self.map]
-        if here.kind == "town":
-            self.blackout_map, self.towns = self.map, self.towns | 1 << here.town
+        game_map = self.atlas.maps[self.map]
+        if game_map.kind == "town":
+            self.blackout_map, self.towns = self.map, self.towns | 1 << game_map.town
 
-    def gone(self, event: Event) -> bool:
+    def is_removed(self, event: Event) -> bool:
         return bool(event.flag and self.flags >> event.flag & 1)
 
     def kind_at(self, y: int, x: int) -> int:
-        ground = self.grounds[self.map]
-        event = ground.events.get((y, x))
-        if event is not None and not self.gone(event):
+        terrain = self.terrain[self.map]
+        event = terrain.events.get((y, x))
+        if event is not None and not self.is_removed(event):
             return WARP if event.kind == "warp" else SOLID
-        if 0 <= y < len(ground.kinds) and 0 <= x < len(ground.kinds[0]):
-            return ground.kinds[y][x]
+        if 0 <= y < len(terrain.kinds) and 0 <= x < len(terrain.kinds[0]):
+            return terrain.kinds[y][x]
         return SOLID  # the border
 
     def walk(self, facing: int) -> None:
         self.facing = facing
-        dy, dx = constants.STEPS[facing]
+        dy, dx = constants.FACING_OFFSETS[facing]
         y, x = self.y + dy, self.x + dx
         kind = self.kind_at(y, x)
         if kind == SOLID:
@@ -206,33 +205,33 @@ class Game:
         self.y, self.x = y, x
         if kind == WARP:
             self.last_map = self.map
-            self.map, self.y, self.x = self.grounds[self.map].events[y, x].arguments
-            self.enter()
+            self.map, self.y, self.x = self.terrain[self.map].events[y, x].arguments
+            self.enter_map()
         elif kind == GRASS:
-            self.random = constants.following(self.random)
-            if self.random < constants.ENCOUNTER:
+            self.random_byte = constants.next_random(self.random_byte)
+            if self.random_byte < constants.ENCOUNTER:
                 wild = self.atlas.maps[self.map].wild
-                self.species, self.enemy_level = wild[self.random & 1], wild[2]
-                self.begin_match(1)
+                self.species, self.enemy_level = wild[self.random_byte & 1], wild[2]
+                self.start_match(1)
 
-    def speak(self) -> None:
-        dy, dx = constants.STEPS[self.facing]
-        event = self.grounds[self.map].events.get((self.y + dy, self.x + dx))
-        if event is None or self.gone(event):
+    def interact(self) -> None:
+        dy, dx = constants.FACING_OFFSETS[self.facing]
+        event = self.terrain[self.map].events.get((self.y + dy, self.x + dx))
+        if event is None or self.is_removed(event):
             return
         self.event = event
-        kind, which = event.kind, 0
+        kind, text_index = event.kind, 0
         if kind == "trophy":
             self.hall, self.mode = 1, END
             return
         if kind == "warp":
             return
         if kind == "leader" and self.badges >> event.arguments[0] & 1:
-            which = 2
+            text_index = 2
         elif kind == "leader" and self.level >= event.arguments[2]:
-            which = 1
+            text_index = 1
         elif kind == "nurse":
-            self.hp = constants.most_hp(self.level)
+            self.hp = constants.max_hp(self.level)
         elif kind == "item":
             self.flags |= 1 << event.flag
             self.bag = (*self.bag, event.arguments[0])
@@ -240,34 +239,37 @@ class Game:
             kind == "gate" and self.badges == (1 << self.atlas.badges) - 1
         ):
             self.flags |= 1 << event.flag
-            which = 1
-        match = kind == "rival" or (kind == "leader" and which == 1)
-        self.say(event.texts[which].count("//") + 1, START_MATCH if match else CLOSE)
+            text_index = 1
+        starts_match = kind == "rival" or (kind == "leader" and text_index == 1)
+        self.open_text(event.texts[text_index].count("//") + 1, START_MATCH if starts_match else CLOSE)
 
     # --- matches ---
 
     def choose_creature(self, event: Event) -> None:
         leader = event.kind == "leader"
-        self.species = constants.leader_team(event.arguments[0])[self.team] if leader else event.arguments[0]
+        self.species = (
+            constants.leader_team(event.arguments[0])[self.team_index] if leader else event.arguments[0]
+        )
 
-    def begin_match(self, kind: int) -> None:
+    def start_match(self, kind: int) -> None:
         self.battle, self.cursor, self.enemy_hp = kind, 0, constants.enemy_hp(self.enemy_level)
-        self.say(1, OPEN_MENU)
+        self.open_text(1, OPEN_MENU)
 
-    def choose(self, action: int) -> None:
+    def choose_move(self, action: int) -> None:
         if action == B or (action == A and self.cursor == 3):
             if self.battle == 1:
-                self.say(1, LEAVE)
+                self.open_text(1, LEAVE)
             else:
                 self.hit_back()
         elif action == A:
             self.enemy_hp -= min(
-                self.enemy_hp, constants.hit(self.level, constants.effect(self.cursor, self.species))
+                self.enemy_hp,
+                constants.damage(self.level, constants.effectiveness(self.cursor, self.species)),
             )
             if self.enemy_hp:
                 self.hit_back()
             else:
-                self.fallen()
+                self.defeat_enemy()
         elif action == RIGHT:
             self.cursor |= 1
         elif action == LEFT:
@@ -278,55 +280,56 @@ class Game:
             self.cursor |= 2
 
     def hit_back(self) -> None:
-        self.hp -= min(self.hp, constants.enemy_hit(self.enemy_level))
+        self.hp -= min(self.hp, constants.enemy_damage(self.enemy_level))
         if self.hp:
-            self.say(1, OPEN_MENU)
+            self.open_text(1, OPEN_MENU)
         else:
             self.battle = 0xFF
-            self.say(1, BLACKOUT)
+            self.open_text(1, BLACKOUT)
 
-    def fallen(self) -> None:
+    def defeat_enemy(self) -> None:
         event = self.event
         if self.battle == 1:
-            self.gain(constants.WILD_XP if self.enemy_level >= self.level else 0)
+            self.gain_xp(constants.WILD_XP if self.enemy_level >= self.level else 0)
             return
         assert event is not None
         if event.kind == "rival":
             self.flags |= 1 << event.flag
             self.money += 100
-            self.gain(event.arguments[2])
-        elif self.team < constants.CREATURES - 1:
-            self.say(1, NEXT)
+            self.gain_xp(event.arguments[2])
+        elif self.team_index < constants.CREATURES - 1:
+            self.open_text(1, NEXT)
         else:
             self.badges |= 1 << event.arguments[0]
             self.flags |= 1 << LEADER_FLAG + event.arguments[0]
             self.money += 500
-            self.say(2, LEAVE)
+            self.open_text(2, LEAVE)
 
-    def gain(self, xp: int) -> None:
+    def gain_xp(self, xp: int) -> None:
         self.xp += xp
-        grown = self.xp >= constants.XP_PER_LEVEL
-        if grown:
+        levels_gained = self.xp >= constants.XP_PER_LEVEL
+        if levels_gained:
             self.xp -= constants.XP_PER_LEVEL
             self.level += 1
             self.hp += constants.HP_STEP
-        self.say(1 + grown, LEAVE)
+        self.open_text(1 + levels_gained, LEAVE)
 
-    # --- what the cartridge's memory holds ---
+    # --- work RAM ---
 
     def wram(self) -> dict[int, int]:
-        """Bytes by address, all but play time and the screen; empty at the title."""
+        """Address to byte, without play time and screen; on the title screen only four bytes."""
         if self.mode == TITLE:
             return {ram.PARTY_COUNT: 0, ram.MAP: 0, ram.IN_BATTLE: 0, ram.TEXT_BOX: 0}
-        here = self.atlas.maps[self.map]
+        game_map = self.atlas.maps[self.map]
         digits = f"{self.money:06d}"
-        out = {
+        values = {
             ram.MAP: self.map, ram.Y: self.y, ram.X: self.x, ram.LAST_MAP: self.last_map,
-            ram.TILESET: TILESETS.index(here.kind), ram.MAP_HEIGHT: here.height, ram.MAP_WIDTH: here.width,
+            ram.TILESET: TILESETS.index(game_map.kind),
+            ram.MAP_HEIGHT: game_map.height, ram.MAP_WIDTH: game_map.width,
             ram.FACING: 4 * self.facing, ram.BADGES: self.badges, ram.PARTY_COUNT: 1,
             ram.PARTY_SPECIES: len(SPECIES), ram.PARTY_SPECIES + 1: 0xFF,
             ram.PARTY + ram.HP: 0, ram.PARTY + ram.HP + 1: self.hp, ram.PARTY + ram.LEVEL: self.level,
-            ram.PARTY + ram.MAX_HP: 0, ram.PARTY + ram.MAX_HP + 1: constants.most_hp(self.level),
+            ram.PARTY + ram.MAX_HP: 0, ram.PARTY + ram.MAX_HP + 1: constants.max_hp(self.level),
             ram.PARTY + ram.EXPERIENCE + 2: self.xp, ram.BAG_COUNT: len(self.bag),
             ram.IN_BATTLE: self.battle, ram.ENEMY_HP: 0, ram.ENEMY_HP + 1: self.enemy_hp,
             ram.ENEMY_LEVEL: self.enemy_level, ram.ENEMY_SPECIES: self.species, ram.MENU_ITEM: self.cursor,
@@ -335,14 +338,14 @@ class Game:
             ram.TOWNS_VISITED: self.towns & 0xFF, ram.TOWNS_VISITED + 1: self.towns >> 8,
             ram.HALL_OF_FAME: self.hall,
         }  # fmt: skip
-        out |= {ram.MONEY + i: int(digits[2 * i : 2 * i + 2], 16) for i in range(3)}
+        values |= {ram.MONEY + i: int(digits[2 * i : 2 * i + 2], 16) for i in range(3)}
         for index, item in enumerate(self.bag):
-            out |= {ram.BAG + 2 * index: item, ram.BAG + 2 * index + 1: 1}
-        out[ram.BAG + 2 * len(self.bag)] = 0xFF
-        out |= {ram.EVENTS + i: self.flags >> 8 * i & 0xFF for i in range(ram.EVENTS_BYTES)}
-        return out
+            values |= {ram.BAG + 2 * index: item, ram.BAG + 2 * index + 1: 1}
+        values[ram.BAG + 2 * len(self.bag)] = 0xFF
+        values |= {ram.EVENTS + i: self.flags >> 8 * i & 0xFF for i in range(ram.EVENTS_BYTES)}
+        return values
 
 
-def start(atlas: Atlas, seed: int) -> Game:
-    """The title screen of a cartridge with this seed."""
-    return Game(atlas, seed % 256, grounds(atlas))
+def new_game(atlas: Atlas, seed: int) -> Game:
+    """A game at the title screen."""
+    return Game(atlas, seed % 256, load_terrain(atlas))

@@ -1,8 +1,8 @@
-"""Finds a short way through a cartridge, and proves how short it could be at best.
+"""Finds a short solution of a cartridge, and a lower bound on the length of every solution.
 
-`solve` searches the model's states with A*, badge by badge, guided by `Relaxed`: the exact cost of the
-same game without grass and wounds, for every place and set of rivals, items and locks. `bound` is the
-cost of a game that is easier still; no solution is shorter.
+`solve` searches the states of the model with A*, badge by badge. The heuristic is `RelaxedGame`: the exact
+cost of the same game without encounters and damage, for every place and set of defeated rivals, collected
+items and opened locks. `lower_bound` is the cost of an even easier game; no solution is shorter.
 """
 
 from __future__ import annotations
@@ -33,231 +33,251 @@ from rematch.worlds.gameboy.cartridge.game_model import (
     A,
     B,
     Game,
-    start,
+    new_game,
 )  # fmt: skip
 from rematch.worlds.gameboy.cartridge.world_text import BLOCKS, GRASS, SOLID, Atlas, Event, Place
 
-TOWN = 48  # a node's number: bits of tracked events, and from here on 1 + the last town's map
-EVENTS = (1 << TOWN) - 1
+TOWN_SHIFT = (
+    48  # second part of a Node: bits of tracked events; from this bit on 1 + the map of the last town
+)
+EVENT_MASK = (1 << TOWN_SHIFT) - 1
 Node = tuple[Place, int]
-FAR = 1 << 20
-CERTAIN, USUAL = 3, 18  # presses to lose a match on purpose: at the very least, and by experience
-VARIANTS = 3  # games that differ in nothing but the random byte are followed at one place
-STRIDES = ((DOWN, 1, 0), (LEFT, 0, -1), (RIGHT, 0, 1), (UP, -1, 0))
+UNREACHABLE = 1 << 20
+MIN_LOSS_COST, TYPICAL_LOSS_COST = (
+    3,
+    18,
+)  # presses that losing a match costs: a lower bound, a typical value
+MAX_VARIANTS = 3  # states that differ only in HP and random byte and are expanded
+MOVES = ((DOWN, 1, 0), (LEFT, 0, -1), (RIGHT, 0, 1), (UP, -1, 0))
 
 
 def strong_move(species: int) -> int:
     return (species + 1) % 3
 
 
-def apart(cursor: int, other: int) -> int:
-    """Presses from one place of the menu to another."""
+def menu_distance(cursor: int, other: int) -> int:
+    """Presses that move the menu cursor from one position to another."""
     return (cursor ^ other).bit_count()
 
 
-def turns(hp: int, level: int) -> int:
-    return -(-hp // constants.hit(level, constants.STRONG))
+def turns_to_win(hp: int, level: int) -> int:
+    return -(-hp // constants.damage(level, constants.STRONG))
 
 
-def match_cost(team: list[int], hp: int, level: tuple[int, int], cursor: int, last: int) -> int:
-    """Presses from an open menu to the end of the last text: the first one's `hp`, levels (own, theirs)."""
+def match_cost(team: list[int], hp: int, level: tuple[int, int], cursor: int, closing_presses: int) -> int:
+    """Presses from the open menu to the end of the last text.
+
+    `hp` belongs to the first creature of `team`; `level` is (player's, enemy's).
+    """
     cost = 0
     for index, species in enumerate(team):
         if index:
             hp = constants.enemy_hp(level[1])
-        cost += apart(cursor, strong_move(species)) + 2 * turns(hp, level[0])
+        cost += menu_distance(cursor, strong_move(species)) + 2 * turns_to_win(hp, level[0])
         cursor = strong_move(species)
-    return cost - 1 + last
+    return cost - 1 + closing_presses
 
 
 @dataclass
-class Relaxed:
-    """The same game without grass and wounds: presses to a goal from every place and set of tracked events.
+class RelaxedGame:
+    """The game without encounters and damage: presses to a goal from every place and set of done events.
 
-    Tracked events stand in the way until they are done; those that are not tracked are taken as gone.
+    Tracked events block their place until they are done; events that are not tracked never block.
     """
 
     atlas: Atlas
     tracked: list[Event]
     goal: Event
-    gives: int  # rivals that must be beaten before a leader accepts, of those tracked
-    most: int  # rivals beyond that number are not worth a search
-    cautious: bool = False
-    reach: dict[Node, int] = field(default_factory=dict)
+    required_rivals: int  # tracked rivals that must be defeated before a leader accepts a match
+    max_rivals: int  # states with more defeated rivals are not explored
+    optimistic: bool = False  # lower bounds instead of typical costs
+    cost_to_goal: dict[Node, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.bits = {id(event): 1 << index for index, event in enumerate(self.tracked)}
         self.rivals = sum(self.bits[id(e)] for e in self.tracked if e.kind == "rival")
         self.leaders = sum(self.bits[id(e)] for e in self.tracked if e.kind == "leader")
         self.items = {e.arguments[0]: self.bits[id(e)] for e in self.tracked if e.kind == "item"}
-        self.prices = {id(event): self.price(event) for event in self.tracked}
-        self.near: dict[Place, tuple[list[Place], list[Event], int]] = {}
-        free = set(self.atlas.walkable())
-        for one in self.atlas.maps:
-            events = {(e.y, e.x): e for e in one.events}
-            for number, y, x in sorted(place for place in free if place[0] == one.number):
+        self.event_costs = {id(event): self.event_cost(event) for event in self.tracked}
+        self.neighbours: dict[Place, tuple[list[Place], list[Event], int]] = {}
+        walkable = set(self.atlas.walkable())
+        for game_map in self.atlas.maps:
+            events = {(e.y, e.x): e for e in game_map.events}
+            for number, y, x in sorted(place for place in walkable if place[0] == game_map.number):
                 steps: list[Place] = []
-                spoken = []
-                for _, dy, dx in STRIDES:
+                talkable = []
+                for _, dy, dx in MOVES:
                     event = events.get((y + dy, x + dx))
                     if event is not None and event.kind == "warp":
                         steps.append(event.arguments)
-                    elif (number, y + dy, x + dx) in free:
+                    elif (number, y + dy, x + dx) in walkable:
                         steps.append((number, y + dy, x + dx))
                     if event is not None and id(event) in self.bits:
-                        spoken.append(event)
-                mine = events.get((y, x))
-                self.near[number, y, x] = (steps, spoken, self.bits.get(id(mine), 0))
-        self.lost = self.losing()
+                        talkable.append(event)
+                blocking_event = events.get((y, x))
+                self.neighbours[number, y, x] = (steps, talkable, self.bits.get(id(blocking_event), 0))
+        self.loss_places = self.find_loss_places()
 
-    def losing(self) -> dict[Place, int]:
-        """Places where a match can be lost, which leads home, and the event that must not be over (0: none).
+    def find_loss_places(self) -> dict[Place, int]:
+        """Places where a match can be lost, which brings the player home -> bit of its event (0: none).
 
-        On grass sooner or later; beside rivals and leaders only the bound counts on it.
+        A match with that event is possible until the event is done.
+
+        All grass; the places beside rivals and leaders only for the lower bound.
         """
-        out: dict[Place, int] = {}
-        for one in self.atlas.maps:
-            for event in one.events if self.cautious else ():
+        places: dict[Place, int] = {}
+        for game_map in self.atlas.maps:
+            for event in game_map.events if self.optimistic else ():
                 if event.kind in ("rival", "leader"):
-                    for _, dy, dx in STRIDES:
-                        out[one.number, event.y + dy, event.x + dx] = self.bits.get(id(event), 0)
-            for y, row in enumerate(one.rows):
-                out |= {(one.number, y, x): 0 for x, block in enumerate(row) if BLOCKS[block][1] == GRASS}
-        return out
+                    for _, dy, dx in MOVES:
+                        places[game_map.number, event.y + dy, event.x + dx] = self.bits.get(id(event), 0)
+            for y, row in enumerate(game_map.rows):
+                places |= {
+                    (game_map.number, y, x): 0 for x, block in enumerate(row) if BLOCKS[block][1] == GRASS
+                }
+        return places
 
-    def price(self, event: Event) -> int:
-        """Presses from the first word to the last."""
+    def event_cost(self, event: Event) -> int:
+        """Presses from the start of an event to the end of its last text."""
         if event.kind == "trophy":
             return 1
         if event.kind not in ("leader", "rival"):
             return 2 + event.texts[-1].count("//")
         leader = event.kind == "leader"
         team = list(constants.leader_team(event.arguments[0])) if leader else [event.arguments[0]]
-        if self.cautious:  # each creature falls to one move, which the cursor already shows
+        if self.optimistic:  # one move defeats each creature, and the cursor is already on it
             return 3 + 2 * len(team) + 1
-        own = max(event.arguments[1], constants.START_LEVEL)
-        words = event.texts[leader].count("//") + 3
-        return words + match_cost(
-            team, constants.enemy_hp(event.arguments[1]), (own, event.arguments[1]), 0, 2
+        level = max(event.arguments[1], constants.START_LEVEL)
+        text_presses = event.texts[leader].count("//") + 3
+        return text_presses + match_cost(
+            team, constants.enemy_hp(event.arguments[1]), (level, event.arguments[1]), 0, 2
         )
 
-    def may(self, event: Event, done: int) -> bool:
+    def is_possible(self, event: Event, done: int) -> bool:
         if event.kind == "lock":
             return bool(done & self.items.get(event.arguments[0], -1))
         if event.kind == "gate":
             return done & self.leaders == self.leaders
         if event.kind == "leader":
-            return (done & self.rivals).bit_count() >= self.gives
-        return event.kind != "rival" or (done & self.rivals).bit_count() < self.most
+            return (done & self.rivals).bit_count() >= self.required_rivals
+        return event.kind != "rival" or (done & self.rivals).bit_count() < self.max_rivals
 
-    def entered(self, to: Place, town: int) -> int:
-        """The last town, shifted, once one stands there."""
-        return to[0] + 1 << TOWN if self.atlas.maps[to[0]].kind == "town" else town
+    def town_bits(self, place: Place, bits: int) -> int:
+        """Bits of the last town at `place`: a new value if it is in a town, otherwise `bits`."""
+        return place[0] + 1 << TOWN_SHIFT if self.atlas.maps[place[0]].kind == "town" else bits
 
-    def measure(self, root: Place, town: int) -> bool:
-        """Fills `reach`: forward over all that can be reached, back from the goal by Dijkstra's method."""
-        first = (root, town + 1 << TOWN)
-        back: dict[Node, list[tuple[Node, int]]] = {first: []}
-        queue = deque(back)
+    def compute_costs(self, root: Place, town: int) -> bool:
+        """Fills `cost_to_goal`: breadth-first over reachable nodes, then Dijkstra's algorithm from the goal.
+
+        Returns whether the goal can be reached.
+        """
+        start = (root, town + 1 << TOWN_SHIFT)
+        predecessors: dict[Node, list[tuple[Node, int]]] = {start: []}
+        queue = deque(predecessors)
         goal = self.bits[id(self.goal)]
         while queue:
             node = queue.popleft()
             place, done = node
             if done & goal:
                 continue
-            steps, spoken, _ = self.near[place]
-            events, last = done & EVENTS, done & ~EVENTS
-            ways = [
-                ((to, events | self.entered(to, last)), 1) for to in steps if not self.near[to][2] & ~done
+            steps, talkable, _ = self.neighbours[place]
+            events, last_town = done & EVENT_MASK, done & ~EVENT_MASK
+            transitions = [
+                ((target, events | self.town_bits(target, last_town)), 1)
+                for target in steps
+                if not self.neighbours[target][2] & ~done
             ]
-            if place in self.lost and not done & self.lost[place]:
-                home = (last >> TOWN) - 1
-                ways.append(
-                    (((home, *self.atlas.maps[home].home), done), CERTAIN if self.cautious else USUAL)
+            if place in self.loss_places and not done & self.loss_places[place]:
+                home = (last_town >> TOWN_SHIFT) - 1
+                transitions.append(
+                    (
+                        ((home, *self.atlas.maps[home].home), done),
+                        MIN_LOSS_COST if self.optimistic else TYPICAL_LOSS_COST,
+                    )
                 )
-            for event in spoken:
+            for event in talkable:
                 bit = self.bits[id(event)]
-                if not done & bit and self.may(event, done):
-                    ways.append(((place, done | bit), self.prices[id(event)]))
-            for to, price in ways:
-                if to not in back:
-                    back[to] = []
-                    queue.append(to)
-                back[to].append((node, price))
-        heap = sorted((0, node) for node in back if node[1] & goal)
+                if not done & bit and self.is_possible(event, done):
+                    transitions.append(((place, done | bit), self.event_costs[id(event)]))
+            for target, cost in transitions:
+                if target not in predecessors:
+                    predecessors[target] = []
+                    queue.append(target)
+                predecessors[target].append((node, cost))
+        heap = sorted((0, node) for node in predecessors if node[1] & goal)
         while heap:
-            far, node = heapq.heappop(heap)
-            if node in self.reach:
+            distance, node = heapq.heappop(heap)
+            if node in self.cost_to_goal:
                 continue
-            self.reach[node] = far
-            for before, price in back[node]:
-                if before not in self.reach:
-                    heapq.heappush(heap, (far + price, before))
-        return first in self.reach
+            self.cost_to_goal[node] = distance
+            for previous, cost in predecessors[node]:
+                if previous not in self.cost_to_goal:
+                    heapq.heappush(heap, (distance + cost, previous))
+        return start in self.cost_to_goal
 
-    # --- for a game ---
+    # --- heuristic ---
 
-    def done(self, game: Game) -> int:
-        out = 0
+    def done_bits(self, game: Game) -> int:
+        bits = 0
         for event in self.tracked:
             if is_done(event, game):
-                out |= self.bits[id(event)]
-        return out
+                bits |= self.bits[id(event)]
+        return bits
 
-    def left(self, game: Game) -> int:
-        """Presses to the goal, by estimate; FAR where there is no way."""
-        done, place = self.done(game), (game.map, game.y, game.x)
-        done |= game.blackout_map + 1 << TOWN
-        texts = game.pages + 1 if game.mode == TEXT else 0
-        if texts and game.after == BLACKOUT:
+    def estimate(self, game: Game) -> int:
+        """Estimated presses to the goal; UNREACHABLE if there is no path."""
+        done, place = self.done_bits(game), (game.map, game.y, game.x)
+        done |= game.blackout_map + 1 << TOWN_SHIFT
+        presses = game.pages + 1 if game.mode == TEXT else 0
+        if presses and game.after_text == BLACKOUT:
             place = (game.blackout_map, *self.atlas.maps[game.blackout_map].home)
         event = game.event
-        if not game.battle or (game.mode == TEXT and game.after not in (OPEN_MENU, NEXT)):
-            if game.mode == TEXT and game.after == START_MATCH and event is not None:  # as if it were over
+        if not game.battle or (game.mode == TEXT and game.after_text not in (OPEN_MENU, NEXT)):
+            if game.mode == TEXT and game.after_text == START_MATCH and event is not None:  # count it as won
                 done |= self.bits.get(id(event), 0)
-                texts += self.prices.get(id(event), 2) - 2
-            return texts + self.reach.get((place, done), FAR)
+                presses += self.event_costs.get(id(event), 2) - 2
+            return presses + self.cost_to_goal.get((place, done), UNREACHABLE)
         if game.battle == 1 or event is None:
-            return texts + 2 + self.reach.get((place, done), FAR)
+            return presses + 2 + self.cost_to_goal.get((place, done), UNREACHABLE)
         leader = event.kind == "leader"
-        team = [*constants.leader_team(event.arguments[0])[game.team :]] if leader else [game.species]
+        team = [*constants.leader_team(event.arguments[0])[game.team_index :]] if leader else [game.species]
         hp = game.enemy_hp
-        if not hp:  # the next one comes out after this text
+        if not hp:  # the next creature follows this text
             team, hp = team[1:], constants.enemy_hp(game.enemy_level)
-        rest = texts + match_cost(team, hp, (game.level, game.enemy_level), game.cursor, 2)
-        return rest + self.reach.get((place, done | self.bits.get(id(event), 0)), FAR)
+        presses = presses + match_cost(team, hp, (game.level, game.enemy_level), game.cursor, 2)
+        return presses + self.cost_to_goal.get((place, done | self.bits.get(id(event), 0)), UNREACHABLE)
 
 
 def is_done(event: Event, game: Game) -> bool:
     if event.kind == "leader":
         return bool(game.badges >> event.arguments[0] & 1)
-    return bool(game.hall) if event.kind == "trophy" else game.gone(event)
+    return bool(game.hall) if event.kind == "trophy" else game.is_removed(event)
 
 
 def all_events(atlas: Atlas) -> list[Event]:
-    return [event for one in atlas.maps for event in one.events]
+    return [event for game_map in atlas.maps for event in game_map.events]
 
 
-def next_goal(game: Game) -> Relaxed:
-    """The way to the next badge, or to the end: through the rivals that its level takes, or some more."""
+def next_goal(game: Game) -> RelaxedGame:
+    """Costs to the next badge, or to the trophy: with as many rivals as the level needs, or up to 3 more."""
     events = [
         e for e in all_events(game.atlas) if e.kind not in ("warp", "sign", "nurse") and not is_done(e, game)
     ]
     leaders = sorted((e for e in events if e.kind == "leader"), key=lambda e: e.arguments[0])
     goal = leaders[0] if leaders else next(e for e in events if e.kind == "trophy")
     tracked = [e for e in events if e.kind not in ("leader", "trophy") or e is goal]
-    lacking = constants.XP_PER_LEVEL * (goal.arguments[2] - game.level) - game.xp if leaders else 0
-    need = max(0, -(-lacking // constants.XP_PER_LEVEL))
-    for fewer in range(need + 1):  # where rivals are too few, wild ones must do
+    missing_xp = constants.XP_PER_LEVEL * (goal.arguments[2] - game.level) - game.xp if leaders else 0
+    rivals_needed = max(0, -(-missing_xp // constants.XP_PER_LEVEL))
+    for fewer in range(rivals_needed + 1):  # too few rivals: wild creatures give the rest
         for more in range(4):
-            relaxed = Relaxed(game.atlas, tracked, goal, need - fewer, need + more)
-            if relaxed.measure((game.map, game.y, game.x), game.blackout_map):
+            relaxed = RelaxedGame(game.atlas, tracked, goal, rivals_needed - fewer, rivals_needed + more)
+            if relaxed.compute_costs((game.map, game.y, game.x), game.blackout_map):
                 return relaxed
     raise ConfigError("this world cannot be finished: expected a way to every badge and to the trophy")
 
 
-def choices(game: Game) -> tuple[int, ...]:
-    """The actions that can matter now."""
+def useful_actions(game: Game) -> tuple[int, ...]:
+    """Actions that can change the state in a useful way."""
     if game.mode == TEXT:
         return (A,)
     if game.mode == MENU:
@@ -274,108 +294,122 @@ def choices(game: Game) -> tuple[int, ...]:
         return (A, *((B,) if game.battle == 1 else ()), *useful)
     if game.mode == TITLE:
         return (START,) if game.actions >= BOOT else (B,)
-    out = [A] if faces_something(game) else []
-    events = game.grounds[game.map].events
-    for action, dy, dx in STRIDES:
+    actions = [A] if faces_event(game) else []
+    events = game.terrain[game.map].events
+    for action, dy, dx in MOVES:
         place = (game.y + dy, game.x + dx)
         event = events.get(place)
         if game.kind_at(*place) != SOLID or (
-            event is not None and event.kind != "sign" and not game.gone(event)
+            event is not None and event.kind != "sign" and not game.is_removed(event)
         ):
-            out.append(action)
-    return tuple(out)
-
-
-def faces_something(game: Game) -> bool:
-    dy, dx = constants.STEPS[game.facing]
-    event = game.grounds[game.map].events.get((game.y + dy, game.x + dx))
-    return event is not None and event.kind not in ("warp", "sign") and not game.gone(event)
-
-
-def key(game: Game) -> tuple[object, ...]:
-    """The game's key, without a facing that faces nothing."""
-    if game.mode != WORLD or faces_something(game):
-        return game.key()
-    found = game.key()
-    return (*found[:3], -1, *found[4:])
-
-
-def crowded(seen: dict[tuple[object, ...], list[int]], at: tuple[object, ...], hp: int) -> bool:
-    """Whether VARIANTS games that differ only in luck stood here before, none later, none more wounded."""
-    others = seen.setdefault((*at[:8], *at[10:]), [])
-    if sum(other >= hp for other in others) >= VARIANTS:
-        return True
-    others.append(hp)
-    return False
-
-
-def leg(game: Game, relaxed: Relaxed, most: int) -> tuple[list[int], Game]:
-    """The shortest inputs found to the goal, the last text closed."""
-    number = 0
-    heap: list[tuple[int, int, int, Game]] = [(relaxed.left(game), 0, 0, game)]
-    came: dict[tuple[object, ...], tuple[tuple[object, ...] | None, int]] = {key(game): (None, -1)}
-    best = {key(game): 0}
-    seen: dict[tuple[object, ...], list[int]] = {}
-    while heap:
-        _, _, cost, now = heapq.heappop(heap)
-        at = key(now)
-        if -cost != best[at] or crowded(seen, at, now.hp):
-            continue
-        if is_done(relaxed.goal, now) and not now.battle:
-            out = []
-            step: tuple[object, ...] | None = at
-            while step is not None:
-                step, action = came[step]
-                out.append(action)
-            return out[-2::-1], now
-        for action in choices(now):
-            new = now.copy()
-            new.press(action)
-            there, price = key(new), -cost + 1
-            if price >= best.get(there, FAR):
-                continue
-            left = relaxed.left(new)
-            if left >= FAR:
-                continue
-            best[there], came[there] = price, (at, action)
-            number += 1
-            if number > most:
-                raise ConfigError(f"no solution within {most} states: expected a world that can be finished")
-            heapq.heappush(heap, (price + left, number, -price, new))
-    raise ConfigError("this world cannot be finished: expected a way to every badge and to the trophy")
-
-
-def solve(atlas: Atlas, seed: int, most: int = 2_000_000) -> tuple[int, ...]:
-    """Inputs from power-on to the hall of fame: rules.ACTIONS by number."""
-    game = start(atlas, seed)
-    actions: list[int] = []
-    while game.mode == TITLE or game.mode == TEXT:
-        action = choices(game)[0]
-        game.press(action)
-        actions.append(action)
-    while game.mode != END:
-        more, game = leg(game, next_goal(game), most)
-        actions += more
+            actions.append(action)
     return tuple(actions)
 
 
-def bound(atlas: Atlas) -> int:
-    """No sequence of inputs finishes the game in fewer actions.
+def faces_event(game: Game) -> bool:
+    dy, dx = constants.FACING_OFFSETS[game.facing]
+    event = game.terrain[game.map].events.get((game.y + dy, game.x + dx))
+    return event is not None and event.kind not in ("warp", "sign") and not game.is_removed(event)
 
-    It walks as in the game without rivals and wounds, and is carried home by a lost match for three presses.
-    Experience costs half a press a point at least: a rival gives 10 for five presses, a wild one 3 for three.
-    Of more than three gyms the two last are walked to, with the last key; the others only cost their matches.
+
+def state_key(game: Game) -> tuple[object, ...]:
+    """The game's key, without the facing if the player faces no event."""
+    if game.mode != WORLD or faces_event(game):
+        return game.key()
+    full_key = game.key()
+    return (*full_key[:3], -1, *full_key[4:])
+
+
+def is_crowded(seen: dict[tuple[object, ...], list[int]], state: tuple[object, ...], hp: int) -> bool:
+    """Whether MAX_VARIANTS states that differ only in HP and random byte, with no less HP, came earlier."""
+    hit_points = seen.setdefault((*state[:8], *state[10:]), [])
+    if sum(earlier_hp >= hp for earlier_hp in hit_points) >= MAX_VARIANTS:
+        return True
+    hit_points.append(hp)
+    return False
+
+
+def search_leg(game: Game, relaxed: RelaxedGame, max_states: int) -> tuple[list[int], Game]:
+    """A* to the goal of `relaxed`: inputs up to the end of its last text, and the game after them."""
+    number = 0
+    heap: list[tuple[int, int, int, Game]] = [(relaxed.estimate(game), 0, 0, game)]
+    parents: dict[tuple[object, ...], tuple[tuple[object, ...] | None, int]] = {state_key(game): (None, -1)}
+    best = {state_key(game): 0}
+    seen: dict[tuple[object, ...], list[int]] = {}
+    while heap:
+        _, _, cost, current = heapq.heappop(heap)
+        state = state_key(current)
+        if -cost != best[state] or is_crowded(seen, state, current.hp):
+            continue
+        if is_done(relaxed.goal, current) and not current.battle:
+            actions = []
+            ancestor: tuple[object, ...] | None = state
+            while ancestor is not None:
+                ancestor, action = parents[ancestor]
+                actions.append(action)
+            return actions[-2::-1], current
+        for action in useful_actions(current):
+            new = current.copy()
+            new.press(action)
+            new_state, new_cost = state_key(new), -cost + 1
+            if new_cost >= best.get(new_state, UNREACHABLE):
+                continue
+            remaining = relaxed.estimate(new)
+            if remaining >= UNREACHABLE:
+                continue
+            best[new_state], parents[new_state] = new_cost, (state, action)
+            number += 1
+            if number > max_states:
+                raise ConfigError(
+                    f"no solution within {max_states} states: expected a world that can be finished"
+                )
+            heapq.heappush(heap, (new_cost + remaining, number, -new_cost, new))
+    raise ConfigError("this world cannot be finished: expected a way to every badge and to the trophy")
+
+
+def solve(atlas: Atlas, seed: int, max_states: int = 2_000_000) -> tuple[int, ...]:
+    """Inputs from power-on to the hall of fame, as indices into constants.ACTIONS."""
+    game = new_game(atlas, seed)
+    actions: list[int] = []
+    while game.mode == TITLE or game.mode == TEXT:
+        action = useful_actions(game)[0]
+        game.press(action)
+        actions.append(action)
+    while game.mode != END:
+        leg_actions, game = search_leg(game, next_goal(game), max_states)
+        actions += leg_actions
+    return tuple(actions)
+
+
+def lower_bound(atlas: Atlas) -> int:
+    """A number of actions; no sequence of inputs finishes the game in fewer.
+
+    The player walks as if there were no rivals and no damage, and a lost match brings it home for 3 presses.
+    A point of experience costs at least half a press: a rival gives 10 for 5, a wild creature 3 for 3.
+    Of more than three gyms, the player walks only to the last two, with the last key; the others cost only
+    their matches.
     """
     events = all_events(atlas)
     leaders = sorted((e for e in events if e.kind == "leader"), key=lambda e: e.arguments[0])
-    many = len(leaders) > 3
-    visited = leaders[-2:] if many else leaders
-    last = max((e.arguments[0] for e in events if e.kind == "lock"), default=0)
-    things = [e for e in events if e.kind in ("item", "lock") and (not many or e.arguments[0] == last)]
-    tracked = [*visited, *things, *(e for e in events if e.kind in ("gate", "trophy"))]
-    relaxed = Relaxed(atlas, tracked, next(e for e in events if e.kind == "trophy"), 0, 0, cautious=True)
+    partial = len(leaders) > 3
+    visited = leaders[-2:] if partial else leaders
+    last_item = max((e.arguments[0] for e in events if e.kind == "lock"), default=0)
+    items_and_locks = [
+        e for e in events if e.kind in ("item", "lock") and (not partial or e.arguments[0] == last_item)
+    ]
+    tracked = [*visited, *items_and_locks, *(e for e in events if e.kind in ("gate", "trophy"))]
+    relaxed = RelaxedGame(
+        atlas, tracked, next(e for e in events if e.kind == "trophy"), 0, 0, optimistic=True
+    )
     home = (0, *atlas.maps[0].home)
-    relaxed.measure(home, 0)
-    passed = sum(relaxed.price(e) for e in leaders if e not in visited)
+    relaxed.compute_costs(home, 0)
+    skipped_matches = sum(relaxed.event_cost(e) for e in leaders if e not in visited)
     experience = constants.XP_PER_LEVEL * (max(e.arguments[2] for e in leaders) - constants.START_LEVEL) // 2
-    return BOOT + 1 + INTRO_PAGES + relaxed.reach[home, 1 << TOWN] + passed + max(0, experience)
+    return (
+        BOOT
+        + 1
+        + INTRO_PAGES
+        + relaxed.cost_to_goal[home, 1 << TOWN_SHIFT]
+        + skipped_matches
+        + max(0, experience)
+    )

@@ -1,8 +1,8 @@
-"""Tiles from text art: letters, map blocks, the player and the creatures, as the bytes that video RAM holds.
+"""Tiles from text art: letters, map blocks, player and creatures, in the format of video RAM.
 
-A tile is 8 x 8 pixels of two bits, sixteen bytes (low bits of a row, then its high bits). Bank 0 (tiles
-0-127 at $8000) holds blocks and player, bank 1 (128-255 at $8800) the letters and frames, bank 2 (0-127
-at $9000, which the battle and title screens select) the creatures and the title.
+A tile has 8 x 8 pixels of two bits: sixteen bytes (low bits of a row, then its high bits). Bank 0 (tiles
+0-127 at $8000) holds blocks and player, bank 1 (128-255 at $8800) letters and frames, bank 2 (0-127 at
+$9000, selected on the battle and title screens) creatures and title.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from importlib.resources import files
 
 SHADES = {".": 0, "-": 1, "+": 2, "#": 3}
 Picture = list[str]  # rows of SHADES
-LETTERS = 0x80  # the first letter's tile
-FRAME = ("┌", "─", "┐", "│", "└", "┘")  # the text box
-BAR = 9  # tiles of a bar that is filled 0 to 8 pixels
+FIRST_LETTER_TILE = 0x80  # number of the first letter's tile
+FRAME = ("┌", "─", "┐", "│", "└", "┘")  # letters of the text box's frame
+BAR_TILES = 9  # tiles of a bar: 0 to 8 pixels filled
 SPECIES = ("CINDER", "PUDDLE", "SPRIG", "MAGMOL", "FINLET", "MOSSUM")  # element: index modulo 3
 FRIEND = "REMY"
 
 
-def text(name: str) -> str:
+def read_game_file(name: str) -> str:
     return (files(__package__) / "game" / name).read_text(encoding="utf-8")
 
 
 def sections(name: str) -> list[list[str]]:
-    """A file's paragraphs but for the first, which says what it is."""
-    return [part.strip("\n").split("\n") for part in text(name).split("\n\n")[1:]]
+    """Paragraphs of a file as lists of lines, without the first paragraph, which describes the file."""
+    return [part.strip("\n").split("\n") for part in read_game_file(name).split("\n\n")[1:]]
 
 
 @cache
 def pictures(name: str) -> dict[str, Picture]:
     """The named 16 x 16 pictures of a file."""
-    out = {}
+    named = {}
     for header, *rows in sections(name):
-        title, *how = header.split()
-        whole = [row + row[::-1] for row in rows] if how == ["mirror"] else rows
-        assert len(whole) == 16 and {len(row) for row in whole} == {16}, title
-        out[title] = whole
-    return out
+        title, *options = header.split()
+        pixels = [row + row[::-1] for row in rows] if options == ["mirror"] else rows
+        assert len(pixels) == 16 and {len(row) for row in pixels} == {16}, title
+        named[title] = pixels
+    return named
 
 
-def doubled(picture: Picture) -> Picture:
+def double_size(picture: Picture) -> Picture:
     return [row for line in picture for row in ["".join(c + c for c in line)] * 2]
 
 
 def encode(tile: Picture) -> bytes:
-    """The sixteen bytes of eight rows of eight."""
+    """Sixteen bytes of a tile of 8 x 8 pixels."""
     out = bytearray()
     for row in tile:
         shades = [SHADES[c] for c in row]
@@ -57,13 +57,13 @@ def encode(tile: Picture) -> bytes:
 
 @dataclass
 class Bank:
-    """Tiles of one bank; equal ones are kept once."""
+    """Tiles of one bank; equal tiles are stored once."""
 
     first: int
     tiles: list[bytes] = field(default_factory=list)
 
     def add(self, picture: Picture, share: bool = True) -> list[int]:
-        """The numbers of the picture's tiles, row by row."""
+        """Adds the tiles of a picture; returns their numbers, row by row."""
         numbers = []
         for y in range(0, len(picture), 8):
             for x in range(0, len(picture[0]), 8):
@@ -81,31 +81,31 @@ class Bank:
 
 
 @dataclass(frozen=True)
-class Art:
-    """Everything that is drawn."""
+class Graphics:
+    """Tile banks, and the tile numbers of everything that the game draws."""
 
     banks: tuple[bytes, bytes, bytes]
     charmap: dict[str, int]
-    bar: int  # the empty bar's tile; the next eight are fuller
+    bar: int  # tile of the empty bar; the next eight are filled by 1 to 8 pixels
     blocks: dict[str, list[int]]  # tiles: top left, top right, bottom left, bottom right
-    player: dict[str, int]  # the first of four tiles by "down", "down-walk", …
+    player: dict[str, int]  # "down", "down-walk", … -> first of four tiles
     creatures: dict[str, list[int]]  # sixteen tiles
     title: list[int]  # two rows
 
 
-def letters() -> dict[str, Picture]:
-    out = {" ": ["." * 8] * 8}
+def load_font() -> dict[str, Picture]:
+    font = {" ": ["." * 8] * 8}
     for header, *rows in sections("font.txt"):
         names = header.split()
         for index, name in enumerate(names):
             glyph = [row.split()[index] for row in rows]
             assert len(glyph) == 7 and {len(row) for row in glyph} == {5}, name
-            out[name] = ["." * 8, *("." + row + ".." for row in glyph)]
-    return out
+            font[name] = ["." * 8, *("." + row + ".." for row in glyph)]
+    return font
 
 
-def frame() -> dict[str, Picture]:
-    """The text box's corners and sides: a line of two pixels."""
+def frame_tiles() -> dict[str, Picture]:
+    """Corners and sides of the text box: lines of two pixels."""
     side, empty = "..##....", "." * 8
     line = "#" * 8
     left, right = "..######", "####...."
@@ -119,8 +119,8 @@ def frame() -> dict[str, Picture]:
     }
 
 
-def stride(name: str, picture: Picture) -> Picture:
-    """The same figure with one foot lifted; seen from the side, with the feet apart."""
+def walking_frame(name: str, picture: Picture) -> Picture:
+    """The figure in mid-step: one foot lifted, or, seen from the side, with the feet apart."""
     if name == "left":
         return [*picture[:13], "...##+++++#.....", "..#--#..#--#....", "...##....##....."]
     return [
@@ -132,25 +132,25 @@ def stride(name: str, picture: Picture) -> Picture:
 
 
 @cache
-def art() -> Art:
-    low, middle, high = Bank(0), Bank(LETTERS), Bank(0)
+def load_graphics() -> Graphics:
+    low, middle, high = Bank(0), Bank(FIRST_LETTER_TILE), Bank(0)
     blocks = {name: low.add(picture) for name, picture in pictures("blocks.txt").items()}
     figures = pictures("pictures.txt")
     player = {}
     for name in ("down", "up", "left"):
         player[name] = low.add(figures[name], share=False)[0]
-        player[name + "-walk"] = low.add(stride(name, figures[name]), share=False)[0]
+        player[name + "-walk"] = low.add(walking_frame(name, figures[name]), share=False)[0]
     charmap = {}
-    drawn = letters()
-    for name, glyph in {**drawn, **frame()}.items():
+    font = load_font()
+    for name, glyph in {**font, **frame_tiles()}.items():
         charmap[name] = middle.add(glyph, share=False)[0]
-    first = len(middle.tiles)
-    for pixels in range(BAR):
+    first_bar = len(middle.tiles)
+    for pixels in range(BAR_TILES):
         line = "#" * pixels + "." * (8 - pixels)
         middle.add(["." * 8, "#" * 8, *[line] * 4, "#" * 8, "." * 8], share=False)
-    creatures = {name: high.add(doubled(figures[name])) for name in (FRIEND, *SPECIES)}
-    word = [doubled(drawn[c]) for c in "REMATCH"]
+    creatures = {name: high.add(double_size(figures[name])) for name in (FRIEND, *SPECIES)}
+    title_letters = [double_size(font[c]) for c in "REMATCH"]
     title = [high.add([row[x : x + 8] for row in glyph[y : y + 8]])[0]
-             for y in (0, 8) for glyph in word for x in (0, 8)]  # fmt: skip
+             for y in (0, 8) for glyph in title_letters for x in (0, 8)]  # fmt: skip
     banks = (low.image(), middle.image(), high.image())
-    return Art(banks, charmap, LETTERS + first, blocks, player, creatures, title)
+    return Graphics(banks, charmap, FIRST_LETTER_TILE + first_bar, blocks, player, creatures, title)

@@ -1,4 +1,4 @@
-"""The SM83 assembler: each of the 500 opcodes, expressions, data, and what it says of mistakes."""
+"""SM83 assembler: each of the 500 opcodes, expressions, data, error messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from rematch.worlds.gameboy.cartridge.assembler import assemble
 from rematch.worlds.gameboy.cartridge.expressions import AssemblyError
 
-# The instruction set as rows of eight, written out apart from the assembler; "-" is no instruction.
+# The instruction set in rows of eight, independent of the assembler; "-" is no instruction.
 # n8 is $12, n16 $3456, e8 a jump to itself plus 2 (offset 0), r8 the signed -2.
 TABLE = """
 nop|ld bc,n16|ld [bc],a|inc bc|inc b|dec b|ld b,n8|rlca
@@ -54,24 +54,24 @@ def opcodes() -> list[tuple[str, list[int]]]:
         if number != 0x76:
             out.append((f"ld {NAMES[number >> 3 & 7]}, {NAMES[number & 7]}", [number]))
     out.append(("halt", [0x76, 0]))
-    words = ["add", "adc", "sub", "sbc", "and", "xor", "or", "cp"]
-    out += [(f"{words[n >> 3 & 7]} a, {NAMES[n & 7]}", [n]) for n in range(0x80, 0xC0)]
-    turns = ["rlc", "rrc", "rl", "rr", "sla", "sra", "swap", "srl"]
-    out += [(f"{turns[n >> 3]} {NAMES[n & 7]}", [0xCB, n]) for n in range(0x40)]
+    operations = ["add", "adc", "sub", "sbc", "and", "xor", "or", "cp"]
+    out += [(f"{operations[n >> 3 & 7]} a, {NAMES[n & 7]}", [n]) for n in range(0x80, 0xC0)]
+    shifts = ["rlc", "rrc", "rl", "rr", "sla", "sra", "swap", "srl"]
+    out += [(f"{shifts[n >> 3]} {NAMES[n & 7]}", [0xCB, n]) for n in range(0x40)]
     for kind, first in (("bit", 0x40), ("res", 0x80), ("set", 0xC0)):
         out += [(f"{kind} {n >> 3}, {NAMES[n & 7]}", [0xCB, first + n]) for n in range(0x40)]
     return out
 
 
 def test_every_opcode() -> None:
-    known = opcodes()
-    firsts = {tuple(code[: 1 + (code[0] == 0xCB)]) for _, code in known}
-    assert len(known) == len(firsts) == 500  # 244 of one byte, 256 behind the prefix
-    for text, code in known:
+    instructions = opcodes()
+    firsts = {tuple(code[: 1 + (code[0] == 0xCB)]) for _, code in instructions}
+    assert len(instructions) == len(firsts) == 500  # 244 of one byte, 256 behind the prefix
+    for text, code in instructions:
         assert list(assemble(text, 8).image[: len(code)]) == code, text
         assert list(assemble(" " + text.upper(), 8).image[: len(code)]) == code, text
-    whole = "\n".join(text for text, _ in known)  # the same in one text: lengths are right in the first pass
-    joined = [byte for _, code in known for byte in code]
+    whole = "\n".join(text for text, _ in instructions)  # in one text: the first pass finds the right lengths
+    joined = [byte for _, code in instructions for byte in code]
     assert list(assemble(whole).image[: len(joined)]) == joined
 
 
@@ -123,7 +123,7 @@ def test_labels_constants_expressions_and_data() -> None:
     assert assemble('db "AB"', 2, charmap={"A": 200, "B": 7}).image == bytes([200, 7])
 
 
-@pytest.mark.parametrize(("text", "said"), [
+@pytest.mark.parametrize(("text", "message"), [
     ("nop\n jr far\n ds 200\nfar:", "line 2: the jump to 'far', a distance of 200 is out of range -128 "),
     ("far: ds 127\n jr far", "a distance of -129"),
     ("jp nowhere", "line 1: unknown label or constant 'nowhere'"),
@@ -151,14 +151,14 @@ def test_labels_constants_expressions_and_data() -> None:
     ('db "é"', "no tile for the letter 'é'"),
     ("db 1 +", "ends too early"),
     ("db (1", "a bracket is not closed"),
-    ("db 1 2", "'2' is too much"),
+    ("db 1 2", "'2' is unexpected"),
     ("db #", "cannot read '#'"),
     ("db 1 / 0", "division by zero"),
     ("rept 2\nnop", "rept without endr"),
     ("endr", "endr without rept"),
     ("rept x\nnop\nendr", "rept takes one plain number"),
 ])  # fmt: skip
-def test_mistakes_are_named_with_their_line(text: str, said: str) -> None:
+def test_mistakes_are_named_with_their_line(text: str, message: str) -> None:
     with pytest.raises(AssemblyError) as caught:
-        assemble(text, 0x400 if "jump" in said or "distance" in said else 8)
-    assert said in str(caught.value)
+        assemble(text, 0x400 if "jump" in message or "distance" in message else 8)
+    assert message in str(caught.value)

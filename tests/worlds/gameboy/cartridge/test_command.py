@@ -1,4 +1,4 @@
-"""`python -m rematch.worlds.gameboy.cartridge`: what it writes, prints and refuses."""
+"""`python -m rematch.worlds.gameboy.cartridge`: output files, printed text and error messages."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def test_writes_a_cartridge_and_prints_its_solution(
 ) -> None:
     out = tmp_path / "game.gb"
     assert main(["tiny", "--seed", "3", "--out", str(out), "--solution"]) == 0
-    made = build("tiny", 3)
-    said = capsys.readouterr()
-    assert out.read_bytes() == made.rom and made.sha1 in said.err
-    assert said.out.split() == [constants.ACTIONS[action] for action in made.solution]
-    assert "no solution has fewer than" in said.err
+    cartridge = build("tiny", 3)
+    captured = capsys.readouterr()
+    assert out.read_bytes() == cartridge.rom and cartridge.sha1 in captured.err
+    assert captured.out.split() == [constants.ACTIONS[action] for action in cartridge.solution]
+    assert "no solution has fewer than" in captured.err
 
 
 def test_a_worlds_text_goes_out_and_comes_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,27 +34,27 @@ def test_a_worlds_text_goes_out_and_comes_back(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_replays_on_the_emulator(capsys: pytest.CaptureFixture[str]) -> None:
-    """The larger sizes likewise: `kanto-ish --replay` takes a minute or two."""
+    """The larger sizes work too, but `kanto-ish --replay` takes a minute or two."""
     pytest.importorskip("pyboy", reason="PyBoy is not installed")
     assert main(["tiny", "--seed", "5", "--replay"]) == 0
     assert "1 badges, hall of fame" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("line", "said"), [
+@pytest.mark.parametrize(("line", "message"), [
     (["tinny", "--text"], "error: size 'tinny': expected one of tiny, mid, small, kanto-ish; nearest: tiny"),
     (["tiny", "--seed", "-4", "--text"], "error: seed -4: expected 0 to"),
     (["tiny"], "error: nothing to do: expected --out FILE"),
     (["no/such.txt", "--text"], "No such file"),
     (["tiny", "--out", "no/such/folder.gb"], "No such file"),
 ])  # fmt: skip
-def test_mistakes_are_one_line(line: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_one_line(line: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(line) == 2
-    told = capsys.readouterr()
-    assert said in told.err and told.err.count("\n") == 1 and told.out == ""
+    captured = capsys.readouterr()
+    assert message in captured.err and captured.err.count("\n") == 1 and captured.out == ""
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "game.gb"
     other.write_bytes(build("tiny", 0).rom)
     assert main([str(other), "--text"]) == 2
-    assert "expected a world as text" in capsys.readouterr().err
+    assert "expected a text file with a world" in capsys.readouterr().err

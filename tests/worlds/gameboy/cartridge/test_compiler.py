@@ -1,4 +1,4 @@
-"""The world compiler: header, same seed same bytes, tables, worlds of one's own, what it says of mistakes."""
+"""World compiler: header, same seed same bytes, tables, user-written worlds, error messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rematch.worlds.gameboy.cartridge import (
 )
 from rematch.worlds.gameboy.cartridge.compiler import TITLE, build, compile_world
 
-OWN = """
+WORLD = """
 map HOME
 kind town
 |TTTTTTTTT|
@@ -55,28 +55,28 @@ def test_header_and_checksums() -> None:
 
 @pytest.mark.parametrize("size", world_generator.SIZES)
 def test_same_seed_same_bytes_and_the_right_size(size: str) -> None:
-    made, again, other = build(size, 7), build(size, 7), build(size, 8)
+    cartridge, again, other = build(size, 7), build(size, 7), build(size, 8)
     assert (
-        made.rom == again.rom
-        and made.sha1 == again.sha1
-        and made.rom != other.rom
-        and made.world != other.world
+        cartridge.rom == again.rom
+        and cartridge.sha1 == again.sha1
+        and cartridge.rom != other.rom
+        and cartridge.world != other.world
     )
     count, badges = {"tiny": (3, 1), "mid": (5, 2), "small": (8, 3), "kanto-ish": (23, 8)}[size]
-    assert len(made.maps) == count and made.atlas.badges == badges == len(made.gyms)
-    assert len(set(made.maps.values())) == count and made.towns[0] == 0
-    assert len(made.walkable) == len(set(made.walkable))
+    assert len(cartridge.maps) == count and cartridge.atlas.badges == badges == len(cartridge.gyms)
+    assert len(set(cartridge.maps.values())) == count and cartridge.towns[0] == 0
+    assert len(cartridge.walkable) == len(set(cartridge.walkable))
 
 
 def test_milestones_name_everything_that_is_reached_once() -> None:
-    made = build("small", 0)
-    game = game_model.start(made.atlas, made.seed)
-    for action in made.solution:
+    cartridge = build("small", 0)
+    game = game_model.new_game(cartridge.atlas, cartridge.seed)
+    for action in cartridge.solution:
         game.press(action)
     by_kind: dict[str, list[int]] = {}
-    for stone in made.milestones:
+    for stone in cartridge.milestones:
         by_kind.setdefault(stone.kind, []).append(stone.number)
-        assert made.maps[stone.map]
+        assert cartridge.maps[stone.map]
     assert len(by_kind["badge"]) == 3 and len(by_kind["town"]) == 3 and len(by_kind["end"]) == 1
     for kind in ("item", "lock", "gate"):
         assert all(game.flags >> flag & 1 for flag in by_kind[kind]), kind
@@ -87,38 +87,38 @@ def test_milestones_name_everything_that_is_reached_once() -> None:
 
 
 def test_a_world_of_ones_own() -> None:
-    made = compile_world(OWN, "own")
-    assert made.maps == {0: "HOME", 1: "GYM"} and made.atlas.badges == 1
-    game = game_model.start(made.atlas, 0)
-    for action in made.solution:
+    cartridge = compile_world(WORLD, "own")
+    assert cartridge.maps == {0: "HOME", 1: "GYM"} and cartridge.atlas.badges == 1
+    game = game_model.new_game(cartridge.atlas, 0)
+    for action in cartridge.solution:
         game.press(action)
-    assert game.hall == 1 and solver.bound(made.atlas) <= len(made.solution) < 90
-    assert compile_world(made.world, "own").rom == made.rom
+    assert game.hall == 1 and solver.lower_bound(cartridge.atlas) <= len(cartridge.solution) < 90
+    assert compile_world(cartridge.world, "own").rom == cartridge.rom
 
 
-@pytest.mark.parametrize(("old", "new", "said"), [
+@pytest.mark.parametrize(("old", "new", "message"), [
     ("kind gym", "kind gyn", "kind 'gyn': expected one of town, route, gym; nearest: gym"),
     ("|#%L%#|", "|#%L%|", "expected a row between bars, as long as the first"),
     ("|#%L%#|", "|#%LL#|", "letter 'L' stands 2 times on GYM: expected once"),
-    ("|#%L%#|", "|#%L?#|", "map GYM: nothing says what the letter '?' is"),
+    ("|#%L%#|", "|#%L?#|", "map GYM: letter '?' is neither terrain nor an object"),
     ("door GYM m", "door GIM m", "map 'GIM': expected one of HOME, GYM; nearest: GYM"),
     ("door GYM m", "door GYM L", "letter 'L' of GYM: expected one door, exit or mat"),
-    ("leader 0 3 5", "leader 1 3 5", "badges [1]: expected 0 and on"),
+    ("leader 0 3 5", "leader 1 3 5", "badges [1]: expected 0, 1, 2, …"),
     ("leader 0 3 5", "leader 0 3", "leader: expected 3 arguments and 3 texts"),
     ("leader 0 3 5", "leader 0 3 x", "level needed 'x': expected a number from 1 to 60"),
     ("H trophy", "H trophi", "object 'trophi': expected one of"),
     ("|T@...1.HT|", "|T....1.HT|", "town HOME has 0 homes (@): expected one"),
-    ("TOO WEAK.", "YOU ARE MUCH TOO WEAK.", "expected two lines of 18 letters at most"),
-    ("map GYM", "map HOME", "map 'HOME' is there twice"),
+    ("TOO WEAK.", "YOU ARE MUCH TOO WEAK.", "expected two lines of 18 letters or fewer"),
+    ("map GYM", "map HOME", "map 'HOME' is defined twice"),
     ("n nurse", "T nurse", "letter 'T': expected one that is neither terrain nor used"),
     ("map HOME\nkind town", "map HOME\nkind route", "the first map, HOME, is a route: expected a town"),
     ("REST WELL.", "rest well.", "no tile for the letter 'r'"),
     ("H trophy", "H sign : HI", "no trophy"),
 ])  # fmt: skip
-def test_mistakes_in_a_world_are_named(old: str, new: str, said: str) -> None:
+def test_mistakes_in_a_world_are_named(old: str, new: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
-        compile_world(OWN.replace(old, new, 1))
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+        compile_world(WORLD.replace(old, new, 1))
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_unknown_sizes_and_seeds_are_refused() -> None:
@@ -132,28 +132,28 @@ def test_a_world_that_is_too_large_is_refused() -> None:
     field = "|" + "." * 30 + "|\n"
     more = "".join(f"map M{index}\nkind route\n{field * 30}" for index in range(40))
     with pytest.raises(ConfigError, match="big_one: expected a world that fits into 32 KiB"):
-        compile_world(OWN + more, "big_one")
-    assert compile_world(OWN, "odd_na/me é").rom != compile_world(OWN, "odd").rom
+        compile_world(WORLD + more, "big_one")
+    assert compile_world(WORLD, "odd_na/me é").rom != compile_world(WORLD, "odd").rom
 
 
 def test_a_world_that_cannot_be_finished_is_refused() -> None:
-    shut = OWN.replace("|T@...1.HT|", "|T@..T1.HT|")
+    shut = WORLD.replace("|T@...1.HT|", "|T@..T1.HT|")
     with pytest.raises(ConfigError, match="cannot be finished"):
         solver.solve(compile_world(shut).atlas, 0)
 
 
 def test_rules_are_those_of_the_game() -> None:
     for species in range(6):
-        strong = [move for move in range(3) if constants.effect(move, species) == constants.STRONG]
+        strong = [move for move in range(3) if constants.effectiveness(move, species) == constants.STRONG]
         assert strong == [solver.strong_move(species)]
         assert (
-            constants.hit(10, constants.STRONG)
-            > constants.hit(10, constants.PLAIN)
-            > constants.hit(10, constants.WEAK)
+            constants.damage(10, constants.STRONG)
+            > constants.damage(10, constants.PLAIN)
+            > constants.damage(10, constants.WEAK)
         )
     value, seen = 0, set()
     for _ in range(256):
-        value = constants.following(value)
+        value = constants.next_random(value)
         seen.add(value)
     assert len(seen) == 256  # the generator visits every byte
     for badge in range(8):

@@ -1,6 +1,4 @@
-"""The cartridge on the emulator: it starts, equals the model after every action, shows what its tile map
-says, ends.
-"""
+"""The cartridge on the emulator: it equals the model after every action; its screen equals its tile map."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ def assert_equal(emulator: Emulator, game: game_model.Game, when: str) -> None:
     assert emulator.differences(game) == {}, when
 
 
-def shown(emulator: Emulator) -> list[list[int]]:
-    """Tile numbers that the screen shows, from video RAM and the scroll and window registers."""
+def screen_tiles(emulator: Emulator) -> list[list[int]]:
+    """Tile numbers on the screen [18][20], from video RAM and the scroll and window registers."""
     ram = emulator.memory
     scy, scx, wy = ram[0xFF42], ram[0xFF43], ram[0xFF4A]
     assert scy % 8 == scx % 8 == wy % 8 == 0, "no step is under way between actions"
@@ -34,43 +32,45 @@ def shown(emulator: Emulator) -> list[list[int]]:
     return rows
 
 
-def compare_detours(made: Cartridge, every: int, detour: int) -> set[str]:
-    """Plays the solution, leaves it now and then for random presses, compares memory after each action."""
-    emulator, game = Emulator(made.rom), game_model.start(made.atlas, made.seed)
-    met: set[str] = set()
-    for index, action in enumerate(made.solution):
+def compare_detours(cartridge: Cartridge, every: int, detour: int) -> set[str]:
+    """Plays the solution with detours of random presses; compares memory after each action."""
+    emulator, game = Emulator(cartridge.rom), game_model.new_game(cartridge.atlas, cartridge.seed)
+    seen: set[str] = set()
+    for index, action in enumerate(cartridge.solution):
         emulator.press(action)
         game.press(action)
         assert_equal(emulator, game, f"action {index}")
         if index % every or index < game_model.BOOT + 1:
             continue
-        assert shown(emulator) == ram_addresses.screen(emulator.memory), f"action {index}"
-        saved, astray = io.BytesIO(), game.copy()
+        assert screen_tiles(emulator) == ram_addresses.screen(emulator.memory), f"action {index}"
+        saved, detour_game = io.BytesIO(), game.copy()
         emulator.boy.save_state(saved)
-        draws = rng.words(made.seed, rng.ACT, detour, index).tolist()
-        for turn, draw in enumerate(draws):
-            wish = draw % 16  # directions and A more often than B and START, or nobody ever loses a match
-            press = wish % 4 if wish < 9 else (game_model.A if wish < 14 else wish - 9)
+        words = rng.words(cartridge.seed, rng.ACT, detour, index).tolist()
+        for turn, word in enumerate(words):
+            choice = (
+                word % 16
+            )  # directions and A are more likely than B and START; otherwise no match is ever lost
+            press = choice % 4 if choice < 9 else (game_model.A if choice < 14 else choice - 9)
             emulator.press(press)
-            astray.press(press)
-            assert_equal(emulator, astray, f"action {index}, detour {turn}")
-            met.add(f"mode {astray.mode}, battle {astray.battle}")
-        assert shown(emulator) == ram_addresses.screen(emulator.memory), f"detour from {index}"
+            detour_game.press(press)
+            assert_equal(emulator, detour_game, f"action {index}, detour {turn}")
+            seen.add(f"mode {detour_game.mode}, battle {detour_game.battle}")
+        assert screen_tiles(emulator) == ram_addresses.screen(emulator.memory), f"detour from {index}"
         saved.seek(0)
         emulator.boy.load_state(saved)
     assert game.mode == game_model.END and emulator.memory[ram_addresses.HALL_OF_FAME] == 1
-    assert emulator.memory[ram_addresses.BADGES] == (1 << made.atlas.badges) - 1
-    for _ in range(3):  # the end is the end
+    assert emulator.memory[ram_addresses.BADGES] == (1 << cartridge.atlas.badges) - 1
+    for _ in range(3):  # no input has an effect after the end
         emulator.press(game_model.START)
         game.press(game_model.START)
     assert_equal(emulator, game, "after the end")
-    return met
+    return seen
 
 
 def test_tiny_equals_the_model_and_ends() -> None:
-    met = compare_detours(build("tiny", 0), every=11, detour=30)
+    seen = compare_detours(build("tiny", 0), every=11, detour=30)
     expected = {(1, 0), (2, 0), (2, 1), (2, 2), (3, 1), (3, 2), (2, 255)}
-    assert {f"mode {mode}, battle {battle}" for mode, battle in expected} <= met
+    assert {f"mode {mode}, battle {battle}" for mode, battle in expected} <= seen
 
 
 @pytest.mark.parametrize(("size", "seed"), [("mid", 1), ("small", 0)])
@@ -79,11 +79,11 @@ def test_the_solution_replays_from_power_on(size: str, seed: int) -> None:
 
 
 def test_random_buttons_equal_the_model() -> None:
-    made = build("small", 3)
-    emulator, game = Emulator(made.rom), game_model.start(made.atlas, made.seed)
-    for index, draw in enumerate(rng.words(5, rng.ACT, 600).tolist()):
-        emulator.press(draw % len(constants.ACTIONS))
-        game.press(draw % len(constants.ACTIONS))
+    cartridge = build("small", 3)
+    emulator, game = Emulator(cartridge.rom), game_model.new_game(cartridge.atlas, cartridge.seed)
+    for index, word in enumerate(rng.words(5, rng.ACT, 600).tolist()):
+        emulator.press(word % len(constants.ACTIONS))
+        game.press(word % len(constants.ACTIONS))
         assert_equal(emulator, game, f"action {index}")
     assert game.towns == 1 and game.mode != game_model.TITLE
 
@@ -119,11 +119,13 @@ wild SPRIG PUDDLE 5
 
 
 def test_a_crowded_room_equals_the_model() -> None:
-    """Every kind of thing within reach, tall grass everywhere: refusals, wounds, levels, blackouts."""
-    made = compile_world(CROWDED, seed=138)  # its tenth byte is ENCOUNTER itself, which meets nobody
-    emulator, game = Emulator(made.rom), game_model.start(made.atlas, made.seed)
-    met: set[tuple[str, int]] = set()
-    for index, draw in enumerate(rng.words(33, rng.ACT, 2500).tolist()):
+    """Every kind of event nearby, tall grass everywhere: refusals, damage, levels, blackouts."""
+    cartridge = compile_world(
+        CROWDED, seed=138
+    )  # its tenth random byte equals ENCOUNTER, which is no encounter
+    emulator, game = Emulator(cartridge.rom), game_model.new_game(cartridge.atlas, cartridge.seed)
+    seen: set[tuple[str, int]] = set()
+    for index, word in enumerate(rng.words(33, rng.ACT, 2500).tolist()):
         action = (
             0,
             1,
@@ -135,22 +137,22 @@ def test_a_crowded_room_equals_the_model() -> None:
             game_model.A,
             game_model.B,
             game_model.START,
-        )[draw % 37 % 10]
+        )[word % 37 % 10]
         emulator.press(action)
         game.press(action)
         assert_equal(emulator, game, f"action {index}")
-        met.add((game.event.kind if game.event else "", game.after))
+        seen.add((game.event.kind if game.event else "", game.after_text))
     kinds = {"sign", "nurse", "lock", "item", "rival", "gate", "leader"}
-    assert kinds <= {kind for kind, _ in met} and {after for _, after in met} >= {0, 1, 2, 4, 5}
-    assert ("leader", game_model.CLOSE) in met and game.level > constants.START_LEVEL
+    assert kinds <= {kind for kind, _ in seen} and {after for _, after in seen} >= {0, 1, 2, 4, 5}
+    assert ("leader", game_model.CLOSE) in seen and game.level > constants.START_LEVEL
 
 
 def test_it_is_deterministic_and_keeps_time() -> None:
-    made = build("tiny", 2)
+    cartridge = build("tiny", 2)
     pictures, clocks = [], []
     for _ in range(2):
-        emulator = Emulator(made.rom)
-        for index, action in enumerate(made.solution[:60]):
+        emulator = Emulator(cartridge.rom)
+        for index, action in enumerate(cartridge.solution[:60]):
             emulator.press(action, show=index == 59)
         pictures.append(emulator.boy.screen.ndarray.tobytes())
         ram = emulator.memory
@@ -168,10 +170,10 @@ def test_it_is_deterministic_and_keeps_time() -> None:
 
 
 def test_waiting_changes_nothing() -> None:
-    """The random byte moves with steps on grass alone: idle frames between actions change no outcome."""
-    made = build("tiny", 1)
-    emulator, game = Emulator(made.rom), game_model.start(made.atlas, made.seed)
-    for index, action in enumerate(made.solution[:90]):
+    """The random byte changes only with steps on grass: idle frames between actions have no effect."""
+    cartridge = build("tiny", 1)
+    emulator, game = Emulator(cartridge.rom), game_model.new_game(cartridge.atlas, cartridge.seed)
+    for index, action in enumerate(cartridge.solution[:90]):
         emulator.press(action)
         game.press(action)
         if index > game_model.BOOT:

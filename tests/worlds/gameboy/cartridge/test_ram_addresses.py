@@ -1,4 +1,4 @@
-"""The work-RAM table: the addresses of the original game, and the readers of values of several bytes."""
+"""Work-RAM addresses: those of the original game, and the functions that read values of several bytes."""
 
 from __future__ import annotations
 

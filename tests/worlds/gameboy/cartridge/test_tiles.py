@@ -1,4 +1,4 @@
-"""Tiles from text art: their bytes, their places, and that what is drawn differs where it must."""
+"""Tiles from text art: their bytes, their numbers, and that different pictures have different tiles."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ from itertools import pairwise
 
 import pytest
 
-from rematch.worlds.gameboy.cartridge.tiles import BAR, FRIEND, LETTERS, SPECIES, art, encode, pictures
+from rematch.worlds.gameboy.cartridge.tiles import (
+    BAR_TILES,
+    FIRST_LETTER_TILE,
+    FRIEND,
+    SPECIES,
+    encode,
+    load_graphics,
+    pictures,
+)
 from rematch.worlds.gameboy.cartridge.world_text import BLOCKS
 
 
 def shades(tile: bytes) -> list[list[int]]:
-    """[8][8] shades 0 to 3, by the manual's formula."""
+    """[8][8] shades 0 to 3, by the formula of the manual."""
     return [
         [(tile[2 * y] >> 7 - x & 1) | (tile[2 * y + 1] >> 7 - x & 1) << 1 for x in range(8)] for y in range(8)
     ]
@@ -23,32 +31,34 @@ def test_bytes_of_a_tile() -> None:
 
 
 def test_letters_are_all_there_and_all_different() -> None:
-    drawn = art()
-    assert set("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,!?'-/:$+>") <= set(drawn.charmap)
-    low = min(drawn.charmap.values())
-    assert low == LETTERS and all(drawn.charmap[str(n)] == drawn.charmap["0"] + n for n in range(10))
+    graphics = load_graphics()
+    assert set("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,!?'-/:$+>") <= set(graphics.charmap)
+    low = min(graphics.charmap.values())
+    assert low == FIRST_LETTER_TILE and all(
+        graphics.charmap[str(n)] == graphics.charmap["0"] + n for n in range(10)
+    )
     tiles = {
-        letter: drawn.banks[1][16 * (n - LETTERS) : 16 * (n - LETTERS) + 16]
-        for letter, n in drawn.charmap.items()
+        letter: graphics.banks[1][16 * (n - FIRST_LETTER_TILE) : 16 * (n - FIRST_LETTER_TILE) + 16]
+        for letter, n in graphics.charmap.items()
     }
     assert len(set(tiles.values())) == len(tiles) and not any(tiles[" "])
 
 
 def test_bars_fill_pixel_by_pixel() -> None:
-    drawn = art()
-    for pixels in range(BAR):
-        at = 16 * (drawn.bar - LETTERS + pixels)
-        assert sum(shade > 0 for shade in shades(drawn.banks[1][at : at + 16])[3]) == pixels
+    graphics = load_graphics()
+    for pixels in range(BAR_TILES):
+        at = 16 * (graphics.bar - FIRST_LETTER_TILE + pixels)
+        assert sum(shade > 0 for shade in shades(graphics.banks[1][at : at + 16])[3]) == pixels
 
 
 def test_blocks_creatures_and_player_have_their_own_tiles() -> None:
-    drawn = art()
-    assert all(len(bank) // 16 <= 128 for bank in drawn.banks)
-    seen = {tuple(drawn.blocks[picture]) for _, _, picture in BLOCKS}
+    graphics = load_graphics()
+    assert all(len(bank) // 16 <= 128 for bank in graphics.banks)
+    seen = {tuple(graphics.blocks[picture]) for _, _, picture in BLOCKS}
     assert len(seen) == len({picture for _, _, picture in BLOCKS})
-    assert len({tuple(drawn.creatures[name]) for name in (FRIEND, *SPECIES)}) == 1 + len(SPECIES)
-    assert all(len(drawn.creatures[name]) == 16 for name in SPECIES)
-    starts = sorted(drawn.player.values())
+    assert len({tuple(graphics.creatures[name]) for name in (FRIEND, *SPECIES)}) == 1 + len(SPECIES)
+    assert all(len(graphics.creatures[name]) == 16 for name in SPECIES)
+    starts = sorted(graphics.player.values())
     assert len(starts) == 6 and all(b - a >= 4 for a, b in pairwise(starts))
 
 

@@ -1,5 +1,5 @@
-; The frame of the game: cartridge header, start, vertical blank, the loop, joypad, drawing services.
-; Hardware registers carry the names of the programming manual.
+; Core of the game: cartridge header, start, vertical blank, main loop, joypad, drawing routines.
+; Hardware registers have the names of the programming manual.
 
 rP1   equ $FF00        ; joypad
 rIF   equ $FF0F        ; interrupt request
@@ -14,19 +14,19 @@ rOBP0 equ $FF48
 rWY   equ $FF4A
 rWX   equ $FF4B
 rIE   equ $FFFF
-hDma  equ $FF80        ; the transfer of sprites runs from high RAM
+hDma  equ $FF80        ; the sprite transfer routine runs in high RAM
 
 LCDC_WORLD equ %11110011   ; on, window map $9C00, window on, tiles at $8000, sprites on
 LCDC_STAGE equ %11100001   ; the same with tiles at $8800-$97FF and no sprites: title, matches, ending
 PALETTE    equ %11100100
-HIDDEN     equ 144         ; WY of a window that is not seen
+HIDDEN     equ 144         ; WY of an invisible window
 BOX_Y      equ 96          ; WY of the text box: the last third of the screen
 
-; --- work RAM of our own; what readers know has the original game's addresses (wram.py) ---
+; --- private work RAM; the public game state has the addresses of ram_addresses.py ---
 wOam       equ $C000       ; 40 sprites
 wMode      equ $C510
 wHeld      equ $C511
-wPressed   equ $C512       ; newly held
+wPressed   equ $C512       ; keys pressed since the last frame
 wBlanked   equ $C513       ; set by the vertical blank
 wScx       equ $C514
 wScy       equ $C515
@@ -38,12 +38,12 @@ wBgp       equ $C51A
 wStrip     equ $C51B       ; 0 none, 1 a row of the background, 2 a column
 wStripSrc  equ $C51C
 wStripDst  equ $C51E
-wOriginX   equ $C520       ; tile of the background map in the screen's corner
+wOriginX   equ $C520       ; background tile in the top left corner of the screen
 wOriginY   equ $C521
-wAfter     equ $C522       ; what follows a text
+wAfter     equ $C522       ; action after a text
 wTextPtr   equ $C523
-wTeam      equ $C526       ; which of a leader's creatures
-wEvent     equ $C527       ; the event that was spoken to
+wTeam      equ $C526       ; index of the leader's current creature
+wEvent     equ $C527       ; address of the current event
 wRng       equ $C52A
 wStride    equ $C52B       ; width of the map buffer
 wMapPtr    equ $C52C       ; the player's block in the map buffer
@@ -56,14 +56,14 @@ wNumber    equ $C536       ; shown by texts
 wWalk      equ $C537       ; counts frames of a step
 wBorder    equ $C538
 wClock     equ $C539       ; non-zero: play time runs
-wFoot      equ $C53A       ; which foot goes first
+wFoot      equ $C53A       ; alternates with each step: left or right foot first
 wTown      equ $C53B
 wScrollAt  equ $C53C       ; low byte of wScx or wScy
 wScrollBy  equ $C53D
 wLineKind  equ $C53E       ; 1 rows, 2 columns
 wSprites   equ $C53F       ; set: wOam changed
 wBuffer    equ $C540       ; the map with a border of MARGIN blocks, up to wCursor
-wCursor    equ $CC26       ; where readers look for it, like the enemy's species (wram.py)
+wCursor    equ $CC26       ; public, like the enemy's species (ram_addresses.py)
 wSpecies   equ $CFE5
 
 MODE_TITLE equ 0
@@ -87,7 +87,7 @@ Start:
     ld sp, $DFFF
     xor a
     ldh [rNR52], a
-.wait:                     ; the screen may only be switched off in the vertical blank
+.wait:                     ; the screen may be switched off only during the vertical blank
     ldh a, [rLY]
     cp 145
     jr nz, .wait
@@ -291,7 +291,7 @@ VBlank:
     pop af
     reti
 
-CopyThird:                 ; six rows of the screen map: the lowest third that is asked for
+CopyThird:                 ; six rows of the screen map: the lowest third that is requested
     rra
     jr c, .first
     rra

@@ -1,6 +1,6 @@
-; What happens when the player speaks to what stands ahead: signs, rivals, leaders, nurses, items, locks, gates.
+; Interaction with the event in front of the player: signs, rivals, leaders, nurses, items, locks, gates.
 
-FindEvent:                 ; the event at y = b, x = c that is still there: hl and carry
+FindEvent:                 ; finds an event at y = b, x = c whose flag is not set: hl, carry set if found
     ld hl, wEvents
     ld a, [hl+]
     ld h, [hl]
@@ -53,7 +53,7 @@ Kinds:
 Nothing:
     ret
 
-EventByte:                 ; a = byte a of the event spoken to
+EventByte:                 ; a = byte a of the current event
     ld hl, wEvent
     add [hl]
     inc hl
@@ -75,7 +75,7 @@ FirstText:                 ; hl = the event's text
 
 SecondText:
     call FirstText
-NextText:                  ; hl = the text behind the one at hl
+NextText:                  ; hl = the text after the one at hl
     ld a, [hl+]
     and a
     jr nz, NextText

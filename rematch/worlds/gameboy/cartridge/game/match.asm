@@ -1,10 +1,10 @@
 ; Matches. Three moves of the elements fire, water, leaf, and RUN. Water beats fire, leaf beats water, fire beats
 ; leaf. With level L a move takes 2 (L + 2) where it beats the enemy, (L + 2) / 4 where it is of the same element,
-; (L + 2) / 2 otherwise. An enemy of level E has 3 E + 3 HP and hits back for E / 2 + 2. Nothing here is random.
+; (L + 2) / 2 otherwise. An enemy of level E has 3 E + 3 HP and hits back for E / 2 + 2. Matches are deterministic.
 
-CREATURES equ 3            ; of a leader
+CREATURES equ 3            ; in a leader's team
 
-StartMatch:                ; after a challenge: the event says who
+StartMatch:                ; after a challenge: the event holds the enemy
     xor a
     ld [wTeam], a
     call ChooseCreature
@@ -14,7 +14,7 @@ StartMatch:                ; after a challenge: the event says who
     ld a, 2
     ; fall through
 
-BeginMatch:                ; a = 1 wild, 2 against somebody; wSpecies and ENEMY_LEVEL are set
+BeginMatch:                ; a = 1 wild creature, 2 rival or leader; wSpecies and ENEMY_LEVEL are set
     ld [IN_BATTLE], a
     xor a
     ld [wCursor], a
@@ -30,7 +30,7 @@ BeginMatch:                ; a = 1 wild, 2 against somebody; wSpecies and ENEMY_
     ld a, 2
     jp OpenText
 
-ChooseCreature:            ; the rival's only one, or the leader's wTeam-th
+ChooseCreature:            ; the rival's only creature, or creature wTeam of the leader
     call IsLeader
     ld a, 5
     jr z, .leader
@@ -53,7 +53,7 @@ ChooseCreature:            ; the rival's only one, or the leader's wTeam-th
     ld [wSpecies], a
     ret
 
-IsLeader:                  ; z where the event spoken to is a leader
+IsLeader:                  ; z if the current event is a leader
     xor a
     call EventByte
     cp 4
@@ -199,7 +199,7 @@ Choose:
     ld [ENEMY_HP + 1], a
     ; fall through
 
-HitBack:                   ; hl = what is said if the friend still stands
+HitBack:                   ; hl = text if the player's creature survives
     ld a, [ENEMY_LEVEL]
     srl a
     add 2
@@ -240,7 +240,7 @@ Fallen:
     ld a, 7
     call EventByte
     jr .gain
-.wild:                     ; the weaker ones teach nothing
+.wild:                     ; weaker creatures give no experience
     ld a, [PARTY + LEVEL]
     ld b, a
     ld a, [ENEMY_LEVEL]
@@ -285,7 +285,7 @@ Fallen:
     ld hl, BADGES
     call SetBit
     pop af
-    inc a                  ; the flags from 1 on say the same
+    inc a                  ; event flag 1 + badge is set too
     ld hl, EVENTS
     call SetBit
     ld b, $05
@@ -313,7 +313,7 @@ LeaveMatch:
     ld [IN_BATTLE], a
     jp Reload
 
-Blackout:                  ; rested, without money, in the last town
+Blackout:                  ; restores HP, takes all money, returns to the last town
     ld a, [PARTY + MAX_HP + 1]
     ld [PARTY + HP + 1], a
     xor a
@@ -336,8 +336,8 @@ Blackout:                  ; rested, without money, in the last town
     ld [X], a
     jp EnterMap
 
-; --- the stage ---
-DrawMatch:                 ; all but the box
+; --- drawing a match ---
+DrawMatch:                 ; everything except the text box
     call ClearScreen
     ld a, [wSpecies]
     push af

@@ -5,7 +5,7 @@ BOX        equ SCREEN + 240    ; rows 12 to 17
 LINE_1     equ BOX + 41
 LINE_2     equ BOX + 81
 
-OpenText:                  ; hl = text, a = what follows it
+OpenText:                  ; hl = text, a = action after it
     ld [wAfter], a
     ld a, MODE_TEXT
     ld [wMode], a
@@ -23,7 +23,7 @@ DrawPage:                  ; hl = page
     ld a, h
     ld [wTextPtr + 1], a
     ; fall through
-ShowBox:                   ; copies the box, and in a match all above it
+ShowBox:                   ; copies the box, and in a match the screen above it
     ld a, [IN_BATTLE]
     and a
     jp nz, ShowStage
@@ -94,7 +94,7 @@ DrawBox:                   ; an empty frame in the last third of the screen map
     ld [hl+], a
     ret
 
-Print:                     ; text hl at de, until its page ends; hl stays at the code that ended it
+Print:                     ; prints text hl at de up to the end of its page; hl stays at the code that ended it
     ld a, [hl]
     cp 6
     jr c, .code
@@ -148,7 +148,7 @@ PrintTwo:                  ; a as two digits at de
     inc de
     ret
 
-Digit:                     ; one digit of a, weight b; the rest stays in a
+Digit:                     ; one digit of a, weight b; the remainder stays in a
     ld c, TILE_0 - 1
 .count:
     inc c

@@ -1,9 +1,9 @@
-; The map: loading, drawing, walking, doors, and what happens when somebody or something is spoken to.
+; The map: loading, drawing, walking, doors.
 
-MARGIN equ 5               ; blocks around a map, so that the screen never leaves its buffer
+MARGIN equ 5               ; blocks around a map, so that the screen stays inside the buffer
 ; A map's header: height, width, tileset, border, town (FF: none), home y, x, two wild species, their level,
 ; then the addresses of its blocks and its events.
-; An event: kind, y, x, flag (0: stays), block, three arguments, text; kind FF ends the list.
+; An event: kind, y, x, flag (0: never removed), block, three arguments, text; kind FF ends the list.
 EVENT      equ 10
 KIND_WARP  equ 1
 
@@ -80,7 +80,7 @@ Step:                      ; hl = the block ahead
     ld b, a
     ld c, [hl]
     call FindEvent
-    ret nc                 ; the compiler leaves no door without an event
+    ret nc                 ; the compiler gives every door an event
     ld a, [MAP]
     ld [LAST_MAP], a
     ld de, 5
@@ -93,7 +93,7 @@ Step:                      ; hl = the block ahead
     ld [X], a
     ; fall through
 
-EnterMap:                  ; a white moment, long enough that a short press is over
+EnterMap:                  ; the screen is white until a short press has ended
     xor a
     ld [wBgp], a
     call LoadMap
@@ -127,7 +127,7 @@ Random:                    ; x' = 5 x + 113 modulo 256: every value comes once i
     ld [wRng], a
     ret
 
-KindOf:                    ; a = what kind of block a is
+KindOf:                    ; a = kind of block a
     ld e, a
     ld d, high(BlockKinds)
     ld a, [de]
@@ -263,7 +263,7 @@ BuildScreen:               ; the screen map from the map buffer: ten by nine blo
     jr nz, .row
     ret
 
-DrawPlayer:                ; four sprites; the right side is the left one mirrored, each second step too
+DrawPlayer:                ; four sprites; facing right is facing left mirrored, and so is every second step
     ld a, 1
     ld [wSprites], a
     ld a, [FACING]
@@ -273,7 +273,7 @@ DrawPlayer:                ; four sprites; the right side is the left one mirror
     add a
     ld b, a                ; 0 down, 2 up, 4 left, 6 right
     ld a, [wWalk]
-    bit 3, a               ; the middle of a step shows a lifted foot
+    bit 3, a               ; the middle of a step shows the walking picture
     jr z, .stand
     inc b
 .stand:
@@ -303,7 +303,7 @@ DrawPlayer:                ; four sprites; the right side is the left one mirror
     ld b, 76
     call .pair
     ld b, 84
-.pair:                     ; two sprites at y = b, tiles d and d + 1, or swapped where mirrored
+.pair:                     ; two sprites at y = b, tiles d and d + 1, swapped if mirrored
     ld c, 72
     bit 5, e
     jr z, .first
@@ -442,7 +442,7 @@ SetStrip:                  ; line a of the screen map goes to the background at 
     ret
 
 ; --- loading ---
-LoadMap:                   ; MAP, Y and X say where; fills the buffer, puts the objects in, shows it
+LoadMap:                   ; loads the map of MAP, Y and X: fills the buffer, adds the objects, draws it
     ld a, [MAP]
     add a
     ld hl, Maps
@@ -570,7 +570,7 @@ LoadMap:                   ; MAP, Y and X say where; fills the buffer, puts the 
     ld [wTransferTo], a
     jp ShowAll
 
-Reload:                    ; the same place again, because something on it changed
+Reload:                    ; loads the same map again after an object changed
     xor a
     ld [wBgp], a
     call LoadMap
@@ -623,7 +623,7 @@ SetBit:                    ; bit a of the bits at hl
     ld [hl], a
     ret
 
-IsGone:                    ; nz where the event at hl has a flag that is set; hl stays
+IsGone:                    ; nz if the event at hl has a flag that is set; hl is kept
     push hl
     inc hl
     inc hl

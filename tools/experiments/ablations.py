@@ -285,7 +285,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     trains = commands.add_parser("run")
-    trains.add_argument("study", categories=STUDIES)
+    trains.add_argument("study", choices=STUDIES)
     trains.add_argument("--jobs", type=int, default=1)
     trains.add_argument("--only", default="", help="rows, separated by ;")
     trains.add_argument("--seeds", default="", help="such as 0-2")

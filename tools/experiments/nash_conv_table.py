@@ -292,7 +292,7 @@ def publish() -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", categories=("run", "publish", "one"))
+    parser.add_argument("what", choices=("run", "publish", "one"))
     parser.add_argument("--out", type=Path, default=Path("runs/nash_conv"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="lattices, rows or lattice/row, split by semicolons")

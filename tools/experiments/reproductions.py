@@ -240,7 +240,7 @@ def page() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", categories=("gather", "publish"))
+    parser.add_argument("what", choices=("gather", "publish"))
     parser.add_argument("runs", nargs="*", type=Path, help="RECIPE=FOLDER, or a folder named RECIPE-...")
     args = parser.parse_args()
     if args.what == "publish":

@@ -1,1 +1,1 @@
-"""Speed measurements, ours beside others."""
+"""Speed measurements of Rematch and of other libraries."""

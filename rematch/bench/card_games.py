@@ -1,7 +1,7 @@
-"""A card game beside those of OpenSpiel and RLCard, in one process, in turns: games and decisions a second.
+"""Speed of a card game compared with games of OpenSpiel and RLCard: games and decisions per second.
 
-Everybody plays at random in the fastest way that a library offers: OpenSpiel's own bots and match, in C++;
-RLCard's own agents and loop. What is not installed is left out, and that is said.
+All games are timed in one process, in turns. Players are random and use the fastest loop of each library: the
+C++ bots of OpenSpiel, the agents and the loop of RLCard. The report names libraries that are not installed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rematch.bench.timing import REPETITIONS, Measurement, Subject, in_turns, load, ratio
+from rematch.bench.timing import REPETITIONS, Measurement, Subject, load_average, measure_in_turns, ratio
 from rematch.core.errors import NotInstalled
 from rematch.worlds.capabilities import CardGameSpeed
 
@@ -21,12 +21,14 @@ MISSING = {
     "open_spiel": f"{NotInstalled('OpenSpiel', 'open_spiel')}; its games are left out",
     "rlcard": f"{NotInstalled('RLCard', 'rlcard')}; its games are left out",
 }
-BUSY = 0.9  # processors of one thread below which a machine is too busy to tell what a second thread gains
-COUNTED = 20  # every so many games OpenSpiel's decisions are counted
+MIN_CPU_SHARE = (
+    0.9  # below this CPU share of one thread, the machine is too busy to measure the gain of a second one
+)
+COUNT_EVERY = 20  # games of OpenSpiel between two counts of decisions
 
 
-class Peer:
-    """Random games of another library; `play(k)` plays game k and gives how many decisions it took."""
+class RandomGames:
+    """Random games of another library; `play(k)` plays game k and returns its number of decisions."""
 
     unit, threads = "games", 1
 
@@ -36,8 +38,8 @@ class Peer:
         self._games, self._decisions = 0, 0
 
     def run(self, seconds: float) -> int:
-        until, games = time.perf_counter() + seconds, 0
-        while games == 0 or time.perf_counter() < until:
+        end, games = time.perf_counter() + seconds, 0
+        while games == 0 or time.perf_counter() < end:
             self._decisions += self.play(self._games + games)
             games += 1
         self._games += games
@@ -45,66 +47,69 @@ class Peer:
         return games
 
 
-def openspiel(name: str) -> Peer:
+def openspiel_games(name: str) -> RandomGames:
     import pyspiel
 
     game: Any = pyspiel.load_game(name)
-    counted = [0]
+    decisions = [0]
     bots = [pyspiel.make_uniform_random_bot(player, 1 + player) for player in range(game.num_players())]
 
-    def play(k: int) -> int:
+    def play(seed: int) -> int:
         state = game.new_initial_state()
-        pyspiel.evaluate_bots(state, bots, k)
-        # Counting costs more than a short game: a sample of games tells how many decisions they take.
-        if k % COUNTED == 0:
-            counted[0] = sum(move.player >= 0 for move in state.full_history())
-        return counted[0]
+        pyspiel.evaluate_bots(state, bots, seed)
+        # Counting takes longer than a short game: decisions are counted in a sample of games.
+        if seed % COUNT_EVERY == 0:
+            decisions[0] = sum(move.player >= 0 for move in state.full_history())
+        return decisions[0]
 
-    return Peer(f"OpenSpiel {name}", play, str(getattr(pyspiel, "__version__", "")))
+    return RandomGames(f"OpenSpiel {name}", play, str(getattr(pyspiel, "__version__", "")))
 
 
-def rlcard(name: str) -> Peer:
+def rlcard_games(name: str) -> RandomGames:
     library: Any = importlib.import_module("rlcard")
     RandomAgent: Any = importlib.import_module("rlcard.agents").RandomAgent
 
-    table: Any = library.make(name, config={"seed": 1})
-    asked = [0]
+    env: Any = library.make(name, config={"seed": 1})
+    decisions = [0]
 
-    class Counting(RandomAgent):  # type: ignore[misc]
-        """RLCard's own random player; counts how often it is asked."""
+    class CountingAgent(RandomAgent):  # type: ignore[misc]
+        """Random agent of RLCard that counts its decisions."""
 
         def eval_step(self, state: Any) -> Any:
-            asked[0] += 1
+            decisions[0] += 1
             return super().eval_step(state)
 
-    table.set_agents([Counting(num_actions=table.num_actions) for _ in range(table.num_players)])
+    env.set_agents([CountingAgent(num_actions=env.num_actions) for _ in range(env.num_players)])
 
-    def play(k: int) -> int:
-        before = asked[0]
-        table.run(is_training=False)
-        return asked[0] - before
+    def play(seed: int) -> int:
+        before = decisions[0]
+        env.run(is_training=False)
+        return decisions[0] - before
 
-    return Peer(f"RLCard {name}", play, str(getattr(library, "__version__", "")))
+    return RandomGames(f"RLCard {name}", play, str(getattr(library, "__version__", "")))
 
 
 def peers() -> tuple[list[Subject], list[str]]:
-    """The other libraries' games that can be played here, and a line for every library that is missing."""
-    found: list[Subject] = []
+    """Games of the installed libraries, and one line per missing library."""
+    games: list[Subject] = []
     missing: list[str] = []
-    for library, make, names in (("open_spiel", openspiel, OPENSPIEL), ("rlcard", rlcard, RLCARD)):
+    for library, make, names in (
+        ("open_spiel", openspiel_games, OPENSPIEL),
+        ("rlcard", rlcard_games, RLCARD),
+    ):
         try:
-            found += [make(name) for name in names]
+            games += [make(name) for name in names]
         except ImportError:
             missing.append(MISSING[library])
-    return found, missing
+    return games, missing
 
 
 def measure(world: str, speed: CardGameSpeed, seconds: float, machine: dict[str, Any]) -> dict[str, Any]:
-    """Everything that the table shows, as plain data. `speed`: the world's own subjects and targets."""
-    started = load()
-    ours = speed.subjects
-    others, missing = peers()
-    measured = in_turns([*ours, *others], seconds / REPETITIONS)
+    """All values of the report, as JSON-compatible data. `speed`: subjects and targets of the world."""
+    load_before = load_average()
+    own_games = speed.subjects
+    peer_games, missing = peers()
+    measured = measure_in_turns([*own_games, *peer_games], seconds / REPETITIONS)
     rows = []
     for m in measured:
         row = m.row()
@@ -113,58 +118,66 @@ def measure(world: str, speed: CardGameSpeed, seconds: float, machine: dict[str,
         rows.append(row)
     return {
         "world": world, "seconds": seconds, "repetitions": REPETITIONS, "machine": machine,
-        "measurements": rows, "missing": missing, "targets": targets(speed, measured[: len(ours)]),
-        "load": {"before": started, "after": load()},
+        "measurements": rows, "missing": missing, "targets": targets(speed, measured[: len(own_games)]),
+        "load": {"before": load_before, "after": load_average()},
     }  # fmt: skip
 
 
-def targets(speed: CardGameSpeed, ours: list[Measurement]) -> list[dict[str, Any]]:
-    """What is asked of one core, by CPU time; and of two threads over one, by the clock (None: not told)."""
-    by = {(getattr(m.subject, "key", ""), m.subject.threads): m for m in ours}
-    out = []
-    for (key, threads), m in by.items():
+def targets(speed: CardGameSpeed, measurements: list[Measurement]) -> list[dict[str, Any]]:
+    """Targets of one thread (per CPU second) and of two threads over one (wall clock); met None: unknown."""
+    by_key = {(getattr(m.subject, "key", ""), m.subject.threads): m for m in measurements}
+    results = []
+    for (key, threads), m in by_key.items():
         if threads == 1 and key in speed.targets:
-            value, wanted = m.per_core, speed.targets[key]
-            out.append(
+            value, target = m.per_core, speed.targets[key]
+            results.append(
                 {
                     "name": f"{m.subject.name}, games per CPU second on one thread",
                     "value": value,
-                    "wanted": wanted,
-                    "met": value >= wanted,
+                    "wanted": target,
+                    "met": value >= target,
                 }
             )
-        elif threads == 2 and (key, 1) in by:
-            times, got = ratio("two threads over one", m, by[key, 1]), by[key, 1].processors
-            about = {"name": f"{m.subject.name}, two threads over one", "value": times["value"],
-                     "wanted": speed.two_threads, "met": times["value"] >= speed.two_threads, "ratio": times}
-            if got < BUSY:  # then a second thread has nowhere to run, whatever it could do
-                about |= {"met": None, "name": f"{about['name']} (one thread got {got:.2f} of a processor)"}
-            out.append(about)
-    return out
+        elif threads == 2 and (key, 1) in by_key:
+            speedup, cpu_share = ratio("two threads over one", m, by_key[key, 1]), by_key[key, 1].processors
+            result = {
+                "name": f"{m.subject.name}, two threads over one",
+                "value": speedup["value"],
+                "wanted": speed.two_threads,
+                "met": speedup["value"] >= speed.two_threads,
+                "ratio": speedup,
+            }
+            if cpu_share < MIN_CPU_SHARE:  # no free processor for a second thread: the ratio says nothing
+                result |= {
+                    "met": None,
+                    "name": f"{result['name']} (one thread got {cpu_share:.2f} of a processor)",
+                }
+            results.append(result)
+    return results
 
 
-def lines(about: dict[str, Any], short: Callable[[float], str]) -> list[str]:
-    """The table for people."""
-    m, rows = about["machine"], about["measurements"]
-    out = [
-        f"world {about['world']}; {m['processor']}, {m['processors']} processors; "
-        f"load {about['load']['before']:.2f} before, {about['load']['after']:.2f} after",
-        f"{about['repetitions']} repetitions in turns; median (range) of whole games a second, and the "
-        "processors it got on average",
+def lines(report: dict[str, Any], short: Callable[[float], str]) -> list[str]:
+    """The report as lines of text."""
+    m, rows = report["machine"], report["measurements"]
+    text = [
+        f"world {report['world']}; {m['processor']}, {m['processors']} processors; "
+        f"load {report['load']['before']:.2f} before, {report['load']['after']:.2f} after",
+        f"{report['repetitions']} repetitions in turns; median (range) of games per second; CPU: processors "
+        "used on average",
         "",
     ]
     width = max(len(row["name"]) for row in rows)
     for row in rows:
-        span = f"({short(row['min'])} to {short(row['max'])})"
+        rate_range = f"({short(row['min'])} to {short(row['max'])})"
         decisions = row["decisions_per_second"]
-        told = f"{short(decisions):>7} decisions/s" if decisions else ""
-        out.append(
-            f"{row['name']:<{width}}  threads {row['threads']}  {short(row['median']):>7} {span:<20} "
+        decision_rate = f"{short(decisions):>7} decisions/s" if decisions else ""
+        text.append(
+            f"{row['name']:<{width}}  threads {row['threads']}  {short(row['median']):>7} {rate_range:<20} "
             f"games/s  CPU {row['cpu_seconds'] / row['wall_seconds']:.2f}  "
-            f"{short(row['median_per_cpu_second']):>7} per CPU second  {told}".rstrip()
+            f"{short(row['median_per_cpu_second']):>7} per CPU second  {decision_rate}".rstrip()
         )
-    out += [*about["missing"], ""]
-    for t in about["targets"]:
-        met = "not told" if t["met"] is None else "met" if t["met"] else "MISSED"
-        out.append(f"{met:<8} {t['name']}: {short(t['value'])}; wanted {short(t['wanted'])}")
-    return out
+    text += [*report["missing"], ""]
+    for t in report["targets"]:
+        met = "unknown" if t["met"] is None else "met" if t["met"] else "MISSED"
+        text.append(f"{met:<8} {t['name']}: {short(t['value'])}; target {short(t['wanted'])}")
+    return text

@@ -1,7 +1,7 @@
-"""Stable-Baselines3's PPO on the same worlds, as fast as we could make it go.
+"""PPO of Stable-Baselines3 on the same worlds, as fast as we could make it.
 
-Its side gets the same compiled world through GymVector, in one call per step; a Python object is built only
-for games that have just ended. One seat learns, against a scripted rival: every step is a learner step.
+It steps the same compiled world through GymVector, with one call per step; Python objects are built only
+for games that have just ended. One seat learns against a bot, so every step is a learner step.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from rematch.core.run_config import Config
 VERSION: str = stable_baselines3.__version__
 
 
-class Games(VecEnv):  # type: ignore[misc, unused-ignore]  # untyped where it is not installed
-    """A GymVector as Stable-Baselines3's vectorised environment."""
+class GymVecEnv(VecEnv):  # type: ignore[misc, unused-ignore]  # untyped where it is not installed
+    """A GymVector as a vectorised environment of Stable-Baselines3."""
 
     def __init__(self, games: GymVector) -> None:
-        self.games, self.moves = games, np.zeros(0, np.float32)
+        self.games, self.actions = games, np.zeros(0, np.float32)
         super().__init__(games.num_envs, games.single_observation_space, games.single_action_space)
-        self.nothing: list[dict[str, Any]] = [{} for _ in range(games.num_envs)]
+        self.empty_infos: list[dict[str, Any]] = [{} for _ in range(games.num_envs)]
 
     def reset(self) -> Any:
         return self.games.reset(seed=0)[0]
 
     def step_async(self, actions: Any) -> None:
-        self.moves = actions
+        self.actions = actions
 
     def step_wait(self) -> Any:
-        obs, reward, terminated, truncated, info = self.games.step(self.moves)
-        over = terminated | truncated
-        infos = self.nothing.copy()
-        for i in np.flatnonzero(over):
-            last = info["final_obs"][i]
-            infos[i] = {"terminal_observation": last, "TimeLimit.truncated": bool(truncated[i])}
-        return obs, reward, over, infos
+        obs, reward, terminated, truncated, info = self.games.step(self.actions)
+        done = terminated | truncated
+        infos = self.empty_infos.copy()
+        for i in np.flatnonzero(done):
+            final_observation = info["final_obs"][i]
+            infos[i] = {"terminal_observation": final_observation, "TimeLimit.truncated": bool(truncated[i])}
+        return obs, reward, done, infos
 
     def close(self) -> None: ...
 
@@ -62,31 +62,31 @@ class Games(VecEnv):  # type: ignore[misc, unused-ignore]  # untyped where it is
         return [False] * self.num_envs
 
 
-class Tables(torch.nn.Module):
-    """The first layer over columns that name things (Field.choices): a sum of rows, one per column.
+class CategoryEmbedding(torch.nn.Module):
+    """First layer over categorical columns (Field.categories): the sum of one embedding row per column.
 
-    The same as a linear layer over their one-hot vectors side by side, and as fast as torch can make it.
+    It equals a linear layer over the concatenated one-hot vectors, and is the fastest form in torch.
     """
 
     def __init__(self, categories: Sequence[int], width: int) -> None:
         super().__init__()
-        self.starts = torch.tensor([0, *np.cumsum(categories[:-1]).tolist()])
-        self.rows = torch.nn.EmbeddingBag(sum(categories), width, mode="sum")
+        self.offsets = torch.tensor([0, *np.cumsum(categories[:-1]).tolist()])
+        self.embedding = torch.nn.EmbeddingBag(sum(categories), width, mode="sum")
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.rows(observations.long() + self.starts)
+        out: torch.Tensor = self.embedding(observations.long() + self.offsets)
         return out
 
 
-class Trunk(BaseFeaturesExtractor):  # type: ignore[misc, unused-ignore]
-    """Hidden layers before policy and value part; the peer's own default is two separate networks."""
+class FeatureTrunk(BaseFeaturesExtractor):  # type: ignore[misc, unused-ignore]
+    """Hidden layers before the policy and value heads; the default of Stable-Baselines3 has two networks."""
 
     def __init__(self, observation_space: Any, hidden: Sequence[int], categories: Sequence[int] = ()) -> None:
         super().__init__(observation_space, hidden[-1])
         widths = [observation_space.shape[0], *hidden]
         layers = [(torch.nn.Linear(a, b), torch.nn.Tanh()) for a, b in zip(widths, hidden)]
         if categories:
-            layers[0] = (Tables(categories, hidden[0]), torch.nn.Tanh())  # type: ignore[assignment]
+            layers[0] = (CategoryEmbedding(categories, hidden[0]), torch.nn.Tanh())  # type: ignore[assignment]
         self.layers = torch.nn.Sequential(*(part for layer in layers for part in layer))
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
@@ -94,51 +94,57 @@ class Trunk(BaseFeaturesExtractor):  # type: ignore[misc, unused-ignore]
         return out
 
 
-class Peer:
+class Sb3Training:
     """PPO of Stable-Baselines3 with the settings of `config`: games, steps, network, epochs, batch, rates."""
 
     unit = "learner steps"
 
-    def __init__(self, name: str, config: Config, threads: int, players: tuple[str, str]) -> None:
-        role, rival = players
+    def __init__(self, name: str, config: Config, threads: int, role_and_opponent: tuple[str, str]) -> None:
+        role, opponent = role_and_opponent
         self.name, self.threads = name, threads
         net, ppo = config.network, config.ppo
         self.settings = {
             "world": config.game, "games": config.games, "steps": config.steps, "network": list(net.hidden),
             "activation": "tanh", "shared_trunk": net.shared, "epochs": ppo.epochs,
             "batch": ppo.minibatch_size,
-            "learning": [role], "rival": rival,
+            "learning": [role], "rival": opponent,
         }  # fmt: skip
         torch.set_num_threads(threads)
-        games = GymVector(config.game, config.world, role, rival, config.games)
+        games = GymVector(config.game, config.world, role, opponent, config.games)
         categories = games.world.spec.roles[role].categories
         if any(categories) and not all(categories):
-            raise ConfigError(f"bench: {config.game} shows names and quantities; expected one kind")
-        shape: dict[str, Any] = {"net_arch": list(net.hidden), "activation_fn": torch.nn.Tanh}
+            raise ConfigError(
+                f"bench: {config.game} mixes categorical and numeric columns; expected one kind"
+            )
+        policy_kwargs: dict[str, Any] = {"net_arch": list(net.hidden), "activation_fn": torch.nn.Tanh}
         if net.shared or any(categories):
-            apart = 0 if net.shared else len(net.hidden) - 1  # layers after the tables, of each network
-            before = list(net.hidden[: len(net.hidden) - apart])
-            shape |= {
-                "net_arch": list(net.hidden[len(before) :]), "features_extractor_class": Trunk,
+            separate_layers = (
+                0 if net.shared else len(net.hidden) - 1
+            )  # layers of each network after the trunk
+            trunk = list(net.hidden[: len(net.hidden) - separate_layers])
+            policy_kwargs |= {
+                "net_arch": list(net.hidden[len(trunk) :]), "features_extractor_class": FeatureTrunk,
                 "features_extractor_kwargs": {
-                    "hidden": before, "categories": categories if any(categories) else (),
+                    "hidden": trunk, "categories": categories if any(categories) else (),
                 },
                 "share_features_extractor": net.shared,
             }  # fmt: skip
         self.model = PPO(
-            "MlpPolicy", Games(games),
+            "MlpPolicy", GymVecEnv(games),
             learning_rate=ppo.lr, n_steps=config.steps, batch_size=ppo.minibatch_size, n_epochs=ppo.epochs,
             gamma=ppo.gamma, gae_lambda=ppo.gae_lambda, clip_range=ppo.clip, ent_coef=ppo.entropy_weight,
             vf_coef=ppo.value_weight,
-            max_grad_norm=ppo.max_grad_norm, policy_kwargs=shape, device="cpu", seed=0,
+            max_grad_norm=ppo.max_grad_norm, policy_kwargs=policy_kwargs, device="cpu", seed=0,
         )  # fmt: skip
         self.per_iteration = config.games * config.steps
-        self.pace = 0.0  # seconds per iteration, last time
+        self.seconds_per_iteration = 0.0  # measured in the last call of `run`
 
     def run(self, seconds: float) -> int:
         torch.set_num_threads(self.threads)
-        steps = self.per_iteration * max(1, round(seconds / self.pace) if self.pace else 1)
+        steps = self.per_iteration * max(
+            1, round(seconds / self.seconds_per_iteration) if self.seconds_per_iteration else 1
+        )
         started = time.perf_counter()
         self.model.learn(steps, reset_num_timesteps=False)
-        self.pace = (time.perf_counter() - started) * self.per_iteration / steps
+        self.seconds_per_iteration = (time.perf_counter() - started) * self.per_iteration / steps
         return steps

@@ -1,4 +1,4 @@
-"""Timing several things beside one another: in turns, several times, with what else the machine was doing."""
+"""Times several subjects in turns, several times, and records the load of the machine."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ REPETITIONS = 5
 
 
 class Subject(Protocol):
-    """One thing to be timed."""
+    """Something to be timed."""
 
     name: str
-    unit: str  # what `run` counts
+    unit: str  # unit of the number that `run` returns
     threads: int
     settings: dict[str, Any]
 
     def run(self, seconds: float) -> int:
-        """Work for about this long, in whole iterations and at least one; how many units were done."""
+        """Works for about `seconds`, at least one iteration; returns the number of units done."""
 
 
 @dataclass
 class Measurement:
-    """Rates of one subject, a number per repetition, and their cost."""
+    """Rates of one subject, one per repetition, and the time they took."""
 
     subject: Subject
     rates: list[float] = field(default_factory=list)
-    load: list[float] = field(default_factory=list)  # the machine's load average before each repetition
+    load: list[float] = field(default_factory=list)  # load average of the machine before each repetition
     wall: float = 0.0
-    cpu: float = 0.0  # seconds of all threads of this process
-    cpu_rates: list[float] = field(default_factory=list)  # the same, per second of CPU
+    cpu: float = 0.0  # CPU seconds of all threads of this process
+    cpu_rates: list[float] = field(default_factory=list)  # units per CPU second
 
     @property
     def median(self) -> float:
@@ -41,12 +41,12 @@ class Measurement:
 
     @property
     def per_core(self) -> float:
-        """The median per second of CPU: what a core does, also where it does other people's work besides."""
+        """Median rate per CPU second: the speed of one core, also on a busy machine."""
         return statistics.median(self.cpu_rates)
 
     @property
     def processors(self) -> float:
-        """How many it got on average."""
+        """Number of processors used on average."""
         return self.cpu / max(self.wall, 1e-9)
 
     def row(self) -> dict[str, Any]:
@@ -59,42 +59,42 @@ class Measurement:
         }  # fmt: skip
 
 
-def load() -> float:
-    """The load average over the last minute; 0 where the system has none."""
+def load_average() -> float:
+    """Load average over the last minute; 0 if the system has none."""
     try:
         return os.getloadavg()[0]
     except (OSError, AttributeError):
         return 0.0
 
 
-def in_turns(subjects: Sequence[Subject], seconds: float) -> list[Measurement]:
-    """Each subject REPETITIONS times for about `seconds`, round by round: all meet the same minutes."""
-    out = [Measurement(subject) for subject in subjects]
+def measure_in_turns(subjects: Sequence[Subject], seconds: float) -> list[Measurement]:
+    """Runs each subject REPETITIONS times for about `seconds`, round by round."""
+    measurements = [Measurement(subject) for subject in subjects]
     for subject in subjects:
         subject.run(0.0)  # caches, thread pools, first-time costs
     for _ in range(REPETITIONS):
-        for measured in out:
-            measured.load.append(load())
+        for measurement in measurements:
+            measurement.load.append(load_average())
             wall, cpu = time.perf_counter(), time.process_time()
-            done = measured.subject.run(seconds)
+            units = measurement.subject.run(seconds)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            measured.rates.append(done / wall)
-            measured.cpu_rates.append(done / max(cpu, 1e-9))
-            measured.wall += wall
-            measured.cpu += cpu
-    return out
+            measurement.rates.append(units / wall)
+            measurement.cpu_rates.append(units / max(cpu, 1e-9))
+            measurement.wall += wall
+            measurement.cpu += cpu
+    return measurements
 
 
-def best(measured: Sequence[Measurement]) -> Measurement:
-    """The one with the highest median."""
-    return max(measured, key=lambda m: m.median)
+def best(measurements: Sequence[Measurement]) -> Measurement:
+    """The measurement with the highest median."""
+    return max(measurements, key=lambda m: m.median)
 
 
-def ratio(name: str, over: Measurement, under: Measurement) -> dict[str, Any]:
-    """How many times faster: of the medians, and from the worst to the best round."""
-    rounds = [a / b for a, b in zip(over.rates, under.rates)]
+def ratio(name: str, numerator: Measurement, denominator: Measurement) -> dict[str, Any]:
+    """Ratio of the medians, with the lowest and highest ratio over the rounds."""
+    rounds = [a / b for a, b in zip(numerator.rates, denominator.rates)]
     return {
-        "name": name, "value": over.median / under.median, "min": min(rounds), "max": max(rounds),
-        "over": f"{over.subject.name}, threads {over.subject.threads}",
-        "under": f"{under.subject.name}, threads {under.subject.threads}",
+        "name": name, "value": numerator.median / denominator.median, "min": min(rounds), "max": max(rounds),
+        "over": f"{numerator.subject.name}, threads {numerator.subject.threads}",
+        "under": f"{denominator.subject.name}, threads {denominator.subject.threads}",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""`rematch bench`: short runs, checked for what they say rather than for how fast they are."""
+"""`rematch bench`: short runs; the tests check the reports, not the speed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ from rematch.training.components.world_state import WorldState
 from rematch.worlds import registry
 from rematch.worlds.capabilities import Benchmark
 
-SMALL = {"games": 8, "steps": 8, "ppo.minibatch_size": 16, "ppo.epochs": 1, "network.hidden": [16],
-         "stagger": 16}
+SMALL = {
+    "games": 8,
+    "steps": 8,
+    "ppo.minibatch_size": 16,
+    "ppo.epochs": 1,
+    "network.hidden": [16],
+    "stagger": 16,
+}
 
 
 class Counter:
-    """Counts to ten at each run."""
+    """A subject that does ten units in each run."""
 
     name, unit, threads = "counter", "numbers", 1
 
@@ -36,22 +42,24 @@ class Counter:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every set-up at a size at which a whole benchmark takes a second or two."""
+    """Small settings, with which a whole benchmark takes a second or two."""
     monkeypatch.setattr(rematch_subject, "PINNED", rematch_subject.PINNED | SMALL)
     monkeypatch.setattr(
-        rematch_subject, "DOCUMENTS", rematch_subject.DOCUMENTS | SMALL | {"games": 2, "stagger": 0}
+        rematch_subject,
+        "EARLIER_PROJECT",
+        rematch_subject.EARLIER_PROJECT | SMALL | {"games": 2, "stagger": 0},
     )
-    for world, sooner in {"pursuit": {"world.max_steps": 40}, "lattice": {"world.horizon": 10}}.items():
+    for world, shorter in {"pursuit": {"world.max_steps": 40}, "lattice": {"world.horizon": 10}}.items():
         game = registry.find(world)
         assert game.benchmark is not None
-        monkeypatch.setattr(game, "benchmark", Benchmark(settings={**game.benchmark.settings, **sooner}))
+        monkeypatch.setattr(game, "benchmark", Benchmark(settings={**game.benchmark.settings, **shorter}))
     monkeypatch.setattr("rematch.bench.run.PEER_GAMES", 8)
 
 
 def test_subjects_take_turns() -> None:
     journal: list[Counter] = []
     a, b = Counter(journal), Counter(journal)
-    measured = timing.in_turns([a, b], 0.0)
+    measured = timing.measure_in_turns([a, b], 0.0)
     assert journal == [a, b] * (1 + timing.REPETITIONS)  # the first round is not timed
     assert all(len(m.rates) == len(m.load) == timing.REPETITIONS >= 5 for m in measured)
     row = measured[0].row()
@@ -67,46 +75,48 @@ def test_ratio_is_of_medians_with_the_range_of_rounds() -> None:
     assert timing.best([slow, fast]) is fast
 
 
-def check(role_spec: dict[str, Any], peers: bool, world: str = "pursuit") -> None:
-    rows = role_spec["measurements"]
+def check(report: dict[str, Any], peers: bool, world: str = "pursuit") -> None:
+    rows = report["measurements"]
     assert {row["threads"] for row in rows} == {1, 2}
     for row in rows:
         assert row["n"] >= 5 and 0 < row["min"] <= row["median"] <= row["max"]
         assert row["wall_seconds"] > 0 and row["cpu_seconds"] >= 0 and len(row["load"]) == row["n"]
         assert row["settings"]["world"] == world
         if row["unit"] == "learner steps/s":
-            told = {"games", "steps", "network", "epochs", "batch", "shared_trunk", "learning"}
-            assert told <= set(row["settings"])
+            required = {"games", "steps", "network", "epochs", "batch", "shared_trunk", "learning"}
+            assert required <= set(row["settings"])
     assert any("Stable-Baselines3" in row["name"] for row in rows) == peers
-    for entry in role_spec["targets"]:
+    for entry in report["targets"]:
         assert entry["met"] is (None if entry["value"] is None else entry["value"] >= entry["wanted"])
-    unmeasured = [entry["name"] for entry in role_spec["targets"] if entry["value"] is None]
+    unmeasured = [entry["name"] for entry in report["targets"] if entry["value"] is None]
     assert len(unmeasured) == (0 if peers else 3)
-    learning = role_spec["learning"]
+    learning = report["learning"]
     assert len(learning["curve"]) == 3 and learning["control_weights_unchanged"] is True
-    # The same iterations; how many decisions are the learner's own depends on who was seated.
+    # The number of iterations is the same; the number of learner steps depends on the seated opponents.
     steps = learning["curve"][-1]["learner_steps"]
     assert abs(learning["control"]["learner_steps"] - steps) < 0.1 * steps
-    text = "\n".join(lines(role_spec))
-    assert "the timed set-up learns" in text and ("met" in text or "MISSED" in text)
+    text = "\n".join(lines(report))
+    assert "the timed training learns" in text and ("met" in text or "MISSED" in text)
 
 
 @pytest.mark.parametrize("world", ["pursuit", "lattice"])
-def test_json_beside_the_peer(world: str, small: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_report_with_stable_baselines3(
+    world: str, small: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("stable_baselines3")
     assert main.main(["bench", world, "--json", "--seconds", "0.1"]) == 0
     check(json.loads(capsys.readouterr().out), peers=True, world=world)
 
 
-def test_without_the_peer_ours_is_measured(
+def test_without_stable_baselines3_only_rematch_is_measured(
     small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "rematch.bench.sb3_subject", raising=False)
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)
     measured = benchmark("pursuit", 0.1)
-    role_spec = json.loads(json.dumps(measured.to_dict()))
-    check(role_spec, peers=False)
-    text = "\n".join(lines(role_spec))
+    report = json.loads(json.dumps(measured.to_dict()))
+    check(report, peers=False)
+    text = "\n".join(lines(report))
     assert repr(measured) == text
     assert "not installed: .venv/bin/pip install -c constraints.txt stable-baselines3" in text
     assert text.count("not measured") == 3
@@ -120,14 +130,14 @@ def test_unknown_world_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == ""
 
 
-def test_rivals_really_sit_in_the_timed_games(small: None) -> None:
+def test_timed_games_have_seated_opponents(small: None) -> None:
     timed = rematch_subject.Training(
         "x", rematch_subject.configure("pursuit", 1, rematch_subject.PINNED | {"games": 256})
     )
     done = timed.run(0.0)
-    share = timed.rivals_share()
-    assert 0.10 < share < 0.20  # 30 % of games have one rival in two seats
-    assert done == round(2 * 256 * 8 * (1 - share))  # every decision of a learning seat, and no other
+    share = timed.opponent_seat_share()
+    assert 0.10 < share < 0.20  # 30 % of games have an opponent in one of two seats
+    assert done == round(2 * 256 * 8 * (1 - share))  # all decisions of learning seats, and no others
 
 
 def test_timed_games_are_staggered(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,13 +149,13 @@ def test_timed_games_are_staggered(small: None, monkeypatch: pytest.MonkeyPatch)
     assert len(starts) == 1
 
 
-def test_one_role_learns_alone(small: None) -> None:
+def test_only_one_role_learns(small: None) -> None:
     timed = rematch_subject.Training(
-        "x", rematch_subject.configure("pursuit", 1, rematch_subject.DOCUMENTS), "pursuer"
+        "x", rematch_subject.configure("pursuit", 1, rematch_subject.EARLIER_PROJECT), "pursuer"
     )
     config, players = timed.trainer.config, timed.trainer.agents.players
     weights = {role: policy.weights.copy() for role, policy in players.items()}
-    for _ in range(10):  # games that began before the rival sat down end after 40 steps
+    for _ in range(10):  # games that began before the bot was seated end after 40 steps
         done = timed.iterate()
     assert done == config.games * config.steps
     assert not np.array_equal(weights["pursuer"], players["pursuer"].weights)
@@ -153,13 +163,13 @@ def test_one_role_learns_alone(small: None) -> None:
     assert (timed.trainer.world.slot[:, 1] == len(timed.trainer.setup.seating["evader"].packed)).all()
 
 
-def test_the_peer_plays_the_same_world() -> None:
+def test_stable_baselines3_plays_the_same_world() -> None:
     pytest.importorskip("stable_baselines3")
     from rematch.adapters.gymnasium_env import GymVector
-    from rematch.bench.sb3_subject import Games
+    from rematch.bench.sb3_subject import GymVecEnv
 
     config = rematch_subject.configure("pursuit", 1, {"world.max_steps": 20})
-    games = Games(GymVector("pursuit", config.world, "pursuer", "random", 6))
+    games = GymVecEnv(GymVector("pursuit", config.world, "pursuer", "random", 6))
     twin = GymVector("pursuit", config.world, "pursuer", "random", 6)
     assert np.array_equal(games.reset(), twin.reset(seed=0)[0])
     before, ends = games.reset(), 0
@@ -179,29 +189,28 @@ def test_the_peer_plays_the_same_world() -> None:
     assert ends >= 18
 
 
-def test_the_peer_looks_names_up_too() -> None:
-    """Its first layer over columns that name things is the product with their one-hot vectors."""
+def test_category_embedding_equals_one_hot_product() -> None:
     pytest.importorskip("stable_baselines3")
     import torch
 
-    from rematch.bench.sb3_subject import Peer, Tables
+    from rematch.bench.sb3_subject import CategoryEmbedding, Sb3Training
 
-    tables = Tables((3, 4), 5)
-    seen = torch.tensor([[2.0, 0.0], [1.0, 3.0]])
-    hot = torch.zeros(2, 7)
-    hot[[0, 0, 1, 1], [2, 3, 1, 6]] = 1
-    assert torch.allclose(tables(seen), hot @ tables.rows.weight)
+    embedding = CategoryEmbedding((3, 4), 5)
+    categories = torch.tensor([[2.0, 0.0], [1.0, 3.0]])
+    one_hot = torch.zeros(2, 7)
+    one_hot[[0, 0, 1, 1], [2, 3, 1, 6]] = 1
+    assert torch.allclose(embedding(categories), one_hot @ embedding.embedding.weight)
     for shared in (True, False):
-        pins = rematch_subject.DOCUMENTS | {
+        overrides = rematch_subject.EARLIER_PROJECT | {
             "games": 2,
             "steps": 8,
             "ppo.minibatch_size": 16,
             "network.hidden": [6, 6],
         }
-        pins["network.shared"] = shared
-        peer = Peer("x", rematch_subject.configure("lattice", 1, pins), 1, ("pursuer", "random"))
-        found = [part for part in peer.model.policy.modules() if isinstance(part, Tables)]
-        assert len(found) == (1 if shared else 2)
+        overrides["network.shared"] = shared
+        peer = Sb3Training("x", rematch_subject.configure("lattice", 1, overrides), 1, ("pursuer", "random"))
+        layers = [part for part in peer.model.policy.modules() if isinstance(part, CategoryEmbedding)]
+        assert len(layers) == (1 if shared else 2)
         assert peer.run(0.0) == 16
 
 
@@ -211,7 +220,11 @@ def test_short_numbers() -> None:
     ]  # fmt: skip
 
 
-def test_a_missed_target_is_said(small: None) -> None:
+def test_missed_targets_are_reported(small: None) -> None:
     slow = [timing.Measurement(Counter([]), [1.0] * 5), timing.Measurement(Counter([]), [1.0] * 5)]
-    judged = targets(dict.fromkeys(("alone", "pinned", "peer", "documents", "lone", "peer_documents"), slow))
-    assert [entry["met"] for entry in judged] == [False] * 6
+    results = targets(
+        dict.fromkeys(
+            ("world", "pinned", "peer", "earlier_project", "one_role", "peer_earlier_project"), slow
+        )
+    )
+    assert [entry["met"] for entry in results] == [False] * 6

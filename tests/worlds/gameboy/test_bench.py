@@ -17,7 +17,7 @@ def test_it_measures_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("GAMES", 2), ("MACHINES", 2), ("TURNS", 1)):
         monkeypatch.setattr(probe, name, value)
     less = {"games": 2, "steps": 8, "world.workers": 0, "dqn.warmup": 80, "dqn.batch": 2, "threads": 1}
-    monkeypatch.setattr(rematch_subject, "ALONE", rematch_subject.ALONE | less)
+    monkeypatch.setattr(rematch_subject, "WITHOUT_EXPLORERS", rematch_subject.WITHOUT_EXPLORERS | less)
     role_spec = json.loads(json.dumps(run.benchmark("gameboy", 0.01).to_dict()))
     assert len(role_spec["steps_per_second"]) == 5 and all(
         found["median"] > 0 and len(found["all"]) == 1 for found in role_spec["steps_per_second"].values()
@@ -26,7 +26,7 @@ def test_it_measures_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = role_spec["training"]
     assert trained["settings"]["replay_ratio"] == 4 and "epochs" not in trained["settings"]
     assert trained["n"] == 5 and min(trained["rates"]) > 0 and trained["met"] == (trained["median"] >= 1000)
-    assert re.search(r"recipe small, 2 games.*: \d+ steps/s \(\d+ to \d+; wanted 1000: (met|missed)\)$",
+    assert re.search(r"recipe small, 2 games.*: \d+ steps/s \(\d+ to \d+; target 1000: (met|missed)\)$",
                      run.training_line(trained))
     said = probe.lines(role_spec)
     assert len(said) == 1 + 5 + 2 + 1 and role_spec["steps_a_turn"] == 14

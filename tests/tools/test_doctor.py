@@ -1,4 +1,4 @@
-"""tools/setup/doctor.py: which Python, what is missing, which line installs it. No pip, no network."""
+"""tools/setup/doctor.py: choice of Python, missing parts, installation commands. No pip, no network."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def program(folder: Path, name: str, text: str) -> Path:
 
 
 def fake_python(folder: Path, name: str, **fields: Any) -> None:
-    """A command that answers the doctor's probe as such an interpreter would."""
-    told = {**vars(GOOD), "executable": str(folder / name), **fields}
-    del told["command"]
-    program(folder, name, f"echo '{json.dumps(told)}'")
+    """A command that answers PROBE like an interpreter with these fields."""
+    values = {**vars(GOOD), "executable": str(folder / name), **fields}
+    del values["command"]
+    program(folder, name, f"echo '{json.dumps(values)}'")
 
 
 @pytest.mark.parametrize(
@@ -59,32 +59,32 @@ def fake_python(folder: Path, name: str, **fields: Any) -> None:
     ],
 )
 def test_doctor_names_each_thing_an_interpreter_lacks(fields: dict[str, Any], kinds: list[str]) -> None:
-    assert [lack.kind for lack in doctor.lacks(changed(GOOD, **fields))] == kinds
+    assert [problem.kind for problem in doctor.find_problems(changed(GOOD, **fields))] == kinds
 
 
 def test_probe_tells_the_truth_about_this_interpreter() -> None:
-    python = doctor.ask(sys.executable)
+    python = doctor.query_python(sys.executable)
     assert python.version == sys.version_info[:3]
     assert python.suffix == sysconfig.get_config_var("EXT_SUFFIX")
     assert os.path.samefile(python.prefix, sys.base_prefix)
-    assert doctor.ask("no-such-python") is None
-    assert doctor.ask(shutil.which("true")) is None
+    assert doctor.query_python("no-such-python") is None
+    assert doctor.query_python(shutil.which("true")) is None
 
 
 def test_own_python3_comes_first_and_the_newest_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    program(tmp_path, "python3.14", "exit 127")  # as a version chooser's stub does
+    program(tmp_path, "python3.14", "exit 127")  # like the stub of a version manager
     fake_python(tmp_path, "python3.11", version=[3, 11, 9])
     fake_python(tmp_path, "python3.13", version=[3, 13, 0])
-    assert doctor.choose()[0].command == "python3.13"
+    assert doctor.choose_python()[0].command == "python3.13"
     fake_python(tmp_path, "python3", version=[3, 12, 3])
-    assert doctor.choose()[0].command == "python3"
+    assert doctor.choose_python()[0].command == "python3"
     fake_python(tmp_path, "python3", version=[3, 10, 1])
-    python, missing, passed = doctor.choose()
+    python, missing, rejected = doctor.choose_python()
     assert (python.command, missing) == ("python3.13", [])
-    assert any("3.10.1" in line for line in passed)
-    assert any("python3.14: does not run" in line for line in passed)
-    assert doctor.choose("python3.11")[0].version == (3, 11, 9)
+    assert any("3.10.1" in line for line in rejected)
+    assert any("python3.14: does not run" in line for line in rejected)
+    assert doctor.choose_python("python3.11")[0].version == (3, 11, 9)
 
 
 def test_nearest_interpreter_is_the_one_that_a_package_completes(
@@ -98,9 +98,9 @@ def test_nearest_interpreter_is_the_one_that_a_package_completes(
     program(tmp_path, "gcc", "")
     monkeypatch.setattr(doctor.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(doctor.platform, "system", lambda: "Linux")
-    findings = doctor.examine()
-    assert findings.cures == ("sudo apt-get update && sudo apt-get install -y python3.11-venv",)
-    assert findings.python.command == "python3.11" and len(findings.problems) == 2
+    report = doctor.examine_machine()
+    assert report.install_commands == ("sudo apt-get update && sudo apt-get install -y python3.11-venv",)
+    assert report.python.command == "python3.11" and len(report.problems) == 2
 
 
 def test_an_interpreter_from_elsewhere_is_not_mended_with_packages(
@@ -112,11 +112,11 @@ def test_an_interpreter_from_elsewhere_is_not_mended_with_packages(
         program(tmp_path, name, "")
     monkeypatch.setattr(doctor.os, "geteuid", lambda: 0)
     monkeypatch.setattr(doctor.platform, "system", lambda: "Linux")
-    assert doctor.examine().cures == ("dnf install -y python3.12 python3.12-devel",)
+    assert doctor.examine_machine().install_commands == ("dnf install -y python3.12 python3.12-devel",)
 
 
 def test_bare_machine_gets_one_clear_answer(tmp_path: Path) -> None:
-    """No Python that serves, no compiler, no make: exit code 2, the line that installs all, no traceback."""
+    """No suitable Python, compiler or make: exit code 2, the installation command, no traceback."""
     fake_python(tmp_path, "python3", version=[3, 8, 18])
     program(tmp_path, "pacman", "")
     command = [sys.executable, str(ROOT / "tools/setup/doctor.py")]
@@ -132,7 +132,8 @@ def test_bare_machine_gets_one_clear_answer(tmp_path: Path) -> None:
     ("manager", "root", "line"),
     [
         (
-            "apt-get", True,
+            "apt-get",
+            True,
             "apt-get update && apt-get install -y python3.12-venv python3.12-dev build-essential",
         ),
         ("dnf", False, "sudo dnf install -y python3.12 python3.12-devel gcc"),
@@ -157,7 +158,7 @@ def test_install_lines_on_a_mac_and_where_nothing_is_known() -> None:
 
 def test_compiler_is_tried_and_not_only_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor.working_compiler(["no-such-compiler", "false"])
-    program(tmp_path, "gcc", "exit 1")  # there, but without a C library
+    program(tmp_path, "gcc", "exit 1")  # exists, but without a C library
     monkeypatch.setenv("PATH", str(tmp_path))
     assert doctor.working_compiler() == ""
 

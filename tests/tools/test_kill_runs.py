@@ -1,4 +1,4 @@
-"""Nothing is lost: runs killed, stopped, damaged or contended end with the undisturbed run's bytes."""
+"""Runs that were killed, stopped, damaged or started twice end with the bytes of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """(folder, seconds) of a run that nobody disturbed."""
+    """(folder, seconds) of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("undisturbed") / "twin"
     return folder, kill_runs.undisturbed(folder)
 
@@ -33,40 +33,40 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def halfway(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was killed in the middle."""
     folder = tmp_path_factory.mktemp("halfway") / "run"
-    child = kill_runs.go_on(folder)
+    child = kill_runs.start_or_resume(folder)
     wait_until(lambda: kill_runs.newest(folder) >= kill_runs.ITERATIONS // 2, child)
     child.kill()
     child.communicate()
     return folder
 
 
-def wait_until(true: Any, child: subprocess.Popen[str]) -> None:
-    until = time.monotonic() + 60
-    while not true():
-        assert child.poll() is None and time.monotonic() < until, "it ended, or hung, too early"
+def wait_until(condition: Any, child: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert child.poll() is None and time.monotonic() < deadline, "it ended, or hung, too early"
         time.sleep(0.001)
 
 
-def ended(child: subprocess.Popen[str]) -> str:
-    said = child.communicate(timeout=60)[0]
-    assert child.returncode == 0, said
-    return said
+def wait_for_end(child: subprocess.Popen[str]) -> str:
+    output = child.communicate(timeout=60)[0]
+    assert child.returncode == 0, output
+    return output
 
 
 def test_training_imports_no_torch() -> None:
-    """The native path starts in a blink: torch alone would take seconds of each of these tests."""
+    """Training on the native path starts without torch, whose import takes seconds."""
     code = "import sys, rematch.api, rematch.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("seed", [12, 15])
 def test_runs_killed_at_random_end_with_the_same_bytes(seed: int, twin: Any, tmp_path: Path) -> None:
-    """Twenty SIGKILLs in all, at random times and inside saves; tools/checks/kill_runs.py does hundreds."""
-    draw, kills, run = random.Random(seed), 0, 0
+    """Twenty SIGKILLs in total, at random moments and during saves; kill_runs.py sends hundreds."""
+    rng, kills, run = random.Random(seed), 0, 0
     while kills < 10:
         run += 1
         try:
-            for _ in kill_runs.trial(twin[0], tmp_path / f"run-{run}", draw, (10 - kills, twin[1])):
+            for _ in kill_runs.trial(twin[0], tmp_path / f"run-{run}", rng, (10 - kills, twin[1])):
                 kills += 1
         except AssertionError as error:
             pytest.fail(f"seed {seed}, run {run}, kill {kills}: {error}")
@@ -79,8 +79,8 @@ def test_the_pictures_are_made_by_a_resume_that_has_nothing_left_to_train(twin: 
         (folder / name).unlink()
     shutil.rmtree(folder / "policies")
     (folder / ".tmp-match.gif").write_bytes(b"GIF")  # a kill inside that write
-    said = kill_runs.finish(folder)
-    assert f"at iteration {kill_runs.ITERATIONS}" in said and differences(twin[0], folder) == []
+    output = kill_runs.finish(folder)
+    assert f"at iteration {kill_runs.ITERATIONS}" in output and differences(twin[0], folder) == []
 
 
 def checkpoint_files(folder: Path) -> Iterator[Path]:
@@ -89,8 +89,8 @@ def checkpoint_files(folder: Path) -> Iterator[Path]:
 
 
 def test_a_flipped_bit_in_any_file_of_a_checkpoint_is_found(twin: Any, halfway: Path, tmp_path: Path) -> None:
-    """One bit in one file at a time: named, set aside, and the one before it leads to the same end."""
-    draw = random.Random(21)
+    """One bit in one file: the checkpoint is reported and set aside, and the previous one is used."""
+    rng = random.Random(21)
     names = [path.name for path in checkpoint_files(halfway)]
     assert len(names) >= 3
     for name in names:
@@ -99,24 +99,26 @@ def test_a_flipped_bit_in_any_file_of_a_checkpoint_is_found(twin: Any, halfway: 
         newest = kill_runs.newest(folder)
         path = folder / "checkpoints" / f"iter_{newest:08d}" / name
         data = bytearray(path.read_bytes())
-        at = draw.randrange(8 * len(data))
-        data[at // 8] ^= 1 << at % 8
+        position = rng.randrange(8 * len(data))
+        data[position // 8] ^= 1 << position % 8
         path.write_bytes(data)
-        said = kill_runs.finish(folder)
-        assert f"checkpoint iter_{newest:08d} does not verify" in said, (name, at, said)
-        assert f"from checkpoint iter_{newest - 1:08d}" in said, (name, at, said)
+        output = kill_runs.finish(folder)
+        assert f"checkpoint iter_{newest:08d} does not verify" in output, (name, position, output)
+        assert f"from checkpoint iter_{newest - 1:08d}" in output, (name, position, output)
         assert (folder / "damaged" / f"iter_{newest:08d}" / name).read_bytes() == data
-        assert differences(twin[0], folder) == [], (name, at)
+        assert differences(twin[0], folder) == [], (name, position)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_polite_signal_saves_and_says_how_to_go_on(number: int, twin: Any, tmp_path: Path) -> None:
+def test_termination_signal_saves_and_prints_the_resume_command(
+    number: int, twin: Any, tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
-    child = kill_runs.go_on(folder)
+    child = kill_runs.start_or_resume(folder)
     wait_until(lambda: kill_runs.newest(folder) >= 3, child)
     child.send_signal(number)
-    said = ended(child)
-    assert f"stopped ({signal.Signals(number).name})" in said and f"rematch resume {folder}" in said
+    output = wait_for_end(child)
+    assert f"stopped ({signal.Signals(number).name})" in output and f"rematch resume {folder}" in output
     assert 3 <= kill_runs.newest(folder) < kill_runs.ITERATIONS
     kill_runs.finish(folder)
     assert differences(twin[0], folder) == []
@@ -124,9 +126,9 @@ def test_a_polite_signal_saves_and_says_how_to_go_on(number: int, twin: Any, tmp
 
 def test_max_minutes_saves_and_stops(twin: Any, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    for _ in range(2):  # training, then resuming; hardly any time is still one iteration each
-        said = ended(kill_runs.go_on(folder, "--max-minutes", "0.000001"))
-        assert "stopped (time)" in said and f"rematch resume {folder}" in said
+    for _ in range(2):  # train, then resume; a tiny limit still allows one iteration each
+        output = wait_for_end(kill_runs.start_or_resume(folder, "--max-minutes", "0.000001"))
+        assert "stopped (time)" in output and f"rematch resume {folder}" in output
     assert kill_runs.newest(folder) == 2
     kill_runs.finish(folder)
     assert differences(twin[0], folder) == []
@@ -137,16 +139,16 @@ def test_the_second_of_two_processes_is_told_who_holds_the_run(
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(halfway, folder)
-    first = kill_runs.go_on(folder)
+    first = kill_runs.start_or_resume(folder)
     wait_until(lambda: (folder / "lock").exists() and str(first.pid) in (folder / "lock").read_text(), first)
-    first.send_signal(signal.SIGSTOP)  # so that it cannot end before the second has looked
+    first.send_signal(signal.SIGSTOP)  # so that it cannot end before the second process starts
     try:
         for words in (("resume", str(folder)), ("train", "pursuit", "--name", str(folder))):
             second = kill_runs.command(*words)
-            said = second.communicate(timeout=60)[0]
-            assert second.returncode == 2 and f"process {first.pid} on" in said
-            assert len(said.splitlines()) == 1 and "Traceback" not in said
+            output = second.communicate(timeout=60)[0]
+            assert second.returncode == 2 and f"process {first.pid} on" in output
+            assert len(output.splitlines()) == 1 and "Traceback" not in output
     finally:
         first.send_signal(signal.SIGCONT)
-    ended(first)
+    wait_for_end(first)
     assert differences(twin[0], folder) == []

@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 
-ODD = "a b 'c \"d"  # a folder's name with spaces and both quotes
+ODD = "a b 'c \"d"  # a folder name with spaces and both kinds of quotes
 GOOD = doctor.Python("python3", (3, 12, 1), prefix="/usr", executable="/usr/bin/python3", headers=True)
 
 
@@ -44,14 +44,14 @@ FINISHED = {
 
 
 @pytest.mark.parametrize(
-    ("record", "python", "wish", "step"),
+    ("record", "python", "requirements", "expected"),
     [
         (FINISHED, GOOD, {}, "keep"),
         (None, None, {}, "new"),
-        (FINISHED, None, {}, "new"),  # the interpreter it was made from is gone
+        (FINISHED, None, {}, "new"),  # its interpreter was removed
         ({"finished": False}, GOOD, {}, "new"),  # killed half-way
-        ({}, GOOD, {}, "install"),  # made by hand: completed, not thrown away
-        (FINISHED, changed(GOOD, version=(3, 13, 0)), {}, "new"),  # the system's python3 moved on
+        ({}, GOOD, {}, "install"),  # created by hand: completed, not deleted
+        (FINISHED, changed(GOOD, version=(3, 13, 0)), {}, "new"),  # the system's python3 was upgraded
         (FINISHED, changed(GOOD, version=(3, 12, 9)), {}, "keep"),
         (FINISHED, changed(GOOD, version=(3, 10, 0)), {}, "new"),
         (FINISHED, GOOD, {"pins": "q"}, "install"),
@@ -65,15 +65,17 @@ FINISHED = {
         ({**FINISHED, "root": ""}, GOOD, {}, "link"),
     ],
 )
-def test_plan(record: Any, python: Any, wish: dict[str, Any], step: str) -> None:
-    taken, reason = prepare.plan(record, python, prepare.Wish(**{"pins": "p", **wish}))
-    assert taken == step
-    assert bool(reason) == (step != "keep" and record is not None)
+def test_plan(record: Any, python: Any, requirements: dict[str, Any], expected: str) -> None:
+    action, reason = prepare.plan_update(
+        record, python, prepare.Requirements(**{"pins": "p", **requirements})
+    )
+    assert action == expected
+    assert bool(reason) == (expected != "keep" and record is not None)
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project in an odd folder whose .venv holds this Python and a finished record; pip is forbidden."""
+    """A project in a folder with an odd name; its .venv has this Python and a finished record; no pip."""
     root = tmp_path / ODD
     (root / ".venv/bin").mkdir(parents=True)
     (root / "rematch").mkdir()
@@ -106,7 +108,7 @@ def test_nothing_runs_when_nothing_changed(project: Path, capsys: pytest.Capture
 def test_failed_pip_keeps_what_was_there(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """New pins but no network: pip gives up, and the next run tries again on the same .venv."""
+    """New pins but no network: pip fails, and the next run tries again with the same .venv."""
     old = {**prepare.read_record(), "pins": "older"}
     prepare.write_record(old)
 
@@ -129,9 +131,12 @@ def test_interrupted_pip_is_begun_anew(
     monkeypatch.setattr(prepare, "pip", interrupted)
     assert prepare.main(["dev", "bench"]) == 130
     assert "interrupted" in capsys.readouterr().err
-    wish = prepare.Wish(prepare.digest_of("constraints.txt", "pyproject.toml", "setup.py"))
-    python = doctor.ask(str(prepare.PYTHON))
-    assert prepare.plan(prepare.read_record(), python, wish) == ("new", "an earlier set-up was interrupted")
+    requirements = prepare.Requirements(prepare.digest_of("constraints.txt", "pyproject.toml", "setup.py"))
+    python = doctor.query_python(str(prepare.PYTHON))
+    assert prepare.plan_update(prepare.read_record(), python, requirements) == (
+        "new",
+        "an earlier set-up was interrupted",
+    )
 
 
 def test_torch_alone_comes_from_the_other_index(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,8 +144,8 @@ def test_torch_alone_comes_from_the_other_index(project: Path, monkeypatch: pyte
     monkeypatch.setattr(prepare, "pip", lambda *arguments: calls.append(arguments))
     monkeypatch.setenv("TORCH_INDEX", "https://host/cpu")
     assert prepare.main(["dev"]) == 0
-    elsewhere = [call for call in calls if "--index-url" in call]
-    assert elsewhere == [
+    torch_calls = [call for call in calls if "--index-url" in call]
+    assert torch_calls == [
         ("--no-deps", "--index-url", "https://host/cpu", "--force-reinstall", "torch==2.13.0")
     ]
     assert not any("--extra-index-url" in call for call in calls)
@@ -173,7 +178,7 @@ def pins() -> dict[str, str]:
     return dict(zip(names, (version for _, version in pairs)))
 
 
-def asked_for() -> list[Requirement]:
+def required_packages() -> list[Requirement]:
     project = PROJECT["project"]
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
     lines = [*project["dependencies"], *extras, *PROJECT["build-system"]["requires"], *prepare.BUILD_TOOLS]
@@ -183,28 +188,28 @@ def asked_for() -> list[Requirement]:
 def test_every_dependency_has_a_pin_that_satisfies_it() -> None:
     pinned = pins()
     assert pinned["torch"] == "2.13.0"
-    for requirement in asked_for():
+    for requirement in required_packages():
         assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
 
 
 def test_everything_that_dependencies_need_is_pinned_too() -> None:
-    """Walks what is installed here: a package that pip would choose freely is a set-up that drifts."""
-    pinned, seen, waiting = pins(), set(), asked_for()
-    while waiting:
-        requirement = waiting.pop()
+    """All transitive dependencies of installed packages have a pin, so that pip chooses no version freely."""
+    pinned, seen, queue = pins(), set(), required_packages()
+    while queue:
+        requirement = queue.pop()
         name = canonicalize_name(requirement.name)
         if (name, *requirement.extras) in seen:
             continue
         seen.add((name, *requirement.extras))
         assert name in pinned, requirement
         try:
-            needs = metadata.requires(name) or []
+            requirements = metadata.requires(name) or []
         except metadata.PackageNotFoundError:
             continue  # an extra that only `make bench` installs
-        for need in map(Requirement, needs):
+        for need in map(Requirement, requirements):
             extras = ("", *requirement.extras)
             if need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in extras):
-                waiting.append(need)
+                queue.append(need)
     assert len(seen) > 40
 
 
@@ -212,8 +217,8 @@ def test_everything_that_dependencies_need_is_pinned_too() -> None:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Path:
-    """The Makefile and .ci/run in an odd folder, with stand-ins that write down how they are called."""
+def make_folder(tmp_path: Path) -> Path:
+    """The Makefile and .ci/run in a folder with an odd name, with programs that log their arguments."""
     root = tmp_path / ODD
     for name in ("Makefile", ".ci/run"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -228,15 +233,19 @@ def stage(tmp_path: Path) -> Path:
     return root
 
 
-def make(stage: Path, *arguments: str, **environment: str) -> tuple[int, list[str]]:
-    """The exit code of `make ARGUMENTS`, without a terminal, and the calls it made."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    with open(os.devnull) as nothing:
-        done = subprocess.run(
-            ["make", *arguments], cwd=stage, env={**kept, **environment}, stdin=nothing, capture_output=True
+def make(make_folder: Path, *arguments: str, **environment: str) -> tuple[int, list[str]]:
+    """(exit code of `make ARGUMENTS` without a terminal, logged calls)."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    with open(os.devnull) as null:
+        process = subprocess.run(
+            ["make", *arguments],
+            cwd=make_folder,
+            env={**inherited, **environment},
+            stdin=null,
+            capture_output=True,
         )
-    log = stage / "log"
-    return done.returncode, log.read_text().splitlines() if log.exists() else []
+    log = make_folder / "log"
+    return process.returncode, log.read_text().splitlines() if log.exists() else []
 
 
 READY = "prepare dev PYTHON= TORCH_INDEX="
@@ -253,55 +262,57 @@ READY = "prepare dev PYTHON= TORCH_INDEX="
         ("help", []),
     ],
 )
-def test_targets_in_a_folder_with_spaces_and_quotes(stage: Path, target: str, calls: list[str]) -> None:
-    code, made = make(stage, target, PYTHON="", TORCH_INDEX="")
-    assert code == 0 and made[:2] == calls[:2]
-    assert sorted(made) == sorted(calls), "types and tests are checked at the same time"
+def test_targets_in_a_folder_with_spaces_and_quotes(make_folder: Path, target: str, calls: list[str]) -> None:
+    code, actual = make(make_folder, target, PYTHON="", TORCH_INDEX="")
+    assert code == 0 and actual[:2] == calls[:2]
+    assert sorted(actual) == sorted(calls), "types and tests are checked at the same time"
 
 
 @pytest.mark.parametrize("fails", ["ruff", "mypy", "pytest"])
-def test_whatever_fails_the_tests_fail(stage: Path, fails: str) -> None:
-    program(stage / ".venv/bin", "python", f'echo "$@" >> log; case "$*" in *{fails}*) exit 3;; esac')
-    code, calls = make(stage, "test", PYTHON="", TORCH_INDEX="")
+def test_whatever_fails_the_tests_fail(make_folder: Path, fails: str) -> None:
+    program(make_folder / ".venv/bin", "python", f'echo "$@" >> log; case "$*" in *{fails}*) exit 3;; esac')
+    code, calls = make(make_folder, "test", PYTHON="", TORCH_INDEX="")
     assert code != 0 and (len(calls) == 2 if fails == "ruff" else len(calls) == 4)
 
 
-def test_make_variables_reach_set_up_whole(stage: Path) -> None:
-    _, calls = make(stage, "build", "PYTHON=/a b/it's", "TORCH_INDEX=https://host/x?y=1&z")
+def test_make_variables_reach_set_up_whole(make_folder: Path) -> None:
+    _, calls = make(make_folder, "build", "PYTHON=/a b/it's", "TORCH_INDEX=https://host/x?y=1&z")
     assert calls == ["prepare dev PYTHON=/a b/it's TORCH_INDEX=https://host/x?y=1&z"]
 
 
-def test_failed_set_up_stops_make(stage: Path) -> None:
-    (stage / "broken").touch()
-    code, calls = make(stage, "train", PYTHON="", TORCH_INDEX="")
+def test_failed_set_up_stops_make(make_folder: Path) -> None:
+    (make_folder / "broken").touch()
+    code, calls = make(make_folder, "train", PYTHON="", TORCH_INDEX="")
     assert code != 0 and calls == [READY]
 
 
-def test_make_says_so_where_there_is_no_python(stage: Path, tmp_path: Path) -> None:
+def test_make_says_so_where_there_is_no_python(make_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("make", "sh"):
         (folder / name).symlink_to(shutil.which(name) or "")
-    done = subprocess.run(["make", "train"], cwd=stage, env={"PATH": str(folder)}, capture_output=True)
-    assert done.returncode == 2 and b"no Python was found" in done.stderr and not (stage / "log").exists()
+    done = subprocess.run(["make", "train"], cwd=make_folder, env={"PATH": str(folder)}, capture_output=True)
+    assert (
+        done.returncode == 2 and b"no Python was found" in done.stderr and not (make_folder / "log").exists()
+    )
 
 
-def test_clean_keeps_text_and_runs(stage: Path) -> None:
+def test_clean_keeps_text_and_runs(make_folder: Path) -> None:
     for name in ("rematch/x/core.pyx", "rematch/x/core.c", "rematch/x/core.a.so", "rematch/x/own.c",
                  "build/y", "runs/first/train.log", "tests/t.py"):  # fmt: skip
-        (stage / name).parent.mkdir(parents=True, exist_ok=True)
-        (stage / name).touch()
-    assert make(stage, "clean")[0] == 0
-    left = {str(path.relative_to(stage)) for path in stage.rglob("*") if path.is_file()}
-    assert {"rematch/x/core.pyx", "rematch/x/own.c", "runs/first/train.log", ".venv/bin/python"} <= left
-    assert not {"rematch/x/core.c", "rematch/x/core.a.so", "build/y"} & left
+        (make_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (make_folder / name).touch()
+    assert make(make_folder, "clean")[0] == 0
+    remaining = {str(path.relative_to(make_folder)) for path in make_folder.rglob("*") if path.is_file()}
+    assert {"rematch/x/core.pyx", "rematch/x/own.c", "runs/first/train.log", ".venv/bin/python"} <= remaining
+    assert not {"rematch/x/core.c", "rematch/x/core.a.so", "build/y"} & remaining
 
 
-def test_ci_runs_the_test_command_and_nothing_else(stage: Path, tmp_path: Path) -> None:
+def test_ci_runs_the_test_command_and_nothing_else(make_folder: Path, tmp_path: Path) -> None:
     program(tmp_path / "bin", "make", 'echo "$PWD: make $*" >> log')
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    subprocess.run(["bash", str(stage / ".ci/run")], cwd="/", env={"PATH": path}, check=True)
-    assert (stage / "log").read_text() == f"{stage}: make test\n"
+    subprocess.run(["bash", str(make_folder / ".ci/run")], cwd="/", env={"PATH": path}, check=True)
+    assert (make_folder / "log").read_text() == f"{make_folder}: make test\n"
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 
@@ -311,5 +322,5 @@ def test_what_set_up_leaves_is_ignored_by_git() -> None:
     caches = [f"{kind}/x" for kind in kinds]
     compiled = [f"rematch/worlds/x/core.{suffix}" for suffix in ("c", "abi.so", "abi.so.7.part")]
     names = [".venv/x", "build/x", "rematch.egg-info/x", "runs/x/train.log", *caches, *compiled]
-    told = subprocess.run(["git", "check-ignore", *names], cwd=ROOT, capture_output=True, text=True)
-    assert told.stdout.split() == names
+    process = subprocess.run(["git", "check-ignore", *names], cwd=ROOT, capture_output=True, text=True)
+    assert process.stdout.split() == names

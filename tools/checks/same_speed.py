@@ -1,12 +1,12 @@
-"""Speed of this tree beside the baseline commit's: both alternate, CPU time of whole iterations.
+"""Compares the speed of this tree with that of the baseline commit: CPU time of whole iterations.
 
     python tools/checks/same_speed.py [--pairs 20] [--only pursuit beasty gameboy] [--json FILE]
 
 Each pair trains the same recipe for the same iterations in both trees, one after the other, on one thread, in
-processes of their own; which tree goes first alternates. Where arrays lie in memory changes the speed by a
-few percent, so each process first takes blocks of random sizes. Printed are the median of the ratios
-(baseline's CPU seconds over ours) and its 95 % interval by order statistics; the lower bound must be at least
-0.97.
+separate processes; the order of the two alternates. The memory addresses of arrays change the speed by a few
+percent, so each process first allocates blocks of random sizes. The output is the median ratio (CPU seconds
+of the baseline over those of this tree) and its 95 % interval by order statistics; the lower bound must be at
+least 0.97.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from same_run_baseline import COMMIT, Baseline, Commands
 
 ROOT = Path(__file__).resolve().parents[2]
-BOUND = 0.97
+MIN_RATIO = 0.97
 Case = tuple[str, dict[str, Any], int, int]
-CASES: dict[str, Case] = {  # recipe, changes, iterations before and timed
+CASES: dict[str, Case] = {  # recipe, changes, warm-up iterations, timed iterations
     "pursuit": ("pursuit", {"threads": 1}, 3, 12),
     "beasty": ("beasty", {"threads": 1}, 2, 6),
     "gameboy": ("small", {"threads": 1, "bands.scouts": 0, "stagger": 0, "world.workers": 0,
                           "dqn.warmup": 2000}, 4, 4),
 }  # fmt: skip
-OLD = """
+BASELINE_SCRIPT = """
 import json, random, sys, tempfile, time
 from pathlib import Path
 from rematch import api, config as settings
 from rematch.engine.run import Run
 from rematch.engine.train import Session, iterate
-class Show:
+class Console:
     def line(self, text): pass
     def progress(self, *a): pass
     def evaluation(self, row): pass
-    def film(self, take): return {}
-recipe, changes, first, timed, seed = json.loads(sys.argv[1])
-draw = random.Random(seed)
-blocks = [bytearray(draw.randrange(1 << 20)) for _ in range(32)]
+    def film(self, recording): return {}
+recipe, changes, warmup, timed, seed = json.loads(sys.argv[1])
+rng = random.Random(seed)
+blocks = [bytearray(rng.randrange(1 << 20)) for _ in range(32)]
 del blocks[::2]
 config = api.configure(recipe, changes=changes)
 session = Session(config)
 with tempfile.TemporaryDirectory() as place, Run.create(Path(place) / "run", settings.to_yaml(config)) as run:
     session.begin()
-    for _ in range(first): iterate(session, run, Show())
-    began = time.process_time()
-    for _ in range(timed): iterate(session, run, Show())
-    print(time.process_time() - began)
+    for _ in range(warmup): iterate(session, run, Console())
+    started = time.process_time()
+    for _ in range(timed): iterate(session, run, Console())
+    print(time.process_time() - started)
 """
-NEW = """
+CURRENT_SCRIPT = """
 import json, random, sys, tempfile, time
 from pathlib import Path
 from rematch.core import config as settings
@@ -65,47 +65,47 @@ from rematch.storage.run_folder import Run
 from rematch.training.loop import iterate
 from rematch.training.recipes import configure
 from rematch.training.trainer import Trainer
-class Show:
+class Console:
     def line(self, text): pass
     def progress(self, *a): pass
     def evaluation(self, row): pass
-    def film(self, take): return {}
-recipe, changes, first, timed, seed = json.loads(sys.argv[1])
-draw = random.Random(seed)
-blocks = [bytearray(draw.randrange(1 << 20)) for _ in range(32)]
+    def film(self, recording): return {}
+recipe, changes, warmup, timed, seed = json.loads(sys.argv[1])
+rng = random.Random(seed)
+blocks = [bytearray(rng.randrange(1 << 20)) for _ in range(32)]
 del blocks[::2]
 config = configure(recipe, changes=changes)
 trainer = Trainer(config)
 with tempfile.TemporaryDirectory() as place, Run.create(Path(place) / "run", settings.to_yaml(config)) as run:
-    trainer.bind(run, Show())
+    trainer.bind(run, Console())
     trainer.start()
-    for _ in range(first): iterate(trainer)
-    began = time.process_time()
+    for _ in range(warmup): iterate(trainer)
+    started = time.process_time()
     for _ in range(timed): iterate(trainer)
-    print(time.process_time() - began)
+    print(time.process_time() - started)
 """
 
 
 def cpu_seconds(tree: Path, script: str, case: Case, seed: int) -> float:
-    """CPU seconds of the timed iterations, in a process of its own; `seed` of the blocks of memory."""
+    """CPU seconds of the timed iterations in a new process; `seed` determines the allocated blocks."""
     environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, "-c", script, json.dumps([*case, seed])]
-    done = subprocess.run(words, env=environment, cwd=tree, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"same_speed: {done.stderr.strip().splitlines()[-1]}")
-    return float(done.stdout.strip().splitlines()[-1])
+    command = [sys.executable, "-c", script, json.dumps([*case, seed])]
+    process = subprocess.run(command, env=environment, cwd=tree, capture_output=True, text=True)
+    if process.returncode:
+        raise SystemExit(f"same_speed: {process.stderr.strip().splitlines()[-1]}")
+    return float(process.stdout.strip().splitlines()[-1])
 
 
 def median_interval(values: list[float]) -> tuple[float, float, float]:
-    """Median and a 95 % interval of it by order statistics (sign test)."""
+    """(median, low, high): a 95 % interval by order statistics (sign test)."""
     ordered, n = sorted(values), len(values)
-    middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
-    below, rank = 0.0, 0
-    while rank < n // 2 and below + comb(n, rank) / 2**n <= 0.025:
-        below += comb(n, rank) / 2**n
+    median = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+    tail, rank = 0.0, 0
+    while rank < n // 2 and tail + comb(n, rank) / 2**n <= 0.025:
+        tail += comb(n, rank) / 2**n
         rank += 1
     rank = max(rank - 1, 0)
-    return middle, ordered[rank], ordered[n - 1 - rank]
+    return median, ordered[rank], ordered[n - 1 - rank]
 
 
 def main() -> int:
@@ -121,26 +121,32 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         baseline = Baseline(options.baseline, Commands(Path(scratch)))
         baseline.build()
-    old_tree = baseline.tree
-    results, slow = {}, False
+    baseline_tree = baseline.tree
+    results, too_slow = {}, False
     for name in options.only:
         ratios: list[float] = []
         for pair in range(options.pairs):
-            order = [(old_tree, OLD), (ROOT, NEW)]
-            turn = 1 - 2 * (pair % 2)
+            order = [(baseline_tree, BASELINE_SCRIPT), (ROOT, CURRENT_SCRIPT)]
+            direction = 1 - 2 * (pair % 2)
             seconds = [cpu_seconds(tree, script, CASES[name], 2 * pair + i)
-                       for i, (tree, script) in enumerate(order[::turn])]  # fmt: skip
-            old, new = seconds[::turn]
-            ratios.append(old / new)
-            print(f"\r{name}: pair {pair + 1} of {options.pairs}, ratio {old / new:.3f}", end="", flush=True)
-        middle, low, high = median_interval(ratios)
-        slow |= low < BOUND
-        results[name] = {"median": middle, "low": low, "high": high, "pairs": len(ratios), "ratios": ratios}
-        print(f"\r{name}: speed {middle:.3f} [{low:.3f}, {high:.3f}] of the baseline's, n {len(ratios)}"
-              f"{'' if low >= BOUND else f': below {BOUND}'}        ")
+                       for i, (tree, script) in enumerate(order[::direction])]  # fmt: skip
+            baseline_seconds, current_seconds = seconds[::direction]
+            ratios.append(baseline_seconds / current_seconds)
+            print(
+                f"\r{name}: pair {pair + 1} of {options.pairs}, ratio {ratios[-1]:.3f}",
+                end="",
+                flush=True,
+            )
+        median, low, high = median_interval(ratios)
+        too_slow |= low < MIN_RATIO
+        results[name] = {"median": median, "low": low, "high": high, "pairs": len(ratios), "ratios": ratios}
+        print(
+            f"\r{name}: speed {median:.3f} [{low:.3f}, {high:.3f}] of the baseline's, n {len(ratios)}"
+            f"{'' if low >= MIN_RATIO else f': below {MIN_RATIO}'}        "
+        )
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
-    return int(slow)
+    return int(too_slow)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Whether a long run stays as large as it is: resident size of its process, step by step.
+"""Checks that the memory of a long run does not grow: resident size of its process over steps.
 
     python tools/checks/steady_memory.py tiny --total_steps 1000000 --dqn.replay_size 50000
 
-Trains the recipe in a temporary folder, with the flags that follow, and prints the resident size at each
-twentieth of the way. A replay takes its memory as it fills: choose one that is full within a quarter of the
-run. Exit code 1: the last quarter's median is more than 3 % above the second quarter's.
+Trains the recipe in a temporary folder with the given flags, and prints the resident size twenty times. A
+replay buffer grows until it is full: choose a size that is reached within a quarter of the run. Exit code 1:
+the median of the last quarter is more than 3 % above the median of the second quarter.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rematch.core.errors import ConfigError
 from rematch.core.system import system_memory
 from rematch.reporting.console import Console
 
-MOST = 1.03  # of the second quarter's size
+MAX_GROWTH = 1.03  # last quarter over second quarter
 
 
-class Gauge(Console):
-    """Notes how large the process is, and says so now and then."""
+class MemoryConsole(Console):
+    """Records the resident size of the process, and prints it twenty times."""
 
     def __init__(self, total: int) -> None:
         super().__init__(live=False)
@@ -41,30 +41,32 @@ class Gauge(Console):
             print(f"step {step:>9,}  {self.sizes[-1][1] / 1e6:7.1f} MB  {rate:.0f} steps/s", flush=True)
 
 
-def grown(sizes: Sequence[tuple[int, int]], total: int) -> tuple[float, float]:
+def quarter_medians(sizes: Sequence[tuple[int, int]], total: int) -> tuple[float, float]:
     """Median bytes in the second and in the last quarter of the run."""
     second = [size for step, size in sizes if total / 4 < step <= total / 2]
     last = [size for step, size in sizes if step > total * 3 / 4]
     return float(statistics.median(second)), float(statistics.median(last))
 
 
-def main(words: Sequence[str]) -> int:
-    if not words or words[0] in ("-h", "--help"):
+def main(arguments: Sequence[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
         print(__doc__)
         return 2
     try:
-        config = api.configure(words[0], flags=words[1:])
+        config = api.configure(arguments[0], flags=arguments[1:])
         total = config.iterations * config.games * config.steps
-        gauge = Gauge(total)
-        with tempfile.TemporaryDirectory(prefix="rematch-steady-") as place:
-            api.train(config, folder=Path(place) / "run", console=gauge)
+        console = MemoryConsole(total)
+        with tempfile.TemporaryDirectory(prefix="rematch-steady-") as temporary:
+            api.train(config, folder=Path(temporary) / "run", console=console)
     except ConfigError as error:
         print(f"steady: {error}", file=sys.stderr)
         return 2
-    second, last = grown(gauge.sizes, total)
-    print(f"second quarter {second / 1e6:.1f} MB, last quarter {last / 1e6:.1f} MB: "
-          f"{100 * (last / second - 1):+.1f} % over {total:,} steps")
-    return int(last > MOST * second)
+    second, last = quarter_medians(console.sizes, total)
+    print(
+        f"second quarter {second / 1e6:.1f} MB, last quarter {last / 1e6:.1f} MB: "
+        f"{100 * (last / second - 1):+.1f} % over {total:,} steps"
+    )
+    return int(last > MAX_GROWTH * second)
 
 
 if __name__ == "__main__":

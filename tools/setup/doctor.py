@@ -1,9 +1,9 @@
-"""Looks at a machine before set-up: which Python, what is missing, which line installs it, how much to fetch.
+"""Examines a machine before set-up: which Python to use, what is missing, how to install it, download size.
 
     python3 tools/setup/doctor.py
 
-`make` starts with this (see tools/setup/prepare.py). Standard library only, and no newer than Python 3.8: it
-has to speak clearly on a machine where rematch itself cannot run yet.
+`make` runs this first (see tools/setup/prepare.py). It uses only the standard library and the syntax of
+Python 3.8, because it must also run on machines where rematch cannot run yet.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OLDEST, NEWEST = (3, 11), (3, 14)
-# The user's own `python3` first, then the newest: a version nobody chose is never preferred to theirs.
+# The user's default `python3` comes first, then the newest version.
 CANDIDATES = ("python3", "python3.14", "python3.13", "python3.12", "python3.11")
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
-# What an interpreter says of itself. It must parse on any Python somebody might name, 2.7 included.
+# Prints facts about an interpreter as JSON. It must parse on any Python that a user may name, 2.7 included.
 PROBE = """
 import json, os, platform, sys
 try:
@@ -34,7 +34,7 @@ try:
     absent = [m for m in ("venv", "ssl", "zlib", "ctypes", "bz2") if modules.find_spec(m) is None]
     try:
         import ensurepip
-        ensurepip.version()  # finds the wheel of pip, which some systems package apart
+        ensurepip.version()  # finds the wheel of pip, which is a separate package on some systems
     except Exception:
         absent.append("ensurepip")
     variable = sysconfig.get_config_var
@@ -52,7 +52,7 @@ print(json.dumps(dict(
 
 @dataclass(frozen=True)
 class Python:
-    """One interpreter, as it describes itself."""
+    """Facts about one interpreter, from PROBE."""
 
     command: str
     version: tuple[int, ...] = ()
@@ -61,10 +61,10 @@ class Python:
     free_threaded: bool = False
     prefix: str = ""
     executable: str = ""
-    absent: tuple[str, ...] = ()  # standard modules that it was installed without
+    absent: tuple[str, ...] = ()  # missing modules of the standard library
     headers: bool = False
-    compiler: str = ""  # the one it was built with, which setuptools uses for extensions
-    suffix: str = ""  # of the extension modules it loads
+    compiler: str = ""  # the compiler that it was built with; setuptools uses it for extensions
+    suffix: str = ""  # file suffix of its extension modules
 
     @property
     def minor(self) -> str:
@@ -75,86 +75,91 @@ class Python:
 
 
 @dataclass(frozen=True)
-class Lack:
-    """Something missing: what it is called in PACKAGES, and in words."""
+class Problem:
+    """Something missing: its kind in PACKAGES, and a message."""
 
     kind: str  # python, venv, headers, compiler, make
-    words: str
+    message: str
 
 
-def ask(command: str) -> Python | None:
-    """The interpreter behind `command`; None where it is not there or does not run."""
+def query_python(command: str) -> Python | None:
+    """Facts about the interpreter `command`; None if it does not exist or does not run."""
     try:
-        answer = subprocess.run(
+        process = subprocess.run(
             [command, "-I", "-c", PROBE], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, timeout=60,
         )  # fmt: skip
-        told = json.loads(answer.stdout.decode())
+        fields = json.loads(process.stdout.decode())
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
-    told.update(command=command, version=tuple(told["version"]), absent=tuple(told.get("absent", ())))
-    return Python(**told)
+    fields.update(command=command, version=tuple(fields["version"]), absent=tuple(fields.get("absent", ())))
+    return Python(**fields)
 
 
-def lacks(python: Python) -> list[Lack]:
-    """What keeps this interpreter from running rematch."""
+def find_problems(python: Python) -> list[Problem]:
+    """Problems that prevent rematch from running with this interpreter."""
     if python.implementation != "CPython" or not python.bits64 or python.free_threaded:
-        return [Lack("python", "is not an ordinary 64-bit CPython, the one that PyTorch is published for")]
+        return [Problem("python", "is not an ordinary 64-bit CPython, the one that PyTorch is published for")]
     if not OLDEST <= python.version[:2] <= NEWEST:
-        return [Lack("python", "is not one of Python 3.11 to 3.14")]
-    missing = []
+        return [Problem("python", "is not one of Python 3.11 to 3.14")]
+    problems = []
     if {"venv", "ensurepip"} & set(python.absent):
-        missing.append(Lack("venv", "lacks the venv module (venv and ensurepip)"))
+        problems.append(Problem("venv", "lacks the venv module (venv and ensurepip)"))
     others = [name for name in python.absent if name not in ("venv", "ensurepip")]
     if others:
-        missing.append(Lack("python", "was built without " + ", ".join(others)))
+        problems.append(Problem("python", "was built without " + ", ".join(others)))
     if not python.headers:
-        missing.append(Lack("headers", "lacks its C headers (Python.h)"))
-    return missing
+        problems.append(Problem("headers", "lacks its C headers (Python.h)"))
+    return problems
 
 
-def choose(wanted: str = "") -> tuple[Python | None, list[Lack], list[str]]:
-    """The interpreter to use, or the nearest to it; what it lacks; a line for each that was passed over."""
+def choose_python(wanted: str = "") -> tuple[Python | None, list[Problem], list[str]]:
+    """(the interpreter to use, or the closest candidate; its problems; a line per rejected candidate)."""
     nearest: Python | None = None
-    missing, passed = [Lack("python", "no Python 3.11 to 3.14 was found")], []
+    missing, rejected = [Problem("python", "no Python 3.11 to 3.14 was found")], []
     for command in (wanted,) if wanted else CANDIDATES:
-        python = ask(command)
+        python = query_python(command)
         if python is None:
             if shutil.which(command):
-                passed.append(f"{command}: does not run as Python 3")
+                rejected.append(f"{command}: does not run as Python 3")
             elif wanted:
-                passed.append(f"{command}: not found")
+                rejected.append(f"{command}: not found")
             continue
-        here = lacks(python)
-        if not here:
-            return python, [], passed
-        passed.append(f"{python} " + " and ".join(lack.words for lack in here))
-        if nearest is None or (missing[0].kind == "python" and here[0].kind != "python"):
-            nearest, missing = python, here
-    return nearest, missing, passed
+        problems = find_problems(python)
+        if not problems:
+            return python, [], rejected
+        rejected.append(f"{python} " + " and ".join(problem.message for problem in problems))
+        if nearest is None or (missing[0].kind == "python" and problems[0].kind != "python"):
+            nearest, missing = python, problems
+    return nearest, missing, rejected
 
 
-def working_compiler(first: Sequence[str] = ()) -> str:
-    """The first C compiler that makes a shared library, or "": without a C library none is made."""
+def working_compiler(preferred: Sequence[str] = ()) -> str:
+    """The first C compiler that can build a shared library (which needs a C library), or ""."""
     quiet = subprocess.DEVNULL
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "probe.c")
         source.write_text('#include <stdio.h>\n#include <math.h>\nint probe(void) { return printf(""); }\n')
-        for command in (*filter(None, first), "cc", "gcc", "clang"):
-            line = [*shlex.split(command), "-shared", "-fPIC", str(source), "-o", folder + "/probe"]
+        for command in (*filter(None, preferred), "cc", "gcc", "clang"):
+            command_line = [*shlex.split(command), "-shared", "-fPIC", str(source), "-o", folder + "/probe"]
             try:
-                if subprocess.run(line, stdin=quiet, stdout=quiet, stderr=quiet, timeout=60).returncode == 0:
+                if (
+                    subprocess.run(
+                        command_line, stdin=quiet, stdout=quiet, stderr=quiet, timeout=60
+                    ).returncode
+                    == 0
+                ):
                     return command
             except (OSError, subprocess.SubprocessError):
                 continue
     return ""
 
 
-# --- which line installs it -----------------------------------------------------------------------
+# --- installation commands ------------------------------------------------------------------------
 
 KINDS = ("python", "venv", "headers", "compiler", "make")
-# How each package manager installs, then its name for each of KINDS. {v}: 3.12, {vv}: 312.
-# They are looked for in this order; brew also exists on Linux, so it is last.
+# Package manager -> its install command, then its package names for each of KINDS. {v}: 3.12, {vv}: 312.
+# The first one that exists is used; brew also exists on Linux, so it is last.
 PACKAGES: Mapping[str, Sequence[str]] = {
     "apt-get": ("apt-get update && {sudo}apt-get install -y",
                 "python{v} python{v}-venv python{v}-dev", "python{v}-venv", "python{v}-dev",
@@ -173,10 +178,10 @@ def package_manager() -> str:
 
 
 def packaged_version(manager: str) -> str:
-    """A Python version that this system has a package for."""
+    """A Python version for which this system has a package."""
     if manager != "apt-get":
         return "3.12"
-    for version in ("3.13", "3.12", "3.11", "3.14"):  # releases differ; apt-cache knows without the network
+    for version in ("3.13", "3.12", "3.11", "3.14"):  # depends on the release; apt-cache works offline
         try:
             if subprocess.run(["apt-cache", "show", "python" + version], capture_output=True).returncode == 0:
                 return version
@@ -186,40 +191,40 @@ def packaged_version(manager: str) -> str:
 
 
 def install_lines(kinds: Sequence[str], version: str, manager: str, system: str, root: bool) -> list[str]:
-    """The exact lines that install `kinds` (of KINDS) here, for Python `version` ("3.12")."""
+    """Commands that install `kinds` (of KINDS) on this machine, for Python `version` ("3.12")."""
     lines = []
-    if system == "Darwin":  # Apple's own compiler and make need no package manager
+    if system == "Darwin":  # Apple's compiler and make need no package manager
         if {"compiler", "make"} & set(kinds):
             lines.append("xcode-select --install")
         kinds = [kind for kind in kinds if kind not in ("compiler", "make")]
         manager = "brew"
     if kinds and manager:
         line, *names = PACKAGES[manager]
-        wanted = " ".join(names[KINDS.index(kind)] for kind in kinds).split()
+        packages = " ".join(names[KINDS.index(kind)] for kind in kinds).split()
         sudo = "" if root or manager == "brew" else "sudo "
-        line = f"{{sudo}}{line} {' '.join(dict.fromkeys(wanted))}"
+        line = f"{{sudo}}{line} {' '.join(dict.fromkeys(packages))}"
         lines.append(line.format(sudo=sudo, v=version, vv=version.replace(".", "")))
     return lines
 
 
-# --- how much to fetch ----------------------------------------------------------------------------
+# --- download size --------------------------------------------------------------------------------
 
 
 def download(torch_index: str, system: str, machine: str) -> tuple[str, float]:
-    """What set-up will fetch, in words, and the disk space that it needs in GB."""
+    """(description of the download, needed disk space in GB)."""
     if torch_index:
         return f"about 300 MB with a CPU build of PyTorch (from {torch_index}), 3 GB with a CUDA build", 2.0
     if system == "Linux" and machine in ("x86_64", "aarch64"):
-        words = (
+        description = (
             "up to 2.9 GB, because PyTorch's default build for Linux brings CUDA\n"
             f"  CPU only is about 300 MB:  make train TORCH_INDEX={CPU_INDEX}"
         )
-        return words, 8.0
+        return description, 8.0
     return "about 200 MB", 2.0
 
 
 def warnings(python: Python, system: str, machine: str) -> list[str]:
-    """Machines on which pip will find no PyTorch, unless the user has a build of their own."""
+    """Warnings for machines for which no PyTorch is published."""
     if "musl" in python.suffix:
         return ["PyTorch is not published for musl (Alpine); use a glibc system such as Debian or Fedora"]
     if system == "Darwin" and machine == "x86_64":
@@ -231,22 +236,22 @@ def warnings(python: Python, system: str, machine: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Findings:
-    wanted: str  # what the user asked for, or ""
+class Report:
+    wanted: str  # command of the Python that the user named, or ""
     python: Python | None
     compiler: str
-    problems: tuple[str, ...]  # one line each; none: set-up can start
-    cures: tuple[str, ...]  # lines that install what is missing
+    problems: tuple[str, ...]  # one line each; empty: set-up can start
+    install_commands: tuple[str, ...]  # commands that install what is missing
 
 
-def examine(wanted: str = "") -> Findings:
-    """Everything that set-up needs on this machine, looked at once."""
-    python, missing, passed = choose(wanted)
-    problems = passed or [lack.words for lack in missing] if missing else []
-    kinds = [lack.kind for lack in missing]
+def examine_machine(wanted: str = "") -> Report:
+    """Checks everything that set-up needs on this machine."""
+    python, missing, rejected = choose_python(wanted)
+    problems = rejected or [problem.message for problem in missing] if missing else []
+    kinds = [problem.kind for problem in missing]
     manager = package_manager()
     if kinds and python and python.prefix != "/usr" and manager != "brew":
-        kinds = ["python"]  # an interpreter from elsewhere cannot be completed by the system's packages
+        kinds = ["python"]  # system packages cannot complete an interpreter outside /usr
     compiler = working_compiler([os.environ.get("CC", ""), python.compiler if python else ""])
     if not compiler:
         problems.append("no C compiler was found that works (cc, gcc or clang, with the C library's headers)")
@@ -255,34 +260,34 @@ def examine(wanted: str = "") -> Findings:
         problems.append("make was not found")
         kinds.append("make")
     version = python.minor if python and "python" not in kinds else packaged_version(manager)
-    cures = install_lines(kinds, version, manager, platform.system(), os.geteuid() == 0)
-    return Findings(wanted, python, compiler, tuple(problems), tuple(cures))
+    commands = install_lines(kinds, version, manager, platform.system(), os.geteuid() == 0)
+    return Report(wanted, python, compiler, tuple(problems), tuple(commands))
 
 
-def complaint(findings: Findings) -> str:
-    """What to tell a user whose machine lacks something."""
-    lines = ["Set-up cannot start:", *("  " + problem for problem in findings.problems)]
-    if findings.cures:
-        lines += ["This installs it:", *("  " + cure for cure in findings.cures)]
+def format_problems(report: Report) -> str:
+    """Message to a user whose machine lacks something."""
+    lines = ["Set-up cannot start:", *("  " + problem for problem in report.problems)]
+    if report.install_commands:
+        lines += ["This installs it:", *("  " + command for command in report.install_commands)]
     else:
         lines.append("Install it with your system's package manager.")
     lines.append("Then run the same command again.")
-    if findings.wanted:
-        lines.append(f"Or leave out PYTHON={findings.wanted}: make then looks for a Python itself.")
+    if report.wanted:
+        lines.append(f"Or leave out PYTHON={report.wanted}: make then looks for a Python itself.")
     else:
         lines.append("Or name another Python:  make train PYTHON=/path/to/python3.12")
     return "\n".join(lines)
 
 
 def main() -> int:
-    findings = examine(os.environ.get("PYTHON", ""))
-    if findings.problems:
-        print(complaint(findings), file=sys.stderr)
+    report = examine_machine(os.environ.get("PYTHON", ""))
+    if report.problems:
+        print(format_problems(report), file=sys.stderr)
         return 2
-    assert findings.python is not None
-    words, _ = download(os.environ.get("TORCH_INDEX", ""), platform.system(), platform.machine())
-    print(f"Python: {findings.python}\nC compiler: {findings.compiler}\nFirst set-up downloads {words}")
-    for warning in warnings(findings.python, platform.system(), platform.machine()):
+    assert report.python is not None
+    description, _ = download(os.environ.get("TORCH_INDEX", ""), platform.system(), platform.machine())
+    print(f"Python: {report.python}\nC compiler: {report.compiler}\nFirst set-up downloads {description}")
+    for warning in warnings(report.python, platform.system(), platform.machine()):
         print("Warning: " + warning)
     return 0
 

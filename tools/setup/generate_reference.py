@@ -1,7 +1,7 @@
-"""Write docs/reference/commands.md and docs/reference/settings.md from the program itself.
+"""Writes docs/reference/commands.md and docs/reference/settings.md from the command and setting classes.
 
     python tools/setup/generate_reference.py            write the pages
-    python tools/setup/generate_reference.py --check    exit code 1 where a page is out of date
+    python tools/setup/generate_reference.py --check    exit code 1 if a page is out of date
 """
 
 from __future__ import annotations

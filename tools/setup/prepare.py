@@ -1,10 +1,10 @@
-"""Makes the machine ready for `make train` and `make test`: .venv, the pinned packages, the compiled cores.
+"""Prepares the folder for `make train` and `make test`: .venv, the pinned packages, the compiled cores.
 
     python3 tools/setup/prepare.py [dev] [bench]
 
-Does only what is missing, so a second run needs no network and a fraction of a second. `.venv/rematch.json`
-says what was installed and is marked finished last: a set-up that was killed half-way is begun anew.
-Standard library only, and no newer than Python 3.8, like the doctor it starts with.
+It does only what is missing, so a second run needs no network and a fraction of a second.
+`.venv/rematch.json` records what was installed and is marked finished last: an interrupted set-up starts
+again. It uses only the standard library and the syntax of Python 3.8, like doctor.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools/setup"), str(ROOT / "rematch/core")]
 import doctor  # noqa: E402
-import native_build  # noqa: E402  (rematch/core/native_build.py: imports nothing of ours)
+import native_build  # noqa: E402  (rematch/core/native_build.py imports only the standard library)
 
 del sys.path[:2]
 
@@ -33,7 +33,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 RECORD = VENV / "rematch.json"
 BUILD_TOOLS = ("setuptools", "wheel", "Cython", "numpy")
-REQUIREMENTS = """
+REQUIREMENTS_SCRIPT = """
 import json, sys, tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
 extras = [line for name in sys.argv[1:] for line in project["optional-dependencies"][name]]
@@ -41,46 +41,48 @@ print(json.dumps(project["dependencies"] + extras))
 """
 
 
-class Stop(Exception):
-    """Set-up cannot go on; the message says why and what to do."""
+class SetupError(Exception):
+    """Set-up cannot continue; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What this run must find installed."""
+class Requirements:
+    """What must be installed after this run."""
 
-    pins: str  # digest of the files that say what is installed and how it is built
+    pins: str  # digest of the files that determine packages and build
     extras: tuple[str, ...] = ("dev",)
-    python: str = ""  # minor version and prefix of the interpreter that the user named; "": any that serves
-    torch_index: str = ""  # "": whichever build of torch is there
+    python: str = ""  # minor version and prefix of the interpreter that the user named; "": any suitable one
+    torch_index: str = ""  # "": any build of torch
 
 
-def plan(record: Mapping[str, Any] | None, python: doctor.Python | None, wish: Wish) -> tuple[str, str]:
-    """What to do about .venv, and why: new, install, link (the folder was moved) or keep.
+def plan_update(
+    record: Mapping[str, Any] | None, python: doctor.Python | None, requirements: Requirements
+) -> tuple[str, str]:
+    """(action, reason) for .venv; the action is new, install, link (the folder was moved) or keep.
 
-    `record` is None where there is no .venv and empty where we did not make it; `python` is None where it
-    does not run.
+    `record` is None if there is no .venv and empty if something else created it; `python` is None if it does
+    not run.
     """
     if record is None:
         return "new", ""
     if python is None:
-        return "new", "its Python is gone"
-    if doctor.lacks(python) and doctor.lacks(python)[0].kind == "python":
-        return "new", f"its Python {python.minor} does not serve"
-    if wish.python and wish.python != identity(python):
-        return "new", "another Python was asked for"
+        return "new", "its Python no longer runs"
+    if doctor.find_problems(python) and doctor.find_problems(python)[0].kind == "python":
+        return "new", f"its Python {python.minor} is not supported"
+    if requirements.python and requirements.python != identity(python):
+        return "new", "another Python was requested"
     if not record:
-        return "install", "it was made by hand"
+        return "install", "it was created by hand"
     if not record.get("finished"):
         return "new", "an earlier set-up was interrupted"
     if record["python"] != python.minor:
-        return "new", f"its Python went from {record['python']} to {python.minor}"
-    if record["pins"] != wish.pins:
+        return "new", f"its Python changed from {record['python']} to {python.minor}"
+    if record["pins"] != requirements.pins:
         return "install", "the pinned versions or the build changed"
-    if not set(wish.extras) <= set(record["extras"]):
+    if not set(requirements.extras) <= set(record["extras"]):
         return "install", "more packages are needed"
-    if wish.torch_index and wish.torch_index != record["torch_index"]:
-        return "install", "another build of PyTorch was asked for"
+    if requirements.torch_index and requirements.torch_index != record["torch_index"]:
+        return "install", "another build of PyTorch was requested"
     if record["root"] != str(ROOT):
         return "link", "the folder was moved" if record["root"] else "its last step was interrupted"
     return "keep", ""
@@ -113,25 +115,25 @@ def write_record(record: Mapping[str, Any]) -> None:
 # --- the steps ------------------------------------------------------------------------------------
 
 
-def say(words: str) -> None:
-    print(words, flush=True)
+def report(message: str) -> None:
+    print(message, flush=True)
 
 
-def run(line: Sequence[str], compiler: str = "") -> None:
-    """Runs one command in the project's folder, away from settings that would install elsewhere."""
-    apart = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
-    environment = {name: value for name, value in os.environ.items() if name not in apart}
+def run(command: Sequence[str], compiler: str = "") -> None:
+    """Runs one command in the project's folder, without environment variables that redirect installs."""
+    removed = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
+    environment = {name: value for name, value in os.environ.items() if name not in removed}
     environment.update(PIP_USER="0", PIP_DISABLE_PIP_VERSION_CHECK="1")
     if compiler:
         environment["CC"] = compiler
-    subprocess.run(line, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, check=True)
+    subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, check=True)
 
 
 def pip(*arguments: str) -> None:
-    """Bytecode is left to the first import: most of what PyTorch and others bring is never imported here."""
-    calm = [] if sys.stdout.isatty() else ["-q", "--progress-bar", "off"]
-    plain = ["--no-input", "--no-compile", "-c", "constraints.txt"]
-    run([str(PYTHON), "-I", "-m", "pip", "install", *plain, *calm, *arguments])
+    """pip install. Bytecode is compiled at first import: most modules of PyTorch are never imported."""
+    progress_options = [] if sys.stdout.isatty() else ["-q", "--progress-bar", "off"]
+    options = ["--no-input", "--no-compile", "-c", "constraints.txt"]
+    run([str(PYTHON), "-I", "-m", "pip", "install", *options, *progress_options, *arguments])
 
 
 def has_pip() -> bool:
@@ -148,20 +150,22 @@ def make_venv(interpreter: doctor.Python) -> None:
     run([interpreter.executable, "-I", "-m", "venv", str(VENV)])
 
 
-def install(wish: Wish, switch_torch: bool) -> None:
-    """Everything in constraints.txt that is asked for; torch alone may come from another index.
+def install(requirements: Requirements, switch_torch: bool) -> None:
+    """Installs the required packages, pinned by constraints.txt; only torch may come from another index.
 
-    Only torch is taken from TORCH_INDEX, and without what it depends on: beside the usual index
-    (--extra-index-url) either of the two could serve any package under the other's names.
+    Torch is taken from TORCH_INDEX without its dependencies. With --extra-index-url instead, each index could
+    serve any package under a name of the other.
     """
     pip(*BUILD_TOOLS)
-    if wish.torch_index:
+    if requirements.torch_index:
         pins = (ROOT / "constraints.txt").read_text().split()
         pin = next(line for line in pins if line.startswith("torch=="))
-        again = ["--force-reinstall"] if switch_torch else []
-        pip("--no-deps", "--index-url", wish.torch_index, *again, pin)
-    told = subprocess.check_output([str(PYTHON), "-I", "-c", REQUIREMENTS, *wish.extras], cwd=ROOT)
-    pip(*json.loads(told))
+        options = ["--force-reinstall"] if switch_torch else []
+        pip("--no-deps", "--index-url", requirements.torch_index, *options, pin)
+    output = subprocess.check_output(
+        [str(PYTHON), "-I", "-c", REQUIREMENTS_SCRIPT, *requirements.extras], cwd=ROOT
+    )
+    pip(*json.loads(output))
 
 
 def stale_cores(suffix: str) -> list[Path]:
@@ -169,103 +173,112 @@ def stale_cores(suffix: str) -> list[Path]:
     return [path for path in sources if not native_build.is_fresh(path, path.with_name(path.stem + suffix))]
 
 
-def compile_cores(python: doctor.Python, everything: bool) -> None:
-    """Builds the cores whose text, flags or processor changed, in place; each then carries its digest."""
-    waiting = stale_cores(python.suffix)
-    if not waiting and not everything:
+def compile_cores(python: doctor.Python, rebuild_all: bool) -> None:
+    """Builds in place the cores whose source, flags or processor changed; each contains its digest."""
+    stale = stale_cores(python.suffix)
+    if not stale and not rebuild_all:
         return
     compiler = doctor.working_compiler([os.environ.get("CC", ""), python.compiler])
     if not compiler:
-        raise Stop(doctor.complaint(doctor.examine(python.executable)))
-    say("Compiling " + (", ".join(str(path.relative_to(ROOT)) for path in waiting) or "every core anew"))
-    own = compiler == python.compiler or os.environ.get("CC") == compiler
-    how = ["-j", str(os.cpu_count() or 1), *(["--force"] if everything else [])]
-    run([str(PYTHON), "setup.py", "-q", "build_ext", "--inplace", *how], "" if own else compiler)
-    left = [str(path.relative_to(ROOT)) for path in stale_cores(python.suffix)]
-    if left:
-        raise Stop(f"{', '.join(left)}: changed during the build (run make again), or lacks REMATCH_BUILD")
+        raise SetupError(doctor.format_problems(doctor.examine_machine(python.executable)))
+    report("Compiling " + (", ".join(str(path.relative_to(ROOT)) for path in stale) or "all cores again"))
+    is_default = compiler == python.compiler or os.environ.get("CC") == compiler
+    options = ["-j", str(os.cpu_count() or 1), *(["--force"] if rebuild_all else [])]
+    run([str(PYTHON), "setup.py", "-q", "build_ext", "--inplace", *options], "" if is_default else compiler)
+    still_stale = [str(path.relative_to(ROOT)) for path in stale_cores(python.suffix)]
+    if still_stale:
+        raise SetupError(
+            f"{', '.join(still_stale)}: changed during the build (run make again), or lacks REMATCH_BUILD"
+        )
 
 
 def link_project() -> None:
-    """The `rematch` command and an import path to this folder. No build isolation, no deps: no network."""
+    """Installs the `rematch` command and an import path to this folder, without network access."""
     pip("-q", "--no-deps", "--no-build-isolation", "-e", ".")
 
 
-# --- all of it ------------------------------------------------------------------------------------
+# --- the whole set-up -----------------------------------------------------------------------------
 
 
-def start_anew(wanted: str, torch_index: str) -> None:
-    """Asks the doctor, tells how much will be fetched, makes an empty .venv."""
-    findings = doctor.examine(wanted)
-    if findings.problems or findings.python is None:
-        raise Stop(doctor.complaint(findings))
-    words, need = doctor.download(torch_index, platform.system(), platform.machine())
-    say(f"Setting up .venv with {findings.python}\nThis downloads {words}")
-    free = shutil.disk_usage(ROOT).free / 1e9
-    notes = doctor.warnings(findings.python, platform.system(), platform.machine())
-    if free < need:
-        notes.append(f"{free:.1f} GB of disk space are free, {need:.0f} GB may be needed")
-    for note in notes:
-        say("Warning: " + note)
-    make_venv(findings.python)
+def create_venv(wanted: str, torch_index: str) -> None:
+    """Examines the machine, prints the download size and creates an empty .venv."""
+    machine = doctor.examine_machine(wanted)
+    if machine.problems or machine.python is None:
+        raise SetupError(doctor.format_problems(machine))
+    description, needed_gb = doctor.download(torch_index, platform.system(), platform.machine())
+    report(f"Setting up .venv with {machine.python}\nThis downloads {description}")
+    free_gb = shutil.disk_usage(ROOT).free / 1e9
+    warnings = doctor.warnings(machine.python, platform.system(), platform.machine())
+    if free_gb < needed_gb:
+        warnings.append(f"{free_gb:.1f} GB of disk space are free, {needed_gb:.0f} GB may be needed")
+    for warning in warnings:
+        report("Warning: " + warning)
+    make_venv(machine.python)
 
 
 def prepare(extras: tuple[str, ...], wanted: str, torch_index: str) -> None:
     if ":" in str(ROOT):
-        raise Stop(f"Python makes no .venv in a path with a colon; move this folder: {ROOT}")
-    named = doctor.ask(wanted) if wanted else None
-    if wanted and (named is None or doctor.lacks(named)):
-        raise Stop(doctor.complaint(doctor.examine(wanted)))
+        raise SetupError(f"Python cannot create a .venv in a path with a colon; move this folder: {ROOT}")
+    chosen_python = doctor.query_python(wanted) if wanted else None
+    if wanted and (chosen_python is None or doctor.find_problems(chosen_python)):
+        raise SetupError(doctor.format_problems(doctor.examine_machine(wanted)))
     pins = digest_of("constraints.txt", "pyproject.toml", "setup.py")
-    wish = Wish(pins, extras, identity(named) if named else "", torch_index)
+    requirements = Requirements(pins, extras, identity(chosen_python) if chosen_python else "", torch_index)
 
     record = read_record()
-    python = doctor.ask(str(PYTHON)) if record is not None else None
-    step, reason = plan(record, python, wish)
+    python = doctor.query_python(str(PYTHON)) if record is not None else None
+    step, reason = plan_update(record, python, requirements)
     if step in ("install", "link") and not has_pip():
-        step, reason = "new", "its pip is gone"
+        step, reason = "new", "its pip is missing"
     if reason:
-        say(f"Set-up: .venv {'is made anew' if step == 'new' else 'is brought up to date'}, because {reason}")
+        report(f"Set-up: .venv is {'created again' if step == 'new' else 'updated'}, because {reason}")
     if step == "new":
-        start_anew(wanted, torch_index)
-        record, python = {}, doctor.ask(str(PYTHON))
+        create_venv(wanted, torch_index)
+        record, python = {}, doctor.query_python(str(PYTHON))
     if python is None:
-        raise Stop("The new .venv has no Python that runs; is this folder on a disk that forbids programs?")
+        raise SetupError(
+            "The Python of the new .venv does not run; is this folder on a disk mounted with noexec?"
+        )
 
     if step in ("new", "install"):
-        update(wish, python, record or {})
-    compile_cores(python, everything=(record or {}).get("pins") != pins)
+        update(requirements, python, record or {})
+    compile_cores(python, rebuild_all=(record or {}).get("pins") != pins)
     if step != "keep":
         link_project()
         write_record({**(read_record() or {}), "root": str(ROOT)})
-        say("Set-up is done.")
+        report("Set-up is done.")
 
 
-def update(wish: Wish, python: doctor.Python, old: Mapping[str, Any]) -> None:
-    """Installs, and says so in the record only when all of it is there."""
+def update(requirements: Requirements, python: doctor.Python, previous: Mapping[str, Any]) -> None:
+    """Installs the packages; the record is marked finished only after all are installed."""
     by_hand = not RECORD.exists()
     write_record({"finished": False})
     try:
-        install(wish, switch_torch=wish.torch_index != old.get("torch_index", wish.torch_index))
+        install(
+            requirements,
+            switch_torch=requirements.torch_index != previous.get("torch_index", requirements.torch_index),
+        )
     except subprocess.CalledProcessError:
-        if old:  # pip gave up by itself, before it changed anything: what was there still serves
-            write_record(old)
+        if previous:  # pip failed before it changed anything: the previous packages still work
+            write_record(previous)
         elif by_hand:
             RECORD.unlink()
-        raise Stop("pip could not install the packages (see above); run the same command again") from None
+        raise SetupError(
+            "pip could not install the packages (see above); run the same command again"
+        ) from None
     write_record({
-        "finished": True, "python": python.minor, "pins": wish.pins, "root": "",
-        "extras": sorted({*wish.extras, *old.get("extras", ())}),
-        "torch_index": wish.torch_index or old.get("torch_index", ""),
+        "finished": True, "python": python.minor, "pins": requirements.pins, "root": "",
+        "extras": sorted({*requirements.extras, *previous.get("extras", ())}),
+        "torch_index": requirements.torch_index or previous.get("torch_index", ""),
     })  # fmt: skip
 
 
-def wait_for_others(lock: Any) -> None:
-    """Two terminals may start at once: the second waits here for the first."""
+def acquire_lock(lock: Any) -> None:
+    """Waits until no other set-up of this folder runs."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        say("Waiting for another set-up of this folder to finish …")
+        report("Waiting for another set-up of this folder to finish …")
         fcntl.flock(lock, fcntl.LOCK_EX)
     except OSError:
         return  # a file system without locks
@@ -276,18 +289,18 @@ def main(extras: Sequence[str]) -> int:
     code = 2
     try:
         with open(ROOT / "constraints.txt") as lock:
-            wait_for_others(lock)
+            acquire_lock(lock)
             prepare(tuple(extras) or ("dev",), wanted, torch_index)
         return 0
-    except Stop as why:
-        words = str(why)
-    except subprocess.CalledProcessError as why:
-        words = f"Set-up stopped: {' '.join(map(str, why.cmd[:6]))} … failed (see above)"
-    except OSError as why:
-        words = f"Set-up stopped: {why}"
+    except SetupError as error:
+        message = str(error)
+    except subprocess.CalledProcessError as error:
+        message = f"Set-up stopped: {' '.join(map(str, error.cmd[:6]))} … failed (see above)"
+    except OSError as error:
+        message = f"Set-up stopped: {error}"
     except KeyboardInterrupt:
-        words, code = "Set-up was interrupted; the same command takes it up again.", 130
-    print(words, file=sys.stderr, flush=True)
+        message, code = "Set-up was interrupted; run the same command to continue.", 130
+    print(message, file=sys.stderr, flush=True)
     return code
 
 

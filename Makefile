@@ -1,5 +1,5 @@
-# Rematch. Every target sets itself up: .venv, pinned packages (constraints.txt), compiled cores.
-# Needs Python 3.11 to 3.14, a C compiler and make; tools/setup/doctor.py names what is missing.
+# Rematch. Every target first prepares .venv, the pinned packages (constraints.txt) and the compiled cores.
+# Needs Python 3.11 to 3.14, a C compiler and make; tools/setup/doctor.py reports what is missing.
 #
 #   make train PYTHON=python3.12                                       another Python
 #   make train TORCH_INDEX=https://download.pytorch.org/whl/cpu        a CPU-only PyTorch
@@ -11,46 +11,47 @@ PYTHON ?=
 TORCH_INDEX ?=
 export PYTHON TORCH_INDEX
 unexport PYTHONPATH PYTHONHOME
-# The tests start hundreds of processes: each would compile all of Rematch anew.
+# The tests start hundreds of processes; without bytecode files each would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# By way of the interpreter, so that a folder with any name works: a script's first line cannot quote it.
-OURS := .venv/bin/python
+# Scripts run through the interpreter, because their first line (#!) fails in folders with spaces in the name.
+VENV_PYTHON := .venv/bin/python
 
 help:
-	@echo 'make train   set up, then train the recipe "quick" and show what it learned (about 90 s)'
+	@echo 'make train   set up, then train the recipe "quick" and show the result (about 90 s)'
 	@echo 'make test    set up, then check style, types and behaviour'
-	@echo 'make lint    style and types alone'
-	@echo 'make bench   speed, beside Stable-Baselines3'
-	@echo 'make build   set-up alone; recompiles what changed'
-	@echo 'make clean   remove what was compiled and cached; make distclean: .venv too. Runs are kept'
+	@echo 'make lint    check style and types only'
+	@echo 'make bench   measure the speed, compared with Stable-Baselines3'
+	@echo 'make build   set up only; recompiles changed cores'
+	@echo 'make clean   remove compiled files and caches; make distclean: .venv too. Runs are kept'
 
 train: ready
-	@$(OURS) .venv/bin/rematch train quick
+	@$(VENV_PYTHON) .venv/bin/rematch train quick
 
-# Types are checked beside the tests, on the core that they leave: without a cache that takes a minute.
-# worksteal: the tests of a module stay together, so that what they share is made once.
+# mypy runs in parallel with the tests; without a cache it takes a minute.
+# worksteal: the tests of a module stay in one process, so that shared fixtures are built once.
 test: style
-	@echo '== behaviour: pytest, and beside it types: mypy'
-	@said=$$(mktemp); $(OURS) -m mypy > "$$said" 2>&1 & types=$$!; \
-	trap 'kill $$types 2>/dev/null; rm -f "$$said"; exit 130' INT TERM; \
-	$(OURS) -m pytest -n 2 --dist worksteal; behaviour=$$?; \
-	wait $$types; typed=$$?; cat "$$said"; rm -f "$$said"; exit $$((behaviour ? behaviour : typed))
+	@echo '== behaviour: pytest; in parallel, types: mypy'
+	@mypy_log=$$(mktemp); $(VENV_PYTHON) -m mypy > "$$mypy_log" 2>&1 & mypy_pid=$$!; \
+	trap 'kill $$mypy_pid 2>/dev/null; rm -f "$$mypy_log"; exit 130' INT TERM; \
+	$(VENV_PYTHON) -m pytest -n 2 --dist worksteal; pytest_code=$$?; \
+	wait $$mypy_pid; mypy_code=$$?; cat "$$mypy_log"; rm -f "$$mypy_log"; \
+	exit $$((pytest_code ? pytest_code : mypy_code))
 
 style: ready
 	@echo '== style: ruff'
-	@$(OURS) -m ruff check
+	@$(VENV_PYTHON) -m ruff check
 
 lint: style
 	@echo '== types: mypy'
-	@$(OURS) -m mypy
+	@$(VENV_PYTHON) -m mypy
 
 bench: ready-bench
-	@$(OURS) .venv/bin/rematch bench
+	@$(VENV_PYTHON) .venv/bin/rematch bench
 
 build: ready
 
-# prepare.py does only what is missing. Any Python from 3.8 on may run it; it picks the one to use.
+# prepare.py does only what is missing. Any Python from 3.8 on can run it; it chooses the Python of .venv.
 define PREPARE
 @for python in python3 python3.14 python3.13 python3.12 python3.11 "$$PYTHON" python; do \
   "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 8))' >/dev/null 2>&1 || continue; \

@@ -1,4 +1,4 @@
-"""What things are worth: rows differ by what their name says, survival by definition, lines are shown."""
+"""Ablations: rows differ only by their settings, survival curves, and tables that show all runs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rematch.core import config as settings
 
 def test_rows_differ_only_by_what_their_name_says() -> None:
     for name, study in ablations.STUDIES.items():
-        made = {
+        configs = {
             row: api.configure(study.recipe, changes=ablations.settings(name, row, 3)) for row in study.rows
         }
-        assert len({settings.to_yaml(config) for config in made.values()}) == len(made)
-        assert all(config.seed == 3 for config in made.values())
+        assert len({settings.to_yaml(config) for config in configs.values()}) == len(configs)
+        assert all(config.seed == 3 for config in configs.values())
     parts = ablations.STUDIES["parts"]
     whole = ablations.settings("parts", "everything", 0)
     for part in ablations.PARTS:
@@ -35,12 +35,12 @@ def test_rows_differ_only_by_what_their_name_says() -> None:
 def test_survival_is_the_product_over_those_at_risk(times: list[tuple[int, bool]]) -> None:
     curve = dict(ablations.survival(times))
     for now in range(1, 21):
-        left = 1.0
+        surviving = 1.0
         for then in range(1, now + 1):
             risk = [at for at, _ in times if at >= then]
             reached = [at for at, got in times if got and at == then]
-            left *= 1 - len(reached) / len(risk) if risk else 1
-        assert ablations.share_at(list(curve.items()), now) == pytest.approx(left)
+            surviving *= 1 - len(reached) / len(risk) if risk else 1
+        assert ablations.share_at(list(curve.items()), now) == pytest.approx(surviving)
     at, half = ablations.median(times)
     assert half == (min(curve.values()) <= 0.5) and (not half or curve[at] <= 0.5)
     if all(got for _, got in times):
@@ -55,13 +55,17 @@ def line(row: str, seed: int, last: int | None, steps: int, scouted: int) -> dic
 
 
 def test_a_run_that_ended_without_is_shown_as_such() -> None:
-    lines = [line("swarm", 0, 200_000, 600_000, 100_000), line("swarm", 1, 300_000, 600_000, 100_000),
-             line("no swarm", 0, None, 4_000_000, 0), line("no swarm", 1, None, 4_000_000, 0)]
+    lines = [
+        line("swarm", 0, 200_000, 600_000, 100_000),
+        line("swarm", 1, 300_000, 600_000, 100_000),
+        line("no swarm", 0, None, 4_000_000, 0),
+        line("no swarm", 1, None, 4_000_000, 0),
+    ]
     text = "\n".join(ablations.swarm_table(lines))
     assert "| END | 0.30 M, 0.40 M | > 4.00 M, > 4.00 M |" in text
-    assert "0.30 M with the swarm, > 4.00 M with no swarm: more than 13.3 times" in text
-    drawn = ablations.picture(lines)
-    assert drawn.startswith(b"\x89PNG") and drawn == ablations.picture(lines)
+    assert "0.30 M with savestates, > 4.00 M with no savestates: more than 13.3 times" in text
+    png = ablations.picture(lines)
+    assert png.startswith(b"\x89PNG") and png == ablations.picture(lines)
 
 
 def test_what_is_gathered_of_a_run(tmp_path: Path) -> None:
@@ -69,42 +73,42 @@ def test_what_is_gathered_of_a_run(tmp_path: Path) -> None:
 
     from support import savestate_runs
 
-    made = savestate_runs.config(games=4, total_steps=4 * 20 * 3)
-    savestate_runs.go_on(tmp_path / "run", made, astray=0.0)
-    found = ablations.gather("swarm", "swarm", 0, tmp_path / "run")
-    told = json.loads((tmp_path / "run" / "milestones.json").read_text())["milestones"]
-    assert [at[0] for at in found["milestones"].values()] == [at["frontier"] for at in told.values()]
-    assert found["steps"] == 240 and found["scouted"] == 0
-    reached = [ablations.when(found, name) for name in told if told[name]["frontier"]]
+    config = savestate_runs.config(games=4, total_steps=4 * 20 * 3)
+    savestate_runs.go_on(tmp_path / "run", config, astray=0.0)
+    line = ablations.gather("swarm", "swarm", 0, tmp_path / "run")
+    milestones = json.loads((tmp_path / "run" / "milestones.json").read_text())["milestones"]
+    assert [at[0] for at in line["milestones"].values()] == [at["frontier"] for at in milestones.values()]
+    assert line["steps"] == 240 and line["scouted"] == 0
+    reached = [ablations.time_reached(line, name) for name in milestones if milestones[name]["frontier"]]
     assert reached and all(got and 0 < at <= 240 for at, got in reached)
-    assert ablations.when(found, "HALL-OF-FAME") == (240, False)
-    _, games, rate, _, high, rates = found["evaluations"][-1]
+    assert ablations.time_reached(line, "HALL-OF-FAME") == (240, False)
+    _, games, rate, _, high, rates = line["evaluations"][-1]
     assert games == 1 and rate == 0 < high and np.isfinite(list(rates.values())).all()
 
 
 def test_a_run_that_was_stopped_is_kept_only_where_minutes_were_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[list[str]] = []
+    commands: list[list[str]] = []
     code = 0
 
-    def start(words: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        said.append(words)
-        return subprocess.CompletedProcess(words, code)
+    def start(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, code)
 
     monkeypatch.setattr(ablations.subprocess, "run", start)
     monkeypatch.setattr(ablations, "status", lambda folder: {"state": "stopped"})
     monkeypatch.setattr(ablations, "gather", lambda *cell: {"row": cell[1]})
-    assert ablations.one("swarm", "no swarm", 1, tmp_path, {}, "") is None
-    assert ablations.one("swarm", "no swarm", 1, tmp_path, {}, "20") == {"row": "no swarm"}
-    assert "--max-minutes" not in said[0] and said[1][-2:] == ["--max-minutes", "20"]
-    code = 2  # it failed: nothing was measured
-    assert ablations.one("swarm", "no swarm", 1, tmp_path, {}, "20") is None
+    assert ablations.train_cell("swarm", "no swarm", 1, tmp_path, {}, "") is None
+    assert ablations.train_cell("swarm", "no swarm", 1, tmp_path, {}, "20") == {"row": "no swarm"}
+    assert "--max-minutes" not in commands[0] and commands[1][-2:] == ["--max-minutes", "20"]
+    code = 2  # failed: no measurement
+    assert ablations.train_cell("swarm", "no swarm", 1, tmp_path, {}, "20") is None
 
 
 def test_the_published_tables_are_those_of_the_lines() -> None:
     assert ablations.PAGE.read_text() == ablations.page(), "run tools/experiments/ablations.py publish"
-    cells = [(line["study"], line["row"], line["seed"]) for line in ablations.known()]
+    cells = [(line["study"], line["row"], line["seed"]) for line in ablations.load_lines()]
     assert len(set(cells)) == len(cells) and all(
         row in ablations.STUDIES[study].rows for study, row, _ in cells
     )

@@ -1,4 +1,4 @@
-"""The measuring rod's tool: every cell has settings of its own and nothing idle, and lines come back."""
+"""NashConv table: every cell has different, effective settings; results are written and read."""
 
 from __future__ import annotations
 
@@ -12,22 +12,28 @@ from rematch.core import config as settings
 
 
 def test_cells_differ_and_are_fair() -> None:
-    """All rows of a board share network, optimiser, batch, rates and starts, but for what their name says."""
+    """Rows of a lattice share network, optimiser, batch and start states, except for the named change."""
     for lattice in nash_conv_table.LATTICES:
-        made = {row: nash_conv_table.configure(lattice, row, 3) for row in nash_conv_table.ROWS}
-        assert len({settings.to_yaml(config) for config in made.values()}) == len(made)
-        ours = made["together+reg"]
-        for row, config in made.items():
-            assert config.seed == 3 and config.world == ours.world and config.network == ours.network
-            assert (config.games, config.steps) == (ours.games, ours.steps)
+        configs = {row: nash_conv_table.configure(lattice, row, 3) for row in nash_conv_table.ROWS}
+        assert len({settings.to_yaml(config) for config in configs.values()}) == len(configs)
+        reference = configs["together+reg"]
+        for row, config in configs.items():
+            assert (
+                config.seed == 3 and config.world == reference.world and config.network == reference.network
+            )
+            assert (config.games, config.steps) == (reference.games, reference.steps)
             if row == "lookahead":
                 continue
-            assert config.total_steps == ours.total_steps * nash_conv_table.LONGER.get(row, 1)
-            regular = settings.replace(config.ppo, {key: getattr(ours.ppo, key)
-                                                    for key in ("entropy_weight", "entropy_weight_final",
-                                                                "magnet_weight")})
-            assert regular == ours.ppo
-            assert (config.ppo == ours.ppo) == ("reg" in row)
+            assert config.total_steps == reference.total_steps * nash_conv_table.STEP_MULTIPLIERS.get(row, 1)
+            regular = settings.replace(
+                config.ppo,
+                {
+                    key: getattr(reference.ppo, key)
+                    for key in ("entropy_weight", "entropy_weight_final", "magnet_weight")
+                },
+            )
+            assert regular == reference.ppo
+            assert (config.ppo == reference.ppo) == ("reg" in row)
 
 
 @pytest.mark.parametrize(
@@ -41,24 +47,28 @@ def test_what_there_is_none_of_is_not_nothing_to_do(words: dict[str, str]) -> No
 
 def test_lines_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nash_conv_table, "RESULTS", tmp_path / "nash_conv.jsonl")
-    assert nash_conv_table.known() == {}
-    ended = {"step": 5, "exact": {"nash_conv": 0.25, "gap": 0.5, "played": 0.75, "value": 0.6, "regret": 1.0}}
-    nash_conv_table.note("n5", "micro", 4, ended)
-    nash_conv_table.note("n5", "micro", 0, ended)
-    assert nash_conv_table.known()["n5", "micro", 4]["nash_conv"] == 0.25
+    assert nash_conv_table.load_results() == {}
+    evaluation = {
+        "step": 5,
+        "exact": {"nash_conv": 0.25, "gap": 0.5, "played": 0.75, "value": 0.6, "regret": 1.0},
+    }
+    nash_conv_table.append_result("n5", "micro", 4, evaluation)
+    nash_conv_table.append_result("n5", "micro", 0, evaluation)
+    assert nash_conv_table.load_results()["n5", "micro", 4]["nash_conv"] == 0.25
     assert "| micro | 2 of 10 | 0.250 | 0.250 | 0.250 0.250 | 0.50–0.50 |" in nash_conv_table.tables(
-        nash_conv_table.known()
+        nash_conv_table.load_results()
     )
     assert "| micro | 0.250 (0.250; 2) *0.50* | – | – | – |" in nash_conv_table.summary(
-        nash_conv_table.known()
+        nash_conv_table.load_results()
     )
 
 
 def test_the_tables_lines_are_measurements() -> None:
-    cells = {cell for cell in nash_conv_table.known() if cell[2] in nash_conv_table.seeds(*cell[:2])}
+    cells = {cell for cell in nash_conv_table.load_results() if cell[2] in nash_conv_table.seeds(*cell[:2])}
     assert cells, "docs/results/data/nash_conv.jsonl holds what docs/results/nash_conv.md shows"
     assert all(
-        0 <= line["nash_conv"] <= 1 and 0 <= line["gap"] <= 1 for line in nash_conv_table.known().values()
+        0 <= line["nash_conv"] <= 1 and 0 <= line["gap"] <= 1
+        for line in nash_conv_table.load_results().values()
     )
 
 

@@ -1,5 +1,4 @@
-"""tools/experiments/ppo_peers.py: its statistics, its file, and that both sides are handed the same
-settings."""
+"""tools/experiments/ppo_peers.py: its statistics, its results file and its evaluation."""
 
 from __future__ import annotations
 
@@ -17,17 +16,17 @@ TOOL = Path(__file__).parents[2] / "tools/experiments/ppo_peers.py"
 
 @pytest.fixture(scope="module")
 def peers() -> Any:
-    place = importlib.util.spec_from_file_location("ppo_peers", TOOL)
-    assert place and place.loader
-    module = importlib.util.module_from_spec(place)
+    spec = importlib.util.spec_from_file_location("ppo_peers", TOOL)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
     sys.modules["ppo_peers"] = module
-    place.loader.exec_module(module)
+    spec.loader.exec_module(module)
     return module
 
 
 def line(peers: Any, who: str, seed: int, score: float, task: str = "CartPole-v1") -> dict[str, Any]:
-    told = {"task": task, "who": who, "seed": seed, "settings": peers.digest(task)}
-    return told | {"sampled": score, "greedy": score}
+    row = {"task": task, "who": who, "seed": seed, "settings": peers.digest(task)}
+    return row | {"sampled": score, "greedy": score}
 
 
 def test_the_interquartile_mean(peers: Any) -> None:
@@ -38,16 +37,16 @@ def test_the_interquartile_mean(peers: Any) -> None:
 
 
 def test_the_interval_is_that_of_the_resampled_means(peers: Any) -> None:
-    luck = np.random.default_rng(1)
-    strata = [luck.normal(0, 1, 10), luck.normal(5, 1, 10)]
-    middle, low, high = peers.interval(strata)
+    rng = np.random.default_rng(1)
+    strata = [rng.normal(0, 1, 10), rng.normal(5, 1, 10)]
+    middle, low, high = peers.iqm_interval(strata)
     again = []
     for _ in range(3000):
-        drawn = np.concatenate([luck.choice(scores, len(scores)) for scores in strata])
+        drawn = np.concatenate([rng.choice(scores, len(scores)) for scores in strata])
         again.append(np.sort(drawn)[5:15].mean())
     assert low < middle < high
     assert (low, high) == pytest.approx(np.quantile(again, [0.025, 0.975]), abs=0.1)
-    assert peers.interval(strata) == (middle, low, high), "the same file gives the same table"
+    assert peers.iqm_interval(strata) == (middle, low, high), "the same file gives the same table"
 
 
 def test_finished_runs_are_kept_and_torn_lines_are_not(peers: Any, tmp_path: Path) -> None:
@@ -71,24 +70,31 @@ def test_the_table_says_where_ours_stands(peers: Any) -> None:
 
 
 def test_seeds_and_names(peers: Any) -> None:
-    assert peers.seeds_of("0-3") == [0, 1, 2, 3] and peers.seeds_of("4,7") == [4, 7]
+    assert peers.parse_seeds("0-3") == [0, 1, 2, 3] and peers.parse_seeds("4,7") == [4, 7]
     for bad in ("x", "1-", ""):
         with pytest.raises(SystemExit):
-            peers.seeds_of(bad)
+            peers.parse_seeds(bad)
     with pytest.raises(SystemExit, match="expected some of"):
-        peers.chosen("CartPole", list(peers.TASKS), "--tasks")
+        peers.parse_names("CartPole", list(peers.TASKS), "--tasks")
 
 
 def test_the_judge_plays_what_the_heads_say(peers: Any) -> None:
-    """One who always pushes left and one who always knows better: the same episodes, known returns."""
+    """A policy that always pushes left and one that balances: the returns are known."""
 
-    def left(seen: Any) -> Any:
-        return np.tile([1e9, 0.0], (len(seen), 1)), None
+    def left(observations: Any) -> Any:
+        return np.tile([1e9, 0.0], (len(observations), 1)), None
 
-    def balances(seen: Any) -> Any:
-        lean = 1e9 * (seen[:, 2] + 0.5 * seen[:, 3] + 0.05 * seen[:, 0] + 0.1 * seen[:, 1])
+    def balances(observations: Any) -> Any:
+        lean = 1e9 * (
+            observations[:, 2]
+            + 0.5 * observations[:, 3]
+            + 0.05 * observations[:, 0]
+            + 0.1 * observations[:, 1]
+        )
         return np.stack([-lean, lean], 1), None
 
-    assert 8 < peers.judge("CartPole-v1", left, greedy=True) < 11
-    assert peers.judge("CartPole-v1", balances, greedy=False) > 400
-    assert peers.judge("CartPole-v1", left, greedy=True) == peers.judge("CartPole-v1", left, greedy=False)
+    assert 8 < peers.evaluate("CartPole-v1", left, greedy=True) < 11
+    assert peers.evaluate("CartPole-v1", balances, greedy=False) > 400
+    assert peers.evaluate("CartPole-v1", left, greedy=True) == peers.evaluate(
+        "CartPole-v1", left, greedy=False
+    )

@@ -1,4 +1,4 @@
-"""tools/experiments/training_time.py: every second belongs to one part, and what is timed is what trains."""
+"""tools/experiments/training_time.py: parts add up to the total; timing does not change the training."""
 
 from __future__ import annotations
 
@@ -14,11 +14,19 @@ from rematch.core import config as settings
 from rematch.rehearsal.shrink import shrink
 from rematch.training.trainer import Trainer
 
-TINY: dict[str, Any] = {"games": 32, "steps": 24, "stagger": 0, "network.hidden": (8,),
-                        "ppo.minibatch_size": 64,
-                        "expert.positions": 32, "expert.minibatch_size": 32, "expert.replay_size": 64,
-                        "total_steps": 32 * 24 * 9, "evaluation.games": 2,
-                        "evaluation.opponents": ("random",)}
+TINY: dict[str, Any] = {
+    "games": 32,
+    "steps": 24,
+    "stagger": 0,
+    "network.hidden": (8,),
+    "ppo.minibatch_size": 64,
+    "expert.positions": 32,
+    "expert.minibatch_size": 32,
+    "expert.replay_size": 64,
+    "total_steps": 32 * 24 * 9,
+    "evaluation.games": 2,
+    "evaluation.opponents": ("random",),
+}
 
 
 def tool() -> ModuleType:
@@ -32,18 +40,18 @@ def tool() -> ModuleType:
 
 @pytest.mark.parametrize("recipe", ["beasty", "beasty_expert"])
 def test_parts_are_the_whole(recipe: str) -> None:
-    found = tool().measure(recipe, 2, TINY)
-    parts = {part["part"].split(":")[0]: part["seconds"] for part in found["parts"]}
-    assert found["iterations"] == 2 and found["learner_steps_a_second"] > 0
-    assert sum(part["share"] for part in found["parts"]) == pytest.approx(1, abs=0.01)
-    wanted = {"rules", "network", "rollout buffer", "bots", "update", "all else"}
-    assert set(parts) == wanted | ({"search of positions"} if recipe == "beasty_expert" else set())
+    report = tool().measure(recipe, 2, TINY)
+    parts = {part["part"].split(":")[0]: part["seconds"] for part in report["parts"]}
+    assert report["iterations"] == 2 and report["learner_steps_a_second"] > 0
+    assert sum(part["share"] for part in report["parts"]) == pytest.approx(1, abs=0.01)
+    expected = {"rules", "network", "rollout buffer", "bots", "update", "all else"}
+    assert set(parts) == expected | ({"search of positions"} if recipe == "beasty_expert" else set())
     assert min(parts.values()) > 0
 
 
 def test_the_learner_keeps_its_own_network() -> None:
-    """A network that stands behind a clock is not the compiled one, and torch would do its gradient."""
+    """A learner with a wrapped network would not use the compiled gradient."""
     trainer = Trainer(settings.replace(shrink(api.configure("beasty")), {"threads": 1}))
     kinds = {role: type(learner.policy.network) for role, learner in trainer.agents.learners.items()}
-    tool().watch(trainer, tool().Clock())
+    tool().install_timers(trainer, tool().Clock())
     assert {role: type(learner.policy.network) for role, learner in trainer.agents.learners.items()} == kinds

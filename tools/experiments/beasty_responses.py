@@ -1,11 +1,11 @@
-"""The best known response to every opponent of Beasty Bar: `search` with a true model of how they play.
+"""The best known response to every bot of Beasty Bar: `search` with an exact model of the bot.
 
     python tools/experiments/beasty_responses.py --games 10000 --completions 400
 
-Each candidate (the search with its true model of the opponent, and the plain search) plays some games; the
-better one plays the games that are reported, which are others. Writes rematch/worlds/beasty/responses.json,
-after every opponent; one that is there with as many games is not measured again unless --anew. `rematch eval
-beasty` shows it.
+Each candidate (the search with an exact model of the bot, and the plain search) plays some games; the better
+one plays the reported games, which have another seed. The results are written to
+rematch/worlds/beasty/responses.json after every bot; a bot that already has as many games is skipped unless
+--anew is given. `rematch eval beasty` shows them.
 """
 
 from __future__ import annotations
@@ -21,23 +21,30 @@ from rematch.worlds.beasty.best_responses import FILE
 from rematch.worlds.beasty.config import Config
 from rematch.worlds.beasty.reference.bots import BOTS
 
-CHOOSING, REPORTING = 1, 2  # seeds: no response is reported on games that it was chosen on
+SELECTION_SEED, REPORT_SEED = (
+    1,
+    2,
+)  # different seeds: a response is not reported on the games that selected it
 
 
-def play(response: str, rival: str, games: int, seed: int, threads: int) -> dict[str, Any]:
-    """The response's row of a match."""
-    match = Match(players=[response], against=[rival], games=games, seed=seed, threads=threads)
+def play(response: str, opponent: str, games: int, seed: int, threads: int) -> dict[str, Any]:
+    """Row of the response in the table of a match."""
+    match = Match(players=[response], against=[opponent], games=games, seed=seed, threads=threads)
     row: dict[str, Any] = play_match("beasty", match)["table"][0]
     return row
 
 
-def measure(rival: str, completions: int, games: int, threads: int) -> dict[str, Any]:
-    """The entry of one opponent: chosen on a tenth as many games, measured on others."""
-    able = [f"search:{completions}:{rival}", f"search:{completions}"]
-    tried = {name: play(name, rival, max(2, games // 10), CHOOSING, threads)["win"] for name in able}
-    best = max(able, key=lambda name: tried[name])
-    row = play(best, rival, games, REPORTING, threads)
-    command = f"rematch eval beasty --players {best} --against {rival} --games {games} --seed {REPORTING}"
+def measure(opponent: str, completions: int, games: int, threads: int) -> dict[str, Any]:
+    """Entry of one opponent: the response is selected on games // 10 games and measured on `games` others."""
+    candidates = [f"search:{completions}:{opponent}", f"search:{completions}"]
+    win_rates = {
+        name: play(name, opponent, max(2, games // 10), SELECTION_SEED, threads)["win"] for name in candidates
+    }
+    best = max(candidates, key=lambda name: win_rates[name])
+    row = play(best, opponent, games, REPORT_SEED, threads)
+    command = (
+        f"rematch eval beasty --players {best} --against {opponent} --games {games} --seed {REPORT_SEED}"
+    )
     return {
         "response": best,
         "win": row["win"],
@@ -58,19 +65,19 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--opponents", default=",".join(BOTS))
     parser.add_argument("--out", type=Path, default=FILE)
     parser.add_argument("--anew", action="store_true")
-    given = parser.parse_args(argv)
-    whole: dict[str, Any] = {"rules": settings.tree(Config()), "responses": {}}
-    if given.out.exists():
-        whole = json.loads(given.out.read_text())
-    for rival in given.opponents.split(","):
-        old = whole["responses"].get(rival)
-        if old and old["games"] >= given.games and not given.anew:
+    args = parser.parse_args(argv)
+    report: dict[str, Any] = {"rules": settings.tree(Config()), "responses": {}}
+    if args.out.exists():
+        report = json.loads(args.out.read_text())
+    for opponent in args.opponents.split(","):
+        previous = report["responses"].get(opponent)
+        if previous and previous["games"] >= args.games and not args.anew:
             continue
-        entry = whole["responses"][rival] = measure(rival, given.completions, given.games, given.threads)
-        given.out.write_text(json.dumps(whole, indent=1) + "\n")
+        entry = report["responses"][opponent] = measure(opponent, args.completions, args.games, args.threads)
+        args.out.write_text(json.dumps(report, indent=1) + "\n")
         print(
-            f"{rival}: {entry['response']} wins {entry['win']:.3f} [{entry['low']:.3f}, {entry['high']:.3f}] "
-            f"n {entry['games']}",
+            f"{opponent}: {entry['response']} wins {entry['win']:.3f} "
+            f"[{entry['low']:.3f}, {entry['high']:.3f}] n {entry['games']}",
             flush=True,
         )
     return 0

@@ -1,14 +1,14 @@
-"""Every self-play schedule on four lattices, by exact NashConv. One command, resumable.
+"""Exact NashConv of every self-play schedule on four lattices. Resumable.
 
     python tools/experiments/nash_conv_table.py run [--jobs 2] [--only "n5/together;n9-block3"] [--seeds 0-2]
         [--out runs/nash_conv]
     python tools/experiments/nash_conv_table.py publish
 
-`run` trains the runs that docs/results/data/nash_conv.jsonl has no line for, and resumes those that were
-interrupted: hours on two cores. Each is an ordinary run in OUT/LATTICE/ROW/SEED, on one thread; its last
-evaluation becomes a line of that file, from which `publish` writes the tables of docs/results/nash_conv.md.
-All rows of a lattice share network, optimizer, batch and starts. The last iterate is judged, with sampled
-policies; no checkpoint is selected.
+`run` trains the runs that have no line in docs/results/data/nash_conv.jsonl and resumes interrupted ones; all
+take hours on two cores. Each is a normal run in OUT/LATTICE/ROW/SEED on one thread; its last evaluation
+becomes a line of that file, from which `publish` writes the tables of docs/results/nash_conv.md. All rows of
+a lattice share network, optimizer, batch size and start states. The final policies are evaluated, with
+sampled actions; no checkpoint is selected.
 """
 
 from __future__ import annotations
@@ -42,23 +42,31 @@ LATTICES: dict[str, dict[str, Any]] = {
     "n9-block3": LARGE,
     "n9-skip8": {"world.block": 0, "world.skip": 8} | LARGE,
 }
-TITLES = {"n5": "5 × 5, 10 moves", "n5-skip3": "5 × 5, the pursuer loses every third move",
-          "n9-block3": "9 × 9, 3 × 3 blocked, 20 moves", "n9-skip8": "9 × 9, every eighth lost, 20 moves"}
+TITLES = {
+    "n5": "5 × 5, 10 moves",
+    "n5-skip3": "5 × 5, the pursuer loses every third move",
+    "n9-block3": "9 × 9, 3 × 3 blocked, 20 moves",
+    "n9-skip8": "9 × 9, every eighth lost, 20 moves",
+}
 ALTERNATE = {"schedule.kind": "alternating", "schedule.phase_steps": 500_000}
 MICRO = {"schedule.kind": "micro"}
 POOL = {"league.opponent_share": 0.5}
 PLAIN = {"ppo.entropy_weight": 0.01, "ppo.entropy_weight_final": 0.01, "ppo.magnet_weight": 0.0}
 ROWS: dict[str, dict[str, Any]] = {
-    "alternate": ALTERNATE | PLAIN, "alternate+reg": ALTERNATE,
-    "micro": MICRO | PLAIN, "micro+reg": MICRO,
-    "micro+pool": MICRO | POOL | PLAIN, "micro+pool+reg": MICRO | POOL,
-    "together": PLAIN, "together+reg": {},
+    "alternate": ALTERNATE | PLAIN,
+    "alternate+reg": ALTERNATE,
+    "micro": MICRO | PLAIN,
+    "micro+reg": MICRO,
+    "micro+pool": MICRO | POOL | PLAIN,
+    "micro+pool+reg": MICRO | POOL,
+    "together": PLAIN,
+    "together+reg": {},
     "together+pool+reg": POOL,
     "together+reg, own starts": {"random_starts.fraction": 0.0},
     "together+reg, 8 x steps": {},
     "lookahead": {"learner": "lookahead"},
 }
-# The remedies of the earlier project, each switched on beside the same run without it, on the smallest board.
+# Remedies of the earlier project, each compared with the same run without it, on the smallest board.
 CLIMB = {"curriculum.kind": "discrete", "curriculum.capture_rate": 0.4, "evaluation.every": 30}
 REMEDIES: dict[str, dict[str, Any]] = {
     "warm-up": {"schedule.short_phases": (100_000, 200_000, 300_000)},
@@ -68,12 +76,19 @@ REMEDIES: dict[str, dict[str, Any]] = {
     "curriculum+EWC": CLIMB | {"ewc.weight": 1000.0},
 }
 ROWS |= {f"alternate+{name}": ALTERNATE | PLAIN | change for name, change in REMEDIES.items()}
-ROWS |= {f"together+reg+{name}": change for name, change in REMEDIES.items()
-         if name not in ("warm-up", "rollback")}  # those two are about turns
-REMEDIED = "n5"
-OURS = ("together+reg", "lookahead")
-LONGER = {"together+reg, 8 x steps": 8}  # beyond the comparison at equal steps: how many times as many
-EXTRA = ("together+pool+reg", "together+reg, own starts", *LONGER)  # beyond it too: three seeds
+ROWS |= {
+    f"together+reg+{name}": change for name, change in REMEDIES.items() if name not in ("warm-up", "rollback")
+}  # these two need alternating phases
+REMEDY_LATTICE = "n5"
+MAIN_ROWS = ("together+reg", "lookahead")
+STEP_MULTIPLIERS = {
+    "together+reg, 8 x steps": 8
+}  # row -> factor of the steps; not part of the comparison at equal steps
+EXTRA_ROWS = (
+    "together+pool+reg",
+    "together+reg, own starts",
+    *STEP_MULTIPLIERS,
+)  # not part of it either; three seeds
 
 
 def is_remedy(row: str) -> bool:
@@ -82,32 +97,34 @@ def is_remedy(row: str) -> bool:
 
 def seeds(lattice: str, row: str) -> range:
     if is_remedy(row):
-        return range(5 if lattice == REMEDIED else 0)
-    if row in EXTRA:
+        return range(5 if lattice == REMEDY_LATTICE else 0)
+    if row in EXTRA_ROWS:
         return range(3)
-    return range(10 if lattice.startswith("n5") else 5 if row in OURS else 3)
+    return range(10 if lattice.startswith("n5") else 5 if row in MAIN_ROWS else 3)
 
 
 def configure(lattice: str, row: str, seed: int) -> Any:
-    """The recipe `lattice` (or `lookahead`) with what this cell changes."""
-    ahead = row == "lookahead"
+    """Config of a cell: the recipe `lattice` (or `lookahead`) with the changes of lattice, row and seed."""
+    lookahead = row == "lookahead"
     changes = LATTICES[lattice] | ROWS[row] | {"seed": seed, "threads": 1}
-    changes["total_steps"] *= LONGER.get(row, 1)
-    changes["evaluation.games"] = 200  # NashConv and gap are exact: no games are needed for them
-    if ahead:
-        kept = [key for key in changes if key in ("seed", "threads") or key.startswith("world.")]
-        changes = {key: changes[key] for key in kept} | LOOKAHEAD[lattice]
-    return api.configure("lookahead" if ahead else "lattice", changes=changes)
+    changes["total_steps"] *= STEP_MULTIPLIERS.get(row, 1)
+    changes["evaluation.games"] = 200  # NashConv and gap are exact: they need no games
+    if lookahead:
+        keys = [key for key in changes if key in ("seed", "threads") or key.startswith("world.")]
+        changes = {key: changes[key] for key in keys} | LOOKAHEAD[lattice]
+    return api.configure("lookahead" if lookahead else "lattice", changes=changes)
 
 
-LOOKAHEAD: dict[str, dict[str, Any]] = {  # about five minutes of two cores each, or less
-    "n5": {"total_steps": 4_000_000}, "n5-skip3": {"total_steps": 4_000_000},
-    "n9-block3": {"total_steps": 8_000_000}, "n9-skip8": {"total_steps": 24_000_000},
+LOOKAHEAD: dict[str, dict[str, Any]] = {  # at most about five minutes on two cores each
+    "n5": {"total_steps": 4_000_000},
+    "n5-skip3": {"total_steps": 4_000_000},
+    "n9-block3": {"total_steps": 8_000_000},
+    "n9-skip8": {"total_steps": 24_000_000},
 }
 
 
-class Quiet:
-    """Nobody watches: the run's own files say everything."""
+class SilentConsole:
+    """A console without output."""
 
     def line(self, text: str) -> None: ...
 
@@ -115,172 +132,192 @@ class Quiet:
 
     def evaluation(self, row: dict[str, Any]) -> None: ...
 
-    def film(self, take: Any) -> dict[str, bytes]:
+    def film(self, recording: Any) -> dict[str, bytes]:
         return {}
 
 
-def one(lattice: str, row: str, seed: int, out: Path) -> None:
-    """Train one cell to its end, from where it stands."""
+def train_cell(lattice: str, row: str, seed: int, out: Path) -> None:
+    """Trains or resumes one cell to its end."""
     folder = out / lattice / row.replace(", ", "-").replace(" ", "-") / str(seed)
     config = configure(lattice, row, seed)
     trainer = Trainer(config)
     if not (folder / "config.yaml").exists():
         with Run.create(folder, settings.to_yaml(config)) as run:
-            trainer.bind(run, Quiet())
+            trainer.bind(run, SilentConsole())
             trainer.start()
             train(trainer, lambda: False)
         return
     with Run.open(folder, write=True) as run:
-        if settings.to_yaml(api.stored_config(run)) != settings.to_yaml(config):
-            raise SystemExit(f"{folder}: made with other settings; remove it first")
+        if settings.to_yaml(api.stored(run)) != settings.to_yaml(config):
+            raise SystemExit(f"{folder} has other settings; expected the same ones, or no such folder")
         checkpoint = run.load()
         if checkpoint is not None:
             trainer.load_state_dict(checkpoint.parts)
         run.rewind(checkpoint)
-        trainer.bind(run, Quiet())
+        trainer.bind(run, SilentConsole())
         trainer.start(resumed=True)
         train(trainer, lambda: False)
 
 
 def cells(args: argparse.Namespace) -> list[tuple[str, str, int]]:
-    wanted = [w.strip() for w in args.only.split(";") if w.strip()]
-    known = {*LATTICES, *ROWS, *(f"{lattice}/{row}" for lattice in LATTICES for row in ROWS)}
-    if odd := [w for w in wanted if w not in known]:
-        raise SystemExit(f"--only {odd[0]!r}: no such lattice or row; lattices are {', '.join(LATTICES)}, "
-                         f"rows are {', '.join(ROWS)}")
-    few = None
+    selected = [name.strip() for name in args.only.split(";") if name.strip()]
+    names = {*LATTICES, *ROWS, *(f"{lattice}/{row}" for lattice in LATTICES for row in ROWS)}
+    if unknown := [name for name in selected if name not in names]:
+        raise SystemExit(
+            f"--only {unknown[0]!r}: no such lattice or row; lattices are {', '.join(LATTICES)}, "
+            f"rows are {', '.join(ROWS)}"
+        )
+    chosen_seeds = None
     if args.seeds:
         first, _, last = args.seeds.partition("-")
         if not (first.isdecimal() and (last or first).isdecimal() and int(first) <= int(last or first)):
             raise SystemExit(f"--seeds {args.seeds!r}: expected FIRST-LAST, such as 0-2")
-        few = range(int(first), int(last or first) + 1)
-    out = []
-    for seed in range(10):  # all cells of a seed before the next: a table that was interrupted is even
+        chosen_seeds = range(int(first), int(last or first) + 1)
+    cells = []
+    for seed in range(10):  # all cells of a seed first: an interrupted table has equal numbers of seeds
         for lattice in LATTICES:
             for row in ROWS:
-                fits = not wanted or any(w in (lattice, row, f"{lattice}/{row}") for w in wanted)
-                if fits and seed in seeds(lattice, row) and (few is None or seed in few):
-                    out.append((lattice, row, seed))
-    return out
+                fits = not selected or any(name in (lattice, row, f"{lattice}/{row}") for name in selected)
+                if fits and seed in seeds(lattice, row) and (chosen_seeds is None or seed in chosen_seeds):
+                    cells.append((lattice, row, seed))
+    return cells
 
 
-def known() -> dict[tuple[str, str, int], dict[str, Any]]:
-    """What has been measured: (lattice, row, seed) -> its line of RESULTS."""
+def load_results() -> dict[tuple[str, str, int], dict[str, Any]]:
+    """(lattice, row, seed) -> its line of RESULTS."""
     lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    found = [json.loads(line) for line in lines]
-    return {(line["lattice"], line["row"], line["seed"]): line for line in found}
+    results = [json.loads(line) for line in lines]
+    return {(line["lattice"], line["row"], line["seed"]): line for line in results}
 
 
-def note(lattice: str, row: str, seed: int, ended: dict[str, Any]) -> None:
-    """Add a finished cell's line."""
-    exact = {key: round(ended["exact"][key], 6) for key in ("nash_conv", "gap", "played", "value")}
-    line = {"lattice": lattice, "row": row, "seed": seed, "steps": ended["step"]} | exact
+def append_result(lattice: str, row: str, seed: int, evaluation: dict[str, Any]) -> None:
+    """Appends the line of a finished cell to RESULTS."""
+    exact = {key: round(evaluation["exact"][key], 6) for key in ("nash_conv", "gap", "played", "value")}
+    line = {"lattice": lattice, "row": row, "seed": seed, "steps": evaluation["step"]} | exact
     with RESULTS.open("a") as file:
         file.write(json.dumps(line) + "\n")
 
 
-def last_row(lattice: str, row: str, seed: int, out: Path) -> dict[str, Any] | None:
-    """The last evaluation of a finished cell."""
+def last_evaluation(lattice: str, row: str, seed: int, out: Path) -> dict[str, Any] | None:
+    """Last evaluation of a cell; None if it is not finished."""
     folder = out / lattice / row.replace(", ", "-").replace(" ", "-") / str(seed)
     if not (folder / "config.yaml").exists():
         return None
     with Run.open(folder, write=False) as run:
-        history, config = run.history, api.stored_config(run)
-    done = history and history[-1]["iteration"] == config.iterations
-    return history[-1] if done else None
+        history, config = run.history, api.stored(run)
+    finished = history and history[-1]["iteration"] == config.iterations
+    return history[-1] if finished else None
 
 
 def run(args: argparse.Namespace) -> int:
-    done = known()
-    todo = [cell for cell in cells(args) if cell not in done]
-    print(f"{len(todo)} runs to train, {args.jobs} at a time, into {args.out}", flush=True)
+    finished = load_results()
+    remaining = [cell for cell in cells(args) if cell not in finished]
+    print(f"{len(remaining)} runs to train, {args.jobs} at a time, into {args.out}", flush=True)
 
     def start(cell: tuple[str, str, int]) -> int:
         lattice, row, seed = cell
         cell_name = f"{lattice}/{row}/{seed}"
-        words = [sys.executable, __file__, "one", "--out", str(args.out), "--cell", cell_name]
+        command = [sys.executable, __file__, "one", "--out", str(args.out), "--cell", cell_name]
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-        code = subprocess.run(words, env=os.environ | {"PYTHONPATH": path}).returncode
-        ended = last_row(*cell, args.out)
-        if ended:
-            note(*cell, ended)
-        told = f"NashConv {ended['exact']['nash_conv']:.4f}" if ended else f"exit code {code}"
-        print(f"{lattice} {row} seed {seed}: {told}", flush=True)
+        code = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}).returncode
+        evaluation = last_evaluation(*cell, args.out)
+        if evaluation:
+            append_result(*cell, evaluation)
+        outcome = f"NashConv {evaluation['exact']['nash_conv']:.4f}" if evaluation else f"exit code {code}"
+        print(f"{lattice} {row} seed {seed}: {outcome}", flush=True)
         return code
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        return max(pool.map(start, todo), default=0)
+        return max(pool.map(start, remaining), default=0)
 
 
-Found = dict[tuple[str, str, int], dict[str, Any]]
+Results = dict[tuple[str, str, int], dict[str, Any]]
 
 
-def summary(found: Found) -> list[str]:
-    """The summary: a cell is the mean NashConv (the worst seed's; how many seeds) and the mean NE gap."""
+def summary(results: Results) -> list[str]:
+    """Summary table; a cell is: mean NashConv (maximum over seeds; number of seeds) *mean NE gap*."""
     lines = [f"| | {' | '.join(TITLES.values())} |", "| --- |" + " --- |" * len(LATTICES)]
     for row in ROWS:
         if is_remedy(row):
             continue
         cells = []
         for lattice in LATTICES:
-            ended = [found[lattice, row, s] for s in seeds(lattice, row) if (lattice, row, s) in found]
-            conv, gaps = [line["nash_conv"] for line in ended], [line["gap"] for line in ended]
-            count = len(ended)
-            figures = f"{sum(conv) / max(count, 1):.3f} ({max(conv, default=0):.3f}; {count})"
+            runs = [results[lattice, row, s] for s in seeds(lattice, row) if (lattice, row, s) in results]
+            nash_convs, gaps = [line["nash_conv"] for line in runs], [line["gap"] for line in runs]
+            count = len(runs)
+            figures = f"{sum(nash_convs) / max(count, 1):.3f} ({max(nash_convs, default=0):.3f}; {count})"
             cells.append(f"{figures} *{sum(gaps) / count:.2f}*" if count else "–")
         if any(cell != "–" for cell in cells):
             lines.append(f"| {row.replace('+', ' + ')} | {' | '.join(cells)} |")
-    return [*lines, "", *remedies(found)]
+    return [*lines, "", *remedies(results)]
 
 
-def remedies(found: Found) -> list[str]:
-    """The remedies of the earlier project on the smallest board, off and on.
-
-    A cell is the mean NashConv (the worst seed's; n).
-    """
+def remedies(results: Results) -> list[str]:
+    """Table of the earlier project's remedies; a cell is: mean NashConv (maximum over seeds; n)."""
 
     def cell(row: str) -> str:
-        same = seeds(REMEDIED, f"alternate+{next(iter(REMEDIES))}")  # also where more were run without it
-        conv = [line["nash_conv"] for (lattice, name, seed), line in found.items()
-                if (lattice, name) == (REMEDIED, row) and seed in same]
-        return f"{sum(conv) / len(conv):.3f} ({max(conv):.3f}; {len(conv)})" if conv else "–"
+        compared_seeds = seeds(
+            REMEDY_LATTICE, f"alternate+{next(iter(REMEDIES))}"
+        )  # more seeds may exist without remedies
+        nash_convs = [
+            line["nash_conv"]
+            for (lattice, name, seed), line in results.items()
+            if (lattice, name) == (REMEDY_LATTICE, row) and seed in compared_seeds
+        ]
+        return (
+            f"{sum(nash_convs) / len(nash_convs):.3f} ({max(nash_convs):.3f}; {len(nash_convs)})"
+            if nash_convs
+            else "–"
+        )
 
-    lines = [f"| on {TITLES[REMEDIED]} | alternate | together + reg |", "| --- | --- | --- |",
-             f"| as it is | {cell('alternate')} | {cell('together+reg')} |"]
+    lines = [
+        f"| on {TITLES[REMEDY_LATTICE]} | alternate | together + reg |",
+        "| --- | --- | --- |",
+        f"| as it is | {cell('alternate')} | {cell('together+reg')} |",
+    ]
     for name in REMEDIES:
-        lines.append(f"| + {name.replace('+', ' + ')} | {cell(f'alternate+{name}')} | "
-                     f"{cell(f'together+reg+{name}')} |")
+        lines.append(
+            f"| + {name.replace('+', ' + ')} | {cell(f'alternate+{name}')} | {cell(f'together+reg+{name}')} |"
+        )
     return lines
 
 
-def tables(found: Found) -> list[str]:
-    """Every seed of every board."""
+def tables(results: Results) -> list[str]:
+    """One table per lattice, with the values of all seeds."""
     lines = []
     for lattice in LATTICES:
-        about = configure(lattice, "together", 0)
-        value = solve(about.world, 2)["value"]
-        other = configure(lattice, "lookahead", 0).total_steps
-        title = (f"**{lattice}** ({TITLES[lattice]}): value {value:.4f}, {about.total_steps:,} steps "
-                 f"(lookahead {other:,})")
-        lines += ["", title, "",
-                  "| schedule | seeds | NashConv, mean | worst | every seed | NE gap |",
-                  "| --- | --- | --- | --- | --- | --- |"]
+        config = configure(lattice, "together", 0)
+        value = solve(config.world, 2)["value"]
+        lookahead_steps = configure(lattice, "lookahead", 0).total_steps
+        title = (
+            f"**{lattice}** ({TITLES[lattice]}): value {value:.4f}, {config.total_steps:,} steps "
+            f"(lookahead {lookahead_steps:,})"
+        )
+        lines += [
+            "",
+            title,
+            "",
+            "| schedule | seeds | NashConv, mean | worst | every seed | NE gap |",
+            "| --- | --- | --- | --- | --- | --- |",
+        ]
         for row in ROWS:
-            ended = [found[lattice, row, s] for s in seeds(lattice, row) if (lattice, row, s) in found]
-            if not ended:
+            runs = [results[lattice, row, s] for s in seeds(lattice, row) if (lattice, row, s) in results]
+            if not runs:
                 continue
-            conv, gaps = [line["nash_conv"] for line in ended], [line["gap"] for line in ended]
-            mean, told = sum(conv) / len(conv), " ".join(f"{x:.3f}" for x in conv)
-            many, gap = f"{len(ended)} of {len(seeds(lattice, row))}", f"{min(gaps):.2f}–{max(gaps):.2f}"
-            lines.append(f"| {row} | {many} | {mean:.3f} | {max(conv):.3f} | {told} | {gap} |")
+            nash_convs, gaps = [line["nash_conv"] for line in runs], [line["gap"] for line in runs]
+            mean, all_values = sum(nash_convs) / len(nash_convs), " ".join(f"{x:.3f}" for x in nash_convs)
+            seed_count, gap = f"{len(runs)} of {len(seeds(lattice, row))}", f"{min(gaps):.2f}–{max(gaps):.2f}"
+            lines.append(
+                f"| {row} | {seed_count} | {mean:.3f} | {max(nash_convs):.3f} | {all_values} | {gap} |"
+            )
     return lines[1:]
 
 
 def page() -> str:
-    """PAGE with its tables as RESULTS has them."""
-    results = known()
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    after = rest.partition(END)[2]
+    """Text of PAGE with tables from RESULTS."""
+    results = load_results()
+    before, _, remainder = PAGE.read_text().partition(BEGIN)
+    after = remainder.partition(END)[2]
     lines = [*summary(results), "", *tables(results)]
     return before + BEGIN + "\n\n" + "\n".join(lines) + "\n\n" + END + after
 
@@ -301,7 +338,7 @@ def main() -> int:
     args = parser.parse_args()
     if args.what == "one":
         lattice, row, seed = args.cell.split("/")
-        one(lattice, row, int(seed), args.out)
+        train_cell(lattice, row, int(seed), args.out)
         return 0
     return run(args) if args.what == "run" else publish()
 

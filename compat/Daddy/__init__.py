@@ -1,1 +1,1 @@
-"""The large-run document's package: its command and its module names, as thin names for Rematch's own."""
+"""Package of the earlier project's large Game Boy run: its command and module names, mapped to Rematch."""

@@ -1,4 +1,4 @@
-"""The hierarchical agent: Q-learning from a replay of sequences (rematch/agents/learners/)."""
+"""The hierarchical agent: Q-learning with a replay buffer of sequences (rematch/agents/learners/)."""
 
 from rematch.agents.learners.dqn import Dqn as HierarchicalAgent
 from rematch.agents.learners.dqn import DqnConfig

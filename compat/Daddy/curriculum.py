@@ -1,4 +1,4 @@
-"""Savestates, and which of them episodes start from (rematch/curriculum/savestate_archive.py)."""
+"""Savestates and the choice of start states (rematch/curriculum/savestate_archive.py)."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ from rematch.curriculum.start_states import SavestatesConfig, Start
 
 
 class CurriculumManager(Archive):
-    """The archive by the document's names: a registry, sampling at a reset, chances that follow progress."""
+    """The archive under the earlier project's names: registry, sampling at resets, start probabilities."""
 
     sample = Archive.stage
     probabilities = Archive.weights
     update = Archive.report
 
     def registry(self, savestates: Path) -> dict[str, Path]:
-        """Name -> file of every savestate so far, where `savestates` is the run's folder of them."""
+        """Name -> file of every savestate; `savestates` is the folder of a run."""
         return {start.file.removesuffix(".state"): savestates / start.file for start in self.starts}
 
 

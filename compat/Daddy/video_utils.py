@@ -1,4 +1,4 @@
-"""Films of evaluation episodes, MP4 and GIF with an overlay (rematch/training/components/episode_video.py,
+"""Videos of evaluation episodes, MP4 and GIF with an overlay (rematch/training/components/episode_video.py,
 rematch/reporting/)."""
 
 from rematch.reporting.episode_film import composed, films

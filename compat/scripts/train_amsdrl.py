@@ -1,12 +1,12 @@
-"""The pursuit documents' launch command, verbatim, as a translation into a recipe of ours.
+"""Runs the earlier project's pursuit launch commands unchanged, translated into the recipe `documents`.
 
     python compat/scripts/train_amsdrl.py --micro_phase_steps 2048 ... --output results/run_RA1 \
         > results/run_RA1/train.log 2>&1
 
-Every flag of the three documents is known; each is one line of FLAGS. A flag that has nothing to do beside
-the others is a printed note here, and an error everywhere else: the documents' own commands carry such flags.
-What the documents' script did where a command is silent (partial observation, the safety filter, rollback
-outside micro-phases) holds here too. docs/results/reproductions.md tells the whole translation.
+FLAGS has one line per flag of the three reports. A flag without effect beside the others is a printed note
+here, and an error everywhere else: the original commands contain such flags. The defaults of the original
+script (partial observation, the safety filter, rollback outside micro-phases) hold here too.
+docs/how_to/earlier_project.md describes the translation.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROLLOUT = 4 * 512  # steps of all games: the documents' four environments, 512 steps each
+ROLLOUT = 4 * 512  # steps of all games: four environments of 512 steps each, as in the earlier project
 SWITCH = object()  # a flag without a value
-CLIMBS = "with a curriculum, which sets it"
+SET_BY_CURRICULUM = "with a curriculum, which sets it"
 
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag of the documents: its type, what it is when it is not given, and our setting, if it is one."""
+    """A flag of the earlier project: its type, its default, and the setting of Rematch, if there is one."""
 
     kind: Any
     default: Any
@@ -53,7 +53,7 @@ FLAGS: dict[str, Flag] = {
     "use_visibility_reward": Flag(SWITCH, False, "world.use_visibility_reward"),
     "visibility_weight": Flag(float, None),
     "w_obs_approach": Flag(float, 0.0, "world.w_obs_approach"),
-    # who learns when
+    # schedule
     "micro_phase_steps": Flag(int, 0),
     "eval_interval_micro": Flag(int, None),
     "snapshot_freq_micro": Flag(int, None),
@@ -84,7 +84,7 @@ FLAGS: dict[str, Flag] = {
     "min_phases_per_level": Flag(int, None),
     "min_escape_rate": Flag(float, None),
     "mixed_level_ratio": Flag(float, None),
-    # guards and the bonus
+    # rollback, EWC and RND
     "bilateral_rollback": Flag(SWITCH, False),
     "ewc_lambda": Flag(float, 0.0, "ewc.weight"),
     "ewc_fisher_samples": Flag(int, None),
@@ -97,9 +97,9 @@ FLAGS: dict[str, Flag] = {
     "output": Flag(str, ""),
 }
 
-# flag -> (setting, when it has something to do, why else it has not)
-Given = dict[str, Any]
-WHERE: dict[str, tuple[str, Callable[[Given], bool], str]] = {
+# flag -> (setting, condition under which it has an effect, reason for the note otherwise)
+Values = dict[str, Any]
+CONDITIONAL: dict[str, tuple[str, Callable[[Values], bool], str]] = {
     "visibility_weight": ("world.visibility_weight", lambda g: g["use_visibility_reward"],
                           "without --use_visibility_reward"),
     "timesteps_per_phase": ("schedule.phase_steps", lambda g: not g["micro_phase_steps"],
@@ -112,80 +112,82 @@ WHERE: dict[str, tuple[str, Callable[[Given], bool], str]] = {
                                     "without --smooth_curriculum"),
     "min_obstacles": ("curriculum.min_obstacles", lambda g: g["smooth_curriculum"],
                       "without --smooth_curriculum: the number of obstacles is --n_obstacles"),
-    "ne_gap_threshold": ("curriculum.gap_threshold", lambda g: climbs(g) and g["ne_gap_advancement"],
+    "ne_gap_threshold": ("curriculum.gap_threshold", lambda g: has_curriculum(g) and g["ne_gap_advancement"],
                          "without a curriculum and --ne_gap_advancement"),
-    "ne_gap_consecutive": ("curriculum.gap_consecutive", lambda g: climbs(g) and g["ne_gap_advancement"],
+    "ne_gap_consecutive": ("curriculum.gap_consecutive",
+                           lambda g: has_curriculum(g) and g["ne_gap_advancement"],
                            "without a curriculum and --ne_gap_advancement"),
-    "min_phases_per_level": ("curriculum.min_phases", lambda g: climbs(g), "without a curriculum"),
-    "min_escape_rate": ("curriculum.min_escape_rate", lambda g: climbs(g) and not g["ne_gap_advancement"],
+    "min_phases_per_level": ("curriculum.min_phases", lambda g: has_curriculum(g), "without a curriculum"),
+    "min_escape_rate": ("curriculum.min_escape_rate",
+                        lambda g: has_curriculum(g) and not g["ne_gap_advancement"],
                         "without a curriculum that climbs by capture rate"),
-    "mixed_level_ratio": ("curriculum.mixed_ratio", lambda g: climbs(g), "without a curriculum"),
+    "mixed_level_ratio": ("curriculum.mixed_ratio", lambda g: has_curriculum(g), "without a curriculum"),
     "ewc_fisher_samples": ("ewc.fisher_samples", lambda g: g["ewc_lambda"] > 0, "without --ewc_lambda"),
     "rnd_hidden_dim": ("rnd.hidden", lambda g: g["rnd_coef"] > 0, "without --rnd_coef"),
     "rnd_embed_dim": ("rnd.embed", lambda g: g["rnd_coef"] > 0, "without --rnd_coef"),
     "rnd_update_freq": ("rnd.update_every", lambda g: g["rnd_coef"] > 0, "without --rnd_coef"),
-    "min_init_distance": ("world.min_init_distance", lambda g: not climbs(g), CLIMBS),
-    "max_init_distance": ("world.max_init_distance", lambda g: not climbs(g), CLIMBS),
+    "min_init_distance": ("world.min_init_distance", lambda g: not has_curriculum(g), SET_BY_CURRICULUM),
+    "max_init_distance": ("world.max_init_distance", lambda g: not has_curriculum(g), SET_BY_CURRICULUM),
     "n_obstacle_obs": ("world.n_obstacle_obs", lambda g: g["full_obs"],
                        "without --full_obs: the lidar shows obstacles"),
 }  # fmt: skip
 
 
-def climbs(given: Given) -> bool:
-    return bool(given["curriculum"] or given["smooth_curriculum"])
+def has_curriculum(values: Values) -> bool:
+    return bool(values["curriculum"] or values["smooth_curriculum"])
 
 
-def parse(words: Sequence[str]) -> tuple[Given, list[str], dict[str, str]]:
-    """(every flag's value, the flags that were given, the rest: --max-minutes)."""
+def parse(arguments: Sequence[str]) -> tuple[Values, list[str], dict[str, str]]:
+    """(values of all flags, names of the flags on the command line, other options: --max-minutes)."""
     from rematch.core.config import nearest
     from rematch.core.errors import ConfigError
 
-    values: Given = {name: flag.default for name, flag in FLAGS.items()}
-    given: list[str] = []
-    rest: dict[str, str] = {}
-    todo = list(words)
-    while todo:
-        word = todo.pop(0)
-        name, equals, value = word.removeprefix("--").partition("=")
+    values: Values = {name: flag.default for name, flag in FLAGS.items()}
+    present: list[str] = []
+    others: dict[str, str] = {}
+    queue = list(arguments)
+    while queue:
+        argument = queue.pop(0)
+        name, equals, value = argument.removeprefix("--").partition("=")
         name = name.replace("-", "_")
-        if not word.startswith("--") or (name not in FLAGS and name != "max_minutes"):
+        if not argument.startswith("--") or (name not in FLAGS and name != "max_minutes"):
             near = nearest(name, [*FLAGS, "max_minutes"])
-            raise ConfigError(f"unknown flag {word!r}" + (f"; nearest: --{near}" if near else ""))
-        if name in given or name in rest:
+            raise ConfigError(f"unknown flag {argument!r}" + (f"; nearest: --{near}" if near else ""))
+        if name in present or name in others:
             raise ConfigError(f"--{name} is given twice")
         switch = name in FLAGS and FLAGS[name].kind is SWITCH
         if switch and equals:
             raise ConfigError(f"--{name} takes no value")
         if not switch and not equals:
-            if not todo:
+            if not queue:
                 raise ConfigError(f"--{name} needs a value")
-            value = todo.pop(0)
+            value = queue.pop(0)
         if name == "max_minutes":
-            rest[name] = value
+            others[name] = value
             continue
-        given.append(name)
+        present.append(name)
         try:
             values[name] = True if switch else FLAGS[name].kind(value)
         except ValueError:
-            want = {int: "a whole number", float: "a number"}[FLAGS[name].kind]
-            raise ConfigError(f"--{name} = {value!r}: expected {want}") from None
+            expected = {int: "a whole number", float: "a number"}[FLAGS[name].kind]
+            raise ConfigError(f"--{name} = {value!r}: expected {expected}") from None
     if not values["output"]:
         raise ConfigError("--output is missing: expected the folder for the run")
-    return values, given, rest
+    return values, present, others
 
 
-def translate(values: Given, given: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Changes to the recipe `documents`, and a note for each flag that has nothing to do."""
+def translate(values: Values, present: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """(changes to the recipe `documents`, a note for each flag without effect)."""
     v = values
     changes = {flag.key: v[name] for name, flag in FLAGS.items() if flag.key}
     notes = []
-    for name in given:
-        if name in WHERE:
-            key, holds, why = WHERE[name]
-            if holds(v):
+    for name in present:
+        if name in CONDITIONAL:
+            key, has_effect, reason = CONDITIONAL[name]
+            if has_effect(v):
                 changes[key] = v[name]
             else:
-                notes.append(f"note: --{name} {v[name]} has no effect {why}")
+                notes.append(f"note: --{name} {v[name]} has no effect {reason}")
     changes |= {"world.n_obstacles_min": v["n_obstacles"], "world.n_obstacles_max": v["n_obstacles"]}
     changes["world.safety_filter"] = not v["no_dcbf"]
     changes |= schedule(v, notes)
@@ -199,13 +201,13 @@ def translate(values: Given, given: Sequence[str]) -> tuple[dict[str, Any], list
     return {key: value for key, value in changes.items() if value is not None}, notes
 
 
-def schedule(v: Given, notes: list[str]) -> dict[str, Any]:
-    """Micro-phases, or long turns with rollback."""
+def schedule(v: Values, notes: list[str]) -> dict[str, Any]:
+    """Changes for micro-phases, or for long alternating phases with rollback."""
     from rematch.core.errors import ConfigError
 
-    out: dict[str, Any] = {"schedule.convergence_consecutive": v["convergence_consecutive"]}
+    changes: dict[str, Any] = {"schedule.convergence_consecutive": v["convergence_consecutive"]}
     if v["eta"] is not None and v["convergence_consecutive"]:
-        out["schedule.eta"] = v["eta"]
+        changes["schedule.eta"] = v["eta"]
     elif v["eta"] is not None:
         notes.append(f"note: --eta {v['eta']} has no effect with --convergence_consecutive 0")
     if v["micro_phase_steps"]:
@@ -213,63 +215,64 @@ def schedule(v: Given, notes: list[str]) -> dict[str, Any]:
             raise ConfigError("--bilateral_rollback beside --micro_phase_steps: there is no rollback with "
                               "micro-phases, which are shorter than any judgement of them")
         rollouts = -(-v["micro_phase_steps"] // ROLLOUT)
-        out |= {
+        changes |= {
             "schedule.kind": "micro", "schedule.micro_phase_steps": v["micro_phase_steps"],
-            "total_steps": _or(v["max_total_steps"], 10_000_000),
-            "evaluation.every": _or(v["eval_interval_micro"], 50) * rollouts, "evaluation.games": 250,
+            "total_steps": _value_or(v["max_total_steps"], 10_000_000),
+            "evaluation.every": _value_or(v["eval_interval_micro"], 50) * rollouts, "evaluation.games": 250,
             "save_every": 250,
         }  # fmt: skip
         if v["opponent_pool_size"]:
-            out["league.snapshot_every"] = _or(v["snapshot_freq_micro"], 5) * rollouts
+            changes["league.snapshot_every"] = _value_or(v["snapshot_freq_micro"], 5) * rollouts
     else:
-        phases, longest = v["max_phases"] or 12, max(ROLLOUT, _or(v["timesteps_per_phase"], 500_000))
-        warm = _or(v["warm_start_timesteps"], 50_000) if v["warm_start_evader"] else 0
-        most = phases * (int(longest * max(1.0, v["evader_multiplier"])) + warm)
-        out |= {"rollback.checkpoints_back": 3, "total_steps": v["cold_start_timesteps"] + most}
+        phases = v["max_phases"] or 12
+        phase_steps = max(ROLLOUT, _value_or(v["timesteps_per_phase"], 500_000))
+        warmup_steps = _value_or(v["warm_start_timesteps"], 50_000) if v["warm_start_evader"] else 0
+        max_steps = phases * (int(phase_steps * max(1.0, v["evader_multiplier"])) + warmup_steps)
+        changes |= {"rollback.checkpoints_back": 3, "total_steps": v["cold_start_timesteps"] + max_steps}
         if v["phase_warmup"]:
-            out["schedule.short_phases"] = (100_000, 200_000, 300_000)
+            changes["schedule.short_phases"] = (100_000, 200_000, 300_000)
         for name in ("eval_interval_micro", "snapshot_freq_micro", "max_total_steps"):
             if v[name] is not None:
                 notes.append(f"note: --{name} {v[name]} has no effect without --micro_phase_steps")
     if v["phase_warmup"] and v["micro_phase_steps"]:
         notes.append("note: --phase_warmup has no effect with micro-phases")
     if v["evader_first_on_advance"]:
-        out["schedule.last_first"] = True
+        changes["schedule.last_first"] = True
     if v["warm_start_evader"]:
-        out["schedule.level_warmup_steps"] = _or(v["warm_start_timesteps"], 50_000)
+        changes["schedule.level_warmup_steps"] = _value_or(v["warm_start_timesteps"], 50_000)
     elif v["warm_start_timesteps"] is not None:
         notes.append(f"note: --warm_start_timesteps {v['warm_start_timesteps']} has no effect without "
                      "--warm_start_evader")
-    return out
+    return changes
 
 
-def _or(value: int | None, usual: int) -> int:
-    """A flag that was given as 0 is 0."""
-    return usual if value is None else value
+def _value_or(value: int | None, default: int) -> int:
+    """`default` if the flag is absent; 0 is a value."""
+    return default if value is None else value
 
 
-def levels(v: Given, notes: list[str]) -> dict[str, Any]:
-    if not climbs(v):
+def levels(v: Values, notes: list[str]) -> dict[str, Any]:
+    if not has_curriculum(v):
         if v["ne_gap_advancement"]:
             notes.append("note: --ne_gap_advancement has no effect without a curriculum")
         return {}
     if v["curriculum"] and v["smooth_curriculum"]:
         notes.append("note: --curriculum has no effect beside --smooth_curriculum")
-    by = "gap" if v["ne_gap_advancement"] else "capture"
-    return {"curriculum.kind": "smooth" if v["smooth_curriculum"] else "discrete", "curriculum.by": by}
+    criterion = "gap" if v["ne_gap_advancement"] else "capture"
+    return {"curriculum.kind": "smooth" if v["smooth_curriculum"] else "discrete", "curriculum.by": criterion}
 
 
-def train(words: Sequence[str]) -> int:
+def train(arguments: Sequence[str]) -> int:
     from rematch import api
     from rematch.cli.options import Options
     from rematch.core import config as settings
     from rematch.reporting.console import Console
 
-    values, given, rest = parse(words)
-    changes, notes = translate(values, given)
+    values, present, others = parse(arguments)
+    changes, notes = translate(values, present)
     base = api.configure("documents")
     changes = {key: value for key, value in changes.items() if settings.get(base, key) != value}
-    limit = [f"--max-minutes={text}" for text in rest.values()]
+    limit = [f"--max-minutes={text}" for text in others.values()]
     minutes = Options(limit, single=("--max-minutes",)).minutes()
     config = api.configure("documents", changes=changes)
     api.train(config, folder=Path(values["output"]), console=Console(), minutes=minutes, notes=notes)

@@ -1,4 +1,4 @@
-"""The card-game document's configuration file, word for word: what it becomes, and that it runs."""
+"""The earlier project's card-game configuration file, unchanged: its translation, and that it runs."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ ROOT = Path(__file__).resolve().parents[2] / "compat"
 
 
 def script() -> ModuleType:
-    found = importlib.util.spec_from_file_location("train_iter600", ROOT / "train_iter600.py")
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = importlib.util.spec_from_file_location("train_iter600", ROOT / "train_iter600.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 
 SCRIPT = script()
-GIVEN = SCRIPT.read(SCRIPT.CONFIG)
-ON_CPU = GIVEN | {"device": "cpu"}
+VALUES = SCRIPT.read_config(SCRIPT.CONFIG)
+ON_CPU = VALUES | {"device": "cpu"}
 
 
 def test_every_key_goes_over() -> None:
-    """The recipe is the document's file, but for the machine and where it begins."""
+    """The recipe equals the translated file, except for machine settings and the first iteration."""
     changes, notes = SCRIPT.translate(ON_CPU)
     base = api.configure("iter600_to_1000")
     differ = {key for key, value in changes.items() if settings.get(base, key) != value}
     assert differ <= {"threads", "start_iteration", "evaluation.opponents"}
     assert settings.get(base, "iterations") == 1000 and base.start_iteration == 600
-    assert changes["evaluation.opponents"] == SCRIPT.NAMED == base.league.bots
+    assert changes["evaluation.opponents"] == SCRIPT.BOTS == base.league.bots
     assert (base.network.width, base.network.heads, base.network.layers) == (256, 8, 4)
     assert base.league.opponent_share == 0.5 and base.league.bot_share == pytest.approx(0.8)
     assert any(re.match(r"note: async_num_workers 32: \d+, for there are \d+ cores", note) for note in notes)
@@ -73,7 +73,7 @@ def test_a_gpu_that_is_not_there_is_one_line() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(ConfigError, match=r"device = cuda: there is no GPU here; expected --device cpu"):
-        SCRIPT.translate(GIVEN)
+        SCRIPT.translate(VALUES)
 
 
 @pytest.mark.parametrize(("changes", "expected"), [
@@ -88,10 +88,10 @@ def test_a_gpu_that_is_not_there_is_one_line() -> None:
     ({"async_game_generation": False}, {"threads": 1}),
 ])
 def test_switches(changes: dict[str, Any], expected: dict[str, Any]) -> None:
-    found, _ = SCRIPT.translate(ON_CPU | changes)
-    assert {key: found[key] for key in expected} == expected
+    result, _ = SCRIPT.translate(ON_CPU | changes)
+    assert {key: result[key] for key in expected} == expected
     base = api.configure("iter600_to_1000")
-    differ = {key: value for key, value in found.items() if settings.get(base, key) != value}
+    differ = {key: value for key, value in result.items() if settings.get(base, key) != value}
     api.configure("iter600_to_1000", changes=differ)
 
 
@@ -111,7 +111,7 @@ def test_it_runs_and_begins_where_it_is_told(
     for old, new in SMALL.items():
         assert old in text
         text = text.replace(old, new)
-    only = text.index("  - heuristic\n")  # the first of eval_opponents stays
+    only = text.index("  - heuristic\n")  # only the first of eval_opponents remains
     (tmp_path / "small.yaml").write_text(text[:only])
     real = api.configure
     quick = {"evaluation.games": 2, "past_policies.count": 0, "exploiters.steps": 400}
@@ -127,7 +127,7 @@ def test_it_runs_and_begins_where_it_is_told(
              "--output", "later"]
     assert main(again, act=SCRIPT.train) == 0, capsys.readouterr().err
     rows = [json.loads(line) for line in Path("later/metrics.jsonl").read_text().splitlines()]
-    assert [row["player/temperature"] for row in rows] == [1.0, 0.75]  # over those that remain
+    assert [row["player/temperature"] for row in rows] == [1.0, 0.75]  # over the remaining ones
 
 
 def test_wrong_words_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The large-run document's command, word for word: what it becomes, and that it writes all it names."""
+"""The earlier project's large Game Boy command, unchanged: its translation, and the files that it writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rematch.core.errors import ConfigError
 from rematch.storage.run_folder import Run
 
 ROOT = Path(__file__).resolve().parents[2]
-# The document, sections 1 and 7, as they stand there.
+# Sections 1 and 7 of the earlier project's report, unchanged.
 FIRST = r"""python -m Daddy.train_big \
     --num-envs 32 \
     --total-steps 5000000 \
@@ -45,7 +45,7 @@ SECOND = r"""python -m Daddy.train_big \
     --video-interval 250000
 """
 MODULES = ("train_big", "agent", "networks", "curriculum", "video_utils")  # sections 1, 3 and 6
-# Our own settings, so that a run takes seconds.
+# Settings of Rematch with which a run takes seconds.
 QUICK = [
     "--world.cartridge", "tiny", "--world.max-steps", "30", "--threads", "1", "--steps", "8",
     "--dqn.replay_size", "1000", "--dqn.sequence", "12", "--dqn.burn-in", "2", "--episode-video.max-steps",
@@ -67,7 +67,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def configured(script: ModuleType, words: list[str]) -> tuple[Any, list[str]]:
-    options = script.Options(words, (*script.FLAGS, *script.OWN))
+    options = script.Options(words, (*script.FLAGS, *script.COMMON_FLAGS))
     config, notes = script.translate(options.values, options.remaining)
     return config, notes
 
@@ -131,8 +131,8 @@ def test_contradictions_and_typing_errors_are_one_line(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     assert main(words, act=script.train) == 2
-    said = capsys.readouterr().err
-    assert line in said and said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert line in output and output.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
@@ -145,7 +145,7 @@ def test_a_short_run_learns_all_the_same(script: ModuleType) -> None:
 def test_it_writes_every_file_that_the_document_names(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every flag of the document, the same command again, and again with other settings."""
+    """All flags; then the same command again; then the command with other settings."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(dqn, "SIZES", SIZES)
     words = ["--num-envs", "4", "--total-steps", "640", "--batch-size", "4", "--model-size", "large",
@@ -154,11 +154,11 @@ def test_it_writes_every_file_that_the_document_names(
     assert main([*words, "--max-minutes", "1e-6"], act=script.train) == 0
     assert os.listdir("checkpoints/big_run_01") == ["step_32"]  # it stopped after one iteration
     assert main(words, act=script.train) == 0
-    said = capsys.readouterr().out
-    assert "resumed runs/big_run_01 at iteration 1" in said
+    output = capsys.readouterr().out
+    assert "resumed runs/big_run_01 at iteration 1" in output
     assert re.search(r"^\[EP 1 env=0\] len=30  R_env=\S+  R_total=\S+  badges=0  map=DAWN  "
-                     r"savestate_tag=power_on  theta_\S+=0\.\d\d", said, re.M)  # fmt: skip
-    assert re.search(r"^step=640/640  sps=\d+  epsilon=", said, re.M)
+                     r"savestate_tag=power_on  theta_\S+=0\.\d\d", output, re.M)  # fmt: skip
+    assert re.search(r"^step=640/640  sps=\d+  epsilon=", output, re.M)
     run = Path("runs/big_run_01")
     assert sorted(os.listdir("checkpoints/big_run_01")) == ["step_480", "step_576", "step_640"]
     for link in Path("checkpoints/big_run_01").iterdir():
@@ -190,7 +190,7 @@ def test_it_writes_every_file_that_the_document_names(
 
 
 def test_the_documents_command_runs_word_for_word_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    """As a cluster does it: SIGTERM, and everything is saved; no window, nothing on stderr."""
+    """SIGTERM, as from a cluster, saves everything; no window, nothing on stderr."""
     gameboy_worlds.need_pyboy()
     (tmp_path / "Daddy").symlink_to(ROOT / "compat" / "Daddy")
     (tmp_path / "python").symlink_to(sys.executable)
@@ -199,22 +199,22 @@ def test_the_documents_command_runs_word_for_word_until_it_is_told_to_stop(tmp_p
     with (tmp_path / "out").open("w") as out:
         child = subprocess.Popen(["bash", "-c", "exec " + SECOND], cwd=tmp_path, stdout=out,
                                  stderr=subprocess.STDOUT, env=os.environ | paths)  # fmt: skip
-    until = time.monotonic() + 300
+    deadline = time.monotonic() + 300
     while child.poll() is None and not (tmp_path / "runs" / "big_run_01" / "train.log").exists():
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline
         time.sleep(0.05)
     child.send_signal(signal.SIGTERM)
     code = child.wait(300)
-    said = (tmp_path / "out").read_text()
-    assert code == 0 and "continue with: rematch resume runs/big_run_01" in said, said
+    output = (tmp_path / "out").read_text()
+    assert code == 0 and "go on with: rematch resume runs/big_run_01" in output, output
     assert (tmp_path / "checkpoints" / "big_run_01" / "step_1024" / "manifest.json").is_file()
     assert (tmp_path / "savestates" / "big_run_01").is_dir()
 
 
 def test_help_names_every_flag(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"], act=script.train) == 0
-    said = capsys.readouterr().out
-    assert all(flag in said for flag in [*script.FLAGS, *flags_of(SECOND)[::2]])
+    output = capsys.readouterr().out
+    assert all(flag in output for flag in [*script.FLAGS, *flags_of(SECOND)[::2]])
 
 
 def test_unknown_names_are_no_run(script: ModuleType) -> None:

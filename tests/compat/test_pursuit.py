@@ -1,4 +1,4 @@
-"""The documents' own commands, word for word: what they become, and that they run, redirected and watched."""
+"""The earlier project's pursuit commands, unchanged: their translation, and that they run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rematch.storage.run_folder import Run
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "compat" / "scripts" / "train_amsdrl.py"
 
-# Document 000, "Launch Commands", as they stand there.
+# Report 000 of the earlier project, "Launch Commands", unchanged.
 RA1 = r"""PYTHONUNBUFFERED=1 nohup ./venv/bin/python scripts/train_amsdrl.py \
     --micro_phase_steps 4096 \
     --eval_interval_micro 50 \
@@ -87,7 +87,7 @@ RA2 = r"""PYTHONUNBUFFERED=1 nohup ./venv/bin/python scripts/train_amsdrl.py \
     --output results/run_RA2_distance_curriculum \
     > results/run_RA2_distance_curriculum/train.log 2>&1 &
 """
-# Document 000, "Monitoring Commands"
+# Report 000, "Monitoring Commands"
 WATCH = r"""cat LOG | tr '\r' '\n' | grep -E "(SR_P|Phase|Eval|NE.gap|micro|Pool)" """
 
 
@@ -114,34 +114,34 @@ def configured(script: ModuleType, words: list[str]) -> tuple[Config, list[str]]
     return api.configure("documents", changes=different), notes
 
 
-def unlike(one: Config, two: Config) -> dict[str, tuple[Any, Any]]:
+def differences(one: Config, two: Config) -> dict[str, tuple[Any, Any]]:
     values = {key: value for key, _, value in settings.leaves(two)}
     return {key: (value, values[key]) for key, _, value in settings.leaves(one)
             if value != values[key] and not settings.has_effect(one, key)}
 
 
-CORRECTED = ["--n_obstacle_obs", "2"]  # document 001: agents were blind to obstacles without it
+CORRECTED = ["--n_obstacle_obs", "2"]  # report 001: without it agents did not observe obstacles
 
 
 @pytest.mark.parametrize(("command", "recipe"), [(RA1, "ra1"), (RA2, "ra2")])
 def test_the_corrected_commands_are_the_recipes(script: ModuleType, command: str, recipe: str) -> None:
     words = flags_of(command.replace("4096", "2048")) + CORRECTED
     config, notes = configured(script, words)
-    assert unlike(config, api.configure(recipe)) == {"world.n_obstacle_obs": (2, -1)}
+    assert differences(config, api.configure(recipe)) == {"world.n_obstacle_obs": (2, -1)}
     ignored = {re.match(r"note: --(\w+) ", note).group(1) for note in notes}  # type: ignore[union-attr]
     assert ignored == ({"max_phases", "min_obstacles"} if recipe == "ra1" else set())
 
 
 def test_the_plans_phases_are_two_rollouts(script: ModuleType) -> None:
-    """4096 was arithmetic: four environments of 512 steps are 2048 (document 001)."""
+    """4096 was an arithmetic error: four environments of 512 steps are 2048 (report 001)."""
     config, _ = configured(script, flags_of(RA1))
     assert config.games * config.steps == 2048
-    assert unlike(config, api.configure("ra1")) == {
+    assert differences(config, api.configure("ra1")) == {
         "schedule.micro_phase_steps": (4096, 2048), "evaluation.every": (100, 50),
         "league.snapshot_every": (10, 5)}  # fmt: skip
 
 
-DOCUMENT_2 = [  # the options of document 002, as its runs carry them
+REPORT_2 = [  # the options of the runs of report 002
     "--bilateral_rollback", "--evader_first_on_advance", "--warm_start_evader", "--warm_start_timesteps",
     "50000", "--mixed_level_ratio", "0.2", "--smooth_curriculum", "--smooth_curriculum_increment", "0.5",
     "--seed", "47", "--output", "out",
@@ -158,23 +158,23 @@ FIXES = ["--phase_warmup", "--ne_gap_advancement", "--ne_gap_threshold", "0.15",
     ],
 )  # fmt: skip
 def test_the_second_documents_flags_are_its_runs(script: ModuleType, recipe: str, words: list[str]) -> None:
-    config, notes = configured(script, [*DOCUMENT_2, *words, "--max_phases", "12"])
-    different = unlike(config, api.configure(recipe))
-    different.pop("total_steps")  # room for warm starts; the phases end the run
+    config, notes = configured(script, [*REPORT_2, *words, "--max_phases", "12"])
+    different = differences(config, api.configure(recipe))
+    different.pop("total_steps")  # it includes warm starts; the phases end the run
     assert different == {"schedule.convergence_consecutive": (3, 0), "schedule.eta": (0.1, 0.1)} or \
         different == {"schedule.convergence_consecutive": (3, 0)}
     assert notes == []
 
 
 def test_every_flag_of_the_documents_is_known(script: ModuleType) -> None:
-    told = {word for command in (RA1, RA2) for word in flags_of(command) if word.startswith("--")}
-    told |= {word for word in [*DOCUMENT_2, *FIXES, *TIER_3, *CORRECTED] if word.startswith("--")}
-    told |= {f"--{name}" for name in (
+    flags = {word for command in (RA1, RA2) for word in flags_of(command) if word.startswith("--")}
+    flags |= {word for word in [*REPORT_2, *FIXES, *TIER_3, *CORRECTED] if word.startswith("--")}
+    flags |= {f"--{name}" for name in (
         "ewc_fisher_samples", "rnd_embed_dim", "rnd_hidden_dim", "rnd_update_freq", "timesteps_per_phase",
         "cold_start_timesteps", "eta", "max_total_steps", "evader_multiplier", "adaptive_ratio_threshold",
         "adaptive_boost_phases", "lr_dampen_threshold", "force_switch_steps", "convergence_consecutive",
         "min_escape_rate")}  # fmt: skip
-    assert {word.removeprefix("--") for word in told} <= set(script.FLAGS)
+    assert {word.removeprefix("--") for word in flags} <= set(script.FLAGS)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_flag_of_zero_is_zero_and_short_phases_have_room(script: ModuleType) -
 
 
 def test_a_documents_command_runs_word_for_word(tmp_path: Path) -> None:
-    """Redirected into the run's own train.log, in the background, watched by their grep, then stopped."""
+    """In the background, output redirected into the run's train.log, read with the report's grep, stopped."""
     (tmp_path / "venv" / "bin").mkdir(parents=True)
     (tmp_path / "venv" / "bin" / "python").symlink_to(sys.executable)
     (tmp_path / "scripts").symlink_to(SCRIPT.parent)
@@ -241,14 +241,14 @@ def test_a_documents_command_runs_word_for_word(tmp_path: Path) -> None:
     number = int(subprocess.run(launch, cwd=tmp_path, env=env, capture_output=True, text=True).stdout)
     log = folder / "train.log"
     try:
-        until = time.monotonic() + 60
-        while "Observation of evader" not in log.read_text():
-            assert time.monotonic() < until, log.read_text()
+        deadline = time.monotonic() + 60
+        while "Sight evader" not in log.read_text():
+            assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)
     finally:
         os.kill(number, signal.SIGTERM)
-    until = time.monotonic() + 60
-    while (folder / "lock").exists() and time.monotonic() < until:
+    deadline = time.monotonic() + 60
+    while (folder / "lock").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     text = log.read_text()
     assert text.count("Phase S0: evader learns against random") == 1  # written once
@@ -258,4 +258,4 @@ def test_a_documents_command_runs_word_for_word(tmp_path: Path) -> None:
     assert "Phase S0" in subprocess.run(watch, capture_output=True, text=True).stdout
     with Run.open(folder, write=False) as run:
         checkpoint = run.load()
-        assert checkpoint is not None and checkpoint.iteration >= 1  # what was learnt is there
+        assert checkpoint is not None and checkpoint.iteration >= 1  # a checkpoint was saved

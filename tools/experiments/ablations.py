@@ -216,8 +216,8 @@ def page() -> str:
         "## Each reward term and each recurrent layer, `tiny`",
         "",
         f"Number of milestones (of {total}) that at least {REACHED_RATE:.0%} of the episodes from power-on "
-        f"reach, at each evaluation. Seed {seeds}; without the demonstration reward (`demo_progress.weight` 0) "
-        "unless the row names it.",
+        f"reach, at each evaluation. Seed {seeds}; without the demonstration reward "
+        "(`demo_progress.weight` 0) unless the row names it.",
         "",
         *parts_table(by_study["parts"]),
     ]

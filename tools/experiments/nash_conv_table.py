@@ -148,7 +148,7 @@ def train_cell(lattice: str, row: str, seed: int, out: Path) -> None:
             train(trainer, lambda: False)
         return
     with Run.open(folder, write=True) as run:
-        if settings.to_yaml(api.stored(run)) != settings.to_yaml(config):
+        if settings.to_yaml(api.stored_config(run)) != settings.to_yaml(config):
             raise SystemExit(f"{folder} has other settings; expected the same ones, or no such folder")
         checkpoint = run.load()
         if checkpoint is not None:
@@ -204,7 +204,7 @@ def last_evaluation(lattice: str, row: str, seed: int, out: Path) -> dict[str, A
     if not (folder / "config.yaml").exists():
         return None
     with Run.open(folder, write=False) as run:
-        history, config = run.history, api.stored(run)
+        history, config = run.history, api.stored_config(run)
     finished = history and history[-1]["iteration"] == config.iterations
     return history[-1] if finished else None
 

@@ -9,9 +9,9 @@ from rematch.curriculum.start_states import SavestatesConfig, Start
 class CurriculumManager(Archive):
     """The archive under the earlier project's names: registry, sampling at resets, start probabilities."""
 
-    sample = Archive.stage
-    probabilities = Archive.weights
-    update = Archive.report
+    sample = Archive.next_stage
+    probabilities = Archive.start_weights
+    update = Archive.record_rollout
 
     def registry(self, savestates: Path) -> dict[str, Path]:
         """Name -> file of every savestate; `savestates` is the folder of a run."""

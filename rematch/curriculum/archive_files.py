@@ -1,14 +1,14 @@
-"""What a swarm leaves in its run's folder, and how that is brought back to a checkpoint after a kill.
+"""Files of the savestate archive in the run folder, and how they are restored to a checkpoint after a kill.
 
-    savestates/NAME_STEP.state   a start: the world's own bundle
-    savestates/index.json        a line for each: milestones, band, parent, visits, successes
-    frontier.inputs              the furthest that any chain of savestates came, as inputs from power-on
+    savestates/NAME_STEP.state   a start state: a bundle of the world
+    savestates/index.json        one line per start: milestones, start group, parent, visits, successes
+    frontier.inputs              inputs from power-on to the furthest state of any chain of savestates
     milestones.json              the step at which each milestone was first reached, by any chain ("frontier")
                                  and in an episode from power-on ("cold"); null: not within `steps` (censored)
-                                 "scouted": how many steps scouts had made by then, where there are any
+                                 "scouted": steps of the explorers until then, in runs with explorers
 
-A line of the index is written before its file: whatever file the index does not name is not the run's own.
-Checkpoints hold all of it themselves, so what is damaged here is written again, and nothing here is trusted.
+The line of a start is written before its file: a file that the index does not name is not of this run.
+Checkpoints hold the same data. A damaged file is written again from them, and no file is trusted.
 """
 
 from __future__ import annotations
@@ -25,78 +25,81 @@ from rematch.curriculum.savestate_archive import Archive
 from rematch.storage import atomic_files
 
 FOLDER, INDEX, FRONTIER, MILESTONES = "savestates", "index.json", "frontier.inputs", "milestones.json"
-LARGEST = 1 << 28  # bytes of one of these files that are read
+MAX_BYTES = 1 << 28  # of one of these files, when it is read
 
 
-def _rows(rows: list[dict[str, Any]]) -> bytes:
+def _json_lines(rows: list[dict[str, Any]]) -> bytes:
     return ("[" + ",".join("\n" + json.dumps(row) for row in rows) + "\n]\n").encode()
 
 
-def frontier_of(swarm: Archive) -> bytes | None:
-    """frontier.inputs: inputs as [name, how often], from power-on."""
-    if swarm.frontier is None:
+def frontier_file(archive: Archive) -> bytes | None:
+    """Content of frontier.inputs: the inputs from power-on as [name, repetitions]."""
+    if archive.frontier is None:
         return None
-    body = asdict(swarm.frontier)
-    names = [swarm.actions[action] for action in body.pop("actions")]
-    body["inputs"] = [[name, len(list(again))] for name, again in groupby(names)]
+    body = asdict(archive.frontier)
+    names = [archive.action_names[action] for action in body.pop("actions")]
+    body["inputs"] = [[name, len(list(repeated))] for name, repeated in groupby(names)]
     head = ",\n".join(f'"{key}": {json.dumps(value)}' for key, value in body.items())
     return f"{{\n{head}\n}}\n".encode()
 
 
-def milestones_of(swarm: Archive, steps: int) -> bytes:
-    """milestones.json; `steps` of all games together were made so far."""
-    times = {name: {"frontier": None, "cold": None} | swarm.reached.get(name, {}) for name in swarm.names}
-    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found)}" for name, found in times.items())
-    swarmed = json.dumps(swarm.kind)
-    return f'{{"swarm": {swarmed}, "steps": {steps}, "milestones": {{\n{lines}\n}}}}\n'.encode()
+def milestones_file(archive: Archive, steps: int) -> bytes:
+    """Content of milestones.json; steps: those of all games together so far."""
+    unreached = {"frontier": None, "cold": None}
+    entries = {name: unreached | archive.first_steps.get(name, {}) for name in archive.milestone_names}
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in entries.items())
+    mode = json.dumps(archive.mode)
+    return f'{{"swarm": {mode}, "steps": {steps}, "milestones": {{\n{lines}\n}}}}\n'.encode()
 
 
-def write(swarm: Archive, files: Any, steps: int, since: int) -> None:
-    """Bring the files up to date; starts from number `since` on have no file yet."""
-    if swarm.starts:
-        rows = [asdict(start) for start in (swarm.power_on, *swarm.starts)]
-        files.write_file(f"{FOLDER}/{INDEX}", _rows(rows))
-    for number in range(since, len(swarm.starts)):
-        files.write_file(f"{FOLDER}/{swarm.starts[number].file}", swarm.world.library[number].pack())
-    if frontier := frontier_of(swarm):
+def write_files(archive: Archive, files: Any, steps: int, first_new: int) -> None:
+    """Bring the files up to date; the starts from number `first_new` on have no file yet."""
+    if archive.starts:
+        rows = [start.to_dict() for start in (archive.power_on, *archive.starts)]
+        files.write_file(f"{FOLDER}/{INDEX}", _json_lines(rows))
+    for number in range(first_new, len(archive.starts)):
+        files.write_file(f"{FOLDER}/{archive.starts[number].file}", archive.world.library[number].pack())
+    if frontier := frontier_file(archive):
         files.write_file(FRONTIER, frontier)
-    files.write_file(MILESTONES, milestones_of(swarm, steps))
+    files.write_file(MILESTONES, milestones_file(archive, steps))
 
 
-def settle(swarm: Archive, files: Any, steps: int) -> list[str]:
-    """After a resume: the files as they stood at the checkpoint; a line for each that was not so."""
+def restore_files(archive: Archive, files: Any, steps: int) -> list[str]:
+    """After a resume: restore the files to the checkpoint. Returns a note per file that differed."""
     folder, notes = files.folder / FOLDER, []
     if os.path.lexists(folder):
-        atomic_files.subfolder(files.folder, FOLDER)  # a link would lead out and is refused
-    wanted = {start.file: swarm.world.library[number].pack() for number, start in enumerate(swarm.starts)}
-    listed, there = _listed(folder), set(os.listdir(folder)) if os.path.isdir(folder) else set()
-    for name in sorted(there - {INDEX}):
-        if name in wanted:
+        atomic_files.subfolder(files.folder, FOLDER)  # refuses a link that leads out of the run folder
+    expected = {start.file: archive.world.library[number].pack()
+                for number, start in enumerate(archive.starts)}  # fmt: skip
+    listed = _listed(folder)
+    existing = set(os.listdir(folder)) if os.path.isdir(folder) else set()
+    for name in sorted(existing - {INDEX}):
+        if name in expected:
             continue
-        if name in listed:  # of a time that did not happen
+        if name in listed:  # written after the checkpoint
             atomic_files.remove(folder / name)
         else:
-            notes.append(f"{folder / name}: not a savestate of this run: left alone, and not used")
-    for name, data in wanted.items():
+            notes.append(f"{folder / name}: not a savestate of this run; not used and not changed")
+    for name, data in expected.items():
         if _read(folder / name) != data:
             notes.append(f"{folder / name} was missing or damaged: written again from the checkpoint")
             files.write_file(f"{FOLDER}/{name}", data)
     for path in (folder / INDEX, files.folder / FRONTIER, files.folder / MILESTONES):
         atomic_files.remove(path)
     if steps:
-        write(swarm, files, steps, len(swarm.starts))
+        write_files(archive, files, steps, len(archive.starts))
     return notes
 
 
 def _read(path: Path) -> bytes | None:
     try:
-        return atomic_files.read_regular_file(path, LARGEST)
+        return atomic_files.read_regular_file(path, MAX_BYTES)
     except (Damaged, OSError):
         return None
 
 
 def _listed(folder: Path) -> set[str]:
-    """The names in the index as it lies there; none where it cannot be read."""
+    """File names in the index on disk; none if it cannot be read."""
     try:
         rows = atomic_files.read_json(_read(folder / INDEX) or b"[]", INDEX)
         return {row["file"] for row in rows if isinstance(row["file"], str)}
@@ -105,21 +108,22 @@ def _listed(folder: Path) -> set[str]:
 
 
 def summary_lines(folder: Path) -> list[str]:
-    """Of a run's folder: the frontier and the cold start so far, a line each, never one number."""
+    """Two lines about a run folder: milestones of the frontier, and those reached from power-on."""
     try:
         body = atomic_files.read_json(_read(folder / MILESTONES) or b"{}", MILESTONES)
-        times = {str(name): (found["frontier"], found["cold"]) for name, found in body["milestones"].items()}
+        entries = body["milestones"].items()
+        steps_by_name = {str(name): (entry["frontier"], entry["cold"]) for name, entry in entries}
         steps, finished = int(body["steps"]), False
         if frontier := _read(folder / FRONTIER):
             finished = bool(atomic_files.read_json(frontier, FRONTIER)["finished"])
     except (Damaged, KeyError, TypeError, ValueError, AttributeError):
         return []
-    any_chain = [name for name, (chain, _) in times.items() if type(chain) is int]
-    cold = [name for name, (_, alone) in times.items() if type(alone) is int]
+    any_chain = [name for name, (step, _) in steps_by_name.items() if type(step) is int]
+    from_power_on = [name for name, (_, step) in steps_by_name.items() if type(step) is int]
     end = "the end of the game, " if finished else ""
     return [
-        f"frontier (any chain of savestates): {end}{len(any_chain)} of {len(times)} milestones "
+        f"frontier (any chain of savestates): {end}{len(any_chain)} of {len(steps_by_name)} milestones "
         f"within {steps:,} steps",
-        f"from power-on in training (the best episodes): {len(cold)} of {len(times)} milestones; how often "
-        "the policy gets there, evaluations tell",
+        f"from power-on in training (the best episodes): {len(from_power_on)} of {len(steps_by_name)} "
+        "milestones; evaluations report how often the policy reaches them",
     ]

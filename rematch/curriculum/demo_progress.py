@@ -1,15 +1,17 @@
-"""The way: what is paid for coming on along the furthest way known (curriculum/demonstrations.py).
+"""Reward for progress along the demonstration (demonstrations.py).
 
-Between two milestones may lie hundreds of actions: with a discount of 0.98 a reward 300 actions ahead is
-worth 0.002 here, less than a network's own error. The way's own places are nearer. r_way of a sight is the
-number of the way's inputs by which it lies further on than the episode had come, none for what lies behind.
-So a way pays its length once, whoever walks it, and a shortcut all at once what it saves.
+Hundreds of actions may lie between two milestones: with a discount of 0.98 a reward 300 actions ahead is
+worth 0.002 now, less than the error of a network. The places of the demonstration are nearer. The reward of
+an observation is the number of demonstration inputs by which it lies further along than the episode was
+before; places behind pay nothing. So an episode earns the length of the demonstration at most once, and a
+shortcut earns at once what it saves.
 
-A place is what some named columns say together, as for count_bonus.py. Where on the way each lies is learnt
-from the games that are led along it. A sight is looked for in the next `way_window` inputs only: a way may
-come by the same place again later. `way_marks` are columns that say what was reached so far. With them a
-place lies on the way only for who has reached what the way had there: who leaves something out is paid no
-more by going on, and who reached the same in another order is on the way again.
+A place is the joint value of some named columns, as in count_bonus.py. The position of each place on the
+demonstration is learned from the games that are forced along it. A place is searched for in the next `window`
+inputs only, because a demonstration may come to the same place again later. `required_milestones` are columns
+that show what was reached so far. With them a place counts only if the episode has reached what the
+demonstration had reached there: an episode that skipped a milestone earns nothing by going on, and one that
+reached the same milestones in another order earns again.
 """
 
 from __future__ import annotations
@@ -57,97 +59,101 @@ class DemonstrationPlaces:
     def __init__(self, config: DemoProgressConfig, role: Role, games: int) -> None:
         self.window, self.role = config.window, role
         self.columns = find_columns(role, config.columns, "demo_progress.columns")
-        self.marks = len(self.columns)  # where a place's required milestones begin
+        self.place_columns = len(self.columns)  # columns after these are the required milestones
         # In a world without milestones none can be required.
-        marks = tuple(m for m in config.required_milestones if role.milestones or not m.startswith(MILESTONE))
-        self.columns += find_columns(role, marks, "demo_progress.required_milestones")
+        required = tuple(name for name in config.required_milestones
+                         if role.milestones or not name.startswith(MILESTONE))  # fmt: skip
+        self.columns += find_columns(role, required, "demo_progress.required_milestones")
         self.newest: bytes | None = None  # the demonstration that games follow; None: all start where it does
-        self.way = b""
-        self.places: list[bytes] = []  # by index on the way; b"" where nobody was led yet
-        self.found: dict[bytes, list[int]] = {}  # place -> where on the way, in order
-        self.begins: dict[bytes, int] = {}  # marks -> where on the way they are first so
-        self.at = np.full(games, OFF, np.int64)  # [N] how far each episode has come; OFF: not on the way
-        self.over = np.ones(games, bool)  # [N] whether its last sight was an episode's last
+        self.demonstration = b""
+        self.places: list[bytes] = []  # by index on the demonstration; b"": no game was forced there yet
+        self.indices: dict[bytes, list[int]] = {}  # place -> its indices on the demonstration, sorted
+        self.first_index: dict[bytes, int] = {}  # milestones -> first index at which they are reached
+        self.progress = np.full(games, OFF, np.int64)  # [N] index that each episode has reached, or OFF
+        self.ended = np.ones(games, bool)  # [N] whether the last observation was the last of its episode
 
-    def score(self, tape: RolloutBuffer, iteration: int) -> Floats:
-        """[T, N] by how much each sight is further on than any before it in its episode."""
+    def score(self, rollout: RolloutBuffer, iteration: int) -> Floats:
+        """[T, N, 1] inputs by which each observation is further along than all before it in its episode."""
         if self.newest is not None:
             self._follow(self.newest)
-        obs = np.ascontiguousarray(tape[self.role.name].obs[:, :, 0, self.columns])
+        obs = np.ascontiguousarray(rollout[self.role.name].obs[:, :, 0, self.columns])
         out: Floats = np.zeros(obs.shape[:2], np.float32)
-        for t in range(tape.steps):
-            for game in range(tape.games):
+        for t in range(rollout.steps):
+            for game in range(rollout.games):
                 place = obs[t, game].tobytes()
-                if self.newest is not None and tape.demo_index is not None:
-                    index = int(tape.demo_index[t, game])
+                if self.newest is not None and rollout.demo_index is not None:
+                    index = int(rollout.demo_index[t, game])
                 else:
-                    index = 0 if self.over[game] else OFF
+                    index = 0 if self.ended[game] else OFF
                 if index != OFF:
                     self._learn(index, place)
-                before = index if self.over[game] else int(self.at[game])
-                now = self._furthest(place, before)
-                out[t, game] = 0 if self.over[game] else now - before
-                self.at[game], self.over[game] = now, tape.ended[t, game] != RUNNING
+                before = index if self.ended[game] else int(self.progress[game])
+                after = self._furthest(place, before)
+                out[t, game] = 0 if self.ended[game] else after - before
+                self.progress[game], self.ended[game] = after, rollout.ended[t, game] != RUNNING
         return out[:, :, None]
 
     def _furthest(self, place: bytes, before: int) -> int:
-        """Where on the way a place lies beyond `before`, within the window; else `before`."""
-        if before == OFF or place not in self.found:
+        """The last index of a place beyond `before` and within the window; `before` if there is none."""
+        if before == OFF or place not in self.indices:
             return before
-        on = self.found[place]
-        since = self.begins[self._marks(place)] if self.marks < len(self.columns) else 0
-        last = bisect_right(on, max(before, since) + self.window) - 1
-        return max(before, on[last]) if last >= 0 else before
+        indices = self.indices[place]
+        has_required = self.place_columns < len(self.columns)
+        first = self.first_index[self._milestones(place)] if has_required else 0
+        last = bisect_right(indices, max(before, first) + self.window) - 1
+        return max(before, indices[last]) if last >= 0 else before
 
     def _learn(self, index: int, place: bytes) -> None:
         if self.newest is not None and not self.places[index]:
             self.places[index] = place
-            self._note(index, place)
+            self._add_index(index, place)
 
-    def _note(self, index: int, place: bytes) -> None:
-        insort(self.found.setdefault(place, []), index)
-        marks = self._marks(place)
-        self.begins[marks] = min(index, self.begins.get(marks, index))
+    def _add_index(self, index: int, place: bytes) -> None:
+        insort(self.indices.setdefault(place, []), index)
+        milestones = self._milestones(place)
+        self.first_index[milestones] = min(index, self.first_index.get(milestones, index))
 
-    def _marks(self, place: bytes) -> bytes:
-        return place[self.marks * 4 :]  # of numbers of four bytes
+    def _milestones(self, place: bytes) -> bytes:
+        return place[self.place_columns * 4 :]  # four bytes per float32 column
 
-    def _follow(self, way: bytes) -> None:
-        """Another way: what both begin with is known already."""
-        if way == self.way:
+    def _follow(self, demonstration: bytes) -> None:
+        """Change to another demonstration; places of the common prefix are still valid."""
+        if demonstration == self.demonstration:
             return
-        both = zip(way, self.way)
-        same = next((at for at, (a, b) in enumerate(both) if a != b), min(len(way), len(self.way)))
-        same = same if self.way else OFF
-        self.at[self.at > same] = OFF
-        self._know(way, self.places[: same + 1])
+        both = zip(demonstration, self.demonstration)
+        shorter = min(len(demonstration), len(self.demonstration))
+        common = next((index for index, (a, b) in enumerate(both) if a != b), shorter)
+        common = common if self.demonstration else OFF
+        self.progress[self.progress > common] = OFF
+        self._set_places(demonstration, self.places[: common + 1])
 
-    def _know(self, way: bytes, places: list[bytes]) -> None:
-        self.way, self.found, self.begins = way, {}, {}
-        self.places = places + [b""] * (len(way) + 1 - len(places))
+    def _set_places(self, demonstration: bytes, places: list[bytes]) -> None:
+        self.demonstration, self.indices, self.first_index = demonstration, {}, {}
+        self.places = places + [b""] * (len(demonstration) + 1 - len(places))
         for index, place in enumerate(self.places):
             if place:
-                self._note(index, place)
+                self._add_index(index, place)
 
     def copy_from(self, other: DemonstrationPlaces) -> None:
-        """Know the way that another knows."""
-        self._know(other.way, list(other.places))
+        """Copy the demonstration and its places."""
+        self._set_places(other.demonstration, list(other.places))
 
     def state_dict(self) -> Tree:
-        known = [index for index, place in enumerate(self.places) if place]
-        shape = (len(known), len(self.columns))
+        learned = [index for index, place in enumerate(self.places) if place]
+        shape = (len(learned), len(self.columns))
         return {
-            "way": np.frombuffer(self.way, np.uint8), "known": np.array(known, np.int64), "at": self.at,
-            "places": np.frombuffer(b"".join(self.places), np.float32).reshape(shape), "over": self.over,
+            "way": np.frombuffer(self.demonstration, np.uint8), "known": np.array(learned, np.int64),
+            "at": self.progress,
+            "places": np.frombuffer(b"".join(self.places), np.float32).reshape(shape), "over": self.ended,
         }  # fmt: skip
 
     def load_state_dict(self, tree: Tree) -> None:
-        way = tree["way"].tobytes()
-        places = [b""] * (len(way) + 1 if way else 0)
+        demonstration = tree["way"].tobytes()
+        places = [b""] * (len(demonstration) + 1 if demonstration else 0)
         for index, place in zip(tree["known"].tolist(), tree["places"]):
             places[index] = place.tobytes()
-        self._know(way, places)
-        self.at[:], self.over[:] = tree["at"], tree["over"]
+        self._set_places(demonstration, places)
+        self.progress[:], self.ended[:] = tree["at"], tree["over"]
 
 
 class DemoProgress(RewardTermComponent):

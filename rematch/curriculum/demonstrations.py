@@ -1,12 +1,12 @@
-"""Practice: episodes that are led along the furthest way known for a part, and then left to the policy.
+"""Demonstrations: episodes that are forced along a part of the best known trajectory, then play the policy.
 
-The frontier's inputs (savestates.py) are a way from power-on. Its milestones cut it into stretches, each of
-which begins at power-on or in a savestate. An episode that begins a stretch is led by those inputs for a part
-of it, sometimes beyond its end; from there on the policy plays, and has a little longer than the way itself
-takes. So every place of the way is a beginning, near its goal as often as far from it (Salimans, Chen 2018).
-What a game is led through stands on the tape like its own moves: a learner that learns from others' moves
-sees how it is done (Hester et al. 2018). Who was led to a milestone has not reached it: such events are
-taken off the tape before anybody counts them.
+The inputs of the frontier (savestate_archive.py) are a demonstration from power-on. The starts that lie on it
+cut it into sections; each section starts at power-on or in a savestate. An episode that starts a section is
+forced along a random part of it, sometimes beyond its end. Then the policy plays, with somewhat more steps
+than the demonstration needs to the next milestone. So every state of the demonstration is a start, near its
+goal as often as far from it (Salimans, Chen 2018). Forced steps stand in the rollout like other steps: an
+off-policy learner learns from them too (Hester et al. 2018). Milestones that are reached while actions are
+forced do not count: the collector moves such events to `rollout.forced_events`.
 """
 
 from __future__ import annotations
@@ -25,30 +25,37 @@ from rematch.core.errors import ConfigError
 from rematch.rollout.forced_actions import OFF, ForcedActions
 from rematch.rollout.rollout_buffer import FORCED, RolloutBuffer
 
-BEYOND = 1.25  # of a stretch, the most that a game is led
-LEAVE, SLOWER, MOST = 40, 2.0, 300  # actions that it then has; more for each that the way takes; at most
+MAX_FORCED = 1.25  # largest forced part, as a fraction of the section's length
+# Actions of the policy after the forced ones: BASE + PER_ACTION * actions to the next milestone, at most MAX.
+BASE_PATIENCE, PATIENCE_PER_ACTION, MAX_PATIENCE = 40, 2.0, 300
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A part of the way: where it begins, and the inputs from there to the end of the way."""
+class Section:
+    """A part of the demonstration: its start, and the inputs from there to the end of the demonstration."""
 
-    start: int  # a savestate's number, or POWER_ON
-    length: int  # to the next stretch
-    ahead: int  # to the next milestone
-    inputs: bytes  # on to the end of the way, one an action
+    start: int  # number of a savestate, or POWER_ON
+    length: int  # actions to the next section
+    to_milestone: int  # actions to the next milestone
+    inputs: bytes  # to the end of the demonstration, one byte per action
 
 
-def stretches(way: Sequence[int], known: Sequence[tuple[int, Sequence[int], bool]]) -> list[Stretch]:
-    """Of a way; known: (start, its inputs from power-on, whether at a milestone). Those on it cut it."""
-    whole = bytes(way)
-    on = sorted((len(inputs), start, marked) for start, inputs, marked in known
-                if whole.startswith(bytes(inputs)))  # fmt: skip
-    out, end, goal = [], len(whole), len(whole)
-    for at, start, marked in reversed(on):
-        if end > at:
-            out.append(Stretch(start, end - at, goal - at, whole[at:]))
-        end, goal = at, at if marked else goal
+def cut_into_sections(
+    demonstration: Sequence[int], starts: Sequence[tuple[int, Sequence[int], bool]]
+) -> list[Section]:
+    """Sections in order; starts: (number, inputs from power-on, whether it lies at a milestone).
+
+    Starts whose inputs are no prefix of the demonstration are not used.
+    """
+    actions = bytes(demonstration)
+    on_it = sorted((len(inputs), number, at_milestone) for number, inputs, at_milestone in starts
+                   if actions.startswith(bytes(inputs)))  # fmt: skip
+    out: list[Section] = []
+    end, goal = len(actions), len(actions)
+    for index, number, at_milestone in reversed(on_it):
+        if end > index:
+            out.append(Section(number, end - index, goal - index, actions[index:]))
+        end, goal = index, index if at_milestone else goal
     return out[::-1]
 
 
@@ -91,12 +98,13 @@ class Demonstrations(Component):
         return "" if config.enabled else "demonstrations.enabled is False"
 
     def plan(
-        self, actions: bytes, parts: Mapping[int, Stretch], starts: NDArray[np.int64],
-        draws: NDArray[np.float64],
+        self, actions: bytes, sections: Mapping[int, Section], starts: NDArray[np.int64],
+        uniform: NDArray[np.float64],
     ) -> Ints:  # fmt: skip
-        """How far each game's next episode, from start `starts` [N], is forced. Its patience [N]; 0: any.
+        """Choose how far the next episodes, from `starts` [N], are forced. Returns patience [N]; 0: default.
 
-        draws [N] in [0, 1) choose; games that start on no part, or whose draw is negative, are not forced.
+        uniform [N] in [0, 1) chooses the length. A game whose start is on no section, or whose number is
+        negative, is not forced.
         """
         if not actions.startswith(self.demonstration):  # running episodes follow the previous demonstration
             self.forced.index[:] = OFF
@@ -105,15 +113,16 @@ class Demonstrations(Component):
         patience, index = np.zeros(games, np.int32), np.full(games, OFF, np.int64)
         low, high = np.zeros(games, np.int64), np.zeros(games, np.int64)
         for game, start in enumerate(starts.tolist()):
-            part = parts.get(start)
-            if part is None:
+            section = sections.get(start)
+            if section is None:
                 continue
-            index[game] = len(actions) - len(part.inputs)
-            if draws[game] < 0:
+            index[game] = len(actions) - len(section.inputs)
+            if uniform[game] < 0:
                 continue
-            far = min(int(draws[game] * (BEYOND * part.length + 1)), len(part.inputs) - 1)
-            low[game], high[game] = index[game], index[game] + far
-            patience[game] = far + min(MOST, LEAVE + int(SLOWER * max(0, part.ahead - far)))
+            length = min(int(uniform[game] * (MAX_FORCED * section.length + 1)), len(section.inputs) - 1)
+            low[game], high[game] = index[game], index[game] + length
+            extra = BASE_PATIENCE + int(PATIENCE_PER_ACTION * max(0, section.to_milestone - length))
+            patience[game] = length + min(MAX_PATIENCE, extra)
         self.forced.push(actions, (low, high), index)
         return patience
 

@@ -1,9 +1,8 @@
-"""The curriculum of starts: which level of a world's own ladder each new episode begins on.
+"""The curriculum of levels: each episode starts on a level of the world, from easy to the whole game.
 
-A game's `levels` build its starts from the easiest to the whole game, each a name
-and some of its stage numbers. Levels are climbed, and left again, by what evaluations on the level itself
-have shown, judged by the bounds of their intervals. A step reaches live worlds with their next reset, by
-`next.stage`.
+`Game.levels` builds the list; a level is a name and values for some columns of `next.stage`. Evaluations on
+the present level decide, by the bounds of their intervals, whether the run moves one level up or back. A new
+level takes effect with the next reset of each game.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from rematch.worlds.game import Game
 if TYPE_CHECKING:
     from rematch.core.run_config import Config
 
-CLIMBING = "kind=discrete|smooth"
+HAS_LEVELS = "kind=discrete|smooth"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +48,7 @@ class CurriculumConfig:
     by: str = knob(
         "capture", "criterion of the next level; capture: the first role's win rate is at least "
         "capture_rate; gap: the gap between the roles' win rates is below gap_threshold; both are tested "
-        "with confidence bounds", choices=("capture", "gap"), needs=CLIMBING,
+        "with confidence bounds", choices=("capture", "gap"), needs=HAS_LEVELS,
     )  # fmt: skip
     capture_rate: float = knob(
         0.70, "win rate of the first role that is required for the next level", unit="fraction", low=0,
@@ -69,7 +68,7 @@ class CurriculumConfig:
     )  # fmt: skip
     min_phases: int = knob(
         1, "smallest number of evaluations on a level before it changes", unit="evaluations", low=1,
-        needs=CLIMBING,
+        needs=HAS_LEVELS,
     )  # fmt: skip
     regress_rate: float = knob(
         0.02, "win rate of the last role below which the curriculum returns to the previous level",
@@ -77,44 +76,50 @@ class CurriculumConfig:
     )  # fmt: skip
     regress_after: int = knob(
         3, "consecutive evaluations below regress_rate before the curriculum returns to the previous level; "
-        "0: it never does", unit="evaluations", low=0, needs=CLIMBING,
+        "0: it never does", unit="evaluations", low=0, needs=HAS_LEVELS,
     )  # fmt: skip
     mixed_ratio: float = knob(
         0.0, "fraction of the games that stay one level lower, at least one game; 0: none", unit="fraction",
-        low=0, high=1, needs=CLIMBING,
+        low=0, high=1, needs=HAS_LEVELS,
     )  # fmt: skip
 
 
-def ladder(config: CurriculumConfig, game: Game, world: Any, spec: Spec) -> list[Level]:
-    """The levels of this world, or why it has none."""
+def build_levels(config: CurriculumConfig, game: Game, world: Any, spec: Spec) -> list[Level]:
+    """The levels of this world; ConfigError with the reason if it has none."""
     if game.levels is None:
         raise ConfigError(f"curriculum.kind = {config.kind!r}: {spec.world} has no levels; expected none")
     if len(spec.roles) != 2:
         raise ConfigError(
-            f"curriculum.kind = {config.kind!r}: levels are climbed by the rates of two roles, and the world "
+            f"curriculum.kind = {config.kind!r}: levels need the rates of two roles, and the world "
             f"has {len(spec.roles)}; expected none"
         )
-    ask = Ladder(kind=config.kind, increment=config.increment, min_obstacles=config.min_obstacles)
-    levels = game.levels.build(world, ask)
+    request = Ladder(kind=config.kind, increment=config.increment, min_obstacles=config.min_obstacles)
+    levels = game.levels.build(world, request)
     for name in {name for level in levels for name in level.start}:
-        known = {field.name: field.default for field in fields(world)}
-        if name in known and getattr(world, name) != known[name]:
+        defaults = {field.name: field.default for field in fields(world)}
+        if name in defaults and getattr(world, name) != defaults[name]:
             raise ConfigError(
                 f"world.{name} = {getattr(world, name):g}: has no effect: the curriculum sets it; expected "
-                f"{known[name]:g} or curriculum.kind none"
+                f"{defaults[name]:g} or curriculum.kind none"
             )
     return levels
 
 
 class LevelProgress:
-    """The level that a run has reached. Stage numbers that no level names are `usual`, the world's own."""
+    """The level that a run has reached.
 
-    def __init__(self, config: CurriculumConfig, levels: Sequence[Level], spec: Spec, usual: Floats) -> None:
-        self.config, self.levels, self.spec, self.usual = config, levels, spec, usual.copy()
+    default_stage [S]: the world's own stage, for columns that a level does not set.
+    """
+
+    def __init__(
+        self, config: CurriculumConfig, levels: Sequence[Level], spec: Spec, default_stage: Floats
+    ) -> None:
+        self.config, self.levels, self.spec = config, levels, spec
+        self.default_stage = default_stage.copy()
         self.level = 0
-        self.seen = 0  # evaluations on this level
-        self.calm = 0  # the newest of them in a row with a small gap
-        self.lost = 0  # the newest of them in a row in which the last role had no chance
+        self.evaluations = 0  # on this level
+        self.balanced = 0  # the latest consecutive ones with a small gap
+        self.hopeless = 0  # the latest consecutive ones in which the last role almost never won
 
     @property
     def name(self) -> str:
@@ -124,58 +129,59 @@ class LevelProgress:
     def at_top(self) -> bool:
         return self.level + 1 == len(self.levels)
 
-    def start(self, level: int) -> Floats:
-        """[S] the stage numbers of a level."""
-        out = self.usual.copy()
+    def level_stage(self, level: int) -> Floats:
+        """[S] the stage of a level."""
+        out = self.default_stage.copy()
         for name, value in {**self.levels[level].start, **self.levels[level].more}.items():
             out[self.spec.stage.index(name)] = value
         return out
 
     @property
-    def here(self) -> Floats:
-        """[S] the stage numbers of the present level."""
-        return self.start(self.level)
+    def present_stage(self) -> Floats:
+        """[S] the stage of the present level."""
+        return self.level_stage(self.level)
 
     def stage(self, games: int) -> Floats:
-        """[N, S] for the next episode of each game: the level, and for a share of the games the one below.
+        """[N, S] for the next episode of each game: the present level, for some games the one below.
 
         Document 002: "keeps 20 % of envs at previous level distances"; pursuit specification, section 6:
-        max(1, floor(n r)) of them.
+        the number of these games is max(1, floor(n r)).
         """
-        out = np.tile(self.here, (games, 1))
+        out = np.tile(self.present_stage, (games, 1))
         if self.config.mixed_ratio and self.level:
-            out[: max(1, int(games * self.config.mixed_ratio))] = self.start(self.level - 1)
+            out[: max(1, int(games * self.config.mixed_ratio))] = self.level_stage(self.level - 1)
         return out
 
-    def report(self, row: Mapping[str, Any]) -> tuple[int, str]:
-        """An evaluation on this level: +1, 0 or -1 levels from now on, and the evidence in words."""
+    def record_evaluation(self, row: Mapping[str, Any]) -> tuple[int, str]:
+        """Take an evaluation on this level. Returns the change of level (+1, 0 or -1) and its reason."""
         c, (first, last) = self.config, row["rates"].values()
-        self.seen += 1
-        self.calm = self.calm + 1 if row["gap_high"] <= c.gap_threshold else 0
-        self.lost = self.lost + 1 if last["high"] < c.regress_rate else 0
-        steps = 0
+        self.evaluations += 1
+        self.balanced = self.balanced + 1 if row["gap_high"] <= c.gap_threshold else 0
+        self.hopeless = self.hopeless + 1 if last["high"] < c.regress_rate else 0
+        change = 0
         if c.by == "gap":
-            fine = self.calm >= c.gap_consecutive
-            told = f"gap {_bounds(row, 'gap')} below {c.gap_threshold:g}, {self.calm} times in a row"
+            passed = self.balanced >= c.gap_consecutive
+            reason = f"gap {_bounds(row, 'gap')} below {c.gap_threshold:g}, {self.balanced} times in a row"
         else:
-            fine = first["low"] >= c.capture_rate and last["low"] >= c.min_escape_rate
-            told = f"rate {_bounds(first)} of the first role above {c.capture_rate:g}"
-        falls = c.regress_after and self.lost >= c.regress_after and self.level
-        if self.seen >= c.min_phases and fine and not self.at_top:
-            steps = 1
-        elif falls:
-            steps = -1
-            told = f"rate {_bounds(last)} of the last role below {c.regress_rate:g}, {self.lost} times"
-        if steps:
-            self.level += steps
-            self.seen = self.calm = self.lost = 0
-        return steps, f"{told}, n = {first['games']}" if steps else ""
+            passed = first["low"] >= c.capture_rate and last["low"] >= c.min_escape_rate
+            reason = f"rate {_bounds(first)} of the first role above {c.capture_rate:g}"
+        regresses = c.regress_after and self.hopeless >= c.regress_after and self.level
+        if self.evaluations >= c.min_phases and passed and not self.at_top:
+            change = 1
+        elif regresses:
+            change = -1
+            reason = f"rate {_bounds(last)} of the last role below {c.regress_rate:g}, {self.hopeless} times"
+        if change:
+            self.level += change
+            self.evaluations = self.balanced = self.hopeless = 0
+        return change, f"{reason}, n = {first['games']}" if change else ""
 
     def state_dict(self) -> Tree:
-        return {"level": self.level, "seen": self.seen, "calm": self.calm, "lost": self.lost}
+        return {"level": self.level, "seen": self.evaluations, "calm": self.balanced, "lost": self.hopeless}
 
     def load_state_dict(self, tree: Tree) -> None:
-        self.level, self.seen, self.calm, self.lost = (tree[n] for n in ("level", "seen", "calm", "lost"))
+        self.level, self.evaluations = tree["level"], tree["seen"]
+        self.balanced, self.hopeless = tree["calm"], tree["lost"]
 
 
 def _bounds(row: Mapping[str, Any], name: str = "rate") -> str:
@@ -183,26 +189,26 @@ def _bounds(row: Mapping[str, Any], name: str = "rate") -> str:
     return f"{row[name]:.3f} [{row[prefix + 'low']:.3f}, {row[prefix + 'high']:.3f}]"
 
 
-def begin_on(world: World, start: Floats) -> None:
-    """Restart every game of a fresh world from these stage numbers."""
-    world.next.stage[:] = start
+def restart_on(world: World, stage: Floats) -> None:
+    """Restart every game of a new world with this stage [S]."""
+    world.next.stage[:] = stage
     cast(RestartableWorld, world).restart()
 
 
 def stored_level(config: Config, parts: Mapping[str, Tree]) -> LevelProgress | None:
-    """The level that a checkpoint holds; None without a curriculum."""
+    """The level stored in a checkpoint; None without a curriculum."""
     if config.curriculum.kind == "none":
         return None
-    module = registry.find(config.game)
-    world: World = module.make(config.world, 1, 0, 0)
-    levels = ladder(config.curriculum, module, config.world, world.spec)
+    game = registry.find(config.game)
+    world: World = game.make(config.world, 1, 0, 0)
+    levels = build_levels(config.curriculum, game, config.world, world.spec)
     progress = LevelProgress(config.curriculum, levels, world.spec, world.next.stage[0])
     progress.load_state_dict(parts[Levels.name])
     return progress
 
 
 class Levels(Component):
-    """Moves a run up and down the world's levels, by the bounds of its evaluations."""
+    """Moves a run up and down the levels of its world, by the bounds of its evaluations."""
 
     name = "curriculum"
     Config = CurriculumConfig
@@ -210,13 +216,13 @@ class Levels(Component):
 
     def __init__(self, config: CurriculumConfig, setup: Setup) -> None:
         super().__init__(config, setup)
-        levels = ladder(config, setup.game, setup.config.world, setup.spec)
+        levels = build_levels(config, setup.game, setup.config.world, setup.spec)
         self.progress = LevelProgress(config, levels, setup.spec, setup.world.next.stage[0])
 
     @classmethod
     def check(cls, config: CurriculumConfig, setup: Setup) -> None:
         if config.kind != "none":
-            ladder(config, setup.game, setup.config.world, setup.spec)
+            build_levels(config, setup.game, setup.config.world, setup.spec)
 
     @classmethod
     def off(cls, config: CurriculumConfig, setup: Setup) -> str:
@@ -224,10 +230,10 @@ class Levels(Component):
 
     @classmethod
     def shrink(cls, config: CurriculumConfig, small: SmallRun) -> Mapping[str, Any]:
-        """Any rate and any gap is good enough to climb."""
+        """Every rate and every gap suffices for the next level."""
         if config.kind == "none":
             return {}
-        phases = 3 if small.config.schedule.last_first else 1  # the other roles learn in between
+        phases = 3 if small.config.schedule.last_first else 1  # the other roles learn in the phases between
         return {"capture_rate": 0.0, "min_escape_rate": 0.0, "min_phases": phases, "gap_threshold": 1.0,
                 "gap_consecutive": 1}
 
@@ -244,7 +250,7 @@ class Levels(Component):
         evaluation.on_last_level = self.progress.at_top
         if evaluation.row["phase"] == "S0":
             return
-        moved, evidence = self.progress.report(evaluation.row)
+        moved, evidence = self.progress.record_evaluation(evaluation.row)
         evaluation.row |= {"moved": moved, "evidence": evidence}
         if moved:
             number = f"{self.progress.level + 1} of {len(self.progress.levels)}"

@@ -1,13 +1,13 @@
-"""Scouts: games beside those that learn, which look for the next milestone at random.
+"""Explorers: games with random actions, beside the training games, that search for the next milestone.
 
-They begin where the frontier is and wander (the world's bot of that name). Who comes to a square of a map
-that nobody had come to since, or in a match further than anybody, is kept there; others begin from it later,
-those least tried first. A place keeps who came there stronger: levels first, then HP (after Ecoffet et al.
-2021). Who reaches a milestone has found a new frontier. Its way is walked again without detours, becomes the
-swarm's, and everything is forgotten but where it ends.
+They start at the frontier and play the world's exploring bot. A state that reaches a new cell of a map, or a
+new part of a match, is stored in that cell; later explorers start from the least tried cells. A cell keeps
+the strongest state: levels first, then HP (after Ecoffet et al. 2021). A state that reaches a milestone is a
+new frontier: its trajectory is shortened and becomes a start of the archive, all cells are deleted, and the
+search continues from there.
 
-Nothing is learnt from these games, and their steps are told apart (`scouted`). They begin anew in every
-iteration, so a checkpoint need not hold them; results do not depend on the number of threads.
+Nothing is learned from these games, and their steps are counted separately (the metric `scouted`). They
+restart in every iteration, so checkpoints need not hold them; results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from rematch.core.config import knob
 from rematch.core.world import DECIDED
 from rematch.curriculum.savestate_archive import Archive
 from rematch.curriculum.savestates import Savestates
-from rematch.curriculum.start_states import POWER_ON, Kept, Strength
+from rematch.curriculum.start_states import POWER_ON, LibraryChunks, Strength
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import BotsOnly, RoleSeating
 
-NOBODY = -1  # the game of a start that none of those that learn has reached
-DRAWS = 20  # places of which the least tried is begun from
-STRONGER = 8.0  # HP by which a newcomer must exceed who is kept in a place, at equal levels
-PASSING = 0.1  # what it counts, beside beginning there, that others come by
+EXPLORER_GAME = -1  # `game` of a start that an explorer reached
+CANDIDATES = 20  # sampled cells per explorer, of which the least tried one is its start
+HP_MARGIN = 8.0  # HP by which a new state must exceed the stored state of a cell, at equal levels
+PASS_WEIGHT = 0.1  # weight of passing a cell, in trials; starting there counts 1
 
 
 @dataclass
-class Place:
-    """A state that scouts begin from."""
+class Cell:
+    """A stored state from which explorers start."""
 
-    number: int  # in the scouts' library, or POWER_ON
+    number: int  # in the library of the explorers' world, or POWER_ON
     strength: Strength
-    tried: float = 0.0
+    tried: float = 0.0  # number of trials
 
 
-def stronger(one: Strength, other: Strength) -> bool:
-    return one[0] > other[0] or (one[0] == other[0] and one[1] >= other[1] + STRONGER)
+def is_stronger(new: Strength, stored: Strength) -> bool:
+    return new[0] > stored[0] or (new[0] == stored[0] and new[1] >= stored[1] + HP_MARGIN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,105 +68,116 @@ class ExplorersConfig:
 
 
 class Search:
-    """The exploring games of one run; `search` once an iteration."""
+    """The exploring games of one run; `search` is called once per iteration."""
 
     def __init__(
-        self, config: ExplorersConfig, swarm: Archive, world: Any, collector: Any, seed: int
+        self, config: ExplorersConfig, archive: Archive, world: Any, collector: Any, seed: int
     ) -> None:
-        self.config, self.swarm, self.world, self.seed = config, swarm, world, rng.key(seed, rng.EXPLORER)
-        self.rollout = collector
-        self.root = ""  # sha256 of the state that all places were come to from; "": power-on
-        self.places: dict[str, Place] = {"": Place(POWER_ON, (0.0, 0.0))}
-        self.mine: list[dict[str, Strength]] = []  # by game: captured in this burst
-        self.kept = Kept("scout", world.library)
-        self.passed: list[list[str]] = []  # by game: places that it came by
-        world.watch(self.wants, config.cell_size)
+        self.config, self.archive, self.world = config, archive, world
+        self.seed = rng.key(seed, rng.EXPLORER)
+        self.collector = collector
+        self.root = ""  # sha256 of the state from which all cells were reached; "": power-on
+        self.cells: dict[str, Cell] = {"": Cell(POWER_ON, (0.0, 0.0))}
+        self.captured: list[dict[str, Strength]] = []  # by game: cells captured in this iteration
+        self.passed: list[list[str]] = []  # by game: cells that it passed in this iteration
+        self.chunks = LibraryChunks("scout", world.library)
+        world.set_capture_rule(self.should_capture, config.cell_size)
 
-    def wants(
-        self, game: int, milestones: tuple[str, ...], over: bool, place: str, strength: Strength
+    def should_capture(
+        self, game: int, milestones: tuple[str, ...], decided: bool, cell: str, strength: Strength
     ) -> bool:
-        """Whether a scout is worth keeping there. Asked by threads: none looks at what others just found."""
-        mine = self.mine[game]
-        kept = mine.get(place) or (self.places[place].strength if place in self.places else None)
-        if place and kept and not stronger(strength, kept):
-            self.passed[game].append(place)
+        """Whether to capture an explorer in this cell. Called by several threads.
+
+        The answer does not depend on captures of other games in the same iteration.
+        """
+        captured = self.captured[game]
+        stored = captured.get(cell) or (self.cells[cell].strength if cell in self.cells else None)
+        if cell and stored and not is_stronger(strength, stored):
+            self.passed[game].append(cell)
             return False
-        mine[place] = strength
+        captured[cell] = strength
         return True
 
     def search(self, iteration: int, step: int) -> list[str]:
-        """A burst of all scouts; lines worth telling."""
-        swarm, world, c = self.swarm, self.world, self.config
-        if swarm.frontier and swarm.frontier.finished:
+        """One rollout of all explorers. Returns lines for the log."""
+        archive, world = self.archive, self.world
+        if archive.frontier and archive.frontier.finished:
             return []
-        self._follow()
-        names = sorted(self.places)
-        luck = rng.units(self.seed, rng.SAVESTATE, world.games * DRAWS, iteration).reshape(world.games, DRAWS)
-        for game, drawn in enumerate((luck * len(names)).astype(int).tolist()):
-            place = min((self.places[names[i]] for i in drawn), key=lambda place: place.tried)
-            place.tried += 1
-            world.next.stage[game] = place.number, c.patience
-        self.mine, self.passed = [{} for _ in range(world.games)], [[] for _ in range(world.games)]
+        self._follow_frontier()
+        self._choose_starts(iteration)
+        self.captured = [{} for _ in range(world.games)]
+        self.passed = [[] for _ in range(world.games)]
         world.restart()
-        tape = self.rollout.collect(iteration)
-        swarm.scouted += tape.steps * tape.games
-        for t, game, bundle in tape.captured:
+        rollout = self.collector.collect(iteration)
+        archive.explorer_steps += rollout.steps * rollout.games
+        for t, game, bundle in rollout.captured:
             if not bundle.place:
-                return self._found(bundle, step, bool(tape.ended[t, game] == DECIDED))
-        for name in (name for names in self.passed for name in names if name in self.places):
-            self.places[name].tried += PASSING
-        last = {(game, bundle.place): bundle for _, game, bundle in tape.captured}  # each game's strongest
+                return self._add_milestone(bundle, step, bool(rollout.ended[t, game] == DECIDED))
+        for name in (name for names in self.passed for name in names if name in self.cells):
+            self.cells[name].tried += PASS_WEIGHT
+        # The last capture of a game in a cell is its strongest one.
+        last = {(game, bundle.place): bundle for _, game, bundle in rollout.captured}
         for (game, name), bundle in last.items():
-            kept, strength = self.places.get(name), self.mine[game][name]
-            if kept is None or stronger(strength, kept.strength):  # else another of this burst came first
-                self.places[name] = Place(world.library.add(bundle), strength)
+            stored, strength = self.cells.get(name), self.captured[game][name]
+            if stored is None or is_stronger(strength, stored.strength):  # else another game was first
+                self.cells[name] = Cell(world.library.add(bundle), strength)
         return []
 
-    def _found(self, bundle: Any, step: int, over: bool) -> list[str]:
-        """A milestone: the way there is the frontier from now on."""
-        swarm = self.swarm
-        since = self.world.library.find(self.root)
-        before = len(since.actions) if since else 0
-        way = swarm.world.shortened(since, bundle.actions[before:])
-        end = way.end if way else bundle
-        known = set(since.milestones if since else ())
-        parent = POWER_ON if since is None else swarm.world.library.numbers[self.root]
-        new = [name for name in end.milestones if name not in known]
-        if not new:  # from power-on, since the frontier's own state is in quarantine
+    def _choose_starts(self, iteration: int) -> None:
+        """Each explorer starts from the least tried of CANDIDATES random cells."""
+        games, names = self.world.games, sorted(self.cells)
+        uniform = rng.units(self.seed, rng.SAVESTATE, games * CANDIDATES, iteration)
+        uniform = uniform.reshape(games, CANDIDATES)
+        for game, candidates in enumerate((uniform * len(names)).astype(int).tolist()):
+            cell = min((self.cells[names[i]] for i in candidates), key=lambda cell: cell.tried)
+            cell.tried += 1
+            self.world.next.stage[game] = cell.number, self.config.patience
+
+    def _add_milestone(self, bundle: Any, step: int, decided: bool) -> list[str]:
+        """A milestone was reached: its shortened trajectory leads to the new frontier."""
+        archive = self.archive
+        root = self.world.library.find(self.root)
+        before = len(root.actions) if root else 0
+        trajectory = archive.world.shorten(root, bundle.actions[before:])
+        end = trajectory.end if trajectory else bundle
+        reached_before = set(root.milestones if root else ())
+        parent = POWER_ON if root is None else archive.world.library.numbers[self.root]
+        new = [name for name in end.milestones if name not in reached_before]
+        if not new:  # the search started at power-on because the state of the frontier is in quarantine
             return []
-        lines = [line for name in new for line in swarm.reach(name, step, parent, False)]
-        about = {"milestone": new[-1], "step": step, "game": NOBODY, "parent": parent}
-        for mark in way.marks if way else []:
-            swarm.begin_from(mark, about)
-        swarm.keep(end, over, about)
+        lines = [line for name in new for line in archive.record_milestone(name, step, parent, False)]
+        origin = {"milestone": new[-1], "step": step, "game": EXPLORER_GAME, "parent": parent}
+        for waypoint in trajectory.waypoints if trajectory else []:
+            archive.add_start(waypoint, origin)
+        archive.add(end, decided, origin)
         return lines
 
-    def _follow(self) -> None:
-        """Begin anew where the frontier is, whoever found it, if it has moved."""
-        frontier = self.swarm.frontier
+    def _follow_frontier(self) -> None:
+        """Delete all cells and start from the frontier, if it has moved."""
+        frontier = self.archive.frontier
         if frontier is None or frontier.sha256 == self.root:
             return
-        bundle = self.swarm.world.library.find(frontier.sha256)
-        self.kept.clear()
+        bundle = self.archive.world.library.find(frontier.sha256)
+        self.chunks.clear()
         self.root = frontier.sha256
-        self.places = {"": Place(self.world.library.add(bundle), (0.0, 0.0))}
+        self.cells = {"": Cell(self.world.library.add(bundle), (0.0, 0.0))}
 
     def state_dict(self) -> Tree:
-        names = sorted(self.places)
-        kept = [self.places[name] for name in names]
-        return self.kept.state() | {
+        names = sorted(self.cells)
+        cells = [self.cells[name] for name in names]
+        return self.chunks.state_dict() | {
             "root": self.root, "names": names,
-            "numbers": np.array([place.number for place in kept], np.int64),
-            "strength": np.array([place.strength for place in kept], np.float64),
-            "tried": np.array([place.tried for place in kept], np.float64),
+            "numbers": np.array([cell.number for cell in cells], np.int64),
+            "strength": np.array([cell.strength for cell in cells], np.float64),
+            "tried": np.array([cell.tried for cell in cells], np.float64),
         }  # fmt: skip
 
     def load_state_dict(self, tree: Tree) -> None:
         self.root = tree["root"]
-        self.kept.restore(tree)
+        self.chunks.load_state_dict(tree)
         rows = zip(tree["names"], tree["numbers"].tolist(), tree["strength"].tolist(), tree["tried"].tolist())
-        self.places = {name: Place(number, (strength[0], strength[1]), tried)
-                       for name, number, strength, tried in rows}  # fmt: skip
+        self.cells = {name: Cell(number, (strength[0], strength[1]), tried)
+                      for name, number, strength, tried in rows}  # fmt: skip
 
 
 class Explorers(Component):
@@ -180,7 +191,7 @@ class Explorers(Component):
         super().__init__(config, setup)
         savestates = setup.get(Savestates)
         assert savestates is not None
-        self.archive = savestates
+        self.savestates = savestates
         (role,) = setup.spec.roles
         seed = setup.config.seed
         world = setup.make_world(config.games, 0, seed)
@@ -201,12 +212,12 @@ class Explorers(Component):
                 "patience": min(config.patience, 32)}
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
-        stored = len(self.search.swarm.starts)
+        stored = len(self.search.archive.starts)
         lines = self.search.search(clock.iteration, clock.step + rollout.steps * rollout.games)
-        self.archive.publish(lines, stored, clock.step + rollout.steps * rollout.games)
+        self.savestates.publish(lines, stored, clock.step + rollout.steps * rollout.games)
 
     def evidence(self, record: Record) -> Iterable[Evidence]:
-        steps = self.search.swarm.scouted
+        steps = self.search.archive.explorer_steps
         yield Evidence("explorers", f"{steps:,} steps of {self.config.games} games" if steps else "")
 
     def state_dict(self) -> Tree:

@@ -1,4 +1,4 @@
-"""Random starts: a fraction of the training games starts from any state that the world can draw."""
+"""Random starts: a fraction of the training games starts from a random state that the world can generate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rematch.core.config import knob
 from rematch.core.errors import ConfigError
 from rematch.core.world import Next
 
-STAGE = "anywhere"  # the stage number of worlds that can do it
+STAGE = "anywhere"  # column of `next.stage` in worlds that can generate random states
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class RandomStartsConfig:
 
 
 class RandomStarts(Component):
-    """Draws which of the next episodes start anywhere."""
+    """Chooses which of the next episodes start from a random state."""
 
     name = "random_starts"
     Config = RandomStartsConfig
@@ -35,7 +35,7 @@ class RandomStarts(Component):
     def __init__(self, config: RandomStartsConfig, setup: Setup) -> None:
         super().__init__(config, setup)
         self.column = setup.spec.stage.index(STAGE)
-        self.drawn = 0
+        self.random_games = 0
 
     @classmethod
     def check(cls, config: RandomStartsConfig, setup: Setup) -> None:
@@ -56,10 +56,10 @@ class RandomStarts(Component):
         return {"fraction": max(config.fraction, 0.3)} if config.fraction else {}
 
     def before_rollout(self, clock: Clock, next: Next) -> None:
-        draws = rng.units(self.setup.config.seed, rng.RANDOM_START, len(next.stage), clock.iteration)
-        next.stage[:, self.column] = draws < self.config.fraction
-        self.drawn += int(next.stage[:, self.column].sum())
+        uniform = rng.units(self.setup.config.seed, rng.RANDOM_START, len(next.stage), clock.iteration)
+        next.stage[:, self.column] = uniform < self.config.fraction
+        self.random_games += int(next.stage[:, self.column].sum())
 
     def evidence(self, record: Record) -> Iterable[Evidence]:
-        yield Evidence(self.name, f"{self.drawn} games" if self.drawn else "",
+        yield Evidence(self.name, f"{self.random_games} games" if self.random_games else "",
                        "" if self.config.fraction else "random_starts.fraction is 0")

@@ -1,20 +1,21 @@
-"""The swarm: savestates that are found on the way, and which of them each new episode begins from.
+"""The savestate archive: stored states, and which of them each new episode starts from.
 
-A game that reaches a set of milestones that nobody had before is captured on the spot, joins the library and
-is a file of the run; later episodes may begin there. Which do:
+A game that reaches a set of milestones that no game had before is captured at once. Its state joins the
+library and becomes a file of the run; later episodes may start there. `savestates.mode` chooses:
 
-    bands   a share of the games always begins at power-on; the others are split into early, mid and late by
-            quotas; while a band has no state, the one before it has its games too. A game keeps its band,
-            and neighbours on the ladder of epsilons have different ones.
-            Within a band, a start's chance is 1 / sqrt(visits + 1) times the deviation of what is believed
-            (milestones.Beliefs) of its success: an episode from there that reaches something new.
-            With `practice` only starts on the way to the frontier count, and games are led along it for a
-            part (demonstrations.py); with `scouts` others look for what comes next (random_explorers.py).
-    all     every game begins from the newest record: the state with the most milestones.
-    off     every game begins at power-on. What was reached, and when, is kept all the same.
+    bands   A fixed fraction of the games always starts at power-on. The others are divided by fractions into
+            the start groups early, mid and late; the games of a group without a state go to the group before
+            it. A game keeps its group, and neighbours in the list of exploration rates have different groups.
+            Within a group, the weight of a start is 1 / sqrt(visits + 1) times the standard deviation of its
+            success posterior (core/beta_posterior.py); an episode succeeds if it reaches something new.
+            With demonstrations only starts on the trajectory to the frontier are used, and games are forced
+            along a part of it (demonstrations.py); explorers search for the next milestone
+            (random_explorers.py).
+    all     Every game starts from the state with the most milestones.
+    off     Every game starts at power-on. The archive still records which milestones were reached, and when.
 
-An episode begins without memory, wherever it begins: as the learner's sequences and a cold start do.
-Where files lie and how they come back after a kill: archive_files.py.
+An episode starts with an empty recurrent state, wherever it starts, as the sequences of the learner do.
+archive_files.py describes the files and how they are restored after a kill.
 """
 
 from __future__ import annotations
@@ -27,241 +28,261 @@ from numpy.typing import NDArray
 
 from rematch.core import rng
 from rematch.core.arrays import Floats, Tree
-from rematch.core.beta_posterior import Beliefs
+from rematch.core.beta_posterior import BetaPosteriors
 from rematch.core.spec import Spec
 from rematch.core.world import DECIDED, RUNNING
-from rematch.curriculum.demonstrations import Demonstrations, Stretch, stretches
+from rematch.curriculum.demonstrations import Demonstrations, Section, cut_into_sections
 from rematch.curriculum.start_states import (
-    BANDS,
     POWER_ON,
     START,
+    START_GROUPS,
     Frontier,
-    Kept,
+    LibraryChunks,
     SavestatesConfig,
     SavestateWorld,
     Start,
     Strength,
-    allot,
+    apportion,
 )
 from rematch.rollout.rollout_buffer import POLICY, RolloutBuffer
 
 GOLDEN = (5**0.5 - 1) / 2
-MASTERED = 0.05  # how much a start is still practised from that always succeeds
-PRIOR = (1.0, 1.0)  # of an episode's success
+MASTERED_WEIGHT = 0.05  # weight of a start, with demonstrations, whose episodes always succeed
+PRIOR = (1.0, 1.0)  # Beta prior of an episode's success
 
 
 class Archive:
-    """The starts of one run, where each running episode started, and how far any game came."""
+    """The start states of one run, the start of each running episode, and the milestones reached so far."""
 
     def __init__(self, config: SavestatesConfig, world: Any, seed: int, forgetting: float) -> None:
-        self.kind, self.config, self.seed = config.mode, config, seed
+        self.mode, self.config, self.seed = config.mode, config, seed
         self.world: SavestateWorld = world
         spec: Spec = world.spec
         (role,) = spec.roles.values()
-        self.names, self.actions, games = role.milestones, role.actions.names, world.games
+        self.milestone_names, self.action_names = role.milestones, role.actions.names
+        games = world.games
         self.power_on = Start("", "power-on", 0, 0, "early", "", (), POWER_ON, "", visits=games)
         self.starts: list[Start] = []  # by number in the library
-        self.sets: dict[frozenset[str], int] = {}  # milestones -> the number of who came first
-        self.kept = Kept("savestate", world.library)
-        self.beliefs = Beliefs(1, PRIOR, forgetting)  # of power-on, then of the starts
-        self.at = np.full(games, POWER_ON, np.int32)  # [N] where the running episodes began
-        self.new = np.zeros(games, bool)  # [N] whether they reached anything new
+        self.start_by_milestones: dict[frozenset[str], int] = {}  # milestones -> number of the first start
+        self.chunks = LibraryChunks("savestate", world.library)
+        self.posteriors = BetaPosteriors(1, PRIOR, forgetting)  # [1 + starts]: power-on, then the starts
+        self.episode_start = np.full(games, POWER_ON, np.int32)  # [N] start of the running episodes
+        self.succeeded = np.zeros(games, bool)  # [N] whether the running episode reached something new
         self.frontier: Frontier | None = None
-        self.reached: dict[str, dict[str, int]] = {}  # milestone -> "frontier", "cold": the first time
-        self.locally: dict[int, set[frozenset[str]]] = {}  # captured in this rollout, by game
-        self.practice: Demonstrations | None = None
-        self.scouted = 0  # steps that scouts have made
-        self.turn = np.argsort(np.argsort(np.arange(games) * GOLDEN % 1.0))  # neighbours lie far apart
-        world.watch(self.wants)
+        self.first_steps: dict[str, dict[str, int]] = {}  # milestone -> "frontier", "cold": step
+        self.captured_sets: dict[int, set[frozenset[str]]] = {}  # by game: captured in this rollout
+        self.demonstrations: Demonstrations | None = None
+        self.explorer_steps = 0  # steps of all explorers together
+        # Ranks of the multiples of the golden ratio: neighbouring games get distant ranks.
+        self.rank = np.argsort(np.argsort(np.arange(games) * GOLDEN % 1.0))
+        world.set_capture_rule(self.should_capture)
 
     # --- capturing ---
 
-    def wants(
-        self, game: int, milestones: tuple[str, ...], over: bool, place: str, strength: Strength
+    def should_capture(
+        self, game: int, milestones: tuple[str, ...], decided: bool, cell: str, strength: Strength
     ) -> bool:
-        """Whether a game that has just reached these is worth 14 ms. Asked by threads.
+        """Whether to capture a game that has just reached a milestone (14 ms). Called by several threads.
 
-        A game never looks at what others capture in the same rollout, so what is captured first does not
-        depend on their number; `report` drops what came second.
+        The answer does not depend on captures of other games in the same rollout, and therefore not on the
+        number of threads; `record_rollout` drops duplicates.
         """
-        mine, found = self.locally.setdefault(game, set()), frozenset(milestones)
-        if found in mine or found in self.sets:
+        captured, reached = self.captured_sets.setdefault(game, set()), frozenset(milestones)
+        if reached in captured or reached in self.start_by_milestones:
             return False
-        if over or self.kind == "off":  # nobody begins there: only a new record counts
-            held = [len(one) for one in mine] if not over else []
-            best = max([*held, len(self.frontier.milestones) if self.frontier else 0])
-            if (self.frontier and self.frontier.finished) or (not over and len(milestones) <= best):
+        if decided or self.mode == "off":  # no episode will start there: only a new record counts
+            sizes = [] if decided else [len(one) for one in captured]
+            best = max([*sizes, len(self.frontier.milestones) if self.frontier else 0])
+            if (self.frontier and self.frontier.finished) or (not decided and len(milestones) <= best):
                 return False
-        mine.add(found)
+        captured.add(reached)
         return True
 
-    # --- beginning ---
+    # --- starts of the next episodes ---
 
-    def stage(self, iteration: int) -> Floats:
-        """[N, 2] the savestate that each game's next episode begins from, or POWER_ON; and its patience."""
-        self.locally.clear()
-        out: Floats = np.zeros((len(self.at), 2), np.float32)
+    def next_stage(self, iteration: int) -> Floats:
+        """[N, 2] of each game's next episode: the number of its savestate or POWER_ON, and its patience."""
+        self.captured_sets.clear()
+        out: Floats = np.zeros((len(self.episode_start), 2), np.float32)
         out[:, 0] = POWER_ON
         usable = [number for number, start in enumerate(self.starts)
                   if start.sha256 not in self.world.library.quarantine]
-        if self.kind == "all" and usable:
+        if self.mode == "all" and usable:
             out[:, 0] = max(usable, key=lambda number: (len(self.starts[number].milestones), -number))
-        if self.kind != "bands" or not usable:
-            if self.practice:  # nothing to begin on: nobody is led
-                self.practice.plan(b"", {}, out[:, 0].astype(np.int64), np.zeros(len(out)))
+        if self.mode != "bands" or not usable:
+            if self.demonstrations:  # no demonstration yet: no game is forced
+                self.demonstrations.plan(b"", {}, out[:, 0].astype(np.int64), np.zeros(len(out)))
             return out
-        c, weights = self.config, self.weights()
-        parts = {part.start: part for part in self.stretches()} if self.practice else {}
-        choices = {band: [k for k in usable if self.starts[k].band == band and (not parts or k in parts)]
-                   for band in BANDS}  # fmt: skip
-        choices["early"].insert(0, POWER_ON)
-        shares, groups = [c.power_on], [[POWER_ON]]
-        for band in BANDS:  # while a band has no state, the one before it has its quota too
-            if choices[band]:
-                shares.append(0.0)
-                groups.append(choices[band])
-            shares[-1] += (1 - c.power_on) * getattr(c, band)
-        if self.practice:  # a band that is mastered leaves most of its games to the others
-            failing = 1 + MASTERED - self.beliefs.mean
-            needs = [share * float(failing[np.array(group) + 1].sum())
-                     for share, group in zip(shares[1:], groups[1:])]  # fmt: skip
-            shares[1:] = [(1 - c.power_on) * need / (sum(needs) or 1) for need in needs]
-        last = np.cumsum(allot(shares, len(out)))
-        luck = rng.units(self.seed, rng.SAVESTATE, len(out), iteration)
-        group = np.searchsorted(last, self.turn, side="right")
-        for game, which in enumerate(group.tolist()):
-            odds = np.cumsum(weights[np.array(groups[which]) + 1])
-            drawn = min(int(np.searchsorted(odds, luck[game] * odds[-1], side="right")), len(odds) - 1)
-            out[game, 0] = groups[which][drawn]
-        if self.practice:
-            far = rng.units(self.seed, rng.DEMONSTRATION, len(out), iteration)
-            far[group == 0] = -1  # these always play alone
-            way = bytes(self.frontier.actions) if self.frontier else b""
-            out[:, 1] = self.practice.plan(way, parts, out[:, 0].astype(np.int64), far)
+        weights = self.start_weights()
+        sections = {section.start: section for section in self.sections()} if self.demonstrations else {}
+        shares, groups = self._shares(usable, sections)
+        last = np.cumsum(apportion(shares, len(out)))
+        uniform = rng.units(self.seed, rng.SAVESTATE, len(out), iteration)
+        group_index = np.searchsorted(last, self.rank, side="right")
+        for game, index in enumerate(group_index.tolist()):
+            cumulative = np.cumsum(weights[np.array(groups[index]) + 1])
+            chosen = int(np.searchsorted(cumulative, uniform[game] * cumulative[-1], side="right"))
+            out[game, 0] = groups[index][min(chosen, len(cumulative) - 1)]
+        if self.demonstrations:
+            uniform = rng.units(self.seed, rng.DEMONSTRATION, len(out), iteration)
+            uniform[group_index == 0] = -1  # games of the power-on fraction are never forced
+            demonstration = bytes(self.frontier.actions) if self.frontier else b""
+            starts = out[:, 0].astype(np.int64)
+            out[:, 1] = self.demonstrations.plan(demonstration, sections, starts, uniform)
         return out
 
-    def stretches(self) -> list[Stretch]:
-        """The way to the frontier, cut where a start lies on it."""
+    def _shares(
+        self, usable: list[int], sections: dict[int, Section]
+    ) -> tuple[list[float], list[list[int]]]:
+        """Fractions of the games and the numbers of their starts: power-on first, then the start groups."""
+        config = self.config
+        choices = {name: [number for number in usable if self.starts[number].start_group == name
+                          and (not sections or number in sections)]
+                   for name in START_GROUPS}  # fmt: skip
+        choices["early"].insert(0, POWER_ON)
+        shares, groups = [config.power_on], [[POWER_ON]]
+        for name in START_GROUPS:  # the share of a group without a state goes to the group before it
+            if choices[name]:
+                shares.append(0.0)
+                groups.append(choices[name])
+            shares[-1] += (1 - config.power_on) * getattr(config, name)
+        if self.demonstrations:  # a mastered group leaves most of its games to the others
+            failing = 1 + MASTERED_WEIGHT - self.posteriors.mean
+            needs = [share * float(failing[np.array(group) + 1].sum())
+                     for share, group in zip(shares[1:], groups[1:])]  # fmt: skip
+            shares[1:] = [(1 - config.power_on) * need / (sum(needs) or 1) for need in needs]
+        return shares, groups
+
+    def sections(self) -> list[Section]:
+        """The demonstration to the frontier, cut at the starts that lie on it."""
         if self.frontier is None:
             return []
         library = self.world.library
-        known = [(number, library[number].actions, not library[number].place)
-                 for number in range(len(self.starts)) if not library[number].root]  # fmt: skip
-        return stretches(self.frontier.actions, [(POWER_ON, [], True), *known])
+        starts = [(number, library[number].actions, not library[number].place)
+                  for number in range(len(self.starts)) if not library[number].root]  # fmt: skip
+        return cut_into_sections(self.frontier.actions, [(POWER_ON, [], True), *starts])
 
-    def weights(self) -> NDArray[np.float64]:
-        """[1 + starts] how much each is wanted within its band; power-on first."""
+    def start_weights(self) -> NDArray[np.float64]:
+        """[1 + starts] sampling weight of each start within its group; power-on first."""
         visits = np.array([start.visits for start in (self.power_on, *self.starts)])
-        wanted = self.beliefs.deviation
-        if self.practice:  # the way on is known from each of them: what is mastered can wait
-            wanted = wanted * (1 + MASTERED - self.beliefs.mean)
-        return np.asarray(wanted / np.sqrt(visits + 1))
+        weights = self.posteriors.deviation
+        if self.demonstrations:  # each start has a demonstration: starts that fail come first
+            weights = weights * (1 + MASTERED_WEIGHT - self.posteriors.mean)
+        return np.asarray(weights / np.sqrt(visits + 1))
 
     def start(self, number: int) -> Start:
         return self.power_on if number < 0 else self.starts[number]
 
-    # --- what happened ---
+    # --- results of a rollout ---
 
-    def report(self, tape: RolloutBuffer, iteration: int) -> list[str]:
-        """Of a rollout: who reached what and who began where; lines worth telling."""
-        first = iteration * tape.steps * tape.games
+    def record_rollout(self, rollout: RolloutBuffer, iteration: int) -> list[str]:
+        """Take milestones, ends and captures of a rollout, in order of time. Returns lines for the log."""
+        first = iteration * rollout.steps * rollout.games
         lines: list[str] = []
-        born = {(t, game): int(self.at[game]) for t, game, _ in tape.captured}
-        events = [(t, 0, game, name) for t, game, name in tape.events]
-        events += [(t, 1, game, "") for t, game in np.argwhere(tape.ended != RUNNING).tolist()]
+        parents = {(t, game): int(self.episode_start[game]) for t, game, _ in rollout.captured}
+        events = [(t, 0, game, name) for t, game, name in rollout.events]
+        events += [(t, 1, game, "") for t, game in np.argwhere(rollout.ended != RUNNING).tolist()]
         for t, ended, game, name in sorted(events, key=lambda event: event[:3]):
-            step = first + t * tape.games + game + 1
-            number = int(self.at[game])
-            if (t, game) in born:
-                born[t, game] = number
+            step = first + t * rollout.games + game + 1
+            number = int(self.episode_start[game])
+            if (t, game) in parents:
+                parents[t, game] = number
             if not ended:
-                alone = tape.forced is None or tape.forced[t, game] == POLICY
-                lines += self.reach(name, step, number, alone and number == POWER_ON)
-                if not self.new[game]:
+                unforced = rollout.forced is None or rollout.forced[t, game] == POLICY
+                lines += self.record_milestone(name, step, number, unforced and number == POWER_ON)
+                if not self.succeeded[game]:
                     self.start(number).successes += 1
-                    self.beliefs.judge(number + 1, True)
-                self.new[game] = True
+                    self.posteriors.update(number + 1, True)
+                self.succeeded[game] = True
                 continue
-            if not self.new[game]:
-                self.beliefs.judge(number + 1, False)
-            self.at[game], self.new[game] = self._began(game), False
-            self.start(int(self.at[game])).visits += 1
-        newest = {(t, game): name for t, game, name in tape.events}
-        for t, game, bundle in tape.captured:
-            about = {"milestone": newest.get((t, game), "record"), "step": first + t * tape.games + game + 1,
-                     "game": game, "parent": born[t, game]}
-            self.keep(bundle, bool(tape.ended[t, game] == DECIDED), about)
+            if not self.succeeded[game]:
+                self.posteriors.update(number + 1, False)
+            self.episode_start[game], self.succeeded[game] = self._next_start(game), False
+            self.start(int(self.episode_start[game])).visits += 1
+        newest = {(t, game): name for t, game, name in rollout.events}
+        for t, game, bundle in rollout.captured:
+            origin = {"milestone": newest.get((t, game), "record"),
+                      "step": first + t * rollout.games + game + 1, "game": game, "parent": parents[t, game]}
+            self.add(bundle, bool(rollout.ended[t, game] == DECIDED), origin)
         return lines
 
-    def _began(self, game: int) -> int:
-        """Where the game begins that has replaced an ended one; power-on if its savestate was not fit."""
+    def _next_start(self, game: int) -> int:
+        """The start of the episode that follows an ended one; power-on if its savestate is in quarantine."""
         number = int(self.world.next.stage[game, self.world.spec.stage.index(START)])
-        unfit = number >= 0 and self.starts[number].sha256 in self.world.library.quarantine
-        return POWER_ON if unfit else number
+        unusable = number >= 0 and self.starts[number].sha256 in self.world.library.quarantine
+        return POWER_ON if unusable else number
 
-    def reach(self, name: str, step: int, number: int, cold: bool) -> list[str]:
-        """A line for a milestone that nobody had reached before, by any chain or from power-on alone."""
-        known = self.reached.setdefault(name, {})
-        kinds = [kind for kind in ("frontier", "cold") if kind not in known and (kind == "frontier" or cold)]
-        known |= dict.fromkeys(kinds, step)
-        if "frontier" in kinds and self.scouted:
-            known["scouted"] = self.scouted
-        how = " from power-on" if cold else f" from {self.start(number).file or 'power-on'}"
-        return [f"Milestone {name}: first reached at step {step:,}{how}"] if kinds else []
+    def record_milestone(self, name: str, step: int, number: int, cold: bool) -> list[str]:
+        """A log line if the milestone is reached for the first time, by any chain or from power-on (cold)."""
+        steps = self.first_steps.setdefault(name, {})
+        kinds = [kind for kind in ("frontier", "cold") if kind not in steps and (kind == "frontier" or cold)]
+        steps |= dict.fromkeys(kinds, step)
+        if "frontier" in kinds and self.explorer_steps:
+            steps["scouted"] = self.explorer_steps
+        source = " from power-on" if cold else f" from {self.start(number).file or 'power-on'}"
+        return [f"Milestone {name}: first reached at step {step:,}{source}"] if kinds else []
 
-    def keep(self, bundle: Any, over: bool, about: dict[str, Any]) -> None:
-        """A captured game becomes a start, unless one with its milestones came first, and the frontier."""
-        found = frozenset(bundle.milestones)
-        if found in self.sets:
+    def add(self, bundle: Any, decided: bool, origin: dict[str, Any]) -> None:
+        """Make a captured game a start and, if it is the best so far, the frontier.
+
+        A bundle whose milestones an earlier start has is dropped. origin: the fields milestone, step, game
+        and parent of the Start.
+        """
+        reached = frozenset(bundle.milestones)
+        if reached in self.start_by_milestones:
             return
-        came = Frontier(step=about["step"], finished=over, milestones=bundle.milestones, map=bundle.map,
-                        rom=bundle.rom, pyboy=bundle.pyboy, sha256=bundle.sha256, actions=bundle.actions)
-        if not bundle.root and (self.frontier is None or came.rank > self.frontier.rank):
-            self.frontier = came
-        if not over and self.kind != "off" and self.begin_from(bundle, about):
-            self.sets[found] = len(self.starts) - 1
+        candidate = Frontier(step=origin["step"], finished=decided, milestones=bundle.milestones,
+                             map=bundle.map, rom=bundle.rom, pyboy=bundle.pyboy, sha256=bundle.sha256,
+                             actions=bundle.actions)
+        if not bundle.root and (self.frontier is None or candidate.rank > self.frontier.rank):
+            self.frontier = candidate
+        if not decided and self.mode != "off" and self.add_start(bundle, origin):
+            self.start_by_milestones[reached] = len(self.starts) - 1
 
-    def begin_from(self, bundle: Any, about: dict[str, Any]) -> bool:
-        """Whether a state is a new start, from now on."""
+    def add_start(self, bundle: Any, origin: dict[str, Any]) -> bool:
+        """Append a state to the starts; False if the library has it already."""
         if self.world.library.add(bundle) < len(self.starts):
             return False
-        plain = "".join(c if c.isalnum() and c.isascii() else "-" for c in about["milestone"])
-        name = f"{plain[:60]}_{about['step']}{bundle.place}.state"
-        self.starts.append(Start(file=name, band=bundle.band, map=bundle.map, milestones=bundle.milestones,
-                                 sha256=bundle.sha256, **about))
-        self.beliefs.grow()
+        plain = "".join(c if c.isalnum() and c.isascii() else "-" for c in origin["milestone"])
+        name = f"{plain[:60]}_{origin['step']}{bundle.place}.state"
+        self.starts.append(Start(file=name, start_group=bundle.start_group, map=bundle.map,
+                                 milestones=bundle.milestones, sha256=bundle.sha256, **origin))
+        self.posteriors.append()
         return True
 
-    def numbers(self) -> dict[str, float]:
-        """Numbers for the log: where the running episodes began, savestates, and how far anybody came."""
-        bands = [self.start(number).band for number in self.at.tolist()]
-        shares = {f"spawn_{band}": bands.count(band) / len(bands) for band in BANDS}
-        cold = sum("cold" in times for times in self.reached.values())
+    def metrics(self) -> dict[str, float]:
+        """Starts of the running episodes by group, number of savestates, and milestones reached so far."""
+        groups = [self.start(number).start_group for number in self.episode_start.tolist()]
+        shares = {f"spawn_{name}": groups.count(name) / len(groups) for name in START_GROUPS}
+        cold = sum("cold" in steps for steps in self.first_steps.values())
         return shares | {
-            "spawn_power_on": float((self.at == POWER_ON).mean()), "savestates": float(len(self.starts)),
-            "frontier_milestones": float(len(self.reached)), "cold_milestones": float(cold),
-            "scouted": float(self.scouted),
+            "spawn_power_on": float((self.episode_start == POWER_ON).mean()),
+            "savestates": float(len(self.starts)), "frontier_milestones": float(len(self.first_steps)),
+            "cold_milestones": float(cold), "scouted": float(self.explorer_steps),
         }  # fmt: skip
 
-    # --- keeping ---
+    # --- state ---
 
     def state_dict(self) -> Tree:
-        return self.kept.state() | {
-            "power_on": asdict(self.power_on), "starts": [asdict(start) for start in self.starts],
-            "alpha": self.beliefs.alpha, "beta": self.beliefs.beta, "at": self.at, "new": self.new,
-            "frontier": asdict(self.frontier) if self.frontier else None,
-            "reached": {name: dict(times) for name, times in self.reached.items()}, "scouted": self.scouted,
+        return self.chunks.state_dict() | {
+            "power_on": self.power_on.to_dict(), "starts": [start.to_dict() for start in self.starts],
+            "alpha": self.posteriors.alpha, "beta": self.posteriors.beta, "at": self.episode_start,
+            "new": self.succeeded, "frontier": asdict(self.frontier) if self.frontier else None,
+            "reached": {name: dict(steps) for name, steps in self.first_steps.items()},
+            "scouted": self.explorer_steps,
         }  # fmt: skip
 
     def load_state_dict(self, tree: Tree) -> None:
-        """Before the world's own states: a game that began in a savestate needs it."""
-        self.power_on = Start(**tree["power_on"])
-        self.starts = [Start(**start) for start in tree["starts"]]
-        self.kept.restore(tree)
-        self.sets = {frozenset(start.milestones): number for number, start in enumerate(self.starts)
-                     if not self.world.library[number].place}  # fmt: skip
-        self.beliefs.alpha, self.beliefs.beta = tree["alpha"].copy(), tree["beta"].copy()
-        self.at[:], self.new[:] = tree["at"], tree["new"]
+        """To be called before the states of the world are loaded: their games need the savestates."""
+        self.power_on = Start.from_dict(tree["power_on"])
+        self.starts = [Start.from_dict(entry) for entry in tree["starts"]]
+        self.chunks.load_state_dict(tree)
+        self.start_by_milestones = {
+            frozenset(start.milestones): number for number, start in enumerate(self.starts)
+            if not self.world.library[number].place
+        }  # fmt: skip
+        self.posteriors.alpha, self.posteriors.beta = tree["alpha"].copy(), tree["beta"].copy()
+        self.episode_start[:], self.succeeded[:] = tree["at"], tree["new"]
         self.frontier = Frontier(**tree["frontier"]) if tree["frontier"] else None
-        self.reached = {name: dict(times) for name, times in tree["reached"].items()}
-        self.scouted = tree["scouted"]
+        self.first_steps = {name: dict(steps) for name, steps in tree["reached"].items()}
+        self.explorer_steps = tree["scouted"]

@@ -1,4 +1,4 @@
-"""Savestates as a component: captures what is new, stores it, and chooses where episodes start."""
+"""Savestates as a component: captures new states, stores them, and chooses where episodes start."""
 
 from __future__ import annotations
 
@@ -43,39 +43,40 @@ class Savestates(Component):
         return cls.no_effect("", config, setup)
 
     def connect(self) -> None:
-        self.archive.practice = self.setup.get(Demonstrations)
+        self.archive.demonstrations = self.setup.get(Demonstrations)
 
     def resumed(self, clock: Clock) -> None:
-        for line in archive_files.settle(self.archive, self.setup.log, clock.step):
+        for line in archive_files.restore_files(self.archive, self.setup.log, clock.step):
             self.setup.log.console(line)
 
     def before_rollout(self, clock: Clock, next: Next) -> None:
-        next.stage[:, self.stage_columns] = self.archive.stage(clock.iteration)
+        next.stage[:, self.stage_columns] = self.archive.next_stage(clock.iteration)
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
         stored = len(self.archive.starts)
-        lines = self.archive.report(rollout, clock.iteration)
+        lines = self.archive.record_rollout(rollout, clock.iteration)
         self.publish(lines, stored, clock.step + rollout.steps * rollout.games)
 
     def publish(self, lines: Sequence[str], stored: int, step: int) -> None:
-        """Discoveries of a rollout: into the run folder at once; `stored` states have files already."""
+        """Write discoveries to the run folder and the log; the first `stored` starts have files already."""
         if lines or len(self.archive.starts) > stored:
-            archive_files.write(self.archive, self.setup.log, step, stored)
+            archive_files.write_files(self.archive, self.setup.log, step, stored)
         for line in lines:
             self.setup.log.line(line)
 
     def metrics(self) -> Metrics:
-        return {f"rollout/{name}": value for name, value in self.archive.numbers().items()}
+        return {f"rollout/{name}": value for name, value in self.archive.metrics().items()}
 
     def before_checkpoint(self, clock: Clock) -> None:
-        archive_files.write(self.archive, self.setup.log, clock.step, len(self.archive.starts))
+        archive_files.write_files(self.archive, self.setup.log, clock.step, len(self.archive.starts))
 
     def evidence(self, record: Record) -> Iterable[Evidence]:
         off = "savestates.mode is off" if self.config.mode == "off" else ""
         visits = sum(start.visits for start in self.archive.starts)
         count = f"{len(self.archive.starts)} savestates, {visits} episodes started from one"
         # With demonstrations a short trial may find one milestone only, and force games from power-on.
-        forced = self.archive.practice.forced_steps if self.archive.practice else 0
+        demonstrations = self.archive.demonstrations
+        forced = demonstrations.forced_steps if demonstrations else 0
         yield Evidence(self.name, count if visits or forced else "", off)
 
     def state_dict(self) -> Tree:

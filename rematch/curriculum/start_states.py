@@ -1,9 +1,9 @@
-"""What a swarm (savestates.py) is made of: settings, starts, its frontier, what it asks of a world."""
+"""Parts of the savestate curriculum (savestates.py): settings, start states, frontier, world protocol."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,9 +14,10 @@ from rematch.core.errors import ConfigError
 from rematch.core.world import World
 from rematch.storage.array_chunks import ArrayChunk
 
-BANDS = ("early", "mid", "late")
-STAGE = START, _ = "start", "patience"  # the stage numbers: which savestate; steps without a milestone
-POWER_ON = -1  # no savestate
+START_GROUPS = ("early", "mid", "late")  # parts of the game in which a start state lies
+STAGE = START, _ = "start", "patience"  # columns of the stage: savestate; steps without a milestone
+POWER_ON = -1  # the initial state of the game, which is no savestate
+STORED_NAMES = {"start_group": "band"}  # field of Start -> its key in index.json and in checkpoints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,41 +52,50 @@ class SavestatesConfig:
 
 
 Strength = tuple[float, float]  # levels, HP
-# game, milestones, whether it is decided, place on the way or "", strength -> whether to capture it
-Wants = Callable[[int, tuple[str, ...], bool, str, Strength], bool]
+# (game, milestones, whether the game is decided, cell or "", strength) -> whether to capture the game
+CaptureRule = Callable[[int, tuple[str, ...], bool, str, Strength], bool]
 
 
 class SavestateWorld(World, Protocol):
-    """A world that tells milestones, and whose games can be kept and begun from again."""
+    """A world that reports milestones, captures running games, and starts episodes from captured ones."""
 
     library: Any  # add(bundle) -> its number; state, restore; quarantine
-    captured: dict[int, Any]  # by row, of the step just made
+    captured: dict[int, Any]  # row -> bundle, of the last step
 
-    def watch(self, wants: Wants, waypoints: int = 0) -> None: ...
+    def set_capture_rule(self, rule: CaptureRule, cell_size: int = 0) -> None: ...
 
-    def shortened(self, since: Any, inputs: list[int]) -> Any: ...
+    def shorten(self, start: Any, inputs: list[int]) -> Any: ...
 
 
 @dataclass
 class Start:
-    """Where episodes may begin, and what became of them."""
+    """A state from which episodes may start, and the counts of these episodes."""
 
     file: str  # in savestates/; "" for power-on
     milestone: str
-    step: int  # of all games together, when it was reached
+    step: int  # steps of all games together when the state was reached
     game: int
-    band: str
+    start_group: str
     map: str
     milestones: tuple[str, ...]
-    parent: int  # the start that its episode began from, POWER_ON or a number
+    parent: int  # the start of the episode that reached it: POWER_ON or a number
     sha256: str
     visits: int = 0
     successes: int = 0
 
+    def to_dict(self) -> dict[str, Any]:
+        """The entry of index.json and of checkpoints."""
+        return {STORED_NAMES.get(name, name): value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, entry: Mapping[str, Any]) -> Start:
+        names = {stored: name for name, stored in STORED_NAMES.items()}
+        return cls(**{names.get(key, key): value for key, value in entry.items()})
+
 
 @dataclass
 class Frontier:
-    """The furthest that any chain of savestates came: inputs from power-on, and the state they lead to."""
+    """The furthest state that any chain of savestates reached, with its inputs from power-on."""
 
     step: int
     finished: bool
@@ -101,37 +111,40 @@ class Frontier:
         return self.finished, len(self.milestones)
 
 
-class Kept:
-    """A library's bundles in checkpoints: each is written once, however many checkpoints name it."""
+class LibraryChunks:
+    """The bundles of a savestate library in checkpoints: one chunk per bundle, which is written once."""
 
     def __init__(self, kind: str, library: Any) -> None:
         self.kind, self.library = kind, library
-        self.chunks: list[ArrayChunk] = []  # by number in the library
+        self.chunks: list[ArrayChunk] = []  # by number of the bundle in the library
 
     def clear(self) -> None:
         self.library.clear()
         self.chunks = []
 
-    def state(self) -> Tree:
+    def state_dict(self) -> Tree:
         for number in range(len(self.chunks), len(self.library)):
             data = np.frombuffer(self.library[number].pack(), np.uint8)
             self.chunks.append(ArrayChunk.from_arrays(f"{self.kind}-{number:08d}", {"bundle": data}))
         return {"chunks": list(self.chunks), "quarantine": dict(self.library.quarantine)}
 
-    def restore(self, tree: Tree) -> None:
+    def load_state_dict(self, tree: Tree) -> None:
         self.chunks = list(tree["chunks"])
         bundles = {f"{number:06d}": chunk.arrays()["bundle"] for number, chunk in enumerate(self.chunks)}
         self.library.restore({"bundles": bundles, "quarantine": tree["quarantine"]})
 
 
-def allot(shares: Sequence[float], games: int) -> list[int]:
-    """Whole games by their shares (largest remainders); nobody with a share goes without, if that can be."""
+def apportion(shares: Sequence[float], games: int) -> list[int]:
+    """Numbers of games in proportion to the shares (largest remainders).
+
+    A share above 0 gets at least one game where another one has two or more.
+    """
     exact = [share / sum(shares) * games for share in shares]
-    out = [int(part) for part in exact]
-    for which in sorted(range(len(out)), key=lambda i: out[i] - exact[i])[: games - sum(out)]:
-        out[which] += 1
-    for which, share in enumerate(shares):
-        most = max(range(len(out)), key=lambda i: out[i])
-        if share and not out[which] and out[most] > 1:
-            out[which], out[most] = 1, out[most] - 1
-    return out
+    counts = [int(part) for part in exact]
+    for index in sorted(range(len(counts)), key=lambda i: counts[i] - exact[i])[: games - sum(counts)]:
+        counts[index] += 1
+    for index, share in enumerate(shares):
+        largest = max(range(len(counts)), key=lambda i: counts[i])
+        if share and not counts[index] and counts[largest] > 1:
+            counts[index], counts[largest] = 1, counts[largest] - 1
+    return counts

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core.arrays import Floats, Tree
-from rematch.core.beta_posterior import Beliefs, Numbers
+from rematch.core.beta_posterior import BetaPosteriors, Numbers
 from rematch.core.clock import Clock
 from rematch.core.component import Evidence, Metrics, Record, Setup
 from rematch.core.config import knob, nearest
@@ -83,7 +83,7 @@ class MilestonePosteriors:
         self.index = {name: i for i, name in enumerate(self.names)}
         self.budget = budgets_of(config, self.names)
         count = len(self.names)
-        self.beliefs = Beliefs(count, (config.alpha, config.beta), config.forgetting)
+        self.beliefs = BetaPosteriors(count, (config.alpha, config.beta), config.forgetting)
         self.trials = np.zeros(count, np.int64)
         self.mastered, self.alarmed = np.zeros(count, bool), np.zeros(count, bool)
         self.open_trials = np.zeros((games, count), bool)  # trials without a result so far
@@ -129,11 +129,11 @@ class MilestonePosteriors:
     def _add_trial(self, game: int, m: int, success: bool) -> None:
         self.open_trials[game, m] = False
         self.trials[m] += 1
-        self.beliefs.judge(m, success)
+        self.beliefs.update(m, success)
 
     def _alarms(self, changed: list[int]) -> None:
         for m in changed:
-            score = self.beliefs.below(m, self.config.target)
+            score = self.beliefs.cdf(m, self.config.target)
             if score <= 1 - self.config.alarm:
                 self.mastered[m], self.alarmed[m] = True, False
             elif score > self.config.alarm and self.mastered[m]:

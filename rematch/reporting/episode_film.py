@@ -19,14 +19,14 @@ Colour = tuple[int, int, int]
 PANEL, EDGE, LINE = 240, 12, 17  # pixels
 PAPER, INK, FAINT, TRACK = (24, 28, 38), (240, 243, 248), (140, 150, 168), (52, 60, 76)
 GOLD, BLUE, GREEN = (250, 196, 60), (96, 156, 236), (104, 190, 120)
-MOST_PICTURES, MOST_BYTES = 200, 4_000_000  # of the GIF
+MAX_PICTURES, MAX_BYTES = 200, 4_000_000  # of the GIF
 
 
 def films(recording: EpisodeRecording) -> tuple[dict[str, bytes], str]:
     """Name -> bytes of the GIF and of the MP4; and the reason where the MP4 is missing."""
     last = match_film.captioned(composed(recording.frames[-1], recording), recording.caption)
-    selected = recording.frames[:: -(-len(recording.frames) // MOST_PICTURES)]
-    gif = match_film.gif([composed(frame, recording) for frame in selected], last, MOST_BYTES)
+    selected = recording.frames[:: -(-len(recording.frames) // MAX_PICTURES)]
+    gif = match_film.gif([composed(frame, recording) for frame in selected], last, MAX_BYTES)
     data, reason = mp4.mp4(lambda: _reel(recording, last), match_film.FPS)
     return {f"{recording.name}.gif": gif} | ({f"{recording.name}.mp4": data} if data else {}), reason
 
@@ -57,7 +57,7 @@ def composed(frame: Frame, recording: EpisodeRecording) -> Image:
 
 
 @lru_cache(4096)
-def _written(text: str) -> Image:
+def _text_mask(text: str) -> Image:
     """A text as a mask, LINE pixels high; cached, because most texts return in the next picture."""
     from PIL import Image, ImageDraw, ImageFont
 
@@ -67,12 +67,12 @@ def _written(text: str) -> Image:
     return mask
 
 
-def _left(pen: ImageDraw, at: tuple[int, int], text: str, colour: Colour = INK) -> None:
-    pen.bitmap(at, _written(clean(text)), colour)
+def _text_left(pen: ImageDraw, at: tuple[int, int], text: str, colour: Colour = INK) -> None:
+    pen.bitmap(at, _text_mask(clean(text)), colour)
 
 
-def _right(pen: ImageDraw, at: tuple[int, int], text: str, colour: Colour = INK) -> None:
-    mask = _written(clean(text))
+def _text_right(pen: ImageDraw, at: tuple[int, int], text: str, colour: Colour = INK) -> None:
+    mask = _text_mask(clean(text))
     pen.bitmap((at[0] - mask.width, at[1]), mask, colour)
 
 
@@ -88,15 +88,15 @@ def _values(pen: ImageDraw, frame: Frame, actions: tuple[str, ...], at: tuple[in
     """Q of every action: a bar from the lowest to the highest value; the chosen action in gold."""
     left, top = at
     right = left + PANEL - 2 * EDGE
-    _left(pen, (left, top), "action", FAINT)
-    _right(pen, (right, top), "Q", FAINT)
+    _text_left(pen, (left, top), "action", FAINT)
+    _text_right(pen, (right, top), "Q", FAINT)
     low, high = float(frame.scores.min()), float(frame.scores.max())
     for number, name in enumerate(actions):
         top += LINE
         score, taken = float(frame.scores[number]), number == frame.action
-        _left(pen, (left, top), name, GOLD if taken else INK)
+        _text_left(pen, (left, top), name, GOLD if taken else INK)
         _bar(pen, (left + 76, top), (score - low) / (high - low or math.inf), GOLD if taken else BLUE)
-        _right(pen, (right, top), f"{score:.3f}", GOLD if taken else INK)
+        _text_right(pen, (right, top), f"{score:.3f}", GOLD if taken else INK)
     return top + LINE
 
 
@@ -104,14 +104,14 @@ def _rewards(pen: ImageDraw, frame: Frame, at: tuple[int, int]) -> int:
     """The reward terms: of the step before, and the sum of the episode."""
     left, top = at
     right = left + PANEL - 2 * EDGE
-    _left(pen, (left, top), "reward", FAINT)
-    _right(pen, (right - 70, top), "step", FAINT)
-    _right(pen, (right, top), "total", FAINT)
+    _text_left(pen, (left, top), "reward", FAINT)
+    _text_right(pen, (right - 70, top), "step", FAINT)
+    _text_right(pen, (right, top), "total", FAINT)
     for name, (step_reward, total) in frame.rewards.items():
         top += LINE
-        _left(pen, (left, top), f"r_{name}", INK)
-        _right(pen, (right - 70, top), f"{step_reward:+.3f}", INK if step_reward else FAINT)
-        _right(pen, (right, top), f"{total:.2f}", INK)
+        _text_left(pen, (left, top), f"r_{name}", INK)
+        _text_right(pen, (right - 70, top), f"{step_reward:+.3f}", INK if step_reward else FAINT)
+        _text_right(pen, (right, top), f"{total:.2f}", INK)
     return top + LINE
 
 
@@ -119,13 +119,13 @@ def _milestones(pen: ImageDraw, frame: Frame, at: tuple[int, int]) -> None:
     """Posterior means as bars; milestones that were reached are green."""
     left, top = at
     right = left + PANEL - 2 * EDGE
-    _left(pen, (left, top), "milestones", FAINT)
+    _text_left(pen, (left, top), "milestones", FAINT)
     if any(mean is not None for _, mean, _ in frame.milestones):
-        _right(pen, (right, top), "theta", FAINT)
+        _text_right(pen, (right, top), "theta", FAINT)
     for name, mean, reached in frame.milestones:
         top += LINE
         colour = GREEN if reached else INK
-        _left(pen, (left, top), f"{name:.14}", colour)
+        _text_left(pen, (left, top), f"{name:.14}", colour)
         _bar(pen, (left + 106, top), float(reached) if mean is None else mean, GREEN if reached else BLUE)
         state = "set" if reached else "-"
-        _right(pen, (right, top), state if mean is None else f"{mean:.2f}", colour)
+        _text_right(pen, (right, top), state if mean is None else f"{mean:.2f}", colour)

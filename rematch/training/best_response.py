@@ -33,7 +33,7 @@ from rematch.core.player import Player, StochasticPlayer
 from rematch.core.run_config import Config
 from rematch.core.spec import Spec
 from rematch.core.world import World
-from rematch.curriculum.levels import LevelProgress, begin_on
+from rematch.curriculum.levels import LevelProgress, restart_on
 from rematch.evaluation.match import Result, Scoreboard
 from rematch.rollout.collector import ThreadCollector
 from rematch.rollout.seating import RoleSeating
@@ -80,7 +80,7 @@ class FrozenAgents:
     def make(self, games: int, first: int, seed: int) -> World:
         world: World = self.game.make(self.config.world, games, first, seed)
         if self.level:
-            begin_on(world, self.level.here)
+            restart_on(world, self.level.present_stage)
         return world
 
     def identity(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from rematch.core.config import untracked
 from rematch.core.run_config import Config
 from rematch.core.spec import Spec
 from rematch.core.world import World
-from rematch.curriculum.levels import Levels, begin_on
+from rematch.curriculum.levels import Levels, restart_on
 from rematch.evaluation.past_policies import policy_metadata
 from rematch.rollout.collector import ThreadCollector
 from rematch.rollout.rollout_buffer import RolloutBuffer
@@ -70,7 +70,7 @@ class RunSetup:
         world, levels = self.make_world(games, first, seed), self.get(Levels)
         if levels is not None:
             progress = levels.progress
-            begin_on(world, progress.here if level is None else progress.start(level))
+            restart_on(world, progress.present_stage if level is None else progress.level_stage(level))
         return world
 
     def level_name(self, level: int) -> str:

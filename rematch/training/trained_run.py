@@ -15,7 +15,7 @@ from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.core.world import World
-from rematch.curriculum.levels import LevelProgress, begin_on, stored_level
+from rematch.curriculum.levels import LevelProgress, restart_on, stored_level
 from rematch.storage.run_folder import Run
 from rematch.training.components.learners import Learners
 from rematch.training.config import default
@@ -53,7 +53,7 @@ def world_builder(config: Config, level: LevelProgress | None = None) -> Callabl
     def make(games: int, first: int, seed: int) -> World:
         world = game.make(config.world, games, first, seed)
         if level:
-            begin_on(world, level.here)
+            restart_on(world, level.present_stage)
         return world
 
     return make

@@ -42,10 +42,10 @@ def tape(observations: list[list[int]], ended: list[list[int]], index: Any = OFF
     return made
 
 
-def led(way: bytes, places: list[int], games: int = 1) -> DemonstrationPlaces:
+def led(demonstration: bytes, places: list[int], games: int = 1) -> DemonstrationPlaces:
     """A way that one game was led along from its beginning to its end; places [len(way) + 1] are there."""
     bonus = DemonstrationPlaces(CONFIG, ROLE, games)
-    bonus.newest = way
+    bonus.newest = demonstration
     ended = [[RUNNING] * games for _ in places]
     ended[-1] = [CUT_OFF] * games
     index = np.full((len(places), games), OFF)
@@ -68,15 +68,15 @@ def test_a_game_that_is_led_is_paid_its_way_and_shows_where_places_lie() -> None
     again = bonus.score(tape([[7], [8], [4], [5], [9]], [[0]] * 5, [[0], [OFF], [OFF], [OFF], [OFF]]), 1)
     # The way comes by 7 again at its third input, within the window: it is further on than it seemed.
     assert again[:, 0, 0].tolist() == [0, 0, 0, 1, 0]
-    assert bonus.at[0] == 4
+    assert bonus.progress[0] == 4
 
 
 @given(st.data())
 def test_pay_is_what_a_slow_reference_says_and_never_more_than_the_way(data: st.DataObject) -> None:
     length = data.draw(st.integers(1, 20))
-    way = bytes(data.draw(st.lists(st.integers(0, 1), min_size=length, max_size=length)))
+    demonstration = bytes(data.draw(st.lists(st.integers(0, 1), min_size=length, max_size=length)))
     places = data.draw(st.lists(st.integers(0, 6), min_size=length + 1, max_size=length + 1))
-    bonus = led(way, places, GAMES)
+    bonus = led(demonstration, places, GAMES)
     at, over, total = [OFF] * GAMES, [True] * GAMES, [0.0] * GAMES
     for iteration in range(6):
         observations = [[data.draw(st.integers(0, 7)) for _ in range(GAMES)] for _ in range(STEPS)]
@@ -101,18 +101,18 @@ def test_pay_is_what_a_slow_reference_says_and_never_more_than_the_way(data: st.
         if data.draw(st.booleans()):  # stopped and resumed
             other = DemonstrationPlaces(CONFIG, ROLE, GAMES)
             other.load_state_dict(copied(bonus))
-            other.newest, bonus = way, other
+            other.newest, bonus = demonstration, other
         assert np.array_equal(bonus.score(tape(observations, ends, index), iteration)[:, :, 0], wanted)
-        assert bonus.at.tolist() == at
+        assert bonus.progress.tolist() == at
 
 
 def test_of_another_way_only_what_both_begin_with_is_known() -> None:
     bonus = led(bytes([0, 1, 0, 1]), [1, 2, 3, 4, 5])
-    bonus.at[0], bonus.over[0] = 2, False
+    bonus.progress[0], bonus.ended[0] = 2, False
     bonus.newest = bytes([0, 1, 0, 1, 1])
     assert bonus.score(tape([[4]], [[0]]), 1)[0, 0, 0] == 1, "one that goes on: nothing is forgotten"
     bonus.newest = bytes([0, 1, 1, 1])
-    assert bonus.score(tape([[5]], [[0]]), 2)[0, 0, 0] == 0 and bonus.at[0] == OFF
+    assert bonus.score(tape([[5]], [[0]]), 2)[0, 0, 0] == 0 and bonus.progress[0] == OFF
     assert [bool(place) for place in bonus.places] == [True, True, True, False, False]
 
 
@@ -127,11 +127,11 @@ def marked(observations: list[tuple[int, int]], index: list[int]) -> RolloutBuff
 def test_with_marks_nothing_may_be_left_out_and_another_order_is_as_good() -> None:
     """The way goes to 3, where something is won, back to 1, and on; eight inputs to go on lead to 9."""
     steps = [(1, 0), (2, 0), (3, 0), (3, 1), (2, 1), (1, 1), (5, 1), (6, 1), (7, 3), (8, 3), (9, 3)]
-    way = bytes(len(steps) - 1)
+    demonstration = bytes(len(steps) - 1)
     paid = {}
     for marks in ((), ("y",)):
         bonus = DemonstrationPlaces(replace(CONFIG, required_milestones=marks), ROLE, 1)
-        bonus.newest = way
+        bonus.newest = demonstration
         bonus.score(marked(steps, list(range(len(steps)))), 0)
         bonus.load_state_dict(copied(bonus))
         walks = {"leaves it out": [(1, 0), (2, 0), (5, 0), (6, 0), (1, 0), (3, 0), (3, 1)],
@@ -165,7 +165,7 @@ def test_a_run_pays_it_by_its_weight(tmp_path: Path) -> None:
     assert term is not None and demonstrations is not None and savestates is not None
     bonus, frontier = term.scorers["joypad"], savestates.archive.frontier
     assert isinstance(bonus, DemonstrationPlaces) and frontier is not None
-    assert bonus.way == demonstrations.demonstration == bytes(frontier.actions)
+    assert bonus.demonstration == demonstrations.demonstration == bytes(frontier.actions)
     rows = [json.loads(text) for text in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert any(row["joypad/r_demo_progress"] > 0 for row in rows)
 
@@ -175,7 +175,7 @@ def test_a_film_knows_the_way_and_begins_with_it() -> None:
     copy = DemonstrationPlaces(CONFIG, ROLE, 1)
     copy.copy_from(bonus)
     assert copy.score(tape([[1], [2], [9], [4]], [[0]] * 4), 0)[:, 0, 0].tolist() == [0, 1, 0, 2]
-    assert bonus.found == copy.found and copy.at[0] == 3
+    assert bonus.indices == copy.indices and copy.progress[0] == 3
 
 
 def test_a_way_needs_practice_and_columns_that_are_there() -> None:

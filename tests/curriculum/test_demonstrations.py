@@ -13,20 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support import gameboy_worlds
-from support.archive_world import Shelf
+from support.archive_world import ArchiveWorld
 
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import CUT_OFF, RUNNING
 from rematch.curriculum.demonstrations import (
-    BEYOND,
-    LEAVE,
-    MOST,
-    SLOWER,
+    BASE_PATIENCE,
+    MAX_FORCED,
+    MAX_PATIENCE,
+    PATIENCE_PER_ACTION,
     Demonstrations,
     DemonstrationsConfig,
-    Stretch,
-    stretches,
+    Section,
+    cut_into_sections,
 )
 from rematch.curriculum.savestate_archive import Archive
 from rematch.curriculum.start_states import POWER_ON, SavestatesConfig, Start
@@ -45,25 +45,27 @@ WAYS = st.lists(st.integers(0, 6), min_size=1, max_size=30)
 
 
 @given(WAYS, st.data())
-def test_starts_on_a_way_cut_it_in_order_and_cover_it(way: list[int], data: st.DataObject) -> None:
-    cuts = data.draw(st.sets(st.integers(1, len(way))))
-    on = {number: way[:at] for number, at in enumerate(data.draw(st.permutations(sorted(cuts))))}
-    privileged = data.draw(st.lists(WAYS.filter(lambda other: other != way[: len(other)]), max_size=4))
+def test_starts_on_a_way_cut_it_in_order_and_cover_it(demonstration: list[int], data: st.DataObject) -> None:
+    cuts = data.draw(st.sets(st.integers(1, len(demonstration))))
+    on = {number: demonstration[:at] for number, at in enumerate(data.draw(st.permutations(sorted(cuts))))}
+    elsewhere = WAYS.filter(lambda other: other != demonstration[: len(other)])
+    privileged = data.draw(st.lists(elsewhere, max_size=4))
     marked = {number: data.draw(st.booleans()) for number in on} | {POWER_ON: True}
     known = [(POWER_ON, [], True), *((number, inputs, marked[number]) for number, inputs in on.items()),
              *((100 + i, other, True) for i, other in enumerate(privileged))]  # fmt: skip
-    found = stretches(way, data.draw(st.permutations(known)))
+    found = cut_into_sections(demonstration, data.draw(st.permutations(known)))
     where = {POWER_ON: [], **on}
     assert [part.start for part in found] == sorted(
-        (number for number, inputs in where.items() if len(inputs) < len(way)), key=lambda n: len(where[n])
+        (number for number, inputs in where.items() if len(inputs) < len(demonstration)),
+        key=lambda n: len(where[n]),
     ), "all that lie on it, in order; nobody practises from its end on"
     walked: list[int] = []
     for part in found:
-        assert walked == where[part.start] and list(part.inputs) == way[len(walked) :]
+        assert walked == where[part.start] and list(part.inputs) == demonstration[len(walked) :]
         goals = [len(on[n]) for n in on if marked[n] and len(on[n]) > len(walked)]
-        assert part.ahead == min([*goals, len(way)]) - len(walked), "the next that is at a milestone"
+        assert part.to_milestone == min([*goals, len(demonstration)]) - len(walked), "the next milestone"
         walked += part.inputs[: part.length]
-    assert walked == way
+    assert walked == demonstration
 
 
 # --- forcing ------------------------------------------------------------------------------------------
@@ -105,37 +107,38 @@ def copied(made: Demonstrations) -> dict[str, Any]:
     return {name: np.array(value) for name, value in made.state_dict().items()}
 
 
-def parts_of(draw: np.random.Generator) -> dict[int, Stretch]:
+def parts_of(draw: np.random.Generator) -> dict[int, Section]:
     """Of a way of twelve to forty inputs, cut twice."""
-    way = draw.integers(0, 7, int(draw.integers(12, 40))).tolist()
-    first, second = sorted(draw.choice(np.arange(1, len(way)), 2, replace=False).tolist())
-    known = [(POWER_ON, [], True), (0, way[:first], bool(draw.random() < 0.5)), (1, way[:second], True)]
-    return {part.start: part for part in stretches(way, known)}
+    demonstration = draw.integers(0, 7, int(draw.integers(12, 40))).tolist()
+    first, second = sorted(draw.choice(np.arange(1, len(demonstration)), 2, replace=False).tolist())
+    known = [(POWER_ON, [], True), (0, demonstration[:first], bool(draw.random() < 0.5)),
+             (1, demonstration[:second], True)]  # fmt: skip
+    return {part.start: part for part in cut_into_sections(demonstration, known)}
 
 
 @given(st.integers(0, 1 << 32))
 def test_plans_are_parts_of_a_stretch_and_leave_time_for_the_rest(seed: int) -> None:
     draw = np.random.default_rng(seed)
-    parts, starts, luck = parts_of(draw), draw.integers(-1, 3, 50), draw.random(50)
-    luck[draw.random(50) < 0.2] = -1
+    parts, starts, uniform = parts_of(draw), draw.integers(-1, 3, 50), draw.random(50)
+    uniform[draw.random(50) < 0.2] = -1
     made = demonstrations(50, 4)
-    way = parts[POWER_ON].inputs
-    patience = made.plan(way, parts, starts, luck)
+    demonstration = parts[POWER_ON].inputs
+    patience = made.plan(demonstration, parts, starts, uniform)
     planned = planned_bytes(made.forced)
     for game, start in enumerate(starts.tolist()):
         led = planned[game]
-        on = OFF if start not in parts else len(way) - len(parts[start].inputs)
+        on = OFF if start not in parts else len(demonstration) - len(parts[start].inputs)
         assert made.forced.next_index[game] == on
-        if start not in parts or luck[game] < 0:
+        if start not in parts or uniform[game] < 0:
             assert led == b"" and patience[game] == 0
             continue
         part = parts[start]
         assert part.inputs.startswith(led) and len(led) < len(part.inputs)
-        assert len(led) <= BEYOND * part.length + 1
-        rest = LEAVE + int(SLOWER * max(0, part.ahead - len(led)))
-        assert patience[game] == len(led) + min(MOST, rest)
+        assert len(led) <= MAX_FORCED * part.length + 1
+        rest = BASE_PATIENCE + int(PATIENCE_PER_ACTION * max(0, part.to_milestone - len(led)))
+        assert patience[game] == len(led) + min(MAX_PATIENCE, rest)
     whole = demonstrations(50, 4)
-    whole.plan(way, parts, np.full(50, POWER_ON), np.linspace(0, 1, 50, endpoint=False))
+    whole.plan(demonstration, parts, np.full(50, POWER_ON), np.linspace(0, 1, 50, endpoint=False))
     lengths = [len(led) for led in planned_bytes(whole.forced)]
     assert lengths == sorted(lengths) and lengths[0] == 0 and max(lengths) >= parts[POWER_ON].length - 1
 
@@ -178,8 +181,8 @@ def test_an_episode_is_led_as_it_was_planned_when_it_began(seed: int, steps: int
 def test_a_state_holds_what_is_left_to_be_led() -> None:
     made = demonstrations(3, 2)
     parts = parts_of(np.random.default_rng(1))
-    starts, luck = np.array([POWER_ON, 0, 5]), np.array([0.9, 0.5, 0.5])
-    made.plan(parts[POWER_ON].inputs, parts, starts, luck)
+    starts, uniform = np.array([POWER_ON, 0, 5]), np.array([0.9, 0.5, 0.5])
+    made.plan(parts[POWER_ON].inputs, parts, starts, uniform)
     rollout = RolloutBuffer(SPEC, 2, 3)
     rollout.ended[-1] = CUT_OFF
     ended_rollout(made.forced, rollout)
@@ -199,16 +202,16 @@ def test_where_on_the_way_a_game_is_led_is_known(seed: int, steps: int, ending: 
     """At its first step and as long as it is led, unless another way has taken the place of its own."""
     draw, games = np.random.default_rng(seed), 5
     made, ended = demonstrations(games, steps), np.zeros(games, bool)
-    parts: dict[int, Stretch] = {}
+    parts: dict[int, Section] = {}
     forced, where = made.forced, [OFF] * games  # a slow reference: where each game stands on `way`
     for _ in range(10):
         before = made.demonstration
         if not parts or draw.random() < 0.3:
             parts = parts_of(draw)
-        way = parts[POWER_ON].inputs
-        if not way.startswith(before):
+        demonstration = parts[POWER_ON].inputs
+        if not demonstration.startswith(before):
             where = [OFF] * games
-        made.plan(way, parts, draw.integers(-1, 3, games), draw.random(games) - 0.2)
+        made.plan(demonstration, parts, draw.integers(-1, 3, games), draw.random(games) - 0.2)
         rollout = RolloutBuffer(SPEC, steps, games)
         for t in range(steps):
             if t:
@@ -217,7 +220,7 @@ def test_where_on_the_way_a_game_is_led_is_known(seed: int, steps: int, ending: 
             assert forced.demo_index[t].tolist() == where
             for game, action in enumerate(out.tolist()):
                 on = where[game]
-                assert action == FREE or on == OFF or way[on] == action, "led along the way, from there"
+                assert action == FREE or on == OFF or demonstration[on] == action, "forced along it from there"
                 where[game] = on + 1 if on != OFF and action != FREE else OFF
             ended = draw.random(games) < ending
             rollout.ended[t] = np.where(ended, CUT_OFF, RUNNING)
@@ -231,21 +234,21 @@ def test_where_on_the_way_a_game_is_led_is_known(seed: int, steps: int, ending: 
 def test_only_who_had_no_help_at_all_came_from_power_on_alone() -> None:
     """Three games from power-on (alone, helped before, led there) and one from a savestate."""
     names = gameboy_worlds.world(1).spec.role_of(0).milestones
-    world: Any = Shelf(4)
+    world: Any = ArchiveWorld(4)
     archive = Archive(SavestatesConfig(mode="bands"), world, 5, 0.98)
     archive.starts.append(Start("s.state", "x", 1, 0, "mid", "map", (names[9],), POWER_ON, "s"))
-    archive.beliefs.grow()
-    archive.at[:] = POWER_ON, POWER_ON, POWER_ON, 0
-    archive.practice = demonstrations(4, 3)
-    forced = archive.practice.forced
+    archive.posteriors.append()
+    archive.episode_start[:] = POWER_ON, POWER_ON, POWER_ON, 0
+    archive.demonstrations = demonstrations(4, 3)
+    forced = archive.demonstrations.forced
     kinds = [POLICY, HELPED, FORCED, POLICY]
     forced.forced[:] = np.array([kinds, kinds, [POLICY] * 4])
     rollout = RolloutBuffer(world.spec, 3, 4)
     rollout.forced = forced.forced
     rollout.events[:] = [(1, game, names[game]) for game in range(4)]
     ended_rollout(forced, rollout)
-    lines = archive.report(rollout, 0)
-    assert {name: set(times) for name, times in archive.reached.items()} == {
+    lines = archive.record_rollout(rollout, 0)
+    assert {name: set(times) for name, times in archive.first_steps.items()} == {
         names[0]: {"frontier", "cold"}, names[1]: {"frontier"}, names[3]: {"frontier"}}
     starts = (archive.power_on, *archive.starts)
     assert [(start.successes, start.visits) for start in starts] == [(2, 4), (1, 0)]
@@ -272,73 +275,74 @@ def test_who_is_led_to_a_milestone_makes_no_trial_of_it(last: bool) -> None:
 # --- an archive with demonstrations ------------------------------------------------------------------
 
 
-def practising(games: int, **changes: Any) -> Archive:
+def archive_with_demonstrations(games: int, **changes: Any) -> Archive:
     """With the first two milestones of the solution as starts, one aside, and the third as the frontier."""
     from rematch.worlds.gameboy.config import Config
     from rematch.worlds.gameboy.world import GameboyWorld
 
     world: Any = GameboyWorld(Config(cartridge="tiny", max_steps=300), 1)
-    shelf: Any = Shelf(games)
+    shelf: Any = ArchiveWorld(games)
     shelf.library = world.library
-    swarm = Archive(SavestatesConfig(mode="bands", **changes), shelf, 5, 0.98)
-    swarm.practice = demonstrations(games, 4)
-    world.watch(lambda *asked: True)
+    archive = Archive(SavestatesConfig(mode="bands", **changes), shelf, 5, 0.98)
+    archive.demonstrations = demonstrations(games, 4)
+    world.set_capture_rule(lambda *asked: True)
     for t, action in enumerate(gameboy_worlds.tiny().solution):
         gameboy_worlds.press(world, action)
         for bundle in world.captured.values():
             role_spec = {"milestone": bundle.milestones[-1], "step": t, "game": 0, "parent": POWER_ON}
-            swarm.keep(bundle, False, role_spec)
-        if len(swarm.starts) == 3:
-            return swarm
+            archive.add(bundle, False, role_spec)
+        if len(archive.starts) == 3:
+            return archive
     raise AssertionError
 
 
 def test_games_begin_on_the_way_and_those_at_power_on_are_never_led() -> None:
-    swarm = practising(40, power_on=0.25)
-    privileged = swarm.world.library[0]
+    archive = archive_with_demonstrations(40, power_on=0.25)
+    privileged = archive.world.library[0]
     lost = Start("lost.state", "x", 0, 0, "early", "map", ("y",), POWER_ON, "lost")
-    swarm.starts.append(lost)  # a fourth, not on the way
-    swarm.world.library.bundles.append(replace(privileged, inputs=b"\x01\x02"))
-    swarm.beliefs.grow()
-    assert swarm.practice is not None
+    archive.starts.append(lost)  # a fourth, not on the way
+    archive.world.library.bundles.append(replace(privileged, inputs=b"\x01\x02"))
+    archive.posteriors.append()
+    assert archive.demonstrations is not None
     drawn, alone = set(), set(range(40))
     for iteration in range(10):
-        stage = swarm.stage(iteration)
-        drawn |= set(stage[:, 0].astype(int).tolist())
-        assert (stage[:, 1][[bool(led) for led in planned_bytes(swarm.practice.forced)]] > 0).all()
-        alone &= set(np.flatnonzero(stage[:, 1] == 0).tolist())
+        next_stage = archive.next_stage(iteration)
+        drawn |= set(next_stage[:, 0].astype(int).tolist())
+        forced = [bool(actions) for actions in planned_bytes(archive.demonstrations.forced)]
+        assert (next_stage[:, 1][forced] > 0).all()
+        alone &= set(np.flatnonzero(next_stage[:, 1] == 0).tolist())
     assert drawn == {POWER_ON, 0, 1}, "neither from the frontier itself nor from aside"
     assert len(alone) == 10
-    swarm.world.library.quarantine.update({start.sha256: "crashes" for start in swarm.starts})
-    assert not (swarm.stage(10) != [POWER_ON, 0]).any()
-    planned = planned_bytes(swarm.practice.forced)
+    archive.world.library.quarantine.update({start.sha256: "crashes" for start in archive.starts})
+    assert not (archive.next_stage(10) != [POWER_ON, 0]).any()
+    planned = planned_bytes(archive.demonstrations.forced)
     assert not any(planned), "who begins at power-on is not led along another's way"
 
 
 def test_what_fails_is_practised_more() -> None:
-    swarm = practising(4)
+    archive = archive_with_demonstrations(4)
     for _ in range(30):
-        swarm.beliefs.judge(1, True)
-        swarm.beliefs.judge(2, False)
-    _, mastered, failing, _ = swarm.weights().tolist()
+        archive.posteriors.update(1, True)
+        archive.posteriors.update(2, False)
+    _, mastered, failing, _ = archive.start_weights().tolist()
     assert failing > 5 * mastered
 
 
 def test_a_band_that_is_mastered_leaves_its_games_to_the_others() -> None:
-    swarm = practising(100, power_on=0.1, early=0.45, mid=0.55, late=0.0)
-    assert {start.band for start in swarm.starts} == {"early", "mid"}
-    bands = [["early", "mid"].index(swarm.start(int(n)).band) for n in swarm.stage(0)[:, 0]]
+    archive = archive_with_demonstrations(100, power_on=0.1, early=0.45, mid=0.55, late=0.0)
+    assert {start.start_group for start in archive.starts} == {"early", "mid"}
+    bands = [["early", "mid"].index(archive.start(int(n)).start_group) for n in archive.next_stage(0)[:, 0]]
     assert sum(bands) == round(90 * 0.55 / (0.55 + 2 * 0.45)), "nothing known: by quota and number of starts"
     for _ in range(100):
-        swarm.beliefs.judge(0, True)
-        swarm.beliefs.judge(1, True)
-    begun = swarm.stage(1)[:, 0].astype(int).tolist()
-    later = sum(swarm.start(n).band == "mid" for n in begun)
-    failing = 1.05 - swarm.beliefs.mean
+        archive.posteriors.update(0, True)
+        archive.posteriors.update(1, True)
+    begun = archive.next_stage(1)[:, 0].astype(int).tolist()
+    later = sum(archive.start(n).start_group == "mid" for n in begun)
+    failing = 1.05 - archive.posteriors.mean
     share = 0.55 * failing[2] / (0.55 * failing[2] + 0.45 * failing[:2].sum())
     assert later == pytest.approx(90 * share, abs=1) and later > 70 and 100 - later >= 11
-    whole = practising(10, power_on=1.0)
-    assert set(whole.stage(0)[:, 0].tolist()) == {POWER_ON}
+    whole = archive_with_demonstrations(10, power_on=1.0)
+    assert set(whole.next_stage(0)[:, 0].tolist()) == {POWER_ON}
 
 
 def test_practice_needs_a_learner_that_learns_from_others_moves() -> None:

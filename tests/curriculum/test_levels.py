@@ -16,7 +16,7 @@ from rematch.core import config as settings
 from rematch.core.arrays import Floats
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
-from rematch.curriculum.levels import CurriculumConfig, LevelProgress, Levels, ladder
+from rematch.curriculum.levels import CurriculumConfig, LevelProgress, Levels, build_levels
 from rematch.evaluation.match import wilson
 from rematch.rehearsal.compare import differences
 from rematch.rehearsal.trial import Recorder, play
@@ -38,7 +38,7 @@ def climbing(game: str = "pursuit", **changes: Any) -> tuple[LevelProgress, Any]
     config = CurriculumConfig(**{"kind": "smooth"} | changes)
     module = registry.find(game)
     world = module.make(module.Config(), 4, 0, 0)
-    levels = ladder(config, module, module.Config(), world.spec)
+    levels = build_levels(config, module, module.Config(), world.spec)
     return LevelProgress(config, levels, world.spec, world.next.stage[0]), world
 
 
@@ -59,7 +59,7 @@ def row(captured: int, games: int = N) -> dict[str, Any]:
 
 
 def starts(curriculum: LevelProgress) -> list[tuple[float, ...]]:
-    return [tuple(curriculum.start(level).tolist()) for level in range(len(curriculum.levels))]
+    return [tuple(curriculum.level_stage(level).tolist()) for level in range(len(curriculum.levels))]
 
 
 def test_the_discrete_levels_are_the_documents_six() -> None:
@@ -67,7 +67,7 @@ def test_the_discrete_levels_are_the_documents_six() -> None:
     changes = {"world.n_obstacles_max": 3, "curriculum.kind": "discrete"}
     config = settings.replace(api.default("pursuit"), changes)
     spec = module.make(config.world, 1, 0, 0).spec
-    levels = ladder(config.curriculum, module, config.world, spec)
+    levels = build_levels(config.curriculum, module, config.world, spec)
     curriculum = LevelProgress(config.curriculum, levels, spec, np.zeros(4, np.float32))
     assert starts(curriculum) == [(2, 5, 0, 0), (5, 15, 0, 0), (2, 5, 3, 3), (5, 8, 3, 3), (5, 12, 3, 3),
                                   (2, 15, 3, 3)]  # fmt: skip
@@ -92,7 +92,7 @@ def test_the_lattice_has_levels_of_its_own() -> None:
         assert tops == sorted(tops) and n / 4 < tops[0] <= n / 2
         assert tops[-1] == pytest.approx((n - 1) * 2**0.5)
         for level in range(len(tops)):  # all of them can be played
-            world.set_stage(np.arange(4), np.tile(curriculum.start(level), (4, 1)))
+            world.set_stage(np.arange(4), np.tile(curriculum.level_stage(level), (4, 1)))
 
 
 @pytest.mark.parametrize(
@@ -121,44 +121,47 @@ def test_what_cannot_be_climbed_is_one_line(game: str, changes: dict[str, Any], 
 
 def test_the_bound_climbs_not_the_point() -> None:
     curriculum, _ = climbing()
-    assert curriculum.report(row(720)) == (0, "")  # 0.720, but surely only 0.691
-    moved, why = curriculum.report(row(740))
+    assert curriculum.record_evaluation(row(720)) == (0, "")  # 0.720, but surely only 0.691
+    moved, why = curriculum.record_evaluation(row(740))
     assert moved == 1 and curriculum.level == 1
     assert why.startswith("rate 0.740 [0.712, 0.766] of the first role above 0.7") and "n = 1000" in why
 
 
 def test_an_evader_without_a_chance_holds_the_level() -> None:
     curriculum, _ = climbing(min_escape_rate=0.05)
-    assert curriculum.report(row(970))[0] == 0 and curriculum.report(row(900))[0] == 1
+    assert curriculum.record_evaluation(row(970))[0] == 0 and curriculum.record_evaluation(row(900))[0] == 1
 
 
 def test_a_small_gap_climbs_when_it_lasts() -> None:
     curriculum, _ = climbing(by="gap", gap_consecutive=3, min_phases=2)
-    moves = [curriculum.report(row(won))[0] for won in (500, 520, 900, 510, 500, 480, 500, 500, 500)]
+    results = (500, 520, 900, 510, 500, 480, 500, 500, 500)
+    moves = [curriculum.record_evaluation(row(won))[0] for won in results]
     assert moves == [0, 0, 0, 0, 0, 1, 0, 0, 1]
-    assert climbing(by="gap", gap_consecutive=1)[0].report(row(570))[0] == 0  # 0.14, but at most 0.20
+    once = climbing(by="gap", gap_consecutive=1)[0]
+    assert once.record_evaluation(row(570))[0] == 0  # 0.14, but at most 0.20
 
 
 def test_evaluations_on_a_level_are_counted_anew() -> None:
     curriculum, _ = climbing(min_phases=3)
-    assert [curriculum.report(row(900))[0] for _ in range(7)] == [0, 0, 1, 0, 0, 1, 0]
+    assert [curriculum.record_evaluation(row(900))[0] for _ in range(7)] == [0, 0, 1, 0, 0, 1, 0]
 
 
 def test_a_level_is_left_downwards_when_the_last_role_is_lost() -> None:
     curriculum, _ = climbing(min_phases=9)
     curriculum.level = 2
-    assert [curriculum.report(row(won))[0] for won in (1000, 1000, 980, 1000, 1000, 1000)] == [0] * 5 + [-1]
+    results = (1000, 1000, 980, 1000, 1000, 1000)
+    assert [curriculum.record_evaluation(row(won))[0] for won in results] == [0] * 5 + [-1]
     assert curriculum.level == 1
     low, _ = climbing(min_phases=9)
-    assert [low.report(row(1000))[0] for _ in range(6)] == [0] * 6  # there is nothing below
+    assert [low.record_evaluation(row(1000))[0] for _ in range(6)] == [0] * 6  # there is nothing below
     never, _ = climbing(min_phases=9, regress_after=0)
     never.level = 2
-    assert [never.report(row(1000))[0] for _ in range(6)] == [0] * 6
+    assert [never.record_evaluation(row(1000))[0] for _ in range(6)] == [0] * 6
 
 
 def test_the_top_is_the_end() -> None:
     curriculum, _ = climbing(increment=10.0)
-    assert [curriculum.report(row(1000 - 100))[0] for _ in range(3)] == [1, 0, 0]
+    assert [curriculum.record_evaluation(row(1000 - 100))[0] for _ in range(3)] == [1, 0, 0]
 
 
 @given(st.lists(st.integers(0, N), max_size=30), st.sampled_from(("capture", "gap")))
@@ -167,20 +170,21 @@ def test_a_level_always_exists_and_the_state_says_all(results: list[int], by: st
     two, _ = climbing(by=by, increment=4.0)
     for won in results:
         before = one.level
-        moved, why = one.report(row(won))
+        moved, why = one.record_evaluation(row(won))
         assert one.level == before + moved and 0 <= one.level < len(one.levels) and bool(moved) == bool(why)
     two.load_state_dict(one.state_dict())
-    assert [two.report(row(won)) for won in results] == [one.report(row(won)) for won in results]
+    second = [two.record_evaluation(row(won)) for won in results]
+    assert second == [one.record_evaluation(row(won)) for won in results]
 
 
 @given(st.integers(1, 200), st.floats(0.001, 1))
 def test_mixed_levels_keep_some_games_one_level_lower(games: int, ratio: float) -> None:
     curriculum, _ = climbing(mixed_ratio=ratio)
-    assert (curriculum.stage(games) == curriculum.start(0)).all()  # nothing is below the first
+    assert (curriculum.stage(games) == curriculum.level_stage(0)).all()  # nothing is below the first
     curriculum.level = 3
     stage = curriculum.stage(games)
-    below = (stage == curriculum.start(2)).all(1)
-    assert below.sum() == max(1, int(games * ratio)) and (stage[~below] == curriculum.start(3)).all()
+    below = (stage == curriculum.level_stage(2)).all(1)
+    assert below.sum() == max(1, int(games * ratio)) and (stage[~below] == curriculum.level_stage(3)).all()
 
 
 # --- live worlds --------------------------------------------------------------------------------------------
@@ -246,9 +250,9 @@ def test_the_distances_that_live_worlds_play_are_those_of_the_level(game: str, t
     seen = set()
     for level, apart, _ in ruler.starts:
         if len(apart):
-            low, high = curriculum.start(level)[near], curriculum.start(level)[far]
+            low, high = curriculum.level_stage(level)[near], curriculum.level_stage(level)[far]
             assert apart.min() >= low - 1e-4 and apart.max() <= high + 1e-4, (level, apart.min(), apart.max())
-            before = curriculum.start(level - 1)[far] if level else 0.0
+            before = curriculum.level_stage(level - 1)[far] if level else 0.0
             assert apart.max() > before or game == "lattice", "games of this level begin further apart"
             seen.add(level)
     assert len(seen) >= 3, "starts of several levels were measured"
@@ -268,7 +272,7 @@ def test_strength_is_told_on_the_level_that_is_trained() -> None:
     for level in (0, 2):
         curriculum.level = level
         world = evaluator.scoreboard.make(200, 0, 7)
-        low, high = curriculum.start(level)[:2]
+        low, high = curriculum.level_stage(level)[:2]
         apart = distances("pursuit", world)
         assert low <= apart.min() + 1e-4 and apart.max() <= high + 1e-4
 
@@ -280,7 +284,7 @@ def test_what_is_played_after_training_is_played_on_its_level(tmp_path: Path) ->
     trained = api.load(tmp_path / "run")
     assert trained.curriculum is not None
     assert 0 < trained.curriculum.level == progress_of(seen).level
-    low, high = trained.curriculum.here[:2]
+    low, high = trained.curriculum.present_stage[:2]
     assert (low, high) != (config.world.min_init_distance, config.world.max_init_distance)
     frozen = FrozenAgents(config=config, players=trained.policies, iteration=0, level=trained.curriculum)
     for make in (api.world_builder(config, trained.curriculum), frozen.make, seen.setup.make_level):
@@ -319,12 +323,12 @@ def test_a_level_that_is_reached_again_is_another_milestone(
     """Up, back and up again, a warm start each time: no milestone may stand in the next one's way."""
     moves = iter([1, 1, -1, 1, -1, 1, 1, -1, 1, -1, 1])
 
-    def report(curriculum: LevelProgress, row: Any) -> tuple[int, str]:
+    def record_evaluation(curriculum: LevelProgress, row: Any) -> tuple[int, str]:
         by = next(moves, 0)
         curriculum.level += by
         return by, "told to"
 
-    monkeypatch.setattr(LevelProgress, "report", report)
+    monkeypatch.setattr(LevelProgress, "record_evaluation", record_evaluation)
     config = short_run("pursuit", rollback__checkpoints_back=1, schedule__kind="alternating",
                        evaluation__every=1,
                        schedule__warmup_steps=0, schedule__phase_steps=96 * 6,

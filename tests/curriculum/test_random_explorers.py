@@ -17,7 +17,7 @@ from support import gameboy_worlds, savestate_runs, single_seat_worlds
 from rematch.agents.learners import dqn
 from rematch.core import config as settings
 from rematch.curriculum.demonstrations import Demonstrations
-from rematch.curriculum.random_explorers import STRONGER, Explorers, Place, Search, stronger
+from rematch.curriculum.random_explorers import HP_MARGIN, Cell, Explorers, Search, is_stronger
 from rematch.curriculum.savestate_archive import Archive
 from rematch.curriculum.savestates import Savestates
 from rematch.curriculum.start_states import POWER_ON
@@ -25,7 +25,7 @@ from rematch.rehearsal.check import component_features
 from rematch.rehearsal.compare import differences
 from rematch.rehearsal.shrink import shrink
 from rematch.training.trainer import Trainer
-from rematch.worlds.gameboy.bots import AGAIN, wander
+from rematch.worlds.gameboy.bots import REPEAT, wander
 from rematch.worlds.gameboy.cartridge.constants import ACTIONS
 from rematch.worlds.gameboy.emulator import pyboy_emulator
 from rematch.worlds.gameboy.savestates import unpack
@@ -40,10 +40,10 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dqn, "SIZES", single_seat_worlds.SIZES)
 
 
-def scouting(**changes: Any) -> tuple[Trainer, Search]:
+def make_search(**changes: Any) -> tuple[Trainer, Search]:
     trainer = savestate_runs.trainer(savestate_runs.config(**SIX | changes))
     explorers = trainer.setup.get(Explorers)
-    assert explorers is not None and explorers.search.swarm is archive_of(trainer)
+    assert explorers is not None and explorers.search.archive is archive_of(trainer)
     return trainer, explorers.search
 
 
@@ -53,12 +53,12 @@ def archive_of(trainer: Trainer) -> Archive:
     return savestates.archive
 
 
-def told(scouts: Search) -> list[Any]:
+def state_of(search: Search) -> list[Any]:
     """All that they know, as plain values; bundles by their digest."""
-    tree = scouts.state_dict()
-    held = [(bundle.sha256, bundle.inputs, bundle.place) for bundle in scouts.world.library]
+    tree = search.state_dict()
+    held = [(bundle.sha256, bundle.inputs, bundle.place) for bundle in search.world.library]
     plain = [tree[name].tolist() for name in ("numbers", "strength", "tried")]
-    return [tree["root"], tree["names"], *plain, held, scouts.swarm.scouted, scouts.swarm.frontier]
+    return [tree["root"], tree["names"], *plain, held, search.archive.explorer_steps, search.archive.frontier]
 
 
 # --- finding ------------------------------------------------------------------------------------------
@@ -69,15 +69,15 @@ def found() -> tuple[Trainer, Search, list[list[str]], list[Any]]:
     """Sought until ROUTE-1: the lines of each iteration, and what was known after the fourth."""
     sizes, dqn.SIZES = dqn.SIZES, single_seat_worlds.SIZES
     try:
-        session, scouts = scouting()
+        session, search = make_search()
     finally:
         dqn.SIZES = sizes
     lines: list[list[str]] = []
     early: list[Any] = []
     while len(lines) < 24 and not (lines and "ROUTE-1" in "".join(lines[-1])):
-        lines.append(scouts.search(len(lines), 100 * len(lines)))
-        early = told(scouts) if len(lines) == 4 else early
-    return session, scouts, lines, early
+        lines.append(search.search(len(lines), 100 * len(lines)))
+        early = state_of(search) if len(lines) == 4 else early
+    return session, search, lines, early
 
 
 Found = tuple[Trainer, Search, list[list[str]], list[Any]]
@@ -85,36 +85,36 @@ Found = tuple[Trainer, Search, list[list[str]], list[Any]]
 
 def test_they_find_the_next_milestone_and_its_way_replays_from_power_on(found: Found) -> None:
     session, _, lines, _ = found
-    swarm: Any = archive_of(session)
+    archive: Any = archive_of(session)
     assert [line for some in lines for line in some] == [
         "Milestone DAWN: first reached at step 0 from power-on",
         f"Milestone ROUTE-1: first reached at step {100 * (len(lines) - 1):,} from DAWN_0.state",
     ]
-    frontier = swarm.frontier
+    frontier = archive.frontier
     assert frontier.milestones == ("DAWN", "ROUTE-1") and not frontier.finished
-    bare = pyboy_emulator.ready(gameboy_worlds.tiny().rom)
+    bare = pyboy_emulator.acquire(gameboy_worlds.tiny().rom)
     bare.load(pyboy_emulator.power_on(gameboy_worlds.tiny().rom))
     for action in frontier.actions:
         bare.press(action)
     assert hashlib.sha256(bare.save()).hexdigest() == frontier.sha256
-    assert [(start.milestone, start.parent, start.game) for start in swarm.starts] == [
+    assert [(start.milestone, start.parent, start.game) for start in archive.starts] == [
         ("DAWN", POWER_ON, -1), ("ROUTE-1", 0, -1)]
-    assert frontier.actions[: len(swarm.world.library[0].actions)] == swarm.world.library[0].actions
-    assert swarm.scouted == len(lines) * 6 * 40, "told apart from the steps of those that learn"
-    dawn, route = (swarm.reached[name] for name in ("DAWN", "ROUTE-1"))
+    assert frontier.actions[: len(archive.world.library[0].actions)] == archive.world.library[0].actions
+    assert archive.explorer_steps == len(lines) * 6 * 40, "told apart from the steps of those that learn"
+    dawn, route = (archive.first_steps[name] for name in ("DAWN", "ROUTE-1"))
     assert "cold" not in dawn and "cold" not in route, "nobody learnt it"
-    assert (dawn["scouted"], route["scouted"]) == (6 * 40, swarm.scouted)
+    assert (dawn["scouted"], route["scouted"]) == (6 * 40, archive.explorer_steps)
 
 
 def test_places_are_what_their_names_say(found: Found) -> None:
     """Squares of two steps outside of matches; each begun from or come by, and reached from the root."""
-    _, scouts, _, _ = found
-    root = scouts.world.library.find(scouts.root)
-    assert len(scouts.places) > 5 and root.milestones == ("DAWN",)
+    _, search, _, _ = found
+    root = search.world.library.find(search.root)
+    assert len(search.cells) > 5 and root.milestones == ("DAWN",)
     world = gameboy_worlds.world(1)
     tried = 0.0
-    for name, place in scouts.places.items():
-        bundle = scouts.world.library[place.number]
+    for name, place in search.cells.items():
+        bundle = search.world.library[place.number]
         tried += place.tried
         if not name:
             assert bundle is root
@@ -133,7 +133,7 @@ def test_places_are_what_their_names_say(found: Found) -> None:
 def test_a_walk_is_captured_on_squares_and_in_matches() -> None:
     world = gameboy_worlds.world(2)
     asked: list[str] = []
-    world.watch(lambda game, names, over, place, strength: asked.append(place) or place != "", 3)
+    world.set_capture_rule(lambda game, names, over, place, strength: asked.append(place) or place != "", 3)
     seen: dict[str, Any] = {}
     for action in gameboy_worlds.tiny().solution[:60]:
         gameboy_worlds.press(world, action)
@@ -143,8 +143,8 @@ def test_a_walk_is_captured_on_squares_and_in_matches() -> None:
             if facts.battle[row]:
                 foe = int(facts.species[row])
                 square = f"{bundle.map} against {foe}, {int(world.quarters[row])} quarters"
-            assert bundle.place == square and not world.fresh[row].any()
-            assert world.state["last"][row] == world.state["time"][row], "who has come on is not idle"
+            assert bundle.place == square and not world.new_milestones[row].any()
+            assert world.state["last_progress"][row] == world.state["time"][row], "progress: not idle"
             seen[bundle.place] = bundle
     assert len(seen) > 3 and "" in asked and any("quarters" in place for place in seen)
     last = unpack(bundle.pack())
@@ -159,30 +159,30 @@ def test_a_walk_is_captured_on_squares_and_in_matches() -> None:
 
 def test_a_restored_session_goes_on_alike_whatever_its_threads(found: Found) -> None:
     """Two iterations, a restore into a session with two threads, two more."""
-    first, scouts = scouting()
+    first, search = make_search()
     for iteration in range(2):
-        scouts.search(iteration, 100 * iteration)
-    other, again = scouting(threads=2)
+        search.search(iteration, 100 * iteration)
+    other, again = make_search(threads=2)
     archive_of(other).load_state_dict(archive_of(first).state_dict())
-    again.load_state_dict(scouts.state_dict())
-    assert told(again) == told(scouts)
+    again.load_state_dict(search.state_dict())
+    assert state_of(again) == state_of(search)
     for iteration in (2, 3):
         again.search(iteration, 100 * iteration)
-    assert told(again) == found[3]
+    assert state_of(again) == found[3]
 
 
 def test_a_save_writes_only_what_is_new() -> None:
-    _, scouts = scouting(explorers__games=3, explorers__steps=30)
-    scouts.search(0, 0)
-    scouts.search(1, 100)
-    before = scouts.state_dict()["chunks"]
-    scouts.search(2, 200)
-    after = scouts.state_dict()["chunks"]
-    assert 0 < len(before) < len(after) == len(scouts.world.library)
+    _, search = make_search(explorers__games=3, explorers__steps=30)
+    search.search(0, 0)
+    search.search(1, 100)
+    before = search.state_dict()["chunks"]
+    search.search(2, 200)
+    after = search.state_dict()["chunks"]
+    assert 0 < len(before) < len(after) == len(search.world.library)
     assert all(old is new for old, new in zip(before, after)), "hashed and written once"
-    keep(scouts.swarm, bundles(2)[1])
-    scouts._follow()
-    (only,) = scouts.state_dict()["chunks"]
+    add(search.archive, bundles(2)[1])
+    search._follow_frontier()
+    (only,) = search.state_dict()["chunks"]
     assert only.name not in {chunk.name for chunk in after}
 
 
@@ -193,23 +193,23 @@ STRENGTHS = st.tuples(st.integers(0, 3).map(float), st.integers(0, 40).map(float
 
 @given(STRENGTHS, STRENGTHS)
 def test_levels_come_first_and_then_clearly_more_hp(one: Any, other: Any) -> None:
-    slow = one[0] > other[0] if one[0] != other[0] else one[1] - other[1] >= STRONGER
-    assert stronger(one, other) == slow and not (stronger(one, other) and stronger(other, one))
+    slow = one[0] > other[0] if one[0] != other[0] else one[1] - other[1] >= HP_MARGIN
+    assert is_stronger(one, other) == slow and not (is_stronger(one, other) and is_stronger(other, one))
 
 
 class Burst:
     """In the place of a rollout: what these games captured, asked for as threads would."""
 
-    def __init__(self, scouts: Search, moments: list[tuple[int, str, tuple[float, float]]]) -> None:
-        self.scouts, self.moments, self.steps, self.games = scouts, moments, 40, 6
+    def __init__(self, search: Search, moments: list[tuple[int, str, tuple[float, float]]]) -> None:
+        self.search, self.moments, self.steps, self.games = search, moments, 40, 6
         self.captured: list[tuple[int, int, Any]] = []
         self.ended = np.zeros((len(moments), 6), np.uint8)
         self.names: dict[str, tuple[float, float]] = {}
 
     def collect(self, iteration: int) -> Burst:
-        kept = self.scouts.world.capture(0)
+        kept = self.search.world.capture(0)
         for t, (game, place, strength) in enumerate(self.moments):
-            if self.scouts.wants(game, ("DAWN",), False, place, strength):
+            if self.search.should_capture(game, ("DAWN",), False, place, strength):
                 sha256 = hashlib.sha256(f"{iteration} {t}".encode()).hexdigest()
                 self.names[sha256] = strength
                 self.captured.append((t, game, replace(kept, place=place, sha256=sha256)))
@@ -218,21 +218,21 @@ class Burst:
 
 def test_a_place_keeps_who_came_there_strongest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a burst, by one scout or by several, and later; who is begun from is who is believed there."""
-    _, scouts = scouting()
-    library = scouts.world.library
+    _, search = make_search()
+    library = search.world.library
     monkeypatch.setattr(library, "add", lambda bundle: library.bundles.append(bundle) or len(library) - 1)
     names: dict[str, tuple[float, float]] = {}
 
     def burst(iteration: int, *moments: tuple[int, str, tuple[float, float]]) -> int:
-        scouts.rollout = made = Burst(scouts, list(moments))  # type: ignore[assignment]
-        monkeypatch.setattr(scouts, "_follow", lambda: None)
-        monkeypatch.setattr(scouts.world, "restart", lambda: None)
-        scouts.search(iteration, 0)
+        search.collector = made = Burst(search, list(moments))  # type: ignore[assignment]
+        monkeypatch.setattr(search, "_follow_frontier", lambda: None)
+        monkeypatch.setattr(search.world, "restart", lambda: None)
+        search.search(iteration, 0)
         names.update(made.names)
         return len(made.captured)
 
     def kept(name: str) -> tuple[float, float]:
-        place = scouts.places[name]
+        place = search.cells[name]
         assert names[library[place.number].sha256] == place.strength, "the state is of that strength"
         return place.strength
 
@@ -240,7 +240,7 @@ def test_a_place_keeps_who_came_there_strongest(monkeypatch: pytest.MonkeyPatch)
     assert kept("a") == (5.0, 30.0)
     burst(1, (1, "a", (5.0, 37.0)), (2, "a", (4.0, 99.0)), (3, "b", (5.0, 1.0)))
     assert kept("a") == (5.0, 30.0) and kept("b") == (5.0, 1.0)
-    assert scouts.places["a"].tried >= 0.2, "two came by"
+    assert search.cells["a"].tried >= 0.2, "two came by"
     burst(2, (1, "a", (6.0, 1.0)), (2, "a", (5.0, 38.0)), (4, "a", (6.0, 30.0)))
     assert kept("a") == (6.0, 30.0)
     burst(3, (0, "b", (5.0, 10.0)), (5, "b", (5.0, 60.0)))
@@ -253,7 +253,7 @@ def test_a_place_keeps_who_came_there_strongest(monkeypatch: pytest.MonkeyPatch)
 def bundles(count: int) -> list[Any]:
     """The first captures of the solution."""
     world, out = gameboy_worlds.world(1), []
-    world.watch(lambda *asked: True)
+    world.set_capture_rule(lambda *asked: True)
     for action in gameboy_worlds.tiny().solution:
         gameboy_worlds.press(world, action)
         out += list(world.captured.values())
@@ -262,36 +262,36 @@ def bundles(count: int) -> list[Any]:
     return out
 
 
-def keep(swarm: Any, bundle: Any, over: bool = False) -> None:
-    swarm.keep(bundle, over, {"milestone": bundle.milestones[-1], "step": 7, "game": 0, "parent": POWER_ON})
+def add(archive: Any, bundle: Any, over: bool = False) -> None:
+    archive.add(bundle, over, {"milestone": bundle.milestones[-1], "step": 7, "game": 0, "parent": POWER_ON})
 
 
 def test_they_follow_a_frontier_that_a_learner_found_and_stop_at_the_end() -> None:
-    session, scouts = scouting(explorers__games=2, explorers__steps=4)
-    swarm: Any = archive_of(session)
+    session, search = make_search(explorers__games=2, explorers__steps=4)
+    archive: Any = archive_of(session)
     dawn, route, rival = bundles(3)
-    scouts.places["old"] = Place(POWER_ON, (1.0, 1.0))
-    keep(swarm, dawn)
-    keep(swarm, route)
-    assert scouts.search(0, 80) == []
-    assert scouts.root == route.sha256 and "old" not in scouts.places
-    assert scouts.world.library[scouts.places[""].number].sha256 == route.sha256
-    assert all(bundle.actions[: len(route.actions)] == route.actions for bundle in scouts.world.library)
-    before = told(scouts)
-    assert before[-2] == swarm.scouted == 8
-    keep(swarm, rival, over=True)
-    assert swarm.frontier.finished and scouts.search(1, 160) == [] and swarm.scouted == 8
+    search.cells["old"] = Cell(POWER_ON, (1.0, 1.0))
+    add(archive, dawn)
+    add(archive, route)
+    assert search.search(0, 80) == []
+    assert search.root == route.sha256 and "old" not in search.cells
+    assert search.world.library[search.cells[""].number].sha256 == route.sha256
+    assert all(bundle.actions[: len(route.actions)] == route.actions for bundle in search.world.library)
+    before = state_of(search)
+    assert before[-2] == archive.explorer_steps == 8
+    add(archive, rival, over=True)
+    assert archive.frontier.finished and search.search(1, 160) == [] and archive.explorer_steps == 8
 
 
 def test_a_frontier_in_quarantine_does_not_end_the_run() -> None:
     """Scouts then begin at power-on, and find what is known: nothing new."""
-    session, scouts = scouting(explorers__steps=60, explorers__patience=60)
-    swarm: Any = archive_of(session)
+    session, search = make_search(explorers__steps=60, explorers__patience=60)
+    archive: Any = archive_of(session)
     dawn, route = bundles(2)
-    keep(swarm, dawn)
-    keep(swarm, route)
-    scouts.world.library.quarantine[route.sha256] = "crashes"
-    assert scouts.search(0, 80) == [] and swarm.frontier.sha256 == route.sha256 and len(swarm.starts) == 2
+    add(archive, dawn)
+    add(archive, route)
+    search.world.library.quarantine[route.sha256] = "crashes"
+    assert search.search(0, 80) == [] and archive.frontier.sha256 == route.sha256 and len(archive.starts) == 2
 
 
 # --- wander -------------------------------------------------------------------------------------------
@@ -302,12 +302,12 @@ def test_who_wanders_often_presses_the_same_again() -> None:
     role = world.spec.role_of(0)
     obs = np.zeros((20_000, role.size), np.float32)
     seat: Any = type("Seat", (), {"role": role, "obs": obs})()
-    luck = (np.arange(20_000) + 0.5) / 20_000
-    any_first = np.bincount(wander(seat, luck), minlength=7) / 20_000
+    uniform = (np.arange(20_000) + 0.5) / 20_000
+    any_first = np.bincount(wander(seat, uniform), minlength=7) / 20_000
     assert any_first.min() > 0, "nothing was pressed yet"
     obs[:, role.columns.index(f"structured.action_1_ago_{ACTIONS[3]}")] = 1
-    shares = np.bincount(wander(seat, luck), minlength=7) / 20_000
-    expected = np.full(7, (1 - AGAIN) / 7) + AGAIN * (np.arange(7) == 3)
+    shares = np.bincount(wander(seat, uniform), minlength=7) / 20_000
+    expected = np.full(7, (1 - REPEAT) / 7) + REPEAT * (np.arange(7) == 3)
     assert shares == pytest.approx(expected, abs=1e-3)
 
 
@@ -316,10 +316,10 @@ def test_who_wanders_often_presses_the_same_again() -> None:
 
 def test_every_setting_of_theirs_changes_what_they_know() -> None:
     def after(**changes: Any) -> list[Any]:
-        _, scouts = scouting(**{"explorers__games": 3, "explorers__steps": 30} | changes)
+        _, search = make_search(**{"explorers__games": 3, "explorers__steps": 30} | changes)
         for iteration in range(2):
-            scouts.search(iteration, 0)
-        return told(scouts)
+            search.search(iteration, 0)
+        return state_of(search)
 
     base = after()
     everywhere = savestate_runs.config(savestates__mode="all")
@@ -352,14 +352,14 @@ def test_a_run_with_scouts_and_practice_ends_alike_stopped_and_with_more_threads
     savestate_runs.go_on(tmp_path / "run", astray=None)
     unlike = [name for name in differences(tmp_path / "twin", tmp_path / "run") if "manifest" not in name]
     assert unlike == ["config.yaml"]
-    swarm, led = archive_of(twin.trainer), twin.trainer.setup.get(Demonstrations)
-    assert led is not None and led.forced_steps > 10 and swarm.scouted == 13 * 3 * 30
+    archive, led = archive_of(twin.trainer), twin.trainer.setup.get(Demonstrations)
+    assert led is not None and led.forced_steps > 10 and archive.explorer_steps == 13 * 3 * 30
     rows = json.loads((tmp_path / "twin" / "savestates" / "index.json").read_text())
     assert any(row["game"] == -1 for row in rows[1:]) and all((tmp_path / "twin" / "savestates" / row["file"])
                                                               .exists() for row in rows[1:])  # fmt: skip
     fired = {feature.name: feature.proof() for feature in component_features(made, twin)}
     assert all(fired[name] for name in ("savestates", "explorers", "demonstrations"))
     times = json.loads((tmp_path / "twin" / "milestones.json").read_text())["milestones"]
-    assert times["DAWN"]["scouted"] == swarm.reached["DAWN"]["scouted"] > 0
-    assert twin.rows[-1]["rollout/scouted"] == swarm.scouted, "the log tells of all that was done by then"
-    assert len(rows) == 1 + len(swarm.starts) == 1 + twin.rows[-1]["rollout/savestates"]
+    assert times["DAWN"]["scouted"] == archive.first_steps["DAWN"]["scouted"] > 0
+    assert twin.rows[-1]["rollout/scouted"] == archive.explorer_steps, "the log has all steps"
+    assert len(rows) == 1 + len(archive.starts) == 1 + twin.rows[-1]["rollout/savestates"]

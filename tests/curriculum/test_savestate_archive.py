@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import gameboy_worlds, savestate_runs, single_seat_worlds
-from support.archive_world import Shelf
+from support.archive_world import ArchiveWorld
 
 from rematch import api
 from rematch.agents.learners import dqn
@@ -27,7 +27,7 @@ from rematch.core.world import CUT_OFF
 from rematch.curriculum import archive_files
 from rematch.curriculum.savestate_archive import Archive
 from rematch.curriculum.savestates import Savestates
-from rematch.curriculum.start_states import BANDS, POWER_ON, SavestatesConfig, Start, allot
+from rematch.curriculum.start_states import POWER_ON, START_GROUPS, SavestatesConfig, Start, apportion
 from rematch.rehearsal.compare import differences
 from rematch.reporting.status import status
 from rematch.reporting.text import scoreboard_lines
@@ -79,7 +79,7 @@ def test_the_frontier_replays_from_power_on_to_the_same_bytes(finished: tuple[Pa
     assert frontier["finished"] and "HALL-OF-FAME" in frontier["milestones"]
     rom = gameboy_worlds.tiny().rom
     assert hashlib.sha1(rom).hexdigest() == frontier["rom"]
-    bare = pyboy_emulator.ready(rom)
+    bare = pyboy_emulator.acquire(rom)
     bare.load(pyboy_emulator.power_on(rom))
     names = finished[1].trainer.setup.spec.roles["joypad"].actions.names
     pressed = [names.index(name) for name, times in frontier["inputs"] for _ in range(times)]
@@ -114,13 +114,13 @@ def test_each_capture_is_a_file_and_a_line(finished: tuple[Path, Any]) -> None:
     assert not any("HALL-OF-FAME" in row["milestones"] for row in starts), "nobody begins at the end"
     for number, row in enumerate(starts):
         bundle = unpack((folder / "savestates" / row["file"]).read_bytes())
-        assert (bundle.sha256, bundle.band, bundle.map) == (row["sha256"], row["band"], row["map"])
+        assert (bundle.sha256, bundle.start_group, bundle.map) == (row["sha256"], row["band"], row["map"])
         assert row["milestone"] in bundle.milestones and row["file"].endswith(f"_{row['step']}.state")
         parent = "" if row["parent"] == POWER_ON else starts[row["parent"]]["sha256"]
         assert bundle.parent == parent and row["parent"] < number
         assert bundle.actions == list(gameboy_worlds.tiny().solution[: len(bundle.actions)])
     assert any(row["parent"] != POWER_ON for row in starts)
-    assert {row["band"] for row in starts} == set(BANDS)
+    assert {row["band"] for row in starts} == set(START_GROUPS)
 
 
 def test_visits_and_successes_add_up(finished: tuple[Path, Any]) -> None:
@@ -129,7 +129,7 @@ def test_visits_and_successes_add_up(finished: tuple[Path, Any]) -> None:
     assert sum(row["visits"] for row in rows) == 4 + trainer.clock.finished_games
     assert all(0 <= row["successes"] <= row["visits"] for row in rows)
     assert sum(row["successes"] for row in rows) > 0
-    began, world = Counter(archive_of(trainer).at.tolist()), trainer.world
+    began, world = Counter(archive_of(trainer).episode_start.tolist()), trainer.world
     origins = Counter(POWER_ON if (o := world._origin(row)) is None else world.library.add(o)
                       for row in range(4))
     assert began == origins, "where the engine believes that games began is where they did"
@@ -166,9 +166,9 @@ def test_an_evaluation_begins_at_power_on(finished: tuple[Path, Any]) -> None:
 def test_all_begin_from_the_newest_record(tmp_path: Path) -> None:
     made = savestate_runs.config(savestates__mode="all", total_steps=4 * 20 * 6)
     seen = savestate_runs.go_on(tmp_path / "run", made)
-    swarm = archive_of(seen.trainer)
-    best = max(range(len(swarm.starts)), key=lambda number: len(swarm.starts[number].milestones))
-    assert swarm.stage(99).tolist() == [[best, 0]] * 4
+    archive = archive_of(seen.trainer)
+    best = max(range(len(archive.starts)), key=lambda number: len(archive.starts[number].milestones))
+    assert archive.next_stage(99).tolist() == [[best, 0]] * 4
     assert seen.rows[-1]["rollout/spawn_power_on"] == 0.0
 
 
@@ -197,7 +197,7 @@ def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
 
 @given(st.lists(st.floats(0.01, 1), min_size=1, max_size=4), st.integers(1, 200))
 def test_games_are_allotted_by_their_shares(shares: list[float], games: int) -> None:
-    out = allot(shares, games)
+    out = apportion(shares, games)
     assert sum(out) == games and min(out) >= 0
     if games >= len(shares):
         assert min(out) >= 1, "all are always present"
@@ -205,67 +205,67 @@ def test_games_are_allotted_by_their_shares(shares: list[float], games: int) -> 
     assert all(abs(got - part) < len(shares) for got, part in zip(out, fair))
 
 
-def made_swarm(games: int, bands: str, **changes: float) -> Archive:
+def make_archive(games: int, bands: str, **changes: float) -> Archive:
     """With a start for each letter of `bands`: e, m or l."""
-    swarm = Archive(SavestatesConfig(mode="bands", **changes), Shelf(games), 5, 0.98)
+    archive = Archive(SavestatesConfig(mode="bands", **changes), ArchiveWorld(games), 5, 0.98)
     for number, letter in enumerate(bands):
-        band = next(name for name in BANDS if name.startswith(letter))
+        start_group = next(name for name in START_GROUPS if name.startswith(letter))
         name = str(number)
-        swarm.starts.append(Start(name, "x", number, 0, band, "map", (name,), POWER_ON, name))
-        swarm.beliefs.grow()
-    return swarm
+        archive.starts.append(Start(name, "x", number, 0, start_group, "map", (name,), POWER_ON, name))
+        archive.posteriors.append()
+    return archive
 
 
-def starts_of(swarm: Archive, iteration: int) -> list[int]:
-    stage = swarm.stage(iteration)
-    assert stage.shape == (len(swarm.at), 2)
-    return stage[:, 0].astype(int).tolist()
+def starts_of(archive: Archive, iteration: int) -> list[int]:
+    next_stage = archive.next_stage(iteration)
+    assert next_stage.shape == (len(archive.episode_start), 2)
+    return next_stage[:, 0].astype(int).tolist()
 
 
-def shares_of(swarm: Archive, times: int) -> Counter[int]:
-    return Counter(n for i in range(times) for n in starts_of(swarm, i))
+def shares_of(archive: Archive, times: int) -> Counter[int]:
+    return Counter(n for i in range(times) for n in starts_of(archive, i))
 
 
 def test_quotas_hold_in_every_draw() -> None:
-    swarm = made_swarm(40, "eemml", power_on=0.25, early=0.5, mid=0.3, late=0.2)
+    archive = make_archive(40, "eemml", power_on=0.25, early=0.5, mid=0.3, late=0.2)
     for iteration in range(20):
-        out = starts_of(swarm, iteration)
-        assert not swarm.stage(iteration)[:, 1].any(), "as patient as the settings say"
-        bands = Counter(swarm.start(number).band for number in out)
+        out = starts_of(archive, iteration)
+        assert not archive.next_stage(iteration)[:, 1].any(), "as patient as the settings say"
+        bands = Counter(archive.start(number).start_group for number in out)
         assert bands == {"early": 25, "mid": 9, "late": 6}
         assert out.count(POWER_ON) >= 10
-    fixed = [game for game in range(40) if all(starts_of(swarm, i)[game] == POWER_ON for i in range(20))]
+    fixed = [game for game in range(40) if all(starts_of(archive, i)[game] == POWER_ON for i in range(20))]
     assert len(fixed) == 10 and max(np.diff(fixed)) <= 5, "spread over the ladder of epsilons"
 
 
 def test_bands_without_a_state_leave_their_quota_to_the_one_before() -> None:
-    assert set(starts_of(made_swarm(8, ""), 0)) == {POWER_ON}
+    assert set(starts_of(make_archive(8, ""), 0)) == {POWER_ON}
     quotas = {"power_on": 0.2, "early": 0.25, "mid": 0.25, "late": 0.5}
     for letters, expected in {"e": (20, 0, 0), "m": (8, 12, 0), "l": (12, 0, 8), "ml": (8, 4, 8)}.items():
-        swarm = made_swarm(20, letters, **quotas)
-        bands = Counter(swarm.start(n).band for n in starts_of(swarm, 0))
-        assert tuple(bands[band] for band in BANDS) == expected, letters
-    few = made_swarm(4, "eml")
-    assert {few.start(n).band for n in starts_of(few, 3)} == set(BANDS), "all three with four games"
+        archive = make_archive(20, letters, **quotas)
+        bands = Counter(archive.start(n).start_group for n in starts_of(archive, 0))
+        assert tuple(bands[start_group] for start_group in START_GROUPS) == expected, letters
+    few = make_archive(4, "eml")
+    assert {few.start(n).start_group for n in starts_of(few, 3)} == set(START_GROUPS), "all with four games"
 
 
 def test_within_a_band_visits_and_uncertainty_decide() -> None:
-    swarm = made_swarm(30, "mmm", power_on=0.0, early=0.0, mid=1.0, late=0.0)
-    swarm.starts[0].visits, swarm.starts[1].visits = 99, 3
+    archive = make_archive(30, "mmm", power_on=0.0, early=0.0, mid=1.0, late=0.0)
+    archive.starts[0].visits, archive.starts[1].visits = 99, 3
     for _ in range(50):
-        swarm.beliefs.judge(2, True)  # of start 1: mastered
-    weights = swarm.weights()[1:]
-    assert weights[0] == pytest.approx(12**-0.5 / 10) and weights[1] < weights[2] / 10
-    seen = shares_of(swarm, 200)
+        archive.posteriors.update(2, True)  # of start 1: mastered
+    start_weights = archive.start_weights()[1:]
+    assert start_weights[0] == pytest.approx(12**-0.5 / 10) and start_weights[1] < start_weights[2] / 10
+    seen = shares_of(archive, 200)
     for number in range(3):
-        expected = weights[number] / weights.sum()
+        expected = start_weights[number] / start_weights.sum()
         assert seen[number] / 6000 == pytest.approx(expected, abs=4 * (expected / 6000) ** 0.5)
 
 
 def test_a_state_in_quarantine_is_not_drawn() -> None:
-    swarm = made_swarm(12, "ml")
-    swarm.world.library.quarantine["1"] = "crashes"
-    assert 1 not in shares_of(swarm, 20) and 0 in shares_of(swarm, 20)
+    archive = make_archive(12, "ml")
+    archive.world.library.quarantine["1"] = "crashes"
+    assert 1 not in shares_of(archive, 20) and 0 in shares_of(archive, 20)
 
 
 # --- resume -------------------------------------------------------------------------------------------
@@ -372,13 +372,13 @@ def test_a_game_that_is_cut_off_with_its_milestone_is_captured_before_it_begins_
     way = gameboy_worlds.tiny().solution
     world = gameboy_worlds.world(2)
     asked: list[tuple[int, tuple[str, ...], bool]] = []
-    world.watch(lambda game, names, over, place, strength: asked.append((game, names, over)) or True)
+    world.set_capture_rule(lambda game, names, over, *more: asked.append((game, names, over)) or True)
     first = next(t for t, action in enumerate(way) if gameboy_worlds.press(world, action) and world.events)
     assert asked == [(0, ("DAWN",), False), (1, ("DAWN",), False)] and set(world.captured) == {0, 1}
     gameboy_worlds.press(world, way[first + 1])
     assert not world.captured, "of the step just made"
     short = gameboy_worlds.world(1, max_steps=first + 1)
-    short.watch(lambda *asked: True)
+    short.set_capture_rule(lambda *asked: True)
     for action in way[: first + 1]:
         view = gameboy_worlds.press(short, action)
     assert view.ended[0] == CUT_OFF and short.state["time"][0] == 0
@@ -415,10 +415,10 @@ def test_settings_change_what_a_run_does(tmp_path: Path) -> None:
 
 
 def test_every_quota_changes_where_games_begin() -> None:
-    base = shares_of(made_swarm(20, "eml"), 10)
+    base = shares_of(make_archive(20, "eml"), 10)
     other = {"power_on": {"power_on": 0.6}, "early": {"early": 0.1, "mid": 0.6},
              "mid": {"mid": 0.0, "early": 0.7}, "late": {"late": 0.0, "mid": 0.6}}  # fmt: skip
     known = {field.name for field in dataclasses.fields(SavestatesConfig)}
     assert set(other) | {"mode"} == known, "the kinds have tests of their own"
     for key, changes in other.items():
-        assert shares_of(made_swarm(20, "eml", **changes), 10) != base, key
+        assert shares_of(make_archive(20, "eml", **changes), 10) != base, key

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rematch.core.beta_posterior import Beliefs, incomplete_beta
+from rematch.core.beta_posterior import BetaPosteriors, incomplete_beta
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import CUT_OFF, DECIDED
@@ -34,17 +34,18 @@ LATER = MilestonesConfig(budget=10, budgets=("end=1000",), weight=1.0)
 
 @given(st.lists(st.booleans(), max_size=60), st.floats(0, 1), st.floats(0.1, 5), st.floats(0.1, 5))
 def test_posteriors_equal_the_closed_form(trials: list[bool], f: float, alpha: float, beta: float) -> None:
-    beliefs = Beliefs(2, (alpha, beta), f)
+    posteriors = BetaPosteriors(2, (alpha, beta), f)
     for success in trials:
-        beliefs.judge(1, success)
+        posteriors.update(1, success)
     n = len(trials)
     won = sum(f ** (n - 1 - i) * x for i, x in enumerate(trials))
     lost = sum(f ** (n - 1 - i) * (not x) for i, x in enumerate(trials))
-    assert beliefs.alpha[1] == pytest.approx(alpha + won) and beliefs.beta[1] == pytest.approx(beta + lost)
-    assert (beliefs.alpha[0], beliefs.beta[0]) == (alpha, beta)
+    assert posteriors.alpha[1] == pytest.approx(alpha + won)
+    assert posteriors.beta[1] == pytest.approx(beta + lost)
+    assert (posteriors.alpha[0], posteriors.beta[0]) == (alpha, beta)
     a, b = alpha + won, beta + lost
-    assert beliefs.mean[1] == pytest.approx(a / (a + b))
-    assert beliefs.deviation[1] ** 2 == pytest.approx(a * b / ((a + b) ** 2 * (a + b + 1)))
+    assert posteriors.mean[1] == pytest.approx(a / (a + b))
+    assert posteriors.deviation[1] ** 2 == pytest.approx(a * b / ((a + b) ** 2 * (a + b + 1)))
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.floats(0, 1))
@@ -66,16 +67,16 @@ def test_incomplete_beta_is_the_integral_of_the_density(a: float, b: float, x: f
 
 
 def test_interval_contains_its_share() -> None:
-    beliefs = Beliefs(1, (7.0, 3.0), 0.98)
+    beliefs = BetaPosteriors(1, (7.0, 3.0), 0.98)
     low, high = beliefs.interval(0)
-    assert beliefs.below(0, low) == pytest.approx(0.025) and beliefs.below(0, high) == pytest.approx(0.975)
+    assert beliefs.cdf(0, low) == pytest.approx(0.025) and beliefs.cdf(0, high) == pytest.approx(0.975)
 
 
 def test_reward_falls_as_a_milestone_is_mastered() -> None:
     made = MilestonePosteriors(LATER, ROLE, 1)
     seen = [made.rewards[0]]
     for _ in range(100):
-        made.beliefs.judge(0, True)
+        made.beliefs.update(0, True)
         seen.append(made.rewards[0])
     assert all(later < earlier for earlier, later in pairwise(seen)) and seen[-1] < 0.06
     made.beliefs.alpha[:], made.beliefs.beta[:] = [2, 20, 0.5], [2, 20, 30.0]

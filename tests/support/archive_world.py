@@ -7,13 +7,13 @@ from typing import Any
 from support import gameboy_worlds
 
 
-class Shelf:
+class ArchiveWorld:
     """As much of a world as a swarm asks for starts."""
 
     def __init__(self, games: int) -> None:
         made = gameboy_worlds.world(1)
         self.spec, self.games, self.next, self.library = made.spec, games, made.next, made.library
 
-    def watch(self, wants: Any) -> None:
+    def set_capture_rule(self, wants: Any) -> None:
         pass
 

@@ -69,8 +69,8 @@ def test_rows_are_what_the_replay_holds(little: None, tmp_path: Path) -> None:
         columns = ("episode_id", "env_id", "length_steps", "start_step", "end_step")
         numbers = [int(row[name]) for name in columns]
         assert numbers == [number, game, length, begin, end]
-        told = [float(row[f"return_{name}"]) for name in TERMS]
-        assert told == pytest.approx(returns, rel=1e-4, abs=1e-5)
+        info = [float(row[f"return_{name}"]) for name in TERMS]
+        assert info == pytest.approx(returns, rel=1e-4, abs=1e-5)
         assert float(row["return_total"]) == pytest.approx(returns @ weights, rel=1e-4, abs=1e-5)
 
 
@@ -158,28 +158,28 @@ class Telling:
 
 def believing(log: EpisodeLog) -> None:
     stand_ins: Any = (Believing(), Telling())
-    log.believer, log.world = stand_ins
+    log.posteriors, log.event_log = stand_ins
 
 
 def test_lines_say_what_the_document_asks(little: None, tmp_path: Path) -> None:
-    diary = log_of(play(single_seat_worlds.small(**WHOLE), tmp_path / "run").trainer)
+    log = log_of(play(single_seat_worlds.small(**WHOLE), tmp_path / "run").trainer)
     log = (tmp_path / "run" / "train.log").read_text()
     assert len(re.findall(r"^\[EP \d+ env=\d\] len=\d+  R_env=-?\d+\.\d  R_total=-?\d+\.\d$", log, re.M)) > 20
     assert len(re.findall(r"^step=\d+/384  epsilon=", log, re.M)) == 384 // 48
     assert "sps" not in log, "clock times stay out of what is compared"
-    believing(diary)
-    words = diary.log_line(384, 5000, 1012.3)
+    believing(log)
+    words = log.log_line(384, 5000, 1012.3)
     assert re.fullmatch(
         r"step=384/5000  sps=1012  epsilon=0\.\d+  len=\d\.\d  R_env=\S+  R_total=\S+  r_env=\S+  "
         r"r_rnd_images=\S+  r_count_bonus=\S+  r_total=\S+  episodes=\d+  envs=4  "
         r"spawn: early 25% \| mid 50% \| late 25%",
         words,
     ), words
-    diary._close(1, 384, {"badges": 2, "map": "PewterCity", "savestate_tag": "gym", "milestones": ("a", "b")})
-    line = diary.episode_line(diary.ended[-1])
-    told = "badges=2  map=PewterCity  savestate_tag=gym"
-    assert line.endswith(f"{told}  theta_Boulder=0.81  theta_Cascade=0.25")
-    assert list(diary.foremost(1)) == ["badge_Boulder"]
+    log._close(1, 384, {"badges": 2, "map": "PewterCity", "savestate_tag": "gym", "milestones": ("a", "b")})
+    line = log.episode_line(log.ended[-1])
+    info = "badges=2  map=PewterCity  savestate_tag=gym"
+    assert line.endswith(f"{info}  theta_Boulder=0.81  theta_Cascade=0.25")
+    assert list(log.next_milestones(1)) == ["badge_Boulder"]
 
 
 def test_posteriors_and_alarms_are_kept(little: None, tmp_path: Path) -> None:
@@ -269,29 +269,29 @@ def test_films_of_a_world_without_pictures_are_refused(little: None, monkeypatch
 def test_what_a_game_was_led_to_is_not_its_own(little: None) -> None:
     """Over two tapes: led for five steps to one milestone, it reaches the next; then it plays by itself."""
     trainer = Trainer(single_seat_worlds.small(**WHOLE))
-    diary, games = log_of(trainer), trainer.config.games
+    log, games = log_of(trainer), trainer.config.games
 
-    def follow(led: bool, ends: bool, names: tuple[str, ...], shown: tuple[str, ...] = ()) -> None:
+    def follow(forced: bool, ends: bool, names: tuple[str, ...], forced_milestones: tuple[str, ...] = ()) -> None:
         rollout = RolloutBuffer(trainer.setup.spec, 2, games)
         rollout.forced = np.zeros((2, games), np.uint8)
-        rollout.forced[:, 1] = FORCED if led else 0
-        rollout.forced_events += [(0, 1, name) for name in shown]
+        rollout.forced[:, 1] = FORCED if forced else 0
+        rollout.forced_events += [(0, 1, name) for name in forced_milestones]
         if ends:
             rollout.ended[1, 1] = 1
             rollout.episode_infos.append((1, 1, {"milestones": list(names)}))
         for term in TERMS[1:]:
             rollout["joypad"].reward_terms[term] = RewardTerm(np.ones((2, games, 1), np.float32), 0.1)
-        diary.after_rollout(rollout, trainer.clock)
+        log.after_rollout(rollout, trainer.clock)
 
     follow(True, False, (), ("TOWN",))
     again = log_of(Trainer(trainer.config))
-    again.load_state_dict(diary.state_dict())
-    assert (again.led == diary.led).all() and again.shown == diary.shown and again.shown[1] == ["TOWN"]
+    again.load_state_dict(log.state_dict())
+    assert (again.forced == log.forced).all() and again.forced_milestones == log.forced_milestones and again.forced_milestones[1] == ["TOWN"]
     follow(False, True, ("TOWN", "GATE"))
-    (one,) = diary.ended
-    assert (one.length, one.led, one.told["milestones"]) == (4, 2, ["GATE"])
-    assert " led=2 " in diary.episode_line(one) and "recent/length" not in diary.metrics()
+    (one,) = log.ended
+    assert (one.length, one.forced, one.info["milestones"]) == (4, 2, ["GATE"])
+    assert " forced=2 " in log.episode_line(one) and "recent/length" not in log.metrics()
     follow(False, True, ("TOWN",))
-    (two,) = diary.ended
-    assert (two.length, two.led, two.told["milestones"]) == (2, 0, ["TOWN"])
-    assert "led=" not in diary.episode_line(two) and diary.metrics()["recent/length"] == 2
+    (two,) = log.ended
+    assert (two.length, two.forced, two.info["milestones"]) == (2, 0, ["TOWN"])
+    assert "forced=" not in log.episode_line(two) and log.metrics()["recent/length"] == 2

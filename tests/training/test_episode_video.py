@@ -56,7 +56,7 @@ def test_filming_leaves_no_trace(little: None, tmp_path: Path) -> None:
 def test_what_a_take_says_was_paid(
     little: None, tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(episode_video, "PIECE", 4)  # bonuses are asked piece by piece
+    monkeypatch.setattr(episode_video, "CHUNK", 4)  # reward terms are computed chunk by chunk
     config = single_seat_worlds.small(
         episode_video__max_steps=steps, world__limit=11, episode_video__interval=10**6
     )
@@ -83,7 +83,7 @@ def test_what_a_take_says_was_paid(
 
 
 def test_long_takes_keep_few_pictures(little: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(episode_video, "MOST_FRAMES", 10)
+    monkeypatch.setattr(episode_video, "MAX_FRAMES", 10)
     trainer = Trainer(single_seat_worlds.small(episode_video__max_steps=35, world__limit=60))
     trainer.start()
     shown, noted = recorder(trainer).record()

@@ -1,7 +1,7 @@
-"""A recording: an episode from the start, played as deployed, with what the player thought and was paid.
+"""Recordings of whole episodes: the policy as it is evaluated, its action scores and its rewards.
 
-It is played in a world of its own, and its bonuses are copies: the training does not notice. Pictures are the
-world's own; what becomes of them is reporting/episode_film.py's business.
+An episode is played in a separate world with copies of the reward terms, so the training does not change. The
+world draws the pictures; reporting/episode_film.py makes films of them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from rematch.rollout.reward_term import RewardTermComponent
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.training.components.episode_log import EpisodeLog
 
-MOST_FRAMES = 600  # pictures of one recording
-MOST_BARS = 10  # milestones that are shown
-PIECE = 64  # steps that bonuses are asked about together
+MAX_FRAMES = 600  # pictures of one recording
+MAX_BARS = 10  # milestones in the panel
+CHUNK = 64  # steps whose reward terms are computed together
 ENDS = {RUNNING: "breaks off", DECIDED: "to the end", CUT_OFF: "cut off"}
 
 
@@ -47,25 +47,25 @@ class EpisodeRecorder:
 
     def __init__(self, config: EpisodeVideoConfig, setup: Setup, clock: Clock) -> None:
         self.setup, self.clock = setup, clock
-        diary = setup.get(EpisodeLog)
-        assert diary is not None
-        self.diary = diary
+        log = setup.get(EpisodeLog)
+        assert log is not None
+        self.log = log
         self.world = setup.make_world(1, 0, setup.config.seed)
         (self.role,) = setup.spec.roles.values()
         terms = setup.all(RewardTermComponent)
         self.scorers = [term.film_scorer(self.role) for term in terms]
-        self.terms, self.weights = diary.terms, diary.weights
+        self.terms, self.weights = log.terms, log.weights
         self.steps = config.max_steps
-        self.steps_per_frame = -(-self.steps // MOST_FRAMES)
+        self.steps_per_frame = -(-self.steps // MAX_FRAMES)
         self.paid: Floats = np.zeros((self.steps + 1, len(self.terms)), np.float32)
 
     def record(self) -> tuple[EpisodeRecording, dict[str, Any]]:
-        """The recording, and its entry in the run's events."""
+        """The recording, and its event for events.jsonl."""
         world, player = self.world, self.setup.agents.players[self.role.name]
         key = rng.key(self.setup.config.seed, rng.EVALUATION, self.clock.step)
         recurrent_state, trail, rows = None, [], np.zeros(1, np.int32)  # type: ignore[var-annotated]
-        kept: list[tuple[int, CompressedImage, int, Floats, tuple[str, ...]]] = []
-        tape, ended, step = RolloutBuffer(self.setup.spec, PIECE, 1), RUNNING, 0
+        recorded: list[tuple[int, CompressedImage, int, Floats, tuple[str, ...]]] = []
+        rollout, ended, step = RolloutBuffer(self.setup.spec, CHUNK, 1), RUNNING, 0
         while step < self.steps and ended == RUNNING:
             obs = concat_fields(self.role, world.view[self.role.name])[:, 0]
             legal = world.view.mask.get(self.role.name)
@@ -77,20 +77,20 @@ class EpisodeRecorder:
             reached = self._reached(world)
             if step % self.steps_per_frame == 0:
                 scores = self._scores(player, seat, move)
-                kept.append((step, CompressedImage.of(picture), action, scores, reached))
-            tape[self.role.name].obs[step % PIECE, 0, 0] = obs[0]
+                recorded.append((step, CompressedImage.of(picture), action, scores, reached))
+            rollout[self.role.name].obs[step % CHUNK, 0, 0] = obs[0]
             view = world.step({self.role.name: np.array([[action]], np.int32)})
             ended = int(view.ended[0])
-            tape.ended[step % PIECE, 0] = ended
-            tape.length[step % PIECE, 0] = view.length[0]
-            found = [name for _, name in world.event_log.events] if world.event_log is not None else []
-            tape.events += [(step % PIECE, 0, name) for name in found]
-            reached = (*reached, *found)  # the end itself too: after it the world shows the next game
+            rollout.ended[step % CHUNK, 0] = ended
+            rollout.length[step % CHUNK, 0] = view.length[0]
+            new = [name for _, name in world.event_log.events] if world.event_log is not None else []
+            rollout.events += [(step % CHUNK, 0, name) for name in new]
+            reached = (*reached, *new)  # with the last step's: after it the world shows the next game
             self.paid[step + 1, 0] = view.reward[0, 0]
             step += 1
-            if step % PIECE == 0 or ended != RUNNING or step == self.steps:
-                self._score(tape, step)
-        return self._cut(kept, step, ended, reached)
+            if step % CHUNK == 0 or ended != RUNNING or step == self.steps:
+                self._score(rollout, step)
+        return self._cut(recorded, step, ended, reached)
 
     def _draw(self, world: World, trail: list[Any]) -> Any:
         renderer = self.setup.game.renderer
@@ -98,57 +98,57 @@ class EpisodeRecorder:
         return renderer.draw(world, 0, trail)
 
     def _scores(self, player: Any, seat: Seat, move: Decision) -> Floats:
-        """[A] what each action is thought to be worth: Q values, or the policy's probabilities."""
+        """[A] scores of the actions: Q values, or the policy's probabilities."""
         if move.scores is not None:
             return np.asarray(move.scores[0])
         return np.asarray(player.action_probs(seat)[0])
 
     def _reached(self, world: Any) -> tuple[str, ...]:
-        return tuple(world.milestones(0)) if self.diary.world is not None else ()
+        return tuple(world.milestones(0)) if self.log.event_log is not None else ()
 
-    def _score(self, tape: RolloutBuffer, step: int) -> None:
-        """What the copies pay for the sights since the last time; the very first one was nobody's doing."""
-        first, name = (step - 1) // PIECE * PIECE, self.role.name
+    def _score(self, rollout: RolloutBuffer, step: int) -> None:
+        """Reward terms of the observations since the last call; an episode's first one pays nothing."""
+        first, name = (step - 1) // CHUNK * CHUNK, self.role.name
         part = RolloutBuffer(self.setup.spec, step - first, 1)
-        part[name].obs[:], part.ended[:] = tape[name].obs[: part.steps], tape.ended[: part.steps]
-        part.length[:], part.events[:] = tape.length[: part.steps], tape.events
+        part[name].obs[:], part.ended[:] = rollout[name].obs[: part.steps], rollout.ended[: part.steps]
+        part.length[:], part.events[:] = rollout.length[: part.steps], rollout.events
         for column, scorer in enumerate(self.scorers, 1):
             self.paid[first:step, column] = scorer.score(part, 0)[:, 0, 0]
         self.paid[0, 1:] = 0
-        tape.ended[:] = RUNNING
-        tape.events.clear()
+        rollout.ended[:] = RUNNING
+        rollout.events.clear()
 
     def _cut(
-        self, kept: list[tuple[int, CompressedImage, int, Floats, tuple[str, ...]]], steps: int, ended: int,
+        self, recorded: list[tuple[int, CompressedImage, int, Floats, tuple[str, ...]]], steps: int, ended: int,
         reached: tuple[str, ...],
     ) -> tuple[EpisodeRecording, dict[str, Any]]:  # fmt: skip
-        so_far = np.cumsum(self.paid[: steps + 1], axis=0, dtype=np.float64)
-        total, last = so_far @ self.weights, self.paid @ self.weights
+        sums = np.cumsum(self.paid[: steps + 1], axis=0, dtype=np.float64)
+        total, last = sums @ self.weights, self.paid @ self.weights
         frames = []
-        for step, picture, action, scores, there in kept:
-            columns = zip(self.terms, self.paid[step].tolist(), so_far[step].tolist())
+        for step, picture, action, scores, milestones in recorded:
+            columns = zip(self.terms, self.paid[step].tolist(), sums[step].tolist())
             paid = {name: (now, sum_) for name, now, sum_ in columns}
             paid["total"] = (float(last[step]), float(total[step]))
-            bars = self._bars(there)
+            bars = self._bars(milestones)
             frames.append(Frame(picture=picture, action=action, scores=scores, rewards=paid, milestones=bars))
-        caption = f"{ENDS[ended]} after {steps} steps, R_env {so_far[-1, 0]:.1f}, R_total {total[-1]:.1f}"
+        caption = f"{ENDS[ended]} after {steps} steps, R_env {sums[-1, 0]:.1f}, R_total {total[-1]:.1f}"
         name = f"rollout_{self.clock.step}"
         recording = EpisodeRecording(name=name, actions=self.role.actions.names, frames=frames,
                                      steps_per_frame=self.steps_per_frame, caption=caption)
-        returns = {f"return_{name}": float(x) for name, x in zip(self.terms, so_far[-1])}
-        noted = {"event": "film", "step": self.clock.step, "name": name, "length": steps}
-        noted |= {"ended": ENDS[ended], "milestones": list(reached), "return_total": float(total[-1])}
-        return recording, noted | returns
+        returns = {f"return_{name}": float(x) for name, x in zip(self.terms, sums[-1])}
+        event = {"event": "film", "step": self.clock.step, "name": name, "length": steps}
+        event |= {"ended": ENDS[ended], "milestones": list(reached), "return_total": float(total[-1])}
+        return recording, event | returns
 
     def _bars(self, reached: tuple[str, ...]) -> tuple[tuple[str, float | None, bool], ...]:
-        """Headlines first, then whatever else the world has set; with beliefs, the rest too."""
-        believed = self.diary.believed()
-        names = dict.fromkeys([*self.diary.headlines(), *reached[::-1], *believed])
-        return tuple((name, believed.get(name), name in reached) for name in [*names][:MOST_BARS])
+        """Bars of the headlines, then of other reached milestones, then of all that have posteriors."""
+        means = self.log.posterior_means()
+        names = dict.fromkeys([*self.log.headlines(), *reached[::-1], *means])
+        return tuple((name, means.get(name), name in reached) for name in [*names][:MAX_BARS])
 
 
 class EpisodeVideo(Component):
-    """Films an episode now and then; where the film cannot be stored the run goes on."""
+    """Records an episode at intervals; if the film cannot be stored, the run continues."""
 
     name = "episode_video"
     Config = EpisodeVideoConfig
@@ -157,11 +157,11 @@ class EpisodeVideo(Component):
     def check(cls, config: EpisodeVideoConfig, setup: Setup) -> None:
         if not config.interval:
             return
-        why = "" if setup.game.renderer is not None else "this world draws no pictures"
+        reason = "" if setup.game.renderer is not None else "this world draws no pictures"
         if setup.spec.role_of(0).actions.kind != "discrete":
-            why = "actions are continuous, films show the values of discrete ones"
-        if why:
-            raise ConfigError(f"episode_video.interval = {config.interval}: {why}; expected 0")
+            reason = "actions are continuous; films show the scores of discrete actions"
+        if reason:
+            raise ConfigError(f"episode_video.interval = {config.interval}: {reason}; expected 0")
 
     @classmethod
     def no_effect(cls, key: str, config: EpisodeVideoConfig, setup: Setup) -> str:
@@ -187,7 +187,7 @@ class EpisodeVideo(Component):
             for name, data in log.film(recording).items():
                 log.write_file(f"films/{name}", data)
         except RunError as error:
-            log.console(f"{error}; training goes on")
+            log.console(f"{error}; training continues")
 
     def evidence(self, record: Record) -> Iterable[Evidence]:
         pictures = ", ".join(map(str, record.films))

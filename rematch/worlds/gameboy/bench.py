@@ -1,7 +1,7 @@
-"""How fast the world is beside bare PyBoy doing the same ticks, and how much memory its emulators take.
+"""Speed of the world compared with PyBoy alone, and memory of its emulators.
 
-Everything is timed in turns, several times, on the same inputs; ratios are of medians. Bare PyBoy is as many
-emulators, ticked in turn, in as many threads: whatever else the machine has to do is the same for both.
+All subjects are timed in turns, several times, on the same inputs; ratios are of medians. "Bare PyBoy" is the
+same number of emulators, stepped one after the other in the same number of threads.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from . import titles
 from .cartridge.constants import ACTIONS
 from .emulator import pyboy_emulator
 
-GAMES, TURNS, THREADS, MACHINES = 32, 5, 2, 32
-WANTED, MOST_MEMORY = 0.9, 100.0  # of bare PyBoy's speed; megabytes of 32 emulators
+GAMES, TURNS, THREADS, EMULATORS = 32, 5, 2, 32
+WANTED, MAX_MEMORY = 0.9, 100.0  # fraction of the speed of bare PyBoy; megabytes of 32 emulators
 
 
-def resident() -> float:
-    """Megabytes of this process; 0 where the system does not say."""
+def resident_memory() -> float:
+    """Megabytes of this process; 0 where the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, ValueError):
@@ -37,25 +37,25 @@ def resident() -> float:
 
 
 def bare(rom: bytes, threads: int) -> Callable[[int], None]:
-    """`steps` actions on bare machines, a share of them a thread."""
-    machines = [pyboy_emulator.ready(rom) for _ in range(GAMES)]
+    """A function that makes `steps` actions on bare emulators, divided among threads."""
+    emulators = [pyboy_emulator.acquire(rom) for _ in range(GAMES)]
 
-    def one(mine: list[pyboy_emulator.Machine], first: int, rounds: int) -> None:
+    def one(emulators: list[pyboy_emulator.Emulator], first: int, rounds: int) -> None:
         for turn in range(rounds):
-            drawn = rng.words(first, rng.ACT, len(mine), turn) % len(ACTIONS)
-            for boy, action in zip(mine, drawn.tolist()):
+            actions = rng.words(first, rng.ACT, len(emulators), turn) % len(ACTIONS)
+            for boy, action in zip(emulators, actions.tolist()):
                 boy.press(action)
 
     def run(steps: int) -> None:
         cuts = [GAMES * k // threads for k in range(threads + 1)]
         rounds = max(1, steps // GAMES)
-        run_side_by_side([partial(one, machines[a:b], a, rounds) for a, b in pairwise(cuts)])
+        run_side_by_side([partial(one, emulators[a:b], a, rounds) for a, b in pairwise(cuts)])
 
     return run
 
 
-def whole(config: Any, threads: int) -> Callable[[int], None]:
-    """`steps` actions through the world, its parts one a thread, as a rollout steps them."""
+def through_world(config: Any, threads: int) -> Callable[[int], None]:
+    """A function that makes `steps` actions through the world, one part per thread, as in a rollout."""
     from .bots import ROLE
     from .world import GameboyWorld
 
@@ -64,8 +64,8 @@ def whole(config: Any, threads: int) -> Callable[[int], None]:
 
     def one(part: Any, rounds: int) -> None:
         for turn in range(rounds):
-            drawn = rng.words(part.first, rng.ACT, part.games, turn) % len(ACTIONS)
-            part.step({ROLE: drawn.astype(np.int32)[:, None]})
+            actions = rng.words(part.first, rng.ACT, part.games, turn) % len(ACTIONS)
+            part.step({ROLE: actions.astype(np.int32)[:, None]})
 
     def run(steps: int) -> None:
         run_side_by_side([partial(one, part, max(1, steps // GAMES)) for part in parts])
@@ -82,19 +82,19 @@ def run_side_by_side(jobs: list[Callable[[], None]]) -> None:
 
 
 def measure(seconds: float) -> dict[str, Any]:
-    """Everything as plain data; about `seconds` for each thing."""
+    """All results as plain data; about `seconds` per subject."""
     from .config import Config
 
     rom = titles.cartridge("small", 0).rom
-    first = pyboy_emulator.ready(rom)  # the library itself is not counted
-    before = resident()
-    held = [pyboy_emulator.ready(rom) for _ in range(MACHINES)]
-    memory = resident() - before
-    pyboy_emulator.give_back(dict(enumerate([first, *held])))
+    first = pyboy_emulator.acquire(rom)  # the memory of the library itself is not counted
+    before = resident_memory()
+    others = [pyboy_emulator.acquire(rom) for _ in range(EMULATORS)]
+    memory = resident_memory() - before
+    pyboy_emulator.release(dict(enumerate([first, *others])))
     subjects = {"bare PyBoy, 1 thread": bare(rom, 1), f"bare PyBoy, {THREADS} threads": bare(rom, THREADS)}
-    subjects["world, 1 thread"] = whole(Config(), 1)
-    subjects[f"world, {THREADS} threads"] = whole(Config(), THREADS)
-    subjects[f"world, {THREADS} worker processes"] = whole(Config(workers=THREADS), THREADS)
+    subjects["world, 1 thread"] = through_world(Config(), 1)
+    subjects[f"world, {THREADS} threads"] = through_world(Config(), THREADS)
+    subjects[f"world, {THREADS} worker processes"] = through_world(Config(workers=THREADS), THREADS)
     steps = max(GAMES, round(1500 * seconds / TURNS) // GAMES * GAMES)
     rates: dict[str, list[float]] = {name: [] for name in subjects}
     for _ in range(TURNS):
@@ -102,7 +102,7 @@ def measure(seconds: float) -> dict[str, Any]:
             start = time.perf_counter()
             run(steps)
             rates[name].append(steps / (time.perf_counter() - start))
-    medians = {name: statistics.median(found) for name, found in rates.items()}
+    medians = {name: statistics.median(values) for name, values in rates.items()}
     best = max(medians[f"world, {THREADS} threads"], medians[f"world, {THREADS} worker processes"])
     ratios = {
         "one thread": medians["world, 1 thread"] / medians["bare PyBoy, 1 thread"],
@@ -110,18 +110,18 @@ def measure(seconds: float) -> dict[str, Any]:
     }
     return {
         "world": "gameboy", "games": GAMES, "steps_a_turn": steps, "turns": TURNS, "wanted_ratio": WANTED,
-        "steps_per_second": {name: {"median": medians[name], "all": found} for name, found in rates.items()},
-        "ratio_to_bare": ratios, "emulators": MACHINES, "megabytes": memory, "most_megabytes": MOST_MEMORY,
+        "steps_per_second": {name: {"median": medians[name], "all": all_} for name, all_ in rates.items()},
+        "ratio_to_bare": ratios, "emulators": EMULATORS, "megabytes": memory, "most_megabytes": MAX_MEMORY,
     }  # fmt: skip
 
 
-def lines(about: dict[str, Any]) -> list[str]:
-    out = [f"{about['world']}: environment steps a second, medians of {about['turns']} turns"]
-    for name, found in about["steps_per_second"].items():
-        low, high = min(found["all"]), max(found["all"])
-        out.append(f"  {name:<28} {found['median']:>8.0f}   ({low:.0f} to {high:.0f})")
-    for name, ratio in about["ratio_to_bare"].items():
-        met = "met" if ratio >= about["wanted_ratio"] else "missed"
-        out.append(f"  world over bare, {name:<11} {ratio:>8.2f}   (wanted {about['wanted_ratio']}: {met})")
-    out.append(f"  {about['emulators']} emulators               {about['megabytes']:>8.0f} MB")
+def lines(result: dict[str, Any]) -> list[str]:
+    out = [f"{result['world']}: environment steps per second, medians of {result['turns']} turns"]
+    for name, rates in result["steps_per_second"].items():
+        low, high = min(rates["all"]), max(rates["all"])
+        out.append(f"  {name:<28} {rates['median']:>8.0f}   ({low:.0f} to {high:.0f})")
+    for name, ratio in result["ratio_to_bare"].items():
+        met = "met" if ratio >= result["wanted_ratio"] else "missed"
+        out.append(f"  world over bare, {name:<11} {ratio:>8.2f}   (wanted {result['wanted_ratio']}: {met})")
+    out.append(f"  {result['emulators']} emulators               {result['megabytes']:>8.0f} MB")
     return out

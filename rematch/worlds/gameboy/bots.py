@@ -1,4 +1,4 @@
-"""The bots of gameboy: `random` presses any button, `wander` often the same one again."""
+"""The bots of gameboy: `random` presses a random button, `wander` often repeats the last one."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from .cartridge.constants import ACTIONS
 
 ROLE = "joypad"
 BOTS = {ROLE: ("random", "wander")}
-AGAIN = 0.4  # probability that `wander` presses the same button again
+REPEAT = 0.4  # probability that `wander` repeats the last button
 
 
 def bot(name: str, role: str) -> ScriptedPlayer:
     check_bot(BOTS, name, role)
-    return ScriptedPlayer(name, wander if name == "wander" else any_button)
+    return ScriptedPlayer(name, wander if name == "wander" else random_button)
 
 
-def any_button(seat: Seat, luck: NDArray[np.float64]) -> Ints:
-    return (luck * seat.role.actions.size).astype(np.int32)
+def random_button(seat: Seat, uniform: NDArray[np.float64]) -> Ints:
+    return (uniform * seat.role.actions.size).astype(np.int32)
 
 
-def wander(seat: Seat, luck: NDArray[np.float64]) -> Ints:
-    """Often the button pressed last, else any: who walks on sees more than who turns at every step."""
+def wander(seat: Seat, uniform: NDArray[np.float64]) -> Ints:
+    """Repeats the last button with probability REPEAT, else presses a random one: so it walks further."""
     first = seat.role.columns.index(f"structured.action_1_ago_{ACTIONS[0]}")
     last = seat.obs[:, first : first + len(ACTIONS)]
-    again = (luck < AGAIN) & last.any(1)
-    return np.where(again, last.argmax(1), any_button(seat, np.maximum(luck - AGAIN, 0) / (1 - AGAIN)))
+    repeat = (uniform < REPEAT) & last.any(1)
+    others = random_button(seat, np.maximum(uniform - REPEAT, 0) / (1 - REPEAT))
+    return np.where(repeat, last.argmax(1), others)

@@ -1,4 +1,4 @@
-"""The settings of gameboy: which cartridge, how long, and where the emulators run."""
+"""The settings of gameboy: cartridge, length of episodes, emulator processes."""
 
 from __future__ import annotations
 

@@ -41,14 +41,14 @@ def short(config: Config) -> Config:
 
 
 def play(words: Sequence[str], find_player: FindPlayer) -> int:
-    """A person at the buttons; nobody else plays."""
+    """A person plays alone."""
     from .human_play import play as play_in_terminal
 
     return play_in_terminal(words)
 
 
 def measure(seconds: float) -> tuple[Row, list[str]]:
-    """The speed of the world beside that of PyBoy alone: a record, and lines to print."""
+    """The speed of the world and of PyBoy alone: a record, and lines to print."""
     from . import bench
 
     result = bench.measure(seconds)
@@ -56,21 +56,21 @@ def measure(seconds: float) -> tuple[Row, list[str]]:
 
 
 class GameboyGame(Game):
-    """Role-playing cartridges on an emulated Game Boy: our own, or a Pokémon Red that one brings along."""
+    """Role-playing cartridges on an emulated Game Boy: the included ones, or Pokémon Red from a file."""
 
     name = NAME
     Config = Config
     bots = BOTS
-    build = pyboy_emulator.installed()
+    build = pyboy_emulator.pyboy_version()
     renderer = Renderer(draw=draw)
     savestates = Savestates(explorer="wander")
     human = Human(play=play, settings=Config)
     benchmark = Benchmark(measure=measure, recipe=("small", 1000.0))
     defaults = Defaults(
         short=short,
-        indifferent=("workers", "patience"),  # where emulators run is no rule of the game
+        indifferent=("workers", "patience"),  # they do not change the game
         random=False,
-        slow_bots=("wander",),  # explores, and plays in evaluations only where it is named
+        slow_bots=("wander",),  # for exploration; plays in evaluations only if it is named
         evaluation_games=100,  # episodes are long
     )
 

@@ -1,7 +1,7 @@
-"""`rematch play gameboy`: a person at the buttons, in a window where there is one, else in the terminal.
+"""`rematch play gameboy`: a person plays, in a window if there is a display, else in the terminal.
 
-In the terminal the screen is drawn with half blocks, two pixels a character: whole where it has 160 columns
-and 74 lines, else every second pixel. Keys come one at a time; each is an action of 24 frames, as a policy's.
+In the terminal the screen is drawn with half blocks, two pixels per character: all pixels if it has 160
+columns and 74 lines, else every second one. Each key is one action of 24 frames, as for a policy.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ KEYS = {
 }  # fmt: skip
 HELP = "arrows or wasd: walk   j or space: A   k: B   enter: start   q: leave"
 TERMINAL = "--terminal"
-FRAME = 24 / 60  # seconds of an action on the console
-UNSEEN = ("screen", "mask", "workers", "patience")  # settings that mean nothing to a person
-PATIENCE = 0.5 * FRAME  # a key that is held repeats itself about as often
+ACTION_SECONDS = 24 / 60  # duration of an action on the console
+NO_EFFECT = ("screen", "mask", "workers", "patience")  # settings without effect on a person's game
+KEY_INTERVAL = 0.5 * ACTION_SECONDS  # about the repetition rate of a held key
 
 
 def play(words: Sequence[str]) -> int:
@@ -44,31 +44,30 @@ def play(words: Sequence[str]) -> int:
     from .world import GameboyWorld
 
     load_window()
-    rest = [word for word in words if word != TERMINAL]
-    given = read_flags(rest, Config(), prefix="world.")
-    if idle := [key for key in given if key in UNSEEN]:
-        raise ConfigError(f"--{idle[0]} has no effect in play: it is about what policies see and where they "
-                          "are trained")  # fmt: skip
+    others = [word for word in words if word != TERMINAL]
+    flags = read_flags(others, Config(), prefix="world.")
+    if unused := [key for key in flags if key in NO_EFFECT]:
+        raise ConfigError(f"--{unused[0]} has no effect in play: it is for policies and their training")
     config = apply(Config(), {"max_steps": 200_000}, "play")
-    config = apply(config, given, "command line", text=True, prefix="world.")
+    config = apply(config, flags, "command line", text=True, prefix="world.")
     validate(config)
-    refuse_inert(config, list(given), "command line")
+    refuse_inert(config, list(flags), "command line")
     if sys.stdin is None:
-        raise ConfigError("play gameboy: there is no standard input to take keys from; expected a terminal")
+        raise ConfigError("play gameboy: there is no standard input for keys; expected a terminal")
     if TERMINAL not in words and sys.stdin.isatty() and window(config):
         return 0
     return terminal(GameboyWorld(config, 1), sys.stdin, sys.stdout)
 
 
 def load_window() -> None:
-    """SDL, before PyBoy is loaded: machine.library else keeps it away."""
-    with warnings.catch_warnings(), contextlib.suppress(ImportError):  # then there is the terminal
-        warnings.simplefilter("ignore")  # it announces itself
+    """Load SDL before PyBoy: pyboy_emulator.load_pyboy hides it otherwise."""
+    with warnings.catch_warnings(), contextlib.suppress(ImportError):  # without SDL the terminal is used
+        warnings.simplefilter("ignore")  # it warns at import
         importlib.import_module("sdl2")
 
 
 def window(config: Any) -> bool:
-    """Play in a window with PyBoy's own keys; False where there is no display or no SDL."""
+    """Play in a window with PyBoy's keys; False if there is no display or no SDL."""
     from . import titles
     from .emulator import pyboy_emulator
 
@@ -77,40 +76,40 @@ def window(config: Any) -> bool:
         return False
     rom, title = titles.find(config.rom, config.cartridge, config.cartridge_seed)
     try:
-        shown = pyboy_emulator.Machine(rom, "SDL2")
+        emulator = pyboy_emulator.Emulator(rom, "SDL2")
         sdl = importlib.import_module("sdl2")
-    except Exception:  # whatever SDL has to say: the terminal always works
+    except Exception:  # any error of SDL: the terminal always works
         return False
-    if sdl.SDL_GetCurrentVideoDriver() in (None, b"dummy", b"offscreen"):  # a window that nobody sees
-        shown.stop()
+    if sdl.SDL_GetCurrentVideoDriver() in (None, b"dummy", b"offscreen"):  # an invisible window
+        emulator.stop()
         return False
     print(f"{title.name}   arrows: walk   a: A   s: B   enter: start   escape: leave")
-    while shown.boy.tick():
+    while emulator.boy.tick():
         pass
-    shown.stop()
+    emulator.stop()
     return True
 
 
 def terminal(world: GameboyWorld, source: IO[str], out: IO[str]) -> int:
-    """Keys from `source` until q, its end, or the end of the game."""
+    """Play with keys from `source` until q, its end, or the end of the game."""
     live = out.isatty()
     if live:
         out.write("\x1b[2J\x1b[?25l")
     total, before = 0.0, 0.0
-    with contextlib.ExitStack() as after:
+    with contextlib.ExitStack() as cleanup:
         if live:
-            after.callback(lambda: out.write("\x1b[?25h\x1b[0m\n"))
-        if live:  # nothing is drawn at power-on: a B, which does nothing there, brings the first picture
+            cleanup.callback(lambda: out.write("\x1b[?25h\x1b[0m\n"))
+        if live:  # power-on draws nothing: a B, which has no effect there, draws the first picture
             world.step({"joypad": np.array([[ACTIONS.index("b")]], np.int32)})
         _picture(world, out, total, live)
         for action in _keys(source):
-            time.sleep(max(0.0, before + PATIENCE - time.monotonic()) if live else 0.0)
+            time.sleep(max(0.0, before + KEY_INTERVAL - time.monotonic()) if live else 0.0)
             before = time.monotonic()
             view = world.step({"joypad": np.array([[action]], np.int32)})
             total += float(view.reward[0, 0])
             if view.ended[0]:
-                what = "the hall of fame" if view.outcome[0, 0] else "cut off"
-                out.write(f"\n{what} after {int(view.length[0])} actions\n")
+                end = "the hall of fame" if view.outcome[0, 0] else "cut off"
+                out.write(f"\n{end} after {int(view.length[0])} actions\n")
                 return 0
             if live:
                 _picture(world, out, total, live)
@@ -127,14 +126,14 @@ def _picture(world: GameboyWorld, out: IO[str], total: float, live: bool) -> Non
     facts = world._facts()
     place = f"{world.title.map_name(int(facts.map[0]))} {int(facts.x[0])}, {int(facts.y[0])}"
     score = f"badges {int(facts.badges.sum())}   reward {total:.2f}   step {int(world.state['time'][0])}"
-    where = f"{place}   {score}"
-    home, rest = ("\x1b[H", "\x1b[K") if live else ("", "")
-    out.write(f"{home}{half_blocks(screen)}{where}{rest}\n{HELP}{rest}" + ("" if live else "\n"))
+    status = f"{place}   {score}"
+    home, clear = ("\x1b[H", "\x1b[K") if live else ("", "")
+    out.write(f"{home}{half_blocks(screen)}{status}{clear}\n{HELP}{clear}" + ("" if live else "\n"))
     out.flush()
 
 
 def half_blocks(screen: Bytes) -> str:
-    """Two lines of pixels a line of text: the upper as the block's colour, the lower as its ground."""
+    """Two lines of pixels per line of text: upper pixel as foreground, lower pixel as background."""
     grey = 232 + screen.astype(np.int64) * 23 // 255  # of the terminal's 256 colours
     out = []
     for upper, lower in zip(grey[::2].tolist(), grey[1::2].tolist()):
@@ -149,18 +148,18 @@ def half_blocks(screen: Bytes) -> str:
 
 
 def _keys(source: IO[str]) -> Iterator[int]:
-    """Actions by number; keys that mean nothing are passed over."""
+    """Numbers of actions; unknown keys are ignored."""
     with _raw(source):
         while True:
-            key = _one(source)
+            key = _read_key(source)
             if key in ("", "q", "\x03", "\x04"):
                 return
             if key in KEYS:
                 yield ACTIONS.index(KEYS[key])
 
 
-def _one(source: IO[str]) -> str:
-    """The next key; an arrow is three characters that come together."""
+def _read_key(source: IO[str]) -> str:
+    """The next key; an arrow key is a sequence of three characters."""
     if not source.isatty():
         key = source.read(1)
         return key + source.read(2) if key == "\x1b" else key
@@ -175,7 +174,7 @@ def _one(source: IO[str]) -> str:
 
 @contextlib.contextmanager
 def _raw(source: IO[str]) -> Iterator[None]:
-    """Keys at once and unseen, where the source is a terminal."""
+    """Single keys without echo, if the source is a terminal."""
     if not source.isatty():
         yield
         return
@@ -183,7 +182,7 @@ def _raw(source: IO[str]) -> Iterator[None]:
         import termios
         import tty
     except ImportError:
-        raise ConfigError("play: this terminal gives no single keys: expected a window, or POSIX") from None
+        raise ConfigError("play: this terminal cannot read single keys: expected a window or POSIX") from None
     before = termios.tcgetattr(source.fileno())
     try:
         tty.setcbreak(source.fileno())

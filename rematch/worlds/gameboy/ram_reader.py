@@ -1,4 +1,4 @@
-"""What a game's memory means, for all games at once: facts, milestones, the numbers that a player sees."""
+"""Reads work RAM of all games at once: facts, milestones and observation fields."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .cartridge.constants import ACTIONS
 from .emulator.pyboy_emulator import HEIGHT, WIDTH
 from .titles import Title
 
-AROUND = 48  # side of the mask of places visited; the player stands at [24, 24]
-RECENT = 3  # actions that are remembered
-SPOTS = 2048  # rows of each of two tables of places: two places seldom share both
-NAMED = {  # column -> how many things it tells apart; the last one stands for all beyond
+AROUND = 48  # side of the mask of visited places; the player is at [24, 24]
+RECENT = 3  # last actions in the observation
+SPOTS = 2048  # rows of each of two hash tables of places: two places seldom share both rows
+NAMED = {  # categorical column -> number of categories; larger values count as the last one
     "map_name": 256, "facing": 4, "box": 4, "match": 4, "menu_item": 8, "enemy_species": 256, "level": 128,
     "spot_1": SPOTS, "spot_2": SPOTS,
 }  # fmt: skip
@@ -30,7 +30,7 @@ MOST_LEVEL, MOST_BYTE, MOST_MONEY = 100.0, 255.0, 6.0  # money as a decimal loga
 
 @dataclass(frozen=True)
 class Facts:
-    """Read from memory, one row a game."""
+    """Values from memory, one row per game."""
 
     map: NDArray[np.int64]  # [n]
     y: NDArray[np.int64]
@@ -38,16 +38,16 @@ class Facts:
     badges: Bytes  # [n, 8] 0 or 1
     level: Floats  # [n, party]
     hp: Floats  # [n, party]
-    most_hp: Floats  # [n, party]
+    max_hp: Floats  # [n, party]
     battle: Bytes  # [n] 0 none, 1 wild, 2 trainer, 0xFF lost
     enemy: Floats  # [n, 2] HP, level
     text: Bytes  # [n]
     money: Floats  # [n]
     size: Floats  # [n, 2] height and width of the map, in steps
     facing: Bytes  # [n] 0 down, 1 up, 2 left, 3 right
-    menu: Bytes  # [n] where a menu's cursor stands
+    menu: Bytes  # [n] position of the menu cursor
     species: Bytes  # [n] of the enemy
-    over: NDArray[np.bool_]  # [n] in the hall of fame
+    decided: NDArray[np.bool_]  # [n] in the hall of fame
     reached: NDArray[np.bool_]  # [n, milestones]
 
     @property
@@ -57,14 +57,14 @@ class Facts:
 
     @property
     def health(self) -> Floats:
-        """[n] share of the party's HP."""
-        most = self.most_hp.sum(1)
+        """[n] fraction of the party's HP."""
+        most = self.max_hp.sum(1)
         share: Floats = np.divide(self.hp.sum(1), most, out=np.zeros_like(most), where=most > 0)
         return share
 
 
 class Reader:
-    """Where each fact lies in the bytes that a bank reads."""
+    """Maps memory addresses to positions in the bytes that an emulator pool reads."""
 
     def __init__(self, title: Title) -> None:
         self.title = title
@@ -73,43 +73,45 @@ class Reader:
             for address in range(first, end):
                 self.at[address] = len(self.at)
         members = [ram_addresses.PARTY + index * ram_addresses.PARTY_STRIDE for index in range(title.party)]
-        self.level = self._many(member + ram_addresses.LEVEL for member in members)
-        self.hp = self._many(member + ram_addresses.HP for member in members)
-        self.most_hp = self._many(member + ram_addresses.MAX_HP for member in members)
-        places = [mark.place for mark in title.marks]
-        self.mark_at = self._many(address for address, _, _ in places)
-        self.mark_value = np.array([value for _, value, _ in places], np.uint8)
-        self.mark_equal = np.array([equal for _, _, equal in places], bool)
-        self.names = [mark.name for mark in title.marks]
-        self.ends = any(mark.kind == "end" for mark in title.marks)  # whether anybody knows when it is over
-        pay = {"badge": title.rewards.badge, "end": title.rewards.end}
-        self.worth = np.array([pay.get(mark.kind, title.rewards.event) for mark in title.marks])
+        self.level = self._positions(member + ram_addresses.LEVEL for member in members)
+        self.hp = self._positions(member + ram_addresses.HP for member in members)
+        self.max_hp = self._positions(member + ram_addresses.MAX_HP for member in members)
+        places = [one.place for one in title.milestones]
+        self.milestone_at = self._positions(address for address, _, _ in places)
+        self.milestone_value = np.array([value for _, value, _ in places], np.uint8)
+        self.milestone_equal = np.array([equal for _, _, equal in places], bool)
+        self.names = [one.name for one in title.milestones]
+        self.ends = any(one.kind == "end" for one in title.milestones)  # whether the end is known
+        rewards = {"badge": title.rewards.badge, "end": title.rewards.end}
+        self.milestone_reward = np.array(
+            [rewards.get(one.kind, title.rewards.event) for one in title.milestones]
+        )
         self.number = {name: index for index, name in enumerate(self.names)}
 
-    def _many(self, addresses: Any) -> NDArray[np.int64]:
+    def _positions(self, addresses: Any) -> NDArray[np.int64]:
         return np.array([self.at[address] for address in addresses], np.int64)
 
     def facts(self, ram: Bytes) -> Facts:
         """ram: [n, R]."""
         at = self.at
         count = np.minimum(ram[:, at[ram_addresses.PARTY_COUNT]], self.title.party)
-        there = np.arange(self.title.party) < count[:, None]
+        present = np.arange(self.title.party) < count[:, None]
         money = np.zeros(len(ram), np.float32)
-        for offset in range(3):  # decimal digits, two a byte
+        for offset in range(3):  # two decimal digits per byte
             byte = ram[:, at[ram_addresses.MONEY + offset]].astype(np.float32)
             money = money * 100 + np.floor(byte / 16) * 10 + byte % 16
-        bytes_of = ram[:, self.mark_at]
-        shared = (bytes_of & self.mark_value) != 0
-        enemy_hp = _two(ram, np.array([at[ram_addresses.ENEMY_HP]]))[:, 0]
+        values = ram[:, self.milestone_at]
+        shared = (values & self.milestone_value) != 0
+        enemy_hp = _big_endian(ram, np.array([at[ram_addresses.ENEMY_HP]]))[:, 0]
         enemy = np.stack([enemy_hp, ram[:, at[ram_addresses.ENEMY_LEVEL]].astype(np.float32)], 1)
         return Facts(
             map=ram[:, at[ram_addresses.MAP]].astype(np.int64),
             y=ram[:, at[ram_addresses.Y]].astype(np.int64),
             x=ram[:, at[ram_addresses.X]].astype(np.int64),
             badges=ram[:, at[ram_addresses.BADGES], None] >> np.arange(8, dtype=np.uint8) & np.uint8(1),
-            level=ram[:, self.level].astype(np.float32) * there,
-            hp=_two(ram, self.hp) * there,
-            most_hp=_two(ram, self.most_hp) * there,
+            level=ram[:, self.level].astype(np.float32) * present,
+            hp=_big_endian(ram, self.hp) * present,
+            max_hp=_big_endian(ram, self.max_hp) * present,
             battle=ram[:, at[ram_addresses.IN_BATTLE]],
             enemy=enemy,
             text=ram[:, at[ram_addresses.TEXT_BOX]],
@@ -119,12 +121,12 @@ class Reader:
             facing=ram[:, at[ram_addresses.FACING]] // 4,
             menu=ram[:, at[ram_addresses.MENU_ITEM]],
             species=ram[:, at[ram_addresses.ENEMY_SPECIES]],
-            over=(ram[:, at[ram_addresses.HALL_OF_FAME]] != 0) & self.ends,
-            reached=np.where(self.mark_equal, bytes_of == self.mark_value, shared),
+            decided=(ram[:, at[ram_addresses.HALL_OF_FAME]] != 0) & self.ends,
+            reached=np.where(self.milestone_equal, values == self.milestone_value, shared),
         )
 
     def fields(self, screen: bool = True, mask: bool = True) -> tuple[Field, ...]:
-        """screen, structured, named, visited; the first and the last can be left out."""
+        """screen, structured, named, visited; screen and visited are optional."""
         return ((_screen(),) if screen else ()) + (
             Field(name="structured", columns=self.columns(), low=0.0, high=1.0),
             Field(name="named", columns=tuple(NAMED), low=0.0, high=max(NAMED.values()) - 1.0,
@@ -143,13 +145,13 @@ class Reader:
         )  # fmt: skip
 
     def structured(
-        self, facts: Facts, reached: NDArray[Any], recent: NDArray[Any], fresh: NDArray[Any], out: Floats
+        self, facts: Facts, reached: NDArray[Any], recent: NDArray[Any], unvisited: NDArray[Any], out: Floats
     ) -> None:
         """out [n, columns]; reached [n, milestones]; recent [n, RECENT], the newest first, 255 for none.
 
-        fresh [n, 4]: where one step down, left, right, up leads, if it leads anywhere, nobody stood yet.
+        unvisited [n, 4]: whether the place one step down, left, right, up was not visited yet.
         """
-        share = np.divide(facts.hp, facts.most_hp, out=np.zeros_like(facts.hp), where=facts.most_hp > 0)
+        share = np.divide(facts.hp, facts.max_hp, out=np.zeros_like(facts.hp), where=facts.max_hp > 0)
         fighting = facts.battle != 0
         last = recent[:, :, None] == np.arange(len(ACTIONS))
         parts: list[NDArray[Any]] = [
@@ -161,14 +163,14 @@ class Reader:
             np.stack([fighting, facts.battle == 2], 1),
             facts.enemy / (MOST_BYTE, MOST_LEVEL) * fighting[:, None],
             np.stack([facts.text != 0, np.log10(1 + facts.money) / MOST_MONEY], 1),
-            fresh,
+            unvisited,
             reached,
             last.reshape(len(last), -1),
         ]
         np.clip(np.concatenate(parts, 1, dtype=np.float32), 0.0, 1.0, out=out)
 
     def named(self, facts: Facts, out: Floats) -> None:
-        """out [n, NAMED]: what is told apart by name. A place is two numbers, by two hashes."""
+        """out [n, NAMED]: the categorical columns. A place is two categories, by two hashes."""
         fighting, place = facts.battle != 0, facts.place.astype(np.uint64)
         match = np.where(facts.battle == 0xFF, 3, facts.battle)
         spots = [(place * np.uint64(odd) & np.uint64(0xFFFFFFFF)) >> np.uint64(21) for odd in ODD]
@@ -178,7 +180,7 @@ class Reader:
             out[:, column] = np.minimum(values, most - 1)
 
 
-@functools.cache  # 8000 columns together: naming them took longer than the rest of making a world
+@functools.cache  # 8000 column names: making them took longer than the rest of a world
 def _screen() -> Field:
     pixels = tuple(f"y{y}_x{x}" for y in range(HEIGHT) for x in range(WIDTH))
     return Field(name="screen", columns=pixels, low=0.0, high=1.0, shape=(HEIGHT, WIDTH))
@@ -191,6 +193,6 @@ def _visited() -> Field:
     return Field(name="visited", columns=around, low=0.0, high=1.0, shape=(AROUND, AROUND))
 
 
-def _two(ram: Bytes, at: NDArray[np.int64]) -> Floats:
+def _big_endian(ram: Bytes, at: NDArray[np.int64]) -> Floats:
     """Big-endian numbers of two bytes, [n, len(at)]."""
     return ram[:, at].astype(np.float32) * 256 + ram[:, at + 1]

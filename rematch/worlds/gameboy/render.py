@@ -1,4 +1,4 @@
-"""A game as a film shows it: the screen, three times as large, and a line about where it stands."""
+"""Pictures for films: the screen, three times enlarged, below a strip with place, step and reward."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 SCALE, STRIP, EDGE = 3, 48, 8  # pixels
 PAPER, INK, FAINT, GOLD = (24, 28, 38), (240, 243, 248), (140, 150, 168), (250, 196, 60)
-# Four greens from dark to light instead of greys: what the console's own display looked like.
+# Four greens from dark to light instead of greys, as on the display of the console.
 SHADES = np.array([(22, 44, 40), (64, 104, 74), (142, 178, 104), (224, 240, 192)], np.uint8)
 
 
 def picture(world: GameboyWorld, row: int, trail: list[Any]) -> Image.Image:
-    """480 x 480; `trail` keeps the sum of rewards so far."""
+    """480 x 480 pixels; the last item of `trail` is the sum of rewards so far."""
     state = world.state[row]
     time = int(state["time"])
     reward = float(world.view.reward[row, 0]) if time else 0.0
     trail.append((trail[-1] if trail else 0.0) + reward)
-    shown = SHADES[world.screen(row) >> 6]
-    screen = Image.fromarray(shown).resize((160 * SCALE, 144 * SCALE), Image.Resampling.NEAREST)
+    colours = SHADES[world.screen(row) >> 6]
+    screen = Image.fromarray(colours).resize((160 * SCALE, 144 * SCALE), Image.Resampling.NEAREST)
     sheet = Image.new("RGB", (screen.width, screen.height + STRIP), PAPER)
     sheet.paste(screen, (0, STRIP))
     facts = world._facts(np.array([row]))
@@ -54,4 +54,4 @@ def _font(size: int) -> Any:
 
 
 def _badges(world: GameboyWorld) -> int:
-    return sum(mark.kind == "badge" for mark in world.title.marks)
+    return sum(milestone.kind == "badge" for milestone in world.title.milestones)

@@ -1,7 +1,7 @@
-"""Games that can be kept: saved, loaded, captured as savestates, begun from them, brought back after a fault.
+"""The part of the world that handles states: save, load, capture, start from savestates, recover from faults.
 
-A game is its beginning (power-on, or a savestate of the library) and the inputs since: whatever happens to an
-emulator, its games can be played again to the same bytes.
+A game is its start (power-on, or a savestate of the library) and the inputs since. So a game whose emulator
+fails can be replayed to the same bytes.
 """
 
 from __future__ import annotations
@@ -23,293 +23,301 @@ from rematch.worlds.numpy_world import MAGIC, PlainWorld, Rows, States
 
 from . import titles
 from .cartridge.constants import ACTIONS
-from .emulator import emulator_pool as banks
-from .emulator import pyboy_emulator
+from .emulator import emulator_pool, pyboy_emulator
 from .ram_reader import Facts, Reader
-from .savestates import FOREIGN, POWER_ON, Bundle, Library, runs, seal
+from .savestates import FOREIGN, POWER_ON, Bundle, Library, compress, run_length_encode
 
-FROM_POWER_ON = -1.0  # the stage number `start`
-PROBE = (5, 5, 0)  # actions that a state of others has to survive: B, B, down
-
+FROM_POWER_ON = -1.0  # value of the stage column `start`
+PROBE = (5, 5, 0)  # actions that an imported state must run without a fault: B, B, down
 
 Strength = tuple[float, float]  # the party's levels and HP
-Wants = Callable[[int, tuple[str, ...], bool, str, Strength], bool]
+CaptureRule = Callable[[int, tuple[str, ...], bool, str, Strength], bool]
 
 
 @dataclass
-class Hall:
-    """What all parts of a world share."""
+class SharedEmulators:
+    """The emulators, the savestate library and the counters that all parts of a world share."""
 
     title: titles.Title
     reader: Reader
-    bank: banks.Bank
+    pool: emulator_pool.EmulatorPool
     power_on: bytes
     library: Library
     rom: bytes
     counters: dict[str, int]
-    shown: set[str] = field(default_factory=set)  # faults that were told
-    wants: Wants | None = None  # see KeptGames.watch
-    waypoints: int = 0  # the same
+    printed: set[str] = field(default_factory=set)  # faults that were printed
+    capture_rule: CaptureRule | None = None  # see SavestateGames.set_capture_rule
+    cell_size: int = 0  # see there
 
 
-def furnish(config: Any, games: int) -> Hall:
-    pyboy_emulator.library()
+def build_shared(config: Any, games: int) -> SharedEmulators:
+    pyboy_emulator.load_pyboy()
     rom, title = titles.find(config.rom, config.cartridge, config.cartridge_seed)
     try:
         power_on = pyboy_emulator.power_on(rom)
-    except Exception as error:  # PyBoy's own, and what it trips over in headers that it does not know
-        what = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"rom = {config.rom!r}: PyBoy cannot play it: {what}") from None
-    plan = banks.Plan(rom, title.regions, games)
-    away = config.workers and games > 1  # one game gains nothing by it; settings are judged by such worlds
-    bank: banks.Bank
-    bank = banks.Remote(plan, config.workers, config.patience) if away else banks.Local(plan)
-    library = Library(hashlib.sha1(rom).hexdigest(), pyboy_emulator.installed(), len(power_on))
-    counted = dict.fromkeys(("emulator_faults", "games_replayed", "savestates_quarantined"), 0)
-    return Hall(title, Reader(title), bank, power_on, library, rom, counted)
+    except Exception as error:  # PyBoy raises errors of many kinds for headers that it does not know
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"rom = {config.rom!r}: PyBoy cannot play it: {reason}") from None
+    spec = emulator_pool.PoolSpec(rom, title.regions, games)
+    pool: emulator_pool.EmulatorPool
+    if config.workers and games > 1:  # one game gains nothing; settings are checked with such worlds
+        pool = emulator_pool.WorkerPool(spec, config.workers, config.patience)
+    else:
+        pool = emulator_pool.LocalPool(spec)
+    library = Library(hashlib.sha1(rom).hexdigest(), pyboy_emulator.pyboy_version(), len(power_on))
+    counters = dict.fromkeys(("emulator_faults", "games_replayed", "savestates_quarantined"), 0)
+    return SharedEmulators(title, Reader(title), pool, power_on, library, rom, counters)
 
 
-class KeptGames(PlainWorld):
-    """The part of the world that knows about states; `row` is this part's first row of the bank."""
+class SavestateGames(PlainWorld):
+    """N games with savestates; `row` is the first row of this part in the pool."""
 
-    hall: Hall
+    shared: SharedEmulators
     row: int
-    fresh: NDArray[np.bool_]  # [N, milestones] reached by the step just made
-    stepped: NDArray[np.bool_]  # [N] who came to a new place by the step just made
-    faced: NDArray[np.bool_]  # [N] whose rival sent another creature or lost a quarter of one's HP
-    quarters: NDArray[Any]  # [N] of its creature's HP that the rival has left
-    page_of: Ints  # [N] the map whose places are laid out; -1: none
-    captured: dict[int, Bundle]  # by row: what `watch` asked for, of the step just made
+    new_milestones: NDArray[np.bool_]  # [N, milestones] reached by the last step
+    reached_new_place: NDArray[np.bool_]  # [N] by the last step
+    rival_changed: NDArray[np.bool_]  # [N] the rival has another creature, or it lost a quarter of its HP
+    quarters: NDArray[Any]  # [N] remaining quarters of the HP of the rival's creature
+    page_of: Ints  # [N] the map that `pages` shows; -1: none
+    captured: dict[int, Bundle]  # row -> bundle that the capture rule chose after the last step
 
     @property
     def library(self) -> Library:
-        """The savestates that games may begin from."""
-        return self.hall.library
+        """The savestates from which games may start."""
+        return self.shared.library
 
     @property
     def title(self) -> titles.Title:
-        return self.hall.title
+        return self.shared.title
 
     @cached_property
     def tag(self) -> int:
-        """Of cartridge and emulator: their states are not each other's."""
+        """A hash of cartridge and PyBoy version: states fit only the pair that made them."""
         text = f"{self.library.rom} {self.library.pyboy}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
     def _facts(self, rows: Rows | None = None) -> Facts:
-        ram = self.hall.bank.ram[self.row : self.row + self.games]
-        return self.hall.reader.facts(ram if rows is None else ram[rows])
+        ram = self.shared.pool.ram[self.row : self.row + self.games]
+        return self.shared.reader.facts(ram if rows is None else ram[rows])
 
     def milestones(self, row: int, since: bool = False) -> tuple[str, ...]:
-        """Those set in the running game, or only those set since it was spawned."""
+        """Milestones that the running game has reached; since: only those after the start of the episode."""
         state = self.state[row]
-        marks = state["reached"] & ~state["spawned"] if since else state["reached"]
-        return tuple(name for name, there in zip(self.hall.reader.names, marks.tolist()) if there)
+        mask = state["reached"] & ~state["reached_at_start"] if since else state["reached"]
+        return tuple(name for name, reached in zip(self.shared.reader.names, mask.tolist()) if reached)
 
-    def watch(self, wants: Wants, waypoints: int = 0) -> None:
-        """From now on `captured` holds games that reach a milestone, before an ended one begins anew.
+    def set_capture_rule(self, rule: CaptureRule, cell_size: int = 0) -> None:
+        """From now on `captured` holds the games that `rule` chooses, before ended ones restart.
 
-        wants(game, milestones, whether the game is decided, "", strength) -> capture it? Each part asks in
-        its own thread. With `waypoints` it is also asked where
-        somebody comes to a new place outside of a match, with the square of so many steps a side that it lies
-        in as the fourth argument; and in a match with a rival, with each quarter of its creatures' HP. Who is
-        captured there has come on: he is not idle.
+        rule(game, milestones, decided, cell, strength) -> bool is called for games that reach a milestone,
+        with cell "". With cell_size > 0 it is also called for a game that reaches a new place outside of a
+        match, with the name of the cell (cell_size steps a side), and in a match with a rival, for each
+        quarter of the HP of the rival's creature. Such a capture counts as progress for `idle_steps`. Each
+        part calls the rule in its own thread.
         """
-        self.hall.wants, self.hall.waypoints = wants, waypoints
+        self.shared.capture_rule, self.shared.cell_size = rule, cell_size
 
-    def _capture_wanted(self, facts: Facts, over: NDArray[np.bool_], alive: NDArray[np.bool_]) -> None:
+    def _apply_capture_rule(self, facts: Facts, decided: NDArray[np.bool_], alive: NDArray[np.bool_]) -> None:
         self.captured.clear()
-        if self.hall.wants is None:
+        rule = self.shared.capture_rule
+        if rule is None:
             return
-        side, reached = self.hall.waypoints, set(np.flatnonzero(self.fresh.any(1)).tolist())
-        there = np.where(facts.battle == 0, self.stepped, self.faced) & ~over & alive
-        for row in sorted(reached.union(np.flatnonzero(there).tolist() if side else ())):
-            place = ""
+        size, reached = self.shared.cell_size, set(np.flatnonzero(self.new_milestones.any(1)).tolist())
+        in_cell = np.where(facts.battle == 0, self.reached_new_place, self.rival_changed) & ~decided & alive
+        for row in sorted(reached.union(np.flatnonzero(in_cell).tolist() if size else ())):
+            cell = ""
             if row not in reached:
-                place = f"{self.title.map_name(int(facts.map[row]))} "
-                where = f"{int(facts.y[row]) // side} {int(facts.x[row]) // side}"
-                foe = f"against {int(facts.species[row])}, {int(self.quarters[row])} quarters"
-                place += foe if facts.battle[row] else where
+                cell = f"{self.title.map_name(int(facts.map[row]))} "
+                square = f"{int(facts.y[row]) // size} {int(facts.x[row]) // size}"
+                rival = f"against {int(facts.species[row])}, {int(self.quarters[row])} quarters"
+                cell += rival if facts.battle[row] else square
             strength = float(facts.level[row].sum()), float(facts.hp[row].sum())
-            if self.hall.wants(self.first + row, self.milestones(row), bool(over[row]), place, strength):
-                self.captured[row] = replace(self.capture(row), place=place)
-                self.state["last"][row] = self.state["time"][row]
+            milestones = self.milestones(row)
+            if rule(self.first + row, milestones, bool(decided[row]), cell, strength):
+                self.captured[row] = replace(self.capture(row), place=cell)
+                self.state["last_progress"][row] = self.state["time"][row]
 
-    # --- beginnings and faults ------------------------------------------------------------------------
+    # --- starts and faults ----------------------------------------------------------------------------
 
-    def _begin(self, row: int) -> None:
-        """Load the savestate that the stage names; from power-on where it is none, or one in quarantine."""
-        start, hall = float(self.state["stage"][row, 0]), self.hall
-        if not (start == FROM_POWER_ON or (0 <= start < len(hall.library) and start == int(start))):
-            known = len(hall.library)
-            raise ConfigError(f"start = {start:g}: expected -1 or the number of a savestate, of {known}")
+    def _load_start(self, row: int) -> None:
+        """Load the savestate of the stage; power-on if there is none or it is in quarantine."""
+        start, shared = float(self.state["stage"][row, 0]), self.shared
+        if not (start == FROM_POWER_ON or (0 <= start < len(shared.library) and start == int(start))):
+            count = len(shared.library)
+            raise ConfigError(f"start = {start:g}: expected -1 or the number of one of {count} savestates")
         if start >= 0:
-            bundle = hall.library[int(start)]
-            if bundle.sha256 not in hall.library.quarantine:
+            bundle = shared.library[int(start)]
+            if bundle.sha256 not in shared.library.quarantine:
                 self.state["origin"][row] = np.frombuffer(bytes.fromhex(bundle.sha256), np.uint8)
-                fault = hall.bank.load(self.row + row, hall.library.emulator(bundle))
+                fault = shared.pool.load(self.row + row, shared.library.emulator(bundle))
                 if fault is None:
                     return
-                self._tell(fault)
+                self._report_fault(fault)
                 self._quarantine(row)
                 self.state["origin"][row] = 0
-        fault = hall.bank.load(self.row + row, hall.power_on)
+        fault = shared.pool.load(self.row + row, shared.power_on)
         if fault is not None:
-            raise ConfigError(f"{self.spec.world}: a fresh emulator does not start: {fault.line}")
+            raise ConfigError(f"{self.spec.world}: a new emulator does not start: {fault.line}")
 
-    def _behind(self, row: int) -> NDArray[np.bool_]:
-        """[milestones] of the savestate that the game began from. A map that was entered is no bit of RAM."""
+    def _milestones_at_start(self, row: int) -> NDArray[np.bool_]:
+        """[milestones] those of the episode's savestate. RAM has no bit for a map that was entered."""
         bundle = self._origin(row)
-        behind = frozenset(() if bundle is None else bundle.milestones)
-        return np.array([name in behind for name in self.hall.reader.names], bool)
+        reached = frozenset(() if bundle is None else bundle.milestones)
+        return np.array([name in reached for name in self.shared.reader.names], bool)
 
-    def _beginning(self, row: int) -> bytes:
+    def _initial_bytes(self, row: int) -> bytes:
         """The emulator's bytes at the start of the running episode."""
         bundle = self._origin(row)
-        return self.hall.power_on if bundle is None else self.hall.library.emulator(bundle)
+        return self.shared.power_on if bundle is None else self.shared.library.emulator(bundle)
 
     def _origin(self, row: int) -> Bundle | None:
+        """The savestate that the running episode started from; None: power-on."""
         sha256 = self.state["origin"][row].tobytes()
-        return self.hall.library.find(sha256.hex()) if any(sha256) else None
+        return self.shared.library.find(sha256.hex()) if any(sha256) else None
 
-    def _replayed(self, fault: banks.Fault) -> bool:
-        """Bring a game back that went with its worker: its beginning and its inputs. False if it cannot."""
+    def _replay(self, fault: emulator_pool.Fault) -> bool:
+        """Replay a game that was lost with its worker, from its start. False if that fails."""
         row = fault.row - self.row
-        why = self.hall.bank.load(fault.row, self._beginning(row))
+        failure = self.shared.pool.load(fault.row, self._initial_bytes(row))
         for action in self.state["inputs"][row, : self.state["time"][row]].tolist():
-            if why is not None:
+            if failure is not None:
                 break
-            why = next(iter(self.hall.bank.step(fault.row, [action])), None)
-        if why is not None:
-            self._tell(why)
+            failure = next(iter(self.shared.pool.step(fault.row, [action])), None)
+        if failure is not None:
+            self._report_fault(failure)
             return False
-        self.hall.counters["games_replayed"] += 1
+        self.shared.counters["games_replayed"] += 1
         return True
 
     def _quarantine(self, row: int) -> None:
         origin = self.state["origin"][row].tobytes()
         if any(origin):
-            self.hall.library.quarantine[origin.hex()] = "its game crashed the emulator"
-            self.hall.counters["savestates_quarantined"] = len(self.hall.library.quarantine)
+            self.shared.library.quarantine[origin.hex()] = "its game crashed the emulator"
+            self.shared.counters["savestates_quarantined"] = len(self.shared.library.quarantine)
 
-    def _tell(self, fault: banks.Fault) -> None:
-        """Each kind of fault once, with its traceback; the rest are counted."""
-        self.hall.counters["emulator_faults"] += 1
-        if fault.line not in self.hall.shown:
-            self.hall.shown.add(fault.line)
+    def _report_fault(self, fault: emulator_pool.Fault) -> None:
+        """Count a fault; the first of each kind is printed with its traceback."""
+        self.shared.counters["emulator_faults"] += 1
+        if fault.line not in self.shared.printed:
+            self.shared.printed.add(fault.line)
             game = self.first + fault.row - self.row
-            said = f"{self.spec.world}: the emulator of game {game} was replaced after this; the run goes on"
-            print(f"{fault.trace.rstrip()}\n{said}", file=sys.stderr, flush=True)
+            message = f"{self.spec.world}: the emulator of game {game} was replaced; the run continues"
+            print(f"{fault.trace.rstrip()}\n{message}", file=sys.stderr, flush=True)
 
     # --- states ---------------------------------------------------------------------------------------
 
     def screen(self, row: int) -> Bytes:
-        """The whole screen, [144, 160] grey; for films."""
+        """The whole screen in grey, [144, 160]; for films."""
         try:
-            return self.hall.bank.screen(self.row + row)
-        except banks.Lost as gone:
-            self._again(gone)
-            return self.hall.bank.screen(self.row + row)
+            return self.shared.pool.screen(self.row + row)
+        except emulator_pool.EmulatorLost as lost:
+            self._recover(lost)
+            return self.shared.pool.screen(self.row + row)
 
     def capture(self, row: int, memory: bytes = b"") -> Bundle:
-        """The running game as a savestate that others can begin from."""
+        """The running game as a savestate from which other games can start."""
         parent, reached = self._origin(row), self.milestones(row)
         before = [] if parent is None else parent.actions
         inputs = before + self.state["inputs"][row, : self.state["time"][row]].tolist()
         return Bundle(
-            **seal(self._emulator(row)), rom=self.library.rom, pyboy=self.library.pyboy, milestones=reached,
-            map=self.title.map_name(int(self._facts(np.array([row])).map[0])),
-            band=self.title.band(frozenset(reached)), parent=POWER_ON if parent is None else parent.sha256,
-            root=POWER_ON if parent is None else parent.root, inputs=runs(inputs), memory=memory,
+            **compress(self._emulator_bytes(row)), rom=self.library.rom, pyboy=self.library.pyboy,
+            milestones=reached, map=self.title.map_name(int(self._facts(np.array([row])).map[0])),
+            start_group=self.title.start_group(frozenset(reached)),
+            parent=POWER_ON if parent is None else parent.sha256,
+            root=POWER_ON if parent is None else parent.root, inputs=run_length_encode(inputs), memory=memory,
         )  # fmt: skip
 
-    def adopt(self, data: bytes, name: str = "state") -> Bundle:
-        """A `.state` file of others: tried in a process of its own, because it may crash the emulator."""
-        plan = banks.Plan(self.hall.rom, self.title.regions, 1)
-        bank = banks.Remote(plan, 1, self.config.patience)
+    def import_state(self, data: bytes, name: str = "state") -> Bundle:
+        """A `.state` file of another program. A separate process tests it: it may crash the emulator."""
+        spec = emulator_pool.PoolSpec(self.shared.rom, self.title.regions, 1)
+        pool = emulator_pool.WorkerPool(spec, 1, self.config.patience)
         try:
-            fault = bank.load(0, data)
-            for action in PROBE:  # it has to run, too
-                fault = fault or next(iter(bank.step(0, [action])), None)
-            fault = fault or bank.load(0, data)
+            fault = pool.load(0, data)
+            for action in PROBE:  # it must also run
+                fault = fault or next(iter(pool.step(0, [action])), None)
+            fault = fault or pool.load(0, data)
             if fault is not None:
                 raise ConfigError(f"{name}: no state of this cartridge: the emulator failed: {fault.line}")
-            emulator, facts = bank.save(0), self.hall.reader.facts(bank.ram)
-        except banks.Lost as gone:
-            raise ConfigError(f"{name}: no state of this cartridge: {gone.fault.line}") from None
+            emulator, facts = pool.save(0), self.shared.reader.facts(pool.ram)
+        except emulator_pool.EmulatorLost as lost:
+            raise ConfigError(f"{name}: no state of this cartridge: {lost.fault.line}") from None
         finally:
-            bank.close()
-        reached = tuple(mark for mark, there in zip(self.hall.reader.names, facts.reached[0]) if there)
+            pool.close()
+        names = zip(self.shared.reader.names, facts.reached[0])
+        milestones = tuple(name for name, reached in names if reached)
         return Bundle(
-            **seal(emulator), rom=self.library.rom, pyboy=self.library.pyboy, milestones=reached,
+            **compress(emulator), rom=self.library.rom, pyboy=self.library.pyboy, milestones=milestones,
             parent=FOREIGN, root=FOREIGN, map=self.title.map_name(int(facts.map[0])),
-            band=self.title.band(frozenset(reached)),
+            start_group=self.title.start_group(frozenset(milestones)),
         )  # fmt: skip
 
-    def _emulator(self, row: int) -> bytes:
+    def _emulator_bytes(self, row: int) -> bytes:
         try:
-            return self.hall.bank.save(self.row + row)
-        except banks.Lost as gone:
-            self._again(gone)
-            return self.hall.bank.save(self.row + row)
+            return self.shared.pool.save(self.row + row)
+        except emulator_pool.EmulatorLost as lost:
+            self._recover(lost)
+            return self.shared.pool.save(self.row + row)
 
-    def _again(self, gone: banks.Lost) -> None:
-        self._tell(gone.fault)
-        if not self._replayed(gone.fault):
-            raise ConfigError(f"{self.spec.world}: a game cannot be brought back: {gone.fault.line}")
+    def _recover(self, lost: emulator_pool.EmulatorLost) -> None:
+        self._report_fault(lost.fault)
+        if not self._replay(lost.fault):
+            raise ConfigError(f"{self.spec.world}: a game cannot be replayed: {lost.fault.line}")
 
     def save(self, rows: Ints) -> Bytes:
-        where = np.asarray(rows, np.intp)
-        heads = self.state[where]
+        index = np.asarray(rows, np.intp)
+        heads = self.state[index]
         size = self.library.size
-        out = np.zeros((len(where), heads.dtype.itemsize + size), np.uint8)
-        for place, row in enumerate(where.tolist()):
-            emulator = self._emulator(row)
-            heads["digest"][place] = np.frombuffer(hashlib.sha256(emulator).digest(), np.uint8)
-            out[place, -size:] = np.frombuffer(emulator, np.uint8)
+        out = np.zeros((len(index), heads.dtype.itemsize + size), np.uint8)
+        for i, row in enumerate(index.tolist()):
+            emulator = self._emulator_bytes(row)
+            heads["digest"][i] = np.frombuffer(hashlib.sha256(emulator).digest(), np.uint8)
+            out[i, -size:] = np.frombuffer(emulator, np.uint8)
         out[:, :-size] = self._bytes(heads)
         return out
 
     def load(self, rows: Ints, states: Bytes) -> None:
-        where, size = np.asarray(rows, np.intp), self.library.size
+        index, size = np.asarray(rows, np.intp), self.library.size
         width = self.state.dtype.itemsize + size
-        if states.dtype != np.uint8 or states.shape != (len(where), width):
-            found = f"found {states.dtype} {list(states.shape)}"
-            raise ConfigError(f"{self.spec.world}: expected states uint8 [{len(where)}, {width}], {found}")
-        heads = np.ascontiguousarray(states[:, :-size]).view(self.state.dtype).reshape(len(where))
-        bodies = [states[place, -size:].tobytes() for place in range(len(where))]
-        fine = (heads["magic"] == MAGIC) & self.sane(heads)
-        for place, body in enumerate(bodies):
-            fine[place] &= hashlib.sha256(body).digest() == heads["digest"][place].tobytes()
-        if not fine.all():
-            bad = int(np.flatnonzero(~fine)[0])
+        if states.dtype != np.uint8 or states.shape != (len(index), width):
+            actual = f"found {states.dtype} {list(states.shape)}"
+            raise ConfigError(f"{self.spec.world}: expected states uint8 [{len(index)}, {width}], {actual}")
+        heads = np.ascontiguousarray(states[:, :-size]).view(self.state.dtype).reshape(len(index))
+        bodies = [states[i, -size:].tobytes() for i in range(len(index))]
+        valid = (heads["magic"] == MAGIC) & self.sane(heads)
+        for i, body in enumerate(bodies):
+            valid[i] &= hashlib.sha256(body).digest() == heads["digest"][i].tobytes()
+        if not valid.all():
+            bad = int(np.flatnonzero(~valid)[0])
             other = heads["magic"][bad] == MAGIC and heads["tag"][bad] != self.tag
-            why = ": it is of another cartridge or PyBoy" if other else ""
-            raise ConfigError(f"{self.spec.world}: state {bad} is no state of this world{why}")
+            reason = ": it is of another cartridge or PyBoy" if other else ""
+            raise ConfigError(f"{self.spec.world}: state {bad} is no state of this world{reason}")
         heads = heads.copy()
         heads["digest"] = 0
-        self.state[where] = heads
-        for row, body in zip(where.tolist(), bodies):
-            fault = self.hall.bank.load(self.row + row, body)
+        self.state[index] = heads
+        for row, body in zip(index.tolist(), bodies):
+            fault = self.shared.pool.load(self.row + row, body)
             if fault is not None:
                 raise ConfigError(f"{self.spec.world}: a checked state does not load: {fault.line}")
-        self.view.reward[where], self.view.ended[where], self.view.outcome[where] = 0, RUNNING, 0
-        self.view.length[where] = heads["time"]
-        self.fresh[where], self.page_of[where] = False, -1
+        self.view.reward[index], self.view.outcome[index] = 0, 0
+        self.view.ended[index] = RUNNING
+        self.view.length[index] = heads["time"]
+        self.new_milestones[index], self.page_of[index] = False, -1
         self.show()
 
     def sane(self, states: States) -> NDArray[np.bool_]:
-        known = {bytes(32), *(bytes.fromhex(bundle.sha256) for bundle in self.library)}
-        fine = (states["tag"] == self.tag) & (states["time"] >= 0) & (states["time"] < self.config.max_steps)
-        fine &= (states["stood"] >= 1) & (states["stood"] <= states["time"] + 1) & (states["slot"][:, 0] >= 0)
-        fine &= (states["last"] >= 0) & (states["last"] <= states["time"])
-        fine &= (states["inputs"] < len(ACTIONS)).all(1) & np.isfinite(states["stage"]).all(1)
-        for name in ("highest", "health", "healed", "foe", "foe_most", "struck"):
-            fine &= np.isfinite(states[name])
-        # A game that began in a savestate needs it: without, nobody could say how it got where it is.
-        begun = np.array([one.tobytes() in known for one in states["origin"]], bool)  # of no states: none
-        return np.asarray(fine & begun)
+        origins = {bytes(32), *(bytes.fromhex(bundle.sha256) for bundle in self.library)}
+        valid = (states["tag"] == self.tag) & (states["time"] >= 0)
+        valid &= states["time"] < self.config.max_steps
+        valid &= (states["num_places"] >= 1) & (states["num_places"] <= states["time"] + 1)
+        valid &= states["slot"][:, 0] >= 0
+        valid &= (states["last_progress"] >= 0) & (states["last_progress"] <= states["time"])
+        valid &= (states["inputs"] < len(ACTIONS)).all(1) & np.isfinite(states["stage"]).all(1)
+        for name in ("highest_level", "health", "heal_reward", "rival_hp", "rival_max_hp", "blow_reward"):
+            valid &= np.isfinite(states[name])
+        # A game that started from a savestate needs it to be replayed.
+        has_origin = np.array([one.tobytes() in origins for one in states["origin"]], bool)
+        return np.asarray(valid & has_origin)
 
     def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
-        """The true states: what is hidden is the cartridge's own and cannot be redrawn."""
+        """The true states: the hidden memory of a cartridge cannot be resampled."""
         return self.save(rows)

@@ -1,9 +1,9 @@
-"""A way walked again without its detours: from a savestate to the milestone that its inputs lead to.
+"""Removes detours from the inputs that lead from a savestate to a milestone.
 
-Who came somewhere by chance turned around often. Where he stood in the same place twice, free to walk, the
-inputs between are left out and the rest is played: kept if it still leads there, and who comes is no weaker.
-From the end to the beginning, so that little is played again and little can go otherwise: a step on grass
-more or less moves the cartridge's chance.
+Random play turns around often. Where the player was free to walk and stood in the same place twice, the
+inputs between are removed and the others are replayed. The result is used if it reaches the same milestones
+with no less strength. The search goes from the end to the start, so that little is replayed and little can
+change: one step on grass more or less changes the random numbers of the cartridge.
 """
 
 from __future__ import annotations
@@ -21,129 +21,134 @@ from .savestates import Bundle
 if TYPE_CHECKING:
     from .world import GameboyWorld
 
-MARK = 48  # inputs between states on the way
-CLOSE = 16  # the same while it is being shortened
-BLOCK = 32  # inputs whose detours are left out together, at first
-PASSES, TRIES = 2, 2  # over the whole way, and of leaving out more or less from one place on
+WAYPOINT_INTERVAL = 48  # inputs between waypoints of the result
+SEARCH_INTERVAL = 16  # inputs between waypoints during the search
+BLOCK = 32  # inputs whose detours are removed together, at first
+PASSES, TRIES = 2, 2  # passes over the trajectory; attempts at one place
 
 
 @dataclass
-class Walk:
-    """Inputs as far as the milestone, the place before each where one could walk, and where they led."""
+class Trajectory:
+    """Inputs up to a milestone, the places before each input, and the state that they reach."""
 
     inputs: list[int]
-    places: list[int | None]
+    places: list[int | None]  # None where the player was not free to walk
     strength: tuple[float, float]  # levels, HP
     end: Bundle
-    over: bool
-    marks: list[Bundle] = field(default_factory=list)  # states on the way
+    decided: bool
+    waypoints: list[Bundle] = field(default_factory=list)  # states on the trajectory
 
 
-def standing(world: GameboyWorld) -> int | None:
+def standing_place(world: GameboyWorld) -> int | None:
+    """The place of the player; None in a match or a text box."""
     facts = world._facts()
     return None if facts.battle[0] or facts.text[0] else int(facts.place[0])
 
 
-def walk(
+def play(
     world: GameboyWorld, start: int, inputs: Sequence[int], every: int = 0, by: Sequence[int | None] = ()
-) -> Walk | None:
-    """Play these in the only game of `world`, from a savestate of its library, or -1 for power-on.
+) -> Trajectory | None:
+    """Play inputs in the only game of `world`, from savestate `start` of its library or -1 for power-on.
 
-    None if they reach no milestone, or lead elsewhere than `by` those places. With `every` states on the way
-    are kept, so many inputs from each other.
+    None if they reach no milestone, or deviate from the places `by`. every: inputs between waypoints; 0: no
+    waypoints.
     """
-    marks: list[Bundle] = []
+    waypoints: list[Bundle] = []
     strengths: list[tuple[float, float]] = []
 
-    def any_milestone(*asked: Any) -> bool:
-        strengths.append(asked[-1])
+    def any_milestone(*arguments: Any) -> bool:
+        strengths.append(arguments[-1])
         return True
 
-    world.watch(any_milestone)
+    world.set_capture_rule(any_milestone)
     world.next.stage[:, 0] = start
     world.restart()
-    places = [standing(world)]
+    places = [standing_place(world)]
     for n, action in enumerate(inputs, 1):
         view = world.step({"joypad": np.array([[action]])})
         if world.captured:
-            over = bool(view.ended[0] == DECIDED)
-            return Walk(list(inputs[:n]), places, strengths[-1], world.captured[0], over, marks)
+            decided = bool(view.ended[0] == DECIDED)
+            return Trajectory(list(inputs[:n]), places, strengths[-1], world.captured[0], decided, waypoints)
         if view.ended[0] != RUNNING:
             return None
-        places.append(standing(world))
+        places.append(standing_place(world))
         if by and (n >= len(by) or places[n] != by[n]):
             return None
         if every and n % every == 0 and len(inputs) - n >= every // 2:
-            marks.append(replace(world.capture(0), place=f"+{n}"))
+            waypoints.append(replace(world.capture(0), place=f"+{n}"))
     return None
 
 
-def shortened(world: GameboyWorld, since: Bundle | None, inputs: Sequence[int]) -> Walk | None:
-    """The shortest way found from `since` (None: power-on) to the milestone that these inputs lead to."""
+def shorten(world: GameboyWorld, start: Bundle | None, inputs: Sequence[int]) -> Trajectory | None:
+    """A shorter trajectory from `start` (None: power-on) to the milestone that the inputs reach."""
     config = replace(world.config, screen=False, max_steps=len(inputs) + 1, idle_steps=0, workers=0)
-    aside = type(world)(config, 1)
+    scratch = type(world)(config, 1)
     try:
-        root = -1 if since is None else aside.library.add(since)
-        best = walk(aside, root, inputs)
+        root = -1 if start is None else scratch.library.add(start)
+        best = play(scratch, root, inputs)
         for _ in range(PASSES if best else 0):
             assert best is not None
-            best = without_detours(aside, root, best)
-        return walk(aside, root, best.inputs, MARK) if best else None
+            best = remove_detours(scratch, root, best)
+        return play(scratch, root, best.inputs, WAYPOINT_INTERVAL) if best else None
     finally:
-        aside.hall.bank.close()
+        scratch.shared.pool.close()
 
 
-class Retrace:
-    """One pass over a way, from its end to its beginning; what lies before the part at hand never changes."""
+class DetourRemoval:
+    """One pass over a trajectory from its end to its start; inputs before the present ones never change."""
 
-    def __init__(self, aside: GameboyWorld, root: int, way: Walk) -> None:
-        marked = walk(aside, root, way.inputs, CLOSE)
-        assert marked is not None, "it was walked before"
-        self.aside, self.way = aside, way
-        self.starts = [root, *(aside.library.add(mark) for mark in marked.marks)]
-        self.inputs, self.places = list(way.inputs), list(marked.places)
-        self.failed: set[bytes] = set()  # ways that led elsewhere, or to less
+    def __init__(self, scratch: GameboyWorld, root: int, trajectory: Trajectory) -> None:
+        with_waypoints = play(scratch, root, trajectory.inputs, SEARCH_INTERVAL)
+        assert with_waypoints is not None, "it was played before"
+        self.scratch, self.trajectory = scratch, trajectory
+        self.starts = [root, *(scratch.library.add(waypoint) for waypoint in with_waypoints.waypoints)]
+        self.inputs, self.places = list(trajectory.inputs), list(with_waypoints.places)
+        self.failed: set[bytes] = set()  # inputs that failed before
 
     def cut(self, low: int, high: int) -> None:
-        """Leave out what returns to where it began, for inputs low .. high - 1 at once, else by halves."""
+        """Remove loops that start at inputs low to high - 1: all at once, else by halves."""
         if high - low == 1:
-            again = [m for m in range(len(self.inputs) - 1, low, -1) if self.places[m] == self.places[low]]
-            any(self._kept(low, [m]) for m in (again[:TRIES] if self.places[low] is not None else ()))
+            returns = [m for m in range(len(self.inputs) - 1, low, -1) if self.places[m] == self.places[low]]
+            any(self._try_order(low, [m]) for m in (returns[:TRIES] if self.places[low] is not None else ()))
             return
-        if (on := self._without_loops(low, high)) and not self._kept(low, on):
+        if (order := self._without_loops(low, high)) and not self._try_order(low, order):
             middle = (low + high) // 2
             self.cut(middle, high)
             self.cut(low, middle)
 
     def _without_loops(self, low: int, high: int) -> list[int]:
-        """The inputs from `low` on, each place left as for the last time; none where nothing is left out."""
+        """Indices of the inputs from `low` on without loops; empty if there is no loop."""
         last = {place: m for m, place in enumerate(self.places[: len(self.inputs)]) if place is not None}
-        on, at = [], low
-        while at < high:
-            at = last.get(self.places[at], at)  # type: ignore[arg-type]
-            on.append(at)
-            at += 1
-        return on if on != list(range(low, at)) else []
+        order, index = [], low
+        while index < high:
+            index = last.get(self.places[index], index)  # type: ignore[arg-type]
+            order.append(index)
+            index += 1
+        return order if order != list(range(low, index)) else []
 
-    def _kept(self, low: int, on: list[int]) -> bool:
-        """Play inputs `on` and all after the last of them instead of those from `low` on; kept if as good."""
-        order = [*range(low), *on, *range(on[-1] + 1, len(self.inputs))]
+    def _try_order(self, low: int, replacement: list[int]) -> bool:
+        """Play the inputs `replacement` and all after its last one instead of those from `low` on.
+
+        Returns True, and takes the result, if it is as good.
+        """
+        order = [*range(low), *replacement, *range(replacement[-1] + 1, len(self.inputs))]
         if (key := bytes(self.inputs[m] for m in order)) in self.failed:
             return False
-        first = min(low // CLOSE, len(self.starts) - 1)
-        near, way = first * CLOSE, self.way
-        by = [self.places[m] for m in order[near:]]
-        found = walk(self.aside, self.starts[first], list(key[near:]), by=by)
-        if not found or found.end.milestones != way.end.milestones or found.strength < way.strength:
+        first = min(low // SEARCH_INTERVAL, len(self.starts) - 1)
+        offset, previous = first * SEARCH_INTERVAL, self.trajectory
+        by = [self.places[m] for m in order[offset:]]
+        result = play(self.scratch, self.starts[first], list(key[offset:]), by=by)
+        same = result is not None and result.end.milestones == previous.end.milestones
+        if result is None or not same or result.strength < previous.strength:
             self.failed.add(key)
             return False
-        self.inputs[near:], self.places[near:] = found.inputs, found.places
+        self.inputs[offset:], self.places[offset:] = result.inputs, result.places
         return True
 
 
-def without_detours(aside: GameboyWorld, root: int, way: Walk) -> Walk:
-    """One pass from the end to the beginning, BLOCK inputs at once where that still leads there."""
-    pass_ = Retrace(aside, root, way)
-    for high in range(len(way.inputs), 0, -BLOCK):
-        pass_.cut(max(0, high - BLOCK), high)
-    return replace(way, inputs=pass_.inputs, places=pass_.places)
+def remove_detours(scratch: GameboyWorld, root: int, trajectory: Trajectory) -> Trajectory:
+    """One pass from the end to the start, BLOCK inputs at once where that succeeds."""
+    removal = DetourRemoval(scratch, root, trajectory)
+    for high in range(len(trajectory.inputs), 0, -BLOCK):
+        removal.cut(max(0, high - BLOCK), high)
+    return replace(trajectory, inputs=removal.inputs, places=removal.places)

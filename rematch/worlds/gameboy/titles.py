@@ -1,8 +1,8 @@
-"""What there is to know of a game: names of maps, milestones with their bands, what is rewarded. Facts only.
+"""Tables of the known games: names of maps, milestones with their start groups, rewards.
 
-Three tables: our own cartridge's, from its compiler; Pokémon Red's (Blue shares its addresses); and one for
-cartridges of which nothing is known but that they keep the same addresses. A milestone is a bit of work RAM,
-or a map that was entered. Savestates go by bands: early, mid, late.
+Three kinds of table: that of an included cartridge, from its compiler; that of Pokémon Red (Blue has the same
+addresses); and one without milestones for unknown cartridges. A milestone is a bit of work RAM, or a map that
+was entered. The start group of a savestate is early, mid or late.
 """
 
 from __future__ import annotations
@@ -19,69 +19,69 @@ from .cartridge import compiler
 from .cartridge import ram_addresses as ram
 from .emulator.pyboy_emulator import Region
 
-BANDS = ("early", "mid", "late")
+START_GROUPS = ("early", "mid", "late")
 KNOWN = {  # SHA-1 -> title
     "ea9bcae617fdf159b045185467ae58b2e4a48b9a": "Pokemon Red",
     "d7037c83e1ae5b39bde3c30787637ba1d4c48ce2": "Pokemon Blue",
 }
-LARGEST = 8 << 20  # bytes of a cartridge
-LONGEST_TEXT = 1 << 20  # characters of a world's text
-CLOCKS = (0x0F, 0x10)  # byte 0147 of cartridges with a clock of their own: MBC3 with timer
+MAX_ROM_BYTES = 8 << 20
+MAX_TEXT_LENGTH = 1 << 20  # characters of a world description
+CLOCK_TYPES = (0x0F, 0x10)  # byte 0147 of cartridges with a clock: MBC3 with timer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rewards:
-    """r_env of one title: points for what happens the first time in an episode. All small."""
+    """r_env of one title: rewards for events that happen for the first time in an episode."""
 
-    event: float  # a milestone but for the following: towns, maps, rivals, locks, key items
+    event: float  # any other milestone: towns, maps, rivals, locks, key items
     badge: float
     end: float  # the hall of fame
-    level: float  # each level that the party's sum exceeds its highest so far
-    coordinate: float  # each (map, y, x) not stood on since the last milestone
-    heal: float  # times the share of health regained, but for who fell and was carried home
-    most_heal: float  # of an episode: getting hurt in order to heal must not pay
-    blow: float  # times the share of its HP that a rival's creature loses
-    most_blow: float  # of an episode: matches are won for what they lead to
+    level: float  # per level by which the party's sum exceeds its maximum so far
+    coordinate: float  # per (map, y, x) not visited since the last milestone
+    heal: float  # times the fraction of health regained; not after a defeat
+    most_heal: float  # per episode: losing health in order to heal must not pay
+    blow: float  # times the fraction of its HP that a rival's creature loses
+    most_blow: float  # per episode: a won match is only a means
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A milestone and how work RAM shows it."""
+class Milestone:
+    """A milestone and its place in work RAM."""
 
     name: str
     kind: str  # town, map, rival, badge, leader, item, lock, gate, event, end
-    number: int  # bit of the towns, badges or event flags; of a map its number
-    band: str
+    number: int  # bit of the towns, badges or event flags; number of a map
+    start_group: str
 
     @property
     def place(self) -> tuple[int, int, bool]:
-        """(address, value, whether the byte must equal it; else share a bit with it)."""
-        at = {"town": ram.TOWNS_VISITED, "badge": ram.BADGES}.get(self.kind, ram.EVENTS)
+        """(address, value, whether the byte must equal the value; else they must share a bit)."""
+        first = {"town": ram.TOWNS_VISITED, "badge": ram.BADGES}.get(self.kind, ram.EVENTS)
         if self.kind == "map":
             return ram.MAP, self.number, True
         if self.kind == "end":
             return ram.HALL_OF_FAME, 0xFF, False
-        return at + self.number // 8, 1 << self.number % 8, False
+        return first + self.number // 8, 1 << self.number % 8, False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Title:
-    """A game's table."""
+    """The table of one game."""
 
     name: str
     maps: dict[int, str]
-    marks: tuple[Mark, ...]
+    milestones: tuple[Milestone, ...]
     rewards: Rewards
     party: int  # members that are read
     flags: int  # bytes of event flags that are read
-    block: int  # steps to a block, in which the height and width of maps are given
+    block: int  # steps per block; height and width of maps are given in blocks
 
     def map_name(self, number: int) -> str:
         return self.maps.get(number, f"map-{number}")
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:
-        """The parts of memory that a step reads: the fewer the faster."""
+        """The parts of memory that a step reads; fewer parts are faster."""
         return (
             (ram.FACING, ram.FACING + 1),
             (ram.MENU_ITEM, ram.MENU_ITEM + 1),
@@ -100,41 +100,43 @@ class Title:
             (ram.EVENTS, ram.EVENTS + self.flags),
         )
 
-    def band(self, reached: frozenset[str]) -> str:
-        """Of a state with these milestones: the latest that one of them belongs to."""
-        found = [BANDS.index(mark.band) for mark in self.marks if mark.name in reached]
-        return BANDS[max(found, default=0)]
+    def start_group(self, reached: frozenset[str]) -> str:
+        """The start group of a state with these milestones: the latest group of any of them."""
+        groups = [START_GROUPS.index(one.start_group) for one in self.milestones if one.name in reached]
+        return START_GROUPS[max(groups, default=0)]
 
 
-def third(index: int, of: int) -> str:
-    return BANDS[min(2, 3 * index // max(1, of))]
+def group_of(index: int, count: int) -> str:
+    """The start group of item `index` of `count` in the order of the game."""
+    return START_GROUPS[min(2, 3 * index // max(1, count))]
 
 
-def ours(made: compiler.Cartridge) -> Title:
-    """The table of a cartridge that we made. Maps lie in the order in which they are reached, gyms last."""
+def included_title(made: compiler.Cartridge) -> Title:
+    """The table of an included cartridge. Its maps are in the order of the game, gyms last."""
     gyms = {number: badge for badge, number in made.gyms.items()}
     open_air = len(made.maps) - len(gyms)
     towns = set(made.towns.values())
 
-    def band(kind: str, number: int) -> str:
+    def group(kind: str, number: int) -> str:
         if kind in ("end", "gate"):
             return "late"
-        if number in gyms:  # with one badge of one it is late
-            return third(gyms[number] + (kind == "badge"), len(gyms) + 1 if kind != "badge" else len(gyms))
-        return third(number, open_air)
+        if number in gyms:  # the badge of the only gym is late
+            return group_of(gyms[number] + (kind == "badge"), len(gyms) + 1 if kind != "badge" else len(gyms))
+        return group_of(number, open_air)
 
-    marks = [Mark(one.name, one.kind, one.number, band(one.kind, one.map)) for one in made.milestones]
-    marks += [Mark(name, "map", number, band("map", number)) for number, name in made.maps.items()
+    milestones = [Milestone(one.name, one.kind, one.number, group(one.kind, one.map))
+                  for one in made.milestones]  # fmt: skip
+    milestones += [Milestone(name, "map", number, group("map", number)) for number, name in made.maps.items()
               if number not in towns]  # fmt: skip
-    highest = max(mark.number for mark in marks if mark.place[0] >= ram.EVENTS)
+    highest = max(milestone.number for milestone in milestones if milestone.place[0] >= ram.EVENTS)
     rewards = Rewards(
         event=1.0, badge=2.0, end=5.0, level=0.5, coordinate=0.001, heal=0.1, most_heal=1.0,
         blow=0.2, most_blow=4.0,
     )  # fmt: skip
     return Title(
-        name=made.name, maps=made.maps, marks=tuple(marks), rewards=rewards, party=1, flags=highest // 8 + 1,
-        block=1,
-    )
+        name=made.name, maps=made.maps, milestones=tuple(milestones), rewards=rewards, party=1,
+        flags=highest // 8 + 1, block=1,
+    )  # fmt: skip
 
 
 # --- Pokémon Red ------------------------------------------------------------------------------------
@@ -175,7 +177,7 @@ CeruleanCave2F CeruleanCaveB1F CeruleanCave1F NameRatersHouse CeruleanBadgeHouse
 SilphCo10F SilphCo11F SilphCoElevator - - TradeCenter Colosseum - - - - LoreleisRoom BrunosRoom AgathasRoom
 """  # by number; - where there is none
 
-# name, kind, bit of the event flags, band
+# name, kind, bit of the event flags, start group
 RED_EVENTS = """
 got_starter event 022 early
 got_parcel item 039 early
@@ -216,42 +218,43 @@ beat_route22_rival_again rival 526 late
 beat_lance leader 8FE late
 beat_champion leader 901 late
 """
-RED_TOWNS = "early early early early mid mid mid mid late late late"  # bands of maps 0 to 10
+RED_TOWNS = "early early early early mid mid mid mid late late late"  # start groups of maps 0 to 10
 RED_AREAS = """
 51 early 59 early 61 early 82 mid 232 mid 95 mid 135 mid 142 mid 199 mid 83 mid 165 late 181 late
 235 late 108 late 194 late 198 late 245 late 246 late 247 late 113 late 120 late
-"""  # map, band
+"""  # map, start group
 RED_BADGES = "early early mid mid mid late late late"
 
 
 @lru_cache(maxsize=1)
 def red() -> Title:
     maps = {number: name for number, name in enumerate(RED_MAPS.split()) if name != "-"}
-    marks = [Mark(f"badge_{name}", "badge", number, band)
-             for number, (name, band) in enumerate(zip(ram.BADGE_NAMES, RED_BADGES.split()))]  # fmt: skip
-    marks += [Mark(maps[number], "town", number, band) for number, band in enumerate(RED_TOWNS.split())]
+    badges = enumerate(zip(ram.BADGE_NAMES, RED_BADGES.split()))
+    milestones = [Milestone(f"badge_{name}", "badge", number, group) for number, (name, group) in badges]
+    towns = enumerate(RED_TOWNS.split())
+    milestones += [Milestone(maps[number], "town", number, group) for number, group in towns]
     words = RED_AREAS.split()
-    areas = {int(number): band for number, band in zip(words[::2], words[1::2])}
-    marks += [Mark(maps[number], "map", number, band) for number, band in areas.items()]
+    areas = {int(number): group for number, group in zip(words[::2], words[1::2])}
+    milestones += [Milestone(maps[number], "map", number, group) for number, group in areas.items()]
     for line in RED_EVENTS.split("\n")[1:-1]:
-        name, kind, bit, band = line.split()
-        marks.append(Mark(name, kind, int(bit, 16), band))
-    marks.append(Mark("hall_of_fame", "end", 1, "late"))
+        name, kind, bit, group = line.split()
+        milestones.append(Milestone(name, kind, int(bit, 16), group))
+    milestones.append(Milestone("hall_of_fame", "end", 1, "late"))
     rewards = Rewards(
         event=0.5, badge=2.0, end=5.0, level=0.1, coordinate=0.005, heal=0.2, most_heal=2.0,
         blow=0.05, most_blow=4.0,
     )  # fmt: skip
     return Title(
-        name="Pokemon Red", maps=maps, marks=tuple(marks), rewards=rewards, party=ram.MAX_PARTY,
+        name="Pokemon Red", maps=maps, milestones=tuple(milestones), rewards=rewards, party=ram.MAX_PARTY,
         flags=ram.EVENTS_BYTES,
         block=2,
     )  # fmt: skip
 
 
 def unknown(name: str) -> Title:
-    """Of a game of which nothing is known: what a byte means in it, and when it is over, nobody can say."""
+    """The table of an unknown game: the meaning of its bytes and its end are unknown."""
     return Title(
-        name=name, maps={}, marks=(), rewards=red().rewards, party=ram.MAX_PARTY, flags=1,
+        name=name, maps={}, milestones=(), rewards=red().rewards, party=ram.MAX_PARTY, flags=1,
         block=2,
     )  # fmt: skip
 
@@ -260,8 +263,8 @@ def unknown(name: str) -> Title:
 
 
 def check(rom: str) -> None:
-    """Refuse what is neither a cartridge nor a world's text, with the reason."""
-    written(existing(rom)) if is_text(rom) else read_rom(rom)
+    """ConfigError with the reason if the file is neither a cartridge nor a world description."""
+    compile_file(existing(rom)) if is_text(rom) else read_rom(rom)
 
 
 def is_text(rom: str) -> bool:
@@ -271,28 +274,28 @@ def is_text(rom: str) -> bool:
 def existing(path: str) -> Path:
     try:
         file = Path(path).expanduser()
-    except RuntimeError as why:  # ~NAME of nobody
-        raise ConfigError(f"rom = {path!r}: {why}") from None
+    except RuntimeError as error:  # ~NAME of an unknown user
+        raise ConfigError(f"rom = {path!r}: {error}") from None
     if not file.is_file():
-        what = "a folder" if file.is_dir() else "no such file"
-        raise ConfigError(f"rom = {path!r}: {what}: expected a Game Boy cartridge, usually NAME.gb")
+        reason = "a folder" if file.is_dir() else "no such file"
+        raise ConfigError(f"rom = {path!r}: {reason}: expected a Game Boy cartridge, usually NAME.gb")
     return file
 
 
 def read_rom(path: str) -> bytes:
-    """A cartridge's bytes, or what is wrong with the file in one line."""
+    """The bytes of a cartridge; ConfigError with the reason if the file is none."""
     file = existing(path)
     size = file.stat().st_size
-    if not 0x8000 <= size <= LARGEST or size % 0x4000:
+    if not 0x8000 <= size <= MAX_ROM_BYTES or size % 0x4000:
         raise ConfigError(f"rom = {path!r}: {size} bytes: expected a cartridge of 32768 bytes or more")
     data = file.read_bytes()
     checksum = -sum(byte + 1 for byte in data[0x134:0x14D]) & 0xFF  # as the console itself computes it
     if checksum != data[0x14D]:
-        found = f"header checksum {data[0x14D]:02X}, computed {checksum:02X}"
-        raise ConfigError(f"rom = {path!r}: {found}: expected a Game Boy cartridge")
-    if data[0x147] in CLOCKS:
-        raise ConfigError(f"rom = {path!r}: a cartridge with a clock (type {data[0x147]:02X}) plays by the "
-                          "time of day: no game of it could be played again; expected one without")
+        reason = f"header checksum {data[0x14D]:02X}, computed {checksum:02X}"
+        raise ConfigError(f"rom = {path!r}: {reason}: expected a Game Boy cartridge")
+    if data[0x147] in CLOCK_TYPES:
+        raise ConfigError(f"rom = {path!r}: a cartridge with a clock (type {data[0x147]:02X}) depends on "
+                          "the time of day: its games cannot be replayed; expected one without a clock")
     return data
 
 
@@ -301,14 +304,14 @@ def cartridge(size: str, seed: int) -> compiler.Cartridge:
     return compiler.build(size, seed)
 
 
-def written(file: Path) -> compiler.Cartridge:
-    """A cartridge of ours from a world's text (cartridge/world_text.py says how to write one)."""
+def compile_file(file: Path) -> compiler.Cartridge:
+    """Compile a world description (cartridge/world_text.py defines the format)."""
     try:
         with file.open() as text:
-            return compiled(text.read(LONGEST_TEXT), file.stem)
-    except (UnicodeDecodeError, ConfigError) as why:
-        said = "not a text" if isinstance(why, UnicodeDecodeError) else str(why)
-        raise ConfigError(f"rom = {str(file)!r}: {said}") from None
+            return compiled(text.read(MAX_TEXT_LENGTH), file.stem)
+    except (UnicodeDecodeError, ConfigError) as error:
+        reason = "not a text" if isinstance(error, UnicodeDecodeError) else str(error)
+        raise ConfigError(f"rom = {str(file)!r}: {reason}") from None
 
 
 @lru_cache(maxsize=2)
@@ -318,23 +321,23 @@ def compiled(text: str, name: str) -> compiler.Cartridge:
 
 @lru_cache
 def warn_once(text: str) -> None:
-    """Worlds of the same cartridge are made again and again."""
+    """A run makes many worlds of the same cartridge; it warns once."""
     warnings.warn(text, stacklevel=3)
 
 
 def find(rom: str, size: str, seed: int) -> tuple[bytes, Title]:
-    """The cartridge that the settings name, and its table."""
+    """The bytes of the cartridge in the settings, and its table."""
     if not rom:
         made = cartridge(size, seed)
-        return made.rom, ours(made)
+        return made.rom, included_title(made)
     if is_text(rom):
-        made = written(existing(rom))
-        return made.rom, ours(made)
+        made = compile_file(existing(rom))
+        return made.rom, included_title(made)
     data = read_rom(rom)
     digest = hashlib.sha1(data).hexdigest()
     if digest in KNOWN:
         return data, red()
-    said = "".join(chr(byte) for byte in data[0x134:0x143] if 32 <= byte < 127).strip() or "without a name"
-    warn_once(f"{rom}: {said}, SHA-1 {digest}: not a known cartridge; it is read at the addresses of "
+    name = "".join(chr(byte) for byte in data[0x134:0x143] if 32 <= byte < 127).strip() or "without a name"
+    warn_once(f"{rom}: {name}, SHA-1 {digest}: not a known cartridge; it is read at the addresses of "
               "Pokemon Red, which may mean nothing in it")  # fmt: skip
-    return data, red() if said.startswith(("POKEMON RED", "POKEMON BLUE")) else unknown(said)
+    return data, red() if name.startswith(("POKEMON RED", "POKEMON BLUE")) else unknown(name)

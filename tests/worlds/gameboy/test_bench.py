@@ -14,7 +14,7 @@ from rematch.worlds.gameboy import bench as probe
 
 def test_it_measures_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     gameboy_worlds.need_pyboy()
-    for name, value in (("GAMES", 2), ("MACHINES", 2), ("TURNS", 1)):
+    for name, value in (("GAMES", 2), ("EMULATORS", 2), ("TURNS", 1)):
         monkeypatch.setattr(probe, name, value)
     less = {"games": 2, "steps": 8, "world.workers": 0, "dqn.warmup": 80, "dqn.batch": 2, "threads": 1}
     monkeypatch.setattr(rematch_subject, "WITHOUT_EXPLORERS", rematch_subject.WITHOUT_EXPLORERS | less)

@@ -53,7 +53,7 @@ def test_parts_tell_their_own_games() -> None:
 
 
 def test_headlines_are_the_badges_in_order() -> None:
-    assert episode_info.headlines(titles.ours(gameboy_worlds.tiny())) == ("BADGE-1", "HALL-OF-FAME")
+    assert episode_info.headlines(titles.included_title(gameboy_worlds.tiny())) == ("BADGE-1", "HALL-OF-FAME")
     assert episode_info.headlines(titles.red())[:3] == ("badge_Boulder", "badge_Cascade", "badge_Thunder")
 
 

@@ -57,7 +57,7 @@ def test_who_wants_a_window_gets_pyboys_and_others_do_not_load_it(wanted: bool) 
     code = ("from rematch.worlds.gameboy import human_play\n"
             "from rematch.worlds.gameboy.emulator import pyboy_emulator\n"
             f"if {wanted}: human_play.load_window()\n"
-            "pyboy_emulator.library()\nfrom pyboy.plugins import window_sdl2\n"
+            "pyboy_emulator.load_pyboy()\nfrom pyboy.plugins import window_sdl2\n"
             "print(window_sdl2.sdl2 is not None)")
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True,
                           env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}, check=True)

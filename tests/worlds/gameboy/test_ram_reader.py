@@ -10,7 +10,7 @@ from rematch.worlds.gameboy import titles
 from rematch.worlds.gameboy.cartridge import ram_addresses as wram
 from rematch.worlds.gameboy.ram_reader import NAMED, RECENT, SPOTS, Reader
 
-TITLES = {"ours": titles.ours(titles.cartridge("small", 0)), "red": titles.red()}
+TITLES = {"ours": titles.included_title(titles.cartridge("small", 0)), "red": titles.red()}
 
 
 @pytest.mark.parametrize("name", TITLES)
@@ -29,7 +29,7 @@ def test_facts_equal_the_slow_reading(name: str) -> None:
         assert (facts.map[game], facts.y[game], facts.x[game]) == wram.place(memory)
         count = min(memory[wram.PARTY_COUNT], title.party)
         members = wram.party(memory | {wram.PARTY_COUNT: count})
-        found = zip(facts.level[game].tolist(), facts.hp[game].tolist(), facts.most_hp[game].tolist())
+        found = zip(facts.level[game].tolist(), facts.hp[game].tolist(), facts.max_hp[game].tolist())
         assert list(found) == [*members, *[(0, 0, 0)] * (title.party - count)]
         assert facts.money[game] == wram.money(memory)
         enemy = [wram.big_endian(memory, wram.ENEMY_HP), memory[wram.ENEMY_LEVEL]]
@@ -38,7 +38,7 @@ def test_facts_equal_the_slow_reading(name: str) -> None:
             facts.place[game]
             == memory[wram.MAP] << 16 | memory[wram.Y] << 8 | memory[wram.X]
         )
-        for mark, there in zip(title.marks, facts.reached[game]):
+        for mark, there in zip(title.milestones, facts.reached[game]):
             slow = {
                 "town": lambda m=mark, b=memory: bool(wram.towns(b) >> m.number & 1),
                 "badge": lambda m=mark, b=memory: bool(b[wram.BADGES] >> m.number & 1),
@@ -56,7 +56,7 @@ def test_columns_are_what_they_say(name: str) -> None:
     assert len(columns) == len(reader.columns()) == reader.fields()[1].size
     ram = np.zeros((1, len(reader.at)), np.uint8)
     none = np.full((1, RECENT), 255, np.uint8)
-    reached, fresh = np.zeros((1, len(title.marks)), bool), np.zeros((1, 4), np.uint8)
+    reached, fresh = np.zeros((1, len(title.milestones)), bool), np.zeros((1, 4), np.uint8)
 
     def seen() -> dict[str, float]:
         out = np.zeros((1, len(columns)), np.float32)
@@ -74,7 +74,7 @@ def test_columns_are_what_they_say(name: str) -> None:
         "map": 0.2, "x": 1.0, "y": round(17 / 255, 4), "y_share": 0.5 / title.block, "x_share": 1.0,
         "fresh_right": 1.0, "badge_Thunder": 1.0, "level_1": 0.5, "hp_1": 0.25, "in_battle": 1.0,
         "against_trainer": 1.0, "enemy_level": 0.25, "money": round(2 / 6, 4),
-        f"milestone_{title.marks[1].name}": 1.0, "action_1_ago_a": 1.0,
+        f"milestone_{title.milestones[1].name}": 1.0, "action_1_ago_a": 1.0,
     }  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def test_names_are_what_they_say(name: str) -> None:
 def test_places_are_told_apart() -> None:
     """All walkable places of a large cartridge: nearly every one has a pair of rows of its own."""
     made = titles.cartridge("kanto-ish", 0)
-    reader = Reader(titles.ours(made))
+    reader = Reader(titles.included_title(made))
     ram = np.zeros((len(made.walkable), len(reader.at)), np.uint8)
     for row, (where, y, x) in zip(ram, made.walkable):
         row[[reader.at[wram.MAP], reader.at[wram.Y], reader.at[wram.X]]] = (

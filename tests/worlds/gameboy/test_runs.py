@@ -116,7 +116,7 @@ def test_a_worker_that_dies_or_hangs_changes_nothing_that_is_learnt(
     whole, worked = Trainer(little()), Trainer(little(world__workers=2, world__patience=60.0))
     iterate(whole, 6)
     iterate(worked, 3)
-    worker: Any = worked.world.hall.bank.workers[1]  # type: ignore[attr-defined]
+    worker: Any = worked.world.shared.pool.workers[1]  # type: ignore[attr-defined]
     start = worker.start
 
     def again() -> None:
@@ -129,7 +129,7 @@ def test_a_worker_that_dies_or_hangs_changes_nothing_that_is_learnt(
     iterate(worked, 3)
     assert np.array_equal(weights(whole), weights(worked))
     assert worked.world.counters["games_replayed"] >= 1
-    assert capfd.readouterr().err.count("was replaced after this; the run goes on") == 1
+    assert capfd.readouterr().err.count("was replaced; the run continues") == 1
 
 
 def test_cartridges_that_are_none_are_one_line(

@@ -22,7 +22,7 @@ START, B = ACTIONS.index("start"), ACTIONS.index("b")
 def arrivals() -> dict[str, tuple[int, Any]]:
     """By the newest milestone of the solution: how many inputs lead there, and the savestate."""
     world, out = gameboy_worlds.world(1), {}
-    world.watch(lambda *asked: True)
+    world.set_capture_rule(lambda *asked: True)
     for count, action in enumerate(gameboy_worlds.tiny().solution[:60], 1):
         gameboy_worlds.press(world, action)
         for bundle in world.captured.values():
@@ -30,7 +30,7 @@ def arrivals() -> dict[str, tuple[int, Any]]:
     return out
 
 
-def aside(since: Any) -> Any:
+def scratch(since: Any) -> Any:
     world = gameboy_worlds.world(1)
     world.next.stage[:, 0] = world.library.add(since)
     world.restart()
@@ -38,20 +38,20 @@ def aside(since: Any) -> Any:
 
 
 def memory_after(since: Any, inputs: Sequence[int]) -> bytes:
-    world = aside(since)
+    world = scratch(since)
     for action in inputs:
         gameboy_worlds.press(world, action)
-    return bytes(world.hall.bank.ram[0].tobytes())
+    return bytes(world.shared.pool.ram[0].tobytes())
 
 
-def with_detours(since: Any, way: list[int], places: Sequence[int]) -> tuple[list[int], int]:
+def with_detours(since: Any, trajectory: list[int], places: Sequence[int]) -> tuple[list[int], int]:
     """After these many inputs: back and forth again, and the box of START opened and closed."""
-    out, count = list(way), 0
+    out, count = list(trajectory), 0
     for at in sorted(places, reverse=True):
-        back = OPPOSITE.get(ACTIONS[way[at - 1]])
-        walks = [] if back is None else [[ACTIONS.index(back), way[at - 1]]]
+        back = OPPOSITE.get(ACTIONS[trajectory[at - 1]])
+        walks = [] if back is None else [[ACTIONS.index(back), trajectory[at - 1]]]
         for detour in (*walks, [START, B]):
-            if memory_after(since, [*way[:at], *detour]) == memory_after(since, way[:at]):
+            if memory_after(since, [*trajectory[:at], *detour]) == memory_after(since, trajectory[:at]):
                 out[at:at] = detour
                 count += 1
     return out, count
@@ -59,7 +59,7 @@ def with_detours(since: Any, way: list[int], places: Sequence[int]) -> tuple[lis
 
 def replayed(bundle: Any) -> str:
     rom = gameboy_worlds.tiny().rom
-    bare = pyboy_emulator.ready(rom)
+    bare = pyboy_emulator.acquire(rom)
     bare.load(pyboy_emulator.power_on(rom))
     for action in bundle.actions:
         bare.press(action)
@@ -69,64 +69,67 @@ def replayed(bundle: Any) -> str:
 def test_detours_go_and_the_milestone_stays() -> None:
     found, solution = arrivals(), list(gameboy_worlds.tiny().solution)
     (first, since), (last, kept) = found["DAWN"], found["ROUTE-1"]
-    way = solution[first:last]
-    longer, detours = with_detours(since, way, (4, 8, 11))
-    assert detours >= 3 and len(longer) == len(way) + 2 * detours
+    trajectory = solution[first:last]
+    longer, detours = with_detours(since, trajectory, (4, 8, 11))
+    assert detours >= 3 and len(longer) == len(trajectory) + 2 * detours
     world = gameboy_worlds.world(2)
-    out = world.shortened(since, [*longer, *[B] * 5])
-    assert len(out.inputs) <= len(way) and not out.over
-    once = shorten_trajectory.walk(aside(since), 0, longer)
+    out = world.shorten(since, [*longer, *[B] * 5])
+    assert len(out.inputs) <= len(trajectory) and not out.decided
+    once = shorten_trajectory.play(scratch(since), 0, longer)
     assert once is not None and out.strength >= once.strength
     assert out.end.milestones == kept.milestones and out.end.parent == since.sha256
     assert out.end.actions == since.actions + out.inputs and replayed(out.end) == out.end.sha256
-    plain = shorten_trajectory.shortened(world, since, longer)
+    plain = shorten_trajectory.shorten(world, since, longer)
     assert plain is not None and plain.inputs == out.inputs, "what comes after the milestone does not matter"
 
 
 def test_nothing_is_left_out_that_makes_a_weaker_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were one stronger with every step that he makes, he would make every one again."""
-    found, walk = arrivals(), shorten_trajectory.walk
+    found, play = arrivals(), shorten_trajectory.play
     (first, since), (last, kept) = found["DAWN"], found["ROUTE-1"]
     longer, detours = with_detours(since, list(gameboy_worlds.tiny().solution[first:last]), (8,))
 
     def hardening(world: Any, start: int, inputs: Sequence[int], *more: Any, **by: Any) -> Any:
-        made = walk(world, start, inputs, *more, **by)
+        made = play(world, start, inputs, *more, **by)
         if made:
             made.strength = (5.0, float(len(made.end.actions)))
         return made
 
-    monkeypatch.setattr(shorten_trajectory, "walk", hardening)
-    out = shorten_trajectory.shortened(gameboy_worlds.world(1), since, longer)
+    monkeypatch.setattr(shorten_trajectory, "play", hardening)
+    out = shorten_trajectory.shorten(gameboy_worlds.world(1), since, longer)
     assert detours and out is not None
     assert out.inputs == longer and out.end.milestones == kept.milestones
 
 
 def test_states_on_the_way_are_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shorten_trajectory, "MARK", 8)
+    monkeypatch.setattr(shorten_trajectory, "WAYPOINT_INTERVAL", 8)
     found, solution = arrivals(), list(gameboy_worlds.tiny().solution)
     first, last = (found[name][0] for name in ("DAWN", "ROUTE-1"))
-    out = gameboy_worlds.world(1).shortened(found["DAWN"][1], solution[first:last])
-    assert out is not None and len(out.marks) == (len(out.inputs) - 4) // 8 > 0
-    for number, mark in enumerate(out.marks, 1):
-        assert mark.place == f"+{8 * number}" and mark.milestones == ("DAWN",)
-        assert mark.actions == out.end.actions[: first + 8 * number] and replayed(mark) == mark.sha256
+    out = gameboy_worlds.world(1).shorten(found["DAWN"][1], solution[first:last])
+    assert out is not None and len(out.waypoints) == (len(out.inputs) - 4) // 8 > 0
+    for number, waypoint in enumerate(out.waypoints, 1):
+        assert waypoint.place == f"+{8 * number}" and waypoint.milestones == ("DAWN",)
+        assert waypoint.actions == out.end.actions[: first + 8 * number]
+        assert replayed(waypoint) == waypoint.sha256
 
 
 def test_who_is_led_elsewhere_gives_up_at_once() -> None:
     found, solution = arrivals(), list(gameboy_worlds.tiny().solution)
     (first, since), (last, _) = found["DAWN"], found["ROUTE-1"]
-    way = shorten_trajectory.walk(aside(since), 0, solution[first:last])
-    assert way is not None and shorten_trajectory.walk(aside(since), 0, way.inputs, by=way.places) is not None
-    for other in range(1, len(way.places)):
-        by = [*way.places]
+    trajectory = shorten_trajectory.play(scratch(since), 0, solution[first:last])
+    assert trajectory is not None
+    inputs, places = trajectory.inputs, trajectory.places
+    assert shorten_trajectory.play(scratch(since), 0, inputs, by=places) is not None
+    for other in range(1, len(trajectory.places)):
+        by = [*trajectory.places]
         by[other] = -1
-        assert shorten_trajectory.walk(aside(since), 0, way.inputs, by=by) is None
-    assert shorten_trajectory.walk(aside(since), 0, way.inputs[:-1], by=way.places[:-1]) is None
+        assert shorten_trajectory.play(scratch(since), 0, trajectory.inputs, by=by) is None
+    assert shorten_trajectory.play(scratch(since), 0, inputs[:-1], by=places[:-1]) is None
 
 
 def test_inputs_that_reach_nothing_are_no_way() -> None:
-    assert gameboy_worlds.world(1).shortened(None, [B] * 6) is None
-    assert gameboy_worlds.world(1).shortened(None, []) is None
+    assert gameboy_worlds.world(1).shorten(None, [B] * 6) is None
+    assert gameboy_worlds.world(1).shorten(None, []) is None
 
 
 def test_it_is_played_aside() -> None:
@@ -134,5 +137,5 @@ def test_it_is_played_aside() -> None:
     world = gameboy_worlds.world(2)
     gameboy_worlds.follow(world, 7)
     before, (first, _) = world.save(np.arange(2)), arrivals()["DAWN"]
-    world.shortened(None, list(gameboy_worlds.tiny().solution[:first]))
+    world.shorten(None, list(gameboy_worlds.tiny().solution[:first]))
     assert (world.save(np.arange(2)) == before).all() and not len(world.library)

@@ -21,36 +21,36 @@ from rematch.worlds.gameboy.cartridge import ram_addresses as wram
 
 def test_red_lies_at_the_addresses_of_the_original() -> None:
     red = titles.red()
-    marks = {mark.name: mark for mark in red.marks}
-    assert len(marks) == len(red.marks)
-    assert [marks[f"badge_{name}"].place for name in ("Boulder", "Earth")] == [
+    milestones = {mark.name: mark for mark in red.milestones}
+    assert len(milestones) == len(red.milestones)
+    assert [milestones[f"badge_{name}"].place for name in ("Boulder", "Earth")] == [
         (wram.BADGES, 1, False),
         (wram.BADGES, 0x80, False),
     ]
-    assert marks["beat_brock"].place == (0xD755, 0x80, False)  # the flag 0x77
-    assert marks["got_starter"].place == (0xD74B, 0x04, False)
-    assert marks["CeruleanCity"].place == (wram.TOWNS_VISITED, 8, False)
-    assert marks["SaffronCity"].place == (wram.TOWNS_VISITED + 1, 4, False)
-    assert marks["VictoryRoad1F"].place == (wram.MAP, 108, True)
+    assert milestones["beat_brock"].place == (0xD755, 0x80, False)  # the flag 0x77
+    assert milestones["got_starter"].place == (0xD74B, 0x04, False)
+    assert milestones["CeruleanCity"].place == (wram.TOWNS_VISITED, 8, False)
+    assert milestones["SaffronCity"].place == (wram.TOWNS_VISITED + 1, 4, False)
+    assert milestones["VictoryRoad1F"].place == (wram.MAP, 108, True)
     assert [red.map_name(number) for number in (0, 54, 11)] == ["PalletTown", "PewterGym", "map-11"]
     assert red.map_name(247) == "AgathasRoom" and len(red.maps) == 248 - 22  # unused numbers
-    assert {mark.band for mark in red.marks} == set(titles.BANDS)
+    assert {mark.start_group for mark in red.milestones} == set(titles.START_GROUPS)
     last = wram.EVENTS + wram.EVENTS_BYTES
     assert all(mark.kind in ("map",) or wram.HALL_OF_FAME <= mark.place[0] < last or mark.kind == "badge"
-               for mark in red.marks)  # fmt: skip
+               for mark in red.milestones)  # fmt: skip
 
 
 @pytest.mark.parametrize("size", ["tiny", "mid", "small", "kanto-ish"])
 def test_our_own_table_names_all_there_is(size: str) -> None:
     made = titles.cartridge(size, 0)
-    title = titles.ours(made)
-    names = [mark.name for mark in title.marks]
+    title = titles.included_title(made)
+    names = [mark.name for mark in title.milestones]
     assert len(set(names)) == len(names) and set(made.maps.values()) <= set(names)
-    assert {mark.band for mark in title.marks} == set(titles.BANDS)
-    assert title.band(frozenset()) == title.band(frozenset({"DAWN"})) == "early"
-    assert title.band(frozenset({"DAWN", "HALL-OF-FAME"})) == "late"
+    assert {mark.start_group for mark in title.milestones} == set(titles.START_GROUPS)
+    assert title.start_group(frozenset()) == title.start_group(frozenset({"DAWN"})) == "early"
+    assert title.start_group(frozenset({"DAWN", "HALL-OF-FAME"})) == "late"
     read = {address for first, end in title.regions for address in range(first, end)}
-    assert {mark.place[0] for mark in title.marks} <= read
+    assert {mark.place[0] for mark in title.milestones} <= read
 
 
 def cartridge_file(folder: Path, name: str = "own.gb", title: bytes | None = None) -> Path:
@@ -96,7 +96,7 @@ def test_what_pyboy_cannot_play_is_one_line(tmp_path: Path, changes: dict[str, i
 
 
 def test_a_cartridge_with_a_clock_is_refused(tmp_path: Path) -> None:
-    for kind in titles.CLOCKS:
+    for kind in titles.CLOCK_TYPES:
         with pytest.raises(ConfigError, match="a cartridge with a clock"):
             titles.check(str(headed(tmp_path, x147=kind)))
     with pytest.raises(ConfigError, match="nobody-has-this-name"):
@@ -107,13 +107,13 @@ def test_nobody_says_when_an_unknown_cartridge_is_over(tmp_path: Path) -> None:
     """Whatever lies at the addresses of another game, it earns no badge and ends no episode."""
     with pytest.warns(UserWarning, match="not a known"):
         world = gameboy_worlds.world(rom=str(cartridge_file(tmp_path)))
-    assert world.title.marks == () and world.milestones(0) == ()
-    full = np.full_like(world.hall.bank.ram, 0xFF)
-    assert not world.hall.reader.facts(full).over.any()
+    assert world.title.milestones == () and world.milestones(0) == ()
+    full = np.full_like(world.shared.pool.ram, 0xFF)
+    assert not world.shared.reader.facts(full).decided.any()
     assert (
         gameboy_worlds.world()
-        .hall.reader.facts(np.full_like(gameboy_worlds.world().hall.bank.ram, 0xFF))
-        .over.all()
+        .shared.reader.facts(np.full_like(gameboy_worlds.world().shared.pool.ram, 0xFF))
+        .decided.all()
     )
     for _ in range(4):
         assert gameboy_worlds.press(world, 0).ended[0] == 0
@@ -139,7 +139,8 @@ def test_a_world_s_text_is_a_cartridge_with_its_own_names(tmp_path: Path) -> Non
     file.write_text(made.world)
     rom, title = titles.find(str(file), "small", 0)
     assert api.configure("tiny", changes={"world.rom": str(file)}).world.rom == str(file)
-    assert rom == compiler.compile_world(made.world, "mine").rom and title.marks == titles.ours(made).marks
+    assert rom == compiler.compile_world(made.world, "mine").rom
+    assert title.milestones == titles.included_title(made).milestones
     for text, why in ((b"map nonsense", "mine.txt"), (b"\xff\xfe", "not a text")):
         file.write_bytes(text)
         with pytest.raises(ConfigError, match=f"rom = .*{why}"):

@@ -32,7 +32,7 @@ ALL = np.arange(2, dtype=np.int32)
 
 
 def rom_of(world: Any) -> bytes:
-    return bytes(world.hall.rom)
+    return bytes(world.shared.rom)
 
 
 def test_a_stage_is_a_savestate_to_begin_from() -> None:
@@ -59,21 +59,21 @@ def test_the_solution_is_rewarded_as_the_table_says() -> None:
     """Against the model of the cartridge: an independent game, read through the same addresses."""
     world, game = gameboy_worlds.world(), game_model.new_game(tiny().atlas, tiny().seed)
     title = world.title
-    pay, marks = title.rewards, {mark.name: mark for mark in title.marks}
+    pay, milestones = title.rewards, {mark.name: mark for mark in title.milestones}
     stood: set[tuple[int, int, int]] = {(0, 0, 0)}
     reached: set[str] = set()
     highest, health, foe, most, blows = 0, 0.0, 0, 1, 0
     for moment, action in enumerate(tiny().solution):
         game.press(action)
-        memory = dict.fromkeys(world.hall.reader.at, 0) | game.wram()
+        memory = dict.fromkeys(world.shared.reader.at, 0) | game.wram()
         place = ram_addresses.place(memory)
-        new = {name for name, mark in marks.items() if name not in reached and _is_set(mark, memory)}
+        new = {name for name, mark in milestones.items() if name not in reached and _is_set(mark, memory)}
         reached |= new
         stood = set() if new else stood  # beyond a milestone all places are new
         expected = pay.coordinate * (place not in stood)
         stood.add(place)
         kinds = {"badge": pay.badge, "end": pay.end}
-        expected += sum(kinds.get(marks[name].kind, pay.event) for name in new)
+        expected += sum(kinds.get(milestones[name].kind, pay.event) for name in new)
         members = ram_addresses.party(memory)
         level = sum(level for level, _, _ in members)
         share = sum(hp for _, hp, _ in members) / max(1, sum(most for _, _, most in members))
@@ -92,7 +92,7 @@ def test_the_solution_is_rewarded_as_the_table_says() -> None:
         assert view.reward[0, 0] == pytest.approx(expected, abs=1e-5), moment
         assert {name for _, name in world.events} == new, moment
     assert blows > 8
-    assert reached == set(marks) and view.ended[0] == DECIDED and view.outcome[0, 0] == 1
+    assert reached == set(milestones) and view.ended[0] == DECIDED and view.outcome[0, 0] == 1
     assert view.length[0] == len(tiny().solution) and world.state["time"][0] == 0
     press(world, 0)
     assert world.events == []
@@ -106,12 +106,13 @@ def _is_set(mark: Any, memory: Any) -> bool:
 
 def test_the_mask_shows_where_it_was_and_forgets_with_a_milestone_and_the_episode() -> None:
     world, beside = gameboy_worlds.world(max_steps=60), ((1, 0), (0, -1), (0, 1), (-1, 0))
-    fresh = world.hall.reader.columns().index("fresh_down")
+    other = world.shared.reader.columns().index("fresh_down")
     stood: set[tuple[int, int, int]] = {(0, 0, 0)}
     maps: set[int] = set()
     for action in tiny().solution[:60]:
         view = press(world, action)
-        memory = {address: int(world.hall.bank.ram[0, at]) for address, at in world.hall.reader.at.items()}
+        ram = world.shared.pool.ram[0]
+        memory = {address: int(ram[at]) for address, at in world.shared.reader.at.items()}
         here = ram_addresses.place(memory)
         stood, maps = (set() if world.events else stood) | {here}, maps | {here[0]}
         seen = view.final if view.ended[0] else view.fields
@@ -120,7 +121,7 @@ def test_the_mask_shows_where_it_was_and_forgets_with_a_milestone_and_the_episod
             marked = (np.argwhere(window == 1) + here[1:] - 24).tolist()
             near = [[y, x] for number, y, x in stood if number == here[0]]  # its maps are small enough
             assert sorted(marked) == sorted(near)
-            told = seen["joypad"]["structured"][0, 0, fresh:][:4].tolist()
+            told = seen["joypad"]["structured"][0, 0, other:][:4].tolist()
             assert told == [float([here[1] + y, here[2] + x] not in near) for y, x in beside]
     assert len(maps) == 2 and view.ended[0] == CUT_OFF and view.outcome[0, 0] == 0
     assert view.final["joypad"]["visited"].sum() > 5 and view["joypad"]["visited"].sum() == 1
@@ -153,7 +154,7 @@ def test_a_chain_of_savestates_replays_from_power_on_to_the_same_bytes() -> None
     assert {"RIVAL-18", "RIVAL-19"} <= set(world.milestones(0, since=True))
     second = world.capture(0)
     assert second.parent == first.sha256 and second.actions == list(tiny().solution[:95])
-    bare = pyboy_emulator.ready(rom_of(world))
+    bare = pyboy_emulator.acquire(rom_of(world))
     for action in second.actions:
         bare.press(action)
     assert hashlib.sha256(bare.save()).hexdigest() == second.sha256
@@ -171,7 +172,7 @@ def test_a_stage_that_is_not_there_is_refused() -> None:
     world = gameboy_worlds.world()
     for wrong in (0.0, -2.0, 0.5, np.nan):
         world.next.stage[:, 0] = wrong
-        with pytest.raises(ConfigError, match=r"start = .*expected -1 or the number of a savestate, of 0"):
+        with pytest.raises(ConfigError, match=r"start = .*expected -1 or the number of one of 0 savestates"):
             world.restart()
 
 
@@ -179,12 +180,12 @@ def test_states_of_others_come_in_through_a_process_of_their_own() -> None:
     world = gameboy_worlds.world()
     follow(world, 20)
     mine = world.capture(0)
-    adopted = world.adopt(mine.emulator(), "friend.state")
+    adopted = world.import_state(mine.emulator(), "friend.state")
     assert adopted.sha256 == mine.sha256 and adopted.milestones == mine.milestones and adopted.root == FOREIGN
     rng_key = rng.words(1, rng.ACT, world.library.size).astype(np.uint8).tobytes()
     for bad in (b"", mine.emulator()[:5000], b"\x13" + rng_key):
         with pytest.raises(ConfigError, match=r"friend.state: no state of this cartridge") as caught:
-            world.adopt(bad, "friend.state")
+            world.import_state(bad, "friend.state")
         assert "\n" not in str(caught.value)
 
 
@@ -203,16 +204,16 @@ def test_saved_games_need_their_cartridge_and_their_beginning() -> None:
         other.load(ALL[:1], state)
     world.next.stage[:, 0] = world.library.add(world.capture(0))
     world.restart()
-    state, fresh = world.save(ALL[:1]), gameboy_worlds.world()
+    state, other = world.save(ALL[:1]), gameboy_worlds.world()
     with pytest.raises(ConfigError, match="no state of this world"):
-        fresh.load(ALL[:1], state)  # it began in a savestate that is not there
-    fresh.library.restore(world.library.state())
-    fresh.load(ALL[:1], state)
-    assert np.array_equal(fresh.save(ALL[:1]), state)
+        other.load(ALL[:1], state)  # it began in a savestate that is not there
+    other.library.restore(world.library.state())
+    other.load(ALL[:1], state)
+    assert np.array_equal(other.save(ALL[:1]), state)
     flipped = state.copy()
     flipped[0, -5000] ^= 1
     with pytest.raises(ConfigError, match="no state of this world"):
-        fresh.load(ALL[:1], flipped)
+        other.load(ALL[:1], flipped)
 
 
 # --- faults -----------------------------------------------------------------------------------------
@@ -223,7 +224,7 @@ def test_a_killed_worker_costs_nothing(capfd: pytest.CaptureFixture[str]) -> Non
     worked, whole = gameboy_worlds.world(2, workers=1), gameboy_worlds.world(2)
     for moment, action in enumerate(tiny().solution[:16]):
         if moment == 12:
-            child = worked.hall.bank.workers[0].child
+            child = worked.shared.pool.workers[0].child
             os.kill(child.pid, signal.SIGKILL)
             child.wait()
         press(worked, action, 0)
@@ -231,8 +232,8 @@ def test_a_killed_worker_costs_nothing(capfd: pytest.CaptureFixture[str]) -> Non
     assert np.array_equal(worked.save(ALL), whole.save(ALL))
     assert np.array_equal(worked.view["joypad"]["structured"], whole.view["joypad"]["structured"])
     assert worked.counters["games_replayed"] == 2 and worked.counters["savestates_quarantined"] == 0
-    assert capfd.readouterr().err.count("was replaced after this") == 1
-    os.kill(worked.hall.bank.workers[0].child.pid, signal.SIGKILL)
+    assert capfd.readouterr().err.count("was replaced; the run continues") == 1
+    os.kill(worked.shared.pool.workers[0].child.pid, signal.SIGKILL)
     assert np.array_equal(worked.save(ALL), whole.save(ALL))
 
 
@@ -244,14 +245,14 @@ def test_a_savestate_that_crashes_the_emulator_goes_into_quarantine(
     world.next.stage[0, 0] = world.library.add(world.capture(0))
     world.restart()
     before = world.view["joypad"]["screen"][0].copy()
-    broken, pressing = world.hall.bank.machines[0], pyboy_emulator.Machine.press
+    broken, pressing = world.shared.pool.emulators[0], pyboy_emulator.Emulator.press
 
     def fail(self: Any, action: int) -> None:
         if self is broken:
             raise RuntimeError("bad opcode")
         pressing(self, action)
 
-    monkeypatch.setattr(pyboy_emulator.Machine, "press", fail)
+    monkeypatch.setattr(pyboy_emulator.Emulator, "press", fail)
     view = press(world, 0)
     assert view.ended.tolist() == [CUT_OFF, RUNNING] and view.reward[0, 0] == 0
     assert np.array_equal(view.final["joypad"]["screen"][0], before)  # its last sight
@@ -259,7 +260,7 @@ def test_a_savestate_that_crashes_the_emulator_goes_into_quarantine(
     assert not world.state["origin"][0].any() and world.counters["savestates_quarantined"] == 1
     assert press(world, 0).ended.tolist() == [RUNNING, RUNNING]
     said = capfd.readouterr().err
-    assert said.count("Traceback") == 1 and "RuntimeError: bad opcode" in said and "the run goes on" in said
+    assert said.count("Traceback") == 1 and "RuntimeError: bad opcode" in said and "the run continues" in said
 
 
 def test_parts_may_share_workers() -> None:

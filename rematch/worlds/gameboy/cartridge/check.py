@@ -12,7 +12,7 @@ from rematch.worlds.gameboy.cartridge import ram_addresses as ram
 from rematch.worlds.gameboy.cartridge.compiler import Cartridge
 from rematch.worlds.gameboy.cartridge.game_model import new_game
 from rematch.worlds.gameboy.cartridge.world_text import Atlas
-from rematch.worlds.gameboy.emulator.pyboy_emulator import library
+from rematch.worlds.gameboy.emulator.pyboy_emulator import load_pyboy
 
 CHUNK = 1 << 16
 
@@ -55,7 +55,7 @@ def random_walk(atlas: Atlas, seed: int, steps: int) -> WalkResult:
 
 def replay(cartridge: Cartridge) -> str:
     """Plays the solution on the emulator from power-on; returns a summary, or raises ConfigError."""
-    emulator = library().PyBoy(io.BytesIO(cartridge.rom), window="null", sound_emulated=False)
+    emulator = load_pyboy().PyBoy(io.BytesIO(cartridge.rom), window="null", sound_emulated=False)
     for action in cartridge.solution:
         name = constants.ACTIONS[action]
         emulator.button_press(name)

@@ -1,9 +1,10 @@
-"""N machines behind one face: in this process, or in worker processes that share memory with it.
+"""N emulators with one interface: in this process, or in worker processes that share memory with it.
 
-`step` presses a button on each and leaves frames in `frames` [N, 72, 80] and memory in `ram` [N, R]. What
-goes wrong in a machine is a `Fault`, not an exception: the machine is replaced, and who owns the game decides
-what becomes of it. A worker that dies or is silent too long is replaced whole: the game that it was at is to
-blame, its others are `lost` and told so when they are next asked for, since another thread may play them.
+`step` presses a button on each emulator and writes `frames` [N, 72, 80] and `ram` [N, R]. An error in an
+emulator is returned as a `Fault`, not raised: the emulator is replaced, and the owner of the game decides how
+to continue. A worker that dies or does not answer in time is replaced. The game that it was stepping is the
+culprit; its other games are `lost`. Their faults are returned with their next call, because another thread
+may own them.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ import numpy as np
 from rematch.core.arrays import Bytes
 from rematch.core.errors import ConfigError
 
-from .pyboy_emulator import HEIGHT, WIDTH, Region, give_back, ready
+from .pyboy_emulator import HEIGHT, WIDTH, Region, acquire, release
 
-HEAD = struct.Struct("<cII")  # command or answer, row, bytes that follow
+HEAD = struct.Struct("<cII")  # command or reply, row, number of bytes that follow
 STEP, SAVE, LOAD, SCREEN, FINE, FAILED = b"s", b"v", b"l", b"p", b"+", b"!"
-STARTING = 120.0  # seconds that a worker may take to start, on a busy machine
-IDLE = 255  # an action: this machine is not stepped
+START_TIMEOUT = 120.0  # seconds that a worker may take to start, on a busy computer
+IDLE = 255  # an action: this emulator is not stepped
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What happened to one machine."""
+    """An error in one emulator."""
 
     row: int
     trace: str
-    lost: bool = False  # not its own doing: the worker it shared died
+    lost: bool = False  # another game caused it: their common worker died
 
     @property
     def line(self) -> str:
@@ -52,8 +53,8 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What the machines are made of."""
+class PoolSpec:
+    """The cartridge, the memory regions to read, and the number of emulators."""
 
     rom: bytes
     regions: tuple[Region, ...]
@@ -64,21 +65,21 @@ class Plan:
         return sum(end - first for first, end in self.regions)
 
     def layout(self, buffer: Any) -> tuple[Bytes, Bytes, Bytes, Bytes]:
-        """(actions [N], row at work [N], frames [N, 72, 80], ram [N, R]) over one buffer."""
+        """(actions [N], busy [N], frames [N, 72, 80], ram [N, R]) over one buffer."""
         n = self.count
-        whole = np.frombuffer(buffer, np.uint8)
+        data = np.frombuffer(buffer, np.uint8)
         cuts = np.cumsum([n, n, n * HEIGHT * WIDTH, n * self.width])
-        actions, busy, frames, ram = np.split(whole[: cuts[-1]], cuts[:-1])
+        actions, busy, frames, ram = np.split(data[: cuts[-1]], cuts[:-1])
         return actions, busy, frames.reshape(n, HEIGHT, WIDTH), ram.reshape(n, self.width)
 
     @property
     def size(self) -> int:
-        """Bytes of what `layout` lays out; where it is shared, the cartridge follows."""
+        """Bytes of the arrays of `layout`; in shared memory the cartridge follows them."""
         return self.count * (2 + HEIGHT * WIDTH + self.width)
 
 
-class Bank(Protocol):
-    """The machines."""
+class EmulatorPool(Protocol):
+    """N emulators; rows are their numbers."""
 
     frames: Bytes
     ram: Bytes
@@ -90,18 +91,18 @@ class Bank(Protocol):
     def close(self) -> None: ...
 
 
-class Local:
-    """Machines in this process. PyBoy lets go of the interpreter while it ticks, so threads need not wait.
+class LocalPool:
+    """Emulators in this process. PyBoy releases the GIL while it ticks, so threads run in parallel.
 
-    `load` and `step` of one row come from one thread at a time.
+    `load` and `step` of one row must not be called by two threads at once.
     """
 
-    def __init__(self, plan: Plan, buffer: Any = None, rows: range | None = None) -> None:
-        self.plan, self.rows = plan, range(plan.count) if rows is None else rows
-        shared = bytearray(plan.size) if buffer is None else buffer
-        self.actions, self.busy, self.frames, self.ram = plan.layout(shared)
-        self.machines = {row: ready(plan.rom) for row in self.rows}
-        weakref.finalize(self, give_back, self.machines)
+    def __init__(self, spec: PoolSpec, buffer: Any = None, rows: range | None = None) -> None:
+        self.spec, self.rows = spec, range(spec.count) if rows is None else rows
+        shared = bytearray(spec.size) if buffer is None else buffer
+        self.actions, self.busy, self.frames, self.ram = spec.layout(shared)
+        self.emulators = {row: acquire(spec.rom) for row in self.rows}
+        weakref.finalize(self, release, self.emulators)
         for row in self.rows:
             self._show(row)
 
@@ -112,7 +113,7 @@ class Local:
                 continue
             self.busy[row] = 1
             try:
-                self.machines[row].press(action)
+                self.emulators[row].press(action)
                 self._show(row)
             except Exception:
                 faults.append(self._replace(row))
@@ -120,12 +121,12 @@ class Local:
         return faults
 
     def save(self, row: int) -> bytes:
-        return self.machines[row].save()
+        return self.emulators[row].save()
 
     def load(self, row: int, state: bytes) -> Fault | None:
         self.busy[row] = 1
         try:
-            self.machines[row].load(state)
+            self.emulators[row].load(state)
             self._show(row)
         except Exception:
             return self._replace(row)
@@ -134,44 +135,44 @@ class Local:
         return None
 
     def screen(self, row: int) -> Bytes:
-        return self.machines[row].screen()
+        return self.emulators[row].screen()
 
     def close(self) -> None:
-        give_back(self.machines)
+        release(self.emulators)
 
     def _show(self, row: int) -> None:
-        machine = self.machines[row]
-        machine.frame(self.frames[row])
-        machine.read(self.plan.regions, self.ram[row])
+        emulator = self.emulators[row]
+        emulator.frame(self.frames[row])
+        emulator.read(self.spec.regions, self.ram[row])
 
     def _replace(self, row: int) -> Fault:
         trace = traceback.format_exc()
-        self.machines[row] = ready(self.plan.rom)
+        self.emulators[row] = acquire(self.spec.rom)
         return Fault(row, trace)
 
 
-class Silent(Exception):
+class WorkerUnresponsive(Exception):
     """A worker died or does not answer."""
 
 
 class Worker:
-    """One child process and the rows of the bank that it plays; see emulator_worker.py for its side."""
+    """One child process and its rows of the pool; emulator_worker.py runs in the child."""
 
-    def __init__(self, plan: Plan, fd: int, rows: range, patience: float) -> None:
-        self.plan, self.fd, self.rows, self.patience = plan, fd, rows, patience
+    def __init__(self, spec: PoolSpec, fd: int, rows: range, patience: float) -> None:
+        self.spec, self.fd, self.rows, self.patience = spec, fd, rows, patience
         self.lock = threading.Lock()
-        self.lost: dict[int, str] = {}  # rows whose games went with an earlier process -> why
-        self.guilty: set[int] = set()  # those that were at work then
+        self.lost: dict[int, str] = {}  # rows lost with an earlier process -> cause
+        self.culprits: set[int] = set()  # those that it was stepping then
         self.start()
 
     def start(self) -> None:
-        """Workers are started one after the other, and then waited for: they load at the same time."""
-        module = f"{__package__}.emulator_worker"  # a copy of this folder has a worker of its own
+        """Start the process without waiting, so that several workers load at the same time."""
+        module = f"{__package__}.emulator_worker"  # a copy of this folder has its own worker
         path = os.pathsep.join(place or os.getcwd() for place in sys.path)
         environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        plan, rows = self.plan, self.rows
-        words = [str(number) for number in (self.fd, plan.count, rows.start, rows.stop, len(plan.rom))]
-        words += [f"{first}-{end}" for first, end in plan.regions]
+        spec, rows = self.spec, self.rows
+        words = [str(number) for number in (self.fd, spec.count, rows.start, rows.stop, len(spec.rom))]
+        words += [f"{first}-{end}" for first, end in spec.regions]
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  (it is read and closed in `end`)
         self.child = subprocess.Popen(
             [sys.executable, "-m", module, *words], env=environment, pass_fds=(self.fd,),
@@ -179,32 +180,32 @@ class Worker:
         )  # fmt: skip
 
     def wait(self) -> None:
-        """Until it has started."""
+        """Wait until the process has started."""
         try:
-            self._read(HEAD.size, max(self.patience, STARTING))
-        except Silent as why:
+            self._read(HEAD.size, max(self.patience, START_TIMEOUT))
+        except WorkerUnresponsive as cause:
             self.end()
-            raise ConfigError(f"gameboy: a worker process does not start: {why.args[0].strip()}") from None
+            raise ConfigError(f"gameboy: a worker process does not start: {cause.args[0].strip()}") from None
 
     def send(self, command: bytes, row: int, data: bytes = b"") -> None:
         self._write(HEAD.pack(command, row, len(data)) + data)
 
     def receive(self) -> tuple[bytes, int, bytes]:
-        answer, row, size = HEAD.unpack(self._read(HEAD.size))
-        return answer, row, self._read(size)
+        reply, row, size = HEAD.unpack(self._read(HEAD.size))
+        return reply, row, self._read(size)
 
     def fault(self, row: int) -> Fault:
-        """Tell once what became of a row."""
-        return Fault(row, self.lost.pop(row), lost=row not in self.guilty)
+        """The fault of a row; it is returned once."""
+        return Fault(row, self.lost.pop(row), lost=row not in self.culprits)
 
     def ended(self) -> int | None:
-        """The code it ended with; None: it still runs. Its pipes are closed a little before its end."""
+        """The exit code; None: it still runs. Its pipes close shortly before it ends."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.child.wait(0.5)
         return None
 
     def end(self) -> str:
-        """Stop it; what it said last."""
+        """Stop the process. Returns its last error output."""
         if self.errors.closed:
             return ""
         self.child.kill()
@@ -215,143 +216,144 @@ class Worker:
                 pipe.close()
         with self.errors as file:
             file.seek(0)
-            said = file.read()[-4000:].decode(errors="replace").strip()
-        return said or f"the worker process ended with code {self.child.returncode}"
+            message = file.read()[-4000:].decode(errors="replace").strip()
+        return message or f"the worker process ended with code {self.child.returncode}"
 
     def _write(self, data: bytes) -> None:
-        pipe, left = self.child.stdin, memoryview(data)
+        pipe, remaining = self.child.stdin, memoryview(data)
         assert pipe is not None
         try:
-            while left:
-                left = left[pipe.write(left) or 0 :]
+            while remaining:
+                remaining = remaining[pipe.write(remaining) or 0 :]
         except OSError:
-            raise Silent("the worker process is gone") from None
+            raise WorkerUnresponsive("the worker process has ended") from None
 
     def _read(self, size: int, patience: float = 0.0) -> bytes:
         pipe, parts = self.child.stdout, b""
         assert pipe is not None
         while len(parts) < size:
             if not select.select([pipe], [], [], patience or self.patience)[0]:
-                raise Silent(f"the worker process gave no answer within {patience or self.patience:g} s")
+                limit = patience or self.patience
+                raise WorkerUnresponsive(f"the worker process gave no answer within {limit:g} s")
             more = pipe.read(size - len(parts))
             if not more:
-                raise Silent("the worker process is gone")
+                raise WorkerUnresponsive("the worker process has ended")
             parts += more
         return parts
 
 
-class Remote:
-    """Machines in worker processes: what kills an emulator kills one of them, and none hangs the run."""
+class WorkerPool:
+    """Emulators in worker processes: a crash ends only one of them, and a hang does not stop the run."""
 
-    def __init__(self, plan: Plan, workers: int, patience: float) -> None:
-        self.plan = plan
+    def __init__(self, spec: PoolSpec, workers: int, patience: float) -> None:
+        self.spec = spec
         self.workers: list[Worker] = []
-        with tempfile.TemporaryFile() as file:  # shared by its number, it needs no name
+        with tempfile.TemporaryFile() as file:  # shared by its descriptor, without a name
             in_memory = hasattr(os, "memfd_create")
             fd = os.memfd_create("gameboy") if in_memory else os.dup(file.fileno())
-        whole = plan.size + len(plan.rom)
-        os.ftruncate(fd, whole)
-        self.shared = mmap.mmap(fd, whole)
-        self.shared[plan.size :] = plan.rom
-        self.actions, self.busy, self.frames, self.ram = plan.layout(self.shared)
-        self.close = weakref.finalize(self, _end, self.workers, fd)  # once: asked for, or with the last of us
-        workers = min(workers, plan.count)
-        cuts = [plan.count * k // workers for k in range(workers + 1)]
+        size = spec.size + len(spec.rom)
+        os.ftruncate(fd, size)
+        self.shared = mmap.mmap(fd, size)
+        self.shared[spec.size :] = spec.rom
+        self.actions, self.busy, self.frames, self.ram = spec.layout(self.shared)
+        self.close = weakref.finalize(self, _end, self.workers, fd)  # runs once: on close or at exit
+        workers = min(workers, spec.count)
+        cuts = [spec.count * k // workers for k in range(workers + 1)]
         try:
             for low, high in pairwise(cuts):
-                self.workers.append(Worker(plan, fd, range(low, high), patience))
+                self.workers.append(Worker(spec, fd, range(low, high), patience))
             for worker in self.workers:
                 worker.wait()
         except ConfigError:
             self.close()
             raise
 
-    def of(self, row: int) -> Worker:
+    def worker_of(self, row: int) -> Worker:
         return next(worker for worker in self.workers if row in worker.rows)
 
     def step(self, first: int, actions: Sequence[int]) -> list[Fault]:
         rows = range(first, first + len(actions))
         self.actions[first : rows.stop] = actions
-        # Locks in the order of workers, so that two threads whose rows share workers never wait in a circle;
-        # all are given back, also where a worker cannot be replaced.
+        # Locks are taken in the order of workers, so that two threads never wait for each other; all are
+        # released, also if a worker cannot be replaced.
         with contextlib.ExitStack() as locks:
             return self._step(rows, locks)
 
     def _step(self, rows: range, locks: contextlib.ExitStack) -> list[Fault]:
-        asked: list[tuple[Worker, range]] = []
+        pending: list[tuple[Worker, range]] = []
         faults: list[Fault] = []
         for worker in self.workers:
-            mine = range(max(rows.start, worker.rows.start), min(rows.stop, worker.rows.stop))
-            if not mine:
+            own_rows = range(max(rows.start, worker.rows.start), min(rows.stop, worker.rows.stop))
+            if not own_rows:
                 continue
             locks.enter_context(worker.lock)
-            asked.append((worker, mine))
-            for row in [row for row in mine if row in worker.lost]:
+            pending.append((worker, own_rows))
+            for row in [row for row in own_rows if row in worker.lost]:
                 faults.append(Fault(row, worker.lost.pop(row), lost=True))
                 self.actions[row] = IDLE
-            with contextlib.suppress(Silent):  # found out below
-                worker.send(STEP, mine.start, struct.pack("<I", mine.stop))
-        for worker, mine in asked:
+            with contextlib.suppress(WorkerUnresponsive):  # noticed below
+                worker.send(STEP, own_rows.start, struct.pack("<I", own_rows.stop))
+        for worker, own_rows in pending:
             try:
                 faults += self._results(worker)
-            except Silent as why:
-                self._replace(worker, why)
-                stepped = [row for row in mine if self.actions[row] != IDLE]
+            except WorkerUnresponsive as cause:
+                self._replace(worker, cause)
+                stepped = [row for row in own_rows if self.actions[row] != IDLE]
                 faults += [worker.fault(row) for row in stepped]
         return faults
 
     def save(self, row: int) -> bytes:
-        return self._ask(SAVE, row)
+        return self._query(SAVE, row)
 
     def screen(self, row: int) -> Bytes:
-        return np.frombuffer(self._ask(SCREEN, row), np.uint8).reshape(144, 160)
+        return np.frombuffer(self._query(SCREEN, row), np.uint8).reshape(144, 160)
 
     def load(self, row: int, state: bytes) -> Fault | None:
-        worker = self.of(row)
+        worker = self.worker_of(row)
         with worker.lock:
             worker.lost.pop(row, None)
             for last in (False, True):
                 try:
                     worker.send(LOAD, row, state)
-                    answer, _, said = worker.receive()
+                    reply, _, message = worker.receive()
                     break
-                except Silent as why:
-                    self._replace(worker, why)
+                except WorkerUnresponsive as cause:
+                    self._replace(worker, cause)
                     fault = worker.fault(row)
-                    if last or not fault.lost:  # else it was gone already: a new one has not been asked yet
+                    if last or not fault.lost:  # else it had ended before: try the new process
                         return Fault(row, fault.trace)
-        return Fault(row, said.decode()) if answer == FAILED else None
+        return Fault(row, message.decode()) if reply == FAILED else None
 
-    def _ask(self, command: bytes, row: int) -> bytes:
-        worker = self.of(row)
+    def _query(self, command: bytes, row: int) -> bytes:
+        worker = self.worker_of(row)
         with worker.lock:
             if row not in worker.lost:
                 try:
                     worker.send(command, row)
                     return worker.receive()[2]
-                except Silent as why:
-                    self._replace(worker, why)
-            raise Lost(worker.fault(row))
+                except WorkerUnresponsive as cause:
+                    self._replace(worker, cause)
+            raise EmulatorLost(worker.fault(row))
 
     def _results(self, worker: Worker) -> list[Fault]:
         faults: list[Fault] = []
         while True:
-            answer, row, said = worker.receive()
-            if answer == FINE:
+            reply, row, message = worker.receive()
+            if reply == FINE:
                 return faults
-            faults.append(Fault(row, said.decode()))
+            faults.append(Fault(row, message.decode()))
 
-    def _replace(self, worker: Worker, why: Silent) -> None:
-        """A new worker. The row at work when the old one went is to blame; all others are lost with it.
+    def _replace(self, worker: Worker, cause: WorkerUnresponsive) -> None:
+        """Replace a worker. The row that it was stepping is the culprit; all others are lost with it.
 
-        Nobody is where somebody else killed it: no emulator does that to itself.
+        After SIGKILL there is no culprit: an emulator never sends that signal to itself.
         """
         killed = worker.ended() == -signal.SIGKILL
-        said = worker.end()
-        guilty = [row for row in worker.rows if self.busy[row] and not killed]
-        blamed = f", in game {guilty[0]}" if guilty else ""
-        worker.lost = dict.fromkeys(worker.rows, f"{said}\n{why.args[0]}{blamed}")
-        worker.guilty = set(guilty)
+        message = worker.end()
+        culprits = [row for row in worker.rows if self.busy[row] and not killed]
+        where = f", in game {culprits[0]}" if culprits else ""
+        worker.lost = dict.fromkeys(worker.rows, f"{message}\n{cause.args[0]}{where}")
+        worker.culprits = set(culprits)
         self.busy[worker.rows.start : worker.rows.stop] = 0
         worker.start()
         worker.wait()
@@ -363,8 +365,8 @@ def _end(workers: list[Worker], fd: int) -> None:
     os.close(fd)
 
 
-class Lost(Exception):
-    """The machine of this row went with its worker; its game has to be played again."""
+class EmulatorLost(Exception):
+    """The emulator of this row was lost with its worker; its game must be replayed."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.trace)

@@ -1,7 +1,8 @@
-"""PyBoy's states, written and read by C: its own way makes a Python call of every byte, 150 000 of them.
+"""Writes and reads PyBoy states in C. PyBoy itself makes one Python call per byte, 150 000 per state.
 
-PyBoy hands each number of a state to an `IntIOInterface`; these two keep the bytes in memory. The bytes are
-those of `PyBoy.save_state`, which machine.py uses where this was not compiled against the PyBoy that is here.
+PyBoy passes each number of a state to an `IntIOInterface`; the two classes here keep the bytes in memory. The
+bytes equal those of `PyBoy.save_state`, which pyboy_emulator.py uses if this module was not compiled for the
+installed PyBoy.
 """
 
 from libc.stdint cimport int64_t, uint8_t
@@ -18,7 +19,7 @@ PYBOY = REMATCH_PYBOY.decode()
 
 
 cdef class Sink(IntIOInterface):
-    """Takes a state."""
+    """Receives the bytes of a state."""
 
     cdef bytearray data
     cdef uint8_t *start
@@ -44,7 +45,7 @@ cdef class Sink(IntIOInterface):
 
 
 cdef class Source(IntIOInterface):
-    """Gives a state out."""
+    """Returns the bytes of a state one by one."""
 
     cdef bytes data
     cdef const uint8_t *start
@@ -58,7 +59,7 @@ cdef class Source(IntIOInterface):
 
     cpdef uint8_t read(self) except? -1:
         if self.at == self.end:
-            raise EOFError("the state ends too soon")
+            raise EOFError("the state ends too early")
         self.at += 1
         return self.start[self.at - 1]
 

@@ -1,7 +1,7 @@
 """One emulated Game Boy: PyBoy without window or sound, one action at a time.
 
-An action is a button held for 8 of 24 ticks of which the last is drawn (spec section 2). The same state and
-inputs give the same bytes on any instance, so a state and a list of inputs are a game.
+An action holds a button for 8 of 24 ticks; the last tick is drawn (spec section 2). The same state and inputs
+give the same bytes on every instance, so a state and a list of inputs define a game.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from rematch.core.native_build import refuse_stale
 
 from ..cartridge.constants import ACTIONS, PRESS, TICKS
 
-LCDC, LCD_ON = 0xFF40, 0x80  # the display's register, and the bit that says that it is on
-WARM_UP = 600  # frames within which the display must come on
+LCDC, LCD_ON = 0xFF40, 0x80  # register of the display, and its bit "on"
+MAX_WAIT = 600  # frames to wait for the display
 
-HEIGHT, WIDTH = 72, 80  # of a frame: every second pixel of every second line
+HEIGHT, WIDTH = 72, 80  # of an observed frame: every second pixel of every second line
 SHIFTS: NDArray[np.uint8] = np.array([0, 2, 4, 6], np.uint8)  # of the four pixels in a byte
 Region = tuple[int, int]  # of memory: first address, and the one after the last
 
 
 @functools.cache
-def library() -> Any:
-    """PyBoy, without the window library that it would load: that took longer than all the rest of it.
+def load_pyboy() -> Any:
+    """The module pyboy, without the window library sdl2, which takes longer to load than all the rest.
 
-    Who wants a window loads that library before (human_play.py).
+    human_play.py loads sdl2 first, because it opens a window.
     """
     hidden = "sdl2" not in sys.modules
     if hidden:
-        sys.modules["sdl2"] = None  # type: ignore[assignment]  # importing it fails: PyBoy does without
+        sys.modules["sdl2"] = None  # type: ignore[assignment]  # the import fails, and PyBoy works without it
     try:
         import pyboy
     except ImportError:
@@ -55,8 +55,8 @@ def library() -> Any:
     return pyboy
 
 
-def installed() -> str:
-    """Which PyBoy is here: states and runs go on to the same bits only under the same one."""
+def pyboy_version() -> str:
+    """Name and version of PyBoy: states and runs resume to the same bits only with the same version."""
     try:
         return f"pyboy {version('pyboy')}"
     except PackageNotFoundError:
@@ -65,13 +65,13 @@ def installed() -> str:
 
 @functools.cache
 def compiled() -> ModuleType | None:
-    """fast_savestates.pyx, if it was compiled, and against this very PyBoy; else PyBoy's own way, slowly."""
-    library()
+    """The module fast_savestates, if it was compiled for this version of PyBoy; else None (slow states)."""
+    load_pyboy()
     try:
         from . import fast_savestates
-    except ModuleNotFoundError:  # PyBoy came later than Rematch
+    except ModuleNotFoundError:  # PyBoy was installed after Rematch was built
         return None
-    except (ImportError, TypeError, ValueError):  # what Cython raises where classes have another layout
+    except (ImportError, TypeError, ValueError):  # Cython raises these if classes have another layout
         built = "another"
     else:
         refuse_stale(
@@ -80,42 +80,42 @@ def compiled() -> ModuleType | None:
         built = fast_savestates.PYBOY
     if built == version("pyboy"):
         return fast_savestates
-    said = f"savestates are slow: fast_savestates.pyx was compiled for PyBoy {built}, "
-    said += f"and {version('pyboy')} is here"
-    warnings.warn(f"{said}; compile it again with: make clean build", stacklevel=2)
+    message = f"savestates are slow: fast_savestates.pyx was compiled for PyBoy {built}, "
+    message += f"and {version('pyboy')} is installed"
+    warnings.warn(f"{message}; compile it again with: make clean build", stacklevel=2)
     return None
 
 
-_EVERY: weakref.WeakSet[Machine] = weakref.WeakSet()
+_ALL: weakref.WeakSet[Emulator] = weakref.WeakSet()
 
 
 @atexit.register
 def _stop_all() -> None:
-    """While Python is still whole: PyBoy writes to its log when it is stopped."""
-    for machine in list(_EVERY):
-        machine.stop()
+    """Stop before the interpreter shuts down: PyBoy writes to its log when it is stopped."""
+    for emulator in list(_ALL):
+        emulator.stop()
 
 
-class Machine:
-    """A Game Boy with a cartridge in it."""
+class Emulator:
+    """A Game Boy with a cartridge."""
 
     def __init__(self, rom: bytes, window: str = "null") -> None:
-        boy = library().PyBoy
+        boy = load_pyboy().PyBoy
         # From memory, never from a path: PyBoy would read and write save files beside the cartridge.
         self.boy: Any = boy(io.BytesIO(rom), window=window, sound_emulated=False, log_level="CRITICAL")
         self.memory: Any = self.boy.memory
         self.rom = rom
         self.pixels: Bytes = self.boy.screen.ndarray[:, :, 0]  # a view: PyBoy draws into it
         self.coarse = self.pixels[::2, ::2]
-        _EVERY.add(self)
+        _ALL.add(self)
 
-    def settle(self) -> None:
-        """Draw whole frames, so that nothing is left of what was drawn before.
+    def finish_frames(self) -> None:
+        """Draw whole frames, so that the next frame does not depend on earlier ones.
 
-        PyBoy's states lack one number, the line of the window at which it is drawing; it goes back to its
-        start at the end of every frame that is drawn to its last line. Each game begins with it there.
+        PyBoy's states lack one number, the window line that is being drawn. It is reset at the end of every
+        frame that is drawn to its last line. Each game starts with this number reset.
         """
-        for _ in range(WARM_UP):
+        for _ in range(MAX_WAIT):
             if self.memory[LCDC] & LCD_ON:
                 break
             self.boy.tick(1, False)
@@ -128,26 +128,26 @@ class Machine:
         boy.tick(PRESS, False)
         boy.button_release(name)
         boy.tick(TICKS - PRESS, True)
-        if not self.memory[LCDC] & LCD_ON:  # that frame was not drawn to its last line: see settle
+        if not self.memory[LCDC] & LCD_ON:  # the frame was not drawn to its last line: see finish_frames
             state = self.save()
             self.load(power_on(self.rom))
-            self.settle()
+            self.finish_frames()
             self.load(state)
 
     def frame(self, out: Bytes) -> None:
-        """What is shown, [72, 80]: 0 black to 3 white."""
+        """Write the screen, [72, 80]: 0 black to 3 white."""
         np.right_shift(self.coarse, 6, out=out)
 
     def screen(self) -> Bytes:
-        """All of it, [144, 160] grey."""
+        """The whole screen in grey, [144, 160]."""
         return self.pixels.copy()
 
     def read(self, regions: Sequence[Region], out: Bytes) -> None:
-        """These parts of memory, one after the other."""
-        memory, found = self.memory, []
+        """Write these parts of memory, one after the other."""
+        memory, values = self.memory, []
         for first, end in regions:
-            found += memory[first:end]
-        out[:] = np.frombuffer(bytes(found), np.uint8)
+            values += memory[first:end]
+        out[:] = np.frombuffer(bytes(values), np.uint8)
 
     def save(self) -> bytes:
         if fast := compiled():
@@ -157,7 +157,7 @@ class Machine:
         return file.getvalue()
 
     def load(self, state: bytes) -> None:
-        """PyBoy neither asks which game a state belongs to nor where it ends: see savestates.py."""
+        """PyBoy checks neither the game nor the length of a state: see savestates.py."""
         if fast := compiled():
             fast.load(self.boy, state)
         else:
@@ -169,43 +169,43 @@ class Machine:
 
 @functools.lru_cache(maxsize=8)
 def power_on(rom: bytes) -> bytes:
-    """The state in which a game begins that begins at all."""
-    machine = Machine(rom)
-    state = machine.save()
-    machine.stop()
+    """The initial state of a cartridge."""
+    emulator = Emulator(rom)
+    state = emulator.save()
+    emulator.stop()
     return state
 
 
-_SPARE: list[Machine] = []  # making one takes longer than loading a state
-MOST_SPARE = 64
-_TAKING = threading.Lock()
+_IDLE: list[Emulator] = []  # reused: making one takes longer than loading a state
+MAX_IDLE = 64
+_IDLE_LOCK = threading.Lock()
 
 
-def ready(rom: bytes) -> Machine:
-    """A machine at power-on, like any other."""
-    machine: Machine | None = None
-    with _TAKING:
-        for place, spare in enumerate(_SPARE):
-            if spare.rom == rom:
-                machine = _SPARE.pop(place)
+def acquire(rom: bytes) -> Emulator:
+    """An emulator at power-on, new or reused."""
+    emulator: Emulator | None = None
+    with _IDLE_LOCK:
+        for index, idle in enumerate(_IDLE):
+            if idle.rom == rom:
+                emulator = _IDLE.pop(index)
                 break
-    if machine is None:
-        machine = Machine(rom)
-        machine.settle()
-    machine.load(power_on(rom))
-    return machine
+    if emulator is None:
+        emulator = Emulator(rom)
+        emulator.finish_frames()
+    emulator.load(power_on(rom))
+    return emulator
 
 
-def give_back(machines: dict[int, Machine]) -> None:
-    """Whoever needs one next can have these."""
-    while machines:
-        _, machine = machines.popitem()
-        if len(_SPARE) < MOST_SPARE:
-            _SPARE.append(machine)
+def release(emulators: dict[int, Emulator]) -> None:
+    """Make these emulators available to `acquire`."""
+    while emulators:
+        _, emulator = emulators.popitem()
+        if len(_IDLE) < MAX_IDLE:
+            _IDLE.append(emulator)
 
 
 def pack(frames: Bytes) -> Bytes:
-    """[n, 72, 80] of 0 .. 3 to [n, 1440]: four pixels a byte, the first in the lowest bits."""
+    """[n, 72, 80] of 0 to 3 -> [n, 1440]: four pixels per byte, the first in the lowest bits."""
     four = frames.reshape(len(frames), -1, 4)
     shifted: Bytes = np.left_shift(four, SHIFTS, dtype=np.uint8)
     packed: Bytes = np.bitwise_or.reduce(shifted, axis=2, dtype=np.uint8)
@@ -213,5 +213,5 @@ def pack(frames: Bytes) -> Bytes:
 
 
 def unpack(packed: Bytes) -> Bytes:
-    """[n, 1440] to [n, 72, 80]."""
+    """[n, 1440] -> [n, 72, 80]."""
     return (packed[:, :, None] >> SHIFTS & np.uint8(3)).reshape(len(packed), HEIGHT, WIDTH)

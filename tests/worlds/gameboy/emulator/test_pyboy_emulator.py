@@ -21,7 +21,7 @@ def test_a_state_goes_on_alike_on_another_machine_at_every_moment() -> None:
     """From power-on, through title and texts: the window is drawn alike, which PyBoy's states leave out."""
     gameboy_worlds.need_pyboy()
     rom = gameboy_worlds.tiny().rom
-    one, other = pyboy_emulator.ready(rom), pyboy_emulator.ready(rom)
+    one, other = pyboy_emulator.acquire(rom), pyboy_emulator.acquire(rom)
     actions = gameboy_worlds.tiny().solution[:60]
     for moment, action in enumerate(actions):
         other.load(one.save())
@@ -34,15 +34,15 @@ def test_a_state_goes_on_alike_on_another_machine_at_every_moment() -> None:
 
 def test_a_used_machine_is_as_good_as_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     gameboy_worlds.need_pyboy()
-    monkeypatch.setattr(pyboy_emulator, "_SPARE", [])  # other tests leave some
+    monkeypatch.setattr(pyboy_emulator, "_IDLE", [])  # other tests leave some
     rom = gameboy_worlds.tiny().rom
-    used = pyboy_emulator.ready(rom)
+    used = pyboy_emulator.acquire(rom)
     for action in gameboy_worlds.tiny().solution[:23]:
         used.press(action)
-    pyboy_emulator.give_back({0: used})
-    again, fresh = pyboy_emulator.ready(rom), pyboy_emulator.Machine(rom)
+    pyboy_emulator.release({0: used})
+    again, fresh = pyboy_emulator.acquire(rom), pyboy_emulator.Emulator(rom)
     assert again is used and again.save() == pyboy_emulator.power_on(rom)
-    fresh.settle()
+    fresh.finish_frames()
     fresh.load(pyboy_emulator.power_on(rom))
     for action in (rng.words(1, rng.ACT, 12) % 7).tolist():
         again.press(action)
@@ -62,7 +62,7 @@ def test_packed_frames_come_back(seed: int, count: int) -> None:
 
 def test_a_frame_is_every_second_pixel() -> None:
     gameboy_worlds.need_pyboy()
-    one = pyboy_emulator.ready(gameboy_worlds.tiny().rom)
+    one = pyboy_emulator.acquire(gameboy_worlds.tiny().rom)
     for action in gameboy_worlds.tiny().solution[:12]:
         one.press(action)
     frame = np.zeros((72, 80), np.uint8)
@@ -70,7 +70,7 @@ def test_a_frame_is_every_second_pixel() -> None:
     assert np.array_equal(frame, one.screen()[::2, ::2] // 64) and set(np.unique(frame)) == {0, 1, 2, 3}
 
 
-def slowly(one: pyboy_emulator.Machine, state: bytes | None = None) -> bytes:
+def slowly(one: pyboy_emulator.Emulator, state: bytes | None = None) -> bytes:
     """PyBoy's own way."""
     if state is not None:
         one.boy.load_state(io.BytesIO(state))
@@ -82,7 +82,7 @@ def slowly(one: pyboy_emulator.Machine, state: bytes | None = None) -> bytes:
 def test_compiled_states_are_pyboys_own_bytes() -> None:
     gameboy_worlds.need_pyboy()
     assert pyboy_emulator.compiled() is not None
-    one = pyboy_emulator.ready(gameboy_worlds.tiny().rom)
+    one = pyboy_emulator.acquire(gameboy_worlds.tiny().rom)
     seen = []
     for moment, action in enumerate(gameboy_worlds.tiny().solution[:60]):
         one.press(action)
@@ -97,10 +97,10 @@ def test_compiled_states_are_pyboys_own_bytes() -> None:
 
 def test_a_state_that_ends_too_soon_is_refused_at_any_length() -> None:
     gameboy_worlds.need_pyboy()
-    one = pyboy_emulator.ready(gameboy_worlds.tiny().rom)
+    one = pyboy_emulator.acquire(gameboy_worlds.tiny().rom)
     whole = one.save()
     for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
-        with pytest.raises(EOFError, match="too soon"):
+        with pytest.raises(EOFError, match="too early"):
             one.load(whole[:size])
     one.load(whole)
     assert one.save() == whole
@@ -111,9 +111,9 @@ def test_without_it_or_for_another_pyboy_states_are_made_slowly(
     there: str, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
     gameboy_worlds.need_pyboy()
-    pyboy_emulator.library()
+    pyboy_emulator.load_pyboy()
     quick: Any = pyboy_emulator.compiled()
-    state = pyboy_emulator.ready(gameboy_worlds.tiny().rom).save()
+    state = pyboy_emulator.acquire(gameboy_worlds.tiny().rom).save()
     name = quick.__name__
     other = SimpleNamespace(__name__=name, BUILD=quick.BUILD, PYBOY=there)
     monkeypatch.setitem(sys.modules, name, other if there else None)
@@ -124,6 +124,6 @@ def test_without_it_or_for_another_pyboy_states_are_made_slowly(
     assert pyboy_emulator.compiled() is None
     said = [str(warning.message) for warning in recwarn if "savestates are slow" in str(warning.message)]
     assert len(said) == bool(there) and all("make clean build" in line for line in said)
-    one = pyboy_emulator.ready(gameboy_worlds.tiny().rom)
+    one = pyboy_emulator.acquire(gameboy_worlds.tiny().rom)
     assert one.save() == state
     one.load(state)

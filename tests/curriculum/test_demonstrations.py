@@ -220,7 +220,7 @@ def test_where_on_the_way_a_game_is_led_is_known(seed: int, steps: int, ending: 
             assert forced.demo_index[t].tolist() == where
             for game, action in enumerate(out.tolist()):
                 on = where[game]
-                assert action == FREE or on == OFF or demonstration[on] == action, "forced along it from there"
+                assert action == FREE or on == OFF or demonstration[on] == action, "forced along it"
                 where[game] = on + 1 if on != OFF and action != FREE else OFF
             ended = draw.random(games) < ending
             rollout.ended[t] = np.where(ended, CUT_OFF, RUNNING)

@@ -1,4 +1,4 @@
-"""As much of a world as a savestate archive needs."""
+"""The parts of a world that a savestate archive needs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from support import gameboy_worlds
 
 
 class ArchiveWorld:
-    """As much of a world as a swarm asks for starts."""
+    """A stand-in for a world: spec, next, library and capture rule."""
 
     def __init__(self, games: int) -> None:
-        made = gameboy_worlds.world(1)
-        self.spec, self.games, self.next, self.library = made.spec, games, made.next, made.library
+        world = gameboy_worlds.world(1)
+        self.spec, self.games = world.spec, games
+        self.next, self.library = world.next, world.library
 
-    def set_capture_rule(self, wants: Any) -> None:
+    def set_capture_rule(self, rule: Any) -> None:
         pass
 

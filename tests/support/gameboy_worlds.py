@@ -31,9 +31,9 @@ def world(games: int = 1, **changes: Any) -> Any:
 
 
 def press(world: Any, *actions: int) -> Any:
-    """One action a game; one for all of them is enough."""
-    given = np.array(actions * world.games if len(actions) == 1 else actions, np.int32)
-    return world.step({"joypad": given[:, None]})
+    """One action per game, or one for all of them."""
+    pressed = np.array(actions * world.games if len(actions) == 1 else actions, np.int32)
+    return world.step({"joypad": pressed[:, None]})
 
 
 def follow(world: Any, count: int, start: int = 0) -> float:

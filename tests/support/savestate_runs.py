@@ -1,4 +1,4 @@
-"""For the tests of the swarm: runs on the tiny cartridge whose games know the way, or most of it.
+"""For tests of the savestate archive: runs on the tiny cartridge whose games follow its solution.
 
     python tests/support/savestate_runs.py FOLDER KILLS SEED [scouted]     kills such runs there, compares
     what they end as
@@ -38,8 +38,8 @@ BASE: dict[str, Any] = {
     "milestones.weight": 0.5, "milestones.budget": 60, "evaluation.games": 1, "evaluation.every": 100,
 }  # fmt: skip
 
-# Scouts find the way, and games of the learner's own are led along it. No milestone is four steps away: a
-# rollout ends while games are being led.
+# Explorers find the demonstration, and training games are forced along it. No milestone is four steps away:
+# a rollout ends while games are being forced.
 SCOUTED: dict[str, Any] = {
     "steps": 4, "total_steps": 4 * 4 * 13, "demonstrations__enabled": True, "explorers__games": 3,
     "explorers__steps": 30, "explorers__patience": 20, "world__screen": False, "world__max_steps": 14,
@@ -54,27 +54,27 @@ def config(**changes: Any) -> Any:
 
 
 class Guide:
-    """Follows the solution from wherever a game began, but for a share of moves that makes games differ."""
+    """Follows the solution from the start of each game, except for random actions that make games differ."""
 
     name = "guide"
 
     def __init__(self, astray: float = 0.0) -> None:
-        self.astray, self.way = astray, gameboy_worlds.tiny().solution
+        self.astray, self.solution = astray, gameboy_worlds.tiny().solution
 
     def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         world: Any = seat.world
-        luck = rng.units(rng_key.seed, rng.BOT, 1000, rng_key.step)
+        uniform = rng.units(rng_key.seed, rng.BOT, 1000, rng_key.step)
         out = []
         for row in seat.rows.tolist():
             origin, game = world._origin(row), world.first + row
-            gone = (len(origin.actions) if origin else 0) + int(world.state["time"][row])
-            on = gone < len(self.way) and luck[game] >= self.astray * (game % 2)
-            out.append(self.way[gone] if on else int(luck[game] * 1e6) % 7)
+            index = (len(origin.actions) if origin else 0) + int(world.state["time"][row])
+            on = index < len(self.solution) and uniform[game] >= self.astray * (game % 2)
+            out.append(self.solution[index] if on else int(uniform[game] * 1e6) % 7)
         return Decision(np.array(out, np.int32))
 
 
 def trainer(made: Any, astray: float | None = 0.0) -> Trainer:
-    """With a guide in every game; None: the learner's own player, which practises."""
+    """With a guide in every game; None: the learner's own player, which follows demonstrations."""
     out = Trainer(made)
     for seating in out.setup.seating.values() if astray is not None else ():
         seating.others[:] = [Guide(astray or 0.0)]

@@ -16,7 +16,7 @@ from support.trainers import start_run
 
 from rematch.agents.learners.dqn import Dqn
 from rematch.core import config as settings
-from rematch.core.beta_posterior import Beliefs
+from rematch.core.beta_posterior import BetaPosteriors
 from rematch.core.clock import interval_passed
 from rematch.core.errors import ConfigError
 from rematch.core.world import RUNNING
@@ -142,7 +142,7 @@ class Believing:
     names = ("badge_Boulder", "badge_Cascade", "badge_Thunder")
 
     def __init__(self) -> None:
-        self.beliefs = Beliefs(3, (1.0, 1.0), 0.98)
+        self.beliefs = BetaPosteriors(3, (1.0, 1.0), 0.98)
         self.beliefs.alpha[:], self.beliefs.beta[:] = [81, 3, 1], [19, 9, 9]
         self.alarmed = np.array([False, True, False])
 
@@ -163,10 +163,11 @@ def believing(log: EpisodeLog) -> None:
 
 def test_lines_say_what_the_document_asks(little: None, tmp_path: Path) -> None:
     log = log_of(play(single_seat_worlds.small(**WHOLE), tmp_path / "run").trainer)
-    log = (tmp_path / "run" / "train.log").read_text()
-    assert len(re.findall(r"^\[EP \d+ env=\d\] len=\d+  R_env=-?\d+\.\d  R_total=-?\d+\.\d$", log, re.M)) > 20
-    assert len(re.findall(r"^step=\d+/384  epsilon=", log, re.M)) == 384 // 48
-    assert "sps" not in log, "clock times stay out of what is compared"
+    text = (tmp_path / "run" / "train.log").read_text()
+    episodes = re.findall(r"^\[EP \d+ env=\d\] len=\d+  R_env=-?\d+\.\d  R_total=-?\d+\.\d$", text, re.M)
+    assert len(episodes) > 20
+    assert len(re.findall(r"^step=\d+/384  epsilon=", text, re.M)) == 384 // 48
+    assert "sps" not in text, "clock times stay out of what is compared"
     believing(log)
     words = log.log_line(384, 5000, 1012.3)
     assert re.fullmatch(
@@ -271,11 +272,11 @@ def test_what_a_game_was_led_to_is_not_its_own(little: None) -> None:
     trainer = Trainer(single_seat_worlds.small(**WHOLE))
     log, games = log_of(trainer), trainer.config.games
 
-    def follow(forced: bool, ends: bool, names: tuple[str, ...], forced_milestones: tuple[str, ...] = ()) -> None:
+    def follow(forced: bool, ends: bool, names: tuple[str, ...], forced_names: tuple[str, ...] = ()) -> None:
         rollout = RolloutBuffer(trainer.setup.spec, 2, games)
         rollout.forced = np.zeros((2, games), np.uint8)
         rollout.forced[:, 1] = FORCED if forced else 0
-        rollout.forced_events += [(0, 1, name) for name in forced_milestones]
+        rollout.forced_events += [(0, 1, name) for name in forced_names]
         if ends:
             rollout.ended[1, 1] = 1
             rollout.episode_infos.append((1, 1, {"milestones": list(names)}))
@@ -286,7 +287,8 @@ def test_what_a_game_was_led_to_is_not_its_own(little: None) -> None:
     follow(True, False, (), ("TOWN",))
     again = log_of(Trainer(trainer.config))
     again.load_state_dict(log.state_dict())
-    assert (again.forced == log.forced).all() and again.forced_milestones == log.forced_milestones and again.forced_milestones[1] == ["TOWN"]
+    assert (again.forced == log.forced).all() and again.forced_milestones == log.forced_milestones
+    assert again.forced_milestones[1] == ["TOWN"]
     follow(False, True, ("TOWN", "GATE"))
     (one,) = log.ended
     assert (one.length, one.forced, one.info["milestones"]) == (4, 2, ["GATE"])

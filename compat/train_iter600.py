@@ -171,7 +171,8 @@ def train(arguments: Sequence[str]) -> int:
 
     flags = ("--config", "--device", "--start-iteration", "--from", "--output", "--max-minutes")
     options = Options(arguments, flags)
-    options.positional(0, "train_iter600.py [--config FILE] [--device cpu] [--start-iteration N --from POLICY]")
+    usage = "train_iter600.py [--config FILE] [--device cpu] [--start-iteration N --from POLICY]"
+    options.positional(0, usage)
     values = read_config(Path(options.values.get("--config", CONFIG)))
     values["device"] = options.values.get("--device", values["device"])
     changes, notes = translate(values)

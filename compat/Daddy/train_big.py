@@ -73,8 +73,8 @@ def translate(flag_values: Mapping[str, str], settings: Sequence[str]) -> tuple[
         raise ConfigError(with_flag_names(str(error), flag_values)) from None
     iteration_steps, extra = config.games * config.steps, []
     if "--save-interval" in flag_values:
-        interval = Options([f"--save-interval={flag_values['--save-interval']}"], ("--save-interval",)).integer(
-            "--save-interval", 0, 1, 10**15)
+        word = f"--save-interval={flag_values['--save-interval']}"
+        interval = Options([word], ("--save-interval",)).integer("--save-interval", 0, 1, 10**15)
         every = max(1, round(interval / iteration_steps))
         extra.append(f"--save_every={every}")
         if every * iteration_steps != interval:

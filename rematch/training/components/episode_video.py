@@ -119,8 +119,8 @@ class EpisodeRecorder:
         rollout.events.clear()
 
     def _cut(
-        self, recorded: list[tuple[int, CompressedImage, int, Floats, tuple[str, ...]]], steps: int, ended: int,
-        reached: tuple[str, ...],
+        self, recorded: list[tuple[int, CompressedImage, int, Floats, tuple[str, ...]]], steps: int,
+        ended: int, reached: tuple[str, ...],
     ) -> tuple[EpisodeRecording, dict[str, Any]]:  # fmt: skip
         sums = np.cumsum(self.paid[: steps + 1], axis=0, dtype=np.float64)
         total, last = sums @ self.weights, self.paid @ self.weights

@@ -31,12 +31,11 @@ if TYPE_CHECKING:
     from rematch.verbs.exploit import exploit
     from rematch.verbs.export import export
     from rematch.verbs.film import film
-    from rematch.verbs.list_runs import list_runs
     from rematch.verbs.play import play
     from rematch.verbs.report import report
+    from rematch.verbs.runs import list_runs, status
     from rematch.verbs.settings import describe_settings
     from rematch.verbs.solve import solve
-    from rematch.verbs.status import status
     from rematch.verbs.sweep import sweep
     from rematch.verbs.tournament import tournament
 
@@ -52,14 +51,14 @@ _MODULES = {  # public name -> the module that defines it
     "export": "rematch.verbs.export",
     "film": "rematch.verbs.film",
     "list_recipes": "rematch.verbs.catalog",
-    "list_runs": "rematch.verbs.list_runs",
+    "list_runs": "rematch.verbs.runs",
     "list_worlds": "rematch.verbs.catalog",
     "load": "rematch.api",
     "play": "rematch.verbs.play",
     "report": "rematch.verbs.report",
     "resume": "rematch.api",
     "solve": "rematch.verbs.solve",
-    "status": "rematch.verbs.status",
+    "status": "rematch.verbs.runs",
     "sweep": "rematch.verbs.sweep",
     "tournament": "rematch.verbs.tournament",
     "train": "rematch.api",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,27 +75,38 @@ def make_request(config: Config, recipe: str, options: Mapping[str, Any]) -> Req
     return Request(recipe=recipe, key=key, low=float(bounds[0]), high=float(bounds[1]), role=role, **chosen)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CalibrationOptions:
+    """How to search; None: the default."""
+
+    range: tuple[float, float] | None = None  # of the setting; half to twice its value
+    target: float | None = None  # win rate; 0.5
+    role: str | None = None  # whose win rate; the first role
+    seeds: str | Iterable[int] | None = None  # "0-2" or numbers; 0 to 2
+    tolerance: float | None = None  # width of the bracket at which the search ends; 1 % of the range
+    rounds: int | None = None  # values inside the range, at most; 8
+    jobs: int | None = None  # runs at a time; as many as cores and memory allow
+    minutes: float | None = None  # stop after this time; no limit
+
+
 def calibrate(
-    recipe: str = "quick", *, by: str, changes: Mapping[str, Any] | None = None,
-    folder: Path | str | None = None, log: Log = silent, **options: Any,
+    recipe: str = "quick", *, by: str, options: CalibrationOptions | None = None,
+    changes: Mapping[str, Any] | None = None, folder: Path | str | None = None, log: Log = silent,
 ) -> CalibrationResult:  # fmt: skip
     """Find the value of the setting `by` at which a role wins the fraction `target` of its games.
 
-    options: `range` (low, high), `target` (0.5), `role` (the first one), `seeds` ("0-2" or numbers), `jobs`,
-    `minutes`, `tolerance` (width of the bracket), `rounds` (values inside the range, at most). The same call
-    again continues.
+    The same call again continues a search that was stopped.
     """
-    unknown = set(options) - {"range", "target", "role", "seeds", "jobs", "minutes", "tolerance", "rounds"}
-    if unknown:
-        raise ConfigError(f"calibrate: unknown option {', '.join(sorted(unknown))}")
-    seeds: str | Iterable[int] | None = options.get("seeds")
-    if seeds is not None:
-        options["seeds"] = read_seeds(seeds if isinstance(seeds, str) else ",".join(map(str, seeds)))
+    chosen = options or CalibrationOptions()
+    values = asdict(chosen)
+    if chosen.seeds is not None:
+        text = chosen.seeds if isinstance(chosen.seeds, str) else ",".join(map(str, chosen.seeds))
+        values["seeds"] = read_seeds(text)
 
     def configure(more: Sequence[str]) -> Config:
         return recipes.configure(recipe, flags=more, changes=changes)
 
-    request = make_request(configure([]), recipe, {"by": by, **options})
+    request = make_request(configure([]), recipe, values | {"by": by})
     where = Path(folder) if folder is not None else calibration.usual_folder(recipe, request.key)
-    jobs, minutes = options.get("jobs"), options.get("minutes")
-    return CalibrationResult(calibration.calibrate(request, where, configure, jobs, minutes, log))
+    result = calibration.calibrate(request, where, configure, chosen.jobs, chosen.minutes, log)
+    return CalibrationResult(result)

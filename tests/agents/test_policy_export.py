@@ -23,6 +23,7 @@ from rematch.evaluation import evaluator, past_policies
 from rematch.rehearsal.compare import differences
 from rematch.stability.rollback import Rollback
 from rematch.storage import policy_files
+from rematch.training import trained_run
 from rematch.training.trainer import Trainer
 from rematch.verbs.tournament import Match, play_match
 from rematch.worlds import registry
@@ -198,8 +199,8 @@ def test_recurrent_policy_is_exported(dqn_run: Path, tmp_path: Path) -> None:
 def test_policy_trained_on_a_gpu_plays_without_one(
     dqn_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of_run, stored = api.load(dqn_run), api.stored
-    monkeypatch.setattr(api, "stored", lambda run: settings.replace(stored(run), {"dqn.device": "cuda"}))
+    of_run, stored = api.load(dqn_run), trained_run.stored_config
+    monkeypatch.setattr(trained_run, "stored_config", lambda run: settings.replace(stored(run), {"dqn.device": "cuda"}))
     loaded = api.load(dqn_run)
     assert loaded.config.dqn.device == "cuda"
     assert loaded.policies["joypad"].weights.tobytes() == of_run.policies["joypad"].weights.tobytes()

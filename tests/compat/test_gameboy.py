@@ -206,7 +206,7 @@ def test_the_documents_command_runs_word_for_word_until_it_is_told_to_stop(tmp_p
     child.send_signal(signal.SIGTERM)
     code = child.wait(300)
     output = (tmp_path / "out").read_text()
-    assert code == 0 and "go on with: rematch resume runs/big_run_01" in output, output
+    assert code == 0 and "continue with: rematch resume runs/big_run_01" in output, output
     assert (tmp_path / "checkpoints" / "big_run_01" / "step_1024" / "manifest.json").is_file()
     assert (tmp_path / "savestates" / "big_run_01").is_dir()
 

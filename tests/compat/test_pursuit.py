@@ -242,7 +242,7 @@ def test_a_documents_command_runs_word_for_word(tmp_path: Path) -> None:
     log = folder / "train.log"
     try:
         deadline = time.monotonic() + 60
-        while "Sight evader" not in log.read_text():
+        while "Observation of evader" not in log.read_text():
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)
     finally:

@@ -105,9 +105,9 @@ def test_the_lattice_has_levels_of_its_own() -> None:
         ("lattice", {"curriculum.min_obstacles": 1}, "a lattice has none"),
         ("lattice", {"world.max_distance": 3.0}, "world.max_distance = 3: has no effect"),
         ("pursuit", {"curriculum.kind": "none", "schedule.kind": "alternating", "schedule.last_first": True},
-         "schedule.last_first = True: there is no new level without a curriculum"),
+         "schedule.last_first = True: without a curriculum there is no new level"),
         ("pursuit", {"curriculum.kind": "none", "schedule.kind": "micro", "schedule.level_warmup_steps": 9},
-         "schedule.level_warmup_steps = 9: there is no new level without a curriculum"),
+         "schedule.level_warmup_steps = 9: without a curriculum there is no new level"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_climbed_is_one_line(game: str, changes: dict[str, Any], expected: str) -> None:

@@ -128,7 +128,7 @@ def test_both_learners_pay_the_same_steps(term: str) -> None:
         total = rollout.total_reward("joypad")[:, :, 0]
         one = track.reward_terms[term]
         reward = {"env": track.reward[:, :, 0].T, term: one.values[:, :, 0].T.astype(np.float32)}
-        paid = q_targets.paid(reward, rollout.ended.T, {term: one.weight}).T
+        paid = q_targets.total_reward(reward, rollout.ended.T, {term: one.weight}).T
         assert one.credit == ("decision" if term == "rnd" else "arrival")
         if one.credit == "arrival":
             assert np.allclose(total[1:-1], paid[1:], atol=1e-6)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.commands import Say, wrong
+from support.commands import Runner, refused
 from support.tiny_run import flags
 
 from rematch.cli.main import main
@@ -26,7 +26,7 @@ from rematch.sweeps.calibration import (
 )
 from rematch.training.recipes import configure
 
-__all__ = ["wrong"]
+__all__ = ["refused"]
 GAMES = 1000
 
 
@@ -132,5 +132,5 @@ def test_real_runs_are_measured_and_reused(tmp_path: Path, monkeypatch: Any, cap
     (("--by", "world.capture_radius", "--range", "0.05,8"), "min_init_distance = 3: expected more than"),
     (("--by", "world.evader_v_max", "--seeds", "3-1"), "--seeds = '3-1'"),
 ])  # fmt: skip
-def test_wrong_requests_are_one_line(words: tuple[str, ...], line: str, wrong: Say) -> None:
-    assert line in wrong("calibrate", "quick", *words)
+def test_wrong_requests_are_one_line(words: tuple[str, ...], line: str, refused: Runner) -> None:
+    assert line in refused("calibrate", "quick", *words)

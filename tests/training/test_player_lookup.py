@@ -14,7 +14,7 @@ from rematch.evaluation import past_policies
 from rematch.rehearsal.trial import play
 from rematch.storage.run_folder import Run
 from rematch.training.player_lookup import find_player, find_trained, match_rules
-from rematch.worlds.beasty.bots import MOST, SearchPlayer
+from rematch.worlds.beasty.bots import MAX_COMPLETIONS, SearchPlayer
 from rematch.worlds.beasty.config import Config
 
 
@@ -63,8 +63,8 @@ def test_search_has_its_budget_in_its_name() -> None:
         ("search", 100, 0.0),
         ("search:7", 7, 0.0),
         ("search:1e3", 1000, 0.0),
-        ("search:5ms", MOST, 0.005),
-        ("search:0.5ms:online", MOST, 0.0005),
+        ("search:5ms", MAX_COMPLETIONS, 0.005),
+        ("search:0.5ms:online", MAX_COMPLETIONS, 0.0005),
     ):
         player = seat(name)
         assert isinstance(player, SearchPlayer) and player.name == name

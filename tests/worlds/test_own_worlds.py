@@ -58,7 +58,7 @@ assert "/again/" in sys.modules["rematch.worlds.again.native"].__file__
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-2000:]
-    assert "again keeps" in done.stdout and f"--world.{ending}" in done.stdout
+    assert "again passes" in done.stdout and f"--world.{ending}" in done.stdout
     assert len((tmp_path / "runs/ten/metrics.jsonl").read_text().splitlines()) == 10
     assert f"{ending}: 30" in (tmp_path / "runs/ten/config.yaml").read_text()
 

@@ -49,7 +49,7 @@ def run(words: Sequence[str]) -> int:
     else:
         print_result(CalibrationResult(result))
         if result["stopped"]:
-            console.line(f"stopped ({result['stopped']}); go on with: "
+            console.line(f"stopped ({result['stopped']}); continue with: "
                          + shlex.join(["rematch", "calibrate", *words]))
     return 0 if result["value"] is not None and not result["failed"] else 1
 

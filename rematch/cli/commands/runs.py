@@ -11,7 +11,7 @@ from rematch.cli.output import print_result
 
 def run(words: Sequence[str]) -> int:
     from rematch.verbs.arguments import RUNS, folder_of
-    from rematch.verbs.list_runs import list_runs
+    from rematch.verbs.runs import list_runs
 
     options = Options.of(COMMAND, words)
     folder = folder_of(options.positional(1, COMMAND.usage[0])[0]) if options.remaining else RUNS

@@ -10,7 +10,7 @@ from rematch.cli.output import print_result
 
 
 def run(words: Sequence[str]) -> int:
-    from rematch.verbs.status import status
+    from rematch.verbs.runs import status
 
     options = Options.of(COMMAND, words)
     result = status(options.positional(1, f"{COMMAND.usage[0]} [--json]")[0])

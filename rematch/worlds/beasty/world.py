@@ -260,7 +260,7 @@ class BeastyWorld(NativeWorld):
 
     # --- saved games ----------------------------------------------------------------------------------
 
-    def _refuse(self, states: Bytes) -> None:
+    def _check_states(self, states: Bytes) -> None:
         valid = self.shared.rules.valid(states) != 0
         if valid.all():
             return

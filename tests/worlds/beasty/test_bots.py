@@ -107,18 +107,18 @@ def test_noise_is_normal() -> None:
     assert abs(rng_key.mean()) < 0.06 and abs(rng_key.std() - 1) < 0.04 and np.abs(rng_key).max() > 3
 
 
-@pytest.mark.parametrize("names", tool().FIGURES, ids="-".join)
+@pytest.mark.parametrize("names", tool().EXPECTED_RATES, ids="-".join)
 def test_known_match_results(names: tuple[str, str]) -> None:
     """Win, draw, loss in the document's variant, 8000 mirrored games, as measured by the earlier project."""
     assert 100 * match(DOCUMENT, names, 4000, seed=3) == pytest.approx(
-        tool().FIGURES[names], abs=tool().ASIDE
+        tool().EXPECTED_RATES[names], abs=tool().TOLERANCE
     )
 
 
 def test_check_tool_reports_agreement(capsys: pytest.CaptureFixture[str]) -> None:
     assert tool().main(["--games", "20", "--positions", "3", "--decisions", "10", "--deals", "0"]) == 0
     output = capsys.readouterr().out
-    assert output.count("agree") == 4 and "two players: " in output
+    assert output.count("are equal") == 4 and "two players: " in output
 
 
 # --- as players

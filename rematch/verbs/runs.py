@@ -1,4 +1,4 @@
-"""List the runs of a folder: progress, state and newest verdict of each.
+"""List the runs of a folder (progress, state and newest verdict of each), or show the status of one run.
 
 It reads small parts of a few files per run and builds no world; `rematch status RUN` shows more about one.
 The folders may come from someone else: links are not followed, sizes are bounded, and a folder that cannot
@@ -18,10 +18,12 @@ from typing import Any
 
 from rematch.core.errors import ConfigError
 from rematch.evaluation.text import clean, human
-from rematch.reporting.result import Block, Printable, Table
+from rematch.reporting import status as run_status
+from rematch.reporting.result import Block, Lines, Printable, Result, Table
 from rematch.reporting.untrusted_folder import Unreadable, first_bytes, last_lines, loads
 from rematch.storage.run_lock import LOCK_FILE, lock_holder
-from rematch.verbs.arguments import RUNS
+from rematch.sweeps import status as sweep_status
+from rematch.verbs.arguments import RUNS, folder_of
 
 CONFIG, SWEEP = "config.yaml", "sweep.yaml"
 HEAD, TAIL = 1 << 16, 1 << 18  # bytes at the start of config.yaml and at the end of a log that are read
@@ -222,3 +224,21 @@ def sweep_info(name: str, folder: Path) -> RunInfo:
         state=f"sweep: {', '.join(f'{count} {state}' for state, count in states.items()) or 'no runs'}",
         age=min(ages, default=age(folder)),
     )
+
+
+class Status(Result):
+    """The state of a run or a sweep. `exit_code`: 0 fine, 1 alarm, 3 stopped before its end."""
+
+    @property
+    def exit_code(self) -> int:
+        return int(self["exit"])
+
+    def blocks(self) -> Iterator[Block]:
+        yield Lines(self["lines"])
+
+
+def status(run: Path | str) -> Status:
+    """Progress, newest evaluations and alarms of a run or a sweep; reads only."""
+    folder = folder_of(run)
+    sweep = sweep_status.is_sweep(folder)
+    return Status(sweep_status.status(folder) if sweep else run_status.status(folder))

@@ -15,7 +15,7 @@ from support.commands import Runner, environment, finished, succeed, workdir
 
 import rematch
 from rematch.core.errors import ConfigError
-from rematch.verbs.list_runs import RunInfo, age_text, list_runs
+from rematch.verbs.runs import RunInfo, age_text, list_runs
 
 __all__ = ["finished", "succeed", "workdir"]
 pytestmark = pytest.mark.usefixtures("blank_pictures")

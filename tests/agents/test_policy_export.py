@@ -200,7 +200,10 @@ def test_policy_trained_on_a_gpu_plays_without_one(
     dqn_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of_run, stored = api.load(dqn_run), trained_run.stored_config
-    monkeypatch.setattr(trained_run, "stored_config", lambda run: settings.replace(stored(run), {"dqn.device": "cuda"}))
+    for module in (api, trained_run):
+        monkeypatch.setattr(
+            module, "stored_config", lambda run: settings.replace(stored(run), {"dqn.device": "cuda"})
+        )
     loaded = api.load(dqn_run)
     assert loaded.config.dqn.device == "cuda"
     assert loaded.policies["joypad"].weights.tobytes() == of_run.policies["joypad"].weights.tobytes()

@@ -26,15 +26,21 @@ def concat_fields(role: Role, fields: Mapping[str, Floats], privileged: bool = F
     return np.concatenate([fields[f.name] for f in wanted], axis=-1)
 
 
-def seat_at(world: World, seat: int, rows: Ints) -> Seat:
-    """The decision of one seat in these games, as a player gets it."""
+def seat_at(world: World, seat: int, rows: Ints, obs: Floats | None = None) -> Seat:
+    """The decision of one seat in these games, as a player gets it.
+
+    obs: the observations of all seats of its role [N, k, F], where they are already side by side.
+    """
     role = world.spec.role_of(seat)
     index = role.seats.index(seat)
-    fields = [world.view[role.name][f.name][rows, index].reshape(len(rows), f.size) for f in role.fields]
-    obs = fields[0] if len(fields) == 1 else np.concatenate(fields, 1)
+    if obs is None:
+        fields = [world.view[role.name][f.name][rows, index].reshape(len(rows), f.size) for f in role.fields]
+        chosen = fields[0] if len(fields) == 1 else np.concatenate(fields, 1)
+    else:
+        chosen = obs[rows, index]
     mask = world.view.mask.get(role.name)
     legal = None if mask is None else mask[rows, index]
-    return Seat(role=role, seat=seat, world=world, rows=rows, obs=obs, mask=legal)
+    return Seat(role=role, seat=seat, world=world, rows=rows, obs=chosen, mask=legal)
 
 
 def empty_actions(world: World) -> dict[str, NDArray[Any]]:

@@ -186,7 +186,7 @@ class ThreadCollector:
                     (part.slot[:, seat] == len(seating.packed) + i) & (part.view.acting[:, seat] != 0)
                 ).astype(np.int32)
                 if len(games):
-                    decision = player.act(seat_at(part, seat, games), rng_key)
+                    decision = player.act(seat_at(part, seat, games, track.obs[t, rows]), rng_key)
                     track.action[t, rows][games, j] = decision.action
                     if decision.value is not None:
                         track.value[t, rows][games, j] = decision.value

@@ -4,7 +4,7 @@
 #   make train PYTHON=python3.12                                       another Python
 #   make train TORCH_INDEX=https://download.pytorch.org/whl/cpu        a CPU-only PyTorch
 
-.PHONY: help train test style lint build bench clean distclean ready ready-bench
+.PHONY: help train test test-all style lint build bench clean distclean ready ready-bench
 .NOTPARALLEL:
 
 PYTHON ?=
@@ -20,6 +20,7 @@ VENV_PYTHON := .venv/bin/python
 help:
 	@echo 'make train   set up, then train the recipe "quick" and show the result (about 90 s)'
 	@echo 'make test    set up, then check style, types and behaviour'
+	@echo 'make test-all  the same, and the pages in Chromium'
 	@echo 'make lint    check style and types only'
 	@echo 'make bench   measure the speed, compared with Stable-Baselines3'
 	@echo 'make build   set up only; recompiles changed cores'
@@ -37,6 +38,11 @@ test: style
 	$(VENV_PYTHON) -m pytest -n 2 --dist worksteal; pytest_code=$$?; \
 	wait $$mypy_pid; mypy_code=$$?; cat "$$mypy_log"; rm -f "$$mypy_log"; \
 	exit $$((pytest_code ? pytest_code : mypy_code))
+
+# The slower suites too: pages in a real browser (chromium and chromedriver must be installed).
+test-all: test ready-browser
+	@echo '== pages in the browser'
+	@REMATCH_BROWSER=1 $(VENV_PYTHON) -m pytest tests/web/test_browser.py
 
 style: ready
 	@echo '== style: ruff'
@@ -65,6 +71,9 @@ endef
 
 ready:
 	$(call PREPARE,dev)
+
+ready-browser:
+	$(call PREPARE,dev browser)
 
 ready-bench:
 	$(call PREPARE,dev bench)

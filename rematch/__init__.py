@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rematch.verbs.solve import solve
     from rematch.verbs.sweep import sweep
     from rematch.verbs.tournament import tournament
+    from rematch.web.server import serve
 
 _MODULES = {  # public name -> the module that defines it
     "ConfigError": "rematch.core.errors",
@@ -57,6 +58,7 @@ _MODULES = {  # public name -> the module that defines it
     "play": "rematch.verbs.play",
     "report": "rematch.verbs.report",
     "resume": "rematch.api",
+    "serve": "rematch.web.server",
     "solve": "rematch.verbs.solve",
     "status": "rematch.verbs.runs",
     "sweep": "rematch.verbs.sweep",
@@ -66,7 +68,7 @@ _MODULES = {  # public name -> the module that defines it
 __all__ = [
     "ConfigError", "benchmark", "calibrate", "check", "configure", "describe_settings", "evaluate", "exploit",
     "export", "film", "list_recipes", "list_runs", "list_worlds", "load", "play", "report", "resume",
-    "solve", "status", "sweep", "tournament", "train",
+    "serve", "solve", "status", "sweep", "tournament", "train",
 ]  # fmt: skip
 
 

@@ -21,9 +21,9 @@ LAYERS = (
     FEATURES,
     ("training",),
     ("reporting",),
-    ("rehearsal", "sweeps", "web"),
+    ("rehearsal", "sweeps"),
     ("api", "verbs"),
-    ("bench", "adapters", "cli"),
+    ("bench", "adapters", "cli", "web"),
 )
 LAYER_OF = {package: number for number, layer in enumerate(LAYERS) for package in layer}
 

@@ -2,29 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rematch.cli.command import CONFIG, MINUTES, RECIPE, RUN, Command, Option
+from rematch.cli.options import Options
 from rematch.cli.recipe_options import configured, recipe_words
+from rematch.core.errors import ConfigError
 from rematch.verbs.arguments import POLICY, RUNS, folder_of, new_folder
+
+if TYPE_CHECKING:
+    from rematch.core.run_config import Config
 
 
 def run(words: Sequence[str]) -> int:
     from rematch import api
-    from rematch.reporting.console import Console
 
     recipe, options = recipe_words(COMMAND, words)
     config = configured(recipe, options)
     minutes, name = options.minutes(), options.values.get("--name")
     folder = api.free_folder(RUNS, recipe) if name is None else new_folder(name)
+    with start_page(folder.parent) if "--serve" in options.values else contextlib.nullcontext():
+        train(config, folder, options, minutes)
+    return 0
+
+
+def train(config: Config, folder: Path, options: Options, minutes: float | None) -> None:
+    from rematch import api
+    from rematch.reporting.console import Console
+
     if "--from" in options.values:
         source = options.values["--from"]
         start = Path(source) if source.endswith(POLICY) else folder_of(source)
         api.train_from(start, config, folder, Console(), minutes)
     else:
         api.train(config, folder=folder, console=Console(), minutes=minutes)
-    return 0
+
+
+@contextlib.contextmanager
+def start_page(folder: Path) -> Iterator[None]:
+    """Serve the runs of a folder from a process of its own while a run trains; print the address first."""
+    from rematch.sweeps.processes import CHILD
+
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+    command = [sys.executable, "-c", CHILD, str(os.getpid()), "serve", str(folder)]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=quiet, stdout=subprocess.PIPE, process_group=0) as child:
+        assert child.stdout is not None
+        try:
+            if not (line := child.stdout.readline().decode().strip()):
+                raise ConfigError("--serve: the page could not be started (see above)")
+            print(line, flush=True)
+            yield
+        finally:
+            child.terminate()
 
 
 COMMAND = Command(
@@ -47,6 +83,7 @@ COMMAND = Command(
                     "runs/RECIPE-1, -2, ...)"),
         CONFIG,
         MINUTES,
+        Option(name="--serve", help="show this run in the browser while it trains; prints the address"),
         Option(name="--from", value="POLICY", completes=RUN,
                help="start with the weights of a policy file or of another run; with --start_iteration N "
                     "its schedules continue there"),

@@ -1,0 +1,210 @@
+"""What the page shows of run folders, as JSON. It only reads, and the folders may come from someone else.
+
+A client never names a path: runs have identifiers, digests of their place in the served folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rematch.evaluation.text import clean
+from rematch.reporting import run_summary, untrusted_folder
+from rematch.reporting.untrusted_folder import Unreadable
+from rematch.verbs import runs
+
+Json = dict[str, Any]
+
+POINTS = 600  # points of a curve, at most
+SPARK = 40  # points of the small curve in the list of runs
+SERIES = 200  # curves of a run, at most
+LOG_BYTES = 1 << 15  # of the end of train.log
+WATCHED = ("metrics.jsonl", "history.json", "train.log", "match.gif", "lock", "report.html")
+FILMS = {"match.gif": "image/gif", "learning.png": "image/png"}
+NOT_CURVES = ("iteration", "step", "games")
+
+
+class UnknownRun(Exception):
+    """There is no run of this identifier (any more)."""
+
+
+class RunData:
+    """The runs of a folder. Results are cached until a file of the run changes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._folders: dict[str, Path] = {}
+        self._cache: dict[tuple[str, str], tuple[Any, Json]] = {}
+        self._lock = threading.Lock()
+
+    # --- all runs ---
+
+    def scan(self) -> dict[str, Path]:
+        """identifier -> folder of every run; the runs of a sweep are listed one by one."""
+        folders: dict[str, Path] = {}
+        for path in runs.run_folders(self.root):
+            members = [path]
+            if not os.path.lexists(path / runs.CONFIG):
+                members = runs.run_folders(path)
+            for folder in members:
+                folders[identifier(self.root, folder)] = folder
+        self._folders = folders
+        return folders
+
+    def folder(self, run: str) -> Path:
+        """The folder of an identifier; UnknownRun where there is none."""
+        folder = self._folders.get(run) or self.scan().get(run)
+        if folder is None or not os.path.lexists(folder / runs.CONFIG):
+            raise UnknownRun(run)
+        return folder
+
+    def list(self) -> Json:
+        """The list of runs, the most recently written first."""
+        entries = []
+        for run, folder in self.scan().items():
+            info = asdict(runs.info(self.root, folder))
+            info |= {"id": run, "name": clean(info["name"])[:200], "verdict": clean(info["verdict"])[:400],
+                     "world": clean(info["world"])[:80], "problem": clean(info["problem"])[:300]}
+            del info["folder"]
+            info["spark"] = self._cached(run, "spark", ("history.json",), partial(spark, folder))
+            info["group"] = clean(str(Path(info["name"]).parent)) if "/" in info["name"] else ""
+            entries.append(info)
+        entries.sort(key=lambda entry: (entry["age"] is None, entry["age"], entry["name"]))
+        return {"root": clean(str(self.root))[:200], "runs": entries}
+
+    def versions(self) -> dict[str, str]:
+        """identifier -> a text that changes whenever a watched file of the run changes."""
+        return {run: version(folder, WATCHED) for run, folder in self.scan().items()}
+
+    # --- one run ---
+
+    def run(self, run: str) -> Json:
+        """Everything about one run but its curves."""
+        folder = self.folder(run)
+        info = asdict(runs.info(self.root, folder))
+        facts: Json = self._cached(run, "facts", ("history.json", "config.yaml"), partial(summary, folder))
+        name = clean(info["name"])[:200]
+        return facts | {
+            "id": run, "name": name, "state": clean(info["state"]), "step": info["step"],
+            "total_steps": info["total_steps"], "age": info["age"], "world": clean(info["world"])[:80],
+            "command": clean(f"rematch resume {folder}")[:400],
+            "films": [name for name in FILMS if os.path.lexists(folder / name)],
+        }
+
+    def curves(self, run: str) -> Json:
+        """The logged metrics as columns over steps, at most POINTS points each."""
+        folder = self.folder(run)
+        columns: Json = self._cached(run, "curves", ("metrics.jsonl",), partial(curves, folder))
+        return columns
+
+    def log(self, run: str) -> Json:
+        """The last lines of train.log."""
+        try:
+            lines = untrusted_folder.last_lines(self.folder(run) / "train.log", LOG_BYTES)
+        except Unreadable as error:
+            return {"lines": [], "problem": str(error)}
+        return {"lines": [clean(line.decode("utf-8", "replace"))[:2000] for line in lines if line]}
+
+    def film(self, run: str, name: str) -> tuple[bytes, str]:
+        """A picture of the run and its media type."""
+        if name not in FILMS:
+            raise UnknownRun(name)
+        try:
+            return untrusted_folder.picture(self.folder(run), name), FILMS[name]
+        except Unreadable:
+            raise UnknownRun(name) from None
+
+    def _cached(self, run: str, kind: str, files: tuple[str, ...], make: Callable[[], Any]) -> Any:
+        """The value of `make`, again only after one of the files has changed."""
+        stamp = version(self._folders.get(run, self.root), files)
+        with self._lock:
+            cached = self._cache.get((run, kind))
+        if cached is not None and cached[0] == stamp:
+            return cached[1]
+        value = make()
+        with self._lock:
+            self._cache[run, kind] = stamp, value
+            while len(self._cache) > 2000:
+                del self._cache[next(iter(self._cache))]
+        return value
+
+
+def identifier(root: Path, folder: Path) -> str:
+    """A run's name in addresses: a digest of its place below the served folder."""
+    return hashlib.sha256(os.fsencode(os.path.relpath(folder, root))).hexdigest()[:16]
+
+
+def version(folder: Path, files: tuple[str, ...]) -> str:
+    """Sizes and times of these files."""
+    parts = []
+    for name in files:
+        try:
+            info = os.lstat(folder / name)
+            parts.append(f"{info.st_size}.{info.st_mtime_ns}")
+        except OSError:
+            parts.append("-")
+    return " ".join(parts)
+
+
+def spark(folder: Path) -> list[float]:
+    """Head-to-head win rates of the first role at the evaluations; of one role its score or mean return."""
+    try:
+        rows = untrusted_folder.history(folder)
+    except Unreadable:
+        return []
+    values = [value for row in rows if (value := headline(row)) is not None]
+    stride = -(-len(values) // SPARK) or 1
+    return values[::stride]
+
+
+def headline(row: Json) -> float | None:
+    """One number of an evaluation: a rate, else the mean score, else a mean return."""
+    for key, name in (("rates", "rate"), ("returns", "mean")):
+        entries = row.get(key)
+        if isinstance(entries, dict) and entries:
+            first = next(iter(entries.values()))
+            value = first.get(name) if isinstance(first, dict) else None
+            if isinstance(value, int | float):
+                return float(value)
+    entries = row.get("table")
+    entries = entries if isinstance(entries, list) else []
+    scores = [entry.get("score") for entry in entries if isinstance(entry, dict)]
+    numbers = [score for score in scores if isinstance(score, int | float)]
+    return sum(numbers) / len(numbers) if numbers else None
+
+
+def summary(folder: Path) -> Json:
+    """The facts of the report that the page shows."""
+    facts = run_summary.facts(folder)
+    keys = ("title", "game", "seed", "verdict", "findings", "evaluations", "table", "returns", "exact",
+            "exploit", "curriculum", "rollbacks", "alarms", "changed", "events", "frontier", "problems")
+    return {key: facts[key] for key in keys}
+
+
+def curves(folder: Path) -> Json:
+    """Columns of metrics.jsonl: {"step": [...], "series": {name: [...]}}; None where a row lacks a value."""
+    try:
+        rows, damaged = untrusted_folder.json_lines(folder, "metrics.jsonl")
+    except Unreadable as error:
+        return {"step": [], "series": {}, "problem": str(error)}
+    rows = [row for row in rows if isinstance(row.get("step"), int)]
+    stride = -(-len(rows) // POINTS) or 1
+    chosen = rows[::-stride][::-1]
+    names = [name for name in dict.fromkeys(key for row in chosen for key in row) if name not in NOT_CURVES]
+    series = {}
+    for name in names[:SERIES]:
+        column = [row.get(name) for row in chosen]
+        if any(isinstance(value, int | float) and not isinstance(value, bool) for value in column):
+            series[clean(name)[:80]] = [number(value) for value in column]
+    problem = f"{damaged} lines of metrics.jsonl could not be read" if damaged else ""
+    return {"step": [row["step"] for row in chosen], "series": series, "problem": problem}
+
+
+def number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

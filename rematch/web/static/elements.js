@@ -1,0 +1,91 @@
+// Elements of the page. All text from run folders becomes text nodes, never HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element: h("p", {class: "note"}, "text", child). */
+export function h(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined).map((child) =>
+    child instanceof Node ? child : document.createTextNode(String(child))));
+  return made;
+}
+
+/** A table from a row of headings and rows of cells; cells are texts or nodes. */
+export function table(headings, rows, label) {
+  const head = h("tr", {}, ...headings.map((text) => h("th", {scope: "col"}, text)));
+  const body = rows.map((row) => h("tr", {}, ...row.map((cell) => h("td", {}, cell))));
+  return h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": label},
+    h("table", {}, h("thead", {}, head), h("tbody", {}, ...body)));
+}
+
+/** A small curve without axes. */
+export function sparkline(values, label) {
+  const width = 120, height = 28, pad = 2;
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.setAttribute("class", "spark");
+  svg.setAttribute("role", "img");
+  svg.setAttribute("aria-label", values.length ? `${label}: from ${number(values[0])} to ${number(values.at(-1))}` : `${label}: no evaluation yet`);
+  if (values.length > 1) {
+    const low = Math.min(0, ...values), high = Math.max(1, ...values);
+    const points = values.map((value, i) => {
+      const x = pad + (width - 2 * pad) * i / (values.length - 1);
+      const y = height - pad - (height - 2 * pad) * (value - low) / (high - low || 1);
+      return `${x.toFixed(1)},${y.toFixed(1)}`;
+    });
+    const line = document.createElementNS(SVG, "polyline");
+    line.setAttribute("points", points.join(" "));
+    svg.append(line);
+  }
+  return svg;
+}
+
+/** A progress bar with its text. */
+export function progress(step, total) {
+  if (!total) return h("span", {}, step === null ? "-" : short(step));
+  const done = Math.min(1, (step ?? 0) / total);
+  const bar = h("progress", {max: "1", value: String(done), "aria-label": "progress"});
+  return h("span", {class: "progress"}, bar, ` ${short(step ?? 0)} of ${short(total)}`);
+}
+
+export function short(value) {
+  if (value === null || value === undefined) return "-";
+  for (const [size, unit] of [[1e9, "G"], [1e6, "M"], [1e3, "K"]]) {
+    if (Math.abs(value) >= size) return `${(value / size).toPrecision(3)} ${unit}`;
+  }
+  return String(value);
+}
+
+export function number(value, digits = 3) {
+  return typeof value === "number" ? value.toFixed(digits) : "-";
+}
+
+export function interval(entry, key) {
+  const value = entry[key];
+  if (typeof value !== "number") return "-";
+  const bounds = typeof entry.low === "number" ? ` [${number(entry.low)}, ${number(entry.high)}]` : "";
+  return number(value) + bounds;
+}
+
+export function ago(seconds) {
+  if (seconds === null || seconds === undefined) return "-";
+  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
+    if (seconds >= size) return `${Math.round(seconds / size)} ${unit} ago`;
+  }
+  return `${Math.round(seconds)} s ago`;
+}
+
+export async function load(path) {
+  const response = await fetch(path, {headers: {Accept: "application/json"}});
+  if (!response.ok) throw new Error(await response.text() || `the server answered ${response.status}`);
+  return response.json();
+}
+
+/** Replace the children of a node only where the new ones differ: scroll position and focus stay. */
+export function show(parent, ...children) {
+  parent.replaceChildren(...children.filter((child) => child));
+}

@@ -1,0 +1,320 @@
+"""The server of the page: what it shows, what it refuses, and that it stays up with hostile folders."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from support.tiny_run import SMALL, flags
+
+import rematch
+from rematch.cli.main import main
+from rematch.core.errors import ConfigError
+from rematch.web import server
+from rematch.web.run_data import POINTS, RunData, curves
+
+TOKEN = "a-token-of-this-test"
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "one"
+    rematch.train("quick", SMALL, folder=folder)
+    return folder
+
+
+class Client:
+    """Requests to a server on this machine."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def get(
+        self, path: str, method: str = "GET", token: str | None = TOKEN, **headers: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token is not None:
+            sent.setdefault("Cookie", f"{server.COOKIE}={token}")
+        connection.putrequest(method, path, skip_host="Host" in sent)
+        for name, value in sent.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        response = connection.getresponse()
+        result = response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
+        connection.close()
+        return result
+
+    def json(self, path: str) -> Any:
+        status, _, body = self.get(path)
+        assert status == 200, (path, status, body[:200])
+        return json.loads(body)
+
+
+@pytest.fixture
+def root(tmp_path: Path, trained: Path) -> Path:
+    shutil.copytree(trained, tmp_path / "runs/one")
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def client(root: Path) -> Iterator[Client]:
+    listening = server.bind("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    app = server.make_app(root, TOKEN, server.host_names("127.0.0.1", port))
+    running = uvicorn.Server(
+        uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+    )
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    yield Client(port)
+    running.should_exit = True
+    thread.join(10)
+
+
+# --- what it shows -----------------------------------------------------------------------------------------
+
+
+def test_list_and_run_show_what_the_folder_holds(client: Client, root: Path) -> None:
+    (entry,) = client.json("/api/runs")["runs"]
+    assert entry["name"] == "one" and entry["state"] == "finished" and entry["world"] == "pursuit"
+    assert "folder" not in entry and len(entry["spark"]) == len(
+        json.loads((root / "one/history.json").read_text())
+    )
+    run = client.json(f"/api/runs/{entry['id']}")
+    assert run["verdict"] == entry["verdict"] and run["evaluations"][-1]["rates"].keys() == {
+        "pursuer",
+        "evader",
+    }
+    assert {row["key"] for row in run["changed"]} >= {"games", "total_steps"}
+    logged = [json.loads(line) for line in (root / "one/metrics.jsonl").read_text().splitlines()]
+    columns = client.json(f"/api/runs/{entry['id']}/curves")
+    assert columns["step"] == [row["step"] for row in logged]
+    assert columns["series"]["pursuer/entropy"] == [row["pursuer/entropy"] for row in logged]
+    assert client.json(f"/api/runs/{entry['id']}/log")["lines"][-1].startswith("Verdict")
+    status, headers, body = client.get(f"/api/runs/{entry['id']}/film/match.gif")
+    assert (status, headers["content-type"]) == (200, "image/gif") and body.startswith(b"GIF8")
+
+
+def test_page_and_its_files_are_served(client: Client) -> None:
+    status, headers, body = client.get("/")
+    assert status == 200 and headers["content-type"].startswith("text/html") and b"/static/app.js" in body
+    for name, kind in server.STATIC.items():
+        status, headers, body = client.get(f"/static/{name}")
+        assert status == 200 and headers["content-type"].startswith(kind) and body
+        assert b"http://" not in body.replace(b"http://www.w3.org", b"") or name == "uplot.js"
+
+
+def test_runs_of_a_sweep_are_listed_one_by_one(client: Client, root: Path) -> None:
+    (root / "sweep").mkdir()
+    (root / "sweep/sweep.yaml").write_text("recipe: quick\n")
+    for seed in (0, 1):
+        shutil.copytree(root / "one", root / f"sweep/seed-{seed}")
+    names = {entry["name"] for entry in client.json("/api/runs")["runs"]}
+    assert names == {"one", "sweep/seed-0", "sweep/seed-1"}
+
+
+def test_events_name_the_run_that_changed(client: Client, root: Path) -> None:
+    (entry,) = client.json("/api/runs")["runs"]
+    connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=20)
+    connection.request("GET", "/api/events", headers={"Cookie": f"{server.COOKIE}={TOKEN}"})
+    response = connection.getresponse()
+    assert response.status == 200 and response.headers["content-type"].startswith("text/event-stream")
+    response.readline()
+    time.sleep(server.POLL / 2)
+    with (root / "one/metrics.jsonl").open("a") as log:
+        log.write('{"iteration": 99, "step": 9999, "pursuer/entropy": 0.5}\n')
+    lines = (response.readline() for _ in itertools.repeat(None))
+    data = next(line for line in lines if line.startswith(b"data: "))
+    assert json.loads(data[6:]) == {"changed": [entry["id"]]}
+    connection.close()
+    assert client.json(f"/api/runs/{entry['id']}/curves")["step"][-1] == 9999
+
+
+def test_long_logs_become_few_points_with_the_newest(tmp_path: Path) -> None:
+    rows = ({"iteration": i, "step": i * 10, "a/loss": i / 7} for i in range(1, 20_000))
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = curves(tmp_path)
+    assert len(columns["step"]) <= POINTS and columns["step"][-1] == 199_990
+    assert columns["series"]["a/loss"][-1] == 19_999 / 7
+
+
+def test_train_serves_its_run_and_ends_the_server(tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "quick", *flags(), "--name", "shown", "--serve"]) == 0
+    first = capfd.readouterr().out.splitlines()[0]
+    assert first.startswith("runs: http://127.0.0.1:") and "?token=" in first
+    port = int(first.partition("127.0.0.1:")[2].partition("/")[0])
+    with pytest.raises(OSError):
+        Client(port).get("/")
+
+
+# --- what it refuses ---------------------------------------------------------------------------------------
+
+
+def test_address_sets_the_token_as_a_cookie(client: Client) -> None:
+    status, headers, _ = client.get(f"/?token={TOKEN}", token=None)
+    assert status == 303 and headers["location"] == "/"
+    cookie = headers["set-cookie"].lower()
+    assert (
+        f"{server.COOKIE}={TOKEN}" in headers["set-cookie"]
+        and "httponly" in cookie
+        and "samesite=strict" in cookie
+    )
+
+
+def test_three_hundred_attacks_are_refused(client: Client) -> None:
+    """Every path with every wrong token, host, method and origin; and paths that leave the folder."""
+    (entry,) = client.json("/api/runs")["runs"]
+    paths = [
+        "/",
+        "/api/runs",
+        f"/api/runs/{entry['id']}",
+        f"/api/runs/{entry['id']}/log",
+        "/api/events",
+        f"/api/runs/{entry['id']}/film/match.gif",
+        "/static/app.js",
+        "/?token=wrong",
+        "/nothing",
+    ]
+    own = f"127.0.0.1:{client.port}"
+    attacks: list[dict[str, Any]] = [
+        {"token": token} for token in (None, "", "wrong", TOKEN[:-1], TOKEN + "x", "\u00e9")
+    ]
+    hosts = ("evil.example", f"evil.example:{client.port}", "127.0.0.1", f"127.0.0.2:{client.port}", "",
+             "localhost:1",
+             f"{own}.evil.example", f"[::1]:{client.port}")  # fmt: skip
+    attacks += [{"Host": host} for host in hosts]
+    attacks += [{"method": method} for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "X")]
+    attacks += [{"Sec_Fetch_Site": site} for site in ("cross-site", "same-site")]
+    count = 0
+    for path, attack in itertools.product(paths, attacks):
+        if path[1:2] in ("", "?") and "Sec_Fetch_Site" in attack:
+            continue  # following a link from another site to the page is no attack
+        status, headers, body = client.get(path, **attack)
+        assert status in (400, 403, 405, 421), (path, attack, status)
+        assert "content-security-policy" in headers or status == 400
+        assert b"verdict" not in body
+        count += 1
+    escapes = ["..", "../one", "%2e%2e", "..%2f..%2fetc%2fpasswd", "/etc/passwd", "%2fetc%2fpasswd", "one",
+               ".", "\\..\\",
+               "0" * 16, "%00", "a" * 4000, "%ff%fe", "config.yaml", "~", "%2e%2e%5c"]  # fmt: skip
+    places = ["/static/{}", "/static/vendor/{}", "/api/runs/{}", "/api/runs/{}/log", "/api/runs/{}/curves",
+              f"/api/runs/{entry['id']}/film/{{}}", "/{}", "/api/{}",
+              f"/api/runs/{entry['id']}/{{}}"]  # fmt: skip
+    for place, escape in itertools.product(places, escapes):
+        status, _, body = client.get(place.format(escape))
+        assert status in (400, 404), (place, escape, status)
+        assert b"root:" not in body and b"total_steps" not in body
+        count += 1
+    assert count >= 300
+    assert client.json("/api/runs")["runs"], "the server stays up"
+
+
+def test_answers_carry_the_security_headers(client: Client) -> None:
+    for path in ("/", "/api/runs", "/static/app.js", "/nothing"):
+        _, headers, _ = client.get(path)
+        for name, value in server.HEADERS.items():
+            assert headers[name.lower()] == value
+    policy = server.HEADERS["Content-Security-Policy"]
+    assert "unsafe" not in policy and "http" not in policy and "default-src 'none'" in policy
+
+
+def test_loopback_and_a_random_token_are_the_default(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: None)
+    for _ in (0, 1):
+        server.serve(root, port=0, log=lines.append)
+    tokens = {line.partition("token=")[2] for line in lines}
+    assert all("http://127.0.0.1:" in line for line in lines) and len(tokens) == 2
+    assert all(len(token) >= 32 for token in tokens)
+
+
+def test_port_in_use_and_wrong_folders_are_one_line(root: Path, tmp_path: Path, capsys: Any) -> None:
+    listening = server.bind("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    with pytest.raises(ConfigError, match=f"--port = {port}: cannot listen"):
+        server.serve(root, port=port)
+    listening.close()
+    for words in (["serve", str(tmp_path / "nothing")], ["serve", str(root), "--port", "70000"],
+                  ["serve", str(root), "--host", "0.0.0.0"],
+                  ["serve", str(root), "--prot", "1"]):  # fmt: skip
+        assert main(words) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and error.startswith("rematch: ")
+
+
+# --- hostile and broken folders -----------------------------------------------------------------------------
+
+
+def test_names_and_lines_of_run_folders_stay_text(client: Client, root: Path) -> None:
+    name = "<img src=x onerror=alert(1)>\x1b[2J"
+    shutil.move(root / "one", root / name)
+    with (root / name / "train.log").open("a") as log:
+        log.write("<script>alert(1)</script>\x1b[31m\n")
+    (entry,) = client.json("/api/runs")["runs"]
+    assert entry["name"].startswith("<img src=x") and "\x1b" not in entry["name"]  # text: the page escapes it
+    last = client.json(f"/api/runs/{entry['id']}/log")["lines"][-1]
+    assert "<script>" in last and "\x1b" not in last
+    source = "".join(path.read_text() for path in Path(server.__file__).parent.glob("static/*.js"))
+    assert "innerHTML" not in source and "insertAdjacentHTML" not in source and "document.write" not in source
+
+
+@pytest.mark.parametrize("file", ["history.json", "metrics.jsonl", "config.yaml", "train.log", "match.gif"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "binary", "half", "deep", "link"])
+def test_damaged_files_are_said_and_the_rest_is_shown(
+    client: Client, root: Path, file: str, damage: str
+) -> None:
+    path = root / "one" / file
+    data = path.read_bytes()
+    path.unlink()
+    if damage == "link":
+        path.symlink_to("/etc/passwd")
+    elif damage != "missing":
+        content = {
+            "empty": b"",
+            "binary": os.urandom(500),
+            "half": data[: len(data) // 2],
+            "deep": b"[" * 50_000,
+        }
+        path.write_bytes(content[damage])
+    for entry in client.json("/api/runs")["runs"]:
+        for part in ("", "/curves", "/log"):
+            status, _, body = client.get(f"/api/runs/{entry['id']}{part}")
+            assert status == 200 and b"root:" not in body, (part, body[:300])
+            json.loads(body)
+        assert client.get(f"/api/runs/{entry['id']}/film/match.gif")[0] in (200, 404)
+
+
+def test_run_that_is_deleted_while_it_is_shown_is_said(client: Client, root: Path) -> None:
+    (entry,) = client.json("/api/runs")["runs"]
+    client.json(f"/api/runs/{entry['id']}")
+    shutil.rmtree(root / "one")
+    status, _, body = client.get(f"/api/runs/{entry['id']}")
+    assert status == 404 and body == b"there is no such run (any more)"
+    assert client.json("/api/runs")["runs"] == []
+
+
+def test_results_are_read_again_only_after_a_change(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, reads = RunData(root), []
+    original = server.RunData._cached
+    (run,) = data.scan()
+    monkeypatch.setattr("rematch.web.run_data.curves", lambda folder: reads.append(folder) or {"step": []})
+    for _ in range(3):
+        data.curves(run)
+    assert len(reads) == 1 and original is RunData._cached
+    with (root / "one/metrics.jsonl").open("a") as log:
+        log.write("{}\n")
+    data.curves(run)
+    assert len(reads) == 2

@@ -1,4 +1,4 @@
-"""The words that everything else is written in: what a world promises, what a player does.
+"""Spec: the roles, observation fields and actions of a world.
 
 This file imports nothing of ours. Shapes are written as [N games, k seats of one role, F numbers].
 """
@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-MILESTONE = "milestone_"  # what columns begin with that show one
+MILESTONE = "milestone_"  # prefix of the columns that show milestones
 
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One named block of numbers that a seat sees.
+    """One named block of numbers that a seat observes.
 
-    With `choices`, each column names one of so many things (a cell, a card) instead of measuring something:
-    it holds 0 .. n - 1, and a network looks it up in a table of its own (the product with a one-hot vector).
+    With `categories`, each column is an index (of a cell, a card) instead of a quantity: it holds 0 .. n - 1,
+    and a network looks it up in a table (the same result as the product with a one-hot vector).
     With `shape`, the columns are an array flattened row by row: (10, 43) is ten steps of 43 numbers, oldest
     first. Encoders (agents/networks/history_encoders.py) read the field called `history` so.
     """
@@ -27,7 +27,7 @@ class Field:
     columns: tuple[str, ...]  # a name for every number, in order
     low: float = -1.0
     high: float = 1.0
-    categories: tuple[int, ...] = ()  # n of every column; empty: quantities
+    categories: tuple[int, ...] = ()  # the n of every column; empty: quantities
     shape: tuple[int, ...] = ()  # its product is the number of columns; empty: a plain row
 
     @property
@@ -37,7 +37,7 @@ class Field:
 
 @dataclass(frozen=True, kw_only=True)
 class Actions:
-    """What a seat may do. Continuous actions live in [-1, 1] per name; the world scales and clips them."""
+    """The actions of a seat. Continuous ones lie in [-1, 1]; the world scales and clips them."""
 
     kind: Literal["continuous", "discrete"]
     names: tuple[str, ...]  # one per dimension, or one per choice
@@ -49,26 +49,26 @@ class Actions:
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """A part to play: its own fields, actions and network; `seats` are the places that play it.
+    """A part in the game, with its own observation fields, actions and network; `seats` play it.
 
-    `aside` are fields that a learner may read while it trains and that no player ever sees: what others hold.
-    A world writes them into its view like the rest, and leaves them out of `observe`.
+    `privileged` fields are for learners only: no player observes them. A world writes them into its view like
+    the others, and leaves them out of `observe`.
     """
 
     name: str
     fields: tuple[Field, ...]
     actions: Actions
     seats: tuple[int, ...]
-    hidden: tuple[str, ...] = ()  # what the world holds and no field of this role shows
-    privileged: tuple[Field, ...] = ()  # for a learner alone
+    hidden: tuple[str, ...] = ()  # parts of the state that no field of this role shows
+    privileged: tuple[Field, ...] = ()  # for learners only
 
-    @cached_property  # a screen has thousands, and bots ask at every move
+    @cached_property  # a screen has thousands, and bots read this at every step
     def columns(self) -> tuple[str, ...]:
         return tuple(f"{f.name}.{c}" for f in self.fields for c in f.columns)
 
     @cached_property
     def milestones(self) -> tuple[str, ...]:
-        """Names of what a world's `events` may tell: each has a column milestone_NAME, 1 once it is set."""
+        """Names of the milestones: each has a column milestone_NAME, which is 1 once it was reached."""
         columns = (column for f in self.fields for column in f.columns)
         return tuple(c.removeprefix(MILESTONE) for c in columns if c.startswith(MILESTONE))
 
@@ -78,7 +78,7 @@ class Role:
 
     @cached_property
     def categories(self) -> tuple[int, ...]:
-        """For every column the number of things it may name; 0 where it is a quantity."""
+        """The number of categories of every column; 0 where it is a quantity."""
         return _categories(self.fields)
 
     @property
@@ -100,11 +100,11 @@ class Spec:
 
     world: str
     roles: Mapping[str, Role]
-    stage: tuple[str, ...] = ()  # the numbers a curriculum may set per episode, by name
+    stage: tuple[str, ...] = ()  # names of the numbers that a curriculum may set per episode
     resume: Literal["state", "replay", "episode"] = "state"
     cutoffs: bool = False  # whether an episode can end undecided (then `View.final` is written)
     zero_sum: bool = True  # whether the seats' rewards add to zero
-    reward_scale: float = 1.0  # rewards are the game's own points times this; returns are told in points
+    reward_scale: float = 1.0  # rewards are the game's own points times this; returns are reported in points
 
     @property
     def seats(self) -> int:
@@ -116,7 +116,7 @@ class Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class Ladder:
-    """What a curriculum asks of a world's `levels(config, ladder)`: its own steps, or a range that grows."""
+    """What kind of levels a curriculum wants from a game: its own list, or a range that grows."""
 
     kind: str  # discrete | smooth
     increment: float  # smooth: by how much the largest distance grows per level
@@ -125,7 +125,7 @@ class Ladder:
 
 @dataclass(frozen=True)
 class Level:
-    """A step of a curriculum: how people call it, and the stage numbers that it sets."""
+    """A level of a curriculum: its name for people, and the stage numbers that it sets."""
 
     name: str
     start: Mapping[str, float]  # these replace settings of the world, which then must not be set

@@ -36,11 +36,11 @@ class ForcedActions:
         bounds: (from, until) [N] into `actions`, equal where an episode is not forced; index [N] or OFF.
         """
         running = [self.actions[a:b] for a, b in zip(self.cursor, self.until)]
-        kept = np.concatenate([np.zeros(0, np.uint8), *running])
+        remaining = np.concatenate([np.zeros(0, np.uint8), *running])
         ends = np.cumsum([len(part) for part in running])
         self.cursor, self.until = ends - [len(part) for part in running], ends
-        self.actions = np.concatenate([kept, np.frombuffer(actions, np.uint8)])
-        self.next_from, self.next_until = bounds[0] + len(kept), bounds[1] + len(kept)
+        self.actions = np.concatenate([remaining, np.frombuffer(actions, np.uint8)])
+        self.next_from, self.next_until = bounds[0] + len(remaining), bounds[1] + len(remaining)
         self.next_index = index.copy()
 
     def apply(self, games: Ints, started: NDArray[np.bool_], t: int, action: NDArray[np.int32]) -> None:

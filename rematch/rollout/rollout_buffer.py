@@ -136,23 +136,23 @@ class RolloutBuffer:
         advantage = np.zeros_like(t.value)
         counts = np.zeros(t.value.shape, bool)
         ahead = t.last_value.astype(np.float32, copy=True)  # value of the seat's next decision
-        known = t.last_acting.astype(bool)  # whether that next decision, or the end, is on record
+        has_next = t.last_acting.astype(bool)  # whether that next decision, or the end, is in the buffer
         next_advantage = np.zeros_like(ahead)
         due = np.zeros_like(ahead)  # reward since the decision we are walking back to
         for step in range(self.steps - 1, -1, -1):
-            over = (self.ended[step] != RUNNING)[:, None]
+            ended = (self.ended[step] != RUNNING)[:, None]
             cut = (self.ended[step] == CUT_OFF)[:, None]
-            due = np.where(over, reward[step], due + reward[step])
-            ahead = np.where(over, np.where(cut, t.cut_value[step], np.float32(0)), ahead)
-            next_advantage = np.where(over, np.float32(0), next_advantage)
-            known = known | over
+            due = np.where(ended, reward[step], due + reward[step])
+            ahead = np.where(ended, np.where(cut, t.cut_value[step], np.float32(0)), ahead)
+            next_advantage = np.where(ended, np.float32(0), next_advantage)
+            has_next = has_next | ended
             acted = t.acted[step].astype(bool)
             delta = due + np.float32(gamma) * ahead - t.value[step]
-            own = np.where(known, delta + np.float32(gamma * lam) * next_advantage, np.float32(0))
-            advantage[step] = np.where(acted, own, np.float32(0))
-            counts[step] = acted & known
-            next_advantage = np.where(acted, own, next_advantage)
+            estimate = np.where(has_next, delta + np.float32(gamma * lam) * next_advantage, np.float32(0))
+            advantage[step] = np.where(acted, estimate, np.float32(0))
+            counts[step] = acted & has_next
+            next_advantage = np.where(acted, estimate, next_advantage)
             ahead = np.where(acted, t.value[step], ahead)
             due = np.where(acted, np.float32(0), due)
-            known = known | acted
+            has_next = has_next | acted
         return advantage, advantage + t.value, counts & (t.slot == 0)

@@ -13,13 +13,12 @@ from rematch.core.spec import Role
 
 
 class SeatedPolicy(Protocol):
-    """As much of a policy as the collector needs."""
+    """The parts of a policy that the collector needs."""
 
     role: Role
     config: Any
     network: Any
     weights: Floats
-
 
 
 class NoNetwork:
@@ -68,7 +67,7 @@ class RoleSeating:
         return len(self.packed) + len(self.others) - 1
 
     def value(self, obs: Floats, privileged: Floats | None) -> Floats:
-        """[n] what the policy in slot 0 expects from observations [n, F]."""
+        """[n] values of observations [n, F] by the policy in slot 0."""
         n, actions = len(obs), self.policy.role.actions
         discrete = actions.kind == "discrete"
         action = np.zeros(n, np.int32) if discrete else np.zeros((n, actions.size), np.float32)
@@ -83,8 +82,8 @@ class RoleSeating:
     def player_name(self, slot: int) -> str:
         """"" for the learner."""
         if slot >= len(self.packed):
-            own = not len(self.packed) and slot == 0
-            return "" if own else self.others[slot - len(self.packed)].name
+            is_learner = not len(self.packed) and slot == 0
+            return "" if is_learner else self.others[slot - len(self.packed)].name
         return self.names.get(slot, "")
 
 

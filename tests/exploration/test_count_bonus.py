@@ -69,7 +69,7 @@ def test_star_selects_all_columns_with_a_prefix() -> None:
     bonus = VisitCounts(CountBonusConfig(weight=1.0, columns=("structured.*", "map")), ROLE, 1)
     expected = [i for i, name in enumerate(ROLE.columns) if name.startswith("structured.")]
     assert bonus.columns[:-1] == expected and len(expected) > 1
-    with pytest.raises(ConfigError, match=r"'milestone_\*': joypad sees no columns"):
+    with pytest.raises(ConfigError, match=r"'milestone_\*': joypad observes no columns"):
         VisitCounts(CountBonusConfig(weight=1.0, columns=("milestone_*",)), ROLE, 1)
 
 

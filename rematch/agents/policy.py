@@ -191,7 +191,7 @@ class Policy:
 
     def load_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Set the weights from a file, also from one with the names of an older version."""
-        arrays = migrations.present_names(arrays, migrations.WEIGHT_NAMES)
+        arrays = migrations.present_weights(arrays)
         flat = self.weights.copy()
         for name, view in weight_views(flat, self.layout).items():
             if name not in arrays or arrays[name].shape != view.shape or arrays[name].dtype != np.float32:

@@ -196,6 +196,15 @@ def present_names(values: Mapping[str, Value], table: Mapping[str, str]) -> dict
     return {_present_beside(name, values, table): value for name, value in values.items()}
 
 
+def present_weights(arrays: Mapping[str, Value]) -> dict[str, Value]:
+    """Arrays of a policy file under their present names; past policies have "ROLE/" before each name."""
+    out: dict[str, Value] = {}
+    for name, value in arrays.items():
+        role, slash, weight = name.rpartition("/")
+        out[f"{role}{slash}{present_name(weight, WEIGHT_NAMES)}"] = value
+    return out
+
+
 def present_columns(columns: Sequence[str]) -> list[str]:
     """The present names of a table's columns."""
     return [_present_beside(name, columns, COLUMN_NAMES) for name in columns]

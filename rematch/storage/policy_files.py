@@ -79,7 +79,7 @@ def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
         raw = atomic_files.read_regular_file(path, digest.size)
         if atomic_files.file_digest(raw) != digest:
             raise Damaged(f"{path.name} does not match its SHA-256")
-        return migrations.present_names(read_arrays(raw, path.name), migrations.WEIGHT_NAMES), metadata
+        return migrations.present_weights(read_arrays(raw, path.name)), metadata
     except Damaged as damage:
         raise RunError(f"{path} does not verify: {damage}") from None
 

@@ -124,7 +124,10 @@ def test_term_of_version_0_that_another_term_is_called_now(old: list[str], prese
         name.replace("return_", "joypad/r_") for name in present]
 
 
+OLD_ARRAYS = {"layer.0.ask": np.ones(2), "evader/layer.1.ask": np.ones(3)}  # the second as in a past policy
+
+
 def test_policy_is_read_under_the_present_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = policy_files.write_file(tmp_path / "a.safetensors", {"layer.0.ask": np.ones(2)}, {}, replace=False)
+    path = policy_files.write_file(tmp_path / "a.safetensors", OLD_ARRAYS, {}, replace=False)
     monkeypatch.setattr(migrations, "WEIGHT_NAMES", {"layer.*.ask": "layer.*.attn.qkv"})
-    assert list(policy_files.read(path)[0]) == ["layer.0.attn.qkv"]
+    assert set(policy_files.read(path)[0]) == {"layer.0.attn.qkv", "evader/layer.1.attn.qkv"}

@@ -141,7 +141,10 @@ def file_values(path: Path, name: str) -> Any:
 def renamed(value: Any, table: Mapping[str, str]) -> Any:
     """Values of JSON under the present names; a whole number and the same float are one value there."""
     if isinstance(value, dict):
-        return {key: renamed(inner, table) for key, inner in migrations.present_names(value, table).items()}
+        values = {key: renamed(inner, table) for key, inner in migrations.present_names(value, table).items()}
+        if isinstance(values.get("column"), str):  # of the summary of observations
+            values["column"] = migrations.present_name(values["column"], migrations.FIELD_NAMES)
+        return values
     if isinstance(value, list):
         return [renamed(inner, table) for inner in value]
     return float(value) if type(value) is int and abs(value) < 2**53 else value

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESET, BOT, ACT, SENSOR = 1, 2, 3, 4  # also in random.h
+DYNAMICS, ACTUATOR, OBSERVATION = 5, 6, 7  # disturbances of pursuit; also in random.h
 GAME, SHUFFLE, INIT, SEATING = 16, 17, 18, 19  # seeds of games, minibatch order, weights, seating
 EVALUATION, RESERVOIR, STAGGER, RANDOM_START = 20, 21, 22, 23  # RESERVOIR: which snapshots the league keeps
 REPLAY_SAMPLE = 24  # sequences sampled from the replay buffer

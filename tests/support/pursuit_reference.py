@@ -12,70 +12,7 @@ import numpy as np
 
 from rematch.core import rng
 from rematch.worlds.pursuit.config import Config
-
-f = np.float32
-PI, TWO_PI, HALF_PI = f(3.14159274), f(6.28318548), f(1.57079637)
-A = Any  # a float32 array
-
-
-def wrap(angle: A) -> A:
-    return np.where(angle >= PI, angle - TWO_PI, np.where(angle < -PI, angle + TWO_PI, angle))
-
-
-def clip(a: A, low: Any, high: Any) -> A:
-    return np.minimum(np.maximum(a, f(low)), f(high))
-
-
-def hypot(x: A, y: A) -> A:
-    return np.sqrt(x * x + y * y)
-
-
-def sincos(x: A) -> tuple[A, A]:
-    quadrant = np.trunc(x * f(0.636619747) + np.where(x < 0, f(-0.5), f(0.5))).astype(np.int32)
-    k = quadrant.astype(f)
-    r = (x - k * f(1.5703125)) - k * f(4.83826792e-4)
-    z = r * r
-    s = r + r * z * (f(-0.166666508) + z * (f(8.33197311e-3) + z * f(-1.94949491e-4)))
-    c = f(1) - f(0.5) * z + z * z * (f(4.16666456e-2) + z * (f(-1.38873619e-3) + z * f(2.44377279e-5)))
-    turn = quadrant % 4
-    return np.choose(turn, [s, c, -s, -c]), np.choose(turn, [c, -s, -c, s])
-
-
-def atan2(y: A, x: A) -> A:
-    ax, ay = np.abs(x), np.abs(y)
-    large, small = np.maximum(ax, ay), np.minimum(ax, ay)
-    t = small / np.where(large > 0, large, f(1))
-    z = t * t
-    coefficients = (-4.35535703e-3, 2.30399650e-2, -5.77733517e-2, 9.79421809e-2, -0.139765754, 0.199627027)
-    p = f(coefficients[0])
-    for c in coefficients[1:]:
-        p = f(c) + z * p
-    angle = t + t * z * (f(-0.333316594) + z * p)
-    angle = np.where(ay > ax, HALF_PI - angle, angle)
-    angle = np.where(x < 0, PI - angle, angle)
-    return np.where(y < 0, -angle, angle)
-
-
-def log(x: A) -> A:
-    """Of positive float32: mantissa to [sqrt 1/2, sqrt 2), then a series."""
-    mantissa, exponent = np.frexp(x)  # mantissa in [1/2, 1)
-    small = mantissa + mantissa <= f(1.41421354)
-    part = np.where(small, mantissa + mantissa, mantissa).astype(f) - f(1)
-    s = part / (f(2) + part)
-    z = s * s
-    series = f(1) + z * (f(1 / 3) + z * (f(0.2) + z * (f(1 / 7) + z * f(1 / 9))))
-    return np.where(small, exponent - 1, exponent).astype(f) * f(0.693147182) + f(2) * s * series
-
-
-def philox(key: int, counter: list[int]) -> list[int]:
-    """Philox 4x32-10 (Salmon et al., SC11) in whole numbers."""
-    a, b, c, d = counter
-    low, high = key & 0xFFFFFFFF, key >> 32
-    for _ in range(10):
-        p, q = 0xD2511F53 * a, 0xCD9E8D57 * c
-        a, b, c, d = q >> 32 ^ b ^ low, q & 0xFFFFFFFF, p >> 32 ^ d ^ high, p & 0xFFFFFFFF
-        low, high = low + 0x9E3779B9 & 0xFFFFFFFF, high + 0xBB67AE85 & 0xFFFFFFFF
-    return [a, b, c, d]
+from support.float_arithmetic import PI, TWO_PI, A, atan2, clip, f, hypot, log, philox, sincos, wrap
 
 
 class Reference:
@@ -97,6 +34,8 @@ class Reference:
             np.zeros(self.n, np.int32) for _ in range(5))
         self.visited = np.zeros((self.n, 10, 10), np.int32)  # [row of y, column of x]
         self.frames = np.zeros((self.n, 2, config.history_length, 7 + config.lidar_rays), f)  # oldest first
+        self.factors = np.ones((self.n, 2, 2), f)  # [speed or turn rate, robot]
+        self.delayed: list[list[A]] = [[] for _ in range(self.n)]  # actions [2 robots, 2], the oldest first
         for game in range(self.n):
             self.reset(game)
         self.record_frames()
@@ -115,6 +54,7 @@ class Reference:
             return np.array([word >> 8 for word in words], f) * f(2.0**-24)
 
         self.steps[g], self.v[g], self.omega[g], self.visited[g], self.frames[g] = 0, 0, 0, 0, 0
+        self.reset_disturbances(g)
         while True:
             requested = int(fewest) + int(draw()[0] * f(most - fewest + 1))
             self.obstacles[g] = self.place_obstacles(g, requested, draw)
@@ -122,6 +62,15 @@ class Reference:
             if self.place_robots(g, near, far, draw):
                 return
             self.redraws[g] += 1
+
+    def reset_disturbances(self, g: int) -> None:
+        c = self.config
+        words = philox(self.seeds[g], [int(self.episode[g]), 0, rng.DYNAMICS, 0])
+        unit = (np.array([word >> 8 for word in words], f) * f(2.0**-24)).reshape(2, 2)
+        variation = np.array([c.speed_variation, c.turn_variation], f)[:, None]
+        low, high = f(1) - variation, f(1) + variation
+        self.factors[g] = low + (high - low) * unit
+        self.delayed[g] = [np.array([[1 if c.fixed_speed else -1, 0]] * 2, f)] * c.action_delay
 
     def place_obstacles(self, g: int, requested: int, draw: Any) -> int:
         low, high = f(self.config.obstacle_radius_min), f(self.config.obstacle_radius_max)
@@ -163,11 +112,12 @@ class Reference:
         """action [n, 2 seats, A] -> reward [n, 2], captured, timeout, length [n]; ended games restart."""
         c = self.config
         before, near_before = self.distance(), self.nearest_surface()
-        turn = clip(action[:, :, -1], -1, 1)
-        speed = np.ones_like(turn) if c.fixed_speed else clip(action[:, :, 0], -1, 1)
+        speed, turn = self.executed(action)
         self.v = self.v_max * ((speed + f(1)) * f(0.5))
         self.v[self.steps < c.prep_steps, 0] = 0
         self.omega = f(c.omega_max) * turn
+        if c.disturbed:
+            self.v, self.omega = self.v * self.factors[:, 0], self.omega * self.factors[:, 1]
         sine, cosine = sincos(self.theta)
         self.x = self.x + self.v * cosine * f(c.dt)
         self.y = self.y + self.v * sine * f(c.dt)
@@ -180,14 +130,38 @@ class Reference:
         distance = self.distance()
         captured = distance <= f(c.capture_radius)
         timeout = ~captured & (self.steps >= c.max_steps)
-        reward = self.reward((before - distance) * self.per_diagonal, captured, timeout)
-        self.reward_extras(reward, near_before, pushed, walled, captured | timeout)
+        closed = (before - distance) * self.per_diagonal
+        if c.reward_form == "original":
+            reward = self.original_reward(closed, near_before, captured, timeout)
+            self.penalties(reward, pushed, walled)
+            self.search_reward(reward)
+        else:
+            reward = self.reward(closed, captured, timeout)
+            self.reward_extras(reward, near_before, captured | timeout)
+            self.penalties(reward, pushed, walled)
         length = self.steps.copy()
         for game in np.flatnonzero(captured | timeout):
             self.episode[game] += 1
             self.reset(game)
         self.record_frames()
         return {"reward": reward, "captured": captured, "timeout": timeout, "length": length}
+
+    def executed(self, action: A) -> tuple[A, A]:
+        """Speed and turn [n, 2] of [n, 2, A]: clipped, delayed, with the noise of the actuators."""
+        c = self.config
+        turn = clip(action[:, :, -1], -1, 1)
+        speed = np.ones_like(turn) if c.fixed_speed else clip(action[:, :, 0], -1, 1)
+        if c.action_delay:
+            for g in range(self.n):
+                self.delayed[g] = [*self.delayed[g], np.stack([speed[g], turn[g]], 1)]
+                speed[g], turn[g] = self.delayed[g].pop(0).T
+        if c.actuator_noise:
+            deviation = f(c.actuator_noise)
+            for s in range(2):
+                noise = self.noise(s, rng.ACTUATOR, 2)
+                speed[:, s] = clip(speed[:, s] + f(2) * deviation * noise[:, 0], -1, 1)
+                turn[:, s] = clip(turn[:, s] + deviation * noise[:, 1], -1, 1)
+        return speed, turn
 
     def distance(self) -> A:
         return hypot(self.x[:, 1] - self.x[:, 0], self.y[:, 1] - self.y[:, 0])
@@ -221,7 +195,7 @@ class Reference:
         evader = f(0) if c.use_visibility_reward else -closing
         return np.stack([closing + verdict, evader - verdict], 1)
 
-    def reward_extras(self, reward: A, near_before: A, pushed: A, walled: A, ended: A) -> None:
+    def reward_extras(self, reward: A, near_before: A, ended: A) -> None:
         c = self.config
         visible = self.check_visibility(0, c.sight_range, c.sight_half_angle, c.sight_occlusion)[0]
         if c.use_visibility_reward:
@@ -239,10 +213,58 @@ class Reference:
             stale = (self.steps - self.visited[cell]).astype(f) * self.per_max_steps
             reward[:, 0] += np.where(visible, f(0), f(c.w_search) * stale)
             self.visited[cell] = self.steps
+
+    def penalties(self, reward: A, pushed: A, walled: A) -> None:
+        c = self.config
         if c.w_collision:
             reward -= np.where(pushed, f(c.w_collision), f(0))
         if c.w_wall:
             reward -= np.where(walled, f(c.w_wall), f(0))
+
+    # the form `original`
+
+    def sensor_range(self) -> float:
+        c = self.config
+        return 1e9 if c.full_obs or c.visibility == "line_of_sight" else c.view_range
+
+    def original_reward(self, closed: A, near_before: A, captured: A, timeout: A) -> A:
+        """[n, 2] all terms but those of collisions and of the search."""
+        c, running = self.config, ~(captured | timeout)
+        clear, distance, _ = self.check_visibility(0, 1e9, 360.0, True)
+        bonus, penalty = f(c.capture_bonus), f(c.timeout_penalty)
+        pursuer = f(c.distance_scale) * closed
+        pursuer = pursuer + np.where(timeout, penalty, np.where(captured, bonus, f(0)))
+        sees = running & clear & (distance <= f(self.sensor_range()))
+        pursuer = pursuer + np.where(sees, f(c.w_vis_pursuer), f(0))
+        evader = -pursuer  # zero-sum unless it hides
+        if c.use_visibility_reward:
+            hiding = np.where(clear, f(-c.visibility_weight), f(c.visibility_weight))
+            evader = np.where(running & (self.obstacles > 0), hiding, evader)
+        evader = evader + np.where(running, f(c.survival_bonus), f(0))
+        if c.w_obs_approach:
+            near, before = np.maximum(self.nearest_surface(), f(0)), np.maximum(near_before, f(0))
+            approach = f(c.w_obs_approach) * ((before - near) * self.per_diagonal)
+            evader = evader + np.where(running, approach, f(0))
+        return np.stack([pursuer, evader], 1)
+
+    def search_reward(self, reward: A) -> None:
+        """The mean age of the cells that the pursuer sees, while it does not see the evader."""
+        c = self.config
+        if not c.w_search:
+            return
+        unseen = ~self.check_visibility(0, *self.sensor_view())[0]
+        total, seen = np.zeros(self.n, f), np.zeros(self.n, f)
+        for row in range(10):
+            for column in range(10):
+                x = f(column + 0.5) * (self.w / f(10)) - self.w * f(0.5) - self.x[:, 0]
+                y = f(row + 0.5) * (self.h / f(10)) - self.h * f(0.5) - self.y[:, 0]
+                visible = unseen & (hypot(x, y) <= f(self.sensor_range())) & ~self.blocked(0, x, y)
+                last = self.visited[:, row, column]
+                age = np.minimum((self.steps - last).astype(f) / f(c.stale_steps), f(1))
+                total = total + np.where(visible, np.where(last == 0, f(1), age), f(0))
+                seen += visible
+                self.visited[:, row, column] = np.where(visible, self.steps, last)
+        reward[:, 0] += f(c.w_search) * np.where(seen > 0, total / np.maximum(seen, f(1)), f(0))
 
     def nearest_surface(self) -> A:
         surface = hypot(self.ox - self.x[:, 1:], self.oy - self.y[:, 1:]) - self.orad
@@ -251,17 +273,24 @@ class Reference:
 
     def check_visibility(self, s: int, reach: float, half_angle: float, blocked: bool) -> tuple[A, A, A]:
         """[n] whether robot s sees the other, its distance, its relative bearing."""
-        c, o = self.config, 1 - s
+        o = 1 - s
         dx, dy = self.x[:, o] - self.x[:, s], self.y[:, o] - self.y[:, s]
         distance, bearing = hypot(dx, dy), wrap(atan2(dy, dx) - self.theta[:, s])
         visible = (distance <= f(reach)) & (np.abs(bearing) <= f(half_angle) * (PI / f(180)))
-        for k in range(c.n_obstacles_max if blocked else 0):
+        if blocked:
+            visible &= ~self.blocked(s, dx, dy)
+        return visible, distance, bearing
+
+    def blocked(self, s: int, dx: A, dy: A) -> A:
+        """[n] whether an obstacle lies between robot s and the point (dx, dy) from it."""
+        out = np.zeros(self.n, bool)
+        for k in range(self.config.n_obstacles_max):
             cx, cy = self.ox[:, k] - self.x[:, s], self.oy[:, k] - self.y[:, s]
             square = dx * dx + dy * dy
             along = clip((cx * dx + cy * dy) / np.where(square > 0, square, f(1)), 0, 1)
             mx, my = cx - along * dx, cy - along * dy
-            visible &= ~((mx * mx + my * my < self.orad[:, k] * self.orad[:, k]) & (k < self.obstacles))
-        return visible, distance, bearing
+            out |= (mx * mx + my * my < self.orad[:, k] * self.orad[:, k]) & (k < self.obstacles)
+        return out
 
     # --- observations -----------------------------------------------------------------------------------
 
@@ -279,7 +308,24 @@ class Reference:
             *walls, *self.observed_obstacles(s),
             (self.config.max_steps - self.steps).astype(f) * self.per_max_steps,
         ]
-        return np.stack(columns, 1)
+        out = np.stack(columns, 1)
+        if self.config.sensor_noise:
+            noise = f(self.config.sensor_noise) * self.noise(s, rng.OBSERVATION, out.shape[1] - 1)
+            angles = (2, 7, 11, *range(15, out.shape[1] - 1, 2))
+            for c in range(out.shape[1] - 1):
+                exists = (self.obstacles > (c - 14) // 2) if c >= 14 else True
+                noisy = self.noisy(out[:, c], noise[:, c], c in angles, -1 if c < 10 else 0)
+                out[:, c] = np.where(exists, noisy, out[:, c])
+        return out
+
+    @staticmethod
+    def noisy(number: A, noise: A, angle: bool, low: float) -> A:
+        """Number plus noise: an angle over pi wraps around, another number is clipped to [low, 1]."""
+        if not angle:
+            return clip(number + noise, low, 1)
+        total = number + noise
+        total = np.where(total > 1, total - f(2), total)
+        return clip(np.where(total < -1, total + f(2), total), -1, 1)
 
     def robot(self, s: int) -> list[A]:
         per_v = f(1) / self.v_max[s] if self.v_max[s] > 0 else f(0)
@@ -312,19 +358,29 @@ class Reference:
 
     def state(self, s: int) -> A:
         """[n, 7] the robot itself, and the other while it is visible."""
+        visible, distance, bearing = self.check_visibility(s, *self.sensor_view())
+        far = np.where(visible, np.minimum(distance * self.per_diagonal, f(1)), f(-1))
+        side = np.where(visible, clip(bearing * (f(1) / PI), -1, 1), f(0))
+        out = np.stack([*self.robot(s), far, side], 1)
+        if self.config.sensor_noise:
+            noise = f(self.config.sensor_noise) * self.noise(s, rng.OBSERVATION, 7)
+            for c in range(7):
+                noisy = self.noisy(out[:, c], noise[:, c], c in (2, 6), 0 if c == 5 else -1)
+                out[:, c] = np.where(visible | (c < 5), noisy, out[:, c])
+        return out
+
+    def sensor_view(self) -> tuple[float, float, bool]:
+        """Range, half angle, and whether obstacles block the view."""
         c = self.config
         angle, reach = c.visibility in ("fov", "combined"), c.visibility != "line_of_sight"
         blocked = c.visibility in ("line_of_sight", "combined")
-        visible, distance, bearing = self.check_visibility(
-            s, c.view_range if reach else 1e9, c.view_half_angle if angle else 360.0, blocked)
-        far = np.where(visible, np.minimum(distance * self.per_diagonal, f(1)), f(-1))
-        side = np.where(visible, clip(bearing * (f(1) / PI), -1, 1), f(0))
-        return np.stack([*self.robot(s), far, side], 1)
+        return c.view_range if reach else 1e9, c.view_half_angle if angle else 360.0, blocked
 
     def lidar(self, s: int) -> A:
         """[n, rays] length plus noise, divided by the range."""
         reach = f(self.config.lidar_range)
-        noisy = clip(self.rays(s) + f(self.config.lidar_noise) * self.noise(s), 0, reach)
+        noise = self.noise(s, rng.SENSOR, self.config.lidar_rays)
+        noisy = clip(self.rays(s) + f(self.config.lidar_noise) * noise, 0, reach)
         return np.minimum(noisy * (f(1) / reach), f(1))
 
     def rays(self, s: int) -> A:
@@ -346,13 +402,12 @@ class Reference:
             reach = np.where(hit, np.minimum(near, reach), reach)
         return reach
 
-    def noise(self, s: int) -> A:
-        """[n, rays] standard normals: Box and Muller (1958), the four words of a block a quarter apart."""
-        count = self.config.lidar_rays
+    def noise(self, s: int, stream: int, count: int) -> A:
+        """[n, count] standard normals: Box and Muller (1958), the four words of a block a quarter apart."""
         blocks = -(-count // 4)
         counter = np.zeros((self.n, blocks, 4), np.uint64)
         counter[..., 0], counter[..., 1] = np.arange(blocks), self.steps[:, None]
-        counter[..., 2], counter[..., 3] = rng.SENSOR, (2 * self.episode + s)[:, None]
+        counter[..., 2], counter[..., 3] = stream, (2 * self.episode + s)[:, None]
         key: Any = np.array(self.seeds, np.uint64)[:, None]
         words = (rng.philox(key, counter) >> np.uint64(8)).astype(np.int64)
         out = []

@@ -22,7 +22,8 @@ typedef unsigned long long uint64_t;
 typedef struct { uint32_t w[4]; } rm_quad;
 
 /* Streams separate the random numbers of different purposes (counter word 2); the same numbers in core/rng.py. */
-enum { RM_STREAM_RESET = 1, RM_STREAM_BOT = 2, RM_STREAM_ACT = 3, RM_STREAM_SENSOR = 4 };
+enum { RM_STREAM_RESET = 1, RM_STREAM_BOT = 2, RM_STREAM_ACT = 3, RM_STREAM_SENSOR = 4, RM_STREAM_DYNAMICS = 5,
+       RM_STREAM_ACTUATOR = 6, RM_STREAM_OBSERVATION = 7 };
 
 RM_FN rm_quad rm_philox(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);

@@ -22,6 +22,8 @@ from . import native
 STAGE = ("min_init_distance", "max_init_distance", "n_obstacles_min", "n_obstacles_max")
 SIGHT = ("sight_range", "sight_half_angle", "sight_occlusion")
 VISIBILITY = ("fov", "radius", "line_of_sight", "combined")  # in the order of the enum in state.h
+REWARD_FORMS = ("rematch", "original")  # in the order of the enum in state.h
+DISTURBANCES = ("speed_variation", "turn_variation", "action_delay", "actuator_noise", "sensor_noise")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,13 +152,53 @@ class Config:
         False, "the safety filter also keeps the pursuer 0.35 m from the evader; the capture radius must be "
         "larger", needs="safety_filter",
     )  # fmt: skip
+    reward_form: str = knob(
+        "rematch", "form of the optional reward terms; rematch: as the sight_* settings say, in every step; "
+        "original: those of an earlier project: the evader hides by line of sight only, the last step is "
+        "zero-sum, w_search counts the cells that the pursuer sees", choices=REWARD_FORMS,
+    )  # fmt: skip
+    stale_steps: int = knob(
+        50, "steps after which a cell of w_search counts as not visited recently", unit="steps", low=1,
+        high=65535, needs="reward_form=original",
+    )  # fmt: skip
+    speed_variation: float = knob(
+        0.0, "largest relative change of each robot's top speed, drawn for each episode: the factor is "
+        "uniform in 1 - x to 1 + x", unit="fraction", low=0.0, high=0.9,
+    )  # fmt: skip
+    turn_variation: float = knob(
+        0.0, "largest relative change of each robot's largest turn rate, drawn for each episode as the "
+        "speed's", unit="fraction", low=0.0, high=0.9,
+    )  # fmt: skip
+    action_delay: int = knob(
+        0, "steps from an action to its execution; the robots do not observe the actions on their way",
+        unit="steps", low=0, high=100,
+    )  # fmt: skip
+    actuator_noise: float = knob(
+        0.0, "standard deviation of the noise of each robot's speed and turn rate in each step, relative to "
+        "their largest values", unit="fraction", low=0.0, high=1.0,
+    )  # fmt: skip
+    sensor_noise: float = knob(
+        0.0, "standard deviation of the noise of each observed number of robots, walls and obstacles, in "
+        "units of the observation (range -1 to 1); the lidar has lidar_noise", unit="fraction", low=0.0,
+        high=1.0,
+    )  # fmt: skip
 
     @property
     def zero_sum(self) -> bool:
-        """Whether the rewards add to zero: only distance, capture and time-out count."""
-        terms = ("survival_bonus", "use_visibility_reward", "w_obs_approach", "w_vis_pursuer", "w_search",
-                 "w_collision", "w_wall")
+        """Whether the rewards add to zero: only distance, capture and time-out count.
+
+        With the form `original` w_vis_pursuer is zero-sum too.
+        """
+        terms = ["survival_bonus", "use_visibility_reward", "w_obs_approach", "w_search", "w_collision",
+                 "w_wall"]
+        if self.reward_form != "original":
+            terms.append("w_vis_pursuer")
         return not any(getattr(self, term) for term in terms)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether the robots differ from the nominal ones (disturbances.h)."""
+        return any(getattr(self, name) for name in DISTURBANCES)
 
     @property
     def reach(self) -> float:
@@ -170,9 +212,11 @@ class Config:
             raise ConfigError(
                 f"robot_radius = {self.robot_radius:g}: expected less than half the arena, "
                 f"{shorter_side / 2:g}")
-        if self.omega_max * self.dt > math.pi:
+        most_turn = math.pi / self.dt / (1 + self.turn_variation)
+        if self.omega_max > most_turn:
+            factor = " / (1 + turn_variation)" if self.turn_variation else ""
             raise ConfigError(
-                f"omega_max = {self.omega_max:g}: expected at most pi / dt = {math.pi / self.dt:g}, "
+                f"omega_max = {self.omega_max:g}: expected at most pi / dt{factor} = {most_turn:g}, "
                 "half a turn a step")
         if self.prep_steps >= self.max_steps:
             raise ConfigError(
@@ -182,12 +226,27 @@ class Config:
         if self.use_visibility_reward and not self.n_obstacles_max:
             raise ConfigError(
                 "use_visibility_reward = True: expected n_obstacles_max of at least 1 to hide behind")
-        if not (self.use_visibility_reward or self.w_vis_pursuer or self.w_search):
-            for field in dataclasses.fields(self):
-                if field.name in SIGHT and getattr(self, field.name) != field.default:
-                    raise ConfigError(
-                        f"{field.name} = {getattr(self, field.name)}: has no effect; expected one of "
-                        "use_visibility_reward, w_vis_pursuer and w_search to be on")
+        self._check_reward_form()
+
+    def _check_reward_form(self) -> None:
+        """ConfigError for settings without effect in this form of the rewards."""
+        changed = {field.name for field in dataclasses.fields(self)
+                   if getattr(self, field.name) != field.default}
+        original = self.reward_form == "original"
+        for name in SIGHT:
+            if name in changed and original:
+                raise ConfigError(
+                    f"{name} = {getattr(self, name)}: has no effect; expected reward_form rematch")
+            if name in changed and not (self.use_visibility_reward or self.w_vis_pursuer or self.w_search):
+                raise ConfigError(
+                    f"{name} = {getattr(self, name)}: has no effect; expected one of "
+                    "use_visibility_reward, w_vis_pursuer and w_search to be on")
+        if original and self.w_search and self.full_obs:
+            raise ConfigError(
+                f"w_search = {self.w_search:g}: has no effect with full_obs in reward_form original: the "
+                "pursuer sees the evader in every step; expected full_obs false")
+        if "stale_steps" in changed and not self.w_search:
+            raise ConfigError(f"stale_steps = {self.stale_steps}: has no effect; expected w_search to be on")
 
     def _check_obstacles(self, shorter_side: float) -> None:
         if self.full_obs and 0 <= self.n_obstacle_obs < self.n_obstacles_max:
@@ -245,7 +304,8 @@ def stage_of(config: Config) -> Floats:
 def struct_values(config: Config) -> dict[str, Any]:
     """The values of the C struct: a choice is its index."""
     values = {name: getattr(config, name) for name in native.RULES}
-    return values | {"visibility": VISIBILITY.index(config.visibility)}
+    return values | {"visibility": VISIBILITY.index(config.visibility),
+                     "reward_form": REWARD_FORMS.index(config.reward_form)}
 
 
 refuse_stale(native.__name__, native.BUILD, Path(__file__).with_name("native.pyx"))

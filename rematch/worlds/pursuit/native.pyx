@@ -16,7 +16,7 @@ cdef extern from *:
     enum: MAX_OBSTACLES, MAX_RAYS, STATE_NUMBERS, STARTED, BAD_STAGE, FINE, BOT_COUNT
 
     ctypedef struct Rules:
-        pass
+        int32_t action_delay
     ctypedef struct Derived:
         int32_t columns
         int32_t controls
@@ -24,6 +24,7 @@ cdef extern from *:
         int32_t rays
         int32_t frame
         int32_t frames
+        int32_t disturbed
         int32_t optional_bytes
     ctypedef struct Game:
         pass
@@ -95,11 +96,17 @@ cdef class Core:
 
     @property
     def optional_type(self):
-        """`OptionalState` of state.h, then the frames [2, history_length, 7 + rays]; empty if neither is needed."""
-        cdef int frames = self.derived.frames
+        """`OptionalState` of state.h, then the frames [2, history_length, 7 + rays] of sensors, then the factors and
+        delayed actions of disturbances; empty if nothing is needed."""
+        cdef int frames = self.derived.frames, delay = self.rules.action_delay
         if not self.derived.optional_bytes:
             return np.dtype([])
-        return _struct_dtype(&optional_layout, [("frames", (2, frames, self.derived.frame))] if frames else [])
+        arrays = [("frames", (2, frames, self.derived.frame))] if frames else []
+        if self.derived.disturbed:
+            arrays += [("speed_factor", (2,)), ("turn_factor", (2,))]
+        if delay:
+            arrays.append(("delayed", (2, delay, 2)))
+        return _struct_dtype(&optional_layout, arrays)
 
     def observe(self, games, optional, obs):
         """Write the observations of games [n, S], optional [n, T] to obs: role -> field -> [n, 1, F]; n at least 1.

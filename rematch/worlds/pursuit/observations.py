@@ -71,7 +71,36 @@ def write_privileged(config: Config, games: Games, view: Observations, rows: Any
 def hidden_of(config: Config) -> tuple[str, ...]:
     """Names of the state that neither role observes."""
     grid = ("visited",) if config.w_search else ()  # of w_search: visits of the pursuer
-    return grid if config.full_obs else (*HIDDEN, *grid)
+    sensors = () if config.full_obs else HIDDEN
+    return tuple(dict.fromkeys((*sensors, *_hidden_disturbances(config), *grid)))
+
+
+def _hidden_disturbances(config: Config) -> tuple[str, ...]:
+    names = {
+        "speed and turn factors": config.speed_variation or config.turn_variation,
+        "the other robot's actions on their way": config.action_delay,
+        "the noise to come": config.actuator_noise or config.sensor_noise,
+        "what the noise covers": config.sensor_noise,
+    }
+    return tuple(name for name, is_on in names.items() if is_on)
+
+
+def resample_disturbances(config: Config, optional: NDArray[Any], seat: int, key: int) -> None:
+    """Draw factors, noise to come and the other robot's actions on their way again, in place.
+
+    `optional` [n]: the optional state by name. With sensors `Resampler` has drawn the key of the noise.
+    """
+    count = len(optional)
+    if config.full_obs:
+        optional["noise"][:, 1] = rng.words(key, rng.SENSOR, count)
+    factors = 2 * rng.units(key, rng.DYNAMICS, 4 * count).reshape(2, count, 2) - 1
+    optional["speed_factor"] = 1 + config.speed_variation * factors[0]
+    optional["turn_factor"] = 1 + config.turn_variation * factors[1]
+    if config.action_delay:
+        delayed = optional["delayed"][:, 1 - seat]
+        delayed[:] = (2 * rng.units(key, rng.ACTUATOR, delayed.size) - 1).reshape(delayed.shape)
+        if config.fixed_speed:
+            delayed[..., 0] = 1
 
 
 def blank(fields: tuple[Field, ...], games: int) -> Observations:

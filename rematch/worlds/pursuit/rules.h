@@ -78,15 +78,20 @@ RM_FN void load_block(Block *b, const Game *games, int lanes, int slots) {
 
 /* --- motion ---------------------------------------------------------------------------------------- */
 
-/* Clip the actions, freeze the pursuer while it prepares, move by explicit Euler with the old heading. */
-RM_FN void drive(const Rules *rules, const Derived *derived, Block *b, int s, const Controls *chosen) {
-    const float v_max = derived->v_max[s], omega_max = rules->omega_max, dt = rules->dt;
+/* Clip the actions, freeze the pursuer while it prepares. */
+RM_FN void set_motion(const Rules *rules, const Derived *derived, Block *b, int s, const Controls *chosen) {
+    const float v_max = derived->v_max[s], omega_max = rules->omega_max;
     const int32_t frozen = s == PURSUER ? rules->prep_steps : 0;
-    float sine[LANES], cosine[LANES];
-    EACH_LANE rm_sincos(b->theta[s][i], &sine[i], &cosine[i]);
     EACH_LANE b->v[s][i] = v_max * ((rm_clip(chosen->speed[i], -1.0f, 1.0f) + 1.0f) * 0.5f);
     EACH_LANE b->v[s][i] = b->step[i] < frozen ? 0.0f : b->v[s][i];
     EACH_LANE b->omega[s][i] = omega_max * rm_clip(chosen->turn[i], -1.0f, 1.0f);
+}
+
+/* Move by explicit Euler with the old heading. */
+RM_FN void drive(const Rules *rules, Block *b, int s) {
+    const float dt = rules->dt;
+    float sine[LANES], cosine[LANES];
+    EACH_LANE rm_sincos(b->theta[s][i], &sine[i], &cosine[i]);
     EACH_LANE b->x[s][i] += b->v[s][i] * cosine[i] * dt;
     EACH_LANE b->y[s][i] += b->v[s][i] * sine[i] * dt;
     EACH_LANE b->theta[s][i] = rm_wrap(b->theta[s][i] + b->omega[s][i] * dt);
@@ -153,6 +158,8 @@ RM_FN void measure_distance(const Block *b, float distance[LANES]) {
 
 #include "shaping_rewards.h"
 
+#include "original_rewards.h"
+
 /* The zero-sum terms: approach, capture, time-out. */
 RM_FN void reward(const Rules *rules, const Derived *derived, Events *e) {
     const float scale = rules->distance_scale, per_diagonal = derived->per_diagonal;
@@ -171,12 +178,17 @@ RM_FN void reward(const Rules *rules, const Derived *derived, Events *e) {
 
 #include "safety_filter.h"
 
+RM_FN void observe_block(const Rules *rules, const Derived *derived, const Block *b, Batch *batch, int row, int lanes) {
+    if (rules->full_obs) observe_full(rules, derived, b, batch, row, lanes);
+    else observe_sensors(rules, derived, b, batch, row, lanes);
+    if (rules->full_obs && rules->sensor_noise != 0.0f) disturb_full(rules, derived, b, batch, row, lanes);
+}
+
 /* Write the observations of `lanes` games from `row` on. */
 RM_FN void observe(const Rules *rules, const Derived *derived, Batch *batch, int row, int lanes) {
     Block b;
     load_block(&b, batch->games + row, lanes, rules->n_obstacles_max);
-    if (rules->full_obs) observe_full(rules, derived, &b, batch, row, lanes);
-    else observe_sensors(rules, derived, &b, batch, row, lanes);
+    observe_block(rules, derived, &b, batch, row, lanes);
 }
 
 /* Start the next episode of the game in this row. */
@@ -186,7 +198,8 @@ RM_FN int restart(const Rules *rules, const Derived *derived, Batch *batch, int 
     game->episode[0] = episode;
     for (int s = 0; s < 2; s++) game->slot[s] = batch->next_slot[2 * row + s];
     for (int n = 0; n < STAGE_NUMBERS; n++) game->stage[n] = batch->next_stage[STAGE_NUMBERS * row + n];
-    if (!rules->full_obs) reset_sensors(derived, batch, row, game->seed[0]);
+    if (!rules->full_obs || derived->disturbed) reset_sensors(derived, batch, row, game->seed[0]);
+    if (derived->disturbed) reset_disturbances(rules, derived, batch, row);
     return reset(rules, derived, game);
 }
 
@@ -220,7 +233,7 @@ RM_FN void store_block(const Block *b, const Events *e, Batch *batch, int row, i
 
 /* One step of `lanes` games from `row` on: clip actions, freeze the pursuer, move, obstacles, walls, step count,
  * capture, rewards; ended games restart; then observations are written. The safety filter replaces the action of
- * the pursuer. Returns STARTED, or the reason why a game could not restart (its row in *failed_row). Actions must
+ * the pursuer; disturbances.h has the order of delay, noise and factors. Returns STARTED, or the reason why a game could not restart (its row in *failed_row). Actions must
  * be finite. */
 RM_FN int step(const Rules *rules, const Derived *derived, Batch *batch, int row, int lanes, int *failed_row) {
     const int slots = rules->n_obstacles_max;
@@ -236,8 +249,12 @@ RM_FN int step(const Rules *rules, const Derived *derived, Batch *batch, int row
     if (rules->w_obs_approach != 0.0f) nearest_surface(&b, slots, e.near_before);
     for (int s = 0; s < 2; s++) {
         read_actions(derived, batch, s, row, lanes, &chosen);
+        if (rules->action_delay > 0) delay_actions(rules, derived, &b, batch, s, row, lanes, &chosen);
         if (s == PURSUER && rules->safety_filter) filter_actions(rules, derived, &b, batch, row, lanes, &chosen);
-        drive(rules, derived, &b, s, &chosen);
+        if (rules->actuator_noise != 0.0f) disturb_actions(rules, derived, &b, batch, s, row, lanes, &chosen);
+        set_motion(rules, derived, &b, s, &chosen);
+        if (derived->disturbed) scale_motion(derived, &b, batch, s, row, lanes);
+        drive(rules, &b, s);
     }
     for (int s = 0; s < 2; s++) {
         resolve_obstacles(rules, &b, &e, s, slots);
@@ -249,12 +266,16 @@ RM_FN int step(const Rules *rules, const Derived *derived, Batch *batch, int row
         e.captured[i] = e.distance[i] <= capture_radius;
         e.timeout[i] = (b.step[i] >= max_steps) & !e.captured[i];
     }
-    reward(rules, derived, &e);
-    if (derived->uses_shaping) reward_shaping(rules, derived, &b, &e, batch->games + row, lanes);
+    if (rules->reward_form == ORIGINAL) {
+        reward_original(rules, derived, &b, &e, batch->games + row, lanes);
+    } else {
+        reward(rules, derived, &e);
+        if (derived->uses_shaping) reward_shaping(rules, derived, &b, &e, batch->games + row, lanes);
+    }
     if (rules->safety_filter) count_violations(rules, derived, &b, batch, row, lanes);
     store_block(&b, &e, batch, row, lanes);
 
-    if (!rules->full_obs)
+    if (!rules->full_obs || derived->disturbed)
         for (int i = 0; i < lanes; i++) advance_noise_key(derived, batch, row + i);
     for (int i = 0; i < lanes; i++)
         if (e.captured[i] | e.timeout[i]) {
@@ -265,8 +286,7 @@ RM_FN int step(const Rules *rules, const Derived *derived, Batch *batch, int row
             }
             load_lane(&b, i, batch->games + row + i, slots);
         }
-    if (rules->full_obs) observe_full(rules, derived, &b, batch, row, lanes);
-    else observe_sensors(rules, derived, &b, batch, row, lanes);
+    observe_block(rules, derived, &b, batch, row, lanes);
     return status;
 }
 

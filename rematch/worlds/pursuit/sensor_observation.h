@@ -31,14 +31,16 @@ RM_FN void advance_noise_key(const Derived *derived, Batch *batch, int row) {
     optional->noise[0] = optional->noise[1];
 }
 
-/* Standard normal numbers (Box and Muller, 1958), a function of key, step, episode and robot. The four words of
- * block n belong to the rays n, n + blocks, n + 2 blocks and n + 3 blocks, so that each loop runs over whole arrays. */
-RM_FN void draw_noise(const Game *game, uint64_t key, int32_t step, int s, int rays, float noise[MAX_RAYS]) {
-    const int blocks = (rays + 3) / 4;
+/* `count` standard normal numbers (Box and Muller, 1958), a function of key, step, stream, episode and robot. The four
+ * words of block n belong to the numbers n, n + blocks, n + 2 blocks and n + 3 blocks, so that each loop runs over
+ * whole arrays. */
+RM_FN void draw_noise(const Game *game, uint64_t key, int32_t step, uint32_t stream, int s, int count,
+                      float noise[MAX_RAYS]) {
+    const int blocks = (count + 3) / 4;
     const uint32_t episode_and_seat = game->episode[0] * 2u + (uint32_t)s;
     uint32_t word[4][MAX_RAYS / 4];
     for (int n = 0; n < blocks; n++) {
-        rm_quad quad = rm_philox(key, (uint32_t)n, (uint32_t)step, RM_STREAM_SENSOR, episode_and_seat);
+        rm_quad quad = rm_philox(key, (uint32_t)n, (uint32_t)step, stream, episode_and_seat);
         for (int w = 0; w < 4; w++) word[w][n] = quad.w[w];
     }
     for (int w = 0; w < 4; w += 2)
@@ -84,6 +86,8 @@ RM_FN void scan(const Rules *rules, const Block *b, int s, int i, const float no
         out[k] = rm_min(rm_clip(reach[k] + deviation * noise[k], 0.0f, range) * per_range, 1.0f);
 }
 
+#include "disturbances.h"
+
 /* Write the fields of both robots (state, lidar, history, clock) and store the newest frame. */
 RM_OUT_OF_LINE void observe_sensors(const Rules *rules, const Derived *derived, const Block *b, Batch *batch,
                                     int row, int lanes) {
@@ -101,7 +105,9 @@ RM_OUT_OF_LINE void observe_sensors(const Rules *rules, const Derived *derived, 
             for (int c = 0; c < 5; c++) newest[c] = obs[c][i];
             newest[5] = visible[i] ? rm_min(distance[i] * derived->per_diagonal, 1.0f) : UNSEEN;
             newest[6] = visible[i] ? rm_clip(bearing[i] * derived->per_pi, -1.0f, 1.0f) : 0.0f;
-            draw_noise(batch->games + game, optional_of(derived, batch, row + i)->noise[0], b->step[i], s, rays, noise);
+            const uint64_t key = optional_of(derived, batch, row + i)->noise[0];
+            if (rules->sensor_noise != 0.0f) disturb_state(rules, batch->games + game, key, b->step[i], s, newest);
+            draw_noise(batch->games + game, key, b->step[i], RM_STREAM_SENSOR, s, rays, noise);
             scan(rules, b, s, i, noise, rays, newest + STATE_NUMBERS);
             for (int c = 0; c < STATE_NUMBERS; c++) batch->obs[s][game * STATE_NUMBERS + c] = newest[c];
             for (int k = 0; k < rays; k++) batch->lidar[s][game * rays + k] = newest[STATE_NUMBERS + k];

@@ -28,6 +28,14 @@ RM_FN float time_since_visit(const Derived *derived, const Block *b, int i, Game
     return stale;
 }
 
+/* The penalties of each robot for hitting obstacles and walls. */
+RM_FN void reward_collisions(const Rules *rules, Events *e) {
+    for (int s = 0; s < 2; s++) {
+        if (rules->w_collision != 0.0f) EACH_LANE e->reward[s][i] -= e->hit_obstacle[s][i] ? rules->w_collision : 0.0f;
+        if (rules->w_wall != 0.0f) EACH_LANE e->reward[s][i] -= e->hit_wall[s][i] ? rules->w_wall : 0.0f;
+    }
+}
+
 RM_FN void reward_shaping(const Rules *rules, const Derived *derived, const Block *b, Events *e, Game *games,
                          int lanes) {
     const int slots = rules->n_obstacles_max;
@@ -51,10 +59,7 @@ RM_FN void reward_shaping(const Rules *rules, const Derived *derived, const Bloc
             float stale = time_since_visit(derived, b, i, games + i);
             pursuer[i] += visible[i] ? 0.0f : rules->w_search * stale;
         }
-    for (int s = 0; s < 2; s++) {
-        if (rules->w_collision != 0.0f) EACH_LANE e->reward[s][i] -= e->hit_obstacle[s][i] ? rules->w_collision : 0.0f;
-        if (rules->w_wall != 0.0f) EACH_LANE e->reward[s][i] -= e->hit_wall[s][i] ? rules->w_wall : 0.0f;
-    }
+    reward_collisions(rules, e);
 }
 
 #endif

@@ -11,6 +11,8 @@ enum { PURSUER = 0, EVADER = 1 };
 enum { MAX_OBSTACLES = 8, MAX_RAYS = 360, GRID = 10, STAGE_NUMBERS = 4, STATE_NUMBERS = 7 };
 enum { RUNNING = 0, DECIDED = 1 };
 enum { FOV = 0, RADIUS = 1, LINE_OF_SIGHT = 2, COMBINED = 3 }; /* the choices of `visibility`, in order */
+enum { REMATCH = 0, ORIGINAL = 1 };                            /* the choices of `reward_form`, in order */
+enum { FACTORS = 4 }; /* speed factors and turn factors of both robots */
 
 #define GAME_MARK 0x31525550u /* "PUR1"; change it whenever PURSUIT_GAME changes */
 #define FAR_AWAY 1e9f           /* m; distance of obstacles that do not exist */
@@ -46,7 +48,9 @@ typedef unsigned short rm_count; /* steps */
     FIELD(rm_flag, full_obs) FIELD(int32_t, lidar_rays) FIELD(float, lidar_range) FIELD(float, lidar_noise) \
     FIELD(int32_t, history_length) FIELD(rm_choice, visibility) FIELD(float, view_half_angle) \
     FIELD(float, view_range) FIELD(rm_flag, safety_filter) FIELD(float, safety_gamma) \
-    FIELD(rm_flag, safety_separation)
+    FIELD(rm_flag, safety_separation) FIELD(rm_choice, reward_form) FIELD(int32_t, stale_steps) \
+    FIELD(float, speed_variation) FIELD(float, turn_variation) FIELD(int32_t, action_delay) \
+    FIELD(float, actuator_noise) FIELD(float, sensor_noise)
 
 /* One arena. Pairs are [pursuer, evader]. The members that a step uses come first. */
 #define PURSUIT_GAME(FIELD) \
@@ -65,11 +69,12 @@ typedef unsigned short rm_count; /* steps */
     FIELD(rm_count, visited, GRID * GRID) /* step of the pursuer's last visit; written only for w_search */ \
     FIELD(uint32_t, mark, 1)      /* GAME_MARK: these bytes are a game */
 
-/* Optional state of a game, in a separate array that exists only with sensors or the safety filter. With sensors it
- * is followed by the frames of both robots, [2][history_length][STATE_NUMBERS + rays] floats: a ring buffer, in
- * which the frame of step t has the index t modulo history_length. */
+/* Optional state of a game, in a separate array that exists only with sensors, the safety filter or disturbances.
+ * With sensors it is followed by the frames of both robots, [2][history_length][STATE_NUMBERS + rays] floats: a ring
+ * buffer, in which the frame of step t has the index t modulo history_length. With disturbances (disturbances.h)
+ * FACTORS floats and the delayed actions of both robots, [2][action_delay][2] floats, follow: a ring buffer too. */
 #define PURSUIT_OPTIONAL(FIELD) \
-    FIELD(uint64_t, noise, 2)     /* keys of the sensor noise: of this step, of future steps */ \
+    FIELD(uint64_t, noise, 2)     /* keys of the noise: of this step, of future steps */ \
     FIELD(uint32_t, safety_interventions, 1) /* steps in which the filter changed the action */ \
     FIELD(uint32_t, safety_relaxed, 1)       /* steps without a safe action: constraints were relaxed */ \
     FIELD(uint32_t, safety_violations, 1)    /* steps that ended closer than allowed */ \
@@ -94,6 +99,7 @@ typedef struct {
     int32_t shown_obstacles;          /* K: obstacles in the observation of each robot */
     int32_t columns;                  /* numbers in `state`: 14 + 2 K + 1; with sensors 7 */
     int32_t rays, frame, frames;      /* lidar rays; numbers per frame (state and lidar); stored frames */
+    rm_flag disturbed;                /* whether a setting of disturbances.h is on */
     int32_t optional_bytes;           /* optional state of one game; 0: none */
     float safety_depth;               /* m; violation that rounding can explain (safety_filter.h) */
     int32_t controls;                 /* numbers per action: (speed, turn) or (turn) */
@@ -121,13 +127,21 @@ RM_FN Derived derive(const Rules *rules) {
     d.sensor_view.half_angle = rules->visibility == FOV || rules->visibility == COMBINED
                       ? rules->view_half_angle * (RM_PI / 180.0f) : RM_TWO_PI;
     d.sensor_view.occlusion = rules->visibility == LINE_OF_SIGHT || rules->visibility == COMBINED;
+    if (rules->reward_form == ORIGINAL) { /* the range of the sensors; without sensors there is no limit */
+        d.reward_view.range = rules->full_obs ? FAR_AWAY : d.sensor_view.range;
+        d.reward_view.half_angle = RM_TWO_PI;
+        d.reward_view.occlusion = 1;
+    }
     d.shown_obstacles = rules->n_obstacle_obs < 0 ? rules->n_obstacles_max : rules->n_obstacle_obs;
     d.columns = rules->full_obs ? 14 + 2 * d.shown_obstacles + 1 : STATE_NUMBERS;
     d.rays = rules->full_obs ? 0 : rules->lidar_rays;
     d.frame = rules->full_obs ? 0 : STATE_NUMBERS + d.rays;
     d.frames = rules->full_obs ? 0 : rules->history_length;
-    d.optional_bytes = rules->full_obs && !rules->safety_filter
-                        ? 0 : (int32_t)(sizeof(OptionalState) + 2u * (uint32_t)(d.frames * d.frame) * sizeof(float));
+    d.disturbed = rules->speed_variation != 0.0f || rules->turn_variation != 0.0f || rules->action_delay > 0
+                  || rules->actuator_noise != 0.0f || rules->sensor_noise != 0.0f;
+    const int32_t numbers = 2 * d.frames * d.frame + (d.disturbed ? FACTORS + 4 * rules->action_delay : 0);
+    d.optional_bytes = rules->full_obs && !rules->safety_filter && !d.disturbed
+                        ? 0 : (int32_t)(sizeof(OptionalState) + (uint32_t)numbers * sizeof(float));
     float sine, cosine;
     rm_sincos(rules->omega_max * rules->dt, &sine, &cosine);
     d.safety_depth = SAFETY_AHEAD * (1.0f - cosine) / rules->safety_gamma + 1e-5f;

@@ -26,7 +26,16 @@ from rematch.worlds.native_world import NativeWorld, blank_view, first_next
 
 from . import native
 from .config import STAGE, Config, check_stage, stage_of, struct_values
-from .observations import ROLES, Resampler, blank, fields_of, hidden_of, privileged_of, write_privileged
+from .observations import (
+    ROLES,
+    Resampler,
+    blank,
+    fields_of,
+    hidden_of,
+    privileged_of,
+    resample_disturbances,
+    write_privileged,
+)
 
 NAME = __name__.split(".")[-2]  # of this folder, so that a copy of the folder is a game with another name
 
@@ -181,7 +190,11 @@ class PursuitWorld(NativeWorld):
         self._clear_results(row_index)
 
     def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
-        """With `full_obs` the true state except the grid of w_search; with sensors see `Resampler`."""
+        """With `full_obs` the true state except the grid of w_search; with sensors see `Resampler`.
+
+        Disturbances: factors, future noise and the delayed actions of the other robot are drawn again. The
+        state behind the noise of the present observation is not.
+        """
         games, optional = self._split(self.save(rows))
         if self.config.w_search:
             named = games.view(native.GAME_TYPE)[:, 0]
@@ -189,6 +202,9 @@ class PursuitWorld(NativeWorld):
             named["visited"] = uniform * named["step"][:, None]
         if not self.config.full_obs and len(games):
             Resampler(self.config, self.shared.rules, seat, key)(games, optional)
+        if self.config.disturbed and len(games):
+            named_optional = optional.view(self.shared.rules.optional_type)[:, 0]
+            resample_disturbances(self.config, named_optional, seat, key)
         return np.concatenate([games, optional], axis=1)
 
     def _clear_results(self, row_index: Any) -> None:
@@ -200,24 +216,36 @@ class PursuitWorld(NativeWorld):
         config = self.config
         half_x, half_y = config.arena_width / 2, config.arena_height / 2
         radius = config.robot_radius
-        float_tolerance = 1e-3  # the bounds are doubles, the games floats
+        fastest = max(config.pursuer_v_max, config.evader_v_max) * (1 + config.speed_variation)
+        most_turn = config.omega_max * (1 + config.turn_variation)
         bounds = {
             "x": (-half_x + radius, half_x - radius), "y": (-half_y + radius, half_y - radius),
-            "theta": (-np.pi, np.pi), "v": (0.0, max(config.pursuer_v_max, config.evader_v_max)),
-            "omega": (-config.omega_max, config.omega_max),
+            "theta": (-np.pi, np.pi), "v": (0.0, fastest), "omega": (-most_turn, most_turn),
             "obstacle_x": (-half_x, half_x), "obstacle_y": (-half_y, half_y),
             "obstacle_radius": (0.0, config.obstacle_radius_max),
             "step": (0, config.max_steps - 1), "obstacles": (0, config.n_obstacles_max),
             "slot": (0, 2**31), "visited": (0, config.max_steps), "mark": (native.MARK, native.MARK),
         }
-        for name, (low, high) in bounds.items():
-            tolerance = float_tolerance if games[name].dtype.kind == "f" else 0
-            valid = (games[name] >= low - tolerance) & (games[name] <= high + tolerance)  # false for NaN
-            if not valid.all():
-                raise WorldError(f"saved games: {name} is not from {low:g} to {high:g} in all of them")
-        if not config.full_obs:
-            frames = optional.view(self.shared.rules.optional_type)[:, 0]["frames"]
-            if not (np.abs(frames) <= 1).all():  # false for NaN
-                raise WorldError("saved games: frames are not from -1 to 1 in all of them")
+        _check_bounds(games, bounds)
+        optional_bounds = {
+            "frames": (-1.0, 1.0), "delayed": (-1.0, 1.0),
+            "speed_factor": (1 - config.speed_variation, 1 + config.speed_variation),
+            "turn_factor": (1 - config.turn_variation, 1 + config.turn_variation),
+        }
+        optional_type = self.shared.rules.optional_type
+        present = [name for name in optional_bounds if name in (optional_type.names or ())]
+        if present:
+            named_optional = optional.view(optional_type)[:, 0]
+            _check_bounds(named_optional, {name: optional_bounds[name] for name in present})
         for row in np.unique(games["stage"], axis=0):
             check_stage(config, dict(zip(STAGE, row.tolist())))
+
+
+def _check_bounds(games: NDArray[Any], bounds: Mapping[str, tuple[float, float]]) -> None:
+    """WorldError if a field of these games is out of its bounds; NaN is."""
+    float_tolerance = 1e-3  # the bounds are doubles, the games floats
+    for name, (low, high) in bounds.items():
+        tolerance = float_tolerance if games[name].dtype.kind == "f" else 0
+        valid = (games[name] >= low - tolerance) & (games[name] <= high + tolerance)
+        if not valid.all():
+            raise WorldError(f"saved games: {name} is not from {low:g} to {high:g} in all of them")

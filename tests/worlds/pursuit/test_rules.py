@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import pursuit_reference
+from support import float_arithmetic
 from support.pursuit_games import ROLES, core_width, named, rollout_actions, same_bits, split
 from support.pursuit_reference import Reference
 
@@ -204,8 +204,8 @@ def test_trigonometry_is_accurate() -> None:
     y, x = (rng.normal(0, 10.0 ** rng.integers(-6, 4, 200_000)).astype(np.float32) for _ in range(2))
     y[:9], x[:9] = np.repeat([-1, 0, 1], 3), np.tile([-1, 0, 1], 3)
     assert np.abs(native.atan2(y, x) - np.arctan2(y.astype(float), x.astype(float))).max() < 4e-7
-    for mine, theirs in ((native.sincos(angles), pursuit_reference.sincos(angles)),
-                         ((native.atan2(y, x),), (pursuit_reference.atan2(y, x),))):
+    for mine, theirs in ((native.sincos(angles), float_arithmetic.sincos(angles)),
+                         ((native.atan2(y, x),), (float_arithmetic.atan2(y, x),))):
         assert all(same_bits(a, b) for a, b in zip(mine, theirs))
 
 
@@ -219,7 +219,8 @@ def test_rules_compile_as_c99_and_cuda_c(compiler: str) -> None:
     command = [*compiler.split(), "-fsyntax-only", f"-I{folder}", f"-I{folder.parent / 'native'}", "-"]
     done = subprocess.run(command, input=source, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    parts = ("full_observation.h", "sensor_observation.h", "safety_filter.h", "shaping_rewards.h")
+    parts = ("full_observation.h", "sensor_observation.h", "safety_filter.h", "shaping_rewards.h",
+             "original_rewards.h", "disturbances.h")
     for text in ("rules.h", "state.h", "spawn.h", *parts, "bots.h"):
         words = (folder / text).read_text()
         for call in ("malloc", "sinf(", "cosf(", "atan2f(", "logf(", "fmaf(", "\nstatic "):
@@ -227,7 +228,11 @@ def test_rules_compile_as_c99_and_cuda_c(compiler: str) -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"full_obs": False, "visibility": "combined"},
-                                     {"safety_filter": True, "safety_separation": True}])
+                                     {"safety_filter": True, "safety_separation": True},
+                                     {"reward_form": "original", "use_visibility_reward": True,
+                                      "w_obs_approach": 50.0},
+                                     {"speed_variation": 0.2, "turn_variation": 0.1, "action_delay": 3,
+                                      "actuator_noise": 0.1, "sensor_noise": 0.05}])
 def test_compiler_optimisation_changes_no_bit(tmp_path: Path, changes: dict[str, Any]) -> None:
     """The same games from -O0 text and from the compiled core: vectorising is not rounding."""
     folder = Path(native.__file__).parent

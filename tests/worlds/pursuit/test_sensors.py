@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.float_arithmetic import log
 from support.pursuit_games import core_width, named, rollout_actions, same_bits, split
-from support.pursuit_reference import Reference, log
+from support.pursuit_reference import Reference
 
 from rematch.core.player import RngKey, Seat
 from rematch.worlds import conformance

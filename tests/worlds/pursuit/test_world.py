@@ -61,6 +61,7 @@ SIGHT = {"w_vis_pursuer": 0.5}
 PARTIAL: dict[str, Any] = {"full_obs": False}
 SAFE: dict[str, Any] = {"safety_filter": True}
 CLOSE: dict[str, Any] = {"capture_radius": 0.2, "min_init_distance": 0.4, "max_init_distance": 0.6}
+SEARCH: dict[str, Any] = {"reward_form": "original", "w_search": 0.5, "full_obs": False, "view_range": 5.0}
 OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "arena_width": (18.0, {}), "arena_height": (18.0, {}), "dt": (0.06, {}), "max_steps": (90, {}),
     "pursuer_v_max": (1.1, {}), "evader_v_max": (1.1, {}), "omega_max": (2.0, {}), "fixed_speed": (True, {}),
@@ -77,6 +78,9 @@ OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "lidar_noise": (0.03, PARTIAL), "history_length": (9, PARTIAL), "visibility": ("combined", PARTIAL),
     "view_half_angle": (50.0, PARTIAL), "view_range": (5.0, PARTIAL), "safety_filter": (True, {}),
     "safety_gamma": (0.1, SAFE), "safety_separation": (True, SAFE | CLOSE),
+    "reward_form": ("original", {"use_visibility_reward": True}), "stale_steps": (20, SEARCH),
+    "speed_variation": (0.1, {}), "turn_variation": (0.1, {}), "action_delay": (2, {}),
+    "actuator_noise": (0.1, {}), "sensor_noise": (0.1, {}),
 }
 
 

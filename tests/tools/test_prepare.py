@@ -324,3 +324,8 @@ def test_what_set_up_leaves_is_ignored_by_git() -> None:
     names = [".venv/x", "build/x", "rematch.egg-info/x", "runs/x/train.log", *caches, *compiled]
     process = subprocess.run(["git", "check-ignore", *names], cwd=ROOT, capture_output=True, text=True)
     assert process.stdout.split() == names
+
+
+def test_mypy_checks_the_package_the_tools_and_compat() -> None:
+    assert PROJECT["tool"]["mypy"]["files"] == ["rematch", "tools", "compat"]
+    assert PROJECT["tool"]["mypy"]["strict"] is True

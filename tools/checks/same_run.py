@@ -32,7 +32,6 @@ from typing import Any, NoReturn
 import yaml
 from same_run_baseline import COMMIT, ROOT, Baseline, Case, CheckError, Commands, Made, Stopped
 from same_run_compare import (
-    ConfigError,
     Difference,
     KnownDifference,
     compare,
@@ -41,6 +40,8 @@ from same_run_compare import (
     unexplained,
     unused,
 )
+
+from rematch.core.errors import ConfigError
 
 CHECKS = Path(__file__).resolve().parent
 SHOWN = 20  # differences of a case in --json

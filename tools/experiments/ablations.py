@@ -65,13 +65,15 @@ SHOWN = {
     "SSM alone, no screen, no bonus": "only SSM, no screen, no reward terms",
 }  # fmt: skip
 LIFELONG = {"count_bonus.weight": 0.1, "count_bonus.lifelong": True}
-PARTS = {
+PARTS: dict[str, dict[str, Any]] = {
     "RND": {"rnd_images.weight": 0.0}, "novelty": {"count_bonus.weight": 0.0},
     "Bayesian milestones": {"milestones.weight": 0.0},
     "GRU": {"dqn.gru": False}, "LSTM": {"dqn.lstm": False}, "SSM": {"dqn.ssm": "off"},
 }  # fmt: skip
-EVERYTHING = {"world.screen": True, "dqn.gru": True, "dqn.lstm": True, "rnd_images.weight": 0.01,
-              "count_bonus.weight": 0.005, "milestones.weight": 0.1}  # fmt: skip
+EVERYTHING: dict[str, Any] = {
+    "world.screen": True, "dqn.gru": True, "dqn.lstm": True, "rnd_images.weight": 0.01,
+    "count_bonus.weight": 0.005, "milestones.weight": 0.1,
+}  # fmt: skip
 STUDIES = {
     "swarm": Study("mid", {"episode_video.interval": 0}, {
         "swarm": {"total_steps": 600_000},

@@ -127,8 +127,8 @@ def train_rematch(name: str, seed: int) -> Heads:
     from rematch import api
 
     task, space = TASKS[name], gymnasium.make(name).action_space
-    continuous = isinstance(space, gymnasium.spaces.Box)
-    half_range = float((space.high - space.low).max() / 2) if continuous else 1.0
+    box = space if isinstance(space, gymnasium.spaces.Box) else None  # None: discrete actions
+    half_range = float((box.high - box.low).max() / 2) if box is not None else 1.0
     changes: dict[str, Any] = {
         "seed": seed,
         "threads": 1,
@@ -173,7 +173,7 @@ def train_rematch(name: str, seed: int) -> Heads:
         out = policy.forward(np.ascontiguousarray(observations, np.float32))[0]
         return (
             (out * half_range, np.exp(policy.arrays()["policy.log_std"]) * half_range)
-            if continuous
+            if box is not None
             else (out, None)
         )
 
@@ -245,9 +245,9 @@ def evaluate(name: str, heads: Heads, greedy: bool) -> float:
             actions = (out + (0.0 if greedy else noise)).argmax(1)
         else:
             noise = rng.standard_normal((EPISODES, out.shape[1]))[running]
-            actions = np.clip(out + (0.0 if greedy else noise * std), space.low, space.high).astype(
-                np.float32
-            )
+            assert isinstance(space, gymnasium.spaces.Box), f"{name}: deviations without continuous actions"
+            means = out + (0.0 if greedy else noise * std)
+            actions = np.clip(means, space.low, space.high).astype(np.float32)
         still_running = []
         for i, action in zip(running, actions):
             observations[i], reward, terminated, truncated, _ = envs[i].step(

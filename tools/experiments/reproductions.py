@@ -95,7 +95,7 @@ def _finite(metrics: Path) -> bool:
 
 
 def _games(row: Line) -> int:
-    return min(rate["games"] for rate in row["rates"].values())
+    return min(int(rate["games"]) for rate in row["rates"].values())
 
 
 def load_lines() -> list[Line]:

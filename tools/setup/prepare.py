@@ -20,12 +20,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools/setup"), str(ROOT / "rematch/core")]
 import doctor  # noqa: E402
-import native_build  # noqa: E402  (rematch/core/native_build.py imports only the standard library)
+
+if TYPE_CHECKING:
+    from rematch.core import native_build
+else:
+    import native_build  # (rematch/core/native_build.py imports only the standard library)
 
 del sys.path[:2]
 

@@ -38,6 +38,7 @@ def lines(row: Row) -> list[str]:
     out = [clean(title), "", *aligned(cells, right=(2, 3, 5, 6, 7)), "", MIRRORED]
     out += [MARGIN] if margins else []
     out += [BEST_KNOWN] if best_known else []
+    out += [clean(f"Note: {text}.") for text in row.get("other_rules") or []]
     return [*out, *forfeit_lines(row)]
 
 

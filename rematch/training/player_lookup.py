@@ -33,14 +33,27 @@ class TrainedPlayers:
     players: Mapping[str, Any]
     free_settings: Sequence[str] = ()  # settings that may differ: they change no rule
 
+    def different_rules(self, rules: Any, other: str = "the match has") -> list[str]:
+        """A sentence, with both values, for each rule that differs from those of the training."""
+        return [
+            f"{self.name} was trained with other rules: {key} = {value}, {other} {settings.get(rules, key)}"
+            for key, _, value in settings.leaves(self.rules)
+            if value != settings.get(rules, key) and key not in self.free_settings
+        ]
+
     def require_rules(self, rules: Any, other: str = "the match has") -> None:
-        """ConfigError if the rules differ from those of the training, with both values."""
-        for key, _, value in settings.leaves(self.rules):
-            if value != settings.get(rules, key) and key not in self.free_settings:
-                raise ConfigError(
-                    f"{self.name} was trained with other rules: {key} = {value}, {other} "
-                    f"{settings.get(rules, key)}; expected the same"
-                )
+        """ConfigError if the rules differ from those of the training."""
+        for sentence in self.different_rules(rules, other):
+            raise ConfigError(f"{sentence}; expected the same")
+
+    def require_network(self, world: str, rules: Any) -> None:
+        """ConfigError if observations or actions under these rules are not those of the networks."""
+        roles = registry.find(world).spec(rules).roles
+        for name, player in self.players.items():
+            role, own_role = roles.get(name), player.role
+            if role is None or (role.columns, role.actions) != (own_role.columns, own_role.actions):
+                raise ConfigError(f"{self.name}: the observations or actions of {name} are others under the "
+                                  "rules of the match; expected rules with the same ones")
 
 
 def find_trained(name: str, world: str) -> TrainedPlayers | None:
@@ -68,34 +81,52 @@ def load_policy_file(path: Path, world: str) -> TrainedPlayers:
     return TrainedPlayers(name=str(path), rules=exported.world, players=players, free_settings=free)
 
 
-def match_rules(names: Sequence[str], world: str, changes: Mapping[str, Any]) -> Any:
+def trained_players(names: Sequence[str], world: str) -> list[TrainedPlayers]:
+    """The runs and policy files among the names of a match."""
+    scripted = {bot for bots in registry.find(world).bots.values() for bot in bots}
+    others = [name for name in dict.fromkeys(names) if name.partition(":")[0] not in scripted]
+    return [players for name in others if (players := find_trained(name, world))]
+
+
+def match_rules(
+    names: Sequence[str], world: str, changes: Mapping[str, Any], other_rules: bool = False
+) -> Any:
     """The rules of a match: those of its trained players, which must be equal, or the world's defaults.
 
-    `changes` are applied to them, and must leave the rules of trained players as they are.
+    `changes` are applied to them, and must leave the rules of trained players as they are. With
+    `other_rules` the rules may differ in what changes neither observations nor actions.
     """
     game = registry.find(world)
-    scripted = {bot for bots in game.bots.values() for bot in bots}
-    others = [name for name in dict.fromkeys(names) if name.partition(":")[0] not in scripted]
-    trained = [players for name in others if (players := find_trained(name, world))]
+    trained = trained_players(names, world)
     for players in trained[1:]:
-        players.require_rules(trained[0].rules, f"{trained[0].name} with")
+        if not other_rules:
+            players.require_rules(trained[0].rules, f"{trained[0].name} with")
     basis = trained[0].rules if trained else game.Config()
     rules = settings.apply(basis, changes, "command line", text=True, prefix="world.")
     settings.validate(rules)
     settings.refuse_inert(rules, list(changes), "command line")
     for players in trained:
-        players.require_rules(rules)
+        if other_rules:
+            players.require_network(world, rules)
+        else:
+            players.require_rules(rules)
     return rules
 
 
-def find_player(name: str, world: str, rules: Any, role: str, seconds: float = 0.0) -> Player:
-    """The player of this name for a world with these rules; `seconds` per move limit the user's bots."""
+def find_player(
+    name: str, world: str, rules: Any, role: str, seconds: float = 0.0, other_rules: bool = False
+) -> Player:
+    """The player of this name for a world with these rules; `seconds` per move limit the user's bots.
+
+    With `other_rules` a trained policy may have learned under other rules (see `match_rules`).
+    """
     game = registry.find(world)
     user_bot = game.human.user_bot if game.human is not None else None
     if name.partition(":")[0] in game.bots[role]:
         return game.bot(name, role)
     if trained := find_trained(name, world):
-        trained.require_rules(rules)
+        if not other_rules:
+            trained.require_rules(rules)
         if role not in trained.players:
             raise ConfigError(f"{name} plays {', '.join(trained.players)}; expected {role}")
         player: Player = trained.players[role]

@@ -16,7 +16,7 @@ from rematch.core.world import World
 from rematch.evaluation.evaluator import evaluate_single_agent
 from rematch.evaluation.match import Result, Scoreboard
 from rematch.sweeps.plan import flag_text
-from rematch.training.player_lookup import find_player, match_rules
+from rematch.training.player_lookup import find_player, match_rules, trained_players
 from rematch.verbs.arguments import world_name
 from rematch.verbs.evaluate import SEED_OFFSET, Evaluation, check_size, distinct_games
 from rematch.worlds import registry
@@ -38,6 +38,7 @@ class Match:
     flags: Sequence[str] = ()  # settings of the world as on a command line: --world.KEY VALUE
     seconds: float = 0.0  # time limit for a move of a user-defined bot; 0: the world's default
     threads: int = 2
+    other_rules: bool = False  # policies may play under other rules than those of their training
 
 
 def tournament(
@@ -51,16 +52,19 @@ def tournament(
     changes: Mapping[str, Any] | None = None,
     move_seconds: float = 0.0,
     threads: int = 2,
+    other_rules: bool = False,
 ) -> Evaluation:
     """Play matches in `world`; `changes` are settings of the world, {"players": 3}.
 
     Where seats have different roles, `players` holds one name for each seat. Otherwise every deal is played
     from every seat: by all players in one game where there are as many names as seats; else every player
-    meets every other one, or those of `against`.
+    meets every other one, or those of `against`. With `other_rules` policies may play under other rules than
+    those of their training, where these change neither observations nor actions; the result names them.
     """
     flags = [f"--{key}={flag_text(value)}" for key, value in (changes or {}).items()]
     return play_match(world, Match(players=players, against=against, games=games, seed=seed, greedy=greedy,
-                                   flags=flags, seconds=move_seconds, threads=threads))
+                                   flags=flags, seconds=move_seconds, threads=threads,
+                                   other_rules=other_rules))
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,8 @@ def play_match(world: str, match: Match) -> Evaluation:
     """As `tournament`, with the settings of the world as flags."""
     setup = prepare(world, match)
     values: dict[str, Any] = {"world": setup.game.name, "settings": settings.tree(setup.rules), "step": 0}
+    if match.other_rules:
+        values["other_rules"] = different_rules(setup)
     with loaded_players(setup):
         if policies := set_greedy(setup):
             values["play"] = "greedy" if match.greedy else "sampled"
@@ -112,7 +118,7 @@ def prepare(world: str, match: Match) -> Setup:
     flags = [f"--{flag.removeprefix('--world.')}" if flag.startswith("--world.") else flag
              for flag in match.flags]
     changes = settings.read_flags(flags, game.Config())
-    rules = match_rules([*names, *match.against], game.name, changes)
+    rules = match_rules([*names, *match.against], game.name, changes, match.other_rules)
 
     def make(games: int, first: int, key: int) -> World:
         return game.make(rules, games, first, key)
@@ -123,6 +129,16 @@ def prepare(world: str, match: Match) -> Setup:
     if not setup.shared_role:
         check_seats(setup)
     return setup
+
+
+def different_rules(setup: Setup) -> list[str]:
+    """A sentence for each rule that a policy was not trained with; ConfigError if there is none."""
+    match = setup.match
+    trained = trained_players([*match.players, *match.against], setup.game.name)
+    sentences = [text for players in trained for text in players.different_rules(setup.rules)]
+    if not sentences:
+        raise ConfigError("--other-rules has no effect: every policy was trained with the rules of the match")
+    return sentences
 
 
 def check_seats(setup: Setup) -> None:
@@ -145,7 +161,9 @@ def loaded_players(setup: Setup) -> Iterator[None]:
             role = setup.spec.role_of(0 if setup.shared_role else seat).name
             key = name if setup.shared_role else f"{seat} {name}"
             if key not in setup.players:
-                setup.players[key] = find_player(name, setup.game.name, setup.rules, role, match.seconds)
+                setup.players[key] = find_player(
+                    name, setup.game.name, setup.rules, role, match.seconds, match.other_rules
+                )
         yield
     finally:
         for player in setup.players.values():

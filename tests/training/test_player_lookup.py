@@ -150,3 +150,13 @@ def test_player_of_another_world_is_refused(folder: Path) -> None:
     damaged.write_bytes(b"rubbish")
     with pytest.raises(ConfigError, match="damaged"):
         seat("damaged.safetensors")
+
+
+def test_other_rules_are_played_where_they_are_allowed() -> None:
+    """Where observations and actions stay the same; with more seats they do not."""
+    document = Config(document_variant=True)
+    assert match_rules(["plain"], "beasty", {"document_variant": "true"}, other_rules=True) == document
+    assert match_rules(["plain", "document"], "beasty", {}, other_rules=True) == Config()
+    assert find_player("plain", "beasty", document, "player", other_rules=True).name == "plain"
+    with pytest.raises(ConfigError, match="plain: the observations or actions of player are others under"):
+        match_rules(["plain"], "beasty", {"players": "3"}, other_rules=True)

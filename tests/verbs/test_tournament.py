@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rematch
 from rematch.cli import main
 from rematch.core.errors import ConfigError
 from rematch.evaluation.match import Scoreboard
 from rematch.verbs.evaluate import SEED_OFFSET
-from rematch.verbs.tournament import Match, play_match
+from rematch.verbs.tournament import Match, play_match, tournament
 from rematch.worlds.beasty.bots import bot
 from rematch.worlds.beasty.config import POINTS, Config
 from rematch.worlds.beasty.reference import rules
@@ -207,3 +208,20 @@ def test_tournament_with_roles_needs_one_name_per_seat() -> None:
         play_match("lattice", Match(players=("random", "random"), against=("random",)))
     row = play_match("lattice", Match(players=("random", "random"), games=6, flags=("--n", "5")))
     assert row["settings"]["n"] == 5 and [r["role"] for r in row["table"]] == ["pursuer", "evader"]
+
+
+AGENT = str(Path(rematch.__file__).parent / "worlds" / "beasty" / "agent.safetensors")
+
+
+def test_tournament_names_the_rules_that_a_policy_was_not_trained_with() -> None:
+    """The agent of the repository in the earlier project's rules: the result says so, in JSON and in text."""
+    rules = {"document_variant": True}
+    result = tournament("beasty", [AGENT], against=["random"], games=400, greedy=True, changes=rules,
+                        other_rules=True)
+    (sentence,) = result["other_rules"]
+    assert sentence == f"{AGENT} was trained with other rules: document_variant = False, the match has True"
+    assert result["settings"]["document_variant"] is True and f"Note: {sentence}." in result.lines()
+    (row,) = result["table"]
+    assert row["games"] == 400 and row["win"] > 0.9
+    with pytest.raises(ConfigError, match="--other-rules has no effect: every policy was trained with"):
+        tournament("beasty", [AGENT], against=["random"], games=2, other_rules=True)

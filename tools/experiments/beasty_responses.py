@@ -1,11 +1,11 @@
-"""The best known response to every bot of Beasty Bar: `search` with an exact model of the bot.
+"""The best known response to every bot of Beasty Bar, among three kinds of search.
 
     python tools/experiments/beasty_responses.py --games 10000 --completions 400
 
-Each candidate (the search with an exact model of the bot, and the plain search) plays some games; the better
-one plays the reported games, which have another seed. The results are written to
-rematch/worlds/beasty/responses.json after every bot; a bot that already has as many games is skipped unless
---anew is given. `rematch eval beasty` shows them.
+Each candidate (the search with an exact model of the bot, the plain search, and the search that the agent in
+the repository guides) plays some games; the best one plays the reported games, which have another seed. The
+results are written to rematch/worlds/beasty/responses.json after every bot; a bot that already has as many
+games is skipped unless --anew is given. `rematch eval beasty` shows them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from rematch.worlds.beasty.best_responses import FILE
 from rematch.worlds.beasty.config import Config
 from rematch.worlds.beasty.reference.bots import BOTS
 
-SELECTION_SEED, REPORT_SEED = (
-    1,
-    2,
-)  # different seeds: a response is not reported on the games that selected it
+AGENT = "rematch/worlds/beasty/agent.safetensors"  # the commands are run in the root of the repository
+SELECTION_SEED, REPORT_SEED = 1, 2  # a response is not reported on the games that selected it
 
 
 def play(response: str, opponent: str, games: int, seed: int, threads: int) -> dict[str, Any]:
@@ -35,10 +33,11 @@ def play(response: str, opponent: str, games: int, seed: int, threads: int) -> d
 
 
 def measure(opponent: str, completions: int, games: int, threads: int) -> dict[str, Any]:
-    """Entry of one opponent: the response is selected on games // 10 games and measured on `games` others."""
-    candidates = [f"search:{completions}:{opponent}", f"search:{completions}"]
+    """Entry of one opponent: the response is selected on games // 5 games and measured on `games` others."""
+    plain = f"search:{completions}"
+    candidates = [f"{plain}:{opponent}", plain, f"{AGENT}+{plain}"]
     win_rates = {
-        name: play(name, opponent, max(2, games // 10), SELECTION_SEED, threads)["win"] for name in candidates
+        name: play(name, opponent, max(2, games // 5), SELECTION_SEED, threads)["win"] for name in candidates
     }
     best = max(candidates, key=lambda name: win_rates[name])
     row = play(best, opponent, games, REPORT_SEED, threads)

@@ -28,8 +28,9 @@ def evaluate_run(options: Options) -> Evaluation:
     from rematch.worlds import registry
 
     (name,) = options.positional(1, "rematch eval RUN | rematch eval WORLD --players A,B")
-    if "--move-seconds" in options.values:
-        raise ConfigError("--move-seconds has no effect without --players")
+    for option in ("--move-seconds", "--other-rules"):
+        if option in options.values:
+            raise ConfigError(f"{option} has no effect without --players")
     games, seed, against = match_size(options)
     folder = folder_of(name)
     if world_name(name) in registry.names() and not folder.exists():
@@ -53,7 +54,8 @@ def match(options: Options) -> Evaluation:
     limit = options.number("--move-seconds", 0.0, 3600.0) if "--move-seconds" in options.values else 0.0
     return play_match(options.remaining[0], Match(
         players=options.values["--players"].split(","), against=against, games=games, seed=seed,
-        seconds=limit, greedy="--greedy" in options.values, flags=options.remaining[1:]))
+        seconds=limit, greedy="--greedy" in options.values, flags=options.remaining[1:],
+        other_rules="--other-rules" in options.values))
 
 
 def match_size(options: Options) -> tuple[int | None, int, list[str]]:
@@ -88,6 +90,8 @@ COMMAND = Command(
         Option(name="--seed", value="S", help="seed of the games (default 0)"),
         Option(name="--greedy", help="policies take their most likely action instead of sampling"),
         Option(name="--move-seconds", value="S", help="seconds for a move of a bot of your own"),
+        Option(name="--other-rules",
+               help="policies may play under other rules than those of their training (with --players)"),
         Option(name="--picture", value="FILE", completes=FILE,
                help="PNG file: the start positions that the policies lose (worlds that can be solved)"),
         JSON,

@@ -64,8 +64,13 @@ class LeagueConfig:
         0.5, "fraction of the opponents that are bots, once the pool has snapshots", unit="fraction", low=0,
         high=1, needs="bots",
     )  # fmt: skip
+    bot_weights: tuple[float, ...] = knob(
+        (), "relative probabilities of the bots, in their order; empty: equal; adaptive selection uses them "
+        "until the first evaluation (empty: win rates of training games)", low=0, needs="bots",
+    )  # fmt: skip
 
     def check(self) -> None:
+        self._check_bot_weights()
         if self.matchmaking == "adaptive" and self.adaptive_floor * len(self.bots) > 1:
             raise ConfigError(
                 f"adaptive_floor = {self.adaptive_floor:g}: {len(self.bots)} bots cannot all "
@@ -76,6 +81,15 @@ class LeagueConfig:
                 f"size = 0: the pool has no snapshots for opponent_share = {self.opponent_share:g} of the "
                 "games; expected at least 1, or opponent_share 0"
             )
+
+    def _check_bot_weights(self) -> None:
+        if not self.bot_weights:
+            return
+        if self.matchmaking == "pfsp":
+            raise ConfigError("bot_weights has no effect with matchmaking = pfsp; expected another one")
+        if len(self.bot_weights) != len(self.bots) or not sum(self.bot_weights):
+            raise ConfigError(f"bot_weights = {list(self.bot_weights)}: expected a number for each of the "
+                              f"{len(self.bots)} bots, not all 0")
 
 
 @dataclass
@@ -158,6 +172,11 @@ class OpponentPool:
     def selection_probs(self, among: list[Opponent]) -> NDArray[np.float64]:
         """Probability [n] that each of these opponents is selected next."""
         kind = self.config.matchmaking
+        evaluated = kind == "adaptive" and any(opponent.won >= 0 for opponent in among)
+        if self.config.bot_weights and among is self.bots and not evaluated:
+            weights = dict(zip(self.config.bots, self.config.bot_weights))
+            floor = self.config.adaptive_floor if kind == "adaptive" else 0.0
+            return probs_with_floor(np.array([weights[opponent.name] for opponent in among]), floor)
         if kind == "uniform" or (kind == "adaptive" and among is self.snapshots):
             return np.full(len(among), 1.0 / len(among))
         if kind == "adaptive":  # before the first evaluation: win rates of training games

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -360,6 +361,32 @@ def test_adaptive_weights_follow_the_evaluations() -> None:
     again = pool_of(toy="sticks", bots=("random",), matchmaking="adaptive")
     again.load_state_dict(pool.state_dict())
     assert (again.selection_probs(again.bots) == odds).all()
+
+
+def test_bot_weights_hold_until_the_first_evaluation() -> None:
+    """Fixed with uniform selection; with adaptive selection until the bots have been evaluated."""
+    names, weights = ("random", "last"), (0.1, 0.3)
+    for matchmaking in ("uniform", "adaptive"):
+        pool = pool_of(toy="sticks", bots=("random",), bot_weights=(1.0,), matchmaking=matchmaking)
+        pool.config = replace(pool.config, bots=names, bot_weights=weights)
+        pool.bots = [Opponent(name, "") for name in names]
+        assert np.allclose(pool.selection_probs(pool.bots), (0.25, 0.75))
+        slots = pool.choose(np.linspace(0, 1, 1000, endpoint=False), np.zeros(1000))
+        assert (slots == slots.max()).mean() == pytest.approx(0.75, abs=0.002)
+        rows = [{"rival": name, "games": 100, "wins": 50, "draws": 0} for name in names]
+        Matchmaker(pool.config, {"player": pool}, 0).record_evaluation(rows)
+        expected = (0.5, 0.5) if matchmaking == "adaptive" else (0.25, 0.75)
+        assert np.allclose(pool.selection_probs(pool.bots), expected)
+
+
+def test_bot_weights_without_their_bots_are_refused() -> None:
+    for changes, text in (
+        ({"bot_weights": (1.0,)}, r"bot_weights = \[1.0\]: expected a number for each of the 2 bots"),
+        ({"bot_weights": (0.0, 0.0)}, "not all 0"),
+        ({"bot_weights": (1.0, 2.0), "matchmaking": "pfsp"}, "no effect with matchmaking = pfsp"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            LeagueConfig(bots=("a", "b"), **changes).check()
 
 
 def test_floor_that_is_too_large_is_refused() -> None:

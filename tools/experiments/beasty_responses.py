@@ -2,16 +2,18 @@
 
     python tools/experiments/beasty_responses.py --games 10000 --completions 400
 
-Each candidate (the search with an exact model of the bot, the plain search, and the search that the agent in
-the repository guides) plays some games; the best one plays the reported games, which have another seed. The
-results are written to rematch/worlds/beasty/responses.json after every bot; a bot that already has as many
-games is skipped unless --anew is given. `rematch eval beasty` shows them.
+Candidates are `model` (the search with an exact model of the bot), `plain` (the search) and `guided` (the
+search that the agent in the repository guides). Each plays some games; the best one plays the reported games,
+which have another seed. A single candidate is not selected: it plays only the reported games. The results are
+written to rematch/worlds/beasty/responses.json after every bot; a bot that already has as many games is
+skipped unless --anew is given. `rematch eval beasty` shows them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from rematch.worlds.beasty.config import Config
 from rematch.worlds.beasty.reference.bots import BOTS
 
 AGENT = "rematch/worlds/beasty/agent.safetensors"  # the commands are run in the root of the repository
+KINDS = ("model", "plain", "guided")
 SELECTION_SEED, REPORT_SEED = 1, 2  # a response is not reported on the games that selected it
 
 
@@ -32,14 +35,19 @@ def play(response: str, opponent: str, games: int, seed: int, threads: int) -> d
     return row
 
 
-def measure(opponent: str, completions: int, games: int, threads: int) -> dict[str, Any]:
-    """Entry of one opponent: the response is selected on games // 5 games and measured on `games` others."""
+def candidate(kind: str, opponent: str, completions: int) -> str:
+    """Name of the player of this kind for `rematch eval`."""
     plain = f"search:{completions}"
-    candidates = [f"{plain}:{opponent}", plain, f"{AGENT}+{plain}"]
-    win_rates = {
-        name: play(name, opponent, max(2, games // 5), SELECTION_SEED, threads)["win"] for name in candidates
-    }
-    best = max(candidates, key=lambda name: win_rates[name])
+    return {"model": f"{plain}:{opponent}", "plain": plain, "guided": f"{AGENT}+{plain}"}[kind]
+
+
+def measure(opponent: str, candidates: Sequence[str], games: int, threads: int) -> dict[str, Any]:
+    """Entry of one opponent: the response is selected on games // 5 games and measured on `games` others."""
+    best = candidates[0]
+    if len(candidates) > 1:
+        few = max(2, games // 5)
+        rows = {name: play(name, opponent, few, SELECTION_SEED, threads) for name in candidates}
+        best = max(candidates, key=lambda name: float(rows[name]["win"]))
     row = play(best, opponent, games, REPORT_SEED, threads)
     command = (
         f"rematch eval beasty --players {best} --against {opponent} --games {games} --seed {REPORT_SEED}"
@@ -60,6 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--games", type=int, default=10_000)
     parser.add_argument("--completions", type=int, default=400)
+    parser.add_argument("--candidates", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--opponents", default=",".join(BOTS))
     parser.add_argument("--out", type=Path, default=FILE)
@@ -72,7 +81,8 @@ def main(argv: list[str] | None = None) -> int:
         previous = report["responses"].get(opponent)
         if previous and previous["games"] >= args.games and not args.anew:
             continue
-        entry = report["responses"][opponent] = measure(opponent, args.completions, args.games, args.threads)
+        candidates = [candidate(kind, opponent, args.completions) for kind in args.candidates]
+        entry = report["responses"][opponent] = measure(opponent, candidates, args.games, args.threads)
         args.out.write_text(json.dumps(report, indent=1) + "\n")
         print(
             f"{opponent}: {entry['response']} wins {entry['win']:.3f} "

@@ -12,9 +12,9 @@ import pytest
 
 import rematch
 from rematch.cli import main
+from rematch.training.player_lookup import find_player
 from rematch.verbs.tournament import Match, play_match
 from rematch.worlds.beasty.best_responses import FILE, best_known
-from rematch.worlds.beasty.bots import bot
 from rematch.worlds.beasty.config import Config
 from rematch.worlds.beasty.reference.bots import BOTS
 from rematch.worlds.beasty.terminal import AGENT
@@ -38,7 +38,8 @@ def test_committed_table_has_every_bot() -> None:
         assert best_known(opponent, Config()) == entry
         assert best_known(opponent, Config(document_variant=True)) is None
         assert 0 < entry["low"] <= entry["win"] <= entry["high"] <= 1 and entry["games"] >= 100
-        assert bot(entry["response"], "player").name == entry["response"]
+        player = find_player(entry["response"], "beasty", Config(), "player")
+        assert player.name == entry["response"]
         assert f"--against {opponent} --games {entry['games']}" in entry["command"]
     assert best_known("nobody", Config()) is None
     assert best_known("random", Config(), FILE.with_name("absent.json")) is None

@@ -1,11 +1,12 @@
 """Trains with the earlier project's card-game configuration, translated into the recipe `iter600_to_1000`.
 
     python compat/train_iter600.py [--config FILE] [--device cpu] [--start-iteration 600 --from POLICY]
-                                   [--output FOLDER] [--max-minutes M]
+                                   [--exploiter-steps N] [--output FOLDER] [--max-minutes M]
 
 The default FILE, compat/configs/iter600_to_1000.yaml, is an exact copy of the original. The weights of its
 iteration 600 are not available, and foreign files are not loaded: --from starts with a policy of Rematch.
-A key that cannot have its original meaning is refused, or a note says how it is read.
+A key that cannot have its original meaning is refused, or a note says how it is read. The table of all keys
+is in docs/how_to/earlier_project.md.
 """
 
 from __future__ import annotations
@@ -17,6 +18,12 @@ from pathlib import Path
 from typing import Any
 
 CONFIG = Path(__file__).parent / "configs" / "iter600_to_1000.yaml"
+EXPLOITER_ITERATIONS = 100  # an exploiter trains for as many steps as this number of iterations
+NO_CHECKPOINT = (
+    "note: no checkpoint of iteration 600 is available: the run starts at iteration 0 with random weights. A "
+    "run of this script with total_iterations 600 trains such a policy; `--start-iteration 600 --from RUN` "
+    "(or a policy file of `rematch export`) then continues from it"
+)
 STEPS = 24  # most turns of a game of two players; an iteration is `games_per_iteration` games of STEPS turns
 BOTS = ("random", "heuristic", "aggressive", "defensive", "queue", "skunk", "noisy", "online",
          "outcome_heuristic", "distilled_outcome")  # fmt: skip
@@ -103,17 +110,37 @@ def league_settings(g: Values, notes: list[str]) -> dict[str, Any]:
     if abs(total - 1) > 1e-6 or min(current, checkpoint, random, heuristic) < 0 or current == 1:
         raise ConfigError(f"opponent_config: the weights add up to {total:g}; expected 1, and some rivals")
     adaptive = bool(g["use_adaptive_weights"])
-    if not adaptive:
-        notes.append("note: use_adaptive_weights false: named opponents are met equally often")
+    bots, others = (BOTS, len(BOTS) - 1) if g["use_heuristic_variants"] else (BOTS[:2], 1)
+    if random + heuristic:
+        phase = "until the first evaluation" if adaptive else "in the whole run"
+        notes.append(f"note: opponent_config: {current:g} of the games against the current policy, "
+                     f"{checkpoint:g} against snapshots, {random + heuristic:g} against bots; of these, "
+                     f"{phase}, {random:g} against random and {heuristic:g} against the {others} others, "
+                     "equally often")
     changes = {
         "league.opponent_share": 1 - current, "league.matchmaking": "adaptive" if adaptive else "uniform",
         "league.size": g["opponent_config.max_checkpoints"],
         "league.snapshot_every": g["checkpoint_frequency"],
-        "league.bots": BOTS if g["use_heuristic_variants"] else BOTS[:2],
+        "league.bots": bots,
         "league.bot_share": (random + heuristic) / (1 - current),
-        "exploiters.every": g["exploit_patch_interval"] if g["use_exploit_patch"] else 0,
     }  # fmt: skip
+    if random + heuristic:
+        changes["league.bot_weights"] = (random, *[heuristic / others] * others)
     return changes | ({"league.adaptive_floor": g["min_opponent_weight"]} if adaptive else {})
+
+
+def exploiter_settings(g: Values, notes: list[str]) -> dict[str, Any]:
+    """Changes for the exploiters. The file has no length: EXPLOITER_ITERATIONS iterations, or the flag."""
+    if not g["use_opponent_pool"]:
+        return {}  # exploiters are off without a pool
+    if not g["use_exploit_patch"]:
+        return {"exploiters.every": 0}
+    iteration = g["games_per_iteration"] * STEPS
+    steps = g.get("exploiter_steps") or EXPLOITER_ITERATIONS * iteration
+    notes.append(f"note: use_exploit_patch: every {g['exploit_patch_interval']} iterations an exploiter "
+                 f"trains for {steps} steps, as many as {steps / iteration:g} iterations; --exploiter-steps "
+                 "N changes that")
+    return {"exploiters.every": g["exploit_patch_interval"], "exploiters.steps": steps}
 
 
 def machine_settings(g: Values, notes: list[str]) -> dict[str, Any]:
@@ -127,14 +154,14 @@ def machine_settings(g: Values, notes: list[str]) -> dict[str, Any]:
     if transitions > g["buffer_size"]:
         raise ConfigError(f"buffer_size = {g['buffer_size']}: an iteration makes {transitions} transitions "
                           f"({g['games_per_iteration']} games of {STEPS}); expected at least that")
+    notes.append(f"note: buffer_size {g['buffer_size']}: an iteration makes {transitions} transitions, "
+                 "learns from all of them and keeps none; the size is only checked")
     cores = len(os.sched_getaffinity(0))
     threads = min(g["async_num_workers"], cores) if g["async_game_generation"] else 1
-    if threads < g["async_num_workers"]:
-        reason = "async_game_generation is false"
-        if g["async_game_generation"]:
-            reason = f"there are {cores} cores"
-        notes.append(f"note: async_num_workers {g['async_num_workers']}: {threads}, for {reason}; "
-                     "they are threads of this process")
+    reason = f"there are {cores} cores" if g["async_game_generation"] else "async_game_generation is false"
+    notes.append(f"note: async_num_workers {g['async_num_workers']}: {threads}, for {reason}; they are "
+                 "threads of this process that generate games and then compute gradients, so none waits for "
+                 "the other (docs/results/speed.md, Generation ahead of the learner)")
     if g["device"] == "cuda":
         import torch
 
@@ -160,22 +187,32 @@ def translate(g: Values) -> tuple[dict[str, Any], list[str]]:
         "total_steps": g["total_iterations"] * g["games_per_iteration"] * STEPS, "start_iteration": 0,
         "evaluation.opponents": tuple(g["eval_opponents"]),
     }  # fmt: skip
-    return changes | machine_settings(g, notes) | schedules(g) | league_settings(g, notes), notes
+    changes |= machine_settings(g, notes) | schedules(g) | league_settings(g, notes)
+    return changes | exploiter_settings(g, notes), notes
 
 
 def train(arguments: Sequence[str]) -> int:
     from rematch import api
     from rematch.cli.options import Options, folder_of
     from rematch.core import config as settings
+    from rematch.core.errors import ConfigError
     from rematch.reporting.console import Console
 
-    flags = ("--config", "--device", "--start-iteration", "--from", "--output", "--max-minutes")
+    flags = ("--config", "--device", "--start-iteration", "--from", "--exploiter-steps", "--output",
+             "--max-minutes")
     options = Options(arguments, flags)
-    usage = "train_iter600.py [--config FILE] [--device cpu] [--start-iteration N --from POLICY]"
+    usage = ("train_iter600.py [--config FILE] [--device cpu] [--start-iteration N --from POLICY] "
+             "[--exploiter-steps N]")
     options.positional(0, usage)
     values = read_config(Path(options.values.get("--config", CONFIG)))
     values["device"] = options.values.get("--device", values["device"])
+    if "--exploiter-steps" in options.values:
+        values["exploiter_steps"] = options.integer("--exploiter-steps", 1, 1, 10**12)
+        if not (values["use_opponent_pool"] and values["use_exploit_patch"]):
+            raise ConfigError("--exploiter-steps has no effect: the file switches exploiters off")
     changes, notes = translate(values)
+    if "--from" not in options.values:
+        notes.append(NO_CHECKPOINT)
     changes["start_iteration"] = options.integer("--start-iteration", 0, 0, 10**9)
     base = api.configure("iter600_to_1000")
     changed = {key: value for key, value in changes.items() if settings.get(base, key) != value}

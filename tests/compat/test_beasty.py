@@ -38,12 +38,50 @@ def test_every_key_goes_over() -> None:
     changes, notes = SCRIPT.translate(ON_CPU)
     base = api.configure("iter600_to_1000")
     differ = {key for key, value in changes.items() if settings.get(base, key) != value}
-    assert differ <= {"threads", "start_iteration", "evaluation.opponents"}
+    assert differ <= {"threads", "start_iteration", "evaluation.opponents", "league.bot_weights"}
     assert settings.get(base, "iterations") == 1000 and base.start_iteration == 600
     assert changes["evaluation.opponents"] == SCRIPT.BOTS == base.league.bots
     assert (base.network.width, base.network.heads, base.network.layers) == (256, 8, 4)
     assert base.league.opponent_share == 0.5 and base.league.bot_share == pytest.approx(0.8)
     assert any(re.match(r"note: async_num_workers 32: \d+, for there are \d+ cores", note) for note in notes)
+
+
+def test_opponent_weights_follow_the_file() -> None:
+    """Shares of the current policy, of snapshots and of bots; among bots, the weights of the file."""
+    changes, notes = SCRIPT.translate(ON_CPU)
+    weights = dict(zip(changes["league.bots"], changes["league.bot_weights"]))
+    assert weights["random"] == 0.1 and sum(weights.values()) == pytest.approx(0.4)
+    assert {round(weight, 9) for name, weight in weights.items() if name != "random"} == {round(0.3 / 9, 9)}
+    assert any("0.1 against random and 0.3 against the 9 others" in note for note in notes)
+    two, _ = SCRIPT.translate(ON_CPU | {"use_heuristic_variants": False, "use_adaptive_weights": False})
+    assert two["league.bot_weights"] == (0.1, 0.3) and two["league.matchmaking"] == "uniform"
+    none, _ = SCRIPT.translate(ON_CPU | {"opponent_config.current_weight": 0.9,
+                                         "opponent_config.random_weight": 0,
+                                         "opponent_config.heuristic_weight": 0})
+    assert none["league.bot_share"] == 0 and "league.bot_weights" not in none
+
+
+def test_exploiters_train_as_long_as_iterations_of_the_file() -> None:
+    """The length follows games_per_iteration; --exploiter-steps replaces it, and a note says both."""
+    base = api.configure("iter600_to_1000")
+    for changes, steps, iterations in (({}, base.exploiters.steps, "100"),
+                                       ({"games_per_iteration": 16}, 100 * 16 * 24, "100"),
+                                       ({"exploiter_steps": 24 * 8192 * 5}, 24 * 8192 * 5, "5")):
+        result, notes = SCRIPT.translate(ON_CPU | changes)
+        assert result["exploiters.steps"] == steps
+        assert any(f"trains for {steps} steps, as many as {iterations} iterations" in note for note in notes)
+
+
+def test_docs_table_has_every_key_of_the_file() -> None:
+    """One row of docs/how_to/earlier_project.md for each key, with the setting that it becomes."""
+    page = (ROOT.parent / "docs/how_to/earlier_project.md").read_text()
+    part = page.partition("### Keys of the configuration file")[2].partition("\n## ")[0]
+    rows = [[*re.findall(r"`([^`]+)`", line.split("|")[1]), line] for line in part.splitlines()
+            if line.startswith("| `")]
+    table = {key: row[-1] for row in rows for key in row[:-1]}
+    assert sorted(table) == sorted(VALUES)
+    for key, setting in SCRIPT.DIRECT_KEYS.items():
+        assert f"`{setting}`" in table[key], key
 
 
 def test_the_file_is_the_documents() -> None:
@@ -114,18 +152,21 @@ def test_it_runs_and_begins_where_it_is_told(
     only = text.index("  - heuristic\n")  # only the first of eval_opponents remains
     (tmp_path / "small.yaml").write_text(text[:only])
     real = api.configure
-    quick = {"evaluation.games": 2, "past_policies.count": 0, "exploiters.steps": 400}
+    quick = {"evaluation.games": 2, "past_policies.count": 0}
     monkeypatch.setattr(api, "configure", lambda *a, **k: settings.replace(real(*a, **k), quick)
                         if a == ("iter600_to_1000",) and k else real(*a, **k))
-    assert main(["--config", "small.yaml"], act=SCRIPT.train) == 0, capsys.readouterr().err
+    words = ["--config", "small.yaml", "--exploiter-steps", "400"]
+    assert main(words, act=SCRIPT.train) == 0, capsys.readouterr().err
     rows = [json.loads(line) for line in Path("runs/iter600_to_1000/metrics.jsonl").read_text().splitlines()]
     assert len(rows) == 4 and all(row["train/grad_norm_post_clip"] <= 0.5 + 1e-6 for row in rows)
     assert rows[0]["player/temperature"] == 1.0 and rows[2]["player/temperature"] == 0.75
     log = Path("runs/iter600_to_1000/train.log").read_text()
     assert "note: async_num_workers 32" in log and "Exploiter: player exploiter@3 wins" in log
-    again = ["--config", "small.yaml", "--start-iteration", "2", "--from", "runs/iter600_to_1000",
-             "--output", "later"]
+    assert "exploiter trains for 400 steps" in log and SCRIPT.NO_CHECKPOINT in log
+    assert "note: buffer_size 800000: an iteration makes 384" in log
+    again = [*words, "--start-iteration", "2", "--from", "runs/iter600_to_1000", "--output", "later"]
     assert main(again, act=SCRIPT.train) == 0, capsys.readouterr().err
+    assert SCRIPT.NO_CHECKPOINT not in Path("later/train.log").read_text()
     rows = [json.loads(line) for line in Path("later/metrics.jsonl").read_text().splitlines()]
     assert [row["player/temperature"] for row in rows] == [1.0, 0.75]  # over the remaining ones
 

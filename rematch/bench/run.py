@@ -23,6 +23,7 @@ from rematch.bench.timing import (
     load_average,
     measure_in_turns,
     ratio,
+    show_progress,
 )
 from rematch.core.errors import ConfigError, NotInstalled
 from rematch.reporting.result import Block, Lines, Result
@@ -107,6 +108,8 @@ def measure(world: str, seconds: float) -> dict[str, Any]:
     for training in pinned:
         training.settings["rivals_share"] = training.opponent_seat_share()
     games = max(2, min(LEARNING_GAMES, round(LEARNING_GAMES * seconds)))
+    show_progress(f"whether the timed training learns: {1.5 * seconds:g} s of training, then {games} games "
+                  "against each bot, several times")
     return {
         "world": world, "seconds": seconds, "repetitions": REPETITIONS, "machine": machine(), "peer": peer,
         "measurements": [m.row() for m in measured],

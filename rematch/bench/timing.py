@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -67,13 +68,27 @@ def load_average() -> float:
         return 0.0
 
 
+def show_progress(line: str, progress: bool = False) -> None:
+    """Write to stderr, so that redirected results stay clean; `progress` lines only on a terminal."""
+    terminal = sys.stderr.isatty()
+    if terminal or not progress:
+        start, end = "\r\x1b[2K" if terminal else "", "" if progress else "\n"
+        print(f"{start}{line}", end=end, file=sys.stderr, flush=True)
+
+
 def measure_in_turns(subjects: Sequence[Subject], seconds: float) -> list[Measurement]:
-    """Runs each subject REPETITIONS times for about `seconds`, round by round."""
+    """Runs each subject REPETITIONS times for about `seconds`, round by round; stderr shows the progress."""
     measurements = [Measurement(subject) for subject in subjects]
-    for subject in subjects:
+    each, total = seconds * REPETITIONS, seconds * REPETITIONS * len(subjects)
+    show_progress(f"{len(subjects)} measurements of {each:g} s each, in {REPETITIONS} rounds: {total:.0f} s "
+                  "in all, plus warm-up")
+    for number, subject in enumerate(subjects, 1):
+        show_progress(f"warm-up {number} of {len(subjects)}: {subject.name}", progress=True)
         subject.run(0.0)  # caches, thread pools, first-time costs
-    for _ in range(REPETITIONS):
-        for measurement in measurements:
+    for round_number in range(1, REPETITIONS + 1):
+        for number, measurement in enumerate(measurements, 1):
+            show_progress(f"round {round_number} of {REPETITIONS}, measurement {number} of {len(subjects)}: "
+                          f"{measurement.subject.name}, threads {measurement.subject.threads}", progress=True)
             measurement.load.append(load_average())
             wall, cpu = time.perf_counter(), time.process_time()
             units = measurement.subject.run(seconds)
@@ -82,6 +97,7 @@ def measure_in_turns(subjects: Sequence[Subject], seconds: float) -> list[Measur
             measurement.cpu_rates.append(units / max(cpu, 1e-9))
             measurement.wall += wall
             measurement.cpu += cpu
+    show_progress("", progress=True)
     return measurements
 
 

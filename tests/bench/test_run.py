@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from typing import Any
@@ -38,6 +39,30 @@ class Counter:
     def run(self, seconds: float) -> int:
         self.journal.append(self)
         return 10
+
+
+class Terminal(io.StringIO):
+    """A stderr that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_measurements_announce_their_time_and_show_progress(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a pipe one line; on a terminal also the measurement that is running."""
+    journal: list[Counter] = []
+    timing.measure_in_turns([Counter(journal), Counter(journal)], 0.5)
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err == "2 measurements of 2.5 s each, in 5 rounds: 5 s in all, plus warm-up\n"
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    timing.measure_in_turns([Counter(journal), Counter(journal)], 0.5)
+    text = terminal.getvalue()
+    assert "\rwarm-up 2 of 2: counter" in text.replace("\x1b[2K", "")
+    assert "round 5 of 5, measurement 2 of 2: counter, threads 1" in text and text.endswith("\r\x1b[2K")
 
 
 @pytest.fixture

@@ -32,9 +32,12 @@ COMMAND = Command(
     summary="measure the speed of stepping and training, beside other libraries",
     usage=("rematch bench [WORLD]",),
     run=run,
-    details="Each of up to twenty measurements takes --seconds.",
+    details="""--seconds is the time of each measurement, not of the whole command: there are up to twenty
+        measurements. The number of measurements and their time together are printed first, on stderr; on a
+        terminal a line shows which one is running.""",
     options=(
-        Option(name="--seconds", value="S", help="seconds of each measurement (default 5)"),
+        Option(name="--seconds", value="S",
+               help="seconds of each measurement, not of all together (default 5)"),
         JSON,
     ),
     examples=(("rematch bench pursuit --seconds 2", "a short measurement of one world"),),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rematch.evaluation.text import clean, interval, number
@@ -28,6 +29,8 @@ def lines(row: Row) -> list[str]:
     mirrored = bool(table and table[0].get("deals"))
     if not mirrored or "world" not in row:  # the scoreboard of a run
         return [*scoreboard_lines(row), *(["", MIRRORED] if mirrored else []), *forfeit_lines(row)]
+    if is_tournament(table):
+        return [*tournament_lines(row), *forfeit_lines(row)]
     title = f"Match in {row['world']}" + (f", policies play {row['play']}" if row.get("play") else "")
     margins = any(entry.get("margin") for entry in table)
     best_known = any("best_known" in entry for entry in table)
@@ -40,6 +43,50 @@ def lines(row: Row) -> list[str]:
     out += [BEST_KNOWN] if best_known else []
     out += [clean(f"Note: {text}.") for text in row.get("other_rules") or []]
     return [*out, *forfeit_lines(row)]
+
+
+def is_tournament(table: Sequence[Row]) -> bool:
+    """Whether at least three players met each other in pairs, so that a ranking makes sense."""
+    pairs = {(entry["player"], entry["rival"]) for entry in table}
+    players = {player for player, _ in pairs}
+    return len(players) > 2 and all((rival, player) in pairs for player, rival in pairs)
+
+
+def ranking(table: Sequence[Row]) -> list[tuple[str, float, float, float]]:
+    """(player, mean score over its opponents, bounds of its 95 % interval), best first.
+
+    The matches of a player are independent: the half-width of the mean of k scores is the root of the sum of
+    the squared half-widths, divided by k.
+    """
+    out = []
+    for player in dict.fromkeys(entry["player"] for entry in table):
+        entries = [entry for entry in table if entry["player"] == player]
+        mean = sum(entry["score"] for entry in entries) / len(entries)
+        half = math.hypot(*[(entry["high"] - entry["low"]) / 2 for entry in entries]) / len(entries)
+        out.append((player, mean, max(0.0, mean - half), min(1.0, mean + half)))
+    return sorted(out, key=lambda entry: -entry[1])
+
+
+def tournament_lines(row: Row) -> list[str]:
+    """The ranking, then each pair once, from the side of the player that is ranked higher."""
+    table, games = row["table"], row["table"][0]["games"]
+    ranked = ranking(table)
+    order = [player for player, *_ in ranked]
+    play = f", policies play {row['play']}" if row.get("play") else ""
+    standings = [("rank", "player", "mean score", "95 % interval")]
+    standings += [(str(place), clean(player), number(mean), f"[{number(low)}, {number(high)}]")
+                  for place, (player, mean, low, high) in enumerate(ranked, 1)]
+    pairs = [("player", "opponent", "won %", "drawn %", "score", "95 % interval")]
+    for entry in sorted(table, key=lambda e: (order.index(e["player"]), order.index(e["rival"]))):
+        if order.index(entry["player"]) < order.index(entry["rival"]):
+            drawn = percent(entry["draws"] / entry["games"])
+            pairs.append((clean(entry["player"]), clean(entry["rival"]), percent(entry["win"]), drawn,
+                          number(entry["score"]), interval(entry)))
+    title = f"Tournament in {row['world']}: {len(order)} players, {games} games of each pair{play}"
+    notes = [clean(f"Note: {text}.") for text in row.get("other_rules") or []]
+    return [clean(title), "", *aligned(standings, right=(0, 2)), "", *aligned(pairs, right=(2, 3, 4)), "",
+            "Every deal was played from every seat; intervals are over deals.",
+            "A draw counts half in the score.", *notes]
 
 
 def percent(value: float) -> str:

@@ -225,3 +225,21 @@ def test_tournament_names_the_rules_that_a_policy_was_not_trained_with() -> None
     assert row["games"] == 400 and row["win"] > 0.9
     with pytest.raises(ConfigError, match="--other-rules has no effect: every policy was trained with"):
         tournament("beasty", [AGENT], against=["random"], games=2, other_rules=True)
+
+
+def test_tournament_text_has_a_ranking_and_fits_80_columns() -> None:
+    names = ["random", "outcome_heuristic", "distilled_outcome", "heuristic"]
+    result = tournament("beasty", names, games=100)
+    text = result.lines()
+    assert text[0] == "Tournament in beasty: 4 players, 100 games of each pair"
+    assert max(map(len, text)) <= 80
+    means = {name: np.mean([row["score"] for row in result["table"] if row["player"] == name])
+             for name in names}
+    ranked = [line.split()[1:3] for line in text[3:7]]
+    assert [name for name, _ in ranked] == sorted(names, key=lambda name: -means[name])
+    assert ranked[-1] == ["random", f"{means['random']:.3f}"]
+    pairs = [tuple(line.split()[:2]) for line in text[9:15]]
+    assert {frozenset(pair) for pair in pairs} == {frozenset((a, b)) for a in names for b in names if a < b}
+    assert result.lines() == text and len(result["table"]) == 12  # the data has both sides of each pair
+    match = tournament("beasty", names[:2], games=4)
+    assert match.lines()[0] == "Match in beasty"

@@ -35,24 +35,31 @@ class ResponseStore:
                 raise RunError(f"{path}: expected the lists responses and results; move the file away")
             self.content = content
 
-    def load(self, description: Mapping[str, Any], policy: Policy) -> bool:
-        """Whether this response is stored; if so, `policy` gets its weights."""
-        if not any(record.get("about") == description for record in self.content["responses"]):
-            return False
+    def load(self, description: Mapping[str, Any], policy: Policy) -> int | None:
+        """If this response is stored, `policy` gets its weights; its training steps, or None."""
+        records = [record for record in self.content["responses"] if record.get("about") == description]
+        if not records:
+            return None
         try:
             file = self.run.folder / "policies" / f"{response_name(description)}.safetensors"
             arrays, metadata = Run.read_policy(file)
             policy.load_arrays(arrays)
         except ConfigError:
-            return False  # missing or damaged: train it again
-        return bool(metadata.get("response") == description)
+            return None  # missing or damaged: train it again
+        return int(records[-1]["steps"]) if metadata.get("response") == description else None
 
-    def add(self, description: dict[str, Any], policy: Policy, config: Config, learner: str) -> None:
-        """Store a response like any policy file; a lookahead response is a value network."""
-        metadata = policy_metadata(config, policy, 0) | {"learner": learner, "response": description}
+    def add(
+        self, description: dict[str, Any], policy: Policy, config: Config, training: Mapping[str, Any]
+    ) -> None:
+        """Store a response like any policy file; `training`: its learner and steps.
+
+        A lookahead response is a value network.
+        """
+        metadata = policy_metadata(config, policy, 0) | {"response": description, **training}
         self.run.write_policy(response_name(description), policy.arrays(), metadata, replace=True)
         others = [record for record in self.content["responses"] if record.get("about") != description]
-        self._write({"responses": [*others, {"name": response_name(description), "about": description}]})
+        record = {"name": response_name(description), "about": description, "steps": training["steps"]}
+        self._write({"responses": [*others, record]})
 
     def result(self, question: Mapping[str, Any]) -> dict[str, Any] | None:
         """The stored result of this request, by its identity; None if there is none."""

@@ -24,9 +24,9 @@ from rematch.reporting.status import status
 from rematch.reporting.text import scoreboard_lines
 from rematch.selfplay import role_schedule
 from rematch.storage.run_folder import Run
-from rematch.training.best_response import FrozenAgents
 from rematch.training.components.evaluator import Evaluator
 from rematch.training.loop import train
+from rematch.training.response_training import FrozenAgents
 from rematch.training.trainer import Trainer
 from rematch.verbs.evaluate import evaluate
 from rematch.worlds import registry

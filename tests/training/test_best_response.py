@@ -19,19 +19,24 @@ from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.evaluation.match import Scoreboard
+from rematch.evaluation.past_policies import load_past_policies
 from rematch.rehearsal.trial import play
 from rematch.reporting import best_response_text
 from rematch.storage.run_folder import Run, RunError
 from rematch.training import best_response as engine
-from rematch.training.best_response import (
-    ExploitRequest,
+from rematch.training.best_response import ExploitRequest, exploit
+from rematch.training.best_response_store import FILE, ResponseStore, response_name
+from rematch.training.response_training import (
+    PAST,
+    Course,
     FrozenAgents,
     LookaheadResponse,
     Response,
-    exploit,
+    can_look_ahead,
     response_config,
+    search_config,
 )
-from rematch.training.best_response_store import FILE, ResponseStore, response_name
+from rematch.training.trained_run import world_builder
 from rematch.verbs import exploit as verb
 from rematch.worlds import registry
 
@@ -73,6 +78,14 @@ def scripted(matcher: str, hider: str) -> dict[str, Any]:
 def quiet(line: str) -> None: ...
 
 
+def measured(frozen: FrozenAgents, role: str, player: Any, games: int = 400) -> float:
+    """The score of a player against the frozen ones."""
+    board = Scoreboard(frozen.make, 5, 1)
+    spec = frozen.make(1, 0, 0).spec
+    players = engine.players_by_seat(spec, role, player, frozen.players)
+    return board.results(players, games, 9)[spec.roles[role].seats[0]].score
+
+
 def search(frozen: FrozenAgents, ask: ExploitRequest, folder: Path) -> dict[str, Any]:
     with Run.open(folder, write=True) as run:
         return exploit(frozen, ask, run, quiet)
@@ -94,8 +107,10 @@ def test_best_response_to_random_coins_is_heads(tmp_path: Path) -> None:
     assert matcher["gain"] == pytest.approx(matcher["score"] - matcher["incumbent"]["score"])
     assert matcher["games"] == matcher["incumbent"]["games"] == 600
     assert {(t["start"], t["seed"], t["play"]) for t in matcher["trials"]} == {
-        (start, 0, how) for start in ("fresh", "incumbent", "ahead") for how in ("sampled", "greedy")}
+        (start, 0, how) for start in ("untrained", "fresh", "incumbent", "ahead")
+        for how in ("sampled", "greedy")}
     assert weights_of(frozen) == before
+    assert not any(player.greedy for player in frozen.players.values()), "greedy candidates are copies"
 
 
 def test_best_response_on_a_small_lattice_has_the_exact_gain(tmp_path: Path) -> None:
@@ -122,21 +137,21 @@ def test_lookahead_response_is_close_to_the_exact_one(role: str, tmp_path: Path)
     spec = frozen.make(1, 0, 0).spec
     response = LookaheadResponse(frozen, response_config(config, 80_000, 0, spec), role, 7)
     before = engine.exact_scores(frozen, role, response.player)["exact"]["share_found"]
-    response.train()
+    response.search("ahead", lambda player: measured(frozen, role, player))
     exact = engine.exact_scores(frozen, role, response.player)["exact"]
     assert exact["share_found"] > max(0.85, before) and exact["found"] <= exact["best"] + 1e-9
 
 
 def test_lookahead_is_refused_where_it_cannot_work(tmp_path: Path) -> None:
-    assert not engine.can_look_ahead(frozen_of(small("sticks"), tmp_path / "sticks"), "player")
+    assert not can_look_ahead(frozen_of(small("sticks"), tmp_path / "sticks"), "player")
     config = small("matching")
     faced = FrozenAgents(config=config, players=scripted("random", "heads"), iteration=1)  # no action_probs
-    assert not engine.can_look_ahead(faced, "matcher")
+    assert not can_look_ahead(faced, "matcher")
     frozen = frozen_of(config, tmp_path / "coins")
-    assert engine.can_look_ahead(frozen, "matcher")
+    assert can_look_ahead(frozen, "matcher")
     other = settings.replace(config, {"network.kind": "transformer"})  # not a network of ours in C
     elsewhere = FrozenAgents(config=other, players=frozen.players, iteration=1)
-    assert not engine.can_look_ahead(elsewhere, "matcher")
+    assert not can_look_ahead(elsewhere, "matcher")
 
 
 def test_response_takes_each_seat_if_there_is_one_role(tmp_path: Path) -> None:
@@ -155,7 +170,8 @@ def test_bots_can_be_frozen_players(tmp_path: Path) -> None:
     request = ExploitRequest(budget=20_000, seeds=1, games=200, roles=("matcher",))
     result = search(frozen, request, tmp_path / "run")
     answer = result["roles"]["matcher"]
-    assert answer["score"] == 1.0 and {trial["start"] for trial in answer["trials"]} == {"fresh"}
+    assert answer["score"] == 1.0
+    assert {trial["start"] for trial in answer["trials"]} == {"untrained", "fresh"}
 
 
 @pytest.mark.parametrize("game", ["matching", "sticks"])
@@ -181,18 +197,19 @@ def test_frozen_players_have_their_seats_from_the_first_step(game: str, tmp_path
 # --- what it says -------------------------------------------------------------------------------------------
 
 
-def spoil(self: Response) -> None:
+def spoil(self: Response, start: str, score: Any) -> int:
     """A response that learns to lose: always tails."""
     self.policy.weights[:] = 0.0
     bias = next(at for name, _, at in self.policy.layout if name == "policy.head.bias")
     self.policy.weights[bias : bias + 2] = (-9.0, 9.0)
     self.policy.set(self.policy.weights.copy())
+    return 1
 
 
-def test_response_below_the_incumbent_is_called_too_weak(
+def test_fresh_response_below_the_incumbent_is_called_too_weak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Response, "train", spoil)
+    monkeypatch.setattr(Response, "search", spoil)
     config = small("matching")
     play(config, tmp_path / "run")
     frozen = FrozenAgents(config=config, players=scripted("heads", "tails"), iteration=1)
@@ -200,13 +217,96 @@ def test_response_below_the_incumbent_is_called_too_weak(
     result = search(frozen, ask, tmp_path / "run")
     answer = result["roles"]["hider"]
     assert answer["too_weak"] is False and answer["gain"] == 0.0  # tails was right there
+    assert answer["fresh"]["share"] == 1.0 and answer["fresh"]["reaches"]
+    assert "100 % of the incumbent's score" in "\n".join(best_response_text.lines(result))
     frozen = FrozenAgents(config=config, players=scripted("random", "heads"), iteration=2)
     request = ExploitRequest(budget=1000, seeds=1, games=200, roles=("matcher",))
     result = search(frozen, request, tmp_path / "run")
     answer = result["roles"]["matcher"]
-    assert answer["too_weak"] and answer["score"] == 0.0 < answer["incumbent"]["score"]
+    assert answer["too_weak"] and answer["fresh"]["score"] == 0.0 < answer["incumbent"]["score"]
+    assert answer["start"] == "untrained" and answer["gain"] == 0.0, "the incumbent is a candidate"
     said = "\n".join(best_response_text.lines(result))
-    assert "the responses were too weak to measure the exploitability of the others" in said
+    assert "the responses were too weak: the best fresh response scores 0.000" in said
+    assert "0 % of the incumbent's score; the bound is uninformative" in said
+    answer["too_weak"], answer["gain_low"] = False, 0.1  # as if a response from the incumbent had won
+    said = "\n".join(best_response_text.lines(result))
+    assert "the responses were too weak" in said and "the gain is real" in said
+
+
+# --- how one response learns --------------------------------------------------------------------------------
+
+
+def trained_frozen(folder: Path) -> FrozenAgents:
+    """The players of a short run of pursuit that learned something, with past policies."""
+    config = settings.replace(api.recipe("quick"), {
+        "threads": 1, "games": 64, "steps": 16, "total_steps": 64 * 16 * 4, "network.hidden": (16,),
+        "network.fourier": 0, "stagger": 40, "evaluation.games": 4, "evaluation.every": 100,
+        "evaluation.opponents": ("random",)})
+    play(config, folder)
+    run = api.load(folder)
+    past, problems = load_past_policies(folder, config, world_builder(config), run.iteration, PAST)
+    assert not problems and len(past) == 4
+    return FrozenAgents(config=config, players=run.policies, iteration=run.iteration,
+                        past=[stored.players for stored in past])
+
+
+def response_to(frozen: FrozenAgents, start: str, budget: int) -> Response:
+    spec = frozen.make(1, 0, 0).spec
+    config = search_config(frozen.config, budget, (start, 0), spec)
+    course = Course.of(frozen, config, "evader") if start == "fresh" else None
+    response = Response(frozen, config, "evader", 3, course)
+    if start == "incumbent":
+        response.policy.set(frozen.players["evader"].weights)  # type: ignore[attr-defined]
+    return response
+
+
+def test_response_from_the_incumbent_trains_its_value_function_first(tmp_path: Path) -> None:
+    frozen = trained_frozen(tmp_path / "run")
+    response = response_to(frozen, "incumbent", 64 * 16 * 8)
+    parts: list[dict[str, Any]] = []
+
+    def score(player: Any) -> float:
+        parts.append(player.arrays())
+        return float(len(parts))  # always better
+
+    assert response.search("incumbent", score) == 8
+    before, *after = parts
+    policy_weights = [name for name in before if not name.startswith("value.")]
+    assert policy_weights and all(np.array_equal(before[n], after[2][n]) for n in policy_weights)
+    assert not np.array_equal(before["value.head.weight"], after[2]["value.head.weight"])
+    assert any(not np.array_equal(before[n], after[3][n]) for n in policy_weights), "then the policy learns"
+
+
+@pytest.mark.parametrize("best", [0, 2])
+def test_response_takes_its_best_checkpoint_and_stops_without_improvement(best: int, tmp_path: Path) -> None:
+    frozen = trained_frozen(tmp_path / "run")
+    response = response_to(frozen, "incumbent", 64 * 16 * 20)
+    parts: list[Any] = []
+
+    def score(player: Any) -> float:
+        parts.append(player.weights.copy())
+        return 1.0 if len(parts) == best + 1 else 0.0
+
+    iterations = response.search("incumbent", score)
+    assert iterations == (10 if best == 0 else 15), "a round without improvement is the last"
+    assert np.array_equal(response.policy.weights, parts[best])
+    if best == 0:
+        assert np.array_equal(response.policy.weights, frozen.players["evader"].weights)  # type: ignore[attr-defined]
+
+
+def test_course_plays_past_policies_and_bots_before_the_frozen_agent(tmp_path: Path) -> None:
+    frozen = trained_frozen(tmp_path / "run")
+    response = response_to(frozen, "fresh", 64 * 16 * 20)
+    names = {bot.name for bot in response.seating["pursuer"].others}
+    assert "lion" in names and "wall_runner" not in names, "scripted opponents of the run's league"
+    seen = []
+    for course in (0.0, 0.5, 0.99, 1.0):
+        response.seat(7, course)
+        assert (response.world.next.slot[:, 1] == 0).all()
+        seen.append(set(response.world.next.slot[:, 0].tolist()))
+    bots = set(range(6, 6 + len(names)))
+    assert seen[0] - bots == {2} and seen[1] - bots == {2, 3, 4} and seen[2] - bots == {1, 2, 3, 4, 5}
+    assert seen[0] & bots and seen[3] == {1}
 
 
 def test_response_is_selected_and_reported_on_different_games(
@@ -225,9 +325,11 @@ def test_response_is_selected_and_reported_on_different_games(
     search(frozen, ExploitRequest(budget=3000, seeds=2, games=50, roles=("matcher",)), tmp_path / "run")
     chosen = [entry for entry in played if entry[0] == engine.SELECTION]
     told = [entry for entry in played if entry[0] == engine.REPORT]
-    assert len(chosen) == 12 and {name for _, name, _ in chosen} == {"matcher (response)"}
-    assert [name for _, name, _ in told] == ["matcher (response)", "matcher (learnt)"]
-    assert len(played) == 14
+    assert len(chosen) == 14 and chosen[0][1] == "matcher (learnt)"
+    assert {name for _, name, _ in chosen[2:]} == {"matcher (response)"}
+    assert len(told) == 3 and told[1][1] == "matcher (learnt)", "the best, the incumbent, the best fresh one"
+    checkpoints = [entry for entry in played if entry[0] == engine.CHECKPOINT]
+    assert checkpoints and len(played) == len(chosen) + len(told) + len(checkpoints)
 
 
 # --- what it keeps ------------------------------------------------------------------------------------------
@@ -237,17 +339,18 @@ def test_stored_responses_are_not_trained_again(tmp_path: Path, monkeypatch: pyt
     folder = tmp_path / "run"
     frozen = frozen_of(small("matching"), folder)
     trained: list[tuple[str, str, int]] = []
-    plain: dict[Any, Any] = {kind: kind.train for kind in (Response, LookaheadResponse)}
+    plain: dict[Any, Any] = {kind: kind.search for kind in (Response, LookaheadResponse)}
 
     def count(most: int) -> None:
-        def counted(self: Any) -> None:
+        def counted(self: Any, start: str, score: Any) -> int:
             if len(trained) == most:
                 raise KeyboardInterrupt
-            plain[type(self)](self)
+            iterations: int = plain[type(self)](self, start, score)
             trained.append((self.role, type(self).__name__, self.seed))
+            return iterations
 
         for kind in plain:
-            monkeypatch.setattr(kind, "train", counted)
+            monkeypatch.setattr(kind, "search", counted)
 
     count(3)
     ask = ExploitRequest(budget=5000, seeds=1, games=100)

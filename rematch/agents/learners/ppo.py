@@ -157,6 +157,7 @@ class Ppo(Learner):
         self.mean: Floats = policy.weights.copy()  # of the last `averaged` iterations
         self.averaged = 0
         self.regularizers: list[Regularizer] = []
+        self.value_only = False  # only the weights named value.* learn
 
     @classmethod
     def check(cls, config: PpoConfig, setup: Setup) -> None:
@@ -311,6 +312,10 @@ class Ppo(Learner):
         {} and no step where the gradient is not finite. Frozen weights do not change.
         """
         self.policy.zero_frozen_gradients(grad)
+        if self.value_only:
+            for name, view in weight_views(grad, self.policy.layout).items():
+                if not name.startswith("value."):
+                    view[:] = 0.0
         before, after = self.adam.clipped_step(self.policy, grad, lr, self.config.max_grad_norm)
         if not np.isfinite(before):
             return {}

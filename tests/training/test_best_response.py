@@ -238,7 +238,7 @@ def test_fresh_response_below_the_incumbent_is_called_too_weak(
 
 def trained_frozen(folder: Path) -> FrozenAgents:
     """The players of a short run of pursuit that learned something, with past policies."""
-    config = settings.replace(api.recipe("quick"), {
+    config = settings.replace(api.configure("quick"), {
         "threads": 1, "games": 64, "steps": 16, "total_steps": 64 * 16 * 4, "network.hidden": (16,),
         "network.fourier": 0, "stagger": 40, "evaluation.games": 4, "evaluation.every": 100,
         "evaluation.opponents": ("random",)})
@@ -437,7 +437,7 @@ def test_exploit_command_prints_and_stores(finished: Path, capsys: pytest.Captur
         assert main.main(["exploit", str(finished), *FLAGS]) == 0
         said = capsys.readouterr().out
         assert said.count("a response scores at least 0.") + said.count("at least 1.") == 2
-        assert "in 30 games, after 2.05 K steps" in said  # whole iterations: 2048 steps
+        assert "at most 2.05 K steps each, 30 games per match" in said  # whole iterations: 2048 steps
         assert main.main(["exploit", str(finished), *FLAGS[:2], "--seeds", "2"]) == 2
         assert "is locked by" in capsys.readouterr().err
     (finished / "lock").unlink()

@@ -109,9 +109,13 @@ def search_config(config: Config, budget: int, response: tuple[str, int], spec: 
     """`response_config` for `rematch exploit`; response: its start and number.
 
     A response that starts from trained weights has the run's learning rate and a limit of the KL divergence.
+    Fresh responses with continuous actions all have the high entropy weight (docs/results/LOG.md).
     """
     start, number = response
     changed = response_config(config, budget, number, spec)
+    if start == FRESH and any(role.actions.kind == "continuous" for role in spec.roles.values()):
+        entropy_weight = response_config(config, budget, 0, spec).ppo.entropy_weight
+        changed = settings.replace(changed, {"ppo.entropy_weight": entropy_weight})
     if start == INCUMBENT:
         lr = response_config(config, budget, LOW_ENTROPY, spec).ppo.lr
         changed = settings.replace(changed, {"ppo.lr": lr, "ppo.lr_final": min(changed.ppo.lr_final, lr / 10),

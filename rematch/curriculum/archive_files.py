@@ -1,6 +1,7 @@
 """Files of the savestate archive in the run folder, and how they are restored to a checkpoint after a kill.
 
     savestates/NAME_STEP.state   a start state: a bundle of the world
+    pyboy_states/NAME_STEP.state the same state as PyBoy itself loads it; not for states between milestones
     savestates/index.json        one line per start: milestones, start group, parent, visits, successes
     frontier.inputs              inputs from power-on to the furthest state of any chain of savestates
     milestones.json              the step at which each milestone was first reached, by any chain ("frontier")
@@ -24,6 +25,7 @@ from rematch.core.errors import Damaged
 from rematch.curriculum.savestate_archive import Archive
 from rematch.storage import atomic_files
 
+PLAIN_FOLDER = "pyboy_states"
 FOLDER, INDEX, FRONTIER, MILESTONES = "savestates", "index.json", "frontier.inputs", "milestones.json"
 MAX_BYTES = 1 << 28  # of one of these files, when it is read
 
@@ -58,7 +60,10 @@ def write_files(archive: Archive, files: Any, steps: int, first_new: int) -> Non
         rows = [start.to_dict() for start in (archive.power_on, *archive.starts)]
         files.write_file(f"{FOLDER}/{INDEX}", _json_lines(rows))
     for number in range(first_new, len(archive.starts)):
-        files.write_file(f"{FOLDER}/{archive.starts[number].file}", archive.world.library[number].pack())
+        bundle, file = archive.world.library[number], archive.starts[number].file
+        files.write_file(f"{FOLDER}/{file}", bundle.pack())
+        if not bundle.place:
+            files.write_file(f"{PLAIN_FOLDER}/{file}", bundle.emulator())
     if frontier := frontier_file(archive):
         files.write_file(FRONTIER, frontier)
     files.write_file(MILESTONES, milestones_file(archive, steps))
@@ -78,12 +83,17 @@ def restore_files(archive: Archive, files: Any, steps: int) -> list[str]:
             continue
         if name in listed:  # written after the checkpoint
             atomic_files.remove(folder / name)
+            _remove_plain(files.folder, name)
         else:
             notes.append(f"{folder / name}: not a savestate of this run; not used and not changed")
     for name, data in expected.items():
         if _read(folder / name) != data:
             notes.append(f"{folder / name} was missing or damaged: written again from the checkpoint")
             files.write_file(f"{FOLDER}/{name}", data)
+    for number, start in enumerate(archive.starts):  # a run of an older version has none of these
+        bundle = archive.world.library[number]
+        if not bundle.place and not os.path.lexists(files.folder / PLAIN_FOLDER / start.file):
+            files.write_file(f"{PLAIN_FOLDER}/{start.file}", bundle.emulator())
     for path in (folder / INDEX, files.folder / FRONTIER, files.folder / MILESTONES):
         atomic_files.remove(path)
     if steps:
@@ -96,6 +106,12 @@ def _read(path: Path) -> bytes | None:
         return atomic_files.read_regular_file(path, MAX_BYTES)
     except (Damaged, OSError):
         return None
+
+
+def _remove_plain(run_folder: Path, name: str) -> None:
+    if os.path.isdir(run_folder / PLAIN_FOLDER):
+        atomic_files.subfolder(run_folder, PLAIN_FOLDER)  # refuses a link that leads out of the run folder
+        atomic_files.remove(run_folder / PLAIN_FOLDER / name)
 
 
 def _listed(folder: Path) -> set[str]:

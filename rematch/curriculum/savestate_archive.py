@@ -8,8 +8,8 @@ library and becomes a file of the run; later episodes may start there. `savestat
             it. A game keeps its group, and neighbours in the list of exploration rates have different groups.
             Within a group, the weight of a start is 1 / sqrt(visits + 1) times the standard deviation of its
             success posterior (core/beta_posterior.py); an episode succeeds if it reaches something new.
-            With demonstrations only starts on the trajectory to the frontier are used, and games are forced
-            along a part of it (demonstrations.py); explorers search for the next milestone
+            With demonstrations only starts on the trajectory to the frontier are used, and those that the
+            user supplied with their successors; games are forced along a part of the trajectory (demonstrations.py); explorers search for the next milestone
             (random_explorers.py).
     all     Every game starts from the state with the most milestones.
     off     Every game starts at power-on. The archive still records which milestones were reached, and when.
@@ -135,9 +135,9 @@ class Archive:
         self, usable: list[int], sections: dict[int, Section]
     ) -> tuple[list[float], list[list[int]]]:
         """Fractions of the games and the numbers of their starts: power-on first, then the start groups."""
-        config = self.config
+        config, library = self.config, self.world.library
         choices = {name: [number for number in usable if self.starts[number].start_group == name
-                          and (not sections or number in sections)]
+                          and (not sections or number in sections or library[number].root)]
                    for name in START_GROUPS}  # fmt: skip
         choices["early"].insert(0, POWER_ON)
         shares, groups = [config.power_on], [[POWER_ON]]
@@ -238,6 +238,22 @@ class Archive:
             self.frontier = candidate
         if not decided and self.mode != "off" and self.add_start(bundle, origin):
             self.start_by_milestones[reached] = len(self.starts) - 1
+
+    def add_imported(self, bundle: Any, origin: dict[str, Any]) -> bool:
+        """Make a state of the user a start; False if the library has it already."""
+        if bundle.place:  # of another run, between two milestones
+            return self.add_start(bundle, origin)
+        if frozenset(bundle.milestones) not in self.start_by_milestones:
+            self.add(bundle, False, origin)
+            return self.starts[-1].sha256 == bundle.sha256
+        return self.add_start(bundle, origin)
+
+    def record_first_episodes(self) -> None:
+        """Before the first iteration: read from the world where the running episodes started."""
+        self.episode_start[:] = self.world.episode_starts
+        numbers = self.episode_start.tolist()
+        for number in range(POWER_ON, len(self.starts)):
+            self.start(number).visits = numbers.count(number)
 
     def add_start(self, bundle: Any, origin: dict[str, Any]) -> bool:
         """Append a state to the starts; False if the library has it already."""

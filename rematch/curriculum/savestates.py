@@ -11,6 +11,7 @@ from rematch.core.errors import ConfigError
 from rematch.core.world import Next
 from rematch.curriculum import archive_files
 from rematch.curriculum.demonstrations import Demonstrations
+from rematch.curriculum.imported_states import import_folder
 from rematch.curriculum.savestate_archive import Archive
 from rematch.curriculum.start_states import STAGE, SavestatesConfig
 from rematch.rollout.rollout_buffer import RolloutBuffer
@@ -45,11 +46,22 @@ class Savestates(Component):
     def connect(self) -> None:
         self.archive.demonstrations = self.setup.get(Demonstrations)
 
+    def start(self, clock: Clock) -> None:
+        """Import the user's savestates; the first games start from them."""
+        if not self.config.import_from:
+            return
+        lines = import_folder(self.config.import_from, self.archive)
+        self.publish(lines, 0, clock.step)
+        self.before_rollout(clock, self.setup.world.next)
+        self.archive.world.restart()
+
     def resumed(self, clock: Clock) -> None:
         for line in archive_files.restore_files(self.archive, self.setup.log, clock.step):
             self.setup.log.console(line)
 
     def before_rollout(self, clock: Clock, next: Next) -> None:
+        if clock.iteration == clock.first:
+            self.archive.record_first_episodes()
         next.stage[:, self.stage_columns] = self.archive.next_stage(clock.iteration)
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:

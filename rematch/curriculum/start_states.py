@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rematch.core.arrays import Tree
+from rematch.core.arrays import Ints, Tree
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError
 from rematch.core.world import World
@@ -45,6 +45,11 @@ class SavestatesConfig:
         needs="mode=bands",
     )  # fmt: skip
 
+    import_from: str = knob(
+        "", "folder with .state files of PyBoy that a new run uses as starts, with an optional manifest.json; "
+        "empty: none", needs="mode=bands|all",
+    )  # fmt: skip
+
     def check(self) -> None:
         total = self.early + self.mid + self.late
         if abs(total - 1) > 1e-6:
@@ -61,10 +66,15 @@ class SavestateWorld(World, Protocol):
 
     library: Any  # add(bundle) -> its number; state, restore; quarantine
     captured: dict[int, Any]  # row -> bundle, of the last step
+    episode_starts: Ints  # [N] POWER_ON, or the number of the savestate from which the episode started
 
     def set_capture_rule(self, rule: CaptureRule, cell_size: int = 0) -> None: ...
 
     def shorten(self, start: Any, inputs: list[int]) -> Any: ...
+
+    def import_states(self, files: Sequence[tuple[str, bytes]]) -> list[Any]: ...
+
+    def restart(self) -> None: ...
 
 
 @dataclass

@@ -16,6 +16,7 @@ RENAMED: dict[str, str] = {
     "world.sight": "world.observation",  # OpenSpiel
     "anywhere": "random_starts.fraction",
     "swarm": "savestates.mode",
+    "savestates.from": "savestates.import_from",  # a shorter spelling; `from` cannot be a name in Python
     "bands.power_on": "savestates.power_on",
     "bands.early": "savestates.early",
     "bands.mid": "savestates.mid",

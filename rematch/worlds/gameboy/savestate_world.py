@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -25,10 +25,9 @@ from . import titles
 from .cartridge.constants import ACTIONS
 from .emulator import emulator_pool, pyboy_emulator
 from .ram_reader import Facts, Reader
-from .savestates import FOREIGN, POWER_ON, Bundle, Library, compress, run_length_encode
+from .savestates import POWER_ON, Bundle, Library, compress, run_length_encode
 
 FROM_POWER_ON = -1.0  # value of the stage column `start`
-PROBE = (5, 5, 0)  # actions that an imported state must run without a fault: B, B, down
 
 Strength = tuple[float, float]  # the party's levels and HP
 CaptureRule = Callable[[int, tuple[str, ...], bool, str, Strength], bool]
@@ -228,28 +227,23 @@ class SavestateGames(PlainWorld):
         )  # fmt: skip
 
     def import_state(self, data: bytes, name: str = "state") -> Bundle:
-        """A `.state` file of another program. A separate process tests it: it may crash the emulator."""
-        spec = emulator_pool.PoolSpec(self.shared.rom, self.title.regions, 1)
-        pool = emulator_pool.WorkerPool(spec, 1, self.config.patience)
-        try:
-            fault = pool.load(0, data)
-            for action in PROBE:  # it must also run
-                fault = fault or next(iter(pool.step(0, [action])), None)
-            fault = fault or pool.load(0, data)
-            if fault is not None:
-                raise ConfigError(f"{name}: no state of this cartridge: the emulator failed: {fault.line}")
-            emulator, facts = pool.save(0), self.shared.reader.facts(pool.ram)
-        except emulator_pool.EmulatorLost as lost:
-            raise ConfigError(f"{name}: no state of this cartridge: {lost.fault.line}") from None
-        finally:
-            pool.close()
-        names = zip(self.shared.reader.names, facts.reached[0])
-        milestones = tuple(name for name, reached in names if reached)
-        return Bundle(
-            **compress(emulator), rom=self.library.rom, pyboy=self.library.pyboy, milestones=milestones,
-            parent=FOREIGN, root=FOREIGN, map=self.title.map_name(int(facts.map[0])),
-            start_group=self.title.start_group(frozenset(milestones)),
-        )  # fmt: skip
+        """The savestate in a `.state` file of another program; ConfigError with the reason if there is none."""
+        (result,) = self.import_states([(name, data)])
+        if isinstance(result, ConfigError):
+            raise result
+        return result
+
+    def import_states(self, files: Sequence[tuple[str, bytes]]) -> list[Bundle | ConfigError]:
+        """For each (name, content) of a file the savestate, or the reason why it is refused."""
+        from .import_states import import_states
+
+        return import_states(self, files)
+
+    @property
+    def episode_starts(self) -> Ints:
+        """[N] where the running episodes started: -1 is power-on, else the number of a savestate."""
+        origins = [bytes(one).hex() for one in self.state["origin"]]
+        return np.array([self.library.numbers.get(sha256, -1) for sha256 in origins], np.int32)
 
     def _emulator_bytes(self, row: int) -> bytes:
         try:

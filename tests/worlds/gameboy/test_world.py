@@ -184,7 +184,7 @@ def test_states_of_others_come_in_through_a_process_of_their_own() -> None:
     assert adopted.sha256 == mine.sha256 and adopted.milestones == mine.milestones and adopted.root == FOREIGN
     rng_key = rng.words(1, rng.ACT, world.library.size).astype(np.uint8).tobytes()
     for bad in (b"", mine.emulator()[:5000], b"\x13" + rng_key):
-        with pytest.raises(ConfigError, match=r"friend.state: no state of this cartridge") as caught:
+        with pytest.raises(ConfigError, match=r"friend.state: (an empty file|written by PyBoy)") as caught:
             world.import_state(bad, "friend.state")
         assert "\n" not in str(caught.value)
 

@@ -6,8 +6,11 @@ the strongest state: levels first, then HP (after Ecoffet et al. 2021). A state 
 new frontier: its trajectory is shortened and becomes a start of the archive, all cells are deleted, and the
 search continues from there.
 
-Nothing is learned from these games, and their steps are counted separately (the metric `scouted`). They
-restart in every iteration, so checkpoints need not hold them; results do not depend on the number of threads.
+A long introduction has no cells. So explorers that found none in an iteration start once more from the root
+without a limit of patience, and continue in the next iterations, until one of them finds a cell or a milestone.
+
+Nothing is learned from these games, and their steps are counted separately (the metric `scouted`). Otherwise
+they restart in every iteration; results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from rematch.rollout.seating import BotsOnly, RoleSeating
 EXPLORER_GAME = -1  # `game` of a start that an explorer reached
 CANDIDATES = 20  # sampled cells per explorer, of which the least tried one is its start
 HP_MARGIN = 8.0  # HP by which a new state must exceed the stored state of a cell, at equal levels
+NO_LIMIT = float(1 << 20)  # patience without effect: longer than any episode
 PASS_WEIGHT = 0.1  # weight of passing a cell, in trials; starting there counts 1
 
 
@@ -80,6 +84,7 @@ class Search:
         self.cells: dict[str, Cell] = {"": Cell(POWER_ON, (0.0, 0.0))}
         self.captured: list[dict[str, Strength]] = []  # by game: cells captured in this iteration
         self.passed: list[list[str]] = []  # by game: cells that it passed in this iteration
+        self.empty_iterations = 0  # iterations in a row without a cell, since the frontier moved
         self.chunks = LibraryChunks("scout", world.library)
         world.set_capture_rule(self.should_capture, config.cell_size)
 
@@ -104,10 +109,11 @@ class Search:
         if archive.frontier and archive.frontier.finished:
             return []
         self._follow_frontier()
-        self._choose_starts(iteration)
+        if self.empty_iterations < 2:  # else the games continue
+            self._choose_starts(iteration)
+            world.restart()
         self.captured = [{} for _ in range(world.games)]
         self.passed = [[] for _ in range(world.games)]
-        world.restart()
         rollout = self.collector.collect(iteration)
         archive.explorer_steps += rollout.steps * rollout.games
         for t, game, bundle in rollout.captured:
@@ -121,6 +127,7 @@ class Search:
             stored, strength = self.cells.get(name), self.captured[game][name]
             if stored is None or is_stronger(strength, stored.strength):  # else another game was first
                 self.cells[name] = Cell(world.library.add(bundle), strength)
+        self.empty_iterations = self.empty_iterations + 1 if len(self.cells) == 1 else 0
         return []
 
     def _choose_starts(self, iteration: int) -> None:
@@ -131,7 +138,8 @@ class Search:
         for game, candidates in enumerate((uniform * len(names)).astype(int).tolist()):
             cell = min((self.cells[names[i]] for i in candidates), key=lambda cell: cell.tried)
             cell.tried += 1
-            self.world.next.stage[game] = cell.number, self.config.patience
+            patience = NO_LIMIT if self.empty_iterations else self.config.patience
+            self.world.next.stage[game] = cell.number, patience
 
     def _add_milestone(self, bundle: Any, step: int, decided: bool) -> list[str]:
         """A milestone was reached: its shortened trajectory leads to the new frontier."""
@@ -159,13 +167,17 @@ class Search:
             return
         bundle = self.archive.world.library.find(frontier.sha256)
         self.chunks.clear()
-        self.root = frontier.sha256
+        self.root, self.empty_iterations = frontier.sha256, 0
         self.cells = {"": Cell(self.world.library.add(bundle), (0.0, 0.0))}
 
     def state_dict(self) -> Tree:
         names = sorted(self.cells)
         cells = [self.cells[name] for name in names]
+        running = self.empty_iterations > 1  # else the games restart
+        rows = np.arange(self.world.games if running else 0, dtype=np.int32)
         return self.chunks.state_dict() | {
+            "empty_iterations": self.empty_iterations, "running": self.world.save(rows),
+            "stage": self.world.next.stage.copy() if running else np.zeros((0, 2), np.float32),
             "root": self.root, "names": names,
             "numbers": np.array([cell.number for cell in cells], np.int64),
             "strength": np.array([cell.strength for cell in cells], np.float64),
@@ -178,6 +190,10 @@ class Search:
         rows = zip(tree["names"], tree["numbers"].tolist(), tree["strength"].tolist(), tree["tried"].tolist())
         self.cells = {name: Cell(number, (strength[0], strength[1]), tried)
                       for name, number, strength, tried in rows}  # fmt: skip
+        self.empty_iterations = int(tree.get("empty_iterations", 0))
+        if self.empty_iterations > 1:
+            self.world.next.stage[:] = tree["stage"]
+            self.world.load(np.arange(self.world.games, dtype=np.int32), tree["running"])
 
 
 class Explorers(Component):

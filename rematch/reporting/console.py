@@ -228,6 +228,7 @@ class Console:
 
         parts: list[rich.console.RenderableType] = [self._progress_bar()]
         roles: list[str] = []
+        log = self._log_lines()
         if EPISODES in self.metrics:
             parts.append(Text(dashboard(self.metrics), no_wrap=True, overflow="ellipsis"))
         elif roles := roles_in(self.metrics):
@@ -236,12 +237,30 @@ class Console:
         if self.row:
             head = f"evaluation at step {human(self.row.get('step'))}"
             parts.append(Text("; ".join([head, *rate_phrases(self.row), *return_phrases(self.row)])))
-            height = self._live.console.height if self._live else 40
-            free_lines = max(3, height - len(roles) - len(self.lines) - 10)
+            free_lines = max(3, self._height() - len(roles) - sum(rows for _, rows in log) - 10)
             if len(rows := weakest_first(self.row)) > 1:
                 parts.append(_table(rows[: free_lines + 1]))
-        parts += [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in self.lines]
+        parts += [Text(line, "dim", overflow="fold") for line, _ in log]
         return Panel(Group(*parts), title=Text(self.title, "bold"), title_align="left")
+
+    def _height(self) -> int:
+        return self._live.console.height if self._live else 40
+
+    def _log_lines(self) -> list[tuple[str, int]]:
+        """The newest log lines, whole, and the rows of each; as many as fit into half of the terminal."""
+        from rich.console import Console as Screen
+        from rich.text import Text
+
+        screen = self._live.console if self._live else Screen(width=120)
+        log: list[tuple[str, int]] = []
+        free = max(1, self._height() // 2)
+        for line in reversed(self.lines):
+            rows = len(Text(line).wrap(screen, max(1, screen.width - 4), overflow="fold"))  # 4: the frame
+            if log and rows > free:
+                break
+            log.insert(0, (line, rows))
+            free -= rows
+        return log
 
     def _progress_bar(self) -> rich.console.RenderableType:
         from rich.progress_bar import ProgressBar

@@ -363,3 +363,33 @@ def test_a_run_with_scouts_and_practice_ends_alike_stopped_and_with_more_threads
     assert times["DAWN"]["scouted"] == archive.first_steps["DAWN"]["scouted"] > 0
     assert twin.rows[-1]["rollout/scouted"] == archive.explorer_steps, "the log has all steps"
     assert len(rows) == 1 + len(archive.starts) == 1 + twin.rows[-1]["rollout/savestates"]
+
+
+def test_explorers_continue_through_a_long_introduction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One button for 5 iterations finds no cell. The games do not restart, and resume to the same bits."""
+    _, search = make_search(explorers__steps=10, explorers__patience=4)
+    monkeypatch.setattr(search, "should_capture", lambda *_: False)
+    search.world.set_capture_rule(search.should_capture, 2)
+    lengths = []
+    for iteration in range(5):
+        assert search.search(iteration, 0) == []
+        lengths.append(search.world.view.length.max())
+        if iteration == 2:
+            tree = search.state_dict()
+            middle = search.world.save(np.arange(6, dtype=np.int32))
+    assert lengths[0] < 10 and lengths[1:] == [10, 20, 30, 40] and search.empty_iterations == 5
+    end = search.world.save(np.arange(6, dtype=np.int32))
+    _, other = make_search(explorers__steps=10, explorers__patience=4)
+    other.world.set_capture_rule(search.should_capture, 2)
+    other.load_state_dict(tree)
+    assert np.array_equal(other.world.save(np.arange(6, dtype=np.int32)), middle)
+    for iteration in (3, 4):
+        other.search(iteration, 0)
+    assert np.array_equal(other.world.save(np.arange(6, dtype=np.int32)), end)
+
+
+def test_explorers_restart_once_a_cell_is_known() -> None:
+    _, search = make_search(explorers__steps=40)
+    for iteration in range(3):
+        search.search(iteration, 0)
+    assert search.empty_iterations == 0 and len(search.state_dict()["running"]) == 0

@@ -244,6 +244,27 @@ def test_dashboard_of_episodes_is_one_line() -> None:
         assert len(lines) == 1 and (width == 80 or DASHBOARD in lines[0])
 
 
+def test_log_lines_of_the_panel_are_wrapped_and_never_cut() -> None:
+    """The structured line of an episode log has 250 characters; a terminal has 80 columns and 24 rows."""
+    from rich.console import Console as Screen
+
+    words = [f"value_{index}=0.{index:04d}" for index in range(18)]
+    console = Console(io.StringIO(), live=True)
+    console.metrics = EPISODES
+    for number in range(5):
+        console.lines.append(f"step={number}  " + "  ".join(words))
+    for width, height in ((160, 50), (80, 24)):
+        screen = Screen(width=width, height=height, record=True, file=io.StringIO())
+        console._live = type("Live", (), {"console": screen})()  # type: ignore[assignment]
+        screen.print(console.panel())
+        text = screen.export_text()
+        assert "…" not in text.replace(text.splitlines()[2], "")  # the dashboard is one line
+        assert len(text.splitlines()) <= height, "the newest lines only"
+        newest = text[text.index("step=4") :]
+        assert all(word in newest for word in words)
+        assert ("step=0" in text) == (width == 160)
+
+
 def test_progress_of_episodes_is_left_to_the_episode_log() -> None:
     out = io.StringIO()
     console = Console(out, every=0.0)

@@ -41,7 +41,7 @@ class Facts:
     max_hp: Floats  # [n, party]
     battle: Bytes  # [n] 0 none, 1 wild, 2 trainer, 0xFF lost
     enemy: Floats  # [n, 2] HP, level
-    text: Bytes  # [n]
+    text: Bytes  # [n] 0: no box is open; 1: a text; more: a menu
     money: Floats  # [n]
     size: Floats  # [n, 2] height and width of the map, in steps
     facing: Bytes  # [n] 0 down, 1 up, 2 left, 3 right
@@ -114,7 +114,7 @@ class Reader:
             max_hp=_big_endian(ram, self.max_hp) * present,
             battle=ram[:, at[ram_addresses.IN_BATTLE]],
             enemy=enemy,
-            text=ram[:, at[ram_addresses.TEXT_BOX]],
+            text=self._text_box(ram),
             money=money,
             size=ram[:, [at[ram_addresses.MAP_HEIGHT], at[ram_addresses.MAP_WIDTH]]].astype(np.float32)
             * self.title.block,
@@ -124,6 +124,14 @@ class Reader:
             decided=(ram[:, at[ram_addresses.HALL_OF_FAME]] != 0) & self.ends,
             reached=np.where(self.milestone_equal, values == self.milestone_value, shared),
         )
+
+    def _text_box(self, ram: Bytes) -> Bytes:
+        """[n] kind of the open text box, 0 without one. In a match of Red a box is always open."""
+        kind: Bytes = ram[:, self.at[ram_addresses.TEXT_BOX]]
+        if not self.title.text_flag:
+            return kind
+        is_open = (ram[:, self.at[self.title.text_flag]] & 1) | ram[:, self.at[ram_addresses.IN_BATTLE]]
+        return np.where(is_open != 0, np.maximum(kind, 1), 0).astype(np.uint8)
 
     def fields(self, screen: bool = True, mask: bool = True) -> tuple[Field, ...]:
         """screen, structured, named, visited; screen and visited are optional."""

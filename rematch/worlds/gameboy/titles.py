@@ -75,6 +75,7 @@ class Title:
     party: int  # members that are read
     flags: int  # bytes of event flags that are read
     block: int  # steps per block; height and width of maps are given in blocks
+    text_flag: int = 0  # byte whose bit 0 is set while a box is open outside of matches; 0: ram.TEXT_BOX tells
 
     def map_name(self, number: int) -> str:
         return self.maps.get(number, f"map-{number}")
@@ -85,6 +86,7 @@ class Title:
         return (
             (ram.FACING, ram.FACING + 1),
             (ram.MENU_ITEM, ram.MENU_ITEM + 1),
+            *([(self.text_flag, self.text_flag + 1)] if self.text_flag else []),
             (ram.ENEMY_SPECIES, ram.ENEMY_HP + 2),
             (ram.ENEMY_LEVEL, ram.ENEMY_LEVEL + 1),
             (ram.IN_BATTLE, ram.IN_BATTLE + 1),
@@ -246,8 +248,7 @@ def red() -> Title:
     )  # fmt: skip
     return Title(
         name="Pokemon Red", maps=maps, milestones=tuple(milestones), rewards=rewards, party=ram.MAX_PARTY,
-        flags=ram.EVENTS_BYTES,
-        block=2,
+        flags=ram.EVENTS_BYTES, block=2, text_flag=ram.FONT_LOADED,
     )  # fmt: skip
 
 
@@ -287,7 +288,8 @@ def read_rom(path: str) -> bytes:
     file = existing(path)
     size = file.stat().st_size
     if not 0x8000 <= size <= MAX_ROM_BYTES or size % 0x4000:
-        raise ConfigError(f"rom = {path!r}: {size} bytes: expected a cartridge of 32768 bytes or more")
+        raise ConfigError(f"rom = {path!r}: {size} bytes: expected a cartridge of {0x8000} to {MAX_ROM_BYTES} "
+                          f"bytes, a multiple of {0x4000}")
     data = file.read_bytes()
     checksum = -sum(byte + 1 for byte in data[0x134:0x14D]) & 0xFF  # as the console itself computes it
     if checksum != data[0x14D]:

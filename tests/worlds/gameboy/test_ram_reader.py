@@ -75,6 +75,7 @@ def test_columns_are_what_they_say(name: str) -> None:
         "fresh_right": 1.0, "badge_Thunder": 1.0, "level_1": 0.5, "hp_1": 0.25, "in_battle": 1.0,
         "against_trainer": 1.0, "enemy_level": 0.25, "money": round(2 / 6, 4),
         f"milestone_{title.milestones[1].name}": 1.0, "action_1_ago_a": 1.0,
+        **({"text": 1.0} if title.text_flag else {}),  # in a match of Red a box is always open
     }  # fmt: skip
 
 
@@ -91,6 +92,9 @@ def test_names_are_what_they_say(name: str) -> None:
         return {column: value for column, value in zip(NAMED, out[0].tolist()) if value}
 
     assert seen() == {}
+    if title.text_flag:  # Red never clears TEXT_BOX: another byte says whether a box is open
+        assert seen(TEXT_BOX=13, MENU_ITEM=2) == {}
+        assert seen(FONT_LOADED=1) == {"box": 3, "menu_item": 2}
     assert seen(ENEMY_SPECIES=5, MENU_ITEM=2, FACING=12, TEXT_BOX=1) == {"facing": 3, "box": 1}, "no match"
     assert seen(IN_BATTLE=2, TEXT_BOX=2) == {
         "facing": 3, "box": 2, "match": 2, "menu_item": 2, "enemy_species": 5,

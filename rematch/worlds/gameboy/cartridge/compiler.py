@@ -7,6 +7,7 @@ check it.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,6 +28,8 @@ from rematch.worlds.gameboy.cartridge.tiles import FRIEND, SPECIES, Graphics, lo
 from rematch.worlds.gameboy.cartridge.world_text import Place
 
 TITLE = "REMATCH RPG"
+NO_CHANGES: Mapping[str, int] = {}
+RED: tuple[str, Mapping[str, int]] = ("POKEMON RED", {"TEXT_BOX": ram_addresses.FONT_LOADED})
 SHARED = (
     "START_LEVEL",
     "HP_BASE",
@@ -123,8 +126,16 @@ def build(size: str = "small", seed: int = 0) -> Cartridge:
     return compile_world(world_generator.generate(size, seed), size, seed)
 
 
-def compile_world(world: str, name: str = "own", seed: int = 0) -> Cartridge:
-    """Compiles the text of a world (format: world_text.py)."""
+def compile_world(
+    world: str, name: str = "own", seed: int = 0, title: str = TITLE, addresses: Mapping[str, int] = NO_CHANGES
+) -> Cartridge:
+    """Compiles the text of a world (format: world_text.py).
+
+    title: in the header of the cartridge, as many letters as TITLE. addresses: other places of variables in
+    work RAM, by their names in ram_addresses.py. RED is both, for a cartridge that is read as Pokémon Red.
+    """
+    if len(title) != len(TITLE):
+        raise ConfigError(f"title {title!r}: expected {len(TITLE)} letters")
     atlas = world_text.parse(world)
     graphics = load_graphics()
     charmap = graphics.charmap
@@ -133,7 +144,8 @@ def compile_world(world: str, name: str = "own", seed: int = 0) -> Cartridge:
         **{key: value for key, value in vars(ram_addresses).items()
            if key.isupper() and isinstance(value, int)},
         **{key: getattr(constants, key) for key in SHARED},
-        **{f"TITLE_{index}": ord(letter) for index, letter in enumerate(TITLE)},
+        **{f"TITLE_{index}": ord(letter) for index, letter in enumerate(title)},
+        **addresses,
         "SOLID": world_text.SOLID, "GRASS": world_text.GRASS, "WARP": world_text.WARP,
         "RNG_SEED": seed % 256, "ALL_BADGES": (1 << atlas.badges) - 1, "FRIEND_PICTURE": len(SPECIES),
         "START_MAP": 0, "START_Y": first.home[0], "START_X": first.home[1],

@@ -1,7 +1,7 @@
 """Savestates of the user: the `.state` files of a folder, and a manifest with their names.
 
-The folder may hold `manifest.json`, a name for each file, with an optional start group and milestones that the
-game's memory does not show:
+The folder may hold `manifest.json`, a name for each file, with an optional start group and milestones that
+the game's memory does not show:
 
     {"pallet_town_start": "pallet_town.state",
      "pewter_city_gym": {"file": "pewter.state", "start_group": "early", "milestones": ["PewterCity"]}}

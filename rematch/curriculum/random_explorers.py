@@ -7,7 +7,8 @@ new frontier: its trajectory is shortened and becomes a start of the archive, al
 search continues from there.
 
 A long introduction has no cells. So explorers that found none in an iteration start once more from the root
-without a limit of patience, and continue in the next iterations, until one of them finds a cell or a milestone.
+without a limit of patience, and continue in the next iterations until one of them finds a cell or a
+milestone.
 
 Nothing is learned from these games, and their steps are counted separately (the metric `scouted`). Otherwise
 they restart in every iteration; results do not depend on the number of threads.

@@ -9,8 +9,8 @@ library and becomes a file of the run; later episodes may start there. `savestat
             Within a group, the weight of a start is 1 / sqrt(visits + 1) times the standard deviation of its
             success posterior (core/beta_posterior.py); an episode succeeds if it reaches something new.
             With demonstrations only starts on the trajectory to the frontier are used, and those that the
-            user supplied with their successors; games are forced along a part of the trajectory (demonstrations.py); explorers search for the next milestone
-            (random_explorers.py).
+            user supplied with their successors; games are forced along a part of the trajectory
+            (demonstrations.py); explorers search for the next milestone (random_explorers.py).
     all     Every game starts from the state with the most milestones.
     off     Every game starts at power-on. The archive still records which milestones were reached, and when.
 
@@ -245,7 +245,7 @@ class Archive:
             return self.add_start(bundle, origin)
         if frozenset(bundle.milestones) not in self.start_by_milestones:
             self.add(bundle, False, origin)
-            return self.starts[-1].sha256 == bundle.sha256
+            return bool(self.starts) and self.starts[-1].sha256 == str(bundle.sha256)
         return self.add_start(bundle, origin)
 
     def record_first_episodes(self) -> None:

@@ -46,8 +46,8 @@ class SavestatesConfig:
     )  # fmt: skip
 
     import_from: str = knob(
-        "", "folder with .state files of PyBoy that a new run uses as starts, with an optional manifest.json; "
-        "empty: none", needs="mode=bands|all",
+        "", "folder with .state files of PyBoy that a new run uses as starts, with an optional "
+        "manifest.json; empty: none", needs="mode=bands|all",
     )  # fmt: skip
 
     def check(self) -> None:

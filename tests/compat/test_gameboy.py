@@ -51,7 +51,7 @@ QUICK = [
     "--dqn.replay_size", "1000", "--dqn.sequence", "12", "--dqn.burn-in", "2", "--episode-video.max-steps",
     "8",
     "--evaluation.games", "1", "--evaluation.every", "1000", "--explorers.games", "2",
-    "--explorers.steps", "8",
+    "--explorers.steps", "8", "--stagger", "0",
 ]  # fmt: skip
 
 
@@ -209,6 +209,48 @@ def test_the_documents_command_runs_word_for_word_until_it_is_told_to_stop(tmp_p
     assert code == 0 and "continue with: rematch resume runs/big_run_01" in output, output
     assert (tmp_path / "checkpoints" / "big_run_01" / "step_1024" / "manifest.json").is_file()
     assert (tmp_path / "savestates" / "big_run_01").is_dir()
+
+
+@pytest.mark.filterwarnings("ignore:.*not a known cartridge")
+def test_command_runs_to_its_end_on_a_cartridge_titled_as_red(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The documented command with `--world.rom`: names, milestones and badges are those of Pokémon Red."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dqn, "SIZES", SIZES)
+    rom = gameboy_worlds.red_cartridge(tmp_path)
+    words = ["--num-envs", "4", "--total-steps", "480", "--batch-size", "4", "--run-name", "red_01",
+             "--log-interval", "64", "--save-interval", "100", "--video-interval", "320", *QUICK[2:],
+             "--world.rom", str(rom)]  # fmt: skip
+    assert main(words, act=script.train) == 0
+    output = capsys.readouterr().out
+    assert re.search(r"^\[EP 1 env=\d+\] len=30  R_env=\S+  R_total=\S+  badges=0  map=PalletTown  "
+                     r"savestate_tag=power_on  theta_Boulder=0\.\d\d  theta_C", output, re.M)  # fmt: skip
+    assert "Milestone PalletTown: first reached at step" in output
+    states = sorted(path.name for path in Path("savestates/red_01").iterdir())
+    assert any(re.fullmatch(r"PalletTown_\d+\.state", name) for name in states)
+    assert any(path.name.startswith("PalletTown") for path in Path("runs/red_01/pyboy_states").iterdir())
+    with Path("runs/red_01/episodes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert rows and {"alpha_badge_Boulder", "mean_PewterCity", "alpha_hall_of_fame"} <= set(rows[0])
+
+
+@pytest.mark.filterwarnings("ignore:.*not a known cartridge")
+def test_text_box_of_red_opens_and_closes(tmp_path: Path) -> None:
+    world = gameboy_worlds.world(rom=str(gameboy_worlds.red_cartridge(tmp_path)))
+    column = world.spec.roles["joypad"].fields[1].columns.index("text")
+    shown = []
+    for action in [0] * 5 + [6] + [4] * 12:  # the title, START, and the introduction page by page
+        gameboy_worlds.press(world, action)
+        shown.append(float(world.view.fields["joypad"]["structured"][0, 0, column]))
+    assert shown[0] == 0 and 1 in shown and shown[-1] == 0
+
+
+def test_first_episode_of_the_recipe_is_logged_within_ten_thousand_steps() -> None:
+    """The oldest game is `stagger` actions old when the training starts, and ends after `idle_steps`."""
+    config = api.configure("big")
+    assert (config.world.idle_steps - config.stagger) * config.games <= 10_000
+    assert config.world.max_steps == 8192 and config.world.idle_steps > 430
 
 
 def test_help_names_every_flag(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

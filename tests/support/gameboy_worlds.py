@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rematch.worlds.gameboy import titles
+from rematch.worlds.gameboy.cartridge import compiler, world_generator
 from rematch.worlds.gameboy.cartridge.compiler import Cartridge
 
 
@@ -20,6 +22,14 @@ def need_pyboy() -> None:
 
 def tiny() -> Cartridge:
     return titles.cartridge("tiny", 0)
+
+
+def red_cartridge(folder: Path) -> Path:
+    """The tiny world on a cartridge that is read as Pokémon Red: its title, its address of the text box."""
+    file = folder / "red.gb"
+    text = world_generator.generate("tiny", 0)
+    file.write_bytes(compiler.compile_world(text, "tiny", 0, *compiler.RED).rom)
+    return file
 
 
 def world(games: int = 1, **changes: Any) -> Any:

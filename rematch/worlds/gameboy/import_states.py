@@ -1,8 +1,8 @@
 """Savestates from files: plain states of PyBoy (emulator/state_versions.py), or bundles of another run.
 
-A plain state is tested in a separate process, because it may crash the emulator: PyBoy must read it to its last
-byte and no further, and the game must run. A plain state does not say to which cartridge it belongs; one of
-another game is only noticed if its length differs or its game crashes.
+A plain state is tested in a separate process, because it may crash the emulator: PyBoy must read it to its
+last byte and no further, and the game must run. A plain state does not say to which cartridge it belongs; one
+of another game is only noticed if its length differs or its game crashes.
 """
 
 from __future__ import annotations

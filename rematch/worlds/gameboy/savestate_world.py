@@ -227,7 +227,7 @@ class SavestateGames(PlainWorld):
         )  # fmt: skip
 
     def import_state(self, data: bytes, name: str = "state") -> Bundle:
-        """The savestate in a `.state` file of another program; ConfigError with the reason if there is none."""
+        """The savestate in a `.state` file of another program; ConfigError with the reason if it is none."""
         (result,) = self.import_states([(name, data)])
         if isinstance(result, ConfigError):
             raise result

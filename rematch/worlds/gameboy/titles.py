@@ -75,7 +75,7 @@ class Title:
     party: int  # members that are read
     flags: int  # bytes of event flags that are read
     block: int  # steps per block; height and width of maps are given in blocks
-    text_flag: int = 0  # byte whose bit 0 is set while a box is open outside of matches; 0: ram.TEXT_BOX tells
+    text_flag: int = 0  # byte whose bit 0 is set while a box is open outside of matches; 0: see TEXT_BOX
 
     def map_name(self, number: int) -> str:
         return self.maps.get(number, f"map-{number}")
@@ -288,8 +288,8 @@ def read_rom(path: str) -> bytes:
     file = existing(path)
     size = file.stat().st_size
     if not 0x8000 <= size <= MAX_ROM_BYTES or size % 0x4000:
-        raise ConfigError(f"rom = {path!r}: {size} bytes: expected a cartridge of {0x8000} to {MAX_ROM_BYTES} "
-                          f"bytes, a multiple of {0x4000}")
+        raise ConfigError(f"rom = {path!r}: {size} bytes: expected a cartridge of {0x8000} to "
+                          f"{MAX_ROM_BYTES} bytes, a multiple of {0x4000}")
     data = file.read_bytes()
     checksum = -sum(byte + 1 for byte in data[0x134:0x14D]) & 0xFF  # as the console itself computes it
     if checksum != data[0x14D]:

@@ -67,7 +67,8 @@ def test_files_that_are_no_cartridge_are_refused_in_one_line(tmp_path: Path) -> 
     (tmp_path / "short.gb").write_bytes(b"hello")
     (tmp_path / "odd.gb").write_bytes(bytes(40_000))
     (tmp_path / "zeros.gb").write_bytes(bytes(32_768))
-    wrong = {"none.gb": "no such file", "": "a folder", "short.gb": "5 bytes", "odd.gb": "40000 bytes: expected .* 32768 to 8388608 bytes, a multiple of 16384",
+    wrong = {"none.gb": "no such file", "": "a folder", "short.gb": "5 bytes",
+             "odd.gb": "40000 bytes: expected .* 32768 to 8388608 bytes, a multiple of 16384",
              "zeros.gb": "header checksum 00, computed E7"}  # fmt: skip
     for name, line in wrong.items():
         with pytest.raises(ConfigError, match=line) as caught:

@@ -127,8 +127,9 @@ def build(size: str = "small", seed: int = 0) -> Cartridge:
 
 
 def compile_world(
-    world: str, name: str = "own", seed: int = 0, title: str = TITLE, addresses: Mapping[str, int] = NO_CHANGES
-) -> Cartridge:
+    world: str, name: str = "own", seed: int = 0, title: str = TITLE,
+    addresses: Mapping[str, int] = NO_CHANGES,
+) -> Cartridge:  # fmt: skip
     """Compiles the text of a world (format: world_text.py).
 
     title: in the header of the cartridge, as many letters as TITLE. addresses: other places of variables in

@@ -1,8 +1,8 @@
 """State files of other PyBoy versions: by which PyBoy a file was written, and its bytes for the present one.
 
 The first byte of a PyBoy state is its version. PyBoy 2.8 reads older versions, with mistakes: it expects some
-bytes that were added later in older states too, which do not have them. From there on it reads every byte at a
-wrong place. `conversions` inserts these bytes.
+bytes that were added later in older states too, which do not have them. From there on it reads every byte at
+a wrong place. `conversions` inserts these bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ FULL_VOLUME = 0x77  # value of the sound register NR50
 SAMPLES = struct.Struct("<Q")  # samples per frame, in the state of the sound
 RELEASES = {  # state version -> releases of PyBoy that wrote it; the other versions were never released
     4: "1.0", 5: "1.1 to 1.3", 6: "1.4.0", 7: "1.4.1 to 1.4.7", 8: "1.5.0 to 1.5.5", 9: "1.5.6 to 1.6",
-    10: "2.0.0 to 2.2.1", 11: "2.2.2 to 2.3", 12: "2.4", 14: "2.5", 15: "2.6.0 to 2.7.0", 17: "2.7.1", 29: "2.8",
+    10: "2.0.0 to 2.2.1", 11: "2.2.2 to 2.3", 12: "2.4", 14: "2.5", 15: "2.6.0 to 2.7.0",
+    17: "2.7.1", 29: "2.8",
 }  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def missing_bytes(data: bytes, has_volume: bool) -> list[tuple[int, bytes]]:
     (samples,) = SAMPLES.unpack(data[display + 8 : display + 8 + SAMPLES.size])
     volume = display + 24 + (samples + 1) * 2 + 1 + 56 + 2 + 8  # head, samples, clocks, flags
     sweep_timer = volume + has_volume + 57 + 3 + 8  # the tone part of the sweep channel, and its sweep
-    wave = sweep_timer + 1 + 8 + 57 + 16 + 7 + 32  # the rest of the sweep, the tone channel, the wave's timers
+    wave = sweep_timer + 1 + 8 + 57 + 16 + 7 + 32  # rest of the sweep, tone channel, the wave's timers
     return [
         *missing,
         (volume, b"" if has_volume else bytes([FULL_VOLUME])),

@@ -15,9 +15,9 @@ from rematch.core.errors import ConfigError
 from rematch.worlds.gameboy.emulator import state_versions
 
 DATA = Path(__file__).resolve().parents[3] / "data" / "pyboy_states"
-VERSIONS = {"1.4.7": 7, "1.6.14": 9, "2.0.3": 10, "2.2.2": 11, "2.4.1": 12, "2.5.4": 14, "2.6.0": 15, "2.7.0": 15,
-            "2.7.1": 17}  # fmt: skip
-WORK_RAM = "1479fbf6fa3de0f4"  # SHA-256 of work RAM, as each of these PyBoys itself read it: the inputs were equal
+VERSIONS = {"1.4.7": 7, "1.6.14": 9, "2.0.3": 10, "2.2.2": 11, "2.4.1": 12, "2.5.4": 14,
+            "2.6.0": 15, "2.7.0": 15, "2.7.1": 17}  # fmt: skip
+WORK_RAM = "1479fbf6fa3de0f4"  # SHA-256 of work RAM, as each of these PyBoys read it after the same inputs
 
 
 def old_state(release: str) -> bytes:
@@ -67,7 +67,7 @@ def test_pyboy_itself_misreads_version_12() -> None:
 
 @pytest.mark.parametrize(("data", "line"), [
     (b"", "x.state: an empty file"),
-    (bytes([77]) + bytes(100), "x.state: written by PyBoy newer than 2.8: state version 77, or no PyBoy state"),
+    (bytes([77]) + bytes(100), "written by PyBoy newer than 2.8: state version 77, or no PyBoy state"),
     (bytes([9, 0, 0, 0, 1]) + bytes(10_000), "PyBoy 1.5.6 to 1.6: state version 9, of a Game Boy Color"),
     (bytes([9]) + bytes(500), "PyBoy 1.5.6 to 1.6: state version 9, but 501 bytes: truncated"),
 ])  # fmt: skip

@@ -419,6 +419,6 @@ def test_every_quota_changes_where_games_begin() -> None:
     other = {"power_on": {"power_on": 0.6}, "early": {"early": 0.1, "mid": 0.6},
              "mid": {"mid": 0.0, "early": 0.7}, "late": {"late": 0.0, "mid": 0.6}}  # fmt: skip
     known = {field.name for field in dataclasses.fields(SavestatesConfig)}
-    assert set(other) | {"mode"} == known, "the kinds have tests of their own"
+    assert set(other) | {"mode", "import_from"} == known, "these two have tests of their own"
     for key, changes in other.items():
         assert shares_of(make_archive(20, "eml", **changes), 10) != base, key

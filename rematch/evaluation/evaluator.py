@@ -190,7 +190,8 @@ def evaluate(
                 row.setdefault("returns", {})[role] = asdict(result.returned)
         first, second = (row["rates"][role]["rate"] for role in spec.roles)
         row["gap"] = abs(first - second)
-        low, high = wilson(first * games, games)
+        played = results[0].games
+        low, high = wilson(first * played, played)
         row["gap_low"] = 0.0 if low <= 0.5 <= high else min(abs(2 * low - 1), abs(2 * high - 1))
         row["gap_high"] = max(abs(2 * low - 1), abs(2 * high - 1))
     matches = against_bots(board, game, spec, players, (games, wanted, index + 1))

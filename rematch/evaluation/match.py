@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rematch.core import rng
 from rematch.core.arrays import Floats, Ints
-from rematch.core.player import Player
+from rematch.core.player import GreedyOption, Player
 from rematch.core.spec import Spec
 from rematch.core.stepping import SeatedPlayers, empty_actions
 from rematch.core.world import RUNNING, World
@@ -151,10 +151,16 @@ class Rotation:
 
 
 class Scoreboard:
-    """Plays matches in worlds from one builder, `make(games, first, seed) -> World`, with some threads."""
+    """Plays matches in worlds from one builder, `make(games, first, seed) -> World`, with some threads.
 
-    def __init__(self, make: Callable[[int, int, int], World], seed: int, threads: int) -> None:
-        self.make, self.seed, self.threads = make, seed, threads
+    `random` is False for a world without randomness: greedy players repeat one game there, so a match of
+    greedy players alone has one game per seating.
+    """
+
+    def __init__(
+        self, make: Callable[[int, int, int], World], seed: int, threads: int, random: bool = True
+    ) -> None:
+        self.make, self.seed, self.threads, self.random = make, seed, threads, random
 
     @cached_property
     def spec(self) -> Spec:
@@ -185,7 +191,10 @@ class Scoreboard:
 
     def _rotations(self, players: Sequence[Player], games: int, index: int) -> list[Rotation]:
         seats = self.spec.seats
-        if len(self.spec.roles) > 1 or seats == 1:
+        fixed_seats = len(self.spec.roles) > 1 or seats == 1
+        if not self.random and all(isinstance(player, GreedyOption) and player.greedy for player in players):
+            games = min(games, 1 if fixed_seats else seats)  # more would repeat these
+        if fixed_seats:
             return [Rotation(list(range(seats)), self.match(players, games, index))]
         rotations = []
         for turn in range(seats):

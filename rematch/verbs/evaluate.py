@@ -66,7 +66,7 @@ def evaluate(
     draw = game.solver.picture if game.solver is not None else None
     if file is not None and draw is None:
         raise ConfigError(f"--picture: {trained.config.game} has no exact best responses")
-    row = scoreboard_row(trained, game, (games or game.defaults.evaluation_games, against, seed), greedy)
+    row = scoreboard_row(trained, game, (games or game.defaults.evaluation_games, against, seed))
     row |= {"run": str(folder), "step": trained.step, "play": "greedy" if greedy else "sampled"}
     if level := trained.curriculum:
         row |= {"level": level.level, "level_name": level.name}
@@ -78,7 +78,7 @@ def evaluate(
 
 
 def scoreboard_row(
-    trained: api.Trained, game: Game, matches: tuple[int, Sequence[str], int], greedy: bool
+    trained: api.Trained, game: Game, matches: tuple[int, Sequence[str], int]
 ) -> dict[str, Any]:
     """The scoreboard of the policies, each line with the score of the best scripted player.
 
@@ -88,9 +88,9 @@ def scoreboard_row(
     evaluator.check_bot_names(game, against, "--against")
     make = api.world_builder(trained.config, trained.curriculum)  # on the level that the training has reached
     spec = make(1, 0, 0).spec
-    board = Scoreboard(make, SEED_OFFSET + seed, trained.config.threads)
-    distinct = distinct_games(game, games, greedy)
-    row = evaluator.evaluate(board, game, spec, trained.policies, (distinct, against, 0))
+    random = game.random(trained.config.world)
+    board = Scoreboard(make, SEED_OFFSET + seed, trained.config.threads, random)
+    row = evaluator.evaluate(board, game, spec, trained.policies, (games, against, 0))
     best = evaluator.best_bots(board, game, spec, (games, against, BEST_BOT_INDEX))
     evaluator.attach_best_bots(row, best)
     return row
@@ -100,11 +100,6 @@ def check_size(games: int | None, seed: int) -> None:
     if games is not None:
         check_integer("games", games, 1, MOST_GAMES)
     check_integer("seed", seed, 0, MOST_SEED)
-
-
-def distinct_games(game: Game, games: int, greedy: bool) -> int:
-    """Number of games that differ: in a world without randomness, greedy players repeat one game."""
-    return 1 if greedy and not game.defaults.random else games
 
 
 def deployed(folder: Path, greedy: bool) -> tuple[api.Trained, Game]:

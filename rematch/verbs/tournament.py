@@ -18,7 +18,7 @@ from rematch.evaluation.match import Result, Scoreboard
 from rematch.sweeps.plan import flag_text
 from rematch.training.player_lookup import find_player, match_rules, trained_players
 from rematch.verbs.arguments import world_name
-from rematch.verbs.evaluate import SEED_OFFSET, Evaluation, check_size, distinct_games
+from rematch.verbs.evaluate import SEED_OFFSET, Evaluation, check_size
 from rematch.worlds import registry
 from rematch.worlds.game import Game
 
@@ -92,12 +92,12 @@ def play_match(world: str, match: Match) -> Evaluation:
     if match.other_rules:
         values["other_rules"] = different_rules(setup)
     with loaded_players(setup):
-        if policies := set_greedy(setup):
+        if set_greedy(setup):
             values["play"] = "greedy" if match.greedy else "sampled"
         if setup.spec.seats == 1:  # no opponent: returns instead of scores
             (player,) = setup.players.values()
-            count = distinct_games(setup.game, setup.games, match.greedy and bool(policies))
-            returns = evaluate_single_agent(setup.board, {setup.spec.role_of(0).name: player}, (count, (), 0))
+            role = setup.spec.role_of(0).name
+            returns = evaluate_single_agent(setup.board, {role: player}, (setup.games, (), 0))
             return Evaluation(values | {"returns": returns, "table": []})
         if setup.shared_role:
             values["table"] = tournament_rows(setup)
@@ -124,7 +124,7 @@ def prepare(world: str, match: Match) -> Setup:
         return game.make(rules, games, first, key)
 
     spec = game.spec(rules)
-    board = Scoreboard(make, SEED_OFFSET + match.seed, match.threads)
+    board = Scoreboard(make, SEED_OFFSET + match.seed, match.threads, game.random(rules))
     setup = Setup(game, rules, spec, board, match, match.games or game.defaults.evaluation_games)
     if not setup.shared_role:
         check_seats(setup)

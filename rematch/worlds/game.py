@@ -55,6 +55,10 @@ class Game(ABC):
     def bot(self, name: str, role: str) -> Player:
         """The bot `name` of a role; ConfigError where there is none."""
 
+    def random(self, config: Any) -> bool:
+        """Whether chance or random starts make games differ under these settings, whatever the players do."""
+        return self.defaults.random
+
     @property
     def summary(self) -> str:
         """One line that describes the game."""

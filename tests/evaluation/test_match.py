@@ -189,3 +189,32 @@ def test_matches_share_no_games_with_each_other_or_with_training() -> None:
     rollout = ThreadCollector(training, {"player": RoleSeating(learner, 1)}, 2, 1, seed)
     used = {rng.key(key, rng.ACT, seat) for key in seeds for seat in range(3)}
     assert not used & set(rollout.keys.values()) and len(used) == 54
+
+
+def test_greedy_players_of_a_world_without_randomness_play_one_game_per_seating() -> None:
+    module = toys.matching
+    spec = module.spec(module.Config())
+    greedy = [policy(role) for role in spec.roles.values()]
+    for player in greedy:
+        player.greedy = True
+    certain = board("matching")
+    certain.random = False
+    assert [result.games for result in certain.results(greedy, 40, 0)] == [1, 1]
+    assert board("matching").results(greedy, 40, 0)[0].games == 40  # by default a world has randomness
+    mixed: list[Player] = [greedy[0], module.bot("random", "hider")]
+    results = certain.results(mixed, 40, 0)
+    assert results[0].games == 40 and 0 < results[0].wins < 40  # a random opponent makes games differ
+    greedy[1].greedy = False
+    assert certain.results(greedy, 40, 0)[0].games == 40  # and so does a policy that samples
+
+
+def test_greedy_players_of_one_role_play_every_seat_once() -> None:
+    module = toys.sticks
+    role = module.spec(module.Config()).roles["player"]
+    players = [policy(role) for _ in range(3)]
+    for player in players:
+        player.greedy = True
+    certain = board("sticks")
+    certain.random = False
+    assert [result.games for result in certain.results(players, 60, 0)] == [3, 3, 3]
+    assert [result.games for result in certain.results(players, 2, 0)] == [2, 2, 2]

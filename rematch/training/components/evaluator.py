@@ -58,7 +58,7 @@ class Evaluator(Component):
     def check(cls, config: EvaluationConfig, setup: Setup) -> None:
         check_bot_names(setup.game, config.opponents, "evaluation.opponents")
         deterministic = setup.learner_class.deterministic_play(setup.config)
-        random = setup.game.defaults.random or not deterministic
+        random = setup.game.random(setup.config.world) or not deterministic
         if not random and config.games > 1:
             raise ConfigError(
                 "dqn.evaluation_epsilon = 0: neither the world nor the player is random, so all evaluated "

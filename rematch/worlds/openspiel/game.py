@@ -31,6 +31,9 @@ class OpenSpielGame(Game):
     def make(self, config: Any, games: int, first: int = 0, seed: int = 0) -> SpielWorld:
         return SpielWorld(config, games, first, seed)
 
+    def random(self, config: Any) -> bool:
+        return bool(config.load().chance)
+
     def bot(self, name: str, role: str) -> ScriptedPlayer:
         return bot(name, role)
 

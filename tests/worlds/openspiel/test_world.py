@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rematch.cli import main
 from rematch.core.errors import ConfigError
 from rematch.core.player import Seat
 from rematch.core.world import DECIDED
+from rematch.verbs.evaluate import evaluate
+from rematch.verbs.tournament import Match, play_match
 from rematch.worlds import conformance, registry
 from rematch.worlds.conformance import Trial
 
@@ -364,6 +368,22 @@ def test_missing_observation_tensor_is_refused() -> None:
     assert "observation.private_card_0" in large.spec.roles["player"].columns
     with pytest.raises(ConfigError, match="expected one of random"):
         bot("perfect", "player")
+
+
+@pytest.mark.parametrize(("text", "random"), [("kuhn_poker", True), ("tic_tac_toe", False)])
+def test_greedy_evaluation_plays_all_games_against_the_random_bot(
+    text: str, random: bool, tmp_path: Path
+) -> None:
+    """Chance or the bot makes every game another one; two greedy policies in tic-tac-toe repeat theirs."""
+    run = str(tmp_path / "run")
+    options = ["--games", "64", "--steps", "8", "--total_steps", "512", "--threads", "1", "--network.hidden", "8",
+               "--evaluation.games", "20"]  # fmt: skip
+    assert main.main(["train", "openspiel", "--world.game", text, "--name", run, *options]) == 0
+    row = evaluate(run, games=40, greedy=True)["table"][0]
+    assert row["games"] == 40 and 0 < row["wins"] < 40
+    assert MODULE.random(Config(game=text)) == random
+    match = Match(players=(run, run), games=40, greedy=True, flags=["--world.game", text], threads=1)
+    assert {entry["games"] for entry in play_match("openspiel", match)["table"]} == {40 if random else 2}
 
 
 def test_missing_openspiel_prints_the_install_command() -> None:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]  # the folder that holds the package: a checkout, or site-packages
+
 
 class ConfigError(ValueError):
     """A refused setting or input: one line with its key, its value, what was expected and the nearest key."""
 
 
 class NotInstalled(ConfigError):
-    """A missing library; the line holds the command that installs the tested version.
+    """A missing library; the line holds the command that installs it, in a checkout the tested version.
 
     No setting causes this error, so `config.validate` does not put a setting's key before it.
     """
 
     def __init__(self, library: str, packages: str) -> None:
-        super().__init__(f"{library} is not installed: .venv/bin/pip install -c constraints.txt {packages}")
+        super().__init__(f"{library} is not installed: {install_command(packages)}")
+
+
+def install_command(packages: str) -> str:
+    """The pip command for these packages: with the pinned versions in a checkout, else plain."""
+    in_checkout = (ROOT / "constraints.txt").is_file() and (ROOT / "pyproject.toml").is_file()
+    return f"{'.venv/bin/pip install -c constraints.txt' if in_checkout else 'pip install'} {packages}"
 
 
 class RunError(ConfigError):

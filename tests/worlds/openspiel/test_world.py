@@ -376,8 +376,7 @@ def test_greedy_evaluation_plays_all_games_against_the_random_bot(
 ) -> None:
     """Chance or the bot makes every game another one; two greedy policies in tic-tac-toe repeat theirs."""
     run = str(tmp_path / "run")
-    options = ["--games", "64", "--steps", "8", "--total_steps", "512", "--threads", "1", "--network.hidden", "8",
-               "--evaluation.games", "20"]  # fmt: skip
+    options = ["--games=64", "--steps=8", "--total_steps=512", "--threads=1", "--evaluation.games=20"]
     assert main.main(["train", "openspiel", "--world.game", text, "--name", run, *options]) == 0
     row = evaluate(run, games=40, greedy=True)["table"][0]
     assert row["games"] == 40 and 0 < row["wins"] < 40

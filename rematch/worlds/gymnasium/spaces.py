@@ -1,7 +1,7 @@
 """Converts Gymnasium spaces: observations to fields of a spec, actions of a role to those of an environment.
 
-Supported are observations Box (any shape, flattened, no pixels) and Discrete, and actions Discrete and Box
-with finite bounds. Other spaces are refused in one line.
+Supported are observations Box (any shape, flattened, no pixels), Discrete, MultiDiscrete and Tuple of
+Discrete, and actions Discrete and Box with finite bounds. Other spaces are refused in one line.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from rematch.core.errors import ConfigError
 from rematch.core.spec import Actions, Field
 
 SUPPORTED = (
-    "supported are observations Box (numbers, not pixels) and Discrete, and actions Discrete and Box "
-    "with finite bounds"
+    "supported are observations Box (numbers, not pixels), Discrete, MultiDiscrete and Tuple of Discrete, "
+    "and actions Discrete and Box with finite bounds"
 )
 MAX_BOUND = 1e4  # larger bounds count as none: environments use 1e10 or the largest float for "unbounded"
 MAX_SIZE = 4096  # columns of an observation; discrete actions, or columns of a continuous action
@@ -40,12 +40,22 @@ class ObservationEncoder:
 
     field: Field
     flat: bool  # the observations are one-dimensional
-    categorical: bool  # Discrete space: one column with categories
-    start: int  # first value of a Discrete space
+    starts: NDArray[np.int64]  # [F] first value of each Discrete space; empty: a Box
     raw: bool
     bounded: NDArray[np.bool_]  # [F] columns with bounds
     middle: Floats  # [F] centre of the bounds
     half: Floats  # [F] half of the range
+
+    @property
+    def categorical(self) -> bool:
+        """Whether all columns are categories."""
+        return bool(self.field.categories)
+
+    def outside(self, obs: Floats) -> NDArray[np.bool_]:
+        """[n] whether an observation [n, F] has a number that is not finite, or no category of its column."""
+        if not self.categorical:
+            return np.asarray(~np.isfinite(obs).all(1))
+        return np.asarray(((obs < 0) | (obs >= np.array(self.field.categories))).any(1))
 
     def encode(self, obs: Floats, out: Floats) -> None:
         """obs [n, F] from the environment -> out [n, F]."""
@@ -66,13 +76,14 @@ def observation_encoder(space: Any, scale: str) -> ObservationEncoder:
     import gymnasium.spaces as spaces
 
     none = np.zeros(1, np.float32)
-    if isinstance(space, spaces.Discrete):
-        count = int(space.n)
-        if not 2 <= count <= 1 << 20:
+    if counts := category_counts(space):
+        if not (min(counts) >= 1 and 2 <= max(counts) and sum(counts) <= 1 << 20 and len(counts) <= MAX_SIZE):
             raise refusal("observation", space)
-        field = Field(name="observation", columns=("state",), low=0.0, high=count - 1.0, categories=(count,))
-        start = int(space.start)
-        return ObservationEncoder(field, True, True, start, True, none.astype(bool), none, none)
+        names = ("state",) if len(counts) == 1 else tuple(f"x{i}" for i in range(len(counts)))
+        high = max(counts) - 1.0
+        field = Field(name="observation", columns=names, low=0.0, high=high, categories=tuple(counts))
+        starts = first_values(space)
+        return ObservationEncoder(field, True, starts, True, none.astype(bool), none, none)
     if not isinstance(space, spaces.Box):
         raise refusal("observation", space)
     pixels = space.dtype == np.uint8 and len(space.shape) >= 2
@@ -89,7 +100,26 @@ def observation_encoder(space: Any, scale: str) -> ObservationEncoder:
     field = Field(name="observation", columns=tuple(f"x{i}" for i in range(size)), low=least, high=most)
     flat = len(space.shape) == 1
     bounds = (array.astype(np.float32) for array in (middle, half))
-    return ObservationEncoder(field, flat, False, 0, scale == "raw", bounded, *bounds)
+    return ObservationEncoder(field, flat, np.zeros(0, np.int64), scale == "raw", bounded, *bounds)
+
+
+def category_counts(space: Any) -> list[int]:
+    """Number of categories of each column of a Discrete, MultiDiscrete or Tuple of Discrete; else empty."""
+    import gymnasium.spaces as spaces
+
+    if isinstance(space, spaces.Discrete):
+        return [int(space.n)]
+    if isinstance(space, spaces.MultiDiscrete):
+        return [int(count) for count in space.nvec.ravel()]
+    if isinstance(space, spaces.Tuple) and all(isinstance(part, spaces.Discrete) for part in space.spaces):
+        return [int(part.n) for part in space.spaces]
+    return []
+
+
+def first_values(space: Any) -> NDArray[np.int64]:
+    """The smallest value of each column of such a space."""
+    parts = getattr(space, "spaces", [space])
+    return np.concatenate([np.ravel(part.start) for part in parts]).astype(np.int64)
 
 
 @dataclass(frozen=True)

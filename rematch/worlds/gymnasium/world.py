@@ -127,16 +127,18 @@ class GymnasiumWorld(PlainWorld):
     def _store_observation(self, row: int, obs: Any) -> None:
         encoder = self.description.encoder
         if encoder.categorical:
-            self.raw[row, 0] = int(obs) - encoder.start
+            self.raw[row] = np.ravel(obs) - encoder.starts
         else:
             self.raw[row] = obs if encoder.flat else np.ravel(obs)
 
     def show(self) -> None:
         encoder = self.description.encoder
+        outside = encoder.outside(self.raw)
+        if outside.any():
+            reason = "is outside its space" if encoder.categorical else "is not finite"
+            game = self._first_game(outside)
+            raise ConfigError(f"{self.description.id}: the observation of game {game} {reason}")
         encoder.encode(self.raw, self.view.fields[ROLE][encoder.field.name][:, 0])
-        if not np.isfinite(self.raw).all():
-            game = self._first_game(np.asarray(~np.isfinite(self.raw).all(1)))
-            raise ConfigError(f"{self.description.id}: the observation of game {game} is not finite")
 
     def _first_game(self, mask: NDArray[np.bool_]) -> int:
         """The number of the first game of a mask [N]."""

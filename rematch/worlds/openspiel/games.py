@@ -25,6 +25,8 @@ from rematch.core.errors import ConfigError, NotInstalled
 
 CHANCE, DECISION, TERMINAL = 0, 1, 2  # kinds of history
 RANDOM_MOVES = 4000  # random moves that measure the length of games
+PYTHON_PREFIX = "python_"  # names of the games that OpenSpiel has written in Python
+PYTHON_PACKAGES = {"absl": "absl-py"}  # module -> package, where the names differ
 MOST_EDGES = 1 << 16  # joint moves or chance outcomes of one history: columns of a table row
 
 
@@ -128,7 +130,10 @@ def _describe(text: str, observation: str, spiel: Any) -> Game:
 def _load(text: str) -> Any:
     """The pyspiel.Game; ConfigError names the nearest game, or OpenSpiel's reason for a wrong parameter."""
     module = pyspiel()
-    name, names = text.partition("(")[0].strip(), module.registered_names()
+    name = text.partition("(")[0].strip()
+    if name.startswith(PYTHON_PREFIX):
+        _register_python_games(text)
+    names = module.registered_names()
     if name not in names:
         near = nearest(name, names)
         hint = f"; nearest: {near}" if near else f"; expected one of {len(names)} games such as kuhn_poker"
@@ -142,6 +147,17 @@ def _load(text: str) -> Any:
         raise ConfigError(f"game = {text!r}: OpenSpiel does not load it: {_reason(error)}") from None
 
 
+def _register_python_games(text: str) -> None:
+    """Import OpenSpiel's games that are written in Python: `pyspiel` alone has those in C++."""
+    try:
+        with silenced():
+            importlib.import_module("open_spiel.python.games")
+    except ImportError as error:
+        missing = error.name or "open_spiel"
+        raise NotInstalled(f"{missing}, which OpenSpiel's games in Python need ({text!r}),",
+                           PYTHON_PACKAGES.get(missing, missing)) from None  # fmt: skip
+
+
 def _reason(error: Exception) -> str:
     """The first line of an error, without the path of OpenSpiel's source."""
     line = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -150,6 +166,8 @@ def _reason(error: Exception) -> str:
 
 TRIAL = """
 import sys, pyspiel
+if sys.argv[1].startswith("python_"):
+    import open_spiel.python.games
 game = pyspiel.load_game(sys.argv[1])
 state, moves = game.new_initial_state(), 0
 while not state.is_terminal() and moves < 1000:

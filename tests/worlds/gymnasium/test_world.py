@@ -105,6 +105,32 @@ def test_discrete_observation_is_categorical() -> None:
     conformance.check_game(world, made.config, trial=Trial(chance=False, bound=120))
 
 
+def test_tuple_of_discrete_observations_is_one_category_per_column() -> None:
+    """Blackjack: the player's sum, the dealer's card and whether an ace counts 11."""
+    chosen = world.Config(id="Blackjack-v1", max_steps=40)
+    made = world.make(chosen, 4)
+    (field,) = made.spec.roles["player"].fields
+    assert field.categories == (32, 11, 2) and field.columns == ("x0", "x1", "x2")
+    steps(made, 3)
+    env_numbers = [env.unwrapped._get_obs() for env in made.envs]
+    assert made.view["player"]["observation"][:, 0].tolist() == [list(map(float, obs)) for obs in env_numbers]
+    conformance.check_game(world, chosen, trial=Trial(bound=60))
+
+
+def test_multi_discrete_observation_starts_at_its_first_values() -> None:
+    encoder = observation_encoder(spaces.MultiDiscrete([3, 5], start=[1, -2]), "raw")
+    assert encoder.field.categories == (3, 5) and encoder.starts.tolist() == [1, -2]
+    inside = np.array([[2.0, 4.0], [3.0, 0.0], [0.0, -1.0]], np.float32)
+    assert encoder.outside(inside).tolist() == [False, True, True]
+
+
+def test_observation_outside_its_space_names_the_game() -> None:
+    made = world.make(world.Config(id=register("Outside", obs_space=spaces.Discrete(7, start=3))), 2, first=5)
+    made.envs[1].unwrapped.observation_space = spaces.Discrete(50, start=3)
+    with pytest.raises(ConfigError, match="the observation of game 6 is outside its space"):
+        steps(made, 8)
+
+
 def test_actions_are_scaled_to_the_bounds() -> None:
     box = spaces.Box(np.array([[-3.0, 0.0]], np.float32), np.array([[1.0, 10.0]], np.float32))
     made = world.make(world.Config(id=register("Boxed", action_space=box)), 1)
@@ -334,7 +360,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "observation Dict.*supported",
     ),
     "tuple": (
-        {"id": register("Tuple", obs_space=spaces.Tuple([spaces.Discrete(2)]))},
+        {"id": register("Tuple", obs_space=spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1, (2,))]))},
         "observation Tuple.*supported",
     ),
     "many": (

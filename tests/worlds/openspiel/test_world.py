@@ -62,6 +62,23 @@ def test_games_pass_the_conformance_test(text: str) -> None:
     assert {"resample", "save and load", "bot player/random"} <= set(report.passed)
 
 
+def test_games_written_in_python_are_played() -> None:
+    pytest.importorskip("absl", reason="pip install absl-py")
+    game = "python_kuhn_poker"
+    conformance.check_game(MODULE, Config(game=game), trial=Trial(games=4, steps=16))
+    assert nash_conv(game)["nash_conv"] == pytest.approx(nash_conv("kuhn_poker")["nash_conv"])
+    with pytest.raises(ConfigError, match="1 players; expected a game of two"):
+        Config(game="python_hangman").check()
+
+
+def test_missing_package_of_python_games_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("open_spiel.python.games")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "absl", None)
+    with pytest.raises(ConfigError, match=r"^absl, which OpenSpiel's games in Python need .*install .*absl-py$"):
+        games.load("python_liars_poker(num_digits=4)", "auto")
+
+
 # --- equal to pyspiel's games -------------------------------------------------------------------------
 
 

@@ -1,19 +1,20 @@
-"""Our worlds in the dress of other libraries: gymnasium_env.py and pettingzoo_env.py.
+"""What the adapters to Gymnasium and PettingZoo share; neither library is needed here.
 
-Neither library is needed here or anywhere else in the package. What an adapter hands out when a game ends:
-our worlds restart at once, so the sight after the last step is that of the next game already. The last
-observation of a game that was cut off (`truncated`) is the sight at the cut, `View.final`; that of a decided
-game (`terminated`) is the sight before the final move, and nothing may bootstrap from it. `info["outcome"]`
-says who won.
+Our worlds restart at once, so the observation after the last step already belongs to the next game. The last
+observation that an adapter returns is, for a game that was cut off (`truncated`), the observation at the cut
+(`View.final`); for a decided game (`terminated`) it is the one before the final move, from which no learner
+may bootstrap. `info["outcome"]` is the outcome of the game.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rematch.core import config as settings
 from rematch.core import rng
 from rematch.core.arrays import Floats
 from rematch.core.config import nearest
@@ -25,6 +26,25 @@ from rematch.core.world import CUT_OFF, Observations, View, World
 from rematch.worlds import registry
 from rematch.worlds.game import Game
 
+LOSE, ERROR = "lose", "error"  # what an illegal action does
+ILLEGAL_REWARD = -1.0  # reward of an illegal action that ends the game
+
+
+def check_illegal_option(illegal: str) -> str:
+    if illegal not in (LOSE, ERROR):
+        raise ConfigError(f"illegal = {illegal!r}: expected {LOSE} (the game ends as lost) or {ERROR}")
+    return illegal
+
+
+def config_of(game: Game, config: Any) -> Any:
+    """The settings of a game: its defaults, those of a mapping {"max_steps": 60}, or a Config object."""
+    if config is None or isinstance(config, Mapping):
+        default = game.Config()
+        changed = settings.apply(default, settings.flatten(config or {}, "config"), "config", prefix="world.")
+        settings.validate(changed, "world.")
+        return changed
+    return config
+
 
 def game_of(game: str | Game) -> Game:
     """A game by its name, or the game itself."""
@@ -32,8 +52,8 @@ def game_of(game: str | Game) -> Game:
 
 
 def role_of(spec: Spec, name: str) -> Role:
-    """The role called `name`, or the only one."""
-    if not name and len(spec.roles) == 1:
+    """The role called `name`; the first one where the name is empty."""
+    if not name:
         return next(iter(spec.roles.values()))
     if name not in spec.roles:
         near = nearest(name, list(spec.roles))
@@ -64,10 +84,44 @@ def last_obs(view: View, role: Role, place: int, before: Floats) -> Floats:
     return np.where(cut[:, None], flat(view.final, role, place), before)
 
 
+class StoredWorld:
+    """Pickles and deep copies of an environment store its world as saved states and make it again.
+
+    The copy continues the same game with the same random numbers. (A world that cannot save a running game,
+    `Spec.resume` "episode", starts a new one.)
+    """
+
+    game: Game
+    config: Any
+    world: World
+    seed: int  # of the present world
+
+    def make_world(self, games: int, seed: int) -> None:
+        self.seed = seed
+        self.world = self.game.make(self.config, games, seed=seed)
+
+    def __getstate__(self) -> dict[str, Any]:
+        rows = np.arange(self.world.games, dtype=np.int32)
+        return self.__dict__ | {"game": game_reference(self.game), "world": self.world.save(rows).copy()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.game, states = game_of(state["game"]), state["world"]
+        self.make_world(len(states), self.seed)
+        self.world.load(np.arange(len(states), dtype=np.int32), states)
+
+
+def game_reference(game: Game) -> str | Game:
+    """The name of a game by which `registry.find` finds it, or the game itself."""
+    listed = game.name in registry.names() and registry.find(game.name) is game
+    return game.name if listed else game
+
+
 class Opponents:
-    """Everybody but the learner: one player per other seat, a bot by name or any Player."""
+    """The players of all seats but the learner's: a bot by name, or any Player."""
 
     def __init__(self, game: Game, spec: Spec, learner: int, opponent: str | Player) -> None:
+        self.game, self.spec, self.learner, self.opponent = game, spec, learner, opponent
         self.players: dict[int, Player] = {}
         for seat in range(spec.seats):
             if seat != learner:
@@ -80,6 +134,16 @@ class Opponents:
         self.seed, self.step = seed, 0
         seeds = {seat: rng.key(seed, rng.BOT, seat) for seat in self.players}
         self.seated = SeatedPlayers(self.players, seeds, rng.BOT)
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("spec", "learner", "opponent", "seed", "step")
+        state = {name: getattr(self, name) for name in names} | {"game": game_reference(self.game)}
+        return state | {"recurrent_states": self.seated.recurrent_states}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Opponents.__init__(self, game_of(state["game"]), state["spec"], state["learner"], state["opponent"])
+        self.begin(state["seed"])
+        self.step, self.seated.recurrent_states = state["step"], state["recurrent_states"]
 
     def clear(self, ended: NDArray[np.bool_]) -> None:
         """Ended games [N]: the recurrent states of their players start again."""
@@ -100,13 +164,22 @@ def _bot(game: Game, role: str, name: str) -> Player:
     return game.bot(name, role)
 
 
-def check_legal(world: World, role: Role, place: int, actions: NDArray[Any]) -> None:
-    """One line for a choice [N] that the mask of the role's seat number `place` forbids."""
+def illegal_action(world: World, role: Role, place: int, actions: NDArray[Any]) -> str:
+    """One line for an action [N] that the mask of the role's seat number `place` forbids; else empty."""
     mask = world.view.mask.get(role.name)
     if mask is None:
-        return
+        return ""
     illegal = np.flatnonzero(mask[np.arange(world.games), place, actions] == 0)
-    if illegal.size:
-        game = illegal[0]
-        legal = f"the action_mask of game {game} is {mask[game, place].tolist()}"
-        raise ConfigError(f"{role.name}: action {actions[game]} is not legal now: {legal}")
+    if not illegal.size:
+        return ""
+    game = illegal[0]
+    legal = f"the action_mask of game {game} is {mask[game, place].tolist()}"
+    return f"{role.name}: action {actions[game]} is not legal now: {legal}"
+
+
+def action_mask(world: World, role: Role, place: int) -> NDArray[np.bool_]:
+    """[N, A] the legal actions of the role's seat number `place`; all of them in a world without masks."""
+    mask = world.view.mask.get(role.name)
+    if mask is None:
+        return np.ones((world.games, role.actions.size), bool)
+    return np.asarray(mask[:, place] != 0)

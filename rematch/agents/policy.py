@@ -74,6 +74,10 @@ class Policy:
         if weights is not None:
             self.set(weights)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies are made from the weights: the compiled network cannot be copied."""
+        return _rebuild, (type(self), self.role, self.config, self.name, self.weights, self.greedy)
+
     def set(self, weights: Floats) -> None:
         if weights.shape != self.weights.shape:
             raise ConfigError(f"policy {self.name}: {weights.size} weights, expected {self.weights.size}")
@@ -202,3 +206,11 @@ class Policy:
         if not np.isfinite(flat).all():
             raise ConfigError(f"policy {self.name}: weights are not finite")
         self.set(flat)
+
+
+def _rebuild(
+    kind: type[Policy], role: Role, config: NetworkConfig, name: str, weights: Floats, greedy: bool
+) -> Policy:
+    policy = kind(role, config, name, weights)
+    policy.greedy = greedy
+    return policy

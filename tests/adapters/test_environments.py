@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
+import pickle
 import subprocess
 import sys
 import warnings
@@ -10,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import conformance_subjects, toys
+from support import conformance_subjects, networks, toys
 
 from rematch.adapters.common import Opponents
 from rematch.core.errors import ConfigError
@@ -20,11 +22,12 @@ from rematch.worlds import registry
 pytest.importorskip("gymnasium")
 pytest.importorskip("pettingzoo")
 
+import gymnasium
 from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
 
-from rematch.adapters.gymnasium_env import GymEnv, GymVector
+from rematch.adapters.gymnasium_env import GymEnv, GymVector, env_id
 from rematch.adapters.pettingzoo_env import ZooParallel, ZooTurns
 
 LACKING = [
@@ -33,13 +36,12 @@ LACKING = [
 NAMES = [name for name in [*registry.names(), *toys.TOYS] if name not in LACKING]
 TURNS = [name for name in NAMES if name in ("sticks", "openspiel", "beasty")]
 AT_ONCE = [name for name in NAMES if name not in TURNS]
-ANY_ACTION = [name for name in NAMES if name != "beasty"]  # Gymnasium's checker ignores masks
 
 
 # --- the official checkers
 
 
-@pytest.mark.parametrize("name", ANY_ACTION)
+@pytest.mark.parametrize("name", NAMES)
 def test_gymnasium_accepts(name: str) -> None:
     module = toys.TOYS.get(name) or registry.find(name)
     for role in module.bots:
@@ -140,13 +142,137 @@ def test_rewards_between_turns_belong_to_the_last_decision() -> None:
             env.reset()
 
 
-def test_an_illegal_move_is_one_clear_line() -> None:
-    env = ZooTurns(toys.sticks)
+def test_illegal_action_is_one_clear_line_where_it_is_an_error() -> None:
+    env = ZooTurns(toys.sticks, illegal="error")
     env.reset(seed=1)
     while env.observe(env.agent_selection)["action_mask"].all():
         env.step(0)
     with pytest.raises(ConfigError, match=r"player: action 2 is not legal now: .* is \[1, [01], 0\]"):
         env.step(2)
+
+
+def test_illegal_action_ends_the_game_as_lost() -> None:
+    env = GymEnv(toys.sticks)
+    env.reset(seed=3)
+    while env.action_masks().all():
+        before, *_, terminated, _, _ = env.step(0)
+        if terminated:
+            before, _ = env.reset()
+    last, reward, terminated, truncated, info = env.step(int(np.flatnonzero(~env.action_masks())[0]))
+    assert (reward, terminated, truncated, info["outcome"]) == (-1.0, True, False, 0.0)
+    assert np.array_equal(before, last) and "is not legal now" in info["illegal_action"]
+    with pytest.raises(ConfigError, match="call reset first"):
+        env.step(0)
+    env.reset()
+    assert not env.over and env.world.view.length[0] <= env.world.spec.seats  # a new game
+    with pytest.raises(ConfigError, match="illegal = 'ignore': expected lose"):
+        GymEnv(toys.sticks, illegal="ignore")
+
+
+def test_illegal_action_of_an_agent_ends_the_game_for_all() -> None:
+    env = ZooTurns(toys.sticks)
+    env.reset(seed=1)
+    while env.observe(env.agent_selection)["action_mask"].all():
+        env.step(0)
+    loser = env.agent_selection
+    env.step(2)
+    assert all(env.terminations.values()) and env.rewards == {a: -1.0 * (a == loser) for a in env.agents}
+    assert all(info["outcome"] == (0.0 if agent == loser else 0.5) for agent, info in env.infos.items())
+    while env.agents:
+        env.step(None)
+    env.reset()
+    assert len(env.agents) == 3 and not any(env.terminations.values())
+
+
+# --- copies
+
+
+def play_on(env: Any, steps: int) -> list[Any]:
+    """What an environment returns for a fixed series of legal actions."""
+    out: list[Any] = []
+    for step in range(steps):
+        if env.over:
+            out.append(env.reset())
+        mask = env.action_masks()
+        action = np.random.default_rng(step).uniform(-1, 1, mask.shape).astype(np.float32)
+        discrete = env.role.actions.kind == "discrete"
+        out.append(env.step(int(np.where(mask, action, -2).argmax()) if discrete else action))
+    return out
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in toys.TOYS])
+def test_copies_of_an_environment_continue_its_game(name: str) -> None:
+    env = GymEnv(name)
+    env.reset(seed=5)
+    play_on(env, 7)
+    copies = [copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
+    expected = play_on(env, 40)
+    for made in copies:
+        for one, other in zip(play_on(made, 40), expected, strict=True):
+            assert np.array_equal(one[0], other[0]) and str(one[1:]) == str(other[1:])
+
+
+@pytest.mark.parametrize("name", [name for name in ("pursuit", "lattice") if name in NAMES])
+def test_copies_of_batches_and_of_agents_continue_their_games(name: str) -> None:
+    batch = GymVector(name, games=3)
+    batch.reset(seed=2)
+    moves = [batch.action_space.sample() for _ in range(20)]
+    for action in moves[:5]:
+        batch.step(action)
+    made = pickle.loads(pickle.dumps(batch))
+    for action in moves[5:]:
+        for one, other in zip(batch.step(action)[:4], made.step(action)[:4], strict=True):
+            assert np.array_equal(one, other)
+    env = ZooParallel(name)
+    env.reset(seed=2)
+    made = copy.deepcopy(env)
+    while env.agents:
+        actions = {agent: env.action_space(agent).sample() for agent in env.agents}
+        assert str(env.step(actions)) == str(made.step(actions))
+    assert str(env.reset()) == str(made.reset())
+
+
+def test_copies_have_the_opponent_with_its_recurrent_state() -> None:
+    env = GymEnv(toys.matching, toys.MatchingConfig(rounds=4), role="matcher", opponent=Counting())
+    env.reset(seed=0)
+    env.step(0)
+    made = copy.deepcopy(env)
+    assert [made.step(0)[1] for _ in range(3)] == [-1.0, 3.0, -1.0]
+    policy = networks.policy(toys.matching.spec(env.config).roles["hider"])
+    policy.greedy = True
+    env = GymEnv(toys.matching, role="matcher", opponent=policy)
+    twin = copy.deepcopy(env)
+    other = twin.opponents.opponent
+    assert isinstance(other, type(policy)) and other is not policy and other.greedy
+    assert np.array_equal(other.weights, policy.weights)
+    env.reset(seed=3)
+    twin.reset(seed=3)
+    assert str(play_on(env, 12)) == str(play_on(twin, 12))
+
+
+# --- registered ids
+
+
+def test_worlds_are_registered_with_gymnasium() -> None:
+    ids = {env_id(name) for name in registry.names() if name != "gymnasium"}
+    assert {"rematch/Pursuit-v0", "rematch/Beasty-v0", "rematch/OpenSpiel-v0"} <= ids
+    assert ids <= set(gymnasium.registry)
+    env = gymnasium.make("rematch/Pursuit-v0", role="evader", config={"max_steps": 60})
+    assert isinstance(env.unwrapped, GymEnv) and env.unwrapped.config.max_steps == 60
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env.unwrapped)
+    batch = gymnasium.make_vec("rematch/Pursuit-v0", num_envs=3)
+    assert batch.reset(seed=1)[0].shape[0] == 3
+    with pytest.raises(ConfigError, match=r"config: .*max_stepz.*nearest: .*max_steps"):
+        gymnasium.make("rematch/Pursuit-v0", config={"max_stepz": 60})
+
+
+def test_importing_the_adapters_registers_the_ids() -> None:
+    made = "gymnasium.make('rematch/Lattice-v0')"
+    script = f"import gymnasium, rematch.adapters; print({made}.unwrapped.role.name)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in registry.find("lattice").bots
 
 
 # --- batches

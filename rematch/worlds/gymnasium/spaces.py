@@ -77,11 +77,11 @@ def observation_encoder(space: Any, scale: str) -> ObservationEncoder:
 
     none = np.zeros(1, np.float32)
     if counts := category_counts(space):
-        if not (min(counts) >= 1 and 2 <= max(counts) and sum(counts) <= 1 << 20 and len(counts) <= MAX_SIZE):
+        if not (min(counts) >= 1 and max(counts) >= 2 and sum(counts) <= 1 << 20 and len(counts) <= MAX_SIZE):
             raise refusal("observation", space)
         names = ("state",) if len(counts) == 1 else tuple(f"x{i}" for i in range(len(counts)))
-        high = max(counts) - 1.0
-        field = Field(name="observation", columns=names, low=0.0, high=high, categories=tuple(counts))
+        most = max(counts) - 1.0
+        field = Field(name="observation", columns=names, low=0.0, high=most, categories=tuple(counts))
         starts = first_values(space)
         return ObservationEncoder(field, True, starts, True, none.astype(bool), none, none)
     if not isinstance(space, spaces.Box):
@@ -111,8 +111,9 @@ def category_counts(space: Any) -> list[int]:
         return [int(space.n)]
     if isinstance(space, spaces.MultiDiscrete):
         return [int(count) for count in space.nvec.ravel()]
-    if isinstance(space, spaces.Tuple) and all(isinstance(part, spaces.Discrete) for part in space.spaces):
-        return [int(part.n) for part in space.spaces]
+    if isinstance(space, spaces.Tuple):
+        counts = [int(part.n) for part in space.spaces if isinstance(part, spaces.Discrete)]
+        return counts if len(counts) == len(space.spaces) else []
     return []
 
 

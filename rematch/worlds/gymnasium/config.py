@@ -20,8 +20,8 @@ class Config:
         high=1_000_000,
     )  # fmt: skip
     scale: str = knob(
-        "bounds", "scale of observations; bounds: bounded numbers are mapped to [-1, 1], unbounded ones "
-        "pass a signed square root; raw: unchanged", choices=("bounds", "raw"),
+        "raw", "scale of observations; raw: unchanged; bounds: bounded numbers are mapped to [-1, 1], "
+        "unbounded ones pass a signed square root", choices=("raw", "bounds"),
     )  # fmt: skip
     reward_scale: float = knob(
         1.0, "factor on rewards in training; reported returns do not contain it", low=1e-9

@@ -17,6 +17,7 @@ from support import ppo_reference
 
 from rematch import api
 from rematch.agents.learners.ppo import Ppo, PpoConfig
+from rematch.agents import policy_export
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.networks.layout import weight_views
 from rematch.agents.policy import Policy
@@ -55,7 +56,7 @@ class FaultyEnv(gymnasium.Env[Any, Any]):
             return int(self.observation_space.start) + self.time % int(self.observation_space.n)
         out = np.full(self.observation_space.shape, self.time / 100, np.float32)
         if self.fault == "dice":
-            out += self.unseeded.random()
+            out -= self.unseeded.random()
         return out * (np.nan if self.fault == "nan" and self.time == 70 else 1)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -149,6 +150,17 @@ def test_bounded_columns_are_scaled_and_unbounded_ones_rooted() -> None:
     assert out == pytest.approx(np.array([[0.5, 4, 1, -18], [-1, -2, -1, 0]]))
     observation_encoder(space, "raw").encode(obs, out)
     assert (out == obs).all()
+
+
+def test_observations_are_raw_by_default_and_stored_runs_have_their_own_scale(tmp_path: Path) -> None:
+    made = world.make(world.Config(id="Acrobot-v1"), 2)
+    steps(made, 5)
+    states = np.stack([env.unwrapped._get_ob() for env in made.envs])
+    assert np.array_equal(made.view["player"]["observation"][:, 0], states.astype(np.float32))
+    api.train(small(**{"world.scale": "bounds"}), folder=tmp_path / "run")
+    assert api.load(tmp_path / "run").config.world.scale == "bounds"
+    (file,) = (tmp_path / "run/policies").glob("*.safetensors")
+    assert policy_export.read(file).world.scale == "bounds"
 
 
 # --- states ------------------------------------------------------------------------------------------
@@ -321,7 +333,7 @@ def test_stopped_run_resumes_bit_for_bit(tmp_path: Path) -> None:
 def test_every_world_setting_has_an_effect() -> None:
     base = small()
     others = {"id": "Acrobot-v1", "options": ("sutton_barto_reward=true",), "max_steps": 7}
-    others |= {"scale": "raw", "reward_scale": 0.5}
+    others |= {"scale": "bounds", "reward_scale": 0.5}
     assert set(others) == {key for key, _, _ in config.leaves(base.world)}
     logs = [event_log(base)] + [
         event_log(config.replace(base, {f"world.{key}": other})) for key, other in others.items()

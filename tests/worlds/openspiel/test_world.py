@@ -75,7 +75,7 @@ def test_missing_package_of_python_games_is_one_line(monkeypatch: pytest.MonkeyP
     for name in [name for name in sys.modules if name.startswith("open_spiel.python.games")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "absl", None)
-    with pytest.raises(ConfigError, match=r"^absl, which OpenSpiel's games in Python need .*install .*absl-py"):
+    with pytest.raises(ConfigError, match=r"^absl, which OpenSpiel.s games in Python .* install .*absl-py"):
         games.load("python_liars_poker(num_digits=4)", "auto")
 
 

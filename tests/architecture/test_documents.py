@@ -16,6 +16,7 @@ ARCHITECTURE = "docs/explanation/architecture.md"
 
 # Pages whose examples have a test of their own.
 TESTED_ELSEWHERE = {
+    "how_to/adapters.md": "adapters/test_documented_examples.py",
     "how_to/worlds.md": "worlds/test_own_worlds.py",
     "how_to/python.md": "test_api.py",
     "reference/gameboy.md": "worlds/gameboy/test_world.py",

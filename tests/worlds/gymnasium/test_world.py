@@ -16,8 +16,8 @@ from gymnasium import spaces
 from support import ppo_reference
 
 from rematch import api
-from rematch.agents.learners.ppo import Ppo, PpoConfig
 from rematch.agents import policy_export
+from rematch.agents.learners.ppo import Ppo, PpoConfig
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.networks.layout import weight_views
 from rematch.agents.policy import Policy

@@ -230,9 +230,11 @@ class GymVector(StoredWorld, VectorEnv[Floats, Any, NDArray[Any]]):
             )
 
 
-def make_vector(num_envs: int = 1, **options: Any) -> GymVector:
+def make_vector(
+    world: Any, num_envs: int = 1, config: Any = None, role: str = "", opponent: str | Player = "random"
+) -> GymVector:
     """The batch that `gymnasium.make_vec` makes from a registered id."""
-    return GymVector(games=num_envs, **options)
+    return GymVector(world, config, role, opponent, num_envs)
 
 
 def env_id(world: str) -> str:

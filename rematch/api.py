@@ -13,6 +13,7 @@ from rematch.core import config as settings
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.system.interrupts import StopRequest
 from rematch.curriculum import archive_files
+from rematch.curriculum.levels import too_few_games
 from rematch.reporting import run_outputs
 from rematch.reporting.console import Console
 from rematch.reporting.result import PrintableRun
@@ -196,7 +197,8 @@ def _notes(trainer: Trainer) -> list[str]:
                      and not settings.has_effect(config, "league.opponent_share"))
     notes = {GENERAL_SUM: not spec.zero_sum and not one_seat, EPISODE: spec.resume == "episode",
              ONLY_WARMUP: only_warmup, ONE_SEAT: unused_league}
-    return [note for note, applies in notes.items() if applies]
+    balance = too_few_games(config.curriculum, config.evaluation.games)
+    return [note for note, applies in notes.items() if applies] + ([balance] if balance else [])
 
 
 def _run_loop(

@@ -258,8 +258,10 @@ def levels(v: Values, notes: list[str]) -> dict[str, Any]:
         return {}
     if v["curriculum"] and v["smooth_curriculum"]:
         notes.append("note: --curriculum has no effect beside --smooth_curriculum")
-    criterion = "gap" if v["ne_gap_advancement"] else "capture"
-    return {"curriculum.kind": "smooth" if v["smooth_curriculum"] else "discrete", "curriculum.by": criterion}
+    changes = {"curriculum.kind": "smooth" if v["smooth_curriculum"] else "discrete"}
+    if v["ne_gap_advancement"]:  # the original compares |SR_P - SR_E| itself, without an interval
+        return changes | {"curriculum.by": "gap", "curriculum.gap_rule": "point"}
+    return changes | {"curriculum.by": "capture"}
 
 
 def train(arguments: Sequence[str]) -> int:

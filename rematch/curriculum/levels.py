@@ -1,8 +1,8 @@
 """The curriculum of levels: each episode starts on a level of the world, from easy to the whole game.
 
 `Game.levels` builds the list; a level is a name and values for some columns of `next.stage`. Evaluations on
-the present level decide, by the bounds of their intervals, whether the run moves one level up or back. A new
-level takes effect with the next reset of each game.
+the present level decide whether the run moves one level up or back: by the bounds of their intervals, or for
+balance by the gap itself where `gap_rule` is point. A new level takes effect with the next reset of each game.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from rematch.core.config import knob
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Ladder, Level, Spec
 from rematch.core.world import Next, RestartableWorld, World
+from rematch.curriculum import gap_criterion
+from rematch.curriculum.gap_criterion import BOUND, POINT
 from rematch.worlds import registry
 from rematch.worlds.game import Game
 
@@ -47,8 +49,8 @@ class CurriculumConfig:
     )
     by: str = knob(
         "capture", "criterion of the next level; capture: the first role's win rate is at least "
-        "capture_rate; gap: the gap between the roles' win rates is below gap_threshold; both are tested "
-        "with confidence bounds", choices=("capture", "gap"), needs=HAS_LEVELS,
+        "capture_rate, by the lower bound of its 95 % interval; gap: the gap between the roles' win rates is "
+        "below gap_threshold, by gap_rule", choices=("capture", "gap"), needs=HAS_LEVELS,
     )  # fmt: skip
     capture_rate: float = knob(
         0.70, "win rate of the first role that is required for the next level", unit="fraction", low=0,
@@ -61,6 +63,11 @@ class CurriculumConfig:
     gap_threshold: float = knob(
         0.15, "gap between the roles' win rates that is required for the next level", unit="fraction", low=0,
         high=1, needs="by=gap",
+    )  # fmt: skip
+    gap_rule: str = knob(
+        BOUND, "value that is compared with gap_threshold; bound: the upper bound of the gap's 95 % interval, "
+        "which needs many games: see evaluation.games; point: the gap itself, as in the earlier project",
+        choices=(BOUND, POINT), needs="by=gap",
     )  # fmt: skip
     gap_consecutive: int = knob(
         2, "consecutive evaluations that must satisfy gap_threshold", unit="evaluations", low=1,
@@ -103,6 +110,34 @@ def build_levels(config: CurriculumConfig, game: Game, world: Any, spec: Spec) -
                 f"{defaults[name]:g} or curriculum.kind none"
             )
     return levels
+
+
+def default_games(config: CurriculumConfig, usual: int) -> int:
+    """Number of evaluation games where no source of settings has one: `usual`, or as many as the bound of
+    the gap needs."""
+    if config.kind == "none" or config.by != "gap" or config.gap_rule != BOUND:
+        return usual
+    return max(usual, gap_criterion.games_needed(config.gap_threshold, config.gap_consecutive))
+
+
+def too_few_games(config: CurriculumConfig, games: int) -> str:
+    """A note where even a perfectly even pair would seldom meet the criterion of balance; otherwise ""."""
+    if config.kind == "none" or config.by != "gap":
+        return ""
+    threshold, consecutive = config.gap_threshold, config.gap_consecutive
+    chance = gap_criterion.probability(games, threshold, config.gap_rule) ** consecutive
+    if chance >= gap_criterion.LIKELY:
+        return ""
+    times = f"{consecutive} times in a row" if consecutive > 1 else "once"
+    note = (f"note: evaluation.games {games} is small for curriculum.gap_threshold {threshold:g} with "
+            f"gap_rule {config.gap_rule}: a perfectly even pair meets it {times} with probability {chance:.2g}")
+    if config.gap_rule == POINT:
+        return note
+    by_point = gap_criterion.probability(games, threshold, POINT) ** consecutive
+    needed = gap_criterion.games_needed(threshold, consecutive)
+    more = f"--evaluation.games {needed} gives {gap_criterion.LIKELY:g}, "
+    return (f"{note}; {more if needed < gap_criterion.MOST_GAMES else ''}--curriculum.gap_rule point "
+            f"gives {by_point:.2g}")
 
 
 class LevelProgress:
@@ -156,7 +191,8 @@ class LevelProgress:
         """Take an evaluation on this level. Returns the change of level (+1, 0 or -1) and its reason."""
         c, (first, last) = self.config, row["rates"].values()
         self.evaluations += 1
-        self.balanced = self.balanced + 1 if row["gap_high"] <= c.gap_threshold else 0
+        even = gap_criterion.passes(row["gap"], row["gap_high"], c.gap_threshold, c.gap_rule)
+        self.balanced = self.balanced + 1 if even else 0
         self.hopeless = self.hopeless + 1 if last["high"] < c.regress_rate else 0
         change = 0
         if c.by == "gap":

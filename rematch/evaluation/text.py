@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from rematch.evaluation.evaluation import MatchResults
+
 Row = Mapping[str, Any]
 
 MATCH_HEAD = ("player", "opponent", "games", "score", "95 % interval",
@@ -109,11 +111,34 @@ def match_cells(row: Row) -> list[tuple[str, ...]]:
     return cells
 
 
+def level_phrase(row: Row) -> str:
+    """The curriculum level of an evaluation, counted from 1, with its name; empty without a curriculum."""
+    level = row.get("level")
+    return f"level {level + 1} ({clean(row.get('level_name', '-'))})" if isinstance(level, int) else ""
+
+
+def score_phrase(row: Row) -> str:
+    """The mean score against scripted opponents with its interval: the result of a world with one role."""
+    try:
+        results = MatchResults.from_json(row)
+    except ValueError:
+        return "results have an unknown form"
+    if not results.matches:
+        return "no scripted opponents"
+    score, below, above = results.strength(results.match_ups)
+    return (f"mean score {number(score)} [{number(score - below)}, {number(score + above)}] against "
+            f"{len(results.matches)} scripted opponent{'s' if len(results.matches) > 1 else ''}")
+
+
 def evaluation_lines(row: Row) -> list[str]:
-    """A line for the roles head to head, then a line per match-up; all contain the word Eval for grep."""
+    """A line for the roles head to head, then a line per match-up; all contain the word Eval for grep.
+
+    In a world with one role the first line has the mean score against scripted opponents.
+    """
     rates = [f"{key} {number(row[key])}" for key in ("SR_P", "SR_E") if key in row]
-    phrases = ", ".join([*rates, *rate_phrases(row), *return_phrases(row)])
-    lines = [clean(f"Eval at step {human(row.get('step'))}, Phase {row.get('phase', '-')}: {phrases}")]
+    phrases = [*rates, *rate_phrases(row), *return_phrases(row)] or [score_phrase(row)]
+    head = [f"Eval at step {human(row.get('step'))}", f"Phase {row.get('phase', '-')}", level_phrase(row)]
+    lines = [clean(f"{', '.join(filter(None, head))}: {', '.join(phrases)}")]
     for player, opponent, games, score, bounds, bot, bot_score, _, level in match_cells(row)[1:]:
         baseline = f"; baseline {bot} {bot_score}: {level}" if bot != "-" else ""
         lines.append(f"Eval {player} against {opponent}: score {score} {bounds} over {games} games{baseline}")

@@ -11,6 +11,7 @@ from rematch.core.config import known_name
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.core.system import user_code
+from rematch.curriculum.levels import default_games
 from rematch.recipes import recipe_texts
 from rematch.storage.run_folder import Run
 from rematch.training.config import default, no_effect
@@ -65,6 +66,9 @@ def configure(
         config = settings.apply(config, layer, source)
     without_flags, flag_layer = config, settings.read_flags(flags, config)
     config = settings.apply(config, flag_layer, "command line", text=True)
+    if not any("evaluation.games" in layer for layer in [flag_layer, *(layer for _, layer, _ in layers)]):
+        games = default_games(config.curriculum, config.evaluation.games)
+        config = settings.apply(config, {"evaluation.games": games}, "default")
     settings.validate(config)
     setup = RunSetup(config)
     all_keys = {key for key, _, _ in settings.leaves(config)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ from rematch.core import config as settings
 from rematch.core.arrays import Floats
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
-from rematch.curriculum.levels import CurriculumConfig, LevelProgress, Levels, build_levels
+from rematch.curriculum import gap_criterion
+from rematch.curriculum.levels import CurriculumConfig, LevelProgress, Levels, build_levels, too_few_games
 from rematch.evaluation.match import wilson
 from rematch.rehearsal.compare import differences
 from rematch.rehearsal.trial import Recorder, play
@@ -139,6 +142,75 @@ def test_a_small_gap_climbs_when_it_lasts() -> None:
     assert moves == [0, 0, 0, 0, 0, 1, 0, 0, 1]
     once = climbing(by="gap", gap_consecutive=1)[0]
     assert once.record_evaluation(row(570))[0] == 0  # 0.14, but at most 0.20
+
+
+def test_the_point_rule_compares_the_gap_itself() -> None:
+    """As in the earlier project: |SR_P - SR_E| < threshold."""
+    curriculum, _ = climbing(by="gap", gap_consecutive=2, gap_rule="point")
+    moves = [curriculum.record_evaluation(row(won))[0] for won in (570, 575, 570, 430, 574)]
+    assert moves == [0, 0, 0, 1, 0]  # 575 of 1000 is a gap of 0.15, which is not below 0.15
+
+
+def exact_probability(games: int, threshold: float, rule: str) -> float:
+    """Sum of the binomial probabilities of all results that an evaluation accepts."""
+    accepted = 0
+    for won in range(games + 1):
+        result = row(won, games)
+        value = result["gap_high"] <= threshold if rule == "bound" else result["gap"] < threshold - 1e-9
+        accepted += comb(games, won) if value else 0
+    return accepted / 2**games
+
+
+@pytest.mark.parametrize("rule", ["bound", "point"])
+@pytest.mark.parametrize(("games", "threshold"), [(10, 0.8), (100, 0.15), (250, 0.15), (251, 0.3), (80, 1.0),
+                                                  (1000, 0.15), (40, 0.0)])  # fmt: skip
+def test_probability_of_an_even_pair_is_the_binomial_sum(games: int, threshold: float, rule: str) -> None:
+    expected = exact_probability(games, threshold, rule)
+    assert gap_criterion.probability(games, threshold, rule) == pytest.approx(expected, abs=1e-9)
+
+
+def test_an_even_pair_of_250_games_almost_never_climbs_by_the_bound() -> None:
+    assert gap_criterion.probability(250, 0.15, "bound") ** 3 == pytest.approx(0.040, abs=5e-4)
+    assert gap_criterion.probability(250, 0.15, "point") ** 3 == pytest.approx(0.944, abs=5e-4)
+
+
+@pytest.mark.parametrize(("threshold", "consecutive"), [(0.15, 2), (0.15, 3), (0.3, 1)])
+def test_games_needed_are_the_fewest_that_suffice(threshold: float, consecutive: int) -> None:
+    games = gap_criterion.games_needed(threshold, consecutive)
+    assert exact_probability(games, threshold, "bound") ** consecutive >= gap_criterion.LIKELY
+    assert exact_probability(games - gap_criterion.ROUND, threshold, "bound") ** consecutive < 0.9
+
+
+@pytest.mark.parametrize(
+    ("curriculum", "games"),
+    [({"by": "gap", "gap_threshold": 0.1}, 1550), ({"by": "gap"}, 1000), ({"by": "capture"}, 1000),
+     ({"by": "gap", "gap_threshold": 0.1, "gap_rule": "point"}, 1000)],
+)  # fmt: skip
+def test_default_number_of_evaluation_games_follows_the_threshold(
+    curriculum: dict[str, Any], games: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text(json.dumps({"game": "pursuit", "curriculum": {"kind": "smooth"} | curriculum}))
+    config = api.configure(str(file))
+    assert config.evaluation.games == games and too_few_games(config.curriculum, games) == ""
+    assert api.configure(str(file), flags=["--evaluation.games", "77"]).evaluation.games == 77
+
+
+def test_too_few_games_are_a_note_with_both_remedies(tmp_path: Path) -> None:
+    config = api.configure("ra2")
+    assert config.evaluation.games == 250  # a recipe with a number keeps it
+    note = too_few_games(config.curriculum, config.evaluation.games)
+    assert note == (
+        "note: evaluation.games 250 is small for curriculum.gap_threshold 0.15 with gap_rule bound: a "
+        "perfectly even pair meets it 3 times in a row with probability 0.04; --evaluation.games 750 gives "
+        "0.9, --curriculum.gap_rule point gives 0.94")
+    point = api.configure("ra2", changes={"curriculum.gap_rule": "point"})
+    assert too_few_games(point.curriculum, point.evaluation.games) == ""
+    few = short_run("pursuit", curriculum__by="gap", total_steps=96 * 6)
+    trained = api.train(few, folder=tmp_path / "run")
+    log = (trained.folder / "train.log").read_text()
+    assert "note: evaluation.games 20 is small for curriculum.gap_threshold 0.15" in log
+    assert ", level 1 (2-5 m, 0 obstacles): SR_P" in log
 
 
 def test_evaluations_on_a_level_are_counted_anew() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.evaluation_rows import entry, evaluated, return_row
+from support.evaluation_rows import entry, evaluated, match_row, return_row
 
 from rematch.evaluation.text import clean, evaluation_lines, human, number, percent, standing
 from rematch.reporting.text import BALANCE, aligned, duration, roles_in, scoreboard_lines, weakest_first
@@ -37,6 +37,20 @@ def test_evaluation_lines_have_one_line_per_match_up_and_no_clock() -> None:
         "games, evader wins 0.480 [0.449, 0.511] of 1000 games, NE-GAP 0.040 (upper bound 0.102)")
     assert lines[1] == ("Eval pursuer (learnt) against flee_straight: score 0.931 [0.913, 0.945] over 1000 "
                         "games; baseline pure_pursuit 0.880: above")
+
+
+def test_evaluation_lines_name_the_level_of_a_curriculum() -> None:
+    line = evaluation_lines(evaluated(level=1, level_name="2-5.5 m, 2 obstacles"))[0]
+    assert line.startswith("Eval at step 1.00 M, Phase 1, level 2 (2-5.5 m, 2 obstacles): SR_P 0.520")
+
+
+def test_evaluation_lines_of_one_role_have_the_mean_score() -> None:
+    """Head to head there is nothing to tell: both seats play the same policy."""
+    table = [match_row("player", "x", 0.7), match_row("player", "y", 0.5)]
+    row = {"step": 65_536, "phase": 1, "rates": {}, "table": table}
+    line = evaluation_lines(row)[0]
+    assert line == "Eval at step 65.5 K, Phase 1: mean score 0.600 [0.579, 0.621] against 2 scripted opponents"
+    assert evaluation_lines(row | {"table": []}) == ["Eval at step 65.5 K, Phase 1: no scripted opponents"]
 
 
 def test_evaluation_lines_leave_out_an_unknown_baseline() -> None:

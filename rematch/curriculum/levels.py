@@ -2,7 +2,8 @@
 
 `Game.levels` builds the list; a level is a name and values for some columns of `next.stage`. Evaluations on
 the present level decide whether the run moves one level up or back: by the bounds of their intervals, or for
-balance by the gap itself where `gap_rule` is point. A new level takes effect with the next reset of each game.
+balance by the gap itself where `gap_rule` is point. A new level takes effect with the next reset of each
+game.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class CurriculumConfig:
         high=1, needs="by=gap",
     )  # fmt: skip
     gap_rule: str = knob(
-        BOUND, "value that is compared with gap_threshold; bound: the upper bound of the gap's 95 % interval, "
-        "which needs many games: see evaluation.games; point: the gap itself, as in the earlier project",
+        BOUND, "value that is compared with gap_threshold; bound: the upper bound of the gap's 95 % "
+        "interval, which needs many games (evaluation.games); point: the gap itself, without an interval",
         choices=(BOUND, POINT), needs="by=gap",
     )  # fmt: skip
     gap_consecutive: int = knob(
@@ -129,8 +130,9 @@ def too_few_games(config: CurriculumConfig, games: int) -> str:
     if chance >= gap_criterion.LIKELY:
         return ""
     times = f"{consecutive} times in a row" if consecutive > 1 else "once"
-    note = (f"note: evaluation.games {games} is small for curriculum.gap_threshold {threshold:g} with "
-            f"gap_rule {config.gap_rule}: a perfectly even pair meets it {times} with probability {chance:.2g}")
+    rule = f"curriculum.gap_threshold {threshold:g} with gap_rule {config.gap_rule}"
+    note = (f"note: evaluation.games {games} is small for {rule}: a perfectly even pair meets it {times} "
+            f"with probability {chance:.2g}")
     if config.gap_rule == POINT:
         return note
     by_point = gap_criterion.probability(games, threshold, POINT) ** consecutive

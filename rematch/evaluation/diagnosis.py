@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rematch.core.config import has_effect
 from rematch.core.spec import Role, Spec
 from rematch.evaluation.evaluation import Evaluation
-from rematch.evaluation.verdict import Alarm
+from rematch.evaluation.verdict import Alarm, role_progress
 
 if TYPE_CHECKING:
     from rematch.core.run_config import Config
@@ -43,7 +43,7 @@ def likely_causes(alarm: Alarm, run: Evidence) -> list[str]:
     """The causes that the numbers during an alarm support, the strongest kind first."""
     rows = [row for row in run.metrics if alarm.first <= row.get("step", -1) <= alarm.last]
     history = [entry for entry in run.history if alarm.first <= entry.step <= alarm.last]
-    rules = (no_learning(run, rows), reward_asymmetry(run, rows, history),
+    rules = (no_learning(run, rows), no_improvement(run, alarm), reward_asymmetry(run, rows, history),
              alternating_roles(run, alarm, history), low_entropy(run, rows), large_updates(run, rows),
              constant_columns(run), no_past_opponents(run, alarm))
     return [cause for rule in rules for cause in rule]
@@ -66,6 +66,18 @@ def no_learning(run: Evidence, rows: Sequence[Row]) -> Iterator[str]:
         elif updated and (lr == 0 or (kl is not None and abs(kl) < TINY_KL)):
             yield (f"{role} did not learn: learning rate {lr or 0:.2g}, mean KL of its updates "
                    f"{kl or 0:.1e} over {updated} iterations")
+
+
+def no_improvement(run: Evidence, alarm: Alarm) -> Iterator[str]:
+    """Roles that were not better against scripted opponents at the end of a large gap than at first."""
+    last = [entry for entry in run.history if entry.step <= alarm.last]
+    if alarm.kind != "gap" or not last:
+        return
+    first = next(entry for entry in run.history if entry.level == last[-1].level)
+    for entry in role_progress(first, last[-1]):
+        if not entry.improved:
+            yield (f"{entry.role} did not improve: mean score against scripted opponents {entry.first:.3f} "
+                   f"at step {first.step:,}, {entry.now:.3f} at step {last[-1].step:,}")
 
 
 def reward_asymmetry(run: Evidence, rows: Sequence[Row], history: Sequence[Evaluation]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The verdict on a run: a word and its evidence, from the history of evaluations.
 
-A verdict reads "word: evidence". The words, most important first: collapsed, cycling, forgetting, balanced
-but weak, weak, converged; then one of improving, steady, declining and inconclusive.
+A verdict reads "word: evidence". The words, most important first: collapsed, cycling, forgetting, lopsided,
+balanced but weak, weak, converged; then one of improving, steady, declining and inconclusive.
 docs/explanation/strength.md has the formulas.
 """
 
@@ -21,6 +21,8 @@ from rematch.evaluation.text import percent, verdict_word
 STEADY_SCORE = 0.05  # a smaller change of the mean score counts as no change
 STEADY_RETURN = 0.05  # the same for mean returns, as a fraction of the larger of two means
 MOSTLY_CYCLIC = 0.5  # cyclic share of the payoff matrix above which cycles outweigh progress
+NEAR_PERFECT = 0.95  # mean score against scripted opponents from which a role need not improve
+CLOSE_BOUNDS = 0.30  # distance of two bounds of a game's value that still says something
 SMALL_GAP = 0.30  # upper bound of the NE gap below which a pair counts as balanced
 RETURN_WORDS = ("weak", "declining", "inconclusive", "steady", "improving")  # the worst role decides
 ONE_EVALUATION = "inconclusive: there is only one evaluation"
@@ -45,8 +47,10 @@ def findings(
     if history[-1].judged_by_returns:
         return [*filter(None, [collapse]), return_verdict(history)]
     on_level = same_level(history)
+    large_gap = any(alarm.kind == "gap" for alarm in raised)
     texts = [collapse, cycles(payoff) if payoff else "", forgetting(on_level, payoff),
-             weakness(history[-1]), convergence(history[-1])]
+             "" if large_gap else lopsidedness(history, config), weakness(history[-1]),
+             convergence(history[-1])]
     trend = score_trend(on_level, len(history) > 1)
     if payoff and verdict_word(trend) == "inconclusive":
         trend = trend_against_first(payoff) or trend
@@ -97,11 +101,17 @@ def alarms(history: Sequence[Evaluation], config: EvaluationConfig) -> list[Alar
 
 
 def gap_alarm(history: Sequence[Evaluation], config: EvaluationConfig) -> Alarm | None:
-    """A gap above `alarm_gap` for `alarm_steps` or more."""
+    """A gap above `alarm_gap` for `alarm_steps` or more, in which the roles did not all improve.
+
+    A large gap alone is no failure: the value of most games is not known, and few are even. An evaluation at
+    which every role is better against scripted opponents than at first restarts the count.
+    """
     longest, first = config.alarm_steps, None  # read before the loop: the setting counts as used
+    earliest: dict[object, Evaluation] = {}  # curriculum level -> its first evaluation
     for evaluation in history:
         step = evaluation.step
-        if imbalance(evaluation) <= config.alarm_gap:
+        start = earliest.setdefault(evaluation.level, evaluation)
+        if imbalance(evaluation) <= config.alarm_gap or all_improved(start, evaluation):
             first = None
             continue
         first = step if first is None else first
@@ -129,10 +139,96 @@ def swing_alarm(history: Sequence[Evaluation], config: EvaluationConfig) -> Alar
 
 def imbalance(evaluation: Evaluation) -> float:
     """The NE gap; in a solved world twice the distance of the first role's score from perfect play."""
-    exact = evaluation.exact or {}
-    if "played" in exact and "value" in exact:
-        return 2 * abs(float(exact["played"]) - float(exact["value"]))
+    if exact := _exact_value(evaluation):
+        return 2 * abs(exact[0] - exact[1])
     return evaluation.gap or 0.0
+
+
+def _exact_value(evaluation: Evaluation) -> tuple[float, float] | None:
+    """First role's score as played and with perfect play, where the world can be solved."""
+    exact = evaluation.exact or {}
+    return (float(exact["played"]), float(exact["value"])) if {"played", "value"} <= set(exact) else None
+
+
+# --- lopsided games ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleProgress:
+    """A role's mean score against the scripted opponents that both evaluations played."""
+
+    role: str
+    first: float
+    now: float
+    improved: bool  # by more than STEADY_SCORE and the uncertainty, or near perfect and not worse
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.first:.3f} at first, {self.now:.3f} now"
+
+
+def role_progress(first: Evaluation, last: Evaluation) -> list[RoleProgress]:
+    """The progress of every role that has rates; empty where some role shares no scripted opponent."""
+    common, result = first.match_ups & last.match_ups, []
+    for role in last.rates:
+        among = {match_up for match_up in common if match_up[0] == role}
+        if not among:
+            return []
+        before, now = first.strength(among), last.strength(among)
+        change = now.score - before.score
+        rises = change > max(STEADY_SCORE, hypot(now.below, before.above))
+        perfect = now.score >= NEAR_PERFECT and change > -STEADY_SCORE
+        result.append(RoleProgress(role=role, first=before.score, now=now.score, improved=rises or perfect))
+    return result
+
+
+def all_improved(first: Evaluation, last: Evaluation) -> bool:
+    """Whether every role improved against scripted opponents, in a game whose value is not known."""
+    progress = [] if _exact_value(last) else role_progress(first, last)
+    return bool(progress) and all(entry.improved for entry in progress)
+
+
+def lopsidedness(history: Sequence[Evaluation], config: EvaluationConfig) -> str:
+    """A large gap that has lasted `alarm_steps` until now, while every role improved."""
+    stretch: list[Evaluation] = []
+    for evaluation in reversed(history):
+        if imbalance(evaluation) <= config.alarm_gap:
+            break
+        stretch.append(evaluation)
+    last, first = history[-1], same_level(history)[0]
+    lasts = stretch and last.step - stretch[-1].step >= config.alarm_steps
+    if not lasts or len(last.rates) != 2 or not all_improved(first, last):
+        return ""
+    winner, rate = max(last.rates.items(), key=lambda item: item[1].rate)
+    text = (f"lopsided: {winner} wins {rate.rate:.3f} [{rate.low:.3f}, {rate.high:.3f}] of {rate.games} "
+            f"games, NE gap above {config.alarm_gap:g} since step {stretch[-1].step:,}, but every role "
+            f"improved against scripted opponents: {'; '.join(map(str, role_progress(first, last)))}")
+    if bounds := scripted_value(last):
+        text += (f"; between scripted players the game is worth {bounds[0]:.2f} to {bounds[1]:.2f} to "
+                 f"{next(iter(last.rates))}")
+    if last.below_baseline:
+        text += (f"; a scripted baseline is better in {len(last.below_baseline)} of {len(last.matches)} "
+                 "match-ups")
+    return text
+
+
+def scripted_value(evaluation: Evaluation) -> tuple[float, float] | None:
+    """Bounds of the first role's score if both roles choose among their scripted players.
+
+    Lower: the best of the first role's players against its strongest opponent (maximin). Upper: the best
+    reply to each of the second role's players, the strongest of them (minimax). None where they are unknown
+    or further apart than CLOSE_BOUNDS.
+    """
+    if len(evaluation.rates) != 2:
+        return None
+    best: dict[str, list[float]] = {role: [] for role in evaluation.rates}
+    for entry in evaluation.matches:
+        if entry.best_bot_score is not None and entry.role in best:
+            best[entry.role].append(entry.best_bot_score)
+    replies, replies_of_second = best.values()
+    if not replies or not replies_of_second:
+        return None
+    low, high = sorted((1 - min(replies_of_second), min(replies)))
+    return (low, high) if high - low <= CLOSE_BOUNDS else None
 
 
 # --- scores against scripted opponents --------------------------------------------------------------------

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
-from support.evaluation_rows import rate_row
+from support.evaluation_rows import match_row, rate_row
 
 from rematch import api
 from rematch.core.config import replace
@@ -50,6 +51,21 @@ def test_cause_role_that_does_not_learn() -> None:
                     "iterations")
     (text,) = likely_causes(GAP, evidence(rows={"evader/updates": 0.0}))
     assert "none of 3 iterations updated it" in text
+
+
+def test_cause_role_that_does_not_improve() -> None:
+    run = evidence()
+    scores = {"pursuer": (0.2, 0.2), "evader": (0.5, 0.9)}
+    history = [replace_table(entry, scores, int(i > 0)) for i, entry in enumerate(run.history)]
+    (text,) = likely_causes(GAP, dataclasses.replace(run, history=history))
+    assert text == ("pursuer did not improve: mean score against scripted opponents 0.200 at step 0, 0.200 at "
+                    "step 3,000")
+    assert likely_causes(SWING, dataclasses.replace(run, history=history)) == []
+
+
+def replace_table(entry: Evaluation, scores: dict[str, tuple[float, float]], index: int) -> Evaluation:
+    table = [match_row(role, "x", score[index]) for role, score in scores.items()]
+    return Evaluation.from_json(entry.to_json() | {"table": table})
 
 
 def test_cause_reward_asymmetry() -> None:

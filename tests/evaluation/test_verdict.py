@@ -92,6 +92,61 @@ def test_alarms_of_a_solved_game_compare_with_perfect_play() -> None:
     assert "gap above" in alarms(history)[0].text
 
 
+def lopsided_row(step: int, rate: float, pursuer: float, evader: float) -> Row:
+    """The pursuer's rate head to head, and the mean score of each role against scripted opponents."""
+    scores = {"pursuer": pursuer, "evader": evader}
+    table = [match_row(role, opponent, score) for role, score in scores.items() for opponent in ("x", "y")]
+    return row(step, rate) | {"table": table}
+
+
+def test_verdict_of_a_healthy_run_in_a_lopsided_game_is_not_collapsed() -> None:
+    """Measured: a 15 % faster evader, four million steps; both roles improve, and the evader wins."""
+    history = [lopsided_row(500_000, 0.06, 0.19, 0.90), lopsided_row(1_000_000, 0.05, 0.35, 0.97),
+               lopsided_row(2_000_000, 0.06, 0.62, 0.99), lopsided_row(4_000_000, 0.06, 0.80, 0.995)]
+    assert alarms(history) == []
+    assert verdict(history) == (
+        "lopsided: evader wins 0.940 [0.924, 0.953] of 1000 games, NE gap above 0.8 since step 500,000, but "
+        "every role improved against scripted opponents: pursuer 0.190 at first, 0.800 now; evader 0.900 at "
+        "first, 0.995 now")
+    assert word([*history, lopsided_row(5_000_000, 0.3, 0.80, 0.995)]) == "improving"  # the gap has closed
+    assert word(history[:1]) == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("pursuer", "evader", "expected"),
+    [((0.19, 0.19), (0.90, 0.99), "collapsed"),  # the pursuer learned nothing
+     ((0.19, 0.22), (0.90, 0.99), "collapsed"),  # within the noise
+     ((0.50, 0.10), (0.90, 0.99), "collapsed"),  # the pursuer got worse
+     ((0.19, 0.80), (0.90, 0.40), "collapsed"),  # the winning role got worse
+     ((0.19, 0.80), (0.98, 0.98), "lopsided"),  # near perfect: there is nothing left to gain
+     ((0.19, 0.80), (0.70, 0.90), "lopsided")],
+)  # fmt: skip
+def test_verdict_of_a_large_gap_depends_on_progress(
+    pursuer: tuple[float, float], evader: tuple[float, float], expected: str
+) -> None:
+    history = [lopsided_row(step, 0.06, pursuer[step > 0], evader[step > 0])
+               for step in (0, 500_000, 900_000, 1_500_000)]
+    assert word(history) == expected
+    assert word([entry | {"table": []} for entry in history]) == "collapsed"  # nothing shows progress
+
+
+def test_verdict_of_a_lopsided_run_names_the_scripted_value_and_weak_match_ups() -> None:
+    history = [lopsided_row(0, 0.06, 0.19, 0.90), lopsided_row(900_000, 0.06, 0.80, 0.99)]
+    history[1]["table"] = [
+        match_row("pursuer", "x", 0.80, best=0.95), match_row("pursuer", "y", 0.80, best=0.20),
+        match_row("evader", "x", 0.99, best=0.89), match_row("evader", "y", 0.99, best=0.95)]
+    assert verdict(history).endswith(
+        "; between scripted players the game is worth 0.11 to 0.20 to pursuer; a scripted baseline is better "
+        "in 1 of 4 match-ups")
+    assert [verdict_word(text) for text in findings(history)] == ["lopsided", "weak", "improving"]
+
+
+def test_gap_alarm_of_a_solved_game_does_not_depend_on_progress() -> None:
+    history = [lopsided_row(step, 0.06, score, 0.99) | {"exact": {"played": 0.06, "value": 0.5}}
+               for step, score in ((0, 0.2), (900_000, 0.8))]
+    assert word([*history, history[1] | {"step": 1_500_000}]) == "collapsed"
+
+
 def test_verdict_weak() -> None:
     text = verdict([row(0), row(1000, rate=0.75, score=0.5, best=0.9)])
     assert text.startswith("weak: loses to scripted baselines in 4 of 4 match-ups; worst: ")

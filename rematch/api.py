@@ -13,14 +13,13 @@ from rematch.core import config as settings
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.system.interrupts import StopRequest
 from rematch.curriculum import archive_files
-from rematch.curriculum.levels import too_few_games
 from rematch.reporting import run_outputs
 from rematch.reporting.console import Console
 from rematch.reporting.result import PrintableRun
 from rematch.storage.checkpoint import Checkpoint
 from rematch.storage.run_folder import FAILED_EVENT, Run
 from rematch.training import memory_estimate
-from rematch.training.config import Config
+from rematch.training.config import Config, start_notes
 from rematch.training.config import default as default
 from rematch.training.fingerprint import fingerprint
 from rematch.training.loop import train as loop
@@ -30,11 +29,6 @@ from rematch.training.recipes import stored_config as stored_config
 from rematch.training.trained_run import STATE_ERRORS, TrainedRun, load_run
 from rematch.training.trained_run import world_builder as world_builder
 from rematch.training.trainer import ComponentError, Trainer
-
-GENERAL_SUM = "Rewards are general-sum: the roles' rewards do not cancel"
-EPISODE = "Games of this world cannot be restored: a resumed run starts new games and ends with other bits"
-ONLY_WARMUP = "All of this run is its warm-up phase: the other role never learns; expected fewer warmup_steps"
-ONE_SEAT = "league.opponent_share has no effect: the world has one seat, and so no opponents"
 
 
 class Trained(PrintableRun, TrainedRun):
@@ -182,23 +176,10 @@ def _announce(trainer: Trainer, run: Run) -> None:
     run.log_line(
         f"Run {c.game} seed {c.seed}: {c.iterations} iterations of {c.games} games x {c.steps} steps"
     )
-    for note in _notes(trainer):
+    for note in start_notes(trainer.config, trainer.setup.spec):
         run.log_line(note)
     for name in trainer.setup.user_code:
         run.log_line(f"Component from {name}")
-
-
-def _notes(trainer: Trainer) -> list[str]:
-    """Warnings about a run before it starts."""
-    config, spec = trainer.config, trainer.setup.spec
-    one_seat, schedule = spec.seats == 1, config.schedule
-    only_warmup = schedule.kind != "simultaneous" and schedule.warmup_steps >= config.total_steps
-    unused_league = (one_seat and config.league.opponent_share > 0
-                     and not settings.has_effect(config, "league.opponent_share"))
-    notes = {GENERAL_SUM: not spec.zero_sum and not one_seat, EPISODE: spec.resume == "episode",
-             ONLY_WARMUP: only_warmup, ONE_SEAT: unused_league}
-    balance = too_few_games(config.curriculum, config.evaluation.games)
-    return [note for note, applies in notes.items() if applies] + ([balance] if balance else [])
 
 
 def _run_loop(
@@ -220,7 +201,7 @@ def _run_loop(
         f"run {run.folder}: {c.game}, seed {c.seed}, {c.iterations - clock.iteration} iterations of "
         f"{c.games} games x {c.steps} steps"
     )
-    for note in _notes(trainer):
+    for note in start_notes(trainer.config, trainer.setup.spec):
         display.line(note)
     display.start(f"{run.folder.name} ({c.game})", clock.total_steps)
     try:

@@ -21,6 +21,7 @@ from rematch.core.world import World
 from rematch.evaluation.match import Scoreboard
 from rematch.reporting.console import Console
 from rematch.storage.run_folder import Run
+from rematch.training.config import ONLY_WARMUP, start_notes
 from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 
@@ -140,7 +141,7 @@ def test_run_that_is_all_warmup_has_a_note() -> None:
     for total, said in ((150_000, True), (250_000, False)):
         changes = {"schedule.kind": "alternating", "total_steps": total, "games": 8}
         trainer = Trainer(api.configure("lattice", changes=changes))
-        assert (api.ONLY_WARMUP in api._notes(trainer)) == said
+        assert (ONLY_WARMUP in start_notes(trainer.config, trainer.setup.spec)) == said
 
 
 @pytest.mark.parametrize(

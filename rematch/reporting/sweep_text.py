@@ -99,9 +99,11 @@ def tables(sweep: Row) -> list[tuple[str, list[list[str]]]]:
 
 
 def notes(sweep: Row) -> list[str]:
-    """The failed runs with their reasons, seeds that were added later, several versions of rematch."""
+    """Notes of the runs on their settings, failed runs, seeds added later, several versions of rematch."""
     failed = [run for cell in sweep["cells"] for run in cell["runs"] if run["state"] == "failed"]
-    out = [f"FAILED {run['run']}: {run['why']}" for run in failed]
+    out = [f"Note on {cell['cell'] or 'every run'}: {note.removeprefix('note: ')}" for cell in sweep["cells"]
+           for note in cell.get("notes", ())]
+    out += [f"FAILED {run['run']}: {run['why']}" for run in failed]
     if failed:
         out.append(f"{len(failed)} failed and are not in the means, which are therefore too optimistic.")
     if sweep["added"]:

@@ -38,6 +38,8 @@ from rematch.storage.run_lock import LOCK_FILE, RunLock
 from rematch.sweeps.processes import Children, Task, gib
 from rematch.sweeps.results import seed_means, seed_result
 from rematch.training import memory_estimate, recipes
+from rematch.training.config import start_notes
+from rematch.training.setup import RunSetup
 from rematch.worlds import registry
 
 FILE, SETTINGS, TABLE, RESULT = "sweep.yaml", "settings.yaml", "sweep.md", "sweep.json"
@@ -71,6 +73,9 @@ class Plan:
         for cell, seed in itertools.product(self.cells, self.seeds):
             name = f"{cell.name}/seed-{seed}".lstrip("/")
             flags = [f"--{key}={value}" for key, value in cell.values.items()]
+            games = cell.config.evaluation.games  # its default follows from other settings
+            if "evaluation.games" not in cell.values and games != self.cells[0].config.evaluation.games:
+                flags.append(f"--evaluation.games={games}")
             command = ["train", str(self.folder / SETTINGS), *flags, f"--seed={seed}"]
             tasks.append(Task(name, self.folder / name, [*command, f"--name={self.folder / name}"]))
         return tasks
@@ -267,7 +272,8 @@ def result(plan: Plan, metadata: Mapping[str, str], tasks: Sequence[Task]) -> di
     remaining, cells = iter(tasks), []
     for cell in plan.cells:
         rows = [seed_result(next(remaining), seed, names) for seed in plan.seeds]
-        cells.append({"cell": cell.name, "values": cell.values, "runs": rows, "iqm": seed_means(rows)})
+        cells.append({"cell": cell.name, "values": cell.values, "runs": rows, "iqm": seed_means(rows),
+                      "notes": start_notes(cell.config, RunSetup(cell.config).spec)})
     counts = {state: sum(task.state == state for task in tasks)
               for state in ("finished", "failed", "unfinished", "waiting")}
     return {"sweep": plan.folder.name, **metadata, "game": game,
@@ -303,6 +309,9 @@ def run(
         console.line(f"sweep {plan.folder}: {len(tasks)} runs; {line}")
         if metadata["added"] and metadata["added"] != old.get("added", ""):
             console.line(f"seeds {metadata['added']} are new: the table will mark them as added later")
+        for cell in plan.cells:
+            for note in start_notes(cell.config, RunSetup(cell.config).spec):
+                console.line(f"note on {cell.name or 'every run'}: {note.removeprefix('note: ')}")
         with StopRequest(minutes) as stop:
             children = Children(tasks, jobs, need, console.line)
             if finished := len(tasks) - len(children.todo):

@@ -27,6 +27,8 @@ from rematch.storage.run_folder import CONFIG_FILE, LOG_FILES
 from rematch.storage.run_lock import lock_holder
 
 POLL = 0.05  # seconds between two checks of the children
+WARNING = "rematch: "  # start of a line with a warning (cli/main.py)
+MOST_OUTPUT = 1 << 20  # bytes of a child's output that are searched for warnings
 TAIL = 4096  # bytes at the end of a child's output that are searched for its last line
 CHILD = ("import sys; from rematch.core.system.interrupts import stop_with_parent; "
          "stop_with_parent(int(sys.argv.pop(1))); "
@@ -64,6 +66,15 @@ class Task:
                 self.state, self.why = "finished", facts["verdict"]
         return self.state == "finished"
 
+    def warnings(self) -> list[str]:
+        """The warnings that its newest process has printed, such as those of Python."""
+        output = b""
+        with suppress(OSError), self.output.open("rb") as file:
+            file.seek(self.offset)
+            output = file.read(MOST_OUTPUT)
+        lines = output.decode(errors="replace").splitlines()
+        return [plain_line(line)[:500] for line in lines if line.startswith(WARNING)]
+
     def last_line(self, code: int) -> str:
         """The end of its process in one line: the last line of its output, or the signal."""
         output = b""
@@ -87,6 +98,7 @@ class Children:
         self.jobs, self.need = jobs, need
         self.todo = [task for task in tasks if not task.finished()]
         self.running: list[tuple[Task, subprocess.Popen[bytes]]] = []
+        self.warnings: set[str] = set()  # those that were reported; each once, whichever runs have it
         self.memory_reported = False  # whether a line about too little memory was printed
 
     def run(self, stop: Callable[[], bool]) -> None:
@@ -188,6 +200,10 @@ class Children:
             self.running.remove((task, child))
             task.state = "unfinished"
             if task.finished():
+                for warning in task.warnings():
+                    if warning not in self.warnings:
+                        self.report(task, f"warned: {warning.removeprefix(WARNING)}")
+                    self.warnings.add(warning)
                 self.report(task, f"finished: {task.why}")
             elif process := lock_holder(task.folder):  # another process was faster
                 self.todo.append(task)

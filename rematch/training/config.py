@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from rematch.core.component import Component
-from rematch.core.config import part, untracked
+from rematch.core.config import has_effect, part, untracked
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config as Config
+from rematch.core.spec import Spec
 from rematch.core.system.user_code import load_class
+from rematch.curriculum.levels import too_few_games
 from rematch.rollout.reward_term import RewardTermComponent
 from rematch.training.component_list import COMPONENTS
 from rematch.training.setup import RunSetup
@@ -100,3 +102,23 @@ def no_effect(config: Config, key: str, setup: RunSetup | None = None) -> str:
 
 def components_of(config: Config) -> Sequence[type[Component]]:
     return getattr(config, "component_classes", COMPONENTS)
+
+
+# --- notes ------------------------------------------------------------------------------------------------
+
+GENERAL_SUM = "Rewards are general-sum: the roles' rewards do not cancel"
+EPISODE = "Games of this world cannot be restored: a resumed run starts new games and ends with other bits"
+ONLY_WARMUP = "All of this run is its warm-up phase: the other role never learns; expected fewer warmup_steps"
+ONE_SEAT = "league.opponent_share has no effect: the world has one seat, and so no opponents"
+
+
+def start_notes(config: Config, spec: Spec) -> list[str]:
+    """Warnings about a run before it starts: the first lines of its log."""
+    one_seat, schedule = spec.seats == 1, config.schedule
+    only_warmup = schedule.kind != "simultaneous" and schedule.warmup_steps >= config.total_steps
+    unused_league = one_seat and config.league.opponent_share > 0 and not has_effect(
+        config, "league.opponent_share")
+    notes = {GENERAL_SUM: not spec.zero_sum and not one_seat, EPISODE: spec.resume == "episode",
+             ONLY_WARMUP: only_warmup, ONE_SEAT: unused_league}
+    games = too_few_games(config.curriculum, config.evaluation.games)
+    return [note for note, applies in notes.items() if applies] + ([games] if games else [])

@@ -58,8 +58,8 @@ def test_cause_role_that_does_not_improve() -> None:
     scores = {"pursuer": (0.2, 0.2), "evader": (0.5, 0.9)}
     history = [replace_table(entry, scores, int(i > 0)) for i, entry in enumerate(run.history)]
     (text,) = likely_causes(GAP, dataclasses.replace(run, history=history))
-    assert text == ("pursuer did not improve: mean score against scripted opponents 0.200 at step 0, 0.200 at "
-                    "step 3,000")
+    assert text == ("pursuer did not improve: mean score against scripted opponents 0.200 at step 0, 0.200 "
+                    "at step 3,000")
     assert likely_causes(SWING, dataclasses.replace(run, history=history)) == []
 
 

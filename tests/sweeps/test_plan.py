@@ -26,6 +26,7 @@ from rematch.core.errors import ConfigError
 from rematch.core.system import system_memory
 from rematch.storage.run_folder import lock_holder
 from rematch.sweeps import plan as sweeps
+from rematch.training.config import ONLY_WARMUP
 
 __all__ = ["refused"]
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -324,6 +325,35 @@ def test_sweep_from_python_with_a_grid_and_an_added_seed(tmp_path: Path) -> None
     assert "Seeds 6 were added later" in (tmp_path / "x" / "sweep.md").read_text()
     with pytest.raises(ConfigError, match="seed has no effect in a sweep"):
         rematch.sweep("gymnasium", seeds=[1], changes={"seed": 3})
+
+
+def test_sweep_prints_the_notes_of_its_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All of each run is its warm-up: the table alone would look like a result."""
+    words = flags(total_steps=64, threads=1, evaluation__games=4)
+    turns = ["--schedule.kind", "alternating", "--schedule.warmup_steps", "1000000"]
+    with contextlib.chdir(tmp_path):
+        assert main.main(["sweep", "quick", "--seeds", "0", "--name", "x", *words, *turns]) == 0
+        said = capsys.readouterr().out
+        start, _, table = said.partition("Sweep x: ")
+        assert f"note on every run: {ONLY_WARMUP}" in start and f"Note on every run: {ONLY_WARMUP}" in table
+        assert ONLY_WARMUP in (tmp_path / "runs/x/sweep.md").read_text().replace("\\", "")
+        assert main.main(["status", "x"]) == 0
+        assert f"Note on every run: {ONLY_WARMUP}" in capsys.readouterr().out
+
+
+def test_games_that_follow_from_a_grid_value_reach_the_run(tmp_path: Path) -> None:
+    """The bound of a gap needs more games at a smaller threshold; cells share one file of settings."""
+    file = tmp_path / "own.yaml"
+    file.write_text(json.dumps({"game": "pursuit", "curriculum": {"kind": "smooth", "by": "gap"}}))
+    plan = sweeps.make_plan(tmp_path / "s", str(file), (0,), {"curriculum.gap_threshold": ("0.15", "0.1")},
+                            lambda more: api.configure(str(file), flags=more))
+    assert [cell.config.evaluation.games for cell in plan.cells] == [1000, 1550]
+    commands = [task.command for task in plan.tasks()]
+    assert [[word for word in each if "--evaluation" in word] for each in commands] == [
+        [], ["--evaluation.games=1550"]]
+    both = sweeps.make_plan(tmp_path / "s", str(file), (0,), {"evaluation.games": ("8", "9")},
+                            lambda more: api.configure(str(file), flags=more))
+    assert [sum("--evaluation" in word for word in task.command) for task in both.tasks()] == [1, 1]
 
 
 def test_cell_names_are_readable_folders() -> None:

@@ -46,6 +46,16 @@ def test_last_line_by_exit_code(tmp_path: Path, code: int, text: str, expected: 
     assert task.last_line(code) == expected
 
 
+def test_warnings_of_children_are_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import sys; print('rematch: the disk is slow', file=sys.stderr)"
+    monkeypatch.setattr(processes, "CHILD", program)
+    monkeypatch.setattr(Task, "finished", lambda task: task.output.exists())
+    tasks = [Task(name, tmp_path / name, ["train"]) for name in "ab"]
+    said: list[str] = []
+    Children(tasks, 1, 1, said.append).run(never)
+    assert [line for line in said if "warned" in line] == ["[0/2] a warned: the disk is slow"]
+
+
 def test_children_run_one_after_the_other_without_memory_for_two(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system_memory, "available_bytes", lambda: 5 << 29)

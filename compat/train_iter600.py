@@ -200,6 +200,9 @@ def train(arguments: Sequence[str]) -> int:
 
     flags = ("--config", "--device", "--start-iteration", "--from", "--exploiter-steps", "--output",
              "--max-minutes")
+    if {"--help", "-h"} & set(arguments):
+        print(__doc__)
+        return 0
     options = Options(arguments, flags)
     usage = ("train_iter600.py [--config FILE] [--device cpu] [--start-iteration N --from POLICY] "
              "[--exploiter-steps N]")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 ROLLOUT = 4 * 512  # steps of all games: four environments of 512 steps each, as in the earlier project
+SHORT_PHASES = (100_000, 200_000, 300_000)  # steps of the first phases with --phase_warmup, two of each
 SWITCH = object()  # a flag without a value
 SET_BY_CURRICULUM = "with a curriculum, which sets it"
 
@@ -133,6 +134,29 @@ CONDITIONAL: dict[str, tuple[str, Callable[[Values], bool], str]] = {
 }  # fmt: skip
 
 
+MEANINGS = {  # of the flags that are more than one setting, or none
+    "n_obstacles": "number of obstacles in every episode",
+    "no_dcbf": "switches the pursuer's safety filter off",
+    "micro_phase_steps": "steps of a micro-phase; 0: long phases with rollback",
+    "eval_interval_micro": "micro-phases between evaluations (50)",
+    "snapshot_freq_micro": "micro-phases between snapshots for the pool (5)",
+    "max_total_steps": "steps of a run with micro-phases (10000000)",
+    "eta": "upper bound of the gap that counts as converged",
+    "convergence_consecutive": "consecutive evaluations below eta that end the run; 0: never",
+    "phase_warmup": "phases of 100K, 200K and 300K steps at first, two of each",
+    "evader_first_on_advance": "on a new level the evader learns first",
+    "warm_start_evader": "on a new level the evader has an additional phase",
+    "warm_start_timesteps": "steps of that phase (50000)",
+    "opponent_pool_size": "snapshots in each pool, which play half of the games; 0: no pool",
+    "curriculum": "six discrete levels",
+    "smooth_curriculum": "levels whose largest start distance grows by --smooth_curriculum_increment",
+    "ne_gap_advancement": "levels advance when |SR_P - SR_E| is below --ne_gap_threshold",
+    "bilateral_rollback": "a rollback restores both roles",
+    "output": "folder of the run",
+    "max_minutes": "stops after this number of minutes; `rematch resume` continues",
+}
+
+
 def has_curriculum(values: Values) -> bool:
     return bool(values["curriculum"] or values["smooth_curriculum"])
 
@@ -229,8 +253,11 @@ def schedule(v: Values, notes: list[str]) -> dict[str, Any]:
         warmup_steps = _value_or(v["warm_start_timesteps"], 50_000) if v["warm_start_evader"] else 0
         max_steps = phases * (int(phase_steps * max(1.0, v["evader_multiplier"])) + warmup_steps)
         changes |= {"rollback.checkpoints_back": 3, "total_steps": v["cold_start_timesteps"] + max_steps}
-        if v["phase_warmup"]:
-            changes["schedule.short_phases"] = (100_000, 200_000, 300_000)
+        if v["phase_warmup"] and phase_steps > SHORT_PHASES[0]:
+            changes["schedule.short_phases"] = SHORT_PHASES
+        elif v["phase_warmup"]:
+            notes.append("note: --phase_warmup has no effect: its first phases have "
+                         f"{SHORT_PHASES[0]} steps, and --timesteps_per_phase is {v['timesteps_per_phase']}")
         for name in ("eval_interval_micro", "snapshot_freq_micro", "max_total_steps"):
             if v[name] is not None:
                 notes.append(f"note: --{name} {v[name]} has no effect without --micro_phase_steps")
@@ -264,12 +291,32 @@ def levels(v: Values, notes: list[str]) -> dict[str, Any]:
     return changes | {"curriculum.by": "capture"}
 
 
+def help_text() -> str:
+    """The flags with type, default, and meaning: that of the setting, where a flag is one setting."""
+    from rematch import api
+    from rematch.core import config as settings
+
+    leaves = settings.leaves(api.configure("documents"))
+    helps = {key: field.metadata.get("help", "") for key, field, _ in leaves}
+    lines = [__doc__ or "", "Flags (default):"]
+    for name, flag in {**FLAGS, "max_minutes": Flag(float, None)}.items():
+        key = flag.key or CONDITIONAL.get(name, ("",))[0]
+        kind = "" if flag.kind is SWITCH else f" {flag.kind.__name__.upper()}"
+        default = "" if flag.kind is SWITCH or flag.default in (None, "") else f" ({flag.default})"
+        setting = f" [{key}]" if key else ""
+        lines.append(f"  --{name}{kind}{default}: {MEANINGS.get(name) or helps[key]}{setting}")
+    return "\n".join(lines)
+
+
 def train(arguments: Sequence[str]) -> int:
     from rematch import api
     from rematch.cli.options import Options
     from rematch.core import config as settings
     from rematch.reporting.console import Console
 
+    if {"--help", "-h"} & set(arguments):
+        print(help_text())
+        return 0
     values, present, others = parse(arguments)
     changes, notes = translate(values, present)
     base = api.configure("documents")

@@ -171,6 +171,12 @@ def test_it_runs_and_begins_where_it_is_told(
     assert [row["player/temperature"] for row in rows] == [1.0, 0.75]  # over the remaining ones
 
 
+def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"], act=SCRIPT.train) == 0
+    text = capsys.readouterr().out
+    assert all(flag in text for flag in ("--config", "--device", "--start-iteration", "--from", "--output"))
+
+
 def test_wrong_words_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "other.yaml"
     other.write_text(SCRIPT.CONFIG.read_text().replace("target_kl", "target_lk"))

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from rematch import api
+from rematch.cli.main import main
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
@@ -216,11 +217,25 @@ def test_contradictions_and_typing_errors_are_one_line(
         (["--curriculum", "--smooth_curriculum"], ["curriculum"]),
         (["--snapshot_freq_micro", "3"], ["snapshot_freq_micro"]),
         (["--micro_phase_steps", "2048", "--eta", "0.2", "--convergence_consecutive", "0"], ["eta"]),
+        (["--phase_warmup", "--timesteps_per_phase", "8192"], ["phase_warmup"]),
+        (["--phase_warmup", "--timesteps_per_phase", "100000"], ["phase_warmup"]),
+        (["--phase_warmup", "--timesteps_per_phase", "150000"], []),
     ],
 )  # fmt: skip
 def test_no_flag_is_ignored_without_a_word(script: ModuleType, words: list[str], expected: list[str]) -> None:
     _, notes = configured(script, ["--output", "x", *words])
     assert [note.split()[1] for note in notes] == [f"--{name}" for name in expected]
+
+
+def test_help_names_every_flag_with_a_meaning(
+    script: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--help"], act=script.train) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name in script.FLAGS:
+        (line,) = [line for line in lines if re.match(rf"  --{name}\b", line)]
+        assert len(line.partition(": ")[2]) > 8, line
+    assert "  --evader_v_max FLOAT (1.0): " in "\n".join(lines)
 
 
 def test_a_flag_of_zero_is_zero_and_short_phases_have_room(script: ModuleType) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import reproductions
 
 from rematch import api
 from rematch.core import config as settings
+from rematch.core.errors import ConfigError
 from rematch.curriculum.levels import Levels
 from rematch.rehearsal.shrink import shrink
 from rematch.rehearsal.trial import play
@@ -37,15 +39,15 @@ def first_words(result: dict[str, str]) -> dict[str, str]:
 def test_a_balanced_run_meets_every_criterion() -> None:
     steady = [(k * 100_000, 0.5 + 0.02 * (k % 2)) for k in range(1, 21)]
     assert first_words(reproductions.criteria(line(steady))) == {
-        "gap < 0.30, 1M to 2M": "met", "gap > 0.80 for 500K": "no", "swing < 0.30": "met",
-        "swing > 0.70": "no", "no crash, no NaN": "met", "ours: bound < 0.30": "met",
-        "ours: SR_P within 0.15": "met"}  # fmt: skip
+        "gap < 0.30 from 1M on": "met", "gap > 0.80 for 500K": "no", "swing < 0.30": "met",
+        "swing > 0.70": "no", "no crash, no NaN": "met", "ours: bound < 0.30 from 1M on": "met",
+        "ours: SR_P within 0.15 from 1M on": "met"}  # fmt: skip
 
 
 def test_a_collapse_and_swings_are_called_so() -> None:
     lost = [(k * 100_000, 0.05) for k in range(1, 21)]
     result = reproductions.criteria(line(lost))
-    assert first_words(result)["gap < 0.30, 1M to 2M"] == "missed"
+    assert first_words(result)["gap < 0.30 from 1M on"] == "missed"
     assert first_words(result)["gap > 0.80 for 500K"] == "FAILED"
     assert "longest 1900K" in result["gap > 0.80 for 500K"]
     wild = [(k * 100_000, 0.1 if k % 2 else 0.9) for k in range(1, 21)]
@@ -54,33 +56,58 @@ def test_a_collapse_and_swings_are_called_so() -> None:
     assert first_words(result)["gap > 0.80 for 500K"] == "no"  # 0.80, not above it
 
 
+def test_criteria_cover_the_whole_run_and_the_table_says_so() -> None:
+    """A collapse and a swing after two million steps count too."""
+    late = [(k * 100_000, 0.5 if k < 60 else 0.02) for k in range(1, 101)]
+    result = first_words(reproductions.criteria(line(late)))
+    assert result["gap > 0.80 for 500K"] == "FAILED" and result["swing < 0.30"] == "missed"
+    assert result["gap < 0.30 from 1M on"] == "missed"
+    assert reproductions.criteria_table([line(late)])[0] == (
+        "Criteria over the whole run after its warm-up: evaluations from step 100,000 to step 10,000,000.")
+
+
 def test_nothing_is_claimed_that_was_not_seen() -> None:
-    """An unfinished run, a run with a NaN, and a run without evaluations between 1M and 2M."""
+    """An unfinished run, a run with a NaN, a run without evaluations from 1M on, one with one or none."""
     steady = line([(k * 100_000, 0.5) for k in range(1, 9)])
     result = reproductions.criteria(steady | {"complete": False})
     assert result["no crash, no NaN"] == "unfinished at step 800,000"
-    assert result["gap < 0.30, 1M to 2M"] == result["ours: bound < 0.30"] == reproductions.NOT_EVALUATED
+    assert result["gap < 0.30 from 1M on"] == reproductions.NOT_EVALUATED
+    assert result["ours: bound < 0.30 from 1M on"] == reproductions.NOT_EVALUATED
     assert reproductions.criteria(steady | {"finite": False})["no crash, no NaN"].startswith("FAILED")
-    # the rollout that 2M falls into
-    ends = reproductions.criteria(line([(1_200_000, 0.5), (2_000_896, 0.1)]))
-    assert first_words(ends)["gap < 0.30, 1M to 2M"] == "missed"
+    single = reproductions.criteria(line([(1_200_000, 0.5)]))
+    assert single["swing < 0.30"] == single["swing > 0.70"] == reproductions.NOT_EVALUATED
+    empty = steady | {"rows": [], "steps": 0, "complete": False, "recipe": "z2"}
+    assert "### z2: 1 seed (0), 0 steps; not to the end: seed 0 at 0" in reproductions.tables([empty])
 
 
-def test_seed_table_has_the_columns_of_the_earlier_project() -> None:
-    one = line([(500_000, 0.94), (700_000, 0.5)]) | {"recipe": "seed_sensitivity", "rollbacks": 5}
+def seed_study_line(recipe: str, seed: int) -> dict[str, Any]:
+    one = line([(500_000, 0.94), (700_000, 0.5)]) | {"recipe": recipe, "seed": seed, "rollbacks": 5}
     for number, phase in enumerate(("S0", "S1")):
         one["rows"][number][0] = phase
-    shown = reproductions.seed_table([one])
-    assert shown[0] == "| seed | cold-start escape | S1 capture | S1 escape | NE gap | rollbacks |"
-    assert shown[2] == "| 0 | 0.060 | 0.500 | 0.500 | 0.000 [0.000, 0.050] | 5 |"
+    return one
+
+
+def test_seed_study_is_a_table_of_its_own() -> None:
+    """The columns of the earlier project; runs w and y, which share its settings, are its last rows."""
+    lines = [seed_study_line(*run) for run in (("w", 47), ("seed_sensitivity", 2), ("seed_sensitivity", 1))]
+    lines[1]["rows"].pop()  # stopped before the end of S1
+    shown = reproductions.tables(lines)
+    at = shown.index("| seed | cold-start escape | S1 capture | S1 escape | NE gap | rollbacks |")
+    assert shown[at + 2 : at + 7] == [
+        "| 1 | 0.060 | 0.500 | 0.500 | 0.000 [0.000, 0.050] | 5 |", "| 2 | 0.060 | – | – | – | 5 |",
+        "| 47 (run w) | 0.060 | 0.500 | 0.500 | 0.000 [0.000, 0.050] | 5 |", "",
+        "n = 1000 games an entry; rollbacks of the whole run."]
+    study = shown[next(i for i, text in enumerate(shown) if text.startswith("### seed_sensitivity")) :]
+    assert "2 seeds (1, 2)" in study[0] and not any("criterion" in text for text in study)
+    assert any(text.startswith("### w: 1 seed (47)") for text in shown)
 
 
 def test_levels_count_until_two_million_steps() -> None:
     points = [(k * 500_000, 0.5) for k in range(1, 9)]
     late = reproductions.criteria(line(points, [0, 0, 0, 0, 1, 1, 2, 2]))
-    assert late["at least one level by 2M"] == "missed (level 1)"
+    assert late["at least one level by 2M"] == "missed (level 1; highest of the run 3)"
     early = reproductions.criteria(line(points, [0, 0, 1, 1, 1, 1, 2, 2]))
-    assert early["at least one level by 2M"] == "met (level 2)"
+    assert early["at least one level by 2M"] == "met (level 2; highest of the run 3)"
     name = "ours: earlier levels keep 95 %"
     climbed = line(points, [0, 0, 1, 1, 1, 1, 2, 2])
     assert reproductions.criteria(climbed)[name] == reproductions.NOT_EVALUATED
@@ -121,7 +148,48 @@ def test_a_finished_run_is_gathered(tmp_path: Path) -> None:
     # every level below was played again at the end
     assert [level for level, _, _ in result["kept"]] == list(range(levels.progress.level))
     shown = "\n".join(reproductions.tables([result]))
-    assert "### z1: 1 seeds (47)" in shown and "| S1 | pursuer |" in shown and "not to the end" in shown
+    assert "### z1: 1 seed (47)" in shown and "| S1 | pursuer |" in shown and "not to the end" in shown
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr("sys.argv", ["reproductions.py", *words])
+    return reproductions.main()
+
+
+def small_run(recipe: str, folder: Path) -> Path:
+    small = shrink(api.configure(recipe, changes={"network.hidden": (8,)}))
+    quick = {"evaluation.games": 2, "evaluation.opponents": ("random",), "past_policies.count": 0}
+    play(settings.replace(small, quick), folder)
+    return folder
+
+
+def test_every_name_is_gathered_and_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small runs under all names: in folders of `rematch train`, of a sweep, and of the original commands."""
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{reproductions.BEGIN}\nold\n{reproductions.END}\nafter\n")
+    monkeypatch.setattr(reproductions, "PAGE", page)
+    monkeypatch.setattr(reproductions, "RESULTS", tmp_path / "lines.jsonl")
+    made = {name: small_run(name, tmp_path / "made" / name) for name in ("ra2", "h")}  # micro and long phases
+    folders = []
+    for i, name in enumerate(reproductions.NAMES):
+        folder = tmp_path / (f"{name}-1", f"{name}-sweep/seed-47", f"results/run_{i}")[i % 3]
+        shutil.copytree(made["ra2" if name in reproductions.MANY_EVALUATIONS else "h"], folder)
+        folders.append(f"{name}={folder}" if i % 3 == 2 else str(folder))
+    assert command(monkeypatch, "gather", *folders[:5]) == 0
+    assert command(monkeypatch, "gather", *folders[4:]) == 0  # the others stay, the fifth is replaced
+    assert sorted(line["recipe"] for line in reproductions.load_lines()) == sorted(reproductions.NAMES)
+    assert command(monkeypatch, "publish") == 0
+    text = page.read_text()
+    assert text.startswith("before\n") and text.endswith("after\n") and "\nold\n" not in text
+    headings = re.findall(r"^### (\w+)", text, re.M)
+    assert headings == list(reproductions.NAMES)
+    assert text.count("| criterion |") == len(headings) - 1
+    assert text.count("| seed | cold-start escape |") == 1
+
+
+def test_unknown_names_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"'q' is no recipe .* one of ra1, ra2, v, w, x, y, z1, z2, h, i, "):
+        command(monkeypatch, "gather", f"q={tmp_path}")
 
 
 @pytest.mark.parametrize("encoder", ["mlp", "lstm", "bimdn"])

@@ -1,12 +1,12 @@
 """Tables of the reproduced runs of an earlier project, and its criteria: docs/results/reproductions.md.
 
-    rematch sweep ra1 --seeds 0-2        (and ra2, v, z1, pursuit: docs/results/reproductions.md has them all)
-    python tools/experiments/reproductions.py gather ra1=runs/ra1-sweep/seed-0 ...
+    rematch sweep ra1 --seeds 0-2        (and every other name in NAMES)
+    python tools/experiments/reproductions.py gather runs/ra1-sweep/seed-0 z2=results/run_Z2 ...
     python tools/experiments/reproductions.py publish
 
 `gather` writes a line per run into docs/results/data/reproductions.jsonl: its evaluations, without values
 that can be computed from them. `publish` writes the tables of docs/results/reproductions.md from it:
-all runs, no selection.
+all runs, no selection. Criteria are those of the earlier project, over the whole run.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 from rematch import api  # noqa: E402
 from rematch.cli import main as cli  # noqa: E402
+from rematch.core.errors import ConfigError  # noqa: E402
 from rematch.evaluation.evaluation import MatchResults  # noqa: E402
 from rematch.evaluation.statistics import wilson  # noqa: E402
 from rematch.reporting.status import status  # noqa: E402
@@ -45,9 +46,11 @@ COLUMNS = (
     "level",
     "games",
 )
-ORDER = ("ra1", "ra2", "v", "z1", "seed_sensitivity", "pursuit")
-TOTAL_STEPS = {"ra1": 10_000_000, "ra2": 10_000_000, "v": 2_000_000, "z1": 2_000_000, "pursuit": 10_000_000}
-FIRST, LAST = 1_000_000, 2_010_000  # "after ~2M total steps, sustained"; rollouts are whole
+NAMES = ("ra1", "ra2", "v", "w", "x", "y", "z1", "z2", "h", "i", "seed_sensitivity", "pursuit")
+SEED_STUDY, SAME_SETTINGS = "seed_sensitivity", ("w", "y")  # y: w with EWC and RND
+MANY_EVALUATIONS = ("ra1", "ra2", "pursuit")  # a row per evaluation would be too long; the others have phases
+SETTLED = 1_000_000  # steps from which a gap must be small: "after ~2M total steps, sustained"
+BY_TWO_MILLION = 2_010_000  # steps; rollouts are whole
 
 Line = dict[str, Any]
 
@@ -111,34 +114,38 @@ def evaluation_rows(line: Line) -> list[Line]:
 
 
 def criteria(line: Line) -> dict[str, str]:
-    """Criterion -> result for one run: first those of the earlier project (its report 000), then ours."""
+    """Criterion -> result for one run: first those of the earlier project (its report 000), then ours.
+
+    All cover the run from the end of its warm-up S0 to its last step; a gap counts from SETTLED steps on.
+    """
     rows = [row for row in evaluation_rows(line) if row["phase"] != "S0"]
-    window = [row for row in rows if FIRST <= row["step"] <= LAST]
-    early = [row for row in rows if row["step"] <= LAST]
-    gaps, rates = [row["gap"] for row in window], [row["SR_P"] for row in window]
-    swings = [abs(b["SR_P"] - a["SR_P"]) for a, b in pairwise(early)]
+    settled = [row for row in rows if row["step"] >= SETTLED]
+    gaps, rates = [row["gap"] for row in settled], [row["SR_P"] for row in settled]
+    swings = [abs(b["SR_P"] - a["SR_P"]) for a, b in pairwise(rows)]
     spread = max(rates, default=0.0) - min(rates, default=0.0)
-    longest = _longest_stretch([(row["step"], row["gap"]) for row in early], 0.80)
+    longest = _longest_stretch([(row["step"], row["gap"]) for row in rows], 0.80)
     results = {
-        "gap < 0.30, 1M to 2M": _target_text(all(g < 0.30 for g in gaps), _value_range(gaps)),
+        "gap < 0.30 from 1M on": _target_text(all(g < 0.30 for g in gaps), _value_range(gaps)),
         "gap > 0.80 for 500K": _failure_text(longest >= 500_000, f"longest {longest / 1000:.0f}K"),
-        "swing < 0.30": _target_text(all(s < 0.30 for s in swings), f"largest {max(swings, default=0):.2f}"),
+        "swing < 0.30": _target_text(all(s < 0.30 for s in swings), f"largest {max(swings, default=0):.3f}"),
         "swing > 0.70": _failure_text(
-            any(s > 0.70 for s in swings), f"{sum(s > 0.70 for s in swings)} of them"
+            any(s > 0.70 for s in swings), f"{sum(s > 0.70 for s in swings)} of {len(swings)}"
         ),
         "no crash, no NaN": _completion(line),
-        "ours: bound < 0.30": _target_text(
-            all(row["gap_high"] < 0.30 for row in window), f"at most {_highest_bound(window):.2f}"
+        "ours: bound < 0.30 from 1M on": _target_text(
+            all(row["gap_high"] < 0.30 for row in settled), f"at most {_highest_bound(settled):.2f}"
         ),
-        "ours: SR_P within 0.15": _target_text(spread < 0.15, f"{spread:.2f} apart"),
+        "ours: SR_P within 0.15 from 1M on": _target_text(spread < 0.15, f"{spread:.2f} apart"),
     }
-    if not window:  # no evaluation in the window: no claim
-        results |= dict.fromkeys(
-            [name for name in results if "1M to 2M" in name or "ours" in name], NOT_EVALUATED
-        )
+    if not settled:  # no evaluation there: no claim
+        results |= dict.fromkeys([name for name in results if "from 1M on" in name], NOT_EVALUATED)
+    if len(rows) < 2:
+        results |= dict.fromkeys([name for name in results if "swing" in name], NOT_EVALUATED)
     if any(row["level"] is not None for row in rows):
-        top = max((row["level"] or 0) for row in early) if early else 0
-        results["at least one level by 2M"] = _target_text(top >= 1, f"level {top + 1}")
+        early = [row["level"] or 0 for row in rows if row["step"] <= BY_TWO_MILLION]
+        last = max(row["level"] or 0 for row in rows)
+        detail = f"level {max(early, default=0) + 1}; highest of the run {last + 1}"
+        results["at least one level by 2M"] = _target_text(max(early, default=0) >= 1, detail)
         ratios = [final / initial if initial else 1.0 for _, initial, final in line.get("kept", [])]
         detail = f"of {len(ratios)} the worst keeps {min(ratios, default=0):.0%}"
         results["ours: earlier levels keep 95 %"] = (
@@ -184,51 +191,65 @@ def _longest_stretch(points: list[tuple[int, float]], limit: float) -> int:
 
 def tables(lines: list[Line]) -> list[str]:
     text: list[str] = []
-    for recipe in ORDER:
+    for recipe in NAMES:
         runs = sorted((line for line in lines if line["recipe"] == recipe), key=lambda line: line["seed"])
         if not runs:
             continue
-        total_steps = TOTAL_STEPS.get(recipe)
-        short = [
-            f"seed {line['seed']} {line['steps']:,}"
-            for line in runs
-            if total_steps and line["steps"] < total_steps
-        ]
-        unfinished = f"; not to the end: {', '.join(short)}" if short else ""
-        seed_list = ", ".join(str(line["seed"]) for line in runs)
-        furthest = max(line["steps"] for line in runs)
-        text += ["", f"### {recipe}: {len(runs)} seeds ({seed_list}), {furthest:,} steps{unfinished}", ""]
-        results = [criteria(line) for line in runs]
-        text += [
-            f"| criterion | {' | '.join('seed ' + str(line['seed']) for line in runs)} |",
-            "| --- |" + " --- |" * len(runs),
-        ]
-        text += [f"| {name} | {' | '.join(c.get(name, '–') for c in results)} |" for name in results[0]]
+        text += ["", heading(recipe, runs), ""]
+        if recipe == SEED_STUDY:
+            text += seed_table(runs + [line for line in lines if line["recipe"] in SAME_SETTINGS])
+        else:
+            text += criteria_table(runs)
         text += ["", *(f"Seed {line['seed']}: {line['verdict']}." for line in runs), ""]
-        text += seed_table(runs) if recipe == "seed_sensitivity" else []
-        text += phase_tables(runs) if recipe in ("v", "z1", "seed_sensitivity") else rate_table(runs)
+        runs = [line for line in runs if line["rows"]]
+        if runs:
+            text += rate_table(runs) if recipe in MANY_EVALUATIONS else phase_tables(runs)
     return text
 
 
+def heading(recipe: str, runs: list[Line]) -> str:
+    unfinished = [f"seed {line['seed']} at {line['steps']:,}" for line in runs if not line["complete"]]
+    seeds = ", ".join(str(line["seed"]) for line in runs)
+    name = f"{recipe}, the seed study" if recipe == SEED_STUDY else recipe
+    return (f"### {name}: {len(runs)} seed{'s' if len(runs) > 1 else ''} ({seeds}), "
+            f"{max(line['steps'] for line in runs):,} steps"
+            + (f"; not to the end: {', '.join(unfinished)}" if unfinished else ""))
+
+
+def criteria_table(runs: list[Line]) -> list[str]:
+    """A row per criterion, a column per seed, and the range of steps that the rows cover."""
+    results = [criteria(line) for line in runs]
+    names = dict.fromkeys(name for result in results for name in result)
+    steps = [row["step"] for line in runs for row in evaluation_rows(line) if row["phase"] != "S0"]
+    covered = f"evaluations from step {min(steps):,} to step {max(steps):,}" if steps else "no evaluation"
+    return [
+        f"Criteria over the whole run after its warm-up: {covered}.",
+        "",
+        f"| criterion | {' | '.join('seed ' + str(line['seed']) for line in runs)} |",
+        "| --- |" + " --- |" * len(runs),
+        *(f"| {name} | {' | '.join(result.get(name, '–') for result in results)} |" for name in names),
+    ]
+
+
 def seed_table(runs: list[Line]) -> list[str]:
-    """The table of seeds of the earlier project (its report 002)."""
+    """The table of seeds of the earlier project (its report 002); runs of w and y are its last two rows."""
     text = [
         "| seed | cold-start escape | S1 capture | S1 escape | NE gap | rollbacks |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
+    games = set()
     for line in runs:
         by_phase = {row["phase"]: row for row in evaluation_rows(line)}
-        if "S0" in by_phase and (first := by_phase.get("S1")):
+        warm, first = by_phase.get("S0"), by_phase.get("S1")
+        games |= {row["games"] for row in (warm, first) if row}
+        cells = [f"{warm['SR_E']:.3f}" if warm else "–", "–", "–", "–"]
+        if first:
             gap = f"{first['gap']:.3f} [{first['gap_low']:.3f}, {first['gap_high']:.3f}]"
-            text.append(
-                f"| {line['seed']} | {by_phase['S0']['SR_E']:.3f} | {first['SR_P']:.3f} | "
-                f"{first['SR_E']:.3f} | {gap} | {line['rollbacks']} |"
-            )
-    return [
-        *text,
-        "",
-        f"n = {evaluation_rows(runs[0])[-1]['games']} games an entry; rollbacks of the whole run.",
-    ]
+            cells[1:] = [f"{first['SR_P']:.3f}", f"{first['SR_E']:.3f}", gap]
+        run = "" if line["recipe"] == SEED_STUDY else f" (run {line['recipe']})"
+        text.append(f"| {line['seed']}{run} | {' | '.join(cells)} | {line['rollbacks']} |")
+    numbers = " and ".join(map(str, sorted(games))) or "no"
+    return [*text, "", f"n = {numbers} games an entry; rollbacks of the whole run."]
 
 
 def phase_tables(runs: list[Line]) -> list[str]:
@@ -290,10 +311,17 @@ def page() -> str:
     )
 
 
+def recipe_of(folder: Path) -> str:
+    """The recipe in the name of a run's folder (z2-1) or of its sweep (z2-sweep/seed-0)."""
+    names = [part.split("-")[0] for part in reversed(folder.resolve().parts[-3:])]
+    return next((name for name in names if name in NAMES), names[0])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=("gather", "publish"))
-    parser.add_argument("runs", nargs="*", type=Path, help="RECIPE=FOLDER, or a folder named RECIPE-...")
+    parser.add_argument("runs", nargs="*", type=Path,
+                        help="NAME=FOLDER, or a folder of `rematch train NAME` or `rematch sweep NAME`")
     args = parser.parse_args()
     if args.what == "publish":
         PAGE.write_text(page())
@@ -302,9 +330,10 @@ def main() -> int:
     for folder in args.runs:
         recipe, equals, path = str(folder).partition("=")
         place = Path(path) if equals else folder
-        name = recipe if equals else place.name.split("-")[0]
-        if name not in ORDER:
-            raise SystemExit(f"{folder}: unknown recipe; expected RECIPE=FOLDER")
+        name = recipe if equals else recipe_of(place)
+        if name not in NAMES:
+            raise ConfigError(f"{folder}: {name!r} is no recipe of a reproduction; expected NAME=FOLDER with "
+                              f"one of {', '.join(NAMES)}")
         line = gather(name, place)
         lines[name, line["seed"]] = line
         print(f"{name} seed {line['seed']}: {len(line['rows'])} evaluations, {line['steps']:,} steps")

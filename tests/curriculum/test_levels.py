@@ -181,6 +181,15 @@ def test_games_needed_are_the_fewest_that_suffice(threshold: float, consecutive:
     assert exact_probability(games - gap_criterion.ROUND, threshold, "bound") ** consecutive < 0.9
 
 
+def test_probabilities_of_the_page_on_levels_are_computed() -> None:
+    page = (Path(__file__).parents[2] / "docs/explanation/self_play.md").read_text()
+    for threshold, k in ((0.15, 2), (0.15, 3), (0.1, 2), (0.05, 2)):
+        settings_of = ((250, "bound"), (1000, "bound"), (250, "point"))
+        cells = [f"{gap_criterion.probability(n, threshold, rule) ** k:.2f}" for n, rule in settings_of]
+        games = gap_criterion.games_needed(threshold, k)
+        assert f"| {threshold:.2f}, {k} | {' | '.join(cells)} | {games} |" in page
+
+
 @pytest.mark.parametrize(
     ("curriculum", "games"),
     [({"by": "gap", "gap_threshold": 0.1}, 1550), ({"by": "gap"}, 1000), ({"by": "capture"}, 1000),

@@ -116,6 +116,7 @@ ALSO: dict[str, dict[str, Any]] = {
         "increment", "by", "capture_rate", "min_escape_rate", "min_phases", "mixed_ratio")},
     "curriculum.min_obstacles": CLIMB,
     "curriculum.gap_threshold": BY_GAP, "curriculum.gap_consecutive": BY_GAP,
+    "curriculum.gap_rule": BY_GAP | {"curriculum.gap_threshold": 0.6},  # of four games no bound is below
     "curriculum.regress_rate": FALL, "curriculum.regress_after": FALL,
     "evaluation.alarm_gap": EVEN, "evaluation.alarm_swing": EVEN,
     "evaluation.alarm_steps": EVEN | {"evaluation.alarm_gap": 0.0},
@@ -373,7 +374,7 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
     if name in EVERYTHING:
         other = {"schedule.phase_steps", "schedule.max_phases", "schedule.micro_phase_steps",
                  "schedule.short_phases", "curriculum.capture_rate", "curriculum.min_escape_rate",
-                 "curriculum.gap_threshold", "curriculum.gap_consecutive",
+                 "curriculum.gap_threshold", "curriculum.gap_rule", "curriculum.gap_consecutive",
                  "network.encoder_hidden", "network.belief_weight", *ELSEWHERE_TESTED,
                  "league.adaptive_floor", "exploiters.steps", "exploiters.min_win_rate"}
         off = ("lookahead.", "expert.", "dqn.", "count_bonus.", "rnd_images.", "episode_log.",

@@ -11,7 +11,7 @@ from rematch.agents import policy_export
 from rematch.agents.policy import Policy, digest
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError, LearnError
-from rematch.core.system.interrupts import StopRequest
+from rematch.core.system.interrupts import StopRequest, StopRequested
 from rematch.curriculum import archive_files
 from rematch.reporting import run_outputs
 from rematch.reporting.console import Console
@@ -190,7 +190,9 @@ def _run_loop(
     if console is None or run.stdout_is_log:
         display.off = True
     c, clock = trainer.config, trainer.clock
-    trainer.bind(run, display)
+    first = clock.iteration
+    trainer.bind(run, display, stop)
+    stop.announce_with(display.notice)
     trained = Trained(run.folder, c, trainer.agents.players, run.history)
     if clock.done:
         why = f" ({clock.end_reason})" if clock.end_reason else ""
@@ -204,9 +206,13 @@ def _run_loop(
     for note in start_notes(trainer.config, trainer.setup.spec):
         display.line(note)
     display.start(f"{run.folder.name} ({c.game})", clock.total_steps)
+    done, repeated = False, ""
     try:
         trainer.start(resumed)
         done = loop(trainer, stop)
+    except StopRequested:
+        saved = first if trainer.log.saved_iteration is None else trainer.log.saved_iteration
+        repeated = f", inside a long operation; a resumed run repeats what follows iteration {saved}"
     except (LearnError, ComponentError) as error:  # `rematch status` reads this event
         event = {"event": FAILED_EVENT, "why": str(error), "iteration": clock.iteration, "time": time.time()}
         run.timing(event)
@@ -219,14 +225,19 @@ def _run_loop(
     else:
         event = {"event": "stop", "why": stop.reason, "iteration": clock.iteration, "time": time.time()}
         run.timing(event)
-        state = f"stopped ({stop.reason}) at iteration {clock.iteration} of {c.iterations}"
+        state = f"stopped ({stop.reason}) at iteration {clock.iteration} of {c.iterations}{repeated}"
         display.line(f"{state}; continue with: rematch resume {run.folder}")
     return trained
 
 
 def finish(trainer: Trainer, run: Run, display: Console, missing: bool) -> None:
     """Write the outputs of a finished run (only those that are `missing`), and print scoreboard and files."""
-    files = run_outputs.make(trainer, run, missing)
+    try:
+        files = run_outputs.make(trainer, run, missing)
+    except StopRequested as reason:
+        display.line(f"stopped ({reason}): the training is complete and saved; write the missing files with: "
+                     f"rematch resume {run.folder}")
+        return
     if run.history:
         display.scoreboard(run.history[-1])
     for line in archive_files.summary_lines(run.folder):

@@ -44,7 +44,7 @@ class Clock:
     learner_steps: int = 0  # decisions that learners have learned from
     finished_games: int = 0
     end_reason: str = ""  # why the run ended before its last iteration
-    evaluation_pending: bool = False  # a stop request skipped it: it runs first after a resume
+    evaluation_pending: bool = False  # a stop request skipped or ended it: it runs first after a resume
     learning_rate_factor: float = 1.0  # near balance a schedule may reduce all learning rates
     fixed_slots: dict[str, int] = field(default_factory=dict)  # role -> slot that it plays from in all games
 
@@ -63,7 +63,7 @@ class Clock:
 
     @property
     def done(self) -> bool:
-        return bool(self.end_reason) or self.iteration >= self.last
+        return not self.evaluation_pending and (bool(self.end_reason) or self.iteration >= self.last)
 
     def state_dict(self) -> Tree:
         return {

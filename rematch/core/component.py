@@ -116,6 +116,12 @@ class Setup(Protocol):
     def collect(self, iteration: int) -> Any:
         """One rollout of the run's training games."""
 
+    def check_stop(self) -> None:
+        """Raise StopRequested if the run must stop; long operations call it between their steps."""
+
+    def watch(self, text: str) -> None:
+        """As `check_stop`, and show the progress of a long operation on the console."""
+
     def store_policies(self, clock: Clock, suffix: str = "") -> None:
         """Write the present policies of all roles to policies/."""
 
@@ -243,3 +249,8 @@ class Component:
 
     def load_state_dict(self, tree: Tree) -> None:
         """The inverse of `state_dict`; called in the order of the list."""
+
+
+def prefixed(name: str, metrics: Metrics) -> Metrics:
+    """The metrics of a component; a key without a slash gets the component's name as its prefix."""
+    return {key if "/" in key else f"{name}/{key}": value for key, value in metrics.items()}

@@ -34,7 +34,13 @@ class Config:
         0, "number of the first iteration of a run that continues from a policy (--from); annealing covers "
         "the iterations that remain", unit="iterations", low=0,
     )  # fmt: skip
-    save_every: int = knob(20, "iterations between checkpoints", unit="iterations", low=1)
+    save_every: int = knob(
+        20, "iterations between checkpoints; one follows every evaluation too", unit="iterations", low=1
+    )
+    save_seconds: float = knob(
+        60.0, "time after which a checkpoint is saved between two regular ones; it is deleted when the next "
+        "one is saved, so the files of a complete run do not depend on it; 0: off", unit="seconds", low=0,
+    )  # fmt: skip
     learner: str = knob(
         "ppo", "learning algorithm; ppo: proximal policy optimization; lookahead: one-step planning with a "
         "value network; expert: expert iteration; dqn: recurrent Q-learning", choices=LEARNERS,

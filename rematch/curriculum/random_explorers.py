@@ -147,7 +147,7 @@ class Search:
         archive = self.archive
         root = self.world.library.find(self.root)
         before = len(root.actions) if root else 0
-        trajectory = archive.world.shorten(root, bundle.actions[before:])
+        trajectory = archive.world.shorten(root, bundle.actions[before:], self.collector.before_step)
         end = trajectory.end if trajectory else bundle
         reached_before = set(root.milestones if root else ())
         parent = POWER_ON if root is None else archive.world.library.numbers[self.root]

@@ -55,6 +55,7 @@ class WinRate:
     low: float
     high: float
     games: int
+    unfinished: int | None = None  # games that the limit of steps broke off; they count half a point
     extra: Json = field(default_factory=dict)
 
     @classmethod
@@ -82,6 +83,7 @@ class MatchRow:
     effective_wins: float | None = None  # the same for the share of games won
     margin: Json | None = None  # points ahead of the best other player, where the world counts points
     reached: Json | None = None  # milestone -> games that reached it
+    unfinished: int | None = None  # games that the limit of steps broke off; they count half a point
     score: float  # (wins + draws / 2) / games
     low: float
     high: float
@@ -120,6 +122,7 @@ class ReturnRow:
     high: float | None
     games: int
     player: str | None = None
+    unfinished: int | None = None  # games that the limit of steps broke off; their return so far counts
     success: float | None = None  # share of games that reached the goal
     success_low: float | None = None
     success_high: float | None = None

@@ -32,6 +32,11 @@ class EvaluationConfig:
         "curriculum.gap_threshold, gap_consecutive times in a row, with probability 0.9: for 2 in a row 700 "
         "games at 0.15, 1550 at 0.1, 6100 at 0.05", unit="games", low=1, high=100_000,
     )  # fmt: skip
+    max_steps: int = knob(
+        0, "steps of a match, all its games together, at most; where the longest game is known, fewer games "
+        "are played, otherwise games are broken off and count half a point; 0: the world's own limit",
+        unit="steps", low=0,
+    )  # fmt: skip
     opponents: tuple[str, ...] = knob((), "bots to evaluate against, by name; empty: all but the slow ones")
     alarm_gap: float = knob(
         0.80, "gap between the roles' win rates above which an alarm is raised once it lasts alarm_steps",
@@ -46,6 +51,18 @@ class EvaluationConfig:
 
 # Games per match, the bots to play against (empty: all but the slow ones), index of the first match.
 MatchRequest = tuple[int, Sequence[str], int]
+
+
+def limited_games(config: EvaluationConfig, game: Game, world: Any) -> tuple[int, int]:
+    """Games of a match and its limit of steps; `world` has the settings of the world.
+
+    Games are whole where the world knows its longest game: then as many are played as the limit allows.
+    """
+    limit, longest = config.max_steps or game.defaults.evaluation_steps, game.defaults.longest_game
+    if longest is None:
+        return config.games, limit
+    games = max(1, min(config.games, limit // longest(world)))
+    return games, max(limit, games * longest(world))
 
 
 def bots_for(game: Game, role: str, wanted: Sequence[str]) -> list[Player]:
@@ -87,6 +104,8 @@ def evaluate_single_agent(
     (role, player), = players.items()
     result = board.results([player], games, index)[0]
     entry: dict[str, Any] = asdict(result.returned or Mean(0.0, None, None, 0)) | {"player": player.name}
+    if result.unfinished:
+        entry["unfinished"] = result.unfinished
     if result.draws < result.games:  # 0.5 in every game: the world reports no success
         low, high = result.interval
         entry |= {"success": result.score, "success_low": low, "success_high": high}
@@ -188,6 +207,8 @@ def evaluate(
             result = results[role_spec.seats[0]]
             low, high = result.interval
             row["rates"][role] = {"rate": result.score, "low": low, "high": high, "games": result.games}
+            if result.unfinished:
+                row["rates"][role]["unfinished"] = result.unfinished
             if result.returned:
                 row.setdefault("returns", {})[role] = asdict(result.returned)
         first, second = (row["rates"][role]["rate"] for role in spec.roles)

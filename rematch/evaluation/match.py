@@ -5,10 +5,11 @@ Where rewards do not add up to zero, mean returns are reported beside the score.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from rematch.core.arrays import Floats, Ints
 from rematch.core.player import GreedyOption, Player
 from rematch.core.spec import Spec
 from rematch.core.stepping import SeatedPlayers, empty_actions
+from rematch.core.system.interrupts import StopRequested
 from rematch.core.world import RUNNING, World
 from rematch.evaluation.evaluation import STORED
 from rematch.evaluation.statistics import Mean, effective_games, mean_by_deal, mean_interval, wilson
@@ -43,6 +45,7 @@ class Result:
     margin: Mean | None = None
     # milestone -> games that reached it, where the world has milestones
     reached: dict[str, int] | None = None
+    unfinished: int | None = None  # games that the limit of steps broke off; None: the limit was not reached
 
     @property
     def score(self) -> float:
@@ -66,7 +69,7 @@ class Result:
         row |= {"score": self.score, "low": low, "high": high}
         row |= dict(zip(("win", "win_low", "win_high"), self.won))
         return {name: value for name, value in row.items()
-                if value is not None or name not in ("returned", "margin", "reached")}
+                if value is not None or name not in ("returned", "margin", "reached", "unfinished")}
 
 
 class Played(NamedTuple):
@@ -82,13 +85,43 @@ class Played(NamedTuple):
     returns: NDArray[np.float64]
     points: NDArray[np.float64]
     reached: NDArray[np.bool_]
+    unfinished: NDArray[np.bool_]  # [N] games that were broken off: half a point each, returns so far
 
 
-def play(world: World, players: Sequence[Player], seed: int) -> Played:
-    """One whole game per copy, players by seat.
+Watch = Callable[[str], None]  # receives the progress of a match before each step; may raise StopRequested
+
+
+def ignore(text: str) -> None:
+    """Show no progress."""
+
+
+@dataclass
+class Progress:
+    """The progress of the parts of a match, which are played on threads."""
+
+    players: str
+    games: int
+    watch: Watch
+    running: dict[int, int] = field(default_factory=dict)  # first game of a part -> games that still run
+    cancelled: bool = False  # a part failed or was stopped: the others stop too
+
+    def before_step(self, part: World, step: int, running: int) -> None:
+        self.running[part.first] = running
+        if self.cancelled:
+            raise StopRequested("another part of the match was stopped")
+        ended = self.games - sum(list(self.running.values()))
+        self.watch(f"{self.players}: step {step:,}, {max(0, ended):,} of {self.games:,} games finished")
+
+
+def play(
+    world: World, players: Sequence[Player], seed: int, limit: int = sys.maxsize,
+    before_step: Callable[[World, int, int], None] = lambda world, step, running: None,
+) -> Played:  # fmt: skip
+    """One whole game per copy, players by seat; games are broken off after `limit` steps.
 
     Every copy counts exactly once, so long games weigh as much as short ones. A player that resigns loses;
-    with three or more players the others score half a point each.
+    with three or more players the others score half a point each. `before_step` receives the number of the
+    step and of the games that still run.
     """
     spec, n = world.spec, world.games
     outcome: Floats = np.zeros((n, spec.seats), np.float32)
@@ -100,7 +133,8 @@ def play(world: World, players: Sequence[Player], seed: int) -> Played:
     seats = range(spec.seats)
     seated = SeatedPlayers(dict(zip(seats, players)), dict.fromkeys(seats, seed), rng.ACT)
     step = 0
-    while running.any():
+    while running.any() and step < limit:
+        before_step(world, step, int(running.sum()))
         actions = _first_legal_actions(world)
         resigned = seated.act(world, actions, step, running)
         gave_up = resigned.any(1)
@@ -119,7 +153,8 @@ def play(world: World, players: Sequence[Player], seed: int) -> Played:
         points[ended] = final_points[ended]
         running &= ~ended
         step += 1
-    return Played(outcome, length, returns / spec.reward_scale, points, reached)
+    outcome[running], length[running] = 0.5, step
+    return Played(outcome, length, returns / spec.reward_scale, points, reached, running)
 
 
 def _first_legal_actions(world: World) -> dict[str, NDArray[Any]]:
@@ -154,13 +189,16 @@ class Scoreboard:
     """Plays matches in worlds from one builder, `make(games, first, seed) -> World`, with some threads.
 
     `random` is False for a world without randomness: greedy players repeat one game there, so a match of
-    greedy players alone has one game per seating.
+    greedy players alone has one game per seating. `watch` receives the progress before each step.
+    `max_steps` limits the steps of a match, all its games together; games that run then are broken off.
     """
 
     def __init__(
-        self, make: Callable[[int, int, int], World], seed: int, threads: int, random: bool = True
-    ) -> None:
+        self, make: Callable[[int, int, int], World], seed: int, threads: int, random: bool = True,
+        watch: Watch = ignore, max_steps: int = sys.maxsize,
+    ) -> None:  # fmt: skip
         self.make, self.seed, self.threads, self.random = make, seed, threads, random
+        self.watch, self.max_steps = watch, max_steps
 
     @cached_property
     def spec(self) -> Spec:
@@ -175,10 +213,18 @@ class Scoreboard:
         world = self.make(games, 0, seed)
         seed = rng.key(seed, rng.EVALUATION, turn) if turn else seed
         parts = world.parts(max(1, min(self.threads, games)))
+        names = " against ".join(dict.fromkeys(player.name for player in players))
+        progress = Progress(names, games, self.watch, {part.first: part.games for part in parts})
+        limit = max(1, self.max_steps // games)
+        play_part = partial(play, players=players, seed=seed, limit=limit, before_step=progress.before_step)
         if len(parts) == 1:
-            return play(world, players, seed)
+            return play_part(world)
         with ThreadPoolExecutor(len(parts)) as pool:
-            played = list(pool.map(lambda part: play(part, players, seed), parts))
+            try:
+                played = list(pool.map(play_part, parts))
+            except BaseException:  # a Ctrl-C must not wait until the other threads have played all games
+                progress.cancelled = True
+                raise
         return Played(*(np.concatenate(arrays) for arrays in zip(*played)))
 
     def results(self, players: Sequence[Player], games: int, index: int) -> list[Result]:
@@ -216,6 +262,7 @@ class Scoreboard:
                                  for rotation in rotations])
         milestones = self.spec.role_of(0).milestones
         reached = np.concatenate([rotation.match.reached for rotation in rotations]).sum(0).tolist()
+        unfinished = sum(int(rotation.match.unfinished.sum()) for rotation in rotations)
         return Result(
             player=players[player].name,
             role=self.spec.role_of(player).name,
@@ -230,4 +277,5 @@ class Scoreboard:
             effective_wins=effective_games(outcome > 0.75, deal) if deals else 0.0,
             margin=mean_by_deal(margin, deal),
             reached=dict(zip(milestones, reached)) if milestones else None,
+            unfinished=unfinished or None,
         )

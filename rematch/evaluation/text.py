@@ -80,7 +80,7 @@ def standing(entry: Row) -> str:
 def rate_phrases(row: Row) -> list[str]:
     """Head to head: the win rate of each role with its interval, then the NE gap and NashConv."""
     rates: Mapping[str, Row] = row.get("rates") or {}
-    phrases = [f"{role} wins {number(rate.get('rate'))} {interval(rate)} of {rate.get('games', '-')} games"
+    phrases = [f"{role} wins {number(rate.get('rate'))} {interval(rate)} of {games_phrase(rate)}"
                for role, rate in rates.items()]
     if row.get("gap") is not None:
         phrases.append(f"NE-GAP {number(row['gap'])} (upper bound {number(row.get('gap_high'))})")
@@ -89,12 +89,18 @@ def rate_phrases(row: Row) -> list[str]:
     return [clean(phrase) for phrase in phrases]
 
 
+def games_phrase(entry: Row) -> str:
+    """The number of games, and of those that were broken off."""
+    unfinished = f" ({clean(entry['unfinished'])} unfinished)" if entry.get("unfinished") else ""
+    return f"{entry.get('games', '-')} games{unfinished}"
+
+
 def return_phrases(row: Row) -> list[str]:
     """The mean return of each role with its interval, and the share of games that reached the goal."""
     phrases = []
     for role, entry in (row.get("returns") or {}).items():
-        phrase = f"{role} mean return {number(entry.get('mean'))} {interval(entry)} over " \
-                 f"{entry.get('games', '-')} games"
+        mean = f"{number(entry.get('mean'))} {interval(entry)}"
+        phrase = f"{role} mean return {mean} over {games_phrase(entry)}"
         if "success" in entry:
             phrase += f", success rate {number(entry['success'])} {interval(entry, 'success_')}"
         phrases.append(clean(phrase))
@@ -142,6 +148,11 @@ def evaluation_lines(row: Row) -> list[str]:
     for player, opponent, games, score, bounds, bot, bot_score, _, level in match_cells(row)[1:]:
         baseline = f"; baseline {bot} {bot_score}: {level}" if bot != "-" else ""
         lines.append(f"Eval {player} against {opponent}: score {score} {bounds} over {games} games{baseline}")
+    if limit := row.get("step_limit"):
+        unfinished = max((e.get("unfinished") or 0 for e in row.get("table") or []), default=0)
+        broken_off = f"; at most {clean(unfinished)} of its games unfinished, half a point each"
+        lines.append(clean(f"Eval limit: {limit} steps of all games of a match (evaluation.max_steps)")
+                     + (broken_off if unfinished else ""))
     return lines
 
 

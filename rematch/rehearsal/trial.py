@@ -52,6 +52,9 @@ class Recorder:
     def evaluation(self, row: dict[str, Any]) -> None:
         self.record.evaluations.append(row)
 
+    def activity(self, text: str) -> None:
+        """Progress within an operation is not recorded."""
+
     def film(self, recording: EpisodeRecording) -> dict[str, bytes]:
         """Count the frames; no film is encoded."""
         self.record.films.append(len(recording.frames))

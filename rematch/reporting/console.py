@@ -49,6 +49,7 @@ EPISODES = "recent/episodes"  # a run with this metric has an episode log, which
 STANDING_COLOURS = {"above": "green", "below": "red", "level": "yellow"}
 REFRESH = 0.1  # seconds between two drawings of the live panel
 LOG_LINES = 5  # newest lines that stay in the panel
+ACTIVITY_SECONDS = 10.0  # between two plain lines about a long operation
 
 
 def _without_errors(
@@ -88,6 +89,9 @@ class Console:
         self.missing_film = ""  # the newest message about a film that could not be made
         self._live: rich.live.Live | None = None
         self._drawn = self._printed = -math.inf  # time.monotonic() of the newest panel, of the newest line
+        self._active = time.monotonic()  # of the newest line about a long operation, or of other progress
+        self.current = ""  # the long operation that runs at present
+        self._drawing = False
 
     def _can_draw(self) -> bool:
         try:
@@ -136,6 +140,7 @@ class Console:
     def progress(self, step: int, rate: float, metrics: Mapping[str, Any]) -> None:
         """Steps of all games so far, steps per second, and the latest metrics row."""
         self.step, self.metrics = step, dict(metrics)
+        self.current, self._active = "", time.monotonic()
         if math.isfinite(rate):  # smoothed, so that the remaining time does not jump after one slow iteration
             self.rate = rate if self.rate is None else 0.7 * self.rate + 0.3 * rate
         if self._live is not None:
@@ -145,8 +150,29 @@ class Console:
             self._write(progress_line(step, self.total, metrics, self.rate))
 
     @_without_errors
+    def activity(self, text: str) -> None:
+        """Progress of a long operation: in the panel, or as a plain line every ACTIVITY_SECONDS."""
+        self.current = text
+        if self._live is not None:
+            self._draw()
+        elif time.monotonic() - self._active >= ACTIVITY_SECONDS:
+            self._active = time.monotonic()
+            self._write(text)
+
+    @_without_errors
+    def notice(self, text: str) -> None:
+        """Show a line at once. A signal handler calls this, at any instant: also inside other output."""
+        if self._live is not None:
+            self.lines.append(clean(text))
+            if not self._drawing:
+                self._draw(now=True)
+        elif not self.off:
+            os.write(2, f"{clean(text)}\n".encode())  # sys.stderr does not allow a call inside another one
+
+    @_without_errors
     def evaluation(self, row: Mapping[str, Any]) -> None:
         self.row = dict(row)
+        self.current, self._active = "", time.monotonic()
         if self._live is not None:
             self._draw(now=True)
         else:
@@ -203,8 +229,11 @@ class Console:
     def _draw(self, now: bool = False) -> None:
         if self._live is None or self.off or not (now or time.monotonic() - self._drawn >= REFRESH):
             return
-        self._drawn = time.monotonic()
-        self._live.refresh()
+        self._drawn, self._drawing = time.monotonic(), True
+        try:
+            self._live.refresh()
+        finally:
+            self._drawing = False
 
     def _switch_off(self) -> None:
         """The reader has ended: send further output to /dev/null. Otherwise Python's flush at exit would fail
@@ -241,6 +270,8 @@ class Console:
             if len(rows := weakest_first(self.row)) > 1:
                 parts.append(_table(rows[: free_lines + 1]))
         parts += [Text(line, "dim", overflow="fold") for line, _ in log]
+        if self.current:
+            parts.append(Text(clean(self.current), "dim", no_wrap=True, overflow="ellipsis"))
         return Panel(Group(*parts), title=Text(self.title, "bold"), title_align="left")
 
     def _height(self) -> int:

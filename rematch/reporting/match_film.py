@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rematch.core import rng
@@ -57,23 +57,25 @@ class Reel:
 
 
 def film(
-    world: World, players: Mapping[str, Player], draw: Draw, seconds: float = 12.0, seed: int = 0
-) -> tuple[bytes, str]:
+    world: World, players: Mapping[str, Player], draw: Draw, seconds: float = 12.0, seed: int = 0,
+    before_step: Callable[[], None] = lambda: None,
+) -> tuple[bytes, str]:  # fmt: skip
     """The running game of `world` (games=1) to its end as a GIF, and its caption; arguments as `played`.
 
     Equal worlds, players and seeds give equal bytes.
     """
-    pictures, last, caption = played(world, players, draw, seconds, seed)
+    pictures, last, caption = played(world, players, draw, seconds, seed, before_step)
     return gif(pictures, last, MOST_BYTES), caption
 
 
 def played(
-    world: World, players: Mapping[str, Player], draw: Draw, seconds: float, seed: int
-) -> tuple[list[Image], Image, str]:
+    world: World, players: Mapping[str, Player], draw: Draw, seconds: float, seed: int,
+    before_step: Callable[[], None] = lambda: None,
+) -> tuple[list[Image], Image, str]:  # fmt: skip
     """Pictures of a game that is played to its end, the last one again with its caption, and the caption.
 
     players: role -> Player; a player takes all seats of its role. Of a game that is longer than `seconds`,
-    pictures are left out.
+    pictures are left out. `before_step` may raise StopRequested.
     """
     if world.games != 1:
         raise ConfigError(f"film: games = {world.games}: expected a world of 1 game")
@@ -86,6 +88,7 @@ def played(
     seeds = {seat: rng.key(seed, rng.EVALUATION, seat) for seat in by_seat}
     seated = SeatedPlayers(by_seat, seeds, rng.ACT)
     while True:
+        before_step()
         # Before the step: an ended game restarts at once, so its last position is never in the view.
         reel.add(draw(world, 0, trail))
         actions = empty_actions(world)

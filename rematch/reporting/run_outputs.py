@@ -36,7 +36,10 @@ def make(trainer: Trainer, run: Run, missing: bool) -> dict[str, Path]:
             run.write_file(PICTURE, learning_curves.learning(run.history, rows, title))
         if FILM not in existing and renderer is not None:
             world = trainer.setup.make_level(1, 0, trainer.config.seed)
-            run.write_file(FILM, match_film.film(world, trainer.agents.players, renderer.draw)[0])
+            film, _ = match_film.film(
+                world, trainer.agents.players, renderer.draw, before_step=trainer.setup.check_stop
+            )
+            run.write_file(FILM, film)
         if len(existing) < (3 if renderer is not None else 2):
             run.write_file(REPORT, run_summary.page(run.folder).encode("utf-8", "replace"))
     except (OSError, RunError) as error:

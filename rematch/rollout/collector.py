@@ -7,7 +7,7 @@ written: results do not depend on the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -60,6 +60,7 @@ class ThreadCollector:
         self.world, self.seating, self.seed = world, seating, seed
         self.rollout = RolloutBuffer(world.spec, steps, world.games)
         self.forced: ForcedActions | None = None  # set where demonstrations force actions
+        self.before_step: Callable[[], None] = lambda: None  # may raise StopRequested
         for role in world.view.mask:
             track = self.rollout[role]
             track.mask = np.zeros((*track.value.shape, track.role.actions.size), np.uint8)
@@ -109,6 +110,7 @@ class ThreadCollector:
         spec, rollout = part.spec, self.rollout
         rows = slice(at, at + part.games)
         for t in range(rollout.steps):
+            self.before_step()
             step = iteration * rollout.steps + t
             actions: dict[str, NDArray[Any]] = {}
             if rollout.states is not None:

@@ -126,11 +126,6 @@ class CollapseGuard:
             self.rolling = []
             self.store_checkpoint(step)
 
-    def pop_rollback_count(self) -> int:
-        """The number of rollbacks since the last call."""
-        count, self.unreported = self.unreported, 0
-        return count
-
     def check(
         self, rollout: RolloutBuffer, metrics: Mapping[str, Any], step: int, learning_roles: Sequence[str],
         warmup: bool,
@@ -254,9 +249,10 @@ class Rollback(Component):
                 self.guard.start_over(clock.step)
 
     def evaluation_fields(self, clock: Clock) -> Mapping[str, Any]:
-        return {"rollbacks": self.guard.pop_rollback_count()}  # since the last evaluation
+        return {"rollbacks": self.guard.unreported}  # since the last evaluation
 
     def after_evaluation(self, evaluation: Any, rollout: RolloutBuffer, clock: Clock) -> None:
+        self.guard.unreported = 0
         if evaluation.row.get("moved", 0) > 0:
             self.milestones.append(f"level {evaluation.row['level'] + 1} step {clock.step}")
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from rematch.core.clock import Request
+from rematch.core.system.interrupts import StopRequested
 from rematch.training.trainer import Trainer
 
 
@@ -17,22 +18,36 @@ def train(trainer: Trainer, stop: Callable[[], bool]) -> bool:
         if not was_pending:
             iterate(trainer)
         requests = trainer.requests()
-        last, stopping = Request.END in requests, stop()
-        if last:
+        last = Request.END in requests
+        if last and not was_pending:
             trainer.finish()
-        evaluate = last or Request.EVALUATE in requests
-        needed_now = last or was_pending or trainer.evaluation_needs_rollout
-        clock.evaluation_pending = stopping and evaluate and not needed_now
-        if evaluate and not clock.evaluation_pending:
-            trainer.evaluate(last)
+        evaluated = last or Request.EVALUATE in requests
+        if evaluated:
+            evaluate(trainer, last, was_pending, stop)
         trainer.end_iteration()
-        stopping = stopping or stop()
-        regular = clock.done or Request.CHECKPOINT in requests
-        if regular or stopping:
-            trainer.save(temporary=clock.evaluation_pending or not regular)
+        regular = not clock.evaluation_pending and (evaluated or Request.CHECKPOINT in requests)
+        stopping = stop()
+        if regular or stopping or trainer.save_due():
+            trainer.save(temporary=not regular)
         if stopping:
             break
     return clock.done
+
+
+def evaluate(trainer: Trainer, last: bool, was_pending: bool, stop: Callable[[], bool]) -> None:
+    """Evaluate, unless a stop request comes first: then the evaluation is pending until a resume."""
+    clock = trainer.clock
+    clock.evaluation_pending = not trainer.evaluation_needs_rollout
+    if clock.evaluation_pending and trainer.save_due():
+        trainer.end_iteration()
+        trainer.save(temporary=True)
+    if clock.evaluation_pending and stop() and not was_pending:
+        return
+    try:
+        trainer.evaluate(last)
+    except StopRequested:
+        if not clock.evaluation_pending:  # components have changed: a resume repeats the iteration
+            raise
 
 
 def iterate(trainer: Trainer) -> None:

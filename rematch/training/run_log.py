@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import csv
 import io
+import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -25,6 +27,9 @@ class Display(Protocol):
 
     def evaluation(self, row: dict[str, Any]) -> None: ...
 
+    def activity(self, text: str) -> None:
+        """A long operation that runs at present, such as a match of an evaluation."""
+
     def film(self, recording: EpisodeRecording) -> dict[str, bytes]:
         """The films that can be made of a recorded episode on this machine: file name -> bytes."""
 
@@ -38,9 +43,12 @@ class RunLog:
         self.run: Run | None = None
         self.display: Display | None = None
         self.columns: dict[str, list[str]] = {}  # table -> its columns, by their present names
+        self.saved_at = math.inf  # time.monotonic() of the newest checkpoint, or of the start
+        self.saved_iteration: int | None = None  # of the newest checkpoint of this process
 
     def bind(self, run: Run, display: Display) -> None:
         self.run, self.display, self.columns = run, display, {}
+        self.saved_at = time.monotonic()
 
     @property
     def folder(self) -> Path:
@@ -68,6 +76,10 @@ class RunLog:
     def progress(self, step: int, rate: float, row: dict[str, Any]) -> None:
         if self.display:
             self.display.progress(step, rate, row)
+
+    def activity(self, text: str) -> None:
+        if self.display:
+            self.display.activity(text)
 
     def timing(self, row: Mapping[str, Any]) -> None:
         if self.run:
@@ -125,6 +137,11 @@ class RunLog:
         """Write a checkpoint; a temporary one is deleted when the next is saved."""
         if self.run:
             self.run.save(iteration, parts, fingerprint, temporary=temporary)
+        self.saved_at, self.saved_iteration = time.monotonic(), iteration
+
+    @property
+    def seconds_since_save(self) -> float:
+        return time.monotonic() - self.saved_at
 
 
 def csv_line(cells: Iterable[Any]) -> str:

@@ -14,6 +14,7 @@ from rematch.core.component import Component
 from rematch.core.config import untracked
 from rematch.core.run_config import Config
 from rematch.core.spec import Spec
+from rematch.core.system.interrupts import StopRequest
 from rematch.core.world import World
 from rematch.curriculum.levels import Levels, restart_on
 from rematch.evaluation.past_policies import policy_metadata
@@ -37,6 +38,7 @@ class RunSetup:
         self.user_code = (*config.components, *config.reward_terms)  # names of the user's components
         self.seating: dict[str, RoleSeating] = {}
         self.log = RunLog()
+        self.stop = StopRequest(None)  # never requested; `Trainer.bind` sets that of the command
         self.built: list[Component] = []
         self.agents: AgentSet  # set by the component that builds them
         self.collector: ThreadCollector
@@ -80,7 +82,9 @@ class RunSetup:
         return levels.progress.levels[level].name
 
     def make_collector(self, world: World, seating: Seating, steps: int, seed: int) -> ThreadCollector:
-        return ThreadCollector(world, seating, steps, self.config.threads, seed)
+        collector = ThreadCollector(world, seating, steps, self.config.threads, seed)
+        collector.before_step = self.check_stop
+        return collector
 
     def collect(self, iteration: int) -> RolloutBuffer:
         return self.collector.collect(iteration)
@@ -109,6 +113,15 @@ class RunSetup:
         for name, policy in self.agents.networks.items():
             metadata = policy_metadata(self.config, policy, clock.iteration)
             self.log.write_policy(f"{name}{suffix}", policy.arrays(), metadata)
+
+    def check_stop(self) -> None:
+        """Raise StopRequested if this run must stop; long operations call it between their steps."""
+        self.stop.check()
+
+    def watch(self, text: str) -> None:
+        """As `check_stop`, and show the progress of a long operation."""
+        self.stop.check()
+        self.log.activity(text)
 
     @property
     def folder(self) -> Path:

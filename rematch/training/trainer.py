@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any, TypeVar
 
 from rematch.core.clock import Request
-from rematch.core.component import Component, Metrics
+from rematch.core.component import Component, Metrics, prefixed
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
+from rematch.core.system.interrupts import StopRequest
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.training.config import components_of, section
 from rematch.training.fingerprint import fingerprint
@@ -25,8 +27,7 @@ class ComponentError(ConfigError):
 class Trainer:
     """All mutable state of one run, which `state_dict` and `load_state_dict` save and restore.
 
-    `only`: classes of the components to build; default: all that the settings switch on.
-    """
+    `only`: classes of the components to build; default: all that the settings switch on."""
 
     def __init__(self, config: Config, only: Iterable[type[Component]] | None = None) -> None:
         self.config = config
@@ -51,9 +52,10 @@ class Trainer:
                 raise ComponentError(f"{where}; the run can be resumed from its newest checkpoint") from error
         return results
 
-    def bind(self, run: Any, display: Display) -> None:
-        """Send lines and files to this run folder and this display from now on."""
+    def bind(self, run: Any, display: Display, stop: StopRequest | None = None) -> None:
+        """Send lines and files to this run folder and display; long operations end when `stop` is true."""
         self.log.bind(run, display)
+        self.setup.stop = stop or self.setup.stop
 
     def policies_loaded(self) -> None:
         """Tell the components that the learners start from loaded policies."""
@@ -110,13 +112,15 @@ class Trainer:
         self.each("finish", lambda part: part.finish(self.clock))
 
     def evaluate(self, last: bool) -> None:
+        """Play the matches, then tell all components; a StopRequested in a match changes no state."""
         fields: dict[str, Any] = {}
         for entries in self.each("evaluation_fields", lambda part: part.evaluation_fields(self.clock)):
             fields |= entries
         rollout = self.setup.collector.rollout
-        for evaluations in self.each("evaluate", lambda part: part.evaluate(self.clock, fields, last)):
-            for evaluation in evaluations:
-                self._after_evaluation(evaluation, rollout)
+        results = self.each("evaluate", lambda part: part.evaluate(self.clock, fields, last))
+        self.clock.evaluation_pending = False
+        for evaluation in chain.from_iterable(results):
+            self._after_evaluation(evaluation, rollout)
         if last and not self.clock.done:
             self.clock.end_reason = "a component requested the end"
 
@@ -131,6 +135,9 @@ class Trainer:
         self.each("before_checkpoint", lambda part: part.before_checkpoint(self.clock))
         self.log.save(self.clock.iteration, self.state_dict(), fingerprint(self.config), temporary)
 
+    def save_due(self) -> bool:
+        return 0 < self.config.save_seconds <= self.log.seconds_since_save
+
     # --- state ---
 
     def state_dict(self) -> dict[str, Any]:
@@ -141,8 +148,3 @@ class Trainer:
         self.clock.load_state_dict(tree["clock"])
         for part in self.parts:
             part.load_state_dict(tree.get(part.name, {}))
-
-
-def prefixed(name: str, metrics: Metrics) -> Metrics:
-    """The metrics of a component; a key without a slash gets the component's name as its prefix."""
-    return {key if "/" in key else f"{name}/{key}": value for key, value in metrics.items()}

@@ -113,3 +113,6 @@ class Defaults:
     random: bool = True  # False: the game is deterministic, so greedy players repeat one game
     slow_bots: tuple[str, ...] = ()  # bots that play only where they are named
     evaluation_games: int = 1000  # games of an evaluation without a number
+    evaluation_steps: int = 10_000_000  # steps of a match in evaluations of a run, all games together
+    longest_game: Callable[[Any], int] | None = None
+    """(settings) -> steps after which every game has ended; None: not known."""

@@ -153,6 +153,8 @@ class Interrupting:
 
     def evaluation(self, row: dict[str, Any]) -> None: ...
 
+    def activity(self, text: str) -> None: ...
+
     def film(self, recording: EpisodeRecording) -> dict[str, bytes]:
         return {}
 

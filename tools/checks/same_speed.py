@@ -44,6 +44,7 @@ class Console:
     def progress(self, *a): pass
     def evaluation(self, row): pass
     def film(self, recording): return {}
+    def activity(self, text): ...
 recipe, changes, warmup, timed, seed = json.loads(sys.argv[1])
 rng = random.Random(seed)
 blocks = [bytearray(rng.randrange(1 << 20)) for _ in range(32)]
@@ -70,6 +71,7 @@ class Console:
     def progress(self, *a): pass
     def evaluation(self, row): pass
     def film(self, recording): return {}
+    def activity(self, text): ...
 recipe, changes, warmup, timed, seed = json.loads(sys.argv[1])
 rng = random.Random(seed)
 blocks = [bytearray(rng.randrange(1 << 20)) for _ in range(32)]

@@ -132,6 +132,8 @@ class SilentConsole:
 
     def evaluation(self, row: dict[str, Any]) -> None: ...
 
+    def activity(self, text: str) -> None: ...
+
     def film(self, recording: Any) -> dict[str, bytes]:
         return {}
 

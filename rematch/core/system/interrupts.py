@@ -7,16 +7,27 @@ Therefore a command also records the signal from its start, and `raise_if_receiv
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 SIGINT_NAME = "SIGINT"
 PARENT_CHECK_SECONDS = 0.1
+GRACE = 2.0  # seconds after a stop request in which an operation may still reach its end
+FIRST_CTRL_C = "Ctrl-C: saving; press Ctrl-C again to stop without saving"
+
+
+class StopRequested(BaseException):
+    """A long operation ends early because of a stop request; a resumed run repeats it.
+
+    Not an Exception: code that handles errors must not swallow it.
+    """
 
 
 class InterruptRecorder:
@@ -79,12 +90,15 @@ INTERRUPTS = InterruptRecorder()  # one for the process, as signal handlers are
 class StopRequest:
     """True once a run must stop: after some minutes, or after a signal, also one from before its creation.
 
-    The first Ctrl-C only sets the request; the second one interrupts at once.
+    The first Ctrl-C only sets the request; the second one interrupts at once. Long operations call `check`
+    between their steps.
     """
 
     def __init__(self, minutes: float | None) -> None:
         self.deadline = None if minutes is None else time.monotonic() + 60 * minutes
         self.reason = ""  # "time" or the name of a signal; empty: not requested
+        self.requested_at = -math.inf  # time.monotonic() of the first request
+        self.announce: Callable[[str], None] = lambda text: None  # a signal handler calls it
         self.previous: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
@@ -92,7 +106,7 @@ class StopRequest:
             for number in (signal.SIGINT, signal.SIGTERM):
                 self.previous[number] = signal.signal(number, self._record)
             if INTERRUPTS.received:
-                self.reason = SIGINT_NAME
+                self.reason, self.requested_at = SIGINT_NAME, time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -102,12 +116,30 @@ class StopRequest:
     def _record(self, number: int, frame: FrameType | None) -> None:
         if self.reason == SIGINT_NAME and number == signal.SIGINT:  # the second one
             raise KeyboardInterrupt
+        if not self.reason:
+            self.requested_at = time.monotonic()
         self.reason = signal.Signals(number).name
+        self._announce()
+
+    def announce_with(self, announce: Callable[[str], None]) -> None:
+        """Show signals with this function from now on, and one that has arrived already."""
+        self.announce = announce
+        if self.reason:
+            self._announce()
+
+    def _announce(self) -> None:
+        if self.reason != "time":
+            self.announce(FIRST_CTRL_C if self.reason == SIGINT_NAME else f"{self.reason}: saving")
 
     def __call__(self) -> bool:
         if not self.reason and self.deadline is not None and time.monotonic() >= self.deadline:
-            self.reason = "time"
+            self.reason, self.requested_at = "time", self.deadline
         return bool(self.reason)
+
+    def check(self) -> None:
+        """Raise StopRequested if the request is older than GRACE."""
+        if self() and time.monotonic() - self.requested_at >= GRACE:
+            raise StopRequested(self.reason)
 
 
 def stop_with_parent(parent: int) -> None:

@@ -67,6 +67,7 @@ class EpisodeRecorder:
         recorded: list[tuple[int, CompressedImage, int, Floats, tuple[str, ...]]] = []
         rollout, ended, step = RolloutBuffer(self.setup.spec, CHUNK, 1), RUNNING, 0
         while step < self.steps and ended == RUNNING:
+            self.setup.check_stop()
             obs = concat_fields(self.role, world.view[self.role.name])[:, 0]
             legal = world.view.mask.get(self.role.name)
             mask = None if legal is None else legal[:, 0]

@@ -18,6 +18,7 @@ from rematch.evaluation.evaluator import (
     best_bots,
     check_bot_names,
     evaluate,
+    limited_games,
 )
 from rematch.evaluation.match import Result, Scoreboard
 from rematch.evaluation.text import evaluation_lines, verdict_line
@@ -51,7 +52,8 @@ class Evaluator(Component):
     def __init__(self, config: EvaluationConfig, setup: Setup) -> None:
         super().__init__(config, setup)
         c = setup.config
-        self.scoreboard = Scoreboard(setup.make_level, c.seed, c.threads)
+        self.games, self.max_steps = limited_games(config, setup.game, c.world)
+        self.scoreboard = Scoreboard(setup.make_level, c.seed, c.threads, self._watch, self.max_steps)
         self.best: dict[str, dict[str, Result]] = {}  # level -> results of the best bots
 
     @classmethod
@@ -86,7 +88,7 @@ class Evaluator(Component):
 
     def evaluate(self, clock: Clock, fields: Mapping[str, Any], last: bool) -> Sequence[EvaluationDraft]:
         c, setup = self.config, self.setup
-        request = (c.games, c.opponents, clock.iteration << 12)
+        request = (self.games, c.opponents, clock.iteration << 12)
         first = {name: fields[name] for name in FIRST_FIELDS if name in fields}
         row: dict[str, Any] = {"iteration": clock.iteration, "step": clock.step, **first}
         row |= evaluate(self.scoreboard, setup.game, setup.spec, setup.agents.players, request)
@@ -95,17 +97,23 @@ class Evaluator(Component):
         later = {name: fields[name] for name in LATER_FIELDS if name in fields}
         row |= later | {name: value for name, value in fields.items() if name not in row}
         draft = EvaluationDraft(row, setup.log.history, partial(self._attach_best_bots, row))
+        entries = [*row["rates"].values(), *row.get("returns", {}).values(), *row["table"]]
+        if self.games < c.games or any(entry.get("unfinished") for entry in entries):
+            row["step_limit"] = self.max_steps
         if last:
             draft.attach_best_bots()
             if "level" in row:
                 row["levels"] = self._lower_levels(row["level"], request)
         return [draft]
 
+    def _watch(self, text: str) -> None:
+        self.setup.watch(f"evaluation: {text}")
+
     def _attach_best_bots(self, row: dict[str, Any]) -> None:
         """Add the results of the best bots; they are played once per level, because they do not change."""
         c, level = self.config, str(row.get("level", 0))
         if level not in self.best:
-            request = (c.games, c.opponents, 1 << 60)
+            request = (self.games, c.opponents, 1 << 60)
             self.best[level] = best_bots(self.scoreboard, self.setup.game, self.setup.spec, request)
         attach_best_bots(row, self.best[level])
 
@@ -114,9 +122,8 @@ class Evaluator(Component):
         setup, rows = self.setup, []
         games, bots, index = request
         for level in range(top):
-            board = Scoreboard(
-                partial(setup.make_level, level=level), setup.config.seed, setup.config.threads
-            )
+            make = partial(setup.make_level, level=level)
+            board = Scoreboard(make, setup.config.seed, setup.config.threads, self._watch, self.max_steps)
             level_request = (games, bots, index | level + 1 << 50)
             result = evaluate(board, setup.game, setup.spec, setup.agents.players, level_request)
             rows.append({"level": level, "level_name": setup.level_name(level)} | result)

@@ -72,6 +72,8 @@ class GameboyGame(Game):
         random=False,
         slow_bots=("wander",),  # for exploration; plays in evaluations only if it is named
         evaluation_games=100,  # episodes are long
+        evaluation_steps=131_072,  # minutes; a thousand games of an untrained player would take an hour
+        longest_game=lambda config: int(config.max_steps),
     )
 
     def spec(self, config: Any) -> Spec:

@@ -8,7 +8,7 @@ change: one step on grass more or less changes the random numbers of the cartrid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -79,8 +79,14 @@ def play(
     return None
 
 
-def shorten(world: GameboyWorld, start: Bundle | None, inputs: Sequence[int]) -> Trajectory | None:
-    """A shorter trajectory from `start` (None: power-on) to the milestone that the inputs reach."""
+def shorten(
+    world: GameboyWorld, start: Bundle | None, inputs: Sequence[int],
+    before_play: Callable[[], None] = lambda: None,
+) -> Trajectory | None:  # fmt: skip
+    """A shorter trajectory from `start` (None: power-on) to the milestone that the inputs reach.
+
+    `before_play` is called before each attempt and may raise StopRequested.
+    """
     config = replace(world.config, screen=False, max_steps=len(inputs) + 1, idle_steps=0, workers=0)
     scratch = type(world)(config, 1)
     try:
@@ -88,7 +94,7 @@ def shorten(world: GameboyWorld, start: Bundle | None, inputs: Sequence[int]) ->
         best = play(scratch, root, inputs)
         for _ in range(PASSES if best else 0):
             assert best is not None
-            best = remove_detours(scratch, root, best)
+            best = remove_detours(scratch, root, best, before_play)
         return play(scratch, root, best.inputs, WAYPOINT_INTERVAL) if best else None
     finally:
         scratch.shared.pool.close()
@@ -97,10 +103,12 @@ def shorten(world: GameboyWorld, start: Bundle | None, inputs: Sequence[int]) ->
 class DetourRemoval:
     """One pass over a trajectory from its end to its start; inputs before the present ones never change."""
 
-    def __init__(self, scratch: GameboyWorld, root: int, trajectory: Trajectory) -> None:
+    def __init__(
+        self, scratch: GameboyWorld, root: int, trajectory: Trajectory, before_play: Callable[[], None]
+    ) -> None:
         with_waypoints = play(scratch, root, trajectory.inputs, SEARCH_INTERVAL)
         assert with_waypoints is not None, "it was played before"
-        self.scratch, self.trajectory = scratch, trajectory
+        self.scratch, self.trajectory, self.before_play = scratch, trajectory, before_play
         self.starts = [root, *(scratch.library.add(waypoint) for waypoint in with_waypoints.waypoints)]
         self.inputs, self.places = list(trajectory.inputs), list(with_waypoints.places)
         self.failed: set[bytes] = set()  # inputs that failed before
@@ -134,6 +142,7 @@ class DetourRemoval:
         order = [*range(low), *replacement, *range(replacement[-1] + 1, len(self.inputs))]
         if (key := bytes(self.inputs[m] for m in order)) in self.failed:
             return False
+        self.before_play()
         first = min(low // SEARCH_INTERVAL, len(self.starts) - 1)
         offset, previous = first * SEARCH_INTERVAL, self.trajectory
         by = [self.places[m] for m in order[offset:]]
@@ -146,9 +155,11 @@ class DetourRemoval:
         return True
 
 
-def remove_detours(scratch: GameboyWorld, root: int, trajectory: Trajectory) -> Trajectory:
+def remove_detours(
+    scratch: GameboyWorld, root: int, trajectory: Trajectory, before_play: Callable[[], None]
+) -> Trajectory:
     """One pass from the end to the start, BLOCK inputs at once where that succeeds."""
-    removal = DetourRemoval(scratch, root, trajectory)
+    removal = DetourRemoval(scratch, root, trajectory, before_play)
     for high in range(len(trajectory.inputs), 0, -BLOCK):
         removal.cut(max(0, high - BLOCK), high)
     return replace(trajectory, inputs=removal.inputs, places=removal.places)

@@ -9,7 +9,7 @@ has two columns: the start of the next episode (-1: power-on, k: the savestate `
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -201,11 +201,13 @@ class GameboyWorld(SavestateGames):
         self._restart(np.arange(self.games))
         self.show()
 
-    def shorten(self, start: Any, inputs: Sequence[int]) -> Any:
+    def shorten(
+        self, start: Any, inputs: Sequence[int], before_play: Callable[[], None] = lambda: None
+    ) -> Any:
         """The inputs from a savestate to its next milestone without detours; see shorten_trajectory.py."""
         from .shorten_trajectory import shorten
 
-        return shorten(self, start, inputs)
+        return shorten(self, start, inputs, before_play)
 
     # --- observations ---------------------------------------------------------------------------------
 

@@ -17,6 +17,8 @@ from rematch.core.recording import EpisodeRecording
 from rematch.storage.migrations import present_columns
 from rematch.storage.run_folder import Run
 
+SAVE_SHARE = 0.05  # largest share of the time that checkpoints by the clock may take
+
 
 class Display(Protocol):
     """Shows a run while it trains (reporting/console.py)."""
@@ -44,6 +46,7 @@ class RunLog:
         self.display: Display | None = None
         self.columns: dict[str, list[str]] = {}  # table -> its columns, by their present names
         self.saved_at = math.inf  # time.monotonic() of the newest checkpoint, or of the start
+        self.save_seconds = 0.0  # duration of the newest save
         self.saved_iteration: int | None = None  # of the newest checkpoint of this process
 
     def bind(self, run: Run, display: Display) -> None:
@@ -135,13 +138,16 @@ class RunLog:
         self, iteration: int, parts: Mapping[str, Any], fingerprint: Mapping[str, str], temporary: bool
     ) -> None:
         """Write a checkpoint; a temporary one is deleted when the next is saved."""
+        started = time.monotonic()
         if self.run:
             self.run.save(iteration, parts, fingerprint, temporary=temporary)
         self.saved_at, self.saved_iteration = time.monotonic(), iteration
+        self.save_seconds = self.saved_at - started
 
-    @property
-    def seconds_since_save(self) -> float:
-        return time.monotonic() - self.saved_at
+    def save_due(self, seconds: float) -> bool:
+        """Whether the newest checkpoint is older than `seconds`; later where saving takes long. 0: never."""
+        age = time.monotonic() - self.saved_at
+        return 0 < seconds <= age and self.save_seconds <= SAVE_SHARE * age
 
 
 def csv_line(cells: Iterable[Any]) -> str:

@@ -136,7 +136,7 @@ class Trainer:
         self.log.save(self.clock.iteration, self.state_dict(), fingerprint(self.config), temporary)
 
     def save_due(self) -> bool:
-        return 0 < self.config.save_seconds <= self.log.seconds_since_save
+        return self.log.save_due(self.config.save_seconds)
 
     # --- state ---
 

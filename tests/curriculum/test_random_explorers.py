@@ -16,6 +16,7 @@ from support import gameboy_worlds, savestate_runs, single_seat_worlds
 
 from rematch.agents.learners import dqn
 from rematch.core import config as settings
+from rematch.core.system.interrupts import StopRequested
 from rematch.curriculum.demonstrations import Demonstrations
 from rematch.curriculum.random_explorers import HP_MARGIN, Cell, Explorers, Search, is_stronger
 from rematch.curriculum.savestate_archive import Archive
@@ -393,3 +394,22 @@ def test_explorers_restart_once_a_cell_is_known() -> None:
     for iteration in range(3):
         search.search(iteration, 0)
     assert search.empty_iterations == 0 and len(search.state_dict()["running"]) == 0
+
+
+# --- stopping -----------------------------------------------------------------------------------------
+
+
+def test_stop_request_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, search = make_search()
+    steps, step = [], type(search.world).step
+
+    def counted(world: Any, actions: Any) -> Any:
+        steps.append(1)
+        if len(steps) == 5:
+            trainer.setup.stop.reason = "SIGTERM"  # requested long ago
+        return step(world, actions)
+
+    monkeypatch.setattr(type(search.world), "step", counted)
+    with pytest.raises(StopRequested):
+        search.search(0, 0)
+    assert len(steps) == 5

@@ -11,6 +11,7 @@ from support import single_seat_worlds
 from support.single_seat_worlds import little
 
 from rematch.agents.learners.dqn import Dqn
+from rematch.core.system.interrupts import StopRequested
 from rematch.exploration.count_bonus import CountBonus
 from rematch.exploration.rnd_images import RndImages
 from rematch.rehearsal.trial import play
@@ -96,3 +97,10 @@ def test_equal_sessions_make_equal_takes(little: None) -> None:
     assert [frame.picture for frame in one[0].frames] == [
         frame.picture for frame in two[0].frames
     ]
+
+
+def test_stop_request_ends_a_recording(little: None) -> None:
+    trainer = Trainer(single_seat_worlds.small())
+    trainer.setup.stop.reason = "SIGTERM"  # requested long ago
+    with pytest.raises(StopRequested):
+        recorder(trainer).record()

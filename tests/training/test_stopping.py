@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import signal
 import time
@@ -13,15 +14,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from support import toys
+from support import single_seat_worlds, toys
 from support.trainers import resume_run, start_run
 
 from rematch import api
+from rematch.agents.learners import dqn
 from rematch.core import config as settings
 from rematch.core.run_config import Config
 from rematch.core.system import interrupts
 from rematch.core.system.interrupts import StopRequest, StopRequested
 from rematch.evaluation import payoff_matrix
+from rematch.evaluation.evaluator import EvaluationConfig, limited_games
 from rematch.evaluation.match import Scoreboard
 from rematch.evaluation.past_policies import PastPolicies
 from rematch.rehearsal.compare import differences
@@ -29,6 +32,7 @@ from rematch.reporting import match_film, run_outputs
 from rematch.reporting.console import Console
 from rematch.storage.checkpoint import RECENT, TEMPORARY
 from rematch.storage.run_folder import Run
+from rematch.training import run_log
 from rematch.training.best_response import Response
 from rematch.training.components.evaluator import Evaluator
 from rematch.training.trainer import Trainer
@@ -70,6 +74,7 @@ def slow_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     games = toys.TOYS | {"slow": world}
     monkeypatch.setattr(registry, "find", lambda name: games[name] if name in games else find(name))
     monkeypatch.setattr(interrupts, "GRACE", 0.3)
+    monkeypatch.setattr(run_log, "SAVE_SHARE", math.inf)  # the saves of these runs are as long as iterations
     monkeypatch.setattr(run_outputs, "make", lambda trainer, run, missing: {})  # pictures take seconds
     make_fast()
     yield
@@ -287,6 +292,16 @@ def test_clock_checkpoint_is_temporary_and_resumes_exactly(tmp_path: Path) -> No
     assert differences(tmp_path / "whole", tmp_path / "cut") == []
 
 
+def test_long_saves_are_rarer_than_the_setting_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_log, "SAVE_SHARE", 0.05)
+    log = run_log.RunLog()
+    assert not log.save_due(1e-9), "a trial without a folder"
+    log.saved_at = time.monotonic() - 100
+    assert log.save_due(60) and not log.save_due(200) and not log.save_due(0)
+    log.save_seconds = 6.0
+    assert not log.save_due(60)
+
+
 def test_run_killed_in_a_long_evaluation_loses_no_iteration(tmp_path: Path) -> None:
     config = config_of(world__rounds=5, evaluation__every=1000, save_seconds=1e-9)
 
@@ -356,3 +371,26 @@ def test_evaluation_beyond_its_limit_counts_unfinished_games_and_says_so(tmp_pat
     log = (tmp_path / "run" / "train.log").read_text()
     assert f"of {EVALUATED} games ({EVALUATED} unfinished)" in log
     assert f"Eval limit: {EVALUATED * 20} steps of all games of a match (evaluation.max_steps)" in log
+
+
+def test_game_boy_evaluation_plays_as_many_whole_games_as_its_limit_allows() -> None:
+    game, world = registry.find("gameboy"), registry.find("gameboy").Config()
+    assert limited_games(EvaluationConfig(), game, world) == (32, 131_072)
+    assert limited_games(EvaluationConfig(games=20), game, world) == (20, 131_072)
+    small = api.configure("small")
+    assert limited_games(small.evaluation, game, small.world)[0] == 100
+    assert limited_games(EvaluationConfig(max_steps=1), game, world) == (1, 4096), "one whole game at least"
+
+
+@pytest.mark.parametrize("iterations", [{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}, {2, 5, 9, 13}])
+def test_replay_chunks_do_not_depend_on_checkpoints_by_the_clock(
+    iterations: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "find", single_seat_worlds.known(registry.find))
+    monkeypatch.setattr(dqn, "SIZES", single_seat_worlds.SIZES)
+    config = settings.replace(single_seat_worlds.small(), single_seat_worlds.KILLED)
+    start_run(tmp_path / "undisturbed", config)
+    assert any((tmp_path / "undisturbed" / "chunks").iterdir())
+    monkeypatch.setattr(Trainer, "save_due", lambda trainer: trainer.clock.iteration in iterations)
+    start_run(tmp_path / "slow", config)
+    assert differences(tmp_path / "undisturbed", tmp_path / "slow") == []

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support import gameboy_worlds
 
+from rematch.core.system.interrupts import StopRequested
 from rematch.worlds.gameboy import shorten_trajectory
 from rematch.worlds.gameboy.cartridge.constants import ACTIONS
 from rematch.worlds.gameboy.emulator import pyboy_emulator
@@ -139,3 +140,19 @@ def test_it_is_played_aside() -> None:
     before, (first, _) = world.save(np.arange(2)), arrivals()["DAWN"]
     world.shorten(None, list(gameboy_worlds.tiny().solution[:first]))
     assert (world.save(np.arange(2)) == before).all() and not len(world.library)
+
+
+def test_stop_request_ends_the_attempts() -> None:
+    found = arrivals()
+    (first, since), (last, _) = found["DAWN"], found["ROUTE-1"]
+    longer, _ = with_detours(since, list(gameboy_worlds.tiny().solution[first:last]), (4, 8, 11))
+    attempts: list[int] = []
+
+    def stop() -> None:
+        attempts.append(1)
+        if len(attempts) == 2:
+            raise StopRequested
+
+    with pytest.raises(StopRequested):
+        gameboy_worlds.world(1).shorten(since, longer, stop)
+    assert len(attempts) == 2

@@ -30,6 +30,6 @@ def blank_pictures() -> Iterator[None]:
     folder = Path(__file__).parent / "support/blank"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learning_curves, "learning", lambda *_: white.png())
-        patch.setattr(match_film, "film", lambda *_: (white.gif(), ""))
+        patch.setattr(match_film, "film", lambda *_, **__: (white.gif(), ""))
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])))
         yield

@@ -26,7 +26,7 @@ from rematch.training.components import evaluator
 from rematch.training.config import no_effect
 from rematch.worlds import registry
 
-COSMETIC = ("threads",)  # frozen: fields that must NOT change what happens; ten at most
+COSMETIC = ("threads", "save_seconds")  # frozen: fields that must NOT change what happens; ten at most
 APART = ("game", "dqn.device")  # another game is another set of settings; another device, another machine
 
 # A run of less than a tenth of a second in which games end both ways, snapshots sit and are replaced.

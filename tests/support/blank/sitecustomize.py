@@ -13,7 +13,7 @@ from types import ModuleType
 import white
 
 DRAWS = {"rematch.reporting.learning_curves": ("learning", lambda *_: white.png()),
-         "rematch.reporting.match_film": ("film", lambda *_: (white.gif(), ""))}
+         "rematch.reporting.match_film": ("film", lambda *_, **__: (white.gif(), ""))}
 
 
 class Blank(MetaPathFinder):

@@ -33,8 +33,8 @@ from rematch.reporting.console import Console
 from rematch.storage.checkpoint import RECENT, TEMPORARY
 from rematch.storage.run_folder import Run
 from rematch.training import run_log
-from rematch.training.best_response import Response
 from rematch.training.components.evaluator import Evaluator
+from rematch.training.response_training import Response
 from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 

@@ -53,7 +53,7 @@ class Evaluator(Component):
         super().__init__(config, setup)
         c = setup.config
         self.games, self.max_steps = limited_games(config, setup.game, c.world)
-        self.scoreboard = Scoreboard(setup.make_level, c.seed, c.threads, self._watch, self.max_steps)
+        self.scoreboard = Scoreboard(setup.make_level, c.seed, c.threads, watch=self._watch, max_steps=self.max_steps)
         self.best: dict[str, dict[str, Result]] = {}  # level -> results of the best bots
 
     @classmethod
@@ -123,7 +123,8 @@ class Evaluator(Component):
         games, bots, index = request
         for level in range(top):
             make = partial(setup.make_level, level=level)
-            board = Scoreboard(make, setup.config.seed, setup.config.threads, self._watch, self.max_steps)
+            board = Scoreboard(make, setup.config.seed, setup.config.threads,
+                               watch=self._watch, max_steps=self.max_steps)
             level_request = (games, bots, index | level + 1 << 50)
             result = evaluate(board, setup.game, setup.spec, setup.agents.players, level_request)
             rows.append({"level": level, "level_name": setup.level_name(level)} | result)

@@ -53,7 +53,8 @@ class Evaluator(Component):
         super().__init__(config, setup)
         c = setup.config
         self.games, self.max_steps = limited_games(config, setup.game, c.world)
-        self.scoreboard = Scoreboard(setup.make_level, c.seed, c.threads, watch=self._watch, max_steps=self.max_steps)
+        self.scoreboard = Scoreboard(setup.make_level, c.seed, c.threads, watch=self._watch,
+                                     max_steps=self.max_steps)
         self.best: dict[str, dict[str, Result]] = {}  # level -> results of the best bots
 
     @classmethod

@@ -21,7 +21,9 @@ from rematch.core.world import World
 from rematch.evaluation.match import Scoreboard
 from rematch.reporting.console import Console
 from rematch.storage.run_folder import Run
+from rematch.training.components import world_state
 from rematch.training.config import ONLY_WARMUP, start_notes
+from rematch.training.setup import RunSetup
 from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 
@@ -175,3 +177,29 @@ def test_settings_without_effect_in_the_world_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=why):
         api.configure(game, flags=flags)
+
+
+def test_stop_request_ends_staggered_start_and_resume_repeats_it(
+        trained: api.Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    collected: list[int] = []
+    collect = RunSetup.collect
+    monkeypatch.setattr(RunSetup, "collect", lambda setup, i: (collected.append(i), collect(setup, i))[1])
+    with monkeypatch.context() as patch:
+        patch.setattr(world_state, "START_SECONDS", -1.0)
+        api.train("quick", SMALL | {"stagger": 2**20}, folder=tmp_path / "long", minutes=1e-9)
+        api.train("quick", SMALL, folder=tmp_path / "cut", minutes=1e-9)
+    assert collected == []
+    assert '"why": "time", "iteration": 0' in (tmp_path / "cut" / "timing.jsonl").read_text()
+    api.resume(tmp_path / "cut")
+    assert collected[0] == world_state.STAGGERED and len(collected) == 19 + 3
+    assert files(tmp_path / "cut") == files(trained.folder)
+
+
+def test_short_start_is_played_to_its_end_despite_a_stop_request(tmp_path: Path) -> None:
+    api.train("quick", SMALL, folder=tmp_path / "run", minutes=1e-9)
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["iter_00000001"]
+
+
+def test_stagger_has_an_upper_bound() -> None:
+    with pytest.raises(ConfigError, match="stagger = 1099511627776: expected .* to 1048576"):
+        api.configure("quick", changes={"stagger": 2**40})

@@ -28,7 +28,7 @@ class Config:
     )
     stagger: int = knob(
         0, "the first episodes start at different steps, spread over this number, so that they end at "
-        "different times; 0: all start at once", unit="steps", low=0,
+        "different times; 0: all start at once", unit="steps", low=0, high=2**20,
     )  # fmt: skip
     start_iteration: int = knob(
         0, "number of the first iteration of a run that continues from a policy (--from); annealing covers "

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, field
 from enum import Enum
 
-from rematch.core.arrays import Tree
+from rematch.core.arrays import Tree, stored_bool, stored_int, stored_text
 
 
 class Request(Enum):
@@ -73,9 +73,10 @@ class Clock:
         }  # fmt: skip
 
     def load_state_dict(self, tree: Tree) -> None:
-        self.iteration, self.learner_steps = int(tree["iteration"]), int(tree["learner_steps"])
-        self.finished_games, self.end_reason = int(tree["finished_games"]), str(tree["end_reason"])
-        self.evaluation_pending = bool(tree["evaluation_pending"])
+        self.iteration, self.learner_steps = stored_int(tree, "iteration"), stored_int(tree, "learner_steps")
+        self.finished_games = stored_int(tree, "finished_games")
+        self.end_reason = stored_text(tree, "end_reason")
+        self.evaluation_pending = stored_bool(tree, "evaluation_pending")
 
 
 def interval_passed(step: int, steps: int, interval: int) -> bool:

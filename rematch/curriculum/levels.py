@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from rematch.core.arrays import Floats, Tree
+from rematch.core.arrays import Floats, Tree, stored_int
 from rematch.core.clock import Clock
 from rematch.core.component import Component, Evidence, Record, Setup, SmallRun
 from rematch.core.config import knob
@@ -218,8 +218,9 @@ class LevelProgress:
         return {"level": self.level, "seen": self.evaluations, "calm": self.balanced, "lost": self.hopeless}
 
     def load_state_dict(self, tree: Tree) -> None:
-        self.level, self.evaluations = tree["level"], tree["seen"]
-        self.balanced, self.hopeless = tree["calm"], tree["lost"]
+        self.level = stored_int(tree, "level", 0, len(self.levels) - 1)
+        self.evaluations = stored_int(tree, "seen")
+        self.balanced, self.hopeless = stored_int(tree, "calm"), stored_int(tree, "lost")
 
 
 def _bounds(row: Mapping[str, Any], name: str = "rate") -> str:

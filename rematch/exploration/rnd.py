@@ -25,7 +25,7 @@ from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.networks.layout import weight_views
 from rematch.agents.policy import Policy
 from rematch.core import rng
-from rematch.core.arrays import Floats, Tree
+from rematch.core.arrays import Floats, Tree, stored_float, stored_int
 from rematch.core.component import Metrics, Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.spec import Actions, Role
@@ -88,8 +88,9 @@ class DistillationState:
     def load_state_dict(self, tree: Tree) -> None:
         self.predictor.set(tree["predictor"])
         self.adam.restore(tree)
-        for name, value in tree["deviation"].items():
-            setattr(self.deviation, name, value)
+        stored, deviation = tree["deviation"], self.deviation
+        deviation.count, deviation.mean = stored_int(stored, "count"), stored_float(stored, "mean")
+        deviation.squares = stored_float(stored, "squares", 0)
 
     def copy_from(self, other: DistillationState) -> None:
         self.load_state_dict(copy.deepcopy(other.state_dict()))

@@ -14,7 +14,7 @@ import numpy as np
 
 from rematch.agents.networks.layout import network_bytes
 from rematch.core import rng
-from rematch.core.arrays import Tree
+from rematch.core.arrays import Tree, stored_texts
 from rematch.core.clock import Clock
 from rematch.core.component import Component, Evidence, Metrics, Record, Setup, SmallRun
 from rematch.core.world import RUNNING, Next, World
@@ -228,4 +228,4 @@ class League(Component):
 
     def load_state_dict(self, tree: Tree) -> None:
         self.matchmaker.load_state_dict(tree["pools"])
-        self.learned = list(tree["learned"])
+        self.learned = stored_texts(tree, "learned", self.matchmaker.pools)

@@ -8,7 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.agents.policy import Policy, digest
-from rematch.core.arrays import Floats, Tree
+from rematch.core.arrays import (
+    Floats,
+    Tree,
+    stored_array,
+    stored_bool,
+    stored_float,
+    stored_int,
+    stored_list,
+    stored_text,
+)
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError
 from rematch.core.player import Player
@@ -109,6 +118,15 @@ class Opponent:
     def win_rate(self) -> float:
         """The learner's score, shrunk towards one half while there are few games."""
         return (self.score + 1.0) / (self.games + 2.0)
+
+
+def stored_opponent(record: Tree) -> Opponent:
+    """An opponent of a checkpoint; ValueError where its values are none of a record."""
+    if set(record) != {"name", "digest", "games", "score", "won"}:
+        raise ValueError(f"an opponent with the fields {sorted(record)!r:.60}")
+    games = stored_float(record, "games", 0)
+    return Opponent(stored_text(record, "name"), stored_text(record, "digest"), games,
+                    stored_float(record, "score", 0, games + 1), stored_float(record, "won", -1, 1))
 
 
 def probs_with_floor(weight: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
@@ -259,12 +277,22 @@ class OpponentPool:
         }
 
     def load_state_dict(self, tree: Tree) -> None:
-        self.snapshots = [Opponent(**record) for record in tree["rivals"]]
-        self.bots = [Opponent(**record) for record in tree["scripted"]]
-        self.weights[: len(self.snapshots)] = tree["weights"]
-        self.seen, self.slot_names = tree["seen"], list(tree["who"])
-        self.filled_at, self.is_open = list(tree["since"]), list(tree["open"])
-        self.slot_weights[:] = tree["held"]
+        snapshots = [stored_opponent(record) for record in stored_list(tree, "rivals")]
+        bots = [stored_opponent(record) for record in stored_list(tree, "scripted", len(self.bots))]
+        if len(snapshots) > self.config.size or [bot.name for bot in bots] != [bot.name for bot in self.bots]:
+            raise ValueError(f"a pool of {len(snapshots)} snapshots and the bots "
+                             f"{[bot.name for bot in bots]!r:.60} does not fit the settings of the league")
+        count = len(self.slot_names)
+        slots = [{"since": since, "open": is_open, "who": name} for since, is_open, name in zip(
+            stored_list(tree, "since", count), stored_list(tree, "open", count),
+            stored_list(tree, "who", count))]  # fmt: skip
+        self.filled_at = [stored_int(slot, "since") for slot in slots]
+        self.is_open = [stored_bool(slot, "open") for slot in slots]
+        self.slot_names = [stored_text(slot, "who") for slot in slots]
+        self.weights[: len(snapshots)] = stored_array(tree, "weights", self.weights[: len(snapshots)])
+        self.slot_weights[:] = stored_array(tree, "held", self.slot_weights)
+        self.snapshots, self.bots = snapshots, bots
+        self.seen = stored_int(tree, "seen", len(snapshots))
         for slot in range(1, len(self.slot_names)):
             self.seating.place(slot, self.slot_weights[slot])
             self.seating.names[slot] = self.slot_names[slot]

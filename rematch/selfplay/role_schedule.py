@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rematch.core.arrays import Tree
+from rematch.core.arrays import Tree, stored_bool, stored_float, stored_int, stored_text, stored_texts
 from rematch.core.clock import Clock, Phase, Request
 from rematch.core.component import Component, Evidence, Record, Setup, SmallRun
 from rematch.core.config import knob, nearest
@@ -229,9 +229,22 @@ class Schedule:
         return state | {"phase": asdict(self.phase)}
 
     def load_state_dict(self, tree: Tree) -> None:
-        for key, attribute in STATE.items():
-            setattr(self, attribute, tree[key])
-        self.phase = Phase(**tree["phase"] | {"roles": tuple(tree["phase"]["roles"])})
+        self.end_step, self.streak = stored_int(tree, "until"), stored_int(tree, "streak")
+        self.next_role = stored_text(tree, "upcoming", self.roles)
+        self.boosts = stored_int(tree, "boosts")
+        self.boosted = stored_text(tree, "boosted", self.roles if self.boosts else ("", *self.roles))
+        self.level_warmup_next = stored_bool(tree, "warm")
+        self.rate_factor = stored_float(tree, "rate", MIN_LEARNING_RATE_FACTOR, 1.0)
+        self.phase = self._stored_phase(tree["phase"])
+
+    def _stored_phase(self, tree: Tree) -> Phase:
+        roles = tuple(stored_texts(tree, "roles", self.roles))
+        if len(roles) != 1 if self.alternates else roles != self.roles:
+            raise ValueError(f"phase: roles = {roles!r:.60}: expected other ones with schedule.kind = "
+                             f"{self.config.kind}")
+        first = stored_int(tree, "first")
+        return Phase(stored_int(tree, "number"), roles, first, stored_int(tree, "last", first),
+                     stored_bool(tree, "level_warmup"))
 
 
 class RoleSchedule(Component):

@@ -16,7 +16,7 @@ import numpy as np
 
 from rematch.agents.learner import Learner
 from rematch.agents.networks.layout import network_bytes
-from rematch.core.arrays import Tree
+from rematch.core.arrays import Tree, stored_float, stored_int, stored_list, stored_texts
 from rematch.core.clock import Clock
 from rematch.core.component import Component, Evidence, Metrics, Record, Setup, SmallRun
 from rematch.core.config import knob
@@ -106,10 +106,35 @@ class CollapseGuard:
                 "dim": list(self.low_entropy)}
 
     def load_state_dict(self, tree: Tree) -> None:
-        self.rolling, self.results = tree["rolling"], tree["judged"]
-        self.saved_step, self.cooldown_end = tree["saved"], tree["until"]
-        self.unreported, self.count = tree["untold"], tree["count"]
-        self.low_entropy = tree["dim"]
+        rolling = stored_list(tree, "rolling")
+        if bool(rolling) != bool(self.config.checkpoints_back) or len(rolling) > self.config.keep:
+            raise ValueError(f"rolling has {len(rolling)} checkpoints: expected 1 to {self.config.keep} where "
+                             "rollbacks are on, else none")
+        for checkpoint in rolling:
+            stored_int(checkpoint, "step")
+            self._check_loads(checkpoint["roles"])
+        self.rolling, self.results = rolling, self._stored_results(tree["judged"])
+        self.saved_step, self.cooldown_end = stored_int(tree, "saved"), stored_int(tree, "until")
+        self.unreported, self.count = stored_int(tree, "untold"), stored_int(tree, "count")
+        self.low_entropy = stored_texts(tree, "dim", self.learners)
+
+    def _check_loads(self, roles: Mapping[str, Tree]) -> None:
+        """Load a rolling checkpoint once: a rollback must not fail hours later."""
+        for role, learner in self.learners.items():
+            present = copy_arrays(learner.state_dict())
+            try:
+                learner.load_state_dict(roles[role])
+            finally:
+                learner.load_state_dict(present)
+
+    def _stored_results(self, stored: Mapping[str, Any]) -> dict[str, list[list[float]]]:
+        results: dict[str, list[list[float]]] = {}
+        for role in stored:
+            if role not in self.learners:
+                raise ValueError(f"judged: unknown role {role!r:.60}")
+            rows = [dict(zip(("wins", "games"), row, strict=True)) for row in stored_list(stored, role)]
+            results[role] = [[stored_float(row, "wins", 0), stored_float(row, "games", 0)] for row in rows]
+        return results
 
     def _checkpoint(self, step: int) -> Tree:
         roles = {role: copy_arrays(learner.state_dict()) for role, learner in self.learners.items()}

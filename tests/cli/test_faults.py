@@ -178,7 +178,11 @@ def test_checkpoint_of_other_compiled_rules_needs_permission(
 
 @pytest.mark.parametrize(("part", "name", "value"), [
     ("clock", "iteration", "x"), ("clock", "iteration", -7), ("learners/pursuer", "updates", "x"),
-    ("league/pools", "pursuer", {}),
+    ("league/pools", "pursuer", {}), ("rollback", "dim", 1.5), ("rollback", "judged", 1.5),
+    ("rollback", "rolling", [1]), ("rollback", "count", "x"), ("league/pools/pursuer", "open", [1.5]),
+    ("league/pools/pursuer", "since", ["x"] * 5), ("league/pools/evader", "seen", -1),
+    ("league", "learned", ["x"]), ("schedule", "phase", 7), ("schedule/phase", "last", "x"),
+    ("schedule/phase", "roles", ["pursuer"]), ("schedule", "upcoming", []), ("world_state", "stage", 1.5),
 ])
 def test_checkpoint_that_verifies_and_holds_nonsense_is_refused(
         workdir: Path, refused: Runner, part: str, name: str, value: Any) -> None:

@@ -359,6 +359,7 @@ def test_adaptive_weights_follow_the_evaluations() -> None:
     assert np.allclose(pool.selection_probs(pool.snapshots), 1 / 3)  # snapshots are equal
     assert matchmaker.metrics()["league/weight_strong"] == odds[2]
     again = pool_of(toy="sticks", bots=("random",), matchmaking="adaptive")
+    again.bots = [Opponent(bot.name, "") for bot in pool.bots]
     again.load_state_dict(pool.state_dict())
     assert (again.selection_probs(again.bots) == odds).all()
 
@@ -432,3 +433,16 @@ def test_state_and_restore_continue_identically() -> None:
         mine, theirs = pool.state_dict(), other.state_dict()
         for name, value in mine.items():
             assert np.array_equal(value, theirs[name]), name
+
+
+@pytest.mark.parametrize(("key", "value"), [
+    ("score", "x"), ("score", -1.0), ("score", 1e9), ("games", float("nan")), ("name", 3), ("won", True),
+])
+def test_stored_opponent_with_impossible_values_is_refused(key: str, value: object) -> None:
+    pool = pool_of(toy="sticks", bots=("random",))
+    fill(pool, 3)
+    state = copy.deepcopy(pool.state_dict())
+    pool_of(toy="sticks", bots=("random",)).load_state_dict(state)
+    state["rivals"][1][key] = value
+    with pytest.raises(ValueError, match=key):
+        pool_of(toy="sticks", bots=("random",)).load_state_dict(state)

@@ -272,3 +272,24 @@ def test_rollback_needs_two_roles() -> None:
     with pytest.raises(ConfigError,
                        match=r"rollback\.checkpoints_back = 3: .* the world has one role; expected 0"):
         small("drift", rollback__checkpoints_back=3)
+
+
+@pytest.mark.parametrize("damage", ["roles", "step", "weights", "judged", "too many"])
+def test_stored_rolling_checkpoint_with_nonsense_is_refused(damage: str) -> None:
+    config = small(rollback__checkpoints_back=1, rollback__keep=2)
+    trainer = Trainer(config)
+    guard = trainer.setup.get(Rollback).guard  # type: ignore[union-attr]
+    before = {role: learner.policy.weights.copy() for role, learner in trainer.agents.learners.items()}
+    tree = guard.state_dict()
+    guard.load_state_dict(tree)  # loading the rolling checkpoints for a check leaves the learners unchanged
+    for role, weights in before.items():
+        assert np.array_equal(trainer.agents.learners[role].policy.weights, weights)
+    checkpoint = tree["rolling"][0]
+    role = next(iter(before))
+    changed: dict[str, Any] = {
+        "roles": {"rolling": [checkpoint | {"roles": {}}]}, "step": {"rolling": [checkpoint | {"step": "x"}]},
+        "weights": {"rolling": [checkpoint | {"roles": checkpoint["roles"] | {role: {"weights": 1.5}}}]},
+        "judged": {"judged": {role: [["x", 1.0]]}}, "too many": {"rolling": [checkpoint] * 3},
+    }
+    with pytest.raises((ValueError, KeyError, AttributeError)):
+        guard.load_state_dict(tree | changed[damage])

@@ -7,7 +7,7 @@ import numpy as np
 from rematch.agents.networks import fused
 from rematch.agents.networks.layout import weight_views
 from rematch.agents.policy import Policy
-from rematch.core.arrays import Floats, Tree
+from rematch.core.arrays import Floats, Tree, stored_array, stored_int
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-5
 
@@ -24,8 +24,9 @@ class Adam:
         return {"first": self.first, "second": self.second, "updates": self.updates}
 
     def restore(self, tree: Tree) -> None:
-        self.first[:], self.second[:] = tree["first"], tree["second"]
-        self.updates = int(tree["updates"])
+        self.first[:] = stored_array(tree, "first", self.first)
+        self.second[:] = stored_array(tree, "second", self.second)
+        self.updates = stored_int(tree, "updates")
 
     def clipped_step(self, policy: Policy, grad: Floats, lr: float, max_norm: float) -> tuple[float, float]:
         """`step` with `grad` scaled down to norm `max_norm` (0: no limit); its norms before and after.

@@ -26,7 +26,7 @@ from rematch.agents.learners.ppo import Batch, Ppo, PpoConfig
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
-from rematch.core.arrays import Floats, Tree
+from rematch.core.arrays import Floats, Tree, stored_int
 from rematch.core.component import Evidence, Record, Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError, LearnError
@@ -156,7 +156,7 @@ class ExpertIteration(Learner):
 
     def load_state_dict(self, tree: Tree) -> None:
         self.student.load_state_dict(tree)
-        self.count = tree["count"]
+        self.count = stored_int(tree, "count")
         stored: dict[str, NDArray[Any]]
         stored = {"states": self.states, "found": self.q_targets, "worth": self.value_targets}
         for name, array in stored.items():

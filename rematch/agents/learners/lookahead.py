@@ -27,7 +27,7 @@ from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
-from rematch.core.arrays import Bytes, Floats, Ints, Tree
+from rematch.core.arrays import Bytes, Floats, Ints, Tree, stored_int
 from rematch.core.component import Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError, LearnError
@@ -315,7 +315,7 @@ class Lookahead(Learner):
     def load_state_dict(self, tree: Tree) -> None:
         self.policy.set(tree["weights"])
         self.adam.restore(tree)
-        self.count = tree["seen"]
+        self.count = stored_int(tree, "seen")
         stored = min(self.count, self.config.replay_size)
         self.obs[:stored], self.target[:stored] = tree["obs"], tree["target"]
         self.solver.clear_cache()

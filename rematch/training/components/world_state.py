@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rematch.core import rng
-from rematch.core.arrays import Tree
+from rematch.core.arrays import Tree, stored_array
 from rematch.core.clock import Clock
 from rematch.core.component import Component, Setup
 
@@ -70,6 +70,7 @@ class WorldState(Component):
 
     def load_state_dict(self, tree: Tree) -> None:
         world = self.setup.world
-        world.next.seed[:], world.next.slot[:] = tree["seed"], tree["slot"]
-        world.next.stage[:] = tree["stage"]
+        restart = world.next
+        for name, array in {"seed": restart.seed, "slot": restart.slot, "stage": restart.stage}.items():
+            array[:] = stored_array(tree, name, array)
         world.load(np.arange(self.setup.config.games, dtype=np.int32), tree["states"])

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rematch.cli.command import Command
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError
+from rematch.core.settings import config_values
 from rematch.verbs.arguments import folder_of, new_folder
 
 __all__ = ["Options", "folder_of", "new_folder"]
@@ -79,7 +80,7 @@ class Options:
     def number(self, name: str, above: float, most: float) -> float:
         """The value of an option as a number above `above`, at most `most`."""
         try:
-            value = float(self.values[name])
+            value = config_values.convert(float, self.values[name], text=True)
         except ValueError:
             value = math.nan
         if not above < value <= most:
@@ -90,9 +91,9 @@ class Options:
     def integer(self, name: str, default: int, low: int, high: int) -> int:
         """The value of an option as a whole number from `low` to `high`; 1e3 is accepted."""
         try:
-            value = float(self.values.get(name, default))
-        except ValueError:
-            value = math.nan
-        if not low <= value <= high or value != int(value):
+            value = config_values.convert(int, self.values.get(name, default), text=True)
+        except (ValueError, OverflowError):
+            value = low - 1
+        if not low <= value <= high:
             raise ConfigError(f"{name} = {self.values[name]!r}: expected a whole number from {low} to {high}")
         return int(value)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rematch.core.errors import RunError
-from rematch.storage.atomic_files import FileDigest, write_all
+from rematch.storage.atomic_files import FileDigest, sync, write_all
 
 # ECMA-48: control sequences, operating system commands, two-character escapes; then single control characters
 ESCAPES = re.compile(r"(\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\].*?(\x07|\x1b\\|$)|\x1b[ -/]*[0-~]")
@@ -58,13 +58,13 @@ class AppendLog:
 
     def sync(self) -> FileDigest:
         """Bring every line to the disk; returns the digest of the whole file."""
-        os.fsync(self.fd)
+        sync(self.fd)
         return self.prefix_digest(os.fstat(self.fd).st_size)
 
     def truncate(self, size: int) -> None:
         self.prefix_digest(min(size, self._hashed))  # what is cut off must not stay in the hash
         os.ftruncate(self.fd, size)
-        os.fsync(self.fd)
+        sync(self.fd)
 
     def end_line(self) -> None:
         """End a partial line, which a loss of power may leave, so that the next append starts a new line."""

@@ -74,3 +74,11 @@ def test_text_that_is_not_plain_is_refused_by_name(text: str, message: str) -> N
     with pytest.raises(yaml.MarkedYAMLError) as caught:
         strict_yaml.load(text)
     assert re.search(message, caught.value.problem or "")
+
+
+def test_number_with_two_underscores_is_refused() -> None:
+    assert strict_yaml.load("a: 1_000") == {"a": 1000}
+    for text in ("a: 1__0", "a: 1__0.5"):
+        with pytest.raises(yaml.YAMLError, match="not a number"):
+            strict_yaml.load(text)
+    assert strict_yaml.load("a: x__y") == {"a": "x__y"}

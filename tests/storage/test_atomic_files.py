@@ -99,3 +99,28 @@ def test_remove_deletes_a_folder_of_any_depth(tmp_path: Path) -> None:
         os.chdir(before)
     atomic_files.remove(tmp_path / path)
     assert os.listdir(tmp_path) == []
+
+
+def test_sync_empties_the_cache_of_the_drive_where_the_system_can(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    fails = False
+
+    def fcntl(fd: int, command: int) -> int:
+        calls.append(command)
+        if fails:
+            raise OSError(errno.ENOTSUP, "not supported")
+        return 0
+
+    fsync = os.fsync
+    monkeypatch.setattr(atomic_files.fcntl, "F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr(atomic_files.fcntl, "fcntl", fcntl)
+    monkeypatch.setattr(os, "fsync", lambda fd: (calls.append(-1), fsync(fd)))
+    atomic_files.replace_file(tmp_path / "x", b"new")
+    assert calls == [51, 51] and (tmp_path / "x").read_bytes() == b"new"  # the file, then its folder
+    fails = True  # a network file system
+    atomic_files.replace_file(tmp_path / "x", b"newer")
+    assert calls[2:] == [51, -1, 51, -1]
+    monkeypatch.delattr(atomic_files.fcntl, "F_FULLFSYNC")
+    atomic_files.replace_file(tmp_path / "x", b"newest")
+    assert calls[6:] == [-1, -1]

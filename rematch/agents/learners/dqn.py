@@ -65,7 +65,7 @@ class DqnConfig:
         "cpu", "device of the network; cpu: the processor; cuda: the NVIDIA GPU", choices=("cpu", "cuda")
     )
     lr: float = knob(3e-4, "learning rate at the start", low=0)
-    lr_final: float = knob(1e-4, "learning rate at the end; the change is linear", low=0)
+    lr_final: float = knob(1e-4, "learning rate at the end; the change is linear", low=0, high=10)
     max_grad_norm: float = knob(
         10.0, "largest norm of a gradient; longer gradients are scaled to it; 0: no limit", low=0
     )

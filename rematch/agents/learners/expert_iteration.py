@@ -47,7 +47,7 @@ class ExpertConfig:
     """Expert iteration: a network learns from the results of a search."""
 
     lr: float = knob(1e-3, "learning rate at the start", low=0)
-    lr_final: float = knob(1e-4, "learning rate at the end; the change is linear", low=0)
+    lr_final: float = knob(1e-4, "learning rate at the end; the change is linear", low=0, high=10)
     completions: int = knob(
         8, "playouts per action of a searched position", unit="playouts", low=1, high=10_000
     )

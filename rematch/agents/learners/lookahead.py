@@ -50,7 +50,7 @@ class LookaheadConfig:
     """One-step lookahead with the rules of the game and a value network."""
 
     lr: float = knob(3e-3, "learning rate at the start", low=0)
-    lr_final: float = knob(1e-4, "learning rate at the end; the change is linear", low=0)
+    lr_final: float = knob(1e-4, "learning rate at the end; the change is linear", low=0, high=10)
     replay_size: int = knob(1 << 17, "capacity of the replay buffer", unit="positions", low=1, high=1 << 26)
     replay_ratio: float = knob(2.0, "mean number of times that each position is trained on", low=0.01,
                                high=100)

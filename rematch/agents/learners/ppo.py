@@ -43,10 +43,10 @@ class PpoConfig:
     """Proximal policy optimization: hyperparameters of each role's updates."""
 
     lr: float = knob(1e-3, "learning rate at the start", low=0)
-    lr_final: float = knob(1e-4, "learning rate at the end", low=0, needs="anneal=linear|cosine")
-    entropy_weight: float = knob(0.01, "weight of the entropy bonus at the start", low=0)
+    lr_final: float = knob(1e-4, "learning rate at the end", low=0, high=10, needs="anneal=linear|cosine")
+    entropy_weight: float = knob(0.01, "weight of the entropy bonus at the start", low=0, high=1000)
     entropy_weight_final: float = knob(
-        0.001, "weight of the entropy bonus at the end", low=0, needs="anneal=linear|cosine"
+        0.001, "weight of the entropy bonus at the end", low=0, high=1000, needs="anneal=linear|cosine"
     )
     temperature: float = knob(
         1.0, "softmax temperature at the start: logits are divided by it in training games and in the loss",
@@ -62,7 +62,7 @@ class PpoConfig:
     )  # fmt: skip
     magnet_weight: float = knob(
         0.0, "weight of the penalty KL(policy || magnet), where the magnet is a slow average of the policy "
-        "(Sokota et al. 2023); 0: off", low=0,
+        "(Sokota et al. 2023); 0: off", low=0, high=1000,
     )  # fmt: skip
     magnet_decay: float = knob(
         0.99, "decay of the magnet's moving average, per iteration", low=0, high=1, needs="magnet_weight"
@@ -78,7 +78,7 @@ class PpoConfig:
     clip: float = knob(
         0.2, "clip range of the probability ratio: its gradient is 0 outside 1 +- this value", low=0
     )
-    value_weight: float = knob(0.5, "weight of the value loss (squared error)", low=0)
+    value_weight: float = knob(0.5, "weight of the value loss (squared error)", low=0, high=1000)
     value_clip: float = knob(0.0, "clip range of the value's change per iteration; 0: no clipping", low=0)
     max_grad_norm: float = knob(
         0.5, "largest norm of a gradient; longer gradients are scaled to it; 0: no limit", low=0

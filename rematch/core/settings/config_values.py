@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from rematch.core.settings.setting_names import known_name
 
 TRUE_WORDS, FALSE_WORDS = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
+# digits of ASCII, with an underscore between two of them at most
+NUMBER = re.compile(r"\s*[+-]?(\d+_)*\d*\.?(\d+_)*\d*([eE][+-]?\d+)?\s*", re.ASCII)
 Metadata = Mapping[str, Any]  # of a dataclass field that `knob` made
 
 
@@ -24,7 +27,7 @@ def convert(kind: Any, value: Any, text: bool) -> Any:
         if not isinstance(value, str):
             raise ValueError
         return value
-    if isinstance(value, bool) or (isinstance(value, str) and not value.isascii()):
+    if isinstance(value, bool) or (isinstance(value, str) and not NUMBER.fullmatch(value)):
         raise ValueError
     if kind is int:
         return _convert_int(value)
@@ -57,7 +60,7 @@ def _convert_bool(value: Any, text: bool) -> bool:
 def _convert_int(value: Any) -> int:
     if isinstance(value, str):  # from a command line; and YAML reads 1e6 as text
         value = float(value) if any(c in value for c in ".eE") else int(value)
-    if int(value) != value or abs(value) >= 2**63:
+    if int(value) != value or abs(value) >= 2**63 or (value == 0 and math.copysign(1, value) < 0):
         raise ValueError
     return int(value)
 

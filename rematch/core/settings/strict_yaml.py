@@ -20,6 +20,7 @@ from yaml.reader import Reader
 from yaml.resolver import Resolver
 from yaml.scanner import Scanner
 
+NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 MERGE_TAG = "tag:yaml.org,2002:merge"  # << would add keys of another mapping and hide repeated keys
 
 
@@ -37,6 +38,12 @@ class _PlainValues(Composer, SafeConstructor, Resolver):
         if event.tag is not None:
             raise yaml.MarkedYAMLError(problem="expected no tags", problem_mark=event.start_mark)
         return super().compose_node(parent, index)
+
+    def construct_scalar(self, node: Any) -> Any:
+        if "__" in node.value and node.tag in NUMBER_TAGS:
+            problem = f"{node.value[:60]!r} is not a number; expected single underscores"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        return super().construct_scalar(node)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         names: set[str] = set()

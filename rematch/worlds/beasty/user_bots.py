@@ -22,6 +22,7 @@ import json
 import operator
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -140,10 +141,11 @@ class UserBotPlayer:
         return reply
 
     def close(self) -> None:
-        """Kill the process; the next request starts another one."""
+        """Kill the process and all that it started; the next request starts another one."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # its number is free only after `wait`
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 with contextlib.suppress(OSError):
@@ -215,9 +217,16 @@ def find(name: str) -> Any:
 
 
 def _exit_with_parent(parent: int) -> None:
-    """End this process when its parent has ended, even if the bot hangs."""
+    """End this process group when its parent has ended, even if the bot hangs."""
     while os.getppid() == parent:
         time.sleep(1.0)
+    _end_group()
+
+
+def _end_group() -> None:
+    """Kill this process and all that the bot started; only as the leader of their process group."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
@@ -257,4 +266,7 @@ def serve(name: str) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    try:
+        serve(sys.argv[1])
+    finally:
+        _end_group()

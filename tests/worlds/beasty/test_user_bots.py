@@ -51,6 +51,15 @@ class Dies:
     def act(self, state, legal, key):
         os._exit(7)
 
+class Starts:
+    """Starts a process at every move."""
+    def act(self, state, legal, key):
+        import subprocess
+        child = subprocess.Popen(["sleep", "200"])
+        with open("children.txt", "a") as file:
+            file.write(f"{child.pid}\\n")
+        return legal[0]
+
 class Text:
     def act(self, state, legal, key): return "lion"
 class Truth:
@@ -208,3 +217,31 @@ def test_close_ends_the_process() -> None:
     player.close()
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
+
+
+def running(number: int) -> bool:
+    """Whether a process exists and is not a zombie that waits for its parent."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.parametrize("ending", ["close", "input ends"])
+def test_processes_of_a_bot_end_with_it(folder: Path, ending: str) -> None:
+    world = make(Config(), 2, seed=5)
+    player = UserBotPlayer("mine:Starts", Config())
+    player.act(seat_at(world, 0, np.arange(2, dtype=np.int32)), RngKey(1, rng.ACT, 0))
+    children = [int(word) for word in (folder / "children.txt").read_text().split()]
+    assert len(children) == 2 and all(map(running, children))
+    if ending == "close":
+        player.close()
+    else:
+        assert player._process is not None and player._process.stdin is not None
+        player._process.stdin.close()  # as when the parent is killed
+        player._process.wait(20)
+    limit = time.monotonic() + 20
+    while any(map(running, children)) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert not any(map(running, children))

@@ -197,6 +197,7 @@ def _run_loop(
     if clock.done:
         why = f" ({clock.end_reason})" if clock.end_reason else ""
         display.line(f"{run.folder} is complete{why} after {clock.step} steps: there is nothing to train")
+        trainer.start(resumed=True)  # files that were damaged since
         finish(trainer, run, display, missing=True)
         return trained
     display.line(

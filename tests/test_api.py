@@ -201,5 +201,5 @@ def test_short_start_is_played_to_its_end_despite_a_stop_request(tmp_path: Path)
 
 
 def test_stagger_has_an_upper_bound() -> None:
-    with pytest.raises(ConfigError, match="stagger = 1099511627776: expected .* to 1048576"):
+    with pytest.raises(ConfigError, match=r"stagger = 1099511627776: expected .* to 1048576"):
         api.configure("quick", changes={"stagger": 2**40})

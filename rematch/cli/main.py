@@ -65,11 +65,17 @@ def print_help(words: Sequence[str]) -> int:
     return 0
 
 
-def print_error(text: object, code: int = 2) -> int:
-    """Print the text as one line on stderr, without control characters; returns the exit code."""
+def one_line(text: object) -> str:
+    """The text after the name of the program, without control characters and at most LONGEST_LINE long."""
     line = "".join(c if c.isprintable() else " " for c in f"rematch: {text}")
     if len(line) > LONGEST_LINE:
         line = f"{line[:LONGEST_LINE - 105]} ... {line[-100:]}"
+    return line
+
+
+def print_error(text: object, code: int = 2) -> int:
+    """Print the text as one line on stderr, without control characters; returns the exit code."""
+    line = one_line(text)
     if sys.stderr is not None:
         with suppress(OSError, ValueError):  # stderr is closed too
             print(line, file=sys.stderr, flush=True)
@@ -109,7 +115,7 @@ def main(argv: Sequence[str] | None = None, act: Callable[[Sequence[str]], int] 
 
 def format_warning(message: Warning | str, *_: object, **__: object) -> str:
     """A warning as one line, without the file and line number that issued it."""
-    return f"rematch: {message}\n"
+    return f"{one_line(message)}\n"
 
 
 def run_safely(words: Sequence[str], act: Callable[[Sequence[str]], int]) -> int:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Iterable
 from typing import Any, Protocol
+
+from rematch.evaluation.text import clean
 
 
 class Printed(Protocol):
@@ -21,9 +24,14 @@ def print_result(result: Printed, as_json: bool = False) -> None:
         print(json.dumps(result.to_dict(), indent=1))
         return
     terminal = sys.stdout is not None and sys.stdout.isatty()
-    print("\n".join(result.lines(shutil.get_terminal_size().columns if terminal else None)))
+    print_lines(result.lines(shutil.get_terminal_size().columns if terminal else None))
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines without control characters: names of files and folders may hold terminal escapes."""
+    print("\n".join(clean(line) for line in lines))
 
 
 def log_line(line: str) -> None:
     """Print a line of a long command at once."""
-    print(line, flush=True)
+    print(clean(line), flush=True)

@@ -12,6 +12,8 @@ from dataclasses import MISSING, dataclass, field, fields
 from math import sqrt
 from typing import Any, NamedTuple, Self
 
+from rematch.core.errors import Damaged
+
 Json = dict[str, Any]
 MatchUp = tuple[str, str]  # role, opponent
 
@@ -266,5 +268,11 @@ def _stored(record: Any, even_none: Sequence[str] = ()) -> Json:
 
 
 def read_history(rows: Iterable[Mapping[str, Any]]) -> list[Evaluation]:
-    """The rows of history.json as records; ValueError where one is not an evaluation."""
-    return [Evaluation.from_json(row) for row in rows]
+    """The rows of history.json as records; Damaged where one is not an evaluation."""
+    records = []
+    for number, row in enumerate(rows, 1):
+        try:
+            records.append(Evaluation.from_json(row))
+        except ValueError as error:
+            raise Damaged(f"history.json, row {number}: {error}") from None
+    return records

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rematch.core.errors import RunError
+from rematch.storage.atomic_files import recorded_read_failures
 from rematch.worlds import registry
 
 if TYPE_CHECKING:
@@ -41,9 +42,16 @@ def make(trainer: Trainer, run: Run, missing: bool) -> dict[str, Path]:
             )
             run.write_file(FILM, film)
         if len(existing) < (3 if renderer is not None else 2):
-            run.write_file(REPORT, run_summary.page(run.folder).encode("utf-8", "replace"))
+            with recorded_read_failures() as failures:
+                page = run_summary.page(run.folder)
+            if failures:
+                raise RunError(f"{REPORT} was not written: {failures[0]}")
+            run.write_file(REPORT, page.encode("utf-8", "replace"))
     except (OSError, RunError) as error:
         reason = error if isinstance(error, RunError) else error.strerror
+        if not any((run.folder / "checkpoints").glob("*/manifest.json")):
+            raise RunError(f"{reason}; {run.folder} has no checkpoint any more: it was deleted or moved while "
+                           "the run trained") from None
         raise RunError(f"{reason}; the training itself is complete and saved: "
                        f"write the missing files with `rematch resume {run.folder}`") from None
     paths = {"run": run.folder, "policies": run.folder / "policies", "picture": run.folder / PICTURE,

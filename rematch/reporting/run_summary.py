@@ -7,6 +7,7 @@ file that cannot be read is one line among the problems, and only the sections t
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -74,7 +75,7 @@ class Folder:
         try:
             return read()
         except (untrusted_folder.Unreadable, ConfigError) as error:
-            line = clean(error).replace(f"{self.path}", "the run")
+            line = re.sub(rf"(?<![\w./-]){re.escape(clean(self.path))}(?=/|:| is )", "the run", clean(error))
         except Exception as error:  # a file with unexpected content; the other files are still used
             line = f"a file has unexpected content ({type(error).__name__})"
         if line not in self.problems:
@@ -305,6 +306,8 @@ def matrix_of(path: Path, games: int | None, log: Callable[[str], None]) -> Payo
         checkpoint = run.load(verify_chunks=False)
     if checkpoint is None:
         return None
+    if checkpoint.fallback:
+        log(f"{clean(path)}: {clean(checkpoint.fallback)}")
     curriculum = stored_level(config, checkpoint.parts)
     make, level = world_builder(config, curriculum), curriculum.name if curriculum else ""
     if make(1, 0, 0).spec.seats == 1:
@@ -320,7 +323,7 @@ def matrix_of(path: Path, games: int | None, log: Callable[[str], None]) -> Payo
         count = len(iterations) if games else max(2, len(stored.iterations))
         if list(stored.iterations) == evenly_spaced(iterations, count):
             return stored
-    log(f"{path}: playing the payoff matrix of {len(past)} past policies ...")
+    log(f"{clean(path)}: playing the payoff matrix of {len(past)} past policies ...")
     board = Scoreboard(make, payoff_matrix.SEED_OFFSET + config.seed, config.threads)
     matrix = payoff_matrix.play(board, past, games, log)
     try:
@@ -348,7 +351,7 @@ def gather(
         try:
             matrix = matrix_of(path, games, log)
         except ConfigError as error:
-            log(f"{path}: no payoff matrix: {clean(error)}")
+            log(f"{clean(path)}: no payoff matrix: {clean(error)}")
             matrix = None
         runs.append(facts(path, matrix))
     return {"rematch": __version__, "runs": runs, "groups": groups(runs)}

@@ -17,6 +17,8 @@ from typing import Any
 
 import yaml
 
+from rematch.storage.atomic_files import record_read_failure
+
 Row = Mapping[str, Any]
 
 LARGEST = 256 << 20  # bytes of a file
@@ -43,6 +45,7 @@ def read(run: Path, name: str) -> bytes:
     except FileNotFoundError:
         raise Unreadable(f"{name} is missing") from None
     except OSError as error:
+        record_read_failure(name, error)
         raise Unreadable(f"{name} cannot be read ({error.strerror})") from None
 
 

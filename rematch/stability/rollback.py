@@ -108,7 +108,7 @@ class CollapseGuard:
     def load_state_dict(self, tree: Tree) -> None:
         rolling = stored_list(tree, "rolling")
         if bool(rolling) != bool(self.config.checkpoints_back) or len(rolling) > self.config.keep:
-            raise ValueError(f"rolling has {len(rolling)} checkpoints: expected 1 to {self.config.keep} where "
+            raise ValueError(f"rolling has {len(rolling)} entries: expected 1 to {self.config.keep} where "
                              "rollbacks are on, else none")
         for checkpoint in rolling:
             stored_int(checkpoint, "step")

@@ -168,6 +168,26 @@ def subfolder(folder: Path, name: str) -> Path:
 # --- checked reads --------------------------------------------------------------------------------------
 
 
+_recorder: list[str] | None = None  # of `recorded_read_failures`
+
+
+@contextmanager
+def recorded_read_failures() -> Iterator[list[str]]:
+    """The errors of the disk while files are read in the body: readers of untrusted folders go on without a
+    file that they cannot read, and a page without it must not pass for a complete one."""
+    global _recorder
+    _recorder = failures = []
+    try:
+        yield failures
+    finally:
+        _recorder = None
+
+
+def record_read_failure(name: str, error: OSError) -> None:
+    if _recorder is not None:
+        _recorder.append(f"{name} cannot be read: {error.strerror}")
+
+
 def read_regular_file(path: Path, max_bytes: int) -> bytes:
     """The bytes of a regular file of at most `max_bytes`, read from the disk and not from the page cache
     where the system allows it; Damaged for anything else."""
@@ -192,6 +212,7 @@ def read_regular_file(path: Path, max_bytes: int) -> bytes:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise Damaged(f"{path.name} is a symbolic link") from None
+        record_read_failure(path.name, error)
         raise Damaged(f"{path.name} cannot be read: {error.strerror}") from None
 
 

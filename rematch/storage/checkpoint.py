@@ -177,6 +177,14 @@ class Checkpoint:
     manifest: Manifest
     skipped: list[tuple[str, str]] = field(default_factory=list)
 
+    @property
+    def fallback(self) -> str:
+        """One line about newer checkpoints that do not verify; empty where there are none."""
+        if not self.skipped:
+            return ""
+        reasons = "; ".join(f"{name}: {why}" for name, why in self.skipped)
+        return f"uses checkpoint {self.folder.name}, because newer ones do not verify: {reasons}"
+
 
 def encode_state(parts: Mapping[str, Tree]) -> dict[str, bytes]:
     """The files of a checkpoint without its manifest: name -> bytes."""

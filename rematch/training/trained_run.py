@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +97,8 @@ def load_folder(folder: Path) -> TrainedRun:
         checkpoint = run.load(verify_chunks=False)  # weights are always verified, the replay buffer is not
         if checkpoint is None:
             raise ConfigError(f"{folder}: no checkpoint yet")
+        if checkpoint.fallback:
+            warnings.warn(f"{folder}: {checkpoint.fallback}", stacklevel=2)
         make = world_builder(config)
         agents = build_agents(with_available_device(config), make(1, 0, 0).spec, make)
         try:

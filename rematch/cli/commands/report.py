@@ -13,6 +13,8 @@ from rematch.verbs.arguments import MOST_GAMES
 
 
 def run(words: Sequence[str]) -> int:
+    from rematch.cli.output import print_lines
+    from rematch.evaluation.text import clean
     from rematch.verbs.report import report
 
     options = Options.of(COMMAND, words)
@@ -22,8 +24,11 @@ def run(words: Sequence[str]) -> int:
     as_json = "--json" in options.values
     INTERRUPTS.raise_if_received()
     page = report(names, options.values.get("--out"), games,
-                  lambda line: print(line, file=sys.stderr if as_json else None, flush=True))
-    print(json.dumps(page.facts, indent=1, allow_nan=False) if as_json else "\n".join(page.lines()))
+                  lambda line: print(clean(line), file=sys.stderr if as_json else None, flush=True))
+    if as_json:
+        print(json.dumps(page.facts, indent=1, allow_nan=False))
+    else:
+        print_lines(page.lines())
     return 0
 
 

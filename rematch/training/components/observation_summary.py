@@ -7,10 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rematch.core.arrays import Tree, stored_array
 from rematch.core.clock import Clock
-from rematch.core.component import Component, Metrics
+from rematch.core.component import Component, Metrics, Setup
+from rematch.core.errors import Damaged
+from rematch.core.spec import Role
 from rematch.rollout.rollout_buffer import RoleRollout, RolloutBuffer
+from rematch.storage.atomic_files import read_regular_file
 from rematch.training.components.world_state import NoSettings
 
 FILE = "sight.json"
@@ -21,24 +26,36 @@ def shortened(names: Sequence[str]) -> list[str]:
     return [*names] if len(names) <= 40 else [names[0], "...", names[-1]]
 
 
-def columns_of(part: RoleRollout) -> list[dict[str, Any]]:
-    """Range and mean of each column of a role's observations."""
+def measured(part: RoleRollout) -> dict[str, NDArray[Any]]:
+    """Smallest and largest value and mean of each column of a role's observations."""
     rows = part.obs.reshape(-1, part.role.size)
-    low, high, mean = rows.min(0), rows.max(0), rows.mean(0, dtype=np.float64)
+    low, high = rows.min(0).astype(np.float32), rows.max(0).astype(np.float32)
+    return {"min": low, "max": high, "mean": rows.mean(0, dtype=np.float64)}
+
+
+def columns_of(role: Role, values: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
+    """Range and mean of each column, as the file holds them."""
     return [
         {
             "column": name,
-            "min": float(low[i]),
-            "max": float(high[i]),
-            "mean": float(mean[i]),
-            "constant": bool(low[i] == high[i]),
+            "min": float(values["min"][i]),
+            "max": float(values["max"][i]),
+            "mean": float(values["mean"][i]),
+            "constant": bool(values["min"][i] == values["max"][i]),
         }
-        for i, name in enumerate(part.role.columns)
+        for i, name in enumerate(role.columns)
     ]
 
 
+def file_bytes(summary: Mapping[str, list[dict[str, Any]]]) -> bytes:
+    """The file: one line per column."""
+    lines = {role: ",\n".join(map(json.dumps, entries)) for role, entries in summary.items()}
+    text = ",\n".join(f"{json.dumps(role)}: [\n{rows}\n]" for role, rows in lines.items())
+    return f"{{\n{text}\n}}\n".encode()
+
+
 class ObservationSummary(Component):
-    """Writes the summary after the first iteration of a run."""
+    """Writes the summary after the first iteration of a run; a resume writes a damaged file again."""
 
     name = "observation_summary"
     Config = NoSettings
@@ -47,12 +64,17 @@ class ObservationSummary(Component):
     def configs(cls) -> Mapping[str, tuple[type, str]]:
         return {}
 
+    def __init__(self, config: NoSettings, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self.values: dict[str, dict[str, NDArray[Any]]] = {}  # role -> `measured`
+
     def after_update(self, rollout: RolloutBuffer, metrics: Metrics, clock: Clock) -> None:
         if clock.iteration != clock.first + 1:
             return
         log, summary = self.setup.log, {}
         for role, part in rollout.tracks.items():
-            summary[role] = columns_of(part)
+            self.values[role] = measured(part)
+            summary[role] = columns_of(part.role, self.values[role])
             constant = [entry["column"] for entry in summary[role] if entry["constant"]]
             names: list[str] = []
             for f in part.role.fields:  # an array is one name with its shape; the file has its columns
@@ -68,6 +90,29 @@ class ObservationSummary(Component):
                 log.line(f"{head}: privileged, for learning only: {', '.join(names)}", console=False)
             if part.role.hidden:
                 log.line(f"{head}: hidden: {', '.join(part.role.hidden)}", console=False)
-        lines = {role: ",\n".join(map(json.dumps, entries)) for role, entries in summary.items()}
-        text = ",\n".join(f"{json.dumps(role)}: [\n{rows}\n]" for role, rows in lines.items())
-        log.write_file(FILE, f"{{\n{text}\n}}\n".encode())
+        log.write_file(FILE, file_bytes(summary))
+
+    def resumed(self, clock: Clock) -> None:
+        if not self.values:
+            return
+        roles, log = self.setup.spec.roles, self.setup.log
+        data = file_bytes({role: columns_of(roles[role], values) for role, values in self.values.items()})
+        try:
+            present = read_regular_file(log.folder / FILE, len(data))
+        except Damaged:  # missing, longer, or not a file
+            present = b""
+        if present != data:
+            log.write_file(FILE, data)
+            log.console(f"{FILE} was damaged or missing: it was written again")
+
+    def state_dict(self) -> Tree:
+        return {role: dict(values) for role, values in self.values.items()}
+
+    def load_state_dict(self, tree: Tree) -> None:
+        self.values = {}
+        for role in tree:
+            size = self.setup.spec.roles[role].size
+            kinds = {"min": np.float32, "max": np.float32, "mean": np.float64}
+            self.values[role] = {
+                name: stored_array(tree[role], name, np.empty(size, kind)) for name, kind in kinds.items()
+            }

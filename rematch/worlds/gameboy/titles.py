@@ -17,6 +17,7 @@ from rematch.core.errors import ConfigError
 
 from .cartridge import compiler
 from .cartridge import ram_addresses as ram
+from .cartridge.world_text import WorldError
 from .emulator.pyboy_emulator import Region
 
 START_GROUPS = ("early", "mid", "late")
@@ -307,12 +308,18 @@ def cartridge(size: str, seed: int) -> compiler.Cartridge:
 
 
 def compile_file(file: Path) -> compiler.Cartridge:
-    """Compile a world description (cartridge/world_text.py defines the format)."""
+    """Compile a world description (cartridge/world_text.py defines the format).
+
+    Errors show no text of the file: a stranger's run or policy may name any file of this computer.
+    """
     try:
         with file.open() as text:
             return compiled(text.read(MAX_TEXT_LENGTH), file.stem)
     except (UnicodeDecodeError, ConfigError) as error:
         reason = "not a text" if isinstance(error, UnicodeDecodeError) else str(error)
+        if isinstance(error, WorldError):
+            reason = (f"line {error.line} is not valid in the description of a world; "
+                      f"`python -m {compiler.__package__} FILE` shows the reason")
         raise ConfigError(f"rom = {str(file)!r}: {reason}") from None
 
 

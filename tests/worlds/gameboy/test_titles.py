@@ -159,3 +159,12 @@ def test_an_unknown_cartridge_is_told_once_in_one_line(
         warnings.showwarning = lambda *given, **_: sys.stderr.write(warnings.formatwarning(*given[:4]))
         assert main.main(words) == 0
     assert [line[:8] for line in capsys.readouterr().err.splitlines()] == ["rematch:"]
+
+
+@pytest.mark.parametrize("text", ["SECRET one\nSECRET two\n", "map a\nSECRET two\n", "map a\nkind SECRET\n"])
+def test_error_about_a_world_s_text_shows_nothing_of_the_file(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"notes.txt': line [12] is not valid") as caught:
+        api.configure("tiny", changes={"world.rom": str(file)})
+    assert "SECRET" not in str(caught.value)

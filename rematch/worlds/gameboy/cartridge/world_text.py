@@ -66,6 +66,8 @@ Place = tuple[int, int, int]  # map, y, x
 class WorldError(ConfigError):
     """An error in a world's text; the message has the line, the value and what was expected."""
 
+    line = 0  # of the text, from 1
+
 
 @dataclass(frozen=True)
 class Event:
@@ -137,7 +139,9 @@ class Draft:
 
 
 def error_at(line: int, message: str) -> WorldError:
-    return WorldError(f"world, line {line}: {message}")
+    error = WorldError(f"world, line {line}: {message}")
+    error.line = line
+    return error
 
 
 def parse_choice(line: int, what: str, value: str, names: tuple[str, ...]) -> int:

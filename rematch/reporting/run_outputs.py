@@ -50,8 +50,8 @@ def make(trainer: Trainer, run: Run, missing: bool) -> dict[str, Path]:
     except (OSError, RunError) as error:
         reason = error if isinstance(error, RunError) else error.strerror
         if not any((run.folder / "checkpoints").glob("*/manifest.json")):
-            raise RunError(f"{reason}; {run.folder} has no checkpoint any more: it was deleted or moved while "
-                           "the run trained") from None
+            raise RunError(f"{reason}; {run.folder} has no checkpoint any more: it was deleted or moved "
+                           "while the run trained") from None
         raise RunError(f"{reason}; the training itself is complete and saved: "
                        f"write the missing files with `rematch resume {run.folder}`") from None
     paths = {"run": run.folder, "policies": run.folder / "policies", "picture": run.folder / PICTURE,

@@ -23,7 +23,7 @@ from rematch.worlds.numpy_world import MAGIC, PlainWorld, Rows, States
 
 from . import titles
 from .cartridge.constants import ACTIONS
-from .emulator import emulator_pool, pyboy_emulator
+from .emulator import emulator_pool, hang_watch, pyboy_emulator
 from .ram_reader import Facts, Reader
 from .savestates import POWER_ON, Bundle, Library, compress, run_length_encode
 
@@ -53,7 +53,8 @@ def build_shared(config: Any, games: int) -> SharedEmulators:
     pyboy_emulator.load_pyboy()
     rom, title = titles.find(config.rom, config.cartridge, config.cartridge_seed)
     try:
-        power_on = pyboy_emulator.power_on(rom)
+        with hang_watch.limited():
+            power_on = pyboy_emulator.power_on(rom)
     except Exception as error:  # PyBoy raises errors of many kinds for headers that it does not know
         reason = f"{type(error).__name__}: {error}"
         raise ConfigError(f"rom = {config.rom!r}: PyBoy cannot play it: {reason}") from None

@@ -31,6 +31,7 @@ import numpy as np
 from rematch.core.arrays import Bytes
 from rematch.core.errors import ConfigError
 
+from . import hang_watch
 from .pyboy_emulator import HEIGHT, WIDTH, Region, acquire, release
 
 HEAD = struct.Struct("<cII")  # command or reply, row, number of bytes that follow
@@ -94,14 +95,19 @@ class EmulatorPool(Protocol):
 class LocalPool:
     """Emulators in this process. PyBoy releases the GIL while it ticks, so threads run in parallel.
 
-    `load` and `step` of one row must not be called by two threads at once.
+    A call that hangs ends the process (hang_watch.py); in a worker process its owner notices it. `load` and
+    `step` of one row must not be called by two threads at once.
     """
 
     def __init__(self, spec: PoolSpec, buffer: Any = None, rows: range | None = None) -> None:
         self.spec, self.rows = spec, range(spec.count) if rows is None else rows
+        self.limited = hang_watch.limited if buffer is None else contextlib.nullcontext
         shared = bytearray(spec.size) if buffer is None else buffer
         self.actions, self.busy, self.frames, self.ram = spec.layout(shared)
-        self.emulators = {row: acquire(spec.rom) for row in self.rows}
+        self.emulators = {}
+        for row in self.rows:
+            with self.limited():
+                self.emulators[row] = acquire(spec.rom)
         weakref.finalize(self, release, self.emulators)
         for row in self.rows:
             self._show(row)
@@ -113,7 +119,8 @@ class LocalPool:
                 continue
             self.busy[row] = 1
             try:
-                self.emulators[row].press(action)
+                with self.limited():
+                    self.emulators[row].press(action)
                 self._show(row)
             except Exception:
                 faults.append(self._replace(row))

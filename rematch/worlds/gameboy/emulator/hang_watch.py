@@ -1,7 +1,7 @@
 """Ends this process when an emulator in it hangs: PyBoy never returns from some cartridges.
 
-An endless loop in compiled code cannot be interrupted, but it releases the GIL: a thread counts the seconds of
-every call. It counts its own sleeps, so that a stopped process (SIGSTOP, a sleeping laptop) is not a hang.
+An endless loop in compiled code cannot be interrupted, but it releases the GIL: a thread counts the seconds
+of every call. It counts its own sleeps, so that a stopped process (SIGSTOP, a sleeping laptop) is not a hang.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Options:
     def number(self, name: str, above: float, most: float) -> float:
         """The value of an option as a number above `above`, at most `most`."""
         try:
-            value = config_values.convert(float, self.values[name], text=True)
+            value = float(config_values.convert(float, self.values[name], text=True))
         except ValueError:
             value = math.nan
         if not above < value <= most:

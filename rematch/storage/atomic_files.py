@@ -176,7 +176,8 @@ def recorded_read_failures() -> Iterator[list[str]]:
     """The errors of the disk while files are read in the body: readers of untrusted folders go on without a
     file that they cannot read, and a page without it must not pass for a complete one."""
     global _recorder
-    _recorder = failures = []
+    failures: list[str] = []
+    _recorder = failures
     try:
         yield failures
     finally:

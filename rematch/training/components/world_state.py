@@ -71,6 +71,7 @@ class WorldState(Component):
     def load_state_dict(self, tree: Tree) -> None:
         world = self.setup.world
         restart = world.next
-        for name, array in {"seed": restart.seed, "slot": restart.slot, "stage": restart.stage}.items():
-            array[:] = stored_array(tree, name, array)
+        restart.seed[:] = stored_array(tree, "seed", restart.seed)
+        restart.slot[:] = stored_array(tree, "slot", restart.slot)
+        restart.stage[:] = stored_array(tree, "stage", restart.stage)
         world.load(np.arange(self.setup.config.games, dtype=np.int32), tree["states"])

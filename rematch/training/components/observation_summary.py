@@ -15,7 +15,7 @@ from rematch.core.component import Component, Metrics, Setup
 from rematch.core.errors import Damaged
 from rematch.core.spec import Role
 from rematch.rollout.rollout_buffer import RoleRollout, RolloutBuffer
-from rematch.storage.atomic_files import read_regular_file
+from rematch.storage.atomic_files import MAX_TEXT_BYTES, read_json, read_regular_file
 from rematch.training.components.world_state import NoSettings
 
 FILE = "sight.json"
@@ -93,6 +93,8 @@ class ObservationSummary(Component):
         log.write_file(FILE, file_bytes(summary))
 
     def resumed(self, clock: Clock) -> None:
+        if not self.values and clock.iteration > clock.first:
+            self.values = self._file_values()  # checkpoints of earlier versions do not have them
         if not self.values:
             return
         roles, log = self.setup.spec.roles, self.setup.log
@@ -104,6 +106,18 @@ class ObservationSummary(Component):
         if present != data:
             log.write_file(FILE, data)
             log.console(f"{FILE} was damaged or missing: it was written again")
+
+    def _file_values(self) -> dict[str, dict[str, NDArray[Any]]]:
+        """The values in the file, which holds every bit of them; {} where it cannot be read."""
+        try:
+            stored = read_json(read_regular_file(self.setup.log.folder / FILE, MAX_TEXT_BYTES), FILE)
+            return {role: {"min": np.array([row["min"] for row in rows], np.float32),
+                           "max": np.array([row["max"] for row in rows], np.float32),
+                           "mean": np.array([row["mean"] for row in rows], np.float64)}
+                    for role, rows in stored.items()
+                    if [row["column"] for row in rows] == list(self.setup.spec.roles[role].columns)}
+        except (ValueError, TypeError, LookupError, AttributeError):  # ValueError: Damaged too
+            return {}
 
     def state_dict(self) -> Tree:
         return {role: dict(values) for role, values in self.values.items()}

@@ -27,7 +27,7 @@ def train(trainer: Trainer, stop: Callable[[], bool]) -> bool:
         trainer.end_iteration()
         regular = not clock.evaluation_pending and (evaluated or Request.CHECKPOINT in requests)
         stopping = stop()
-        if regular or stopping or trainer.save_due():
+        if trainer.save_due() or regular or stopping:
             trainer.save(temporary=not regular)
         if stopping:
             break

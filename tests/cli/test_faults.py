@@ -35,6 +35,7 @@ from support.tiny_run import flags
 
 from rematch import api
 from rematch.cli import main
+from rematch.core.system.interrupts import FIRST_CTRL_C
 from rematch.rollout.collector import ThreadCollector
 from rematch.storage import checkpoint as disk
 from rematch.storage.atomic_files import FileDigest, sha256_hex
@@ -336,7 +337,8 @@ def interrupted(name: str, delay: float) -> str:
         finally:
             child.kill()
     if child.returncode == 0:  # it was training already: saved, and says how to go on
-        printed = err == b"" and b"stopped (SIGINT)" in out and f"rematch resume runs/{name}".encode() in out
+        answer = err == f"{FIRST_CTRL_C}\n".encode()
+        printed = answer and b"stopped (SIGINT)" in out and f"rematch resume runs/{name}".encode() in out
         return "" if printed and Path(f"runs/{name}/checkpoints").exists() else f"{out!r} {err!r}"
     expected = (130, b"rematch: interrupted; checkpoints that were saved are intact\n")
     printed = (child.returncode, err) == expected

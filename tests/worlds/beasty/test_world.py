@@ -313,8 +313,12 @@ def test_pettingzoo_accepts() -> None:
     env.reset(seed=1)
     assert env.agents == ["player_0", "player_1"]
     illegal = int(np.flatnonzero(env.observe("player_0")["action_mask"] == 0)[0])
+    env.step(illegal)
+    assert env.terminations["player_0"] and env._cumulative_rewards["player_0"] == -1, "it loses the game"
+    strict = ZooTurns("beasty", illegal="error")
+    strict.reset(seed=1)
     with pytest.raises(ConfigError, match="is not legal now"):
-        env.step(illegal)
+        strict.step(illegal)
 
 
 def test_benchmark_subjects_play_games() -> None:

@@ -23,6 +23,7 @@ from rematch.training.config import Config, start_notes
 from rematch.training.config import default as default
 from rematch.training.fingerprint import fingerprint
 from rematch.training.loop import train as loop
+from rematch.training.recipes import code_flag
 from rematch.training.recipes import configure as configure
 from rematch.training.recipes import recipes as recipes
 from rematch.training.recipes import stored_config as stored_config
@@ -227,7 +228,7 @@ def _run_loop(
         event = {"event": "stop", "why": stop.reason, "iteration": clock.iteration, "time": time.time()}
         run.timing(event)
         state = f"stopped ({stop.reason}) at iteration {clock.iteration} of {c.iterations}{repeated}"
-        display.line(f"{state}; continue with: rematch resume {run.folder}")
+        display.line(f"{state}; continue with: rematch resume {run.folder}{code_flag(c)}")
     return trained
 
 

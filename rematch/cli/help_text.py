@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from rematch.cli.command import Command, Option
 from rematch.cli.command_list import GROUPS, listed
+from rematch.core.system import user_code
 
 TITLE = "Rematch trains game agents by self-play and measures how strong they are."
 FIRST_STEPS = (
@@ -104,6 +105,8 @@ def command_help(described: Command) -> str:
 def option_entries(described: Command) -> Iterator[tuple[str, str]]:
     for option in described.options:
         yield option_words(option), option.help
+    if described.loads_api:
+        yield user_code.FLAG, "import code of your own that a run, recipe or policy names"
     if described.settings_of:
         word = described.settings_of.upper()
         yield "--KEY VALUE", f"change a setting; rematch {described.name} {word} --help lists the settings"

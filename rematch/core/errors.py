@@ -27,6 +27,10 @@ def install_command(packages: str) -> str:
     return f"{'.venv/bin/pip install -c constraints.txt' if in_checkout else 'pip install'} {packages}"
 
 
+class CodeNotAllowed(ConfigError):
+    """A run, recipe or policy names code of the user's own, and --allow-code was not given."""
+
+
 class RunError(ConfigError):
     """A run folder that cannot be read or written: one line with the file and the reason."""
 

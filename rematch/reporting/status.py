@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
-from rematch.core.errors import ConfigError
+from rematch.core.errors import CodeNotAllowed, ConfigError
 from rematch.core.run_config import Config
+from rematch.core.system import user_code
 from rematch.curriculum import archive_files
 from rematch.evaluation.evaluation import Evaluation, read_history
 from rematch.evaluation.text import clean, human, interval, number, standing, verdict_text, verdict_word
@@ -40,14 +43,20 @@ def status(folder: Path) -> dict[str, Any]:
     problems: list[str] = facts["problems"]
     with Run.open(folder, write=False) as run:
         facts["holder"] = lock_holder(folder)
-        config = _attempt(problems, lambda: _config(run))
+        try:
+            outline = config = _attempt(problems, lambda: _config(run))
+        except CodeNotAllowed:
+            config, outline = None, _outline(run.config_text)
         checkpoint: Checkpoint | None = _attempt(problems, run.load)
         rows: list[dict[str, Any]] = _attempt(problems, lambda: run.history) or []
-    facts |= _progress(folder, config, checkpoint, problems)
+    facts |= _progress(folder, outline, checkpoint, problems)
     facts |= _strength(rows, config, problems)
     facts |= _speed(folder, facts)
     facts["frontier"] = archive_files.summary_lines(folder)
-    facts["next"] = _next(folder, facts)
+    needs_code = outline is not None and config is None
+    facts["next"] = _next(folder, facts, config)
+    if needs_code:
+        facts["next"] = f"rematch status {folder} {user_code.FLAG}"
     alarmed = facts["alarms"] or facts["broken"] or verdict_word(facts["verdict"]) == "collapsed"
     facts["exit"] = ALARM if alarmed else STOPPED if facts["state"] == "stopped" else FINE
     facts["lines"] = [clean(line) for line in _lines(facts)]
@@ -58,6 +67,9 @@ def _attempt(problems: list[str], read: Any) -> Any:
     """The value of `read`; None, and one line among the problems, where it fails."""
     try:
         return read()
+    except CodeNotAllowed as error:
+        problems.append(" ".join(clean(error).split())[:300])
+        raise
     except ConfigError as error:
         problems.append(" ".join(clean(error).split())[:300])
     except (OSError, ValueError, RecursionError) as error:
@@ -155,12 +167,30 @@ def _speed(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _next(folder: Path, facts: Mapping[str, Any]) -> str:
+def _outline(text: str) -> Any:
+    """Game, seed and sizes of a run whose settings name code that may not be imported; None where the text
+    does not hold them."""
+    lines = r"^(game|seed|games|steps|total_steps|start_iteration): *(\S{1,300}) *$"
+    values = dict(re.findall(lines, text, re.M))
+    try:
+        games, steps, total = (int(values[key]) for key in ("games", "steps", "total_steps"))
+        iterations = -(-total // (games * steps))
+        first = int(values.get("start_iteration", 0))
+        game, seed = values["game"], int(values["seed"])
+    except (KeyError, ValueError, ZeroDivisionError):
+        return None
+    return SimpleNamespace(game=game, seed=seed, games=games, steps=steps, iterations=first + iterations)
+
+
+def _next(folder: Path, facts: Mapping[str, Any], config: Config | None) -> str:
     if facts["broken"]:
         return "restore the files named above from a copy, or train again under another name"
     if facts["state"] == "running":
         return f"tail -f {folder / 'train.log'}"
-    return f"rematch {'eval' if facts['state'] == 'complete' else 'resume'} {folder}"
+    from rematch.training.recipes import code_flag
+
+    flag = code_flag(config) if config is not None else ""
+    return f"rematch {'eval' if facts['state'] == 'complete' else 'resume'} {folder}{flag}"
 
 
 # --- reading the end of a log ---------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class RewardTermComponent(Component):
         self.scorers = {role.name: self.make_scorer(config, role, games, seed << 8 | i)
                         for i, role in self.receivers(config, setup)}
         self.logged: Metrics = {}
-        self.largest = 0.0  # mean value per step of a rollout, unweighted: the largest so far
+        self.largest = 0.0  # mean absolute value per step of a rollout, unweighted: the largest so far
 
     @classmethod
     def off(cls, config: Any, setup: Setup) -> str:
@@ -77,7 +77,7 @@ class RewardTermComponent(Component):
             if role in clock.phase.roles:
                 values = scorer.score(rollout, clock.iteration)
                 rollout[role].reward_terms[self.name] = RewardTerm(values, self.weight, self.credit)
-                self.largest = max(self.largest, float(values.mean(dtype=np.float64)))
+                self.largest = max(self.largest, float(np.abs(values).mean(dtype=np.float64)))
                 numbers = self.numbers(rollout, role)
                 self.logged |= {f"{role}/{name}": value for name, value in numbers.items()}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from rematch.core import config as settings
 from rematch.core.config import known_name
-from rematch.core.errors import ConfigError
+from rematch.core.errors import CodeNotAllowed, ConfigError
 from rematch.core.run_config import Config
 from rematch.core.system import user_code
 from rematch.curriculum.levels import default_games
@@ -56,8 +56,7 @@ def configure(
             raise ConfigError(f"{source}: game = {layer['game']!r} cannot change the world of {recipe}; name "
                               "the world instead of the recipe")
     flags = ["--network.module" if word == "--network" else word for word in flags]
-    if registry.is_file(recipe):
-        user_code.allow([registry.file_reference(recipe)])
+    registry.typed_name(recipe)
     allow_typed_code(flags, changes or {})
     config = default(game, *(named_code(key, layers, flags) for key in CODE_SETTINGS[:2]))
     layers = [(source, settings.present_names(config, layer, source), from_user)
@@ -175,11 +174,20 @@ def stored_config(run: Run) -> Config:
     layer["game"] = registry.present_name(game)
     try:
         basis = default(game, *(named_code(key, [("", layer, False)], ()) for key in CODE_SETTINGS[:2]))
+    except CodeNotAllowed as error:
+        raise CodeNotAllowed(f"{source}: {error}") from None
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     config = settings.apply(basis, layer, source, notes=False)
     try:
         settings.validate(config)
     except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from None
+        kind = CodeNotAllowed if isinstance(error, CodeNotAllowed) else ConfigError
+        raise kind(f"{source}: {error}") from None
     return config
+
+
+def code_flag(config: Config) -> str:
+    """" --allow-code" where these settings name code of the user's own: commands about the run need it."""
+    names_code = registry.is_file(config.game) or any(settings.get(config, key) for key in CODE_SETTINGS)
+    return f" {user_code.FLAG}" if names_code else ""

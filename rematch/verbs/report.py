@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rematch.core.errors import CodeNotAllowed, ConfigError
 from rematch.reporting import run_summary
+from rematch.storage.run_folder import Run
 from rematch.sweeps import status as sweep_status
+from rematch.training.recipes import stored_config
 from rematch.verbs.arguments import MOST_GAMES, Log, check_integer, folder_of, silent
 
 
@@ -50,8 +53,21 @@ def report(
         check_integer("games", games, 1, MOST_GAMES)
     names = [runs] if isinstance(runs, Path | str) else list(runs)
     folders = [folder for name in names for folder in run_folders(folder_of(name))]
+    for folder in folders:
+        refuse_unknown_code(folder)
     page, facts = run_summary.report(folders, out, games, log)
     return Report(page, facts)
+
+
+def refuse_unknown_code(folder: Path) -> None:
+    """CodeNotAllowed where a run names code: a page without its settings would replace a better one."""
+    try:
+        with Run.open(folder, write=False) as run:
+            stored_config(run)
+    except CodeNotAllowed:
+        raise
+    except ConfigError:
+        return  # the page says what cannot be read
 
 
 def run_folders(folder: Path) -> list[Path]:

@@ -71,6 +71,7 @@ def tournament(
 class Setup:
     """A match with its world, the rules, the scoreboard and the players."""
 
+    world: str  # its name, or FILE:NAME
     game: Game
     rules: Any
     spec: Spec
@@ -110,7 +111,8 @@ def play_match(world: str, match: Match) -> Evaluation:
 def prepare(world: str, match: Match) -> Setup:
     """The setup of a match without its players; ConfigError for arguments that cannot be played."""
     check_size(match.games, match.seed)
-    game = registry.find(world_name(world))
+    world = registry.typed_name(world_name(world))
+    game = registry.find(world)
     names = [name.strip() for name in match.players]
     if not names or not all(names):
         raise ConfigError(f"--players = {','.join(names)!r}: expected names, separated by commas")
@@ -118,14 +120,14 @@ def prepare(world: str, match: Match) -> Setup:
     flags = [f"--{flag.removeprefix('--world.')}" if flag.startswith("--world.") else flag
              for flag in match.flags]
     changes = settings.read_flags(flags, game.Config())
-    rules = match_rules([*names, *match.against], game.name, changes, match.other_rules)
+    rules = match_rules([*names, *match.against], world, changes, match.other_rules)
 
     def make(games: int, first: int, key: int) -> World:
         return game.make(rules, games, first, key)
 
     spec = game.spec(rules)
     board = Scoreboard(make, SEED_OFFSET + match.seed, match.threads, game.random(rules))
-    setup = Setup(game, rules, spec, board, match, match.games or game.defaults.evaluation_games)
+    setup = Setup(world, game, rules, spec, board, match, match.games or game.defaults.evaluation_games)
     if not setup.shared_role:
         check_seats(setup)
     return setup
@@ -134,7 +136,7 @@ def prepare(world: str, match: Match) -> Setup:
 def different_rules(setup: Setup) -> list[str]:
     """A sentence for each rule that a policy was not trained with; ConfigError if there is none."""
     match = setup.match
-    trained = trained_players([*match.players, *match.against], setup.game.name)
+    trained = trained_players([*match.players, *match.against], setup.world)
     sentences = [text for players in trained for text in players.different_rules(setup.rules)]
     if not sentences:
         raise ConfigError("--other-rules has no effect: every policy was trained with the rules of the match")
@@ -162,7 +164,7 @@ def loaded_players(setup: Setup) -> Iterator[None]:
             key = name if setup.shared_role else f"{seat} {name}"
             if key not in setup.players:
                 setup.players[key] = find_player(
-                    name, setup.game.name, setup.rules, role, match.seconds, match.other_rules
+                    name, setup.world, setup.rules, role, match.seconds, match.other_rules
                 )
         yield
     finally:

@@ -71,6 +71,14 @@ def file_reference(name: str) -> str:
     return user_code.absolute(f"{name}:GAME" if name.endswith(".py") else name)
 
 
+def typed_name(name: str) -> str:
+    """A name that the user typed; the code of a file that was typed may be imported."""
+    if not is_file(name):
+        return name
+    user_code.allow([file_reference(name)])
+    return file_reference(name)
+
+
 def title(name: str) -> str:
     """The name of a game for headings: of a file its stem."""
     return Path(name.rpartition(":")[0]).stem if is_file(name) else name

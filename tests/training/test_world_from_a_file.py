@@ -14,9 +14,12 @@ from rematch.cli.main import main
 from rematch.core.errors import ConfigError
 from rematch.core.system import user_code
 from rematch.rehearsal.compare import differences
+from rematch.reporting.status import status
 from rematch.storage.run_folder import Run
 from rematch.training.fingerprint import fingerprint
 from rematch.training.recipes import configure, stored_config
+from rematch.verbs.report import report
+from rematch.verbs.tournament import tournament
 from rematch.worlds import registry
 
 EXAMPLE = Path(rematch.__file__).parents[1] / "examples/tic_tac_toe.py"
@@ -70,6 +73,23 @@ def test_run_of_a_file_imports_nothing_unless_allowed(file: str, tmp_path: Path)
             stored_config(run)
         user_code.allow_everything()
         assert stored_config(run) == config
+
+
+def test_status_of_such_a_run_needs_no_code(file: str, tmp_path: Path) -> None:
+    config = configure(file, changes=SMALL)
+    start_run(tmp_path / "run", config, lambda trainer: trainer.clock.iteration >= 2)
+    with user_code.nothing_allowed():
+        facts = status(tmp_path / "run")
+        with pytest.raises(ConfigError, match="--allow-code"):
+            report(tmp_path / "run")
+    assert not facts["broken"] and facts["exit"] == 3 and facts["iterations"] == config.iterations
+    assert facts["next"] == f"rematch status {tmp_path / 'run'} --allow-code"
+    assert status(tmp_path / "run")["next"] == f"rematch resume {tmp_path / 'run'} --allow-code"
+
+
+def test_bots_of_a_file_play_a_tournament(file: str) -> None:
+    result = tournament(file, ["centre", "centre"], games=20)
+    assert result["table"][0]["games"] == 20 and result["world"] == "tic_tac_toe"
 
 
 def test_recipe_file_that_names_a_game_file_needs_permission(file: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from rematch.core.errors import ConfigError
+from rematch.core.errors import CodeNotAllowed, ConfigError
 
 FLAG = "--allow-code"
 GROUP = "rematch.components"  # entry points of installed packages
@@ -87,8 +87,8 @@ def load_object(reference: str, kind: type[Any], setting: str) -> Any:
 
 def _load(reference: str, setting: str) -> Any:
     if not is_allowed(reference):
-        raise ConfigError(f"{setting} = {reference}: this names code that would be imported; allow it with "
-                          "--allow-code if you trust it")
+        raise CodeNotAllowed(f"{setting} = {reference}: this names code that would be imported; allow it "
+                             "with --allow-code if you trust it")
     try:
         return _import(reference, setting)
     except ConfigError:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Ints
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, WorldError
 from rematch.core.player import Decision, RngKey, Seat
 from rematch.core.spec import Spec
 from rematch.core.world import CUT_OFF, RUNNING, EventLog, Next, Observations, PointCounter, View, World
@@ -68,23 +68,23 @@ class PlainWorld:
 
     def layout(self) -> list[Any]:
         """Its own columns of a state, as numpy.dtype takes them; `time` already counts the steps."""
-        raise NotImplementedError
+        raise self._missing("layout", "the columns of a state")
 
     def begin(self, rows: Rows, luck: Luck) -> None:
         """Start these games; their state is zero but for `stage` and `slot`."""
-        raise NotImplementedError
+        raise self._missing("begin", "the start of games")
 
     def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
         """Move all games: change `self.state`; write view.reward, .ended and .outcome (zero before)."""
-        raise NotImplementedError
+        raise self._missing("rules", "a step of all games")
 
     def show(self) -> None:
         """Write view.fields (those aside too), view.acting (found 1) and view.mask from `self.state`."""
-        raise NotImplementedError
+        raise self._missing("show", "what each seat observes")
 
     def sane(self, states: States) -> NDArray[np.bool_]:
         """Which loaded states can be, [n]."""
-        raise NotImplementedError
+        raise self._missing("sane", "which loaded states are possible")
 
     def forget(self, states: States, seat: int, luck: Luck) -> None:
         """Redraw in these states what the seat does not see."""
@@ -183,6 +183,10 @@ class PlainWorld:
         return [self._part(slice(low, high)) for low, high in pairwise(cuts)]
 
     # --- inside ---
+
+    def _missing(self, method: str, meaning: str) -> WorldError:
+        return WorldError(f"class {type(self).__name__} has no method {method}: it defines {meaning} "
+                          "(docs/tutorials/your_own_game.md)")
 
     def _attach(self, config: Any, spec: Spec, first: int, arrays: tuple[States, View, Next]) -> None:
         self.config, self.spec, self.first = config, spec, first

@@ -9,12 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from support import toys
 
 import rematch
 from rematch.core.errors import ConfigError
 from rematch.core.system import user_code
-from rematch.worlds import conformance, registry
+from rematch.worlds import conformance, numpy_world, registry
 from rematch.worlds.conformance import BrokenPromise
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -109,3 +111,13 @@ def test_tutorial_game_trains_to_beat_its_bot(tmp_path: Path, monkeypatch: pytes
     }, folder=tmp_path / "run")  # fmt: skip
     (row,) = run.scoreboard()
     assert row["rival"] == "centre" and row["low"] > 0.4
+
+
+@pytest.mark.parametrize("method", ["layout", "begin", "rules", "show", "sane"])
+def test_missing_method_is_named_in_one_line(method: str) -> None:
+    kind = type("Half", (toys.Sticks,), {method: getattr(numpy_world.PlainWorld, method)})
+    with pytest.raises(ConfigError, match=f"class Half has no method {method}: it defines ") as caught:
+        world = kind(toys.SticksConfig(), 2)
+        world.step({"player": np.zeros((2, 3), np.int32)})
+        world.load(np.arange(2, dtype=np.int32), world.save(np.arange(2, dtype=np.int32)))
+    assert "\n" not in str(caught.value)

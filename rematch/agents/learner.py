@@ -87,6 +87,11 @@ class Learner:
         return bool(config.network.in_torch)
 
     @classmethod
+    def needs_cpu(cls, config: RunConfig, spec: Spec) -> str:
+        """Why it cannot learn on a GPU from games that are played there; empty if it can."""
+        return f"learner {cls.name} takes its games from the CPU"
+
+    @classmethod
     def deterministic_play(cls, config: RunConfig) -> bool:
         """Whether the deployed player uses no random numbers."""
         return False

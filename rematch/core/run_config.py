@@ -41,6 +41,11 @@ class Config:
         60.0, "time after which a checkpoint is saved between two regular ones; it is deleted when the next "
         "one is saved, so the files of a complete run do not depend on it; 0: off", unit="seconds", low=0,
     )  # fmt: skip
+    device: str = knob(
+        "cpu", "device of the training games and of their learners; cpu: the processor; cuda: the NVIDIA GPU "
+        "(ppo in worlds with CUDA rules); auto: the GPU where it can be used, else the processor",
+        choices=("cpu", "cuda", "auto"),
+    )  # fmt: skip
     learner: str = knob(
         "ppo", "learning algorithm; ppo: proximal policy optimization; lookahead: one-step planning with a "
         "value network; expert: expert iteration; dqn: recurrent Q-learning", choices=LEARNERS,

@@ -29,6 +29,15 @@ class RewardTerm:
     credit: Credit = "arrival"
 
 
+@dataclass
+class FinishedGames:
+    """The m games that ended in a rollout; k is the number of a role's seats."""
+
+    slot: dict[str, Ints]  # role -> [m, k]
+    outcome: dict[str, Floats]  # role -> [m, k]
+    length: Ints  # [m] steps
+
+
 class RoleRollout:
     """One role's columns; k is the number of its seats, F the size of its observation, A of its actions."""
 
@@ -95,11 +104,19 @@ class RolloutBuffer:
         self.forced_events = [event for event in self.events if forced[event[0], event[1]] == FORCED]
         self.events = [event for event in self.events if forced[event[0], event[1]] != FORCED]
 
+    def finished(self) -> FinishedGames:
+        """The m games that ended in the rollout, in the order of (step, game)."""
+        where = self.ended != RUNNING
+        return FinishedGames(
+            slot={role: track.slot[where] for role, track in self.tracks.items()},
+            outcome={role: track.outcome[where] for role, track in self.tracks.items()},
+            length=self.length[where],
+        )
+
     def results(self, role: str) -> tuple[Ints, Floats]:
         """(slot, outcome) of every game of this role's seats that ended in the rollout, both [m]."""
-        track = self.tracks[role]
-        where = np.broadcast_to((self.ended != RUNNING)[:, :, None], track.slot.shape)
-        return track.slot[where], track.outcome[where]
+        games = self.finished()
+        return games.slot[role].reshape(-1), games.outcome[role].reshape(-1)
 
     def total_reward(self, role: str) -> Floats:
         """[T, N, k] the world's reward plus every weighted reward term, added one at a time."""

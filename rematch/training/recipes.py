@@ -15,6 +15,7 @@ from rematch.curriculum.levels import default_games
 from rematch.recipes import recipe_texts
 from rematch.storage.run_folder import Run
 from rematch.training.config import default, no_effect
+from rematch.training.device import chosen_device
 from rematch.training.setup import RunSetup
 from rematch.worlds import registry
 
@@ -78,6 +79,8 @@ def configure(
             _refuse_unused(without_flags, layer, source, setup)
         elif source in ("changes", "command line"):
             _refuse_unused(config, layer, source, setup)
+    if config.device == "auto":
+        config = settings.apply(config, {"device": chosen_device(setup)}, "device auto")
     return config
 
 

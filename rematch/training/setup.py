@@ -21,6 +21,7 @@ from rematch.evaluation.past_policies import policy_metadata
 from rematch.rollout.collector import ThreadCollector
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import RoleSeating, Seating
+from rematch.training.device import gpu_collector, on_gpu
 from rematch.training.run_log import RunLog
 from rematch.worlds import registry
 from rematch.worlds.game import Game
@@ -41,7 +42,7 @@ class RunSetup:
         self.stop = StopRequest(None)  # never requested; `Trainer.bind` sets that of the command
         self.built: list[Component] = []
         self.agents: AgentSet  # set by the component that builds them
-        self.collector: ThreadCollector
+        self.collector: Any  # a Collector (rollout/collector.py)
         self.prepare_rollout: Callable[[], None] = lambda: None  # `before_rollout` of all components
 
     @cached_property
@@ -50,7 +51,8 @@ class RunSetup:
 
     @cached_property
     def world(self) -> World:
-        return self.make_world(self.config.games, 0, self.config.seed)
+        world = self.make_world(self.config.games, 0, self.config.seed)
+        return world if self.config.device == "cpu" else on_gpu(world, self)
 
     @property
     def learners(self) -> Mapping[str, Learner]:
@@ -87,7 +89,8 @@ class RunSetup:
         return collector
 
     def collect(self, iteration: int) -> RolloutBuffer:
-        return self.collector.collect(iteration)
+        rollout: RolloutBuffer = self.collector.collect(iteration)
+        return rollout
 
     def build(self, kinds: Iterable[type[Component]], config_of: Any) -> list[Component]:
         """The components that are switched on, connected to each other and to a collector."""
@@ -96,7 +99,10 @@ class RunSetup:
             if part is not None:
                 self.built.append(part)
         config = self.config
-        self.collector = self.make_collector(self.world, self.seating, config.steps, config.seed)
+        if config.device == "cpu":
+            self.collector = self.make_collector(self.world, self.seating, config.steps, config.seed)
+        else:
+            self.collector = gpu_collector(self)
         columns = {column for part in self.built for column in part.columns}
         self.collector.allocate(columns | set(self.learner_class.columns))
         for part in self.built:

@@ -27,7 +27,7 @@ from rematch.training.config import no_effect
 from rematch.worlds import registry
 
 COSMETIC = ("threads", "save_seconds")  # frozen: fields that must NOT change what happens; ten at most
-APART = ("game", "dqn.device")  # another game is another set of settings; another device, another machine
+APART = ("game", "device", "dqn.device")  # another game is another set of settings; a device, another machine
 
 # A run of less than a tenth of a second in which games end both ways, snapshots sit and are replaced.
 TINY: dict[str, Any] = {

@@ -19,6 +19,7 @@ from rematch.core.world import Next
 from rematch.rollout.reward_term import RewardTermComponent
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import RoleSeating
+from rematch.training.device import check_device
 
 MLP_SETTINGS = ("hidden", "activation", "shared", "fourier")
 ALL_ROLES = ("grad_norm_pre_clip", "grad_norm_post_clip")  # also logged as the largest of all roles
@@ -60,6 +61,7 @@ class Learners(Component):
     def check(cls, config: None, setup: Setup) -> None:
         c, network = setup.config, setup.config.network
         setup.learner_class.check(getattr(c, c.learner), setup)
+        check_device(setup)
         if (network.encoder, network.critic, network.table, network.module) != ("mlp", "own", False, ""):
             for role in setup.spec.roles.values():
                 layout(role, network)  # ConfigError if the network does not fit the role

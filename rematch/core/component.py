@@ -140,6 +140,9 @@ class Component:
     columns: ClassVar[frozenset[str]] = frozenset()  # optional rollout columns that it reads: "states", ...
     copies_setting: ClassVar[str] = ""  # setting with the number of network copies that it stores, if any
     reads_rollout_after_evaluation: ClassVar[bool] = False  # if True, a stop request postpones no evaluation
+    # Whether games that are played change its state. With a lag, `state_dict` is then called when a rollout
+    # is submitted: a checkpoint has the state before the pending rollout.
+    changed_by_play: ClassVar[bool] = False
 
     # --- before anything is built ---
 
@@ -200,7 +203,12 @@ class Component:
     # --- one iteration, in this order ---
 
     def before_rollout(self, clock: Clock, next: Next) -> None:
-        """Write your columns of `next`: the start states of games that restart in this rollout."""
+        """Write your columns of `next`: the start states of games that restart in this rollout.
+
+        The only hook of an iteration in which the world rests: with a lag this rollout is played while the
+        other hooks run. They read the rollout (`rollout.players`, `.restart_stage`, `.counters`), never the
+        world. The clock is that of the iteration that will learn from this rollout.
+        """
 
     def after_rollout(self, rollout: Any, clock: Clock) -> None:
         """Read events, write reward terms."""

@@ -26,6 +26,12 @@ class Config:
     total_steps: int = knob(
         10_000_000, "steps after which the run ends, all games together", unit="steps", low=1
     )
+    lag: int = knob(
+        0, "rollouts that are played ahead of the learner; 1: other threads play the next rollout while the "
+        "learners learn, so its policies are one update older (PPO's ratio uses the probabilities with which "
+        "they chose the actions); results do not depend on timing",
+        unit="rollouts", low=0, high=1,
+    )  # fmt: skip
     stagger: int = knob(
         0, "the first episodes start at different steps, spread over this number, so that they end at "
         "different times; 0: all start at once", unit="steps", low=0, high=2**20,

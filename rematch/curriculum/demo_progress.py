@@ -179,9 +179,7 @@ class DemoProgress(RewardTermComponent):
         return DemonstrationPlaces(config, role, games)
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
-        demonstrations = self.setup.get(Demonstrations)
-        assert demonstrations is not None
         for scorer in self.scorers.values():
             assert isinstance(scorer, DemonstrationPlaces)
-            scorer.newest = demonstrations.demonstration
+            scorer.newest = rollout.demonstration
         super().after_rollout(rollout, clock)

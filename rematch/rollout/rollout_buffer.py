@@ -83,6 +83,13 @@ class RolloutBuffer:
         self.states: Bytes | None = None  # [T, N, S] before each step, where a component reads them
         self.forced: Bytes | None = None  # [T, N] (rollout/forced_actions.py), where actions can be forced
         self.demo_index: NDArray[np.int64] | None = None  # [T, N]
+        self.demonstration = b""  # the actions that `demo_index` counts
+        # What games of a run were played with, and how its world stood after them: with a lag the world and
+        # the seating have moved on when components read a rollout (rollout/rollout_queue.py).
+        self.players: dict[str, list[str]] = {}  # role -> name of the player in each slot; "" is the learner
+        self.restart_stage: Floats = np.zeros((games, len(spec.stage)), np.float32)  # of `next`
+        self.counters: dict[str, int] = {}  # of the world
+        self.start_groups: list[str] = []  # [N] `EventLog.bands` of the running episodes
 
     def __getitem__(self, role: str) -> RoleRollout:
         return self.tracks[role]

@@ -84,6 +84,10 @@ class RoleSeating:
         )
         return value
 
+    def player_names(self) -> list[str]:
+        """The name of the player in each slot."""
+        return [self.player_name(slot) for slot in range(len(self.packed) + len(self.others))]
+
     def player_name(self, slot: int) -> str:
         """"" for the learner."""
         if slot >= len(self.packed):

@@ -98,7 +98,8 @@ class Matchmaker:
         counts = learner_seats > 0
         for role, pool in self.pools.items():
             lost = (1 + games.outcome[role] - learner_outcome[:, None].astype(np.float32)) / 2
-            pool.record_results(games.slot[role][counts].reshape(-1), lost[counts].reshape(-1))
+            slots = games.slot[role][counts].reshape(-1)
+            pool.record_results(slots, lost[counts].reshape(-1), rollout.players[role])
 
     def record_evaluation(self, table: Sequence[Mapping[str, Any]]) -> None:
         """Store the learner's win rate against each bot, from the match-ups of an evaluation."""
@@ -186,7 +187,7 @@ class League(Component):
         self.matchmaker.seat(self.setup.world, clock.iteration, clock.phase.roles, clock.fixed_slots)
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
-        self.logged = self.matchmaker.metrics()  # the probabilities that this rollout was seated with
+        self.logged = self.matchmaker.metrics()  # the probabilities that the newest rollout was seated with
         self.matchmaker.record_results(rollout)
 
     def metrics(self) -> Metrics:

@@ -264,6 +264,10 @@ class RoleSchedule(Component):
     @classmethod
     def check(cls, config: ScheduleConfig, setup: Setup) -> None:
         check_schedule(config, setup.game, list(setup.game.bots))
+        if setup.config.lag and config.kind != "simultaneous":
+            raise ConfigError(f"lag = {setup.config.lag}: with schedule.kind = {config.kind} an iteration "
+                              "decides which role learns in the next one, whose rollout would be played "
+                              "already; expected 0, or schedule.kind simultaneous")
         if setup.config.curriculum.kind == "none" and (config.last_first or config.level_warmup_steps):
             name = "last_first" if config.last_first else "level_warmup_steps"
             raise ConfigError(

@@ -20,6 +20,7 @@ from rematch.curriculum.levels import Levels, restart_on
 from rematch.evaluation.past_policies import policy_metadata
 from rematch.rollout.collector import ThreadCollector
 from rematch.rollout.rollout_buffer import RolloutBuffer
+from rematch.rollout.rollout_queue import RolloutQueue
 from rematch.rollout.seating import RoleSeating, Seating
 from rematch.training.device import gpu_collector, on_gpu
 from rematch.training.run_log import RunLog
@@ -43,6 +44,7 @@ class RunSetup:
         self.built: list[Component] = []
         self.agents: AgentSet  # set by the component that builds them
         self.collector: Any  # a Collector (rollout/collector.py)
+        self.queue: RolloutQueue  # the rollouts of the training games
         self.prepare_rollout: Callable[[], None] = lambda: None  # `before_rollout` of all components
 
     @cached_property
@@ -103,6 +105,9 @@ class RunSetup:
             self.collector = self.make_collector(self.world, self.seating, config.steps, config.seed)
         else:
             self.collector = gpu_collector(self)
+        if config.lag:
+            self.collector.set_lag(config.lag)
+        self.queue = RolloutQueue(self.collector, self.world, self.seating, self.built)
         columns = {column for part in self.built for column in part.columns}
         self.collector.allocate(columns | set(self.learner_class.columns))
         for part in self.built:

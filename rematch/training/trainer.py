@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any, TypeVar
 
-from rematch.core.clock import Request
+from rematch.core.clock import Clock, Request
 from rematch.core.component import Component, Metrics, prefixed
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
@@ -71,11 +71,11 @@ class Trainer:
             self.before_rollout()
             self.each("start", lambda part: part.start(self.clock))
 
-    def before_rollout(self) -> None:
-        self.each("before_rollout", lambda part: part.before_rollout(self.clock, self.world.next))
+    def before_rollout(self, ahead: Clock | None = None) -> None:  # ahead: of a later iteration
+        self.each("before_rollout", lambda part: part.before_rollout(ahead or self.clock, self.world.next))
 
-    def collect(self) -> RolloutBuffer:
-        return self.setup.collect(self.clock.iteration)
+    def next_rollout(self) -> RolloutBuffer:
+        return self.setup.queue.next(self.clock, self.before_rollout)
 
     def after_rollout(self, rollout: RolloutBuffer) -> None:
         self.each("after_rollout", lambda part: part.after_rollout(rollout, self.clock))
@@ -141,10 +141,10 @@ class Trainer:
     # --- state ---
 
     def state_dict(self) -> dict[str, Any]:
-        states = {part.name: part.state_dict() for part in self.parts}
-        return {"clock": self.clock.state_dict()} | {name: tree for name, tree in states.items() if tree}
+        return {"clock": self.clock.state_dict()} | self.setup.queue.state_dict()
 
     def load_state_dict(self, tree: Mapping[str, Any]) -> None:
         self.clock.load_state_dict(tree["clock"])
         for part in self.parts:
             part.load_state_dict(tree.get(part.name, {}))
+        self.setup.queue.load_state_dict(tree, self.clock)

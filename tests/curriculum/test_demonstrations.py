@@ -75,7 +75,8 @@ FREE = 9  # what a policy would do: no input of a way is this
 
 
 def demonstrations(games: int, steps: int) -> Demonstrations:
-    setup: Any = SimpleNamespace(world=SimpleNamespace(games=games), config=SimpleNamespace(steps=steps))
+    config = SimpleNamespace(steps=steps, lag=0)
+    setup: Any = SimpleNamespace(world=SimpleNamespace(games=games), config=config)
     return Demonstrations(DemonstrationsConfig(enabled=True), setup)
 
 

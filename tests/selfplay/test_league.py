@@ -295,13 +295,13 @@ def test_records_count_the_learners_score_and_decay() -> None:
     hall = Hall(slots=2, snapshot_every=1, opponent_share=1.0, bots=("random",))
     pool = hall.matchmaker.pools["hider"]
     fill(pool, 3)
-    pool.slot_names = ["", "r0", "r2"]
     tape = RolloutBuffer(hall.spec, 2, 4)
     tape.ended[0] = (1, 1, 1, 2)
     track = tape["hider"]
     track.slot[0, :, 0], track.outcome[0, :, 0] = (1, 2, 3, 0), (1.0, 0.0, 0.5, 1.0)  # the rival's outcomes
     tape["matcher"].outcome[0, :, 0] = 1 - track.outcome[0, :, 0]
     track.slot[1, :, 0], track.outcome[1, :, 0] = 1, 1.0  # running games say nothing
+    tape.players = {"hider": ["", "r0", "r2", "random"], "matcher": [""]}
     hall.matchmaker.record_results(tape)
     assert [(r.games, r.score) for r in pool.snapshots] == [(1, 0), (0, 0), (1, 1)]
     assert (pool.bots[0].games, pool.bots[0].score) == (1, 0.5)
@@ -316,12 +316,12 @@ def test_records_of_three_seats_compare_opponent_and_learner() -> None:
     hall = Hall("sticks", slots=2, snapshot_every=1, opponent_share=1.0, bots=("random",))
     pool = hall.matchmaker.pools["player"]
     fill(pool, 2)
-    pool.slot_names = ["", "r0", "r1"]
     tape = RolloutBuffer(hall.spec, 1, 4)
     tape.ended[0] = (1, 1, 1, 1)
     track = tape["player"]
     track.slot[0] = [[0, 1, 2], [1, 0, 3], [2, 3, 1], [0, 1, 1]]
     track.outcome[0] = [[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]]  # game 2: the learner is not there
+    tape.players = {"player": ["", "r0", "r1", "random"]}
     hall.matchmaker.record_results(tape)
     # r0: lost to us, draw (the third won), then two seats: won and drew
     assert (pool.snapshots[0].games, pool.snapshots[0].score) == (4, 1 + 0.5 + 0 + 0.5)
@@ -424,7 +424,7 @@ def test_state_and_restore_continue_identically() -> None:
                 tape.ended[0] = over
                 tape[role].slot[0] = hall.world.slot[:, list(hall.spec.roles[role].seats)]
                 tape[role].outcome[0] = np.linspace(0, 1, 30)[:, None]
-                pool.record_results(*tape.results(role))
+                pool.record_results(*tape.results(role), pool.seating.player_names())
             hall.end(over)
         assert (first.world.next.slot == second.world.next.slot).all()
     for role, pool in first.matchmaker.pools.items():

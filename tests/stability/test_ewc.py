@@ -151,8 +151,7 @@ def test_dictionary_observations(game: str, gradient: str, tmp_path: Path) -> No
 def test_roles_without_decisions_keep_their_anchor() -> None:
     trainer = Trainer(small("matching", ewc__roles="all"))
     assert list(anchors(trainer)) == ["matcher", "hider"]
-    trainer.before_rollout()
-    rollout = trainer.collect()
+    rollout = trainer.next_rollout()
     rollout["matcher"].slot[:] = 1  # an opponent played all games
     ewc = trainer.setup.get(Ewc)
     assert ewc is not None
@@ -163,8 +162,7 @@ def test_roles_without_decisions_keep_their_anchor() -> None:
 
 def test_anchor_uses_sampled_decisions_of_the_learner() -> None:
     trainer = Trainer(settings.replace(small("pursuit", ewc__weight=0.0), {"threads": 1}))
-    trainer.before_rollout()
-    tape = trainer.collect()
+    tape = trainer.next_rollout()
     role_rollout = tape["evader"]
     role_rollout.slot[:, ::2] = 1
     role_rollout.obs[:, ::2] = np.nan  # a sample of these would give NaN

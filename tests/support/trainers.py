@@ -52,8 +52,7 @@ def advance(trainer: Trainer, iterations: int) -> list[dict[str, float]]:
         trainer.start()
     rows = []
     for _ in range(iterations):
-        trainer.before_rollout()
-        rollout = trainer.collect()
+        rollout = trainer.next_rollout()
         trainer.after_rollout(rollout)
         rows.append(trainer.update(rollout))
         trainer.clock.iteration += 1
@@ -80,5 +79,4 @@ def first_difference(one: Any, two: Any, key: str = "state") -> str:
 def first_rollout(trainer: Trainer) -> RolloutBuffer:
     """The first rollout of a new run, as it was collected."""
     trainer.start()
-    trainer.before_rollout()
-    return trainer.collect()
+    return trainer.next_rollout()

@@ -258,6 +258,7 @@ class Lookahead(Learner):
     name = "lookahead"
     Config = LookaheadConfig
     seats_opponents = False
+    plays_ahead = False
     native = True
 
     def __init__(self, solver: SuccessorSolver, config: LookaheadConfig, seed: int, threads: int) -> None:

@@ -66,6 +66,7 @@ class EpisodeLog(Component):
         world = setup.world
         self.games = games = world.games
         self.event_log = world.event_log
+        self.start_groups: list[str] = []  # [N] of the running episodes
         (self.role,) = setup.spec.roles
         terms = setup.all(RewardTermComponent)
         self.terms = (ENV, *(term.name for term in terms))  # reward terms, the world's own first
@@ -141,6 +142,7 @@ class EpisodeLog(Component):
         ]
         self.reward_sum += reward.reshape(-1, len(self.terms)).sum(0, dtype=np.float64)
         self.reward_steps += rollout.steps * games
+        self.start_groups = rollout.start_groups
 
     def after_update(self, rollout: RolloutBuffer, metrics: Metrics, clock: Clock) -> None:
         self.epsilon = metrics.get(f"{self.role}/epsilon")
@@ -193,9 +195,9 @@ class EpisodeLog(Component):
 
     def start_shares(self) -> dict[str, float]:
         """Fractions of the running episodes by start group; empty without milestones."""
-        if self.event_log is None:
+        groups = self.start_groups
+        if not groups:
             return {}
-        groups = self.event_log.bands()
         return {name: groups.count(name) / len(groups) for name in START_GROUPS}
 
     def posterior_means(self) -> dict[str, float]:

@@ -138,7 +138,7 @@ class Evaluator(Component):
         log.evaluation(row, [*evaluation_lines(row), verdict_line(row)])
         for line in evaluation.lines:
             log.line(line)
-        counters = [f"{name} {count}" for name, count in self.setup.world.counters.items() if count]
+        counters = [f"{name} {count}" for name, count in rollout.counters.items() if count]
         if counters:
             log.line(f"World: {', '.join(counters)}")
 

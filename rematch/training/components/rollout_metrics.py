@@ -23,7 +23,7 @@ class RolloutMetrics(Component):
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
         spec, games = self.setup.spec, rollout.finished()
-        self.logged = dict(self.setup.world.counters)
+        self.logged = dict(rollout.counters)
         clock.finished_games += len(games.length)
         if not len(games.length):
             return

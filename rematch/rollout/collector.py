@@ -90,10 +90,14 @@ class ThreadCollector:
         return rollout
 
     def set_lag(self, lag: int) -> None:
-        """Before any other call: with lag 1 other threads play rollouts, into two buffers in turn."""
+        """Before any other call: with lag 1 other threads play rollouts, into two buffers in turn.
+
+        Half of the threads play: the learners want all of them at the same time.
+        """
         self.lag = lag
         self.buffers += [self._buffer() for _ in range(lag)]
-        if lag and self.pool is None:
+        if lag:
+            self.parts = self.world.parts(max(1, len(self.parts) // 2))
             self.pool = ThreadPoolExecutor(len(self.parts))
 
     def allocate(self, columns: Collection[str]) -> None:

@@ -275,12 +275,13 @@ def test_exception_of_a_thread_ends_the_iteration() -> None:
         ({"schedule.kind": "alternating", "schedule.warmup_steps": 0}, "schedule.kind = alternating"),
         ({"schedule.kind": "micro", "schedule.warmup_steps": 0}, "schedule.kind = micro"),
         ({"network.kind": "transformer", "network.device": "cuda"}, "network.device cuda"),
+        ({"learner": "dqn", "dqn.device": "cuda"}, "dqn.device cuda"),
         ({"lag": 2}, "lag = 2"),
         ({"lag": -1}, "lag = -1"),
     ],
 )
 def test_settings_that_a_lag_cannot_have_are_refused_in_one_line(changes: dict[str, Any], words: str) -> None:
-    game = "beasty" if "network.kind" in changes else "pursuit"
+    game = {"network.kind": "beasty", "learner": "stroll"}.get(next(iter(changes)), "pursuit")
     with pytest.raises(ConfigError) as error:
         settings.validate(run(game, changes))
     assert "lag = " in str(error.value) and words in str(error.value) and "\n" not in str(error.value)

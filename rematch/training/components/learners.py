@@ -73,13 +73,15 @@ class Learners(Component):
 
     @classmethod
     def _check_lag(cls, setup: Setup) -> None:
-        lag, learner = setup.config.lag, setup.learner_class
+        c, lag, learner = setup.config, setup.config.lag, setup.learner_class
         if lag and not learner.plays_ahead:
             raise ConfigError(f"lag = {lag}: the players of {learner.name} read its network while it learns; "
                               "expected 0")
-        if lag and setup.config.network.device == "cuda":
-            raise ConfigError(f"lag = {lag}: a network on the GPU acts and learns in turns; expected 0 with "
-                              "network.device cuda")
+        devices = {"network": c.network.device, c.learner: getattr(getattr(c, c.learner), "device", "cpu")}
+        for section, device in devices.items():
+            if lag and device == "cuda":
+                raise ConfigError(f"lag = {lag}: a network on the GPU acts and learns in turns; expected 0 "
+                                  f"with {section}.device cuda")
 
     @classmethod
     def no_effect(cls, key: str, config: None, setup: Setup) -> str:

@@ -1,6 +1,6 @@
 """Measures what `lag 1` gains: seconds of whole iterations with lag 0 and with lag 1, in turns.
 
-    python tools/experiments/rollout_lag.py [--only beasty transformer small tiny] [--pairs 9] [--iterations 4]
+    python tools/experiments/rollout_lag.py [--only beasty transformer small] [--pairs 9] [--iterations 4]
 
 Both runs live in one process. A pair times some iterations of one and then of the other; the order
 alternates. The first iteration of a turn is not timed, and no rollout is played ahead while the other run is

@@ -82,6 +82,7 @@ class Setup(Protocol):
     seating: Any  # rollout.seating.Seating: role -> its players
     agents: Any  # agents.learner.AgentSet: learners, players, networks
     collector: Any  # rollout.collector.Collector; from `connect` on
+    queue: Any  # rollout.rollout_queue.RolloutQueue: the rollouts of the training games; from `connect` on
     prepare_rollout: Any  # () -> None: `before_rollout` of all components
     log: Any  # training.run_log.RunLog: lines for people, tables and files of the run
 

@@ -45,6 +45,7 @@ class RolloutQueue:
     ) -> None:
         self.collector, self.world, self.seating, self.parts = collector, world, seating, parts
         self.pending: Submission | None = None
+        self.ahead = 0  # rollouts that were submitted ahead of their iteration
 
     def next(self, clock: Clock, prepare: Callable[[Clock], None]) -> RolloutBuffer:
         """The rollout of this iteration; `prepare` calls `before_rollout` of all components."""
@@ -56,6 +57,7 @@ class RolloutQueue:
             ahead = replace(clock, iteration=clock.iteration + 1)
             prepare(ahead)
             self._submit(ahead)
+            self.ahead += 1
         return rollout
 
     def _submit(self, clock: Clock) -> None:

@@ -60,6 +60,8 @@ LEVELS = {
 }  # fmt: skip
 SEARCH = {"learner": "expert", "expert.positions": 32, "expert.completions": 2, "expert.minibatch_size": 32,
           "expert.replay_size": 256, "league.bots": ("random", "noisy"), "threads": 1}
+TOKENS = {"network.kind": "transformer", "network.width": 8, "network.heads": 2, "network.layers": 1,
+          "network.embedding": 4, "network.dropout": 0.1, "total_steps": 4 * PER}
 ADAPTIVE = {"league.matchmaking": "adaptive", "league.bots": ("random", "noisy"), "exploiters.every": 3,
             "exploiters.steps": PER, "exploiters.min_win_rate": 0.0, "stagger": 16}  # fmt: skip
 
@@ -77,6 +79,7 @@ CONFIGS: dict[str, Callable[[], Config]] = {
     "levels": lambda: run("lattice", LEVELS),
     "search": lambda: run("beasty", SEARCH),
     "adaptive": lambda: run("beasty", ADAPTIVE),
+    "transformer": lambda: run("beasty", TOKENS),
     "dqn": stroll,
     "savestates": lambda: savestate_runs.config(**savestate_runs.SCOUTED, lag=1, save_every=2),
 }

@@ -42,3 +42,6 @@ class RolloutMetrics(Component):
     def evidence(self, record: Record) -> Iterable[Evidence]:
         last = record.metrics[-1]
         yield Evidence("rollout", f"{last['step']:,} steps, {last['games']} games ended")
+        ahead = self.setup.queue.ahead
+        yield Evidence("lag", f"{ahead} rollouts played ahead of the learner" if ahead else "",
+                       "" if self.setup.config.lag else "lag is 0")

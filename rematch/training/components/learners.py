@@ -77,11 +77,12 @@ class Learners(Component):
         if lag and not learner.plays_ahead:
             raise ConfigError(f"lag = {lag}: the players of {learner.name} read its network while it learns; "
                               "expected 0")
-        devices = {"network": c.network.device, c.learner: getattr(getattr(c, c.learner), "device", "cpu")}
-        for section, device in devices.items():
+        devices = {"device": c.device, "network.device": c.network.device,
+                   f"{c.learner}.device": getattr(getattr(c, c.learner), "device", "cpu")}
+        for setting, device in devices.items():
             if lag and device == "cuda":
                 raise ConfigError(f"lag = {lag}: a network on the GPU acts and learns in turns; expected 0 "
-                                  f"with {section}.device cuda")
+                                  f"with {setting} cuda")
 
     @classmethod
     def no_effect(cls, key: str, config: None, setup: Setup) -> str:

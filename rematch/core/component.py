@@ -218,12 +218,15 @@ class Component:
         """Update the weights. The component's name is put before names of metrics without a slash."""
         return {}
 
-    def metrics(self) -> Metrics:
-        """Numbers of this iteration, for metrics.jsonl; names as in `update`."""
-        return {}
-
     def after_update(self, rollout: Any, metrics: Metrics, clock: Clock) -> None:
-        """The clock now counts this iteration as done."""
+        """The clock now counts this iteration as done; `metrics` are those that `update` returned."""
+
+    def metrics(self) -> Metrics:
+        """Numbers of this iteration, for its row of metrics.jsonl; names as in `update`.
+
+        The row is complete before an evaluation: a number of an evaluation belongs into its record.
+        """
+        return {}
 
     def requests(self, clock: Clock) -> Iterable[Request]:
         """Requests for what follows this iteration."""
@@ -260,6 +263,10 @@ class Component:
         """The inverse of `state_dict`; called in the order of the list."""
 
 
-def prefixed(name: str, metrics: Metrics) -> Metrics:
-    """The metrics of a component; a key without a slash gets the component's name as its prefix."""
-    return {key if "/" in key else f"{name}/{key}": value for key, value in metrics.items()}
+def merged_metrics(parts: Sequence[Component], results: Sequence[Metrics]) -> Metrics:
+    """The metrics of all components; a key without a slash gets its component's name as prefix."""
+    merged: Metrics = {}
+    for part, metrics in zip(parts, results):
+        for key, value in metrics.items():
+            merged[key if "/" in key else f"{part.name}/{key}"] = value
+    return merged

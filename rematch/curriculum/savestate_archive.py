@@ -192,18 +192,19 @@ class Archive:
 
     def record_rollout(self, rollout: RolloutBuffer, iteration: int) -> list[str]:
         """Take milestones, ends and captures of a rollout, in order of time. Returns lines for the log."""
-        first = iteration * rollout.steps * rollout.games
+        first, all_ended = iteration * rollout.steps * rollout.games, rollout.host("ended")
+        forced = None if rollout.forced is None else rollout.host("forced")
         lines: list[str] = []
         parents = {(t, game): int(self.episode_start[game]) for t, game, _ in rollout.captured}
         events = [(t, 0, game, name) for t, game, name in rollout.events]
-        events += [(t, 1, game, "") for t, game in np.argwhere(rollout.ended != RUNNING).tolist()]
+        events += [(t, 1, game, "") for t, game in np.argwhere(all_ended != RUNNING).tolist()]
         for t, ended, game, name in sorted(events, key=lambda event: event[:3]):
             step = first + t * rollout.games + game + 1
             number = int(self.episode_start[game])
             if (t, game) in parents:
                 parents[t, game] = number
             if not ended:
-                unforced = rollout.forced is None or rollout.forced[t, game] == POLICY
+                unforced = forced is None or forced[t, game] == POLICY
                 lines += self.record_milestone(name, step, number, unforced and number == POWER_ON)
                 if not self.succeeded[game]:
                     self.start(number).successes += 1
@@ -219,7 +220,7 @@ class Archive:
         for t, game, bundle in rollout.captured:
             origin = {"milestone": newest.get((t, game), "record"),
                       "step": first + t * rollout.games + game + 1, "game": game, "parent": parents[t, game]}
-            self.add(bundle, bool(rollout.ended[t, game] == DECIDED), origin)
+            self.add(bundle, bool(all_ended[t, game] == DECIDED), origin)
         return lines
 
     def _usable(self, number: int) -> int:

@@ -38,15 +38,40 @@ class FinishedGames:
     length: Ints  # [m] steps
 
 
-class RoleRollout:
+class ColumnReads:
+    """The columns that each component read on the host; `rematch check` prints them."""
+
+    def __init__(self) -> None:
+        self.reader = ""  # name of the component whose hook runs at present
+        self.columns: dict[str, set[str]] = {}  # component -> columns
+
+    def record(self, column: str) -> None:
+        if self.reader:
+            self.columns.setdefault(self.reader, set()).add(column)
+
+
+class Columns:
+    """Named arrays. Components read them with `host`: a column may lie on another device."""
+
+    reads: ColumnReads
+
+    def host(self, column: str) -> NDArray[Any]:
+        """A column as an array of the host; records which component reads it."""
+        self.reads.record(column)
+        array: NDArray[Any] = getattr(self, column)
+        return array
+
+
+class RoleRollout(Columns):
     """One role's columns; k is the number of its seats, F the size of its observation, A of its actions."""
 
-    def __init__(self, spec: Spec, role: str, steps: int, games: int) -> None:
+    def __init__(self, spec: Spec, role: str, steps: int, games: int, reads: ColumnReads) -> None:
         role_spec = spec.roles[role]
         shape = (steps, games, len(role_spec.seats))
         size = role_spec.actions.size
         discrete = role_spec.actions.kind == "discrete"
         self.role: Role = role_spec
+        self.reads = reads
         self.obs: Floats = np.zeros((*shape, role_spec.size), np.float32)
         self.action: NDArray[Any] = (
             np.zeros(shape, np.int32) if discrete else np.zeros((*shape, size), np.float32)
@@ -65,12 +90,13 @@ class RoleRollout:
         self.last_acting: Bytes = np.zeros(shape[1:], np.uint8)
 
 
-class RolloutBuffer:
+class RolloutBuffer(Columns):
     """The columns of all roles and what they share: which games ended, and after how many steps."""
 
     def __init__(self, spec: Spec, steps: int, games: int) -> None:
         self.steps, self.games = steps, games
-        self.tracks = {role: RoleRollout(spec, role, steps, games) for role in spec.roles}
+        self.reads = ColumnReads()
+        self.tracks = {role: RoleRollout(spec, role, steps, games, self.reads) for role in spec.roles}
         self.ended: Bytes = np.zeros((steps, games), np.uint8)
         self.length: Ints = np.zeros((steps, games), np.int32)
         self.started: NDArray[np.bool_] = np.ones(games, bool)  # whether row 0 is an episode's first step
@@ -113,11 +139,11 @@ class RolloutBuffer:
 
     def finished(self) -> FinishedGames:
         """The m games that ended in the rollout, in the order of (step, game)."""
-        where = self.ended != RUNNING
+        where = self.host("ended") != RUNNING
         return FinishedGames(
-            slot={role: track.slot[where] for role, track in self.tracks.items()},
-            outcome={role: track.outcome[where] for role, track in self.tracks.items()},
-            length=self.length[where],
+            slot={role: track.host("slot")[where] for role, track in self.tracks.items()},
+            outcome={role: track.host("outcome")[where] for role, track in self.tracks.items()},
+            length=self.host("length")[where],
         )
 
     def results(self, role: str) -> tuple[Ints, Floats]:
@@ -128,7 +154,7 @@ class RolloutBuffer:
     def total_reward(self, role: str) -> Floats:
         """[T, N, k] the world's reward plus every weighted reward term, added one at a time."""
         track = self.tracks[role]
-        total = track.reward
+        total: Floats = track.host("reward")
         for term in track.reward_terms.values():
             weighted = (term.weight * term.values).astype(np.float32)
             total = total + (weighted if term.credit == "decision" else self._arrivals(weighted))
@@ -141,9 +167,9 @@ class RolloutBuffer:
         row lies in the previous rollout: its value goes to the first row itself.
         """
         out = np.zeros_like(values)
-        running = (self.ended[:-1] == RUNNING)[:, :, None]
+        running = (self.host("ended")[:-1] == RUNNING)[:, :, None]
         out[:-1] = np.where(running, values[1:], np.float32(0))
-        out[0] += np.where(self.started[:, None], np.float32(0), values[0])
+        out[0] += np.where(self.host("started")[:, None], np.float32(0), values[0])
         return out
 
     def advantages(self, role: str, gamma: float, lam: float) -> tuple[Floats, Floats, NDArray[np.bool_]]:
@@ -155,28 +181,30 @@ class RolloutBuffer:
         yet: it serves its predecessor as bootstrap and is not learned from.
         All three results are [T, N, k].
         """
-        t = self.tracks[role]
+        t, ends = self.tracks[role], self.host("ended")
         reward = self.total_reward(role)
-        advantage = np.zeros_like(t.value)
-        counts = np.zeros(t.value.shape, bool)
-        ahead = t.last_value.astype(np.float32, copy=True)  # value of the seat's next decision
-        has_next = t.last_acting.astype(bool)  # whether that next decision, or the end, is in the buffer
+        value, cut_value = t.host("value"), t.host("cut_value")
+        acts, slot = t.host("acted"), t.host("slot")
+        advantage = np.zeros_like(value)
+        counts = np.zeros(value.shape, bool)
+        ahead = t.host("last_value").astype(np.float32, copy=True)  # value of the seat's next decision
+        has_next = t.host("last_acting").astype(bool)  # whether that decision, or the end, is in the buffer
         next_advantage = np.zeros_like(ahead)
         due = np.zeros_like(ahead)  # reward since the decision we are walking back to
         for step in range(self.steps - 1, -1, -1):
-            ended = (self.ended[step] != RUNNING)[:, None]
-            cut = (self.ended[step] == CUT_OFF)[:, None]
+            ended = (ends[step] != RUNNING)[:, None]
+            cut = (ends[step] == CUT_OFF)[:, None]
             due = np.where(ended, reward[step], due + reward[step])
-            ahead = np.where(ended, np.where(cut, t.cut_value[step], np.float32(0)), ahead)
+            ahead = np.where(ended, np.where(cut, cut_value[step], np.float32(0)), ahead)
             next_advantage = np.where(ended, np.float32(0), next_advantage)
             has_next = has_next | ended
-            acted = t.acted[step].astype(bool)
-            delta = due + np.float32(gamma) * ahead - t.value[step]
+            acted = acts[step].astype(bool)
+            delta = due + np.float32(gamma) * ahead - value[step]
             estimate = np.where(has_next, delta + np.float32(gamma * lam) * next_advantage, np.float32(0))
             advantage[step] = np.where(acted, estimate, np.float32(0))
             counts[step] = acted & has_next
             next_advantage = np.where(acted, estimate, next_advantage)
-            ahead = np.where(acted, t.value[step], ahead)
+            ahead = np.where(acted, value[step], ahead)
             due = np.where(acted, np.float32(0), due)
             has_next = has_next | acted
-        return advantage, advantage + t.value, counts & (t.slot == 0)
+        return advantage, advantage + value, counts & (slot == 0)

@@ -66,9 +66,10 @@ def iterate(trainer: Trainer) -> None:
     trainer.after_rollout(rollout)
     metrics = trainer.update(rollout)
     clock.iteration += 1
+    trainer.after_update(rollout, metrics)
+    metrics |= trainer.metrics()
     row = {"iteration": clock.iteration, "step": clock.step, "games": clock.finished_games, **metrics}
     trainer.log.metrics(row)
-    trainer.after_update(rollout, metrics)
     seconds = time.perf_counter() - started
     rate = (clock.learner_steps - decisions) / seconds
     trainer.log.timing({"iteration": clock.iteration, "seconds": seconds, "learner_steps_per_second": rate})

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from rematch.core.clock import Clock, Request
-from rematch.core.component import Component, Metrics, prefixed
+from rematch.core.component import Component, Metrics, merged_metrics
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.core.system.interrupts import StopRequest
@@ -40,9 +40,10 @@ class Trainer:
         self.agents = self.setup.agents
 
     def each(self, hook: str, call: Callable[[Component], Result]) -> list[Result]:
-        """Run one hook of every component, in order."""
-        results = []
+        """Run one hook of every component, in order; its name is recorded with the columns that it reads."""
+        results, reads = [], self.setup.collector.rollout.reads
         for part in self.parts:
+            reads.reader = part.name
             try:
                 results.append(call(part))
             except (ConfigError, OSError, MemoryError):
@@ -50,6 +51,7 @@ class Trainer:
             except Exception as error:
                 where = f"component {part.name} failed in {hook}: {type(error).__name__}: {error}"
                 raise ComponentError(f"{where}; the run can be resumed from its newest checkpoint") from error
+        reads.reader = ""
         return results
 
     def bind(self, run: Any, display: Display, stop: StopRequest | None = None) -> None:
@@ -81,26 +83,22 @@ class Trainer:
         self.each("after_rollout", lambda part: part.after_rollout(rollout, self.clock))
 
     def update(self, rollout: RolloutBuffer) -> Metrics:
-        """Let the learners learn; the metrics of all components."""
-        metrics: Metrics = {}
-        for part, new in zip(self.parts, self.each("update", lambda p: p.update(rollout, self.clock))):
-            metrics |= prefixed(part.name, new)
-        for part, new in zip(self.parts, self.each("metrics", lambda p: p.metrics())):
-            metrics |= prefixed(part.name, new)
-        return metrics
+        """Let the learners learn; the metrics of their updates."""
+        return merged_metrics(self.parts, self.each("update", lambda part: part.update(rollout, self.clock)))
 
     def after_update(self, rollout: RolloutBuffer, metrics: Metrics) -> None:
         self.each("after_update", lambda part: part.after_update(rollout, metrics, self.clock))
 
+    def metrics(self) -> Metrics:
+        return merged_metrics(self.parts, self.each("metrics", lambda part: part.metrics()))
+
     def requests(self) -> set[Request]:
         """The requests of all components after an iteration."""
-        clock, config = self.clock, self.config
-        requests: set[Request] = set()
-        for part_requests in self.each("requests", lambda part: list(part.requests(clock))):
-            requests |= set(part_requests)
+        clock = self.clock
+        requests = set(chain.from_iterable(self.each("requests", lambda part: list(part.requests(clock)))))
         if clock.iteration == clock.last:
             requests.add(Request.END)
-        if clock.iteration % config.save_every == 0:
+        if clock.iteration % self.config.save_every == 0:
             requests.add(Request.CHECKPOINT)
         return requests
 

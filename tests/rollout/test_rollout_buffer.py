@@ -270,3 +270,15 @@ def test_clear_forgets_the_terms_of_the_rollout_before() -> None:
     assert (rollout.total_reward("player") == rollout["player"].reward + 1).all()
     rollout.clear()
     assert rollout.total_reward("player") is rollout["player"].reward
+
+
+def test_host_records_the_component_that_reads_a_column() -> None:
+    rollout = RolloutBuffer(SPEC, 2, 1)
+    role = next(iter(SPEC.roles))
+    assert rollout.host("ended") is rollout.ended and rollout.reads.columns == {}, "no hook runs"
+    rollout.reads.reader = "league"
+    assert rollout[role].host("slot") is rollout[role].slot
+    rollout.results(role)
+    rollout.reads.reader = ""
+    rollout.host("length")
+    assert rollout.reads.columns == {"league": {"ended", "outcome", "slot"}}

@@ -54,9 +54,10 @@ def advance(trainer: Trainer, iterations: int) -> list[dict[str, float]]:
     for _ in range(iterations):
         rollout = trainer.next_rollout()
         trainer.after_rollout(rollout)
-        rows.append(trainer.update(rollout))
+        metrics = trainer.update(rollout)
         trainer.clock.iteration += 1
-        trainer.after_update(rollout, rows[-1])
+        trainer.after_update(rollout, metrics)
+        rows.append(metrics | trainer.metrics())
     return rows
 
 

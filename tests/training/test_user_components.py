@@ -91,7 +91,9 @@ def test_user_component_appears_in_help_check_and_report(
 def test_user_component_ends_the_run(tmp_path: Path) -> None:
     changes = {"components": [STOP], "stop_at_entropy.entropy": 100.0, "stop_at_entropy.patience": 2}
     result = start_run(tmp_path / "run", configure("quick", changes=PPO | changes))
-    assert [row["stop_at_entropy/count"] for row in result.rows] == [0.0, 1.0]
+    assert [row["stop_at_entropy/count"] for row in result.rows] == [1.0, 2.0]
+    logged = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert logged == result.rows, "a value that after_update sets stands in the row of its own iteration"
     assert result.trainer.clock.end_reason == "a component requested the end"
 
 

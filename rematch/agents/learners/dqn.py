@@ -332,7 +332,7 @@ class Dqn(Learner):
         share = min(1.0, progress / c.epsilon_fraction) if c.epsilon_fraction else 1.0
         player.epsilon = anneal("linear", c.epsilon, c.epsilon_final, share)
         if player.frozen is None:  # else `freeze_player` did it, before the next rollout
-            player.forget(np.flatnonzero(rollout.ended[-1] != RUNNING))
+            player.forget(np.flatnonzero(rollout.host("ended")[-1] != RUNNING))
         return metrics
 
     def freeze_player(self, new: NDArray[np.integer[Any]]) -> None:
@@ -342,14 +342,14 @@ class Dqn(Learner):
     def _store(self, rollout: RolloutBuffer) -> dict[str, Floats]:
         """Add the rollout to the replay buffer; name -> reward column [T, N]."""
         role_rollout, head = rollout[self.role.name], self.replay.head
-        reward: dict[str, Floats] = {ENV: role_rollout.reward[:, :, 0]}
+        reward: dict[str, Floats] = {ENV: role_rollout.host("reward")[:, :, 0]}
         for name in self.term_weights:
             reward[name] = role_rollout.reward_terms[name].values[:, :, 0].astype(np.float32)
         legal = np.ones((rollout.steps, rollout.games, self.role.actions.size), np.uint8)
         if role_rollout.mask is not None:
-            legal = role_rollout.mask[:, :, 0]
-        columns = self.online.codec.pack(role_rollout.obs[:, :, 0])
-        columns |= {"action": role_rollout.action[:, :, 0], "ended": rollout.ended,
+            legal = role_rollout.host("mask")[:, :, 0]
+        columns = self.online.codec.pack(role_rollout.host("obs")[:, :, 0])
+        columns |= {"action": role_rollout.host("action")[:, :, 0], "ended": rollout.host("ended"),
                     "legal": np.packbits(legal != 0, axis=-1)}
         columns |= {reward_column(name): values for name, values in reward.items()}
         states_before = self.training_player.states_before(head, head + rollout.steps)

@@ -360,16 +360,17 @@ class Ppo(Learner):
             learner = flat[index].astype(np.float64)
             with np.errstate(invalid="ignore", over="ignore"):  # `_non_finite_message` reports it
                 flat = ((flat - learner.mean()) / (learner.std() + 1e-8)).astype(np.float32)
-        size = flat.size
+        size, host = flat.size, role_rollout.host
+        action = host("action")
         batch: Batch = {
-            "obs": role_rollout.obs.reshape(size, -1), "logp": role_rollout.logp.reshape(size),
-            "value": role_rollout.value.reshape(size), "advantage": flat, "target": target.reshape(size),
-            "action": role_rollout.action.reshape((size,) if role_rollout.action.ndim == 3 else (size, -1)),
+            "obs": host("obs").reshape(size, -1), "logp": host("logp").reshape(size),
+            "value": host("value").reshape(size), "advantage": flat, "target": target.reshape(size),
+            "action": action.reshape((size,) if action.ndim == 3 else (size, -1)),
         }
         if role_rollout.mask is not None:
-            batch["mask"] = role_rollout.mask.reshape(size, -1)
+            batch["mask"] = host("mask").reshape(size, -1)
         if role_rollout.privileged is not None:
-            batch["privileged"] = role_rollout.privileged.reshape(size, -1)
+            batch["privileged"] = host("privileged").reshape(size, -1)
         if c.magnet_weight > 0:
             magnet = Policy(self.policy.role, self.policy.config, "magnet", self.magnet)
             batch["magnet"] = magnet.forward(batch["obs"])[0]

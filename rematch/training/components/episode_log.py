@@ -111,14 +111,14 @@ class EpisodeLog(Component):
     def rewards(self, rollout: RolloutBuffer) -> Floats:
         """[T, N, terms] the unweighted rewards."""
         track = rollout[self.role]
-        columns = [track.reward[:, :, 0]]
+        columns = [track.host("reward")[:, :, 0]]
         columns += [track.reward_terms[name].values[:, :, 0] for name in self.terms[1:]]
         return np.stack(columns, axis=-1).astype(np.float32)
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
         reward, games, step = self.rewards(rollout), rollout.games, clock.step
         infos = {(t, game): info for t, game, info in rollout.episode_infos}
-        forced = None if rollout.forced is None else rollout.forced == FORCED
+        forced = None if rollout.forced is None else rollout.host("forced") == FORCED
         forced_milestones: dict[int, list[tuple[int, str]]] = {}
         for t, game, name in rollout.forced_events:
             forced_milestones.setdefault(t, []).append((game, name))
@@ -133,7 +133,7 @@ class EpisodeLog(Component):
             self.returns[running, 1:] += reward[t, running, 1:]
             for game, name in forced_milestones.get(t, ()):
                 self.forced_milestones[game].append(name)
-            for game in np.flatnonzero(rollout.ended[t] != RUNNING).tolist():
+            for game in np.flatnonzero(rollout.host("ended")[t] != RUNNING).tolist():
                 end = step + (t + 1) * games
                 self._close(game, end, self._tagged(infos.get((t, game), {})))
         self.milestones = [

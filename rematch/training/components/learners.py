@@ -174,8 +174,8 @@ class Learners(Component):
 
     def _critic_evidence(self) -> Iterable[Evidence]:
         parts = self.setup.collector.rollout.tracks
-        sizes = [f"{role} {part.privileged.shape[-1]} numbers" for role, part in parts.items()
-                 if part.privileged is not None and part.privileged.any()]  # fmt: skip
+        read = {role: part.host("privileged") for role, part in parts.items() if part.privileged is not None}
+        sizes = [f"{role} {column.shape[-1]} numbers" for role, column in read.items() if column.any()]
         critic = self.setup.config.network.critic
         yield Evidence(
             "centralized critic",

@@ -33,7 +33,7 @@ class RolloutMetrics(Component):
             if (slot == 0).any() and (spec.seats > 1 or (outcome != 0.5).any()):
                 self.logged[f"win_{role}"] = float(outcome[slot == 0].mean())
             if spec.seats == 1:  # per step; a task for one player may have no winner
-                reward = float(rollout[role].reward.mean()) / spec.reward_scale
+                reward = float(rollout[role].host("reward").mean()) / spec.reward_scale
                 self.logged[f"reward_{role}"] = reward
 
     def metrics(self) -> Metrics:

@@ -30,7 +30,8 @@ def test_rules_notice_what_they_forbid() -> None:
 READERS = ("agents/learners", "selfplay", "curriculum", "exploration", "stability", "training/components")
 BUFFERS = ("rollout", "role_rollout", "track", "part")  # names of buffers and of one role's part of them
 COLUMNS = {"obs", "action", "mask", "privileged", "logp", "value", "reward", "acted", "slot", "outcome",
-           "ended", "length", "started", "states", "forced", "demo_index", "last_value", "cut_value", "last_acting"}
+           "ended", "length", "started", "states", "forced", "demo_index", "last_value", "cut_value",
+           "last_acting"}
 
 
 def direct_reads(tree: ast.AST) -> Iterator[str]:

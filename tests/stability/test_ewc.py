@@ -186,7 +186,7 @@ def drilled(weight: float) -> tuple[float, float]:
     spec = toys.matching.make(toys.MatchingConfig(), 1, 0, 0).spec
     tape = RolloutBuffer(spec, 1, 256)
     role_rollout = tape.tracks["player"] = type(tape["hider"])(
-        type(spec)(world="test", roles={"player": role_spec}), "player", 1, 256)  # fmt: skip
+        type(spec)(world="test", roles={"player": role_spec}), "player", 1, 256, tape.reads)  # fmt: skip
     if weight:
         guard = Anchor(EwcConfig(weight=weight), policy, 0)
         learner.regularizers.append(guard)

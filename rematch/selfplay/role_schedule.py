@@ -322,7 +322,8 @@ class RoleSchedule(Component):
         if schedule.config.kind == "micro" and phase.number and not phase.level_warmup:
             if phase.number % MICRO != 1:
                 return
-            text = f"{text}; micro {phase.number}{self._pool_sizes()}"
+            turns = f"{' and '.join(schedule.roles)} learn in turn"
+            text = f"{text}; micro {phase.number}{self._pool_sizes()}; {turns}"
         self.setup.log.line(text)
 
     def _pool_sizes(self) -> str:

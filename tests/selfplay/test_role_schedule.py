@@ -270,7 +270,8 @@ def test_both_roles_join_the_pool_in_micro_phases(tmp_path: Path) -> None:
     said = [text for text in watch.said if "micro" in text]
     log = (tmp_path / "run" / "train.log").read_text().splitlines()
     assert said == [text for text in log if "micro" in text]
-    assert said == ["Phase S1: matcher learns, from step 384; micro 1, Pool: 0 matcher, 1 hider"]
+    assert said == ["Phase S1: matcher learns, from step 384; micro 1, Pool: 0 matcher, 1 hider; "
+                    "matcher and hider learn in turn"]
 
 
 def test_history_has_the_phase(tmp_path: Path) -> None:

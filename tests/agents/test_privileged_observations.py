@@ -240,7 +240,7 @@ def test_rollout_stores_privileged_fields_for_learners() -> None:
 
 
 def test_truncated_games_are_evaluated_with_final_privileged_fields() -> None:
-    class Told(toys.Drift):
+    class PrivilegedGame(toys.Drift):
         @classmethod
         def make_spec(cls, config: Any) -> Any:
             spec = super().make_spec(config)
@@ -253,8 +253,8 @@ def test_truncated_games_are_evaluated_with_final_privileged_fields() -> None:
             super().show()
             self.view["rafter"]["wind"][:, 0, 0] = self.state["wind"]
 
-    conformance.check(Told, toys.DriftConfig(), trial=conformance.Trial(stage=(0.5,)))
-    world = Told(toys.DriftConfig(limit=3), 5, 0, 3)
+    conformance.check(PrivilegedGame, toys.DriftConfig(), trial=conformance.Trial(stage=(0.5,)))
+    world = PrivilegedGame(toys.DriftConfig(limit=3), 5, 0, 3)
     made = Policy(world.spec.roles["rafter"], NetworkConfig(hidden=(9,), critic="centralized"), "p")
     made.initialise(1)
     table = RoleSeating(made, 1)

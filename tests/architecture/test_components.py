@@ -59,5 +59,5 @@ def test_direct_reads_are_noticed() -> None:
 @pytest.mark.parametrize("folder", READERS)
 def test_components_read_rollout_columns_with_host(folder: str) -> None:
     paths = sorted((architecture.PACKAGE / folder).glob("*.py"))
-    found = {path.name: list(direct_reads(ast.parse(Path(path).read_text()))) for path in paths}
-    assert len(paths) > 1 and not {name: reads for name, reads in found.items() if reads}
+    result = {path.name: list(direct_reads(ast.parse(Path(path).read_text()))) for path in paths}
+    assert len(paths) > 1 and not {name: reads for name, reads in result.items() if reads}

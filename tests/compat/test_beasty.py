@@ -118,7 +118,7 @@ def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], line: str) -> 
         SCRIPT.translate(ON_CPU | changes)
 
 
-def test_a_gpu_that_is_not_there_is_one_line() -> None:
+def test_missing_gpu_is_one_line() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
@@ -155,7 +155,7 @@ SMALL = {
 }  # fmt: skip
 
 
-def test_it_runs_and_begins_where_it_is_told(
+def test_command_starts_at_the_given_iteration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -101,7 +101,8 @@ def test_speed_and_time_left_have_one_definition(tmp_path: Path) -> None:
 
 
 def test_status_of_micro_phases_shows_the_learning_of_both_roles(tmp_path: Path) -> None:
-    changes = CHANGES | {"schedule.kind": "micro", "schedule.warmup_steps": 32, "schedule.micro_phase_steps": 32}
+    changes = CHANGES | {"schedule.kind": "micro", "schedule.warmup_steps": 32,
+                         "schedule.micro_phase_steps": 32}
     folder = api.train("pursuit", changes, tmp_path / "run").folder
     sentence = ("learning in 6 iterations: evader in 3 (50 %), pursuer in 3 (50 %); iterations of the newest "
                 "phases: pursuer 1, evader 1, pursuer 1")

@@ -123,8 +123,8 @@ def learned(*roles: str) -> dict[str, float]:
 def test_learning_sentence_of_micro_phases_names_the_share_of_both_roles() -> None:
     warmup, turns = [learned("evader")] * 4, [learned("pursuer"), learned("evader")] * 3
     assert learning_sentence(warmup + turns) == (
-        "learning in 10 iterations: evader in 7 (70 %), pursuer in 3 (30 %); iterations of the newest phases: "
-        "pursuer 1, evader 1, pursuer 1, evader 1")
+        "learning in 10 iterations: evader in 7 (70 %), pursuer in 3 (30 %); iterations of the newest "
+        "phases: pursuer 1, evader 1, pursuer 1, evader 1")
     long = [learned("evader")] * 2 + [learned("pursuer")] * 5
     assert learning_sentence(long).endswith("iterations of the newest phases: evader 2, pursuer 5")
     assert learning_sentence([learned("evader", "pursuer")] * 3) == "", "all roles learn in every iteration"

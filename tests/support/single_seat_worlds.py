@@ -98,8 +98,8 @@ class Stroll(PlainWorld):
             Field(name="where", columns=("map",), low=0.0, high=2.0, categories=(3,)),
             grid("visited", k, k),
         )
-        ways = Actions(kind="discrete", names=("down", "left", "right", "up", "b"))
-        role = Role(name="joypad", fields=fields, actions=ways, seats=(0,))
+        directions = Actions(kind="discrete", names=("down", "left", "right", "up", "b"))
+        role = Role(name="joypad", fields=fields, actions=directions, seats=(0,))
         return Spec(world="stroll", roles={"joypad": role}, cutoffs=True, zero_sum=False)
 
     def layout(self) -> list[Any]:

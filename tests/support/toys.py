@@ -318,8 +318,8 @@ class Recall(PlainWorld):
         state["past"][:, :, :-1] = state["past"][:, :, 1:].copy()
         state["past"][:, :, -1] = 0
         for step, axis in ((1, 0), (2, 1)):
-            here = state["time"] == step
-            state["past"][here, :, -1, 1 + axis] = state["spot"][here, ::-1, axis]
+            position = state["time"] == step
+            state["past"][position, :, -1, 1 + axis] = state["spot"][position, ::-1, axis]
         over = state["time"] == STEPS
         right = ((actions["player"] == 1) == (state["sign"] > 0)).astype(np.float32)
         view.reward[over] = (right - right[:, ::-1])[over]

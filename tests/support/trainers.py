@@ -74,7 +74,7 @@ def first_difference(one: Any, two: Any, key: str = "state") -> str:
         return "" if same else key
     else:
         return "" if type(one) is type(two) and one == two else key
-    return next((found for found in (first_difference(*part) for part in parts) if found), "")
+    return next((result for result in (first_difference(*part) for part in parts) if result), "")
 
 
 def first_rollout(trainer: Trainer) -> RolloutBuffer:

@@ -72,12 +72,12 @@ def test_averaged_weights_are_evaluated_and_stored(tmp_path: Path) -> None:
     for role, learner in seen.trainer.agents.learners.items():
         assert isinstance(learner, Ppo) and learner.averaged == 7  # of ten iterations
         assert np.array_equal(learner.policy.weights, learner.mean)
-        told = f"Average: {role} is the mean of its last 7 iterations"
-        assert told in (tmp_path / "run" / "train.log").read_text()
+        summary = f"Average: {role} is the mean of its last 7 iterations"
+        assert summary in (tmp_path / "run" / "train.log").read_text()
     with Run.open(tmp_path / "run", write=False) as run:
-        kept = run.load()
-    assert kept is not None and np.array_equal(
-        kept.parts["learners"]["matcher"]["weights"], seen.trainer.agents.players["matcher"].weights
+        stored = run.load()
+    assert stored is not None and np.array_equal(
+        stored.parts["learners"]["matcher"]["weights"], seen.trainer.agents.players["matcher"].weights
     )
     without = play(settings.replace(config, {"ppo.average_fraction": 0.0}), tmp_path / "without")
     assert not np.array_equal(
@@ -216,16 +216,16 @@ def test_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
 
 
 def test_stop_request_outside_the_main_thread_leaves_signals_unchanged() -> None:
-    before, said = signal.getsignal(signal.SIGINT), []
+    before, output = signal.getsignal(signal.SIGINT), []
 
     def elsewhere() -> None:
         with api.StopRequest(0.0) as stop:
-            said.append(stop() and stop.reason == "time" and signal.getsignal(signal.SIGINT) is before)
+            output.append(stop() and stop.reason == "time" and signal.getsignal(signal.SIGINT) is before)
 
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
-    assert said == [True]
+    assert output == [True]
 
 
 # --- what is not a number -----------------------------------------------------------------------------------
@@ -257,8 +257,9 @@ def test_nan_reward_is_an_error_and_never_saved(
              "--threads", "1", "--league.opponent_share", "0", "--network.hidden", "8", "--evaluation.games",
              "10"]
     assert main.main(["train", "poisoned", *flags, "--name", str(folder)]) == 2
-    said = capsys.readouterr().err
-    assert len(said.splitlines()) == 1 and "matcher" in said and "reward" in said and "not finite" in said
+    output = capsys.readouterr().err
+    assert len(output.splitlines()) == 1
+    assert all(word in output for word in ("matcher", "reward", "not finite"))
     assert [path.name for path in sorted((folder / "checkpoints").iterdir())] == [
         "iter_00000002", "iter_00000003", "iter_00000004"]
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4

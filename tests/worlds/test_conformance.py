@@ -96,7 +96,7 @@ def test_pursuit_conforms_under_other_rules(changes: dict[str, Any]) -> None:
     assert "resample" in report.passed
 
 
-def test_luck_is_that_of_keys() -> None:
+def test_random_numbers_depend_on_keys() -> None:
     seeds, steps = rng.words(5, rng.GAME, 4), np.array([0, 1, 7, 2**31])
     rows = [rng.units(int(seed), rng.RESET, 6, int(step)) for seed, step in zip(seeds, steps, strict=True)]
     assert np.array_equal(numpy_world.luck(seeds, steps, 6), np.stack(rows))

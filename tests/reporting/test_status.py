@@ -105,7 +105,7 @@ def test_status_of_micro_phases_shows_the_learning_of_both_roles(tmp_path: Path)
                          "schedule.micro_phase_steps": 32}
     folder = api.train("pursuit", changes, tmp_path / "run").folder
     sentence = ("learning in 6 iterations: evader in 3 (50 %), pursuer in 3 (50 %); iterations of the newest "
-                "phases: pursuer 1, evader 1, pursuer 1")
+                "phases: evader 1, pursuer 1, evader 1, pursuer 1")
     text = screen(status(folder))
     assert sentence in text, text
     assert "learning in 6 iterations" in (folder / "report.html").read_text().lower()

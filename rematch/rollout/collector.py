@@ -96,6 +96,8 @@ class ThreadCollector:
         """
         self.lag = lag
         self.buffers += [self._buffer() for _ in range(lag)]
+        for buffer in self.buffers[1:]:
+            buffer.share_reads(self.buffers[0].reads)
         if lag:
             self.parts = self.world.parts(max(1, len(self.parts) // 2))
             self.pool = ThreadPoolExecutor(len(self.parts))

@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 
 from rematch.core.spec import Role, Spec
-from rematch.rollout.rollout_buffer import FinishedGames, RewardTerm, RoleRollout, RolloutBuffer
+from rematch.rollout.rollout_buffer import (
+    ColumnReads,
+    FinishedGames,
+    RewardTerm,
+    RoleRollout,
+    RolloutBuffer,
+)
 
 DEVICE = torch.device("cuda")
 
@@ -40,6 +46,7 @@ class CudaRoleRollout(HostCopies, RoleRollout):
         after = (steps + 1, games, k)
         seats = slice(role.seats[0], role.seats[0] + k)
         self.role, self.mask, self.privileged = role, None, None
+        self.reads = shared.reads
         self.reward_terms: dict[str, RewardTerm] = {}
         self.obs_tensor = torch.zeros((*after, role.size), device=DEVICE)
         self.mask_tensor: Tensor | None = None
@@ -78,6 +85,7 @@ class CudaRolloutBuffer(HostCopies, RolloutBuffer):
 
     def __init__(self, spec: Spec, steps: int, games: int) -> None:
         self.steps, self.games = steps, games
+        self.reads = ColumnReads()
         per_seat, after = (steps, games, spec.seats), (steps + 1, games, spec.seats)
         self.reward_tensor, self.outcome_tensor = (torch.zeros(per_seat, device=DEVICE) for _ in range(2))
         self.ended_tensor = torch.zeros((steps, games), dtype=torch.uint8, device=DEVICE)
@@ -107,6 +115,8 @@ class CudaRolloutBuffer(HostCopies, RolloutBuffer):
 
     def finished(self) -> FinishedGames:
         """As RolloutBuffer.finished: only these games are copied to the host."""
+        for column in ("slot", "outcome", "length"):
+            self.reads.record(f"{column} of finished games")
         if self._finished is None:
             rows = torch.nonzero(self.ended_tensor.reshape(-1)).reshape(-1)
             seats = self.outcome_tensor.shape[2]

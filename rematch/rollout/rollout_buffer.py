@@ -120,6 +120,12 @@ class RolloutBuffer(Columns):
     def __getitem__(self, role: str) -> RoleRollout:
         return self.tracks[role]
 
+    def share_reads(self, reads: ColumnReads) -> None:
+        """Record the columns that are read in this buffer together with those of another one."""
+        self.reads = reads
+        for track in self.tracks.values():
+            track.reads = reads
+
     def clear(self) -> None:
         """Before a rollout: lists are emptied, reward terms are gone; arrays are written over."""
         for column in (self.events, self.captured, self.forced_events, self.episode_infos):

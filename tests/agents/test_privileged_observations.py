@@ -66,14 +66,14 @@ class Leaks(toys.Recall):
 
 
 class ShowsIt(toys.Recall):
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view["player"]["now"][:, :, 1] = self.view["player"]["sign"][:, :, 0]
 
 
 class NotFinite(toys.Recall):
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view["player"]["other"][self.state["time"] == 2] = np.nan
 
 
@@ -82,9 +82,9 @@ class NotThere(toys.Recall):
         super().__init__(*args, **more)
         self.view["player"]["extra"] = self.view["player"].pop("other")
 
-    def show(self) -> None:
+    def write_observations(self) -> None:
         self.view["player"].setdefault("other", np.zeros((self.games, 2, 2), np.float32))
-        super().show()
+        super().write_observations()
         if "extra" in self.view["player"]:
             del self.view["player"]["other"]
 
@@ -249,8 +249,8 @@ def test_truncated_games_are_evaluated_with_final_privileged_fields() -> None:
             )
             return dataclasses.replace(spec, roles={"rafter": role_spec})
 
-        def show(self) -> None:
-            super().show()
+        def write_observations(self) -> None:
+            super().write_observations()
             self.view["rafter"]["wind"][:, 0, 0] = self.state["wind"]
 
     conformance.check(PrivilegedGame, toys.DriftConfig(), trial=conformance.Trial(stage=(0.5,)))

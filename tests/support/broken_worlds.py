@@ -41,14 +41,14 @@ class NewArrays(toys.Drift):
 
 
 class NotANumber(toys.Drift):
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view["rafter"]["raft"][self.state["time"] == 3] = np.nan
 
 
 class OutOfBounds(toys.Sticks):
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view["player"]["takes"] *= 12
 
 
@@ -69,38 +69,38 @@ class OneThingTooMany(toys.Sticks):
     def make_spec(cls, config: Any) -> Any:
         return naming(super().make_spec(config), 12)
 
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view["player"]["pile"][:, :, 0] = np.where(self.state["pile"] > 3, 11, 12)[:, None]
 
 
 class NotZeroSum(toys.Sticks):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.view.reward[self.view.ended == 1, 0] += 0.25
 
 
 class BothWin(toys.Matching):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.view.outcome[:] = 1
 
 
 class NoWayOut(toys.Sticks):
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view.mask["player"][self.state["pile"] < 2] = 0
 
 
 class Endless(toys.Drift):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.view.ended[0] = 0
 
 
 class CutsOffUnsaid(toys.Matching):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.view.ended *= 2
 
 
@@ -112,50 +112,50 @@ class ReseatsInMidGame(toys.Sticks):
 
 
 class StagesInMidGame(toys.Drift):
-    def rules(self, actions: Any) -> None:
+    def apply_actions(self, actions: Any) -> None:
         self.state["place"] += np.float32(0.01) * self.next.stage[:, 0]
-        super().rules(actions)
+        super().apply_actions(actions)
 
 
 class IgnoresStage(toys.Drift):
-    def begin(self, rows: Any, luck: Any) -> None:
+    def reset_games(self, rows: Any, uniform: Any) -> None:
         self.state["stage"][rows] = 0
-        super().begin(rows, luck)
+        super().reset_games(rows, uniform)
 
 
 class HiddenGenerator(toys.Drift):
     dice = np.random.default_rng(0)
 
-    def begin(self, rows: Any, luck: Any) -> None:
-        super().begin(rows, self.dice.random(luck.shape))
+    def reset_games(self, rows: Any, uniform: Any) -> None:
+        super().reset_games(rows, self.dice.random(uniform.shape))
 
 
 class IgnoresSeed(toys.Drift):
-    def begin(self, rows: Any, luck: Any) -> None:
-        super().begin(rows, luck * 0)
+    def reset_games(self, rows: Any, uniform: Any) -> None:
+        super().reset_games(rows, uniform * 0)
 
 
 class DependsOnBatch(toys.Drift):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.view.reward += self.games * np.float32(0.01)
 
 
 class DependsOnRow(toys.Drift):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.view.reward[:, 0] += np.arange(self.games) * np.float32(0.01)
 
 
 class Unclipped(toys.Drift):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.view.reward -= np.abs(actions["rafter"][:, :, 0])
 
 
 class HeedsTheIdle(toys.Sticks):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.state["charm"] = (self.state["charm"] + actions["player"]) % 3
 
 
@@ -166,8 +166,8 @@ class Forgetful(toys.Drift):
         self.memory = np.zeros(games, np.float32)
         super().__init__(config, games, first, seed)
 
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.memory[: self.games] = np.where(
             self.view.ended > 0, 0, self.memory[: self.games] * 0.5 + self.state["push"]
         )
@@ -184,7 +184,7 @@ class Gullible(toys.Drift):
         self.state[rows] = np.resize(states, (len(rows), self.state.dtype.itemsize)).view(self.state.dtype)[
             :, 0
         ]
-        self.show()
+        self.write_observations()
 
 
 class Rude(toys.Drift):
@@ -204,19 +204,19 @@ class HalfLoads(toys.Drift):
 class Leaks(toys.Sticks):
     """Shows the sum of all charms in the pile's last decimals."""
 
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view["player"]["pile"] *= 1 - 1e-4 * self.state["charm"].sum(1)[:, None, None]
 
 
 class LeaksByMask(toys.Sticks):
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view.mask["player"][:, 0, 1] &= self.state["charm"][:, 1] > 0
 
 
 class HidesNothing(toys.Sticks):
-    def forget(self, states: Any, seat: int, luck: Any) -> None:
+    def resample_hidden(self, states: Any, seat: int, uniform: Any) -> None:
         pass
 
 

@@ -237,8 +237,8 @@ class Poisoned(toys.Matching):
     steps = 0
     poison = float("nan")
 
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.steps += 1
         if self.steps == 16 * 4 + 7:
             self.view.reward[5, 0] = self.poison
@@ -248,7 +248,7 @@ class Poisoned(toys.Matching):
 def test_nan_reward_is_an_error_and_never_saved(
     poison: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bots = {"heads": lambda seat, luck: np.zeros(len(luck), np.int64)}
+    bots = {"heads": lambda seat, uniform: np.zeros(len(uniform), np.int64)}
     world = toys.game(Poisoned, toys.MatchingConfig, bots, ("matcher", "hider"))
     monkeypatch.setattr(Poisoned, "poison", poison)
     monkeypatch.setitem(toys.TOYS, "poisoned", world)

@@ -96,10 +96,10 @@ def test_pursuit_conforms_under_other_rules(changes: dict[str, Any]) -> None:
     assert "resample" in report.passed
 
 
-def test_random_numbers_depend_on_keys() -> None:
+def test_uniform_numbers_depend_on_keys() -> None:
     seeds, steps = rng.words(5, rng.GAME, 4), np.array([0, 1, 7, 2**31])
     rows = [rng.units(int(seed), rng.RESET, 6, int(step)) for seed, step in zip(seeds, steps, strict=True)]
-    assert np.array_equal(numpy_world.luck(seeds, steps, 6), np.stack(rows))
+    assert np.array_equal(numpy_world.uniform_numbers(seeds, steps, 6), np.stack(rows))
 
 
 def test_worlds_that_resume_otherwise_are_excused_and_the_report_says_so() -> None:
@@ -161,19 +161,19 @@ def most(seat: Any) -> Any:
 
 ROGUES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "peeking": (
-        lambda seat, luck: np.minimum(seat.world.state["charm"][seat.rows].sum(1) % 3, most(seat)),
+        lambda seat, uniform: np.minimum(seat.world.state["charm"][seat.rows].sum(1) % 3, most(seat)),
         "its action depends on what its seat cannot see",
     ),
-    "greedy": (lambda seat, luck: np.full(len(seat.rows), 2), "an action that is not legal"),
+    "greedy": (lambda seat, uniform: np.full(len(seat.rows), 2), "an action that is not legal"),
     "moody": (
-        lambda seat, luck: HiddenGenerator.dice.integers(0, most(seat) + 1),
+        lambda seat, uniform: HiddenGenerator.dice.integers(0, most(seat) + 1),
         "the same random key gave another action",
     ),
     "crowded": (
-        lambda seat, luck: np.minimum(len(seat.rows) - 1, most(seat)),
+        lambda seat, uniform: np.minimum(len(seat.rows) - 1, most(seat)),
         "for one game alone it acts differently",
     ),
-    "vague": (lambda seat, luck: luck * 0, "discrete actions must be whole numbers"),
+    "vague": (lambda seat, uniform: uniform * 0, "discrete actions must be whole numbers"),
 }
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from rematch.core.arrays import Tree
 from rematch.core.clock import Clock, Request
+from rematch.core.errors import ConfigError
+from rematch.core.system.user_code import described
 
 if TYPE_CHECKING:
     from rematch.core.spec import Spec
@@ -125,6 +127,14 @@ class Setup(Protocol):
 
     def store_policies(self, clock: Clock, suffix: str = "") -> None:
         """Write the present policies of all roles to policies/."""
+
+
+class ComponentError(ConfigError):
+    """A component raised an exception in a hook; the run can be resumed from its newest checkpoint."""
+
+    def __init__(self, name: str, hook: str, error: Exception) -> None:
+        super().__init__(f"component {name} failed in {hook}: {described(error)}; the run can be resumed "
+                         "from its newest checkpoint")
 
 
 class Component:

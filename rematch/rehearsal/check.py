@@ -28,6 +28,7 @@ from rematch.storage.run_folder import PAST_FOLDER, Run
 from rematch.training.components.past_policies import PastPolicies
 from rematch.training.config import components_of, no_effect, section
 from rematch.training.setup import RunSetup
+from rematch.worlds import conformance
 
 __all__ = ["event_log", "rehearse"]
 
@@ -128,6 +129,7 @@ def rehearse(config: Config) -> int:
     """Try every enabled feature of a run once and print a line for each; 0 if all fired, else 1."""
     small, read = shrink(config), set[str]()
     failed = False
+    conformance.check_user_game(config.game, config.world)
     with tempfile.TemporaryDirectory(prefix="rematch-check-") as name, \
             contextlib.closing(CommandRunner(Path(name), small)) as runner:
         undisturbed = runner.folder / "undisturbed"

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from rematch.core.clock import Clock, Request
-from rematch.core.component import Component, Metrics, merged_metrics
+from rematch.core.component import Component, ComponentError, Metrics, merged_metrics
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.core.system.interrupts import StopRequest
@@ -18,10 +18,6 @@ from rematch.training.run_log import Display
 from rematch.training.setup import RunSetup
 
 Result = TypeVar("Result")
-
-
-class ComponentError(ConfigError):
-    """A component raised in a hook; the run can be resumed from its newest checkpoint."""
 
 
 class Trainer:
@@ -49,8 +45,7 @@ class Trainer:
             except (ConfigError, OSError, MemoryError):
                 raise  # these have clear messages
             except Exception as error:
-                where = f"component {part.name} failed in {hook}: {type(error).__name__}: {error}"
-                raise ComponentError(f"{where}; the run can be resumed from its newest checkpoint") from error
+                raise ComponentError(part.name, hook, error) from error
         reads.reader = ""
         return results
 

@@ -137,6 +137,7 @@ class Defaults:
     rate_names: Mapping[str, str] = field(default_factory=dict)  # role -> name of its win rate in logs
     indifferent: tuple[str, ...] = ()  # settings in which a policy may differ from the match
     random: bool = True  # False: the game is deterministic, so greedy players repeat one game
+    rare_results: bool = False  # True: random play may earn no reward and have no winner (conformance test)
     slow_bots: tuple[str, ...] = ()  # bots that play only where they are named
     evaluation_games: int = 1000  # games of an evaluation without a number
     evaluation_steps: int = 10_000_000  # steps of a match in evaluations of a run, all games together

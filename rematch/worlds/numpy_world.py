@@ -68,9 +68,9 @@ class NumpyWorld:
         """None: the world has no milestones."""
         return None
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls) -> None:
         """Accept the old names of the methods, with a note."""
-        super().__init_subclass__(**keywords)
+        super().__init_subclass__()
         for old, new in RENAMED.items():
             if old in cls.__dict__ and new not in cls.__dict__:
                 note_renamed(f"{cls.__name__}.{old}", new)

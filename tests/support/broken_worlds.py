@@ -225,7 +225,43 @@ class Stale(toys.Drift):
         return self.view.fields
 
 
+class AllToMove(toys.Sticks):
+    """A turn-based game that never writes view.acting."""
+
+    def write_observations(self) -> None:
+        super().write_observations()
+        self.view.acting[:] = 1
+
+
+class DeafToOne(toys.Matching):
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions | {"hider": actions["hider"] * 0})
+
+
+class NoReward(toys.Sticks):
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
+        self.view.reward[:] = 0
+
+
+class NoWinner(toys.Matching):
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
+        self.view.outcome[:] = 0.5
+
+
+class FirstSeatLoses(toys.Sticks):
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
+        self.view.outcome[:] = (0, 1, 1)
+
+
 BROKEN = [
+    (AllToMove, r"turns: view.acting says \d+ times that several seats .*whose turn it is"),
+    (DeafToOne, r"turns: seat 1 was to move 150 times .* and its action never changed"),
+    (NoReward, r"rewards: every reward in 20\d games of random play is 0, .*: write view.reward"),
+    (NoWinner, r"outcomes: the outcome of all 20\d games .* is \[0.5 0.5\], .*write view.outcome"),
+    (FirstSeatLoses, r"outcomes: the outcome of all 20\d games of random play is \[0. 1. 1.\]"),
     (
         WrongShape,
         r"shapes: view.reward of a world just made: expected float32 \[5, 3\], found float32 \[5, 2\]",
@@ -243,7 +279,7 @@ BROKEN = [
     (NotZeroSum, r"zero sum: the rewards of game \d at step \d+ add to 0.25"),
     (BothWin, r"zero sum: the two outcomes of an ended game at step 4 must add to 1"),
     (NoWayOut, r"values: .* is to move and has no legal action"),
-    (Endless, r"every game ends: game 0 still runs after 200 steps"),
+    (Endless, r"every game ends: game 0 still runs after 300 steps"),
     (CutsOffUnsaid, r"values: view.ended at step 4 is \[2 2 2 2 2\].*Spec.cutoffs is False"),
     (ReseatsInMidGame, r"slot: at step 0 world.slot is .*: it changes when its game ends"),
     (StagesInMidGame, r"restart: next.stage must not reach a game before its restart: at step"),

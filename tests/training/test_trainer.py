@@ -20,6 +20,7 @@ from rematch.agents.learners.ppo import Ppo
 from rematch.agents.policy import Policy
 from rematch.cli import main
 from rematch.core import config as settings
+from rematch.core.component import ComponentError
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.recording import EpisodeRecording
 from rematch.core.run_config import Config
@@ -29,7 +30,7 @@ from rematch.storage.checkpoint import TEMPORARY
 from rematch.storage.run_folder import Run
 from rematch.training.components.observation_summary import ObservationSummary, shortened
 from rematch.training.loop import train
-from rematch.training.trainer import ComponentError, Trainer
+from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 
 

@@ -110,7 +110,7 @@ def test_tutorial_game_trains_to_beat_its_bot(tmp_path: Path, monkeypatch: pytes
     game = user_code.load_file(ROOT / "examples/tic_tac_toe.py").GAME
     report = conformance.check_game(game, trial=conformance.Trial(chance=False))
     assert str(report) in (ROOT / "docs/tutorials/your_own_game.md").read_text()
-    point = type("Point", (), {"name": "tic_tac_toe", "value": "", "load": lambda self: game})()
+    point = type("Point", (), {"name": "tic_tac_toe", "value": "", "module": "", "load": lambda self: game})()
     monkeypatch.setattr(registry, "entry_points", lambda group: [point])
     run = rematch.train("tic_tac_toe", {
         "games": 128, "steps": 18, "total_steps": 200_000, "ppo.minibatch_size": 512, "ppo.gamma": 1.0,

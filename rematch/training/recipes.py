@@ -14,7 +14,7 @@ from rematch.core.system import user_code
 from rematch.curriculum.levels import default_games
 from rematch.recipes import recipe_texts
 from rematch.storage.run_folder import Run
-from rematch.training.config import default, no_effect
+from rematch.training.config import default, no_effect, unused_code
 from rematch.training.device import chosen_device
 from rematch.training.setup import RunSetup
 from rematch.worlds import registry
@@ -81,6 +81,9 @@ def configure(
             _refuse_unused(config, layer, source, setup)
     if config.device == "auto":
         config = settings.apply(config, {"device": chosen_device(setup)}, "device auto")
+    set_keys = {key for layer in [flag_layer, *(layer for _, layer, _ in layers)] for key in layer}
+    if why := unused_code(config, setup, set_keys):
+        raise ConfigError(why)
     return config
 
 

@@ -12,9 +12,11 @@ from rematch.agents.learner import AgentSet, Learner
 from rematch.core.clock import Clock, Phase
 from rematch.core.component import Component
 from rematch.core.config import untracked
+from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.core.spec import Spec
 from rematch.core.system.interrupts import StopRequest
+from rematch.core.system.user_code import described
 from rematch.core.world import World
 from rematch.curriculum.levels import Levels, restart_on
 from rematch.evaluation.past_policies import policy_metadata
@@ -97,7 +99,12 @@ class RunSetup:
     def build(self, kinds: Iterable[type[Component]], config_of: Any) -> list[Component]:
         """The components that are switched on, connected to each other and to a collector."""
         for kind in kinds:
-            part = kind.build(config_of(self.config, kind), self)
+            try:
+                part = kind.build(config_of(self.config, kind), self)
+            except (ConfigError, OSError, MemoryError):
+                raise
+            except Exception as error:
+                raise ConfigError(f"component {kind.name} cannot be built: {described(error)}") from error
             if part is not None:
                 self.built.append(part)
         config = self.config

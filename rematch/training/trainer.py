@@ -90,7 +90,8 @@ class Trainer:
     def requests(self) -> set[Request]:
         """The requests of all components after an iteration."""
         clock = self.clock
-        requests = set(chain.from_iterable(self.each("requests", lambda part: list(part.requests(clock)))))
+        asked = self.each("requests", lambda part: list(map(Request, part.requests(clock))))
+        requests = set(chain.from_iterable(asked))
         if clock.iteration == clock.last:
             requests.add(Request.END)
         if clock.iteration % self.config.save_every == 0:

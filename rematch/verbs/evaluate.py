@@ -41,6 +41,7 @@ class Evaluation(Result):
             yield Table(text.return_cells(self), right=(1, 2))
         if self.get("verdict"):
             yield f"Verdict: {self['verdict']}"
+        yield from tournament_text.repeat_lines(self)
         yield from tournament_text.forfeit_lines(self)
 
 
@@ -91,6 +92,7 @@ def scoreboard_row(
     random = game.random(trained.config.world)
     board = Scoreboard(make, SEED_OFFSET + seed, trained.config.threads, random)
     row = evaluator.evaluate(board, game, spec, trained.policies, (games, against, 0))
+    board.random = True  # a baseline needs no exact number of different games
     best = evaluator.best_bots(board, game, spec, (games, against, BEST_BOT_INDEX))
     evaluator.attach_best_bots(row, best)
     return row

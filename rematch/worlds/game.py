@@ -59,7 +59,7 @@ class Game(ABC):
 
     def random(self, config: Any) -> bool:
         """Whether chance or random starts make games differ under these settings, whatever the players do."""
-        return self.defaults.random
+        return self.defaults.random is not False
 
     @property
     def summary(self) -> str:

@@ -261,6 +261,32 @@ class ScriptedPlayer:
         return Decision(action=self.rule(seat, drawn))
 
 
+TRIAL_COPIES, TRIAL_STEPS = 256, 64
+
+
+def copies_differ(world: NumpyWorld) -> bool:
+    """Whether the games of a new world, which differ in their seeds, become different by the same actions.
+
+    A world with stages counts as random: a curriculum may start its games anywhere.
+    """
+    own = [name for name in world.state.dtype.names or () if name not in ("magic", "episode", "seed", "slot")]
+    for step in range(TRIAL_STEPS):
+        if world.spec.stage or any((world.state[name] != world.state[name][0]).any() for name in own):
+            return True
+        actions = {}
+        for role in world.spec.roles.values():
+            uniform = rng.units(step, rng.ACT, len(role.seats) * role.actions.size)
+            numbers = uniform.reshape(len(role.seats), role.actions.size)
+            if role.actions.kind == "continuous":
+                one: NDArray[Any] = (2 * numbers - 1).astype(np.float32)
+            else:
+                mask = world.view.mask.get(role.name)
+                one = np.where(True if mask is None else mask[0], numbers, -1.0).argmax(-1).astype(np.int32)
+            actions[role.name] = np.repeat(one[None], world.games, 0)
+        world.step(actions)
+    return False
+
+
 class NumpyGame(Game):
     """A game from a NumpyWorld class, its settings class and its bots: role -> name -> rule.
 
@@ -272,6 +298,7 @@ class NumpyGame(Game):
     ) -> None:
         self.name, self.world, self.Config, self.rules = name, world, config, bots
         self.bots = {role: tuple(rules) for role, rules in bots.items()}
+        self._random: dict[str, bool] = {}  # settings as text -> whether games differ
 
     @property
     def summary(self) -> str:
@@ -282,6 +309,15 @@ class NumpyGame(Game):
 
     def make(self, config: Any, games: int, first: int = 0, seed: int = 0) -> World:
         return self.world(config, games, first, seed)
+
+    def random(self, config: Any) -> bool:
+        """As the game states, else by trial: whether copies that get the same actions differ."""
+        if self.defaults.random is not None:
+            return self.defaults.random
+        key = repr(config)
+        if key not in self._random:
+            self._random[key] = copies_differ(self.world(config, TRIAL_COPIES))
+        return self._random[key]
 
     def bot(self, name: str, role: str) -> ScriptedPlayer:
         check_bot(self.bots, name, role)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from rematch.core.errors import ConfigError
 from rematch.core.settings import setting_names
 from rematch.core.system import user_code
 from rematch.worlds import conformance, numpy_world, registry
+from rematch.worlds.capabilities import Defaults
 from rematch.worlds.conformance import BrokenPromise
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -148,3 +150,21 @@ def test_old_names_of_methods_work_with_a_note() -> None:
     conformance.check(kind, toys.SticksConfig())
     with pytest.raises(AttributeError, match="no attribute 'FlatWorld'"):
         numpy_world.FlatWorld  # noqa: B018
+
+
+@pytest.mark.parametrize(("name", "random"), [("matching", False), ("sticks", True), ("drift", True)])
+def test_randomness_of_a_game_is_found_by_trial(name: str, random: bool) -> None:
+    game = toys.TOYS[name]
+    assert game.random(game.Config()) is random
+    stated = numpy_world.NumpyGame(name, game.world, game.Config, {})
+    stated.defaults = Defaults(random=not random)
+    assert stated.random(game.Config()) is not random
+
+
+def test_randomness_by_the_seed_inside_a_game_is_found() -> None:
+    class Weather(toys.Matching):
+        def apply_actions(self, actions: Any) -> None:
+            super().apply_actions(actions)
+            self.state["score"] += self.state["seed"] % np.uint64(97) == 5
+
+    assert numpy_world.NumpyGame("weather", Weather, toys.MatchingConfig, {}).random(toys.MatchingConfig())

@@ -110,3 +110,16 @@ def test_game_that_does_not_end_is_noted(folder: Path, capsys: pytest.CaptureFix
     assert main.main(["train", "./game.py", *SMALL, "--name", "mine", "--evaluation.max_steps", "400"]) == 0
     note = "Not checked: that every game ends (0 of 4 games ended within"
     assert note in capsys.readouterr().out and note in (folder / "runs/mine/train.log").read_text()
+
+
+def test_greedy_evaluation_counts_equal_games_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_game(folder)
+    assert main.main(["train", "./game.py", *SMALL, "--name", "mine"]) == 0
+    capsys.readouterr()
+    user_code.allow_everything()
+    assert main.main(["eval", "mine", "--games", "40", "--greedy"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"player \(learnt\) +centre +2 +", out) and "Against centre nothing is random" in out
+    assert main.main(["eval", "mine", "--games", "40"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"player \(learnt\) +centre +40 +", out) and "nothing is random" not in out

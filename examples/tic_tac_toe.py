@@ -21,6 +21,8 @@ class Config:
 
 
 class TicTacToe(NumpyWorld):
+    """Tic-tac-toe: the first seat with three marks in a line wins."""
+
     masked = True  # write_observations() writes view.mask: the legal moves
 
     @classmethod

@@ -59,6 +59,32 @@ def test_resume_of_a_finished_run_changes_nothing(workdir: Path, succeed: Runner
     assert files(workdir / "runs" / "done") == whole
 
 
+def test_one_world_is_described(succeed: Runner) -> None:
+    output = succeed("worlds", "Pursuit")
+    assert "Role evader (seat 1)" in output and "not observed" not in output.partition("Role")[0]
+    assert re.search(r"^state +\d+ +-1 to 1 +\w+, ", output, re.M) and "capabilities: films" in output
+    assert "actions: continuous, numbers from -1 to 1, which the world scales: speed, turn" in output
+    assert re.search(r"^--world\.max_steps +\d+ +\w", output, re.M)
+    sensors = succeed("worlds", "pursuit", "--world.full_obs", "false")
+    assert re.search(r"^history +10 x 43 ", sensors, re.M) and not re.search("^history", output, re.M)
+    page = json.loads(succeed("worlds", "lattice", "--json"))
+    assert [role["name"] for role in page["roles"]] == ["pursuer", "evader"] and page["settings"]
+
+
+@pytest.mark.parametrize(("words", "line"), [
+    (["latice"], "unknown world 'latice': expected one of .*; nearest: lattice"),
+    (["lattice", "--world.sise", "3"], "unknown setting --.*sise"),
+    (["--jsn"], "unknown option '--jsn'"),
+    (["./nowhere.py"], "there is no file"),
+])  # fmt: skip
+def test_world_that_cannot_be_described_is_one_line(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["worlds", *words]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and re.search(line, error), error
+
+
 def test_worlds_and_recipes_are_listed(succeed: Runner) -> None:
     output = succeed("worlds")
     assert re.search(r"^pursuit: \w.*", output, re.M)

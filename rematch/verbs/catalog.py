@@ -182,12 +182,17 @@ def few_names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:MOST_NAMES])}, ... ({len(names)} in all)"
 
 
+def typed_world(word: str) -> str:
+    """The name of the world that a user typed, in upper or lower case, or the path of a file with a game."""
+    return registry.typed_name(registry.present_name(known_name(word, registry.names())))
+
+
 def describe_world(world: str, changes: Mapping[str, Any] | None = None) -> WorldPage:
     """A world's observation columns, actions, scripted players, settings and capabilities.
 
     `world` is a name, or the path of a Python file with a game; `changes` are settings of the world.
     """
-    name = registry.typed_name(registry.present_name(known_name(world, registry.names())))
+    name = typed_world(world)
     game = registry.find(name)
     default = game.Config()
     config = settings.apply(default, dict(changes or {}), "command line", text=True, prefix="world.")

@@ -261,7 +261,7 @@ def test_status_exit_code_is_in_its_json(workdir: Path, capsys: pytest.CaptureFi
     ("eval done --games 1e9", "--games = '1e9': expected a whole number from 1 to 100000"),
     ("eval done --seed -1", "--seed = '-1': expected a whole number from 0"),
     ("eval done --gaems 3", "unknown option '--gaems'; nearest: --game"),
-    ("worlds all", "expected rematch worlds, found 'all'"),
+    ("worlds all", "unknown world 'all': expected one of beasty, "),
     ("recipes --jsn", "unknown option '--jsn'; nearest: --json"),
     ("completion tcsh", "completion 'tcsh': expected one of bash, zsh, fish"),
     ("completion", "expected rematch completion bash.zsh.fish, found nothing"),

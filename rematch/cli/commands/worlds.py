@@ -12,7 +12,7 @@ from rematch.core.errors import ConfigError
 
 def run(words: Sequence[str]) -> int:
     from rematch.core import config as settings
-    from rematch.verbs.catalog import describe_world, list_worlds
+    from rematch.verbs.catalog import describe_world, list_worlds, typed_world
     from rematch.worlds import registry
 
     options = Options.of(COMMAND, words)
@@ -23,7 +23,7 @@ def run(words: Sequence[str]) -> int:
     name, *flags = options.remaining
     if name.startswith("-"):
         raise ConfigError(f"unknown option {name!r}; usage: {COMMAND.usage[1]}")
-    game = registry.find(registry.typed_name(registry.present_name(name)))
+    game = registry.find(typed_world(name))
     changes = settings.read_flags([flag.replace("--world.", "--", 1) for flag in flags], game.Config())
     print_result(describe_world(name, changes), as_json)
     return 0

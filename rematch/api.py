@@ -96,8 +96,8 @@ def _start(
         raise ConfigError(f"settings of {len(text)} characters: `resume` could not read them; expected at "
                           f"most {settings.MAX_CHARACTERS}")
     Run.refuse_used(folder)  # before the costly part; `create` checks again under its lock
-    memory_estimate.check(config)
     notes = [*notes, *conformance.check_user_game(config.game, config.world)]
+    memory_estimate.check(config)
     trainer = Trainer(config)
     start_from(trainer, policies)
     with StopRequest(minutes) as stop, Run.create(folder, text) as run:
@@ -134,15 +134,14 @@ def resume(
     """
     with StopRequest(minutes) as stop, Run.open(Path(folder), write=True) as run:
         config = stored_config(run)
+        notes = conformance.check_user_game(config.game, config.world)
         memory_estimate.check(config)
         trainer = Trainer(config)
         checkpoint = run.load()
-        notes = []
         if checkpoint is not None:
-            notes = [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped]
+            notes += [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped]
             _check_fingerprint(folder, config, checkpoint, other_machine)
             _load_checkpoint(trainer, checkpoint)
-        notes += conformance.check_user_game(config.game, config.world)
         notes += run.rewind(checkpoint)
         if checkpoint is None:
             _announce(trainer, run)

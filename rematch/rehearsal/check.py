@@ -127,9 +127,9 @@ def kill_and_resume(runner: CommandRunner, undisturbed: Path, resume: str = "sta
 
 def rehearse(config: Config) -> int:
     """Try every enabled feature of a run once and print a line for each; 0 if all fired, else 1."""
+    conformance.check_user_game(config.game, config.world)
     small, read = shrink(config), set[str]()
     failed = False
-    conformance.check_user_game(config.game, config.world)
     with tempfile.TemporaryDirectory(prefix="rematch-check-") as name, \
             contextlib.closing(CommandRunner(Path(name), small)) as runner:
         undisturbed = runner.folder / "undisturbed"

@@ -145,8 +145,8 @@ def make_plan(folder: Path, recipe: str, seeds: tuple[int, ...], grid: dict[str,
         name = cell_name(values)
         if name in cells:
             name += "-" + atomic_files.sha256_hex(repr(chosen).encode())[:8]
-        memory_estimate.check(config)
         conformance.check_user_game(config.game, config.world)
+        memory_estimate.check(config)
         cells[name] = Cell(name, values, config)
     return Plan(recipe, folder, seeds, grid, tuple(cells.values()))
 

@@ -148,6 +148,7 @@ def layers_of(recipe: str, below: tuple[str, ...] = ()) -> list[tuple[str, dict[
     else:
         names = list(dict.fromkeys([*known, *registry.names()]))
         near = settings.nearest(recipe, names)
+        near = f"./{recipe}.py" if Path(f"{recipe}.py").is_file() and not below else near
         hint = f"; nearest: {near}" if near else ""
         files = "" if below else ", a .yaml file with settings, or a .py file with a game"
         problem = f"{below[-1]}: like = {recipe!r}" if below else f"unknown recipe {recipe!r}"

@@ -50,6 +50,13 @@ def cut_observations(obs: Observations, rows: Any) -> Observations:
     return {role: {name: array[rows] for name, array in fields.items()} for role, fields in obs.items()}
 
 
+class NoMask(dict[str, Bytes]):
+    """The masks of a world without any: writing one is an error that says what to do."""
+
+    def __missing__(self, role: str) -> Bytes:
+        raise WorldError(f"view.mask[{role!r}]: the world has no masks; set masked = True in its class")
+
+
 RENAMED = {  # methods and attributes of NumpyWorld: old name -> present name
     "begin": "reset_games", "rules": "apply_actions", "show": "write_observations", "sane": "valid_states",
     "forget": "resample_hidden", "draws": "random_numbers",
@@ -138,7 +145,7 @@ class NumpyWorld:
             ended=blank(games, np.uint8),
             outcome=blank((games, spec.seats), np.float32),
             length=blank(games, np.int32),
-            mask=mask if self.masked else {},
+            mask=mask if self.masked else NoMask(),
             final=obs() if spec.cutoffs else {},
         )
         following = Next(

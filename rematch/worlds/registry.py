@@ -7,13 +7,14 @@ example `chess = "my_package.chess:GAME"`.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from rematch.core.config import nearest
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, UserCodeError
 from rematch.core.settings.setting_names import note_renamed
 from rematch.core.system import user_code
 from rematch.worlds.game import Game
@@ -96,8 +97,23 @@ def _load_file(name: str) -> Game:
 
 def _with_build(game: Game, reference: str) -> Game:
     """The game; other rules are other games, so that an exact resume needs the same file."""
-    game.build = game.build or user_code.source_digest(reference)
+    if not game.build:
+        _check(game, reference)
+        game.build = user_code.source_digest(reference)
     return game
+
+
+def _check(game: Game, reference: str) -> None:
+    """ConfigError for a user's game whose settings or spec cannot be made."""
+    if not (dataclasses.is_dataclass(game.Config) and vars(game.Config)["__dataclass_params__"].frozen):
+        raise ConfigError(f"game = {reference}: Config is not a frozen dataclass; expected "
+                          "@dataclass(frozen=True, kw_only=True)")
+    try:
+        game.spec(game.Config())
+    except ConfigError:
+        pass  # under other settings it may be valid
+    except Exception as error:
+        raise UserCodeError(f"game = {reference}: {user_code.described(error)}") from error
 
 
 def _load(point: EntryPoint) -> Game:

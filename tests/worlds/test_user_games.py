@@ -44,6 +44,17 @@ MISTAKES = {
                     "return np.zeros(len(uniform), int)", "bot player/centre: at step 2, seat 0: an action"),
     "raising bot": ("(seat.obs[:, order] == 0)", "(seat.obs[:, 99] == 0)",
                     r"IndexError: index 99 is out of bounds .* \(game.py line 65, in centre\)"),
+    "role of a bot": ('bots={"player"', 'bots={"players"',
+                      "bots: there is no role 'players': expected one of player"),
+    "settings": ("@dataclass(frozen=True, kw_only=True)", "", "Config is not a frozen dataclass"),
+    "kind of actions": ('"discrete"', '"Discrete"', "the kind of its actions is 'Discrete', expected"),
+    "not masked": ("masked = True", "masked = False", "set masked = True in its class"),
+    "parameters": ("def reset_games(self, rows, uniform)", "def reset_games(self, rows)",
+                   "game: TypeError: TicTacToe.reset_games.. takes 2 positional arguments but 3 were given"),
+    "layout": ('"i1", 9)', '"i9", 9)', "game: TypeError: data type 'i9' not understood"),
+    "spec raises": ("columns=CELLS, low", "columns=CELL, low",
+                    r"NameError: name 'CELL' is not defined \(game.py line 30, in make_spec\)"),
+    "class": ("GAME = NumpyGame(", "GAME = TicTacToe  # (", "an object .*, found the class TicTacToe"),
     "name of the game": ("GAME = NumpyGame", "GAMES = NumpyGame", "game.py has no GAME; nearest: GAMES"),
     "hidden randomness": ('self.state["board"][rows], self.state["turn"][rows] = 0, 0',
                           'self.state["turn"][rows] = np.random.randint(0, 2, len(rows))',
@@ -54,7 +65,8 @@ MISTAKES = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if "pytest-of" not in path])
     with contextlib.chdir(tmp_path), user_code.nothing_allowed():
         yield tmp_path
 
@@ -123,3 +135,32 @@ def test_greedy_evaluation_counts_equal_games_once(folder: Path, capsys: pytest.
     assert main.main(["eval", "mine", "--games", "40"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"player \(learnt\) +centre +40 +", out) and "nothing is random" not in out
+
+
+def test_file_imports_files_beside_it_and_their_changes_are_noticed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_game(folder, "import numpy as np\n", "import numpy as np\nfrom own_rules import SIZE\n")
+    (folder / "own_rules.py").write_text("SIZE = 9\n")
+    assert main.main(["train", "./game.py", *SMALL, "--name", "mine"]) == 0
+    for name in [name for name in sys.modules if name.startswith(("rematch_user_game_", "own_rules"))]:
+        del sys.modules[name]
+    (folder / "own_rules.py").write_text("SIZE = 10\n")
+    user_code.allow_everything()
+    assert main.main(["resume", "mine"]) == 2
+    assert "runs/mine: changed since the checkpoint was saved: game.py;" in capsys.readouterr().err
+    sys.modules.pop("own_rules", None)
+
+
+@pytest.mark.parametrize(("words", "line"), [
+    (["play", "./game.py"], "its GAME.human is None"),
+    (["train", "game"], "nearest: ./game.py"),
+    (["train", "quick", "--network", "game.py"], "expected game.py:NAME, a class of that file"),
+    (["train", "quick", "--components", "game:Tic"], "there is no module game; nearest: game.py:Tic"),
+])  # fmt: skip
+def test_wrong_name_of_a_file_gets_the_right_one(
+    words: list[str], line: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_game(folder)
+    assert main.main(words) == 2
+    assert line in capsys.readouterr().err

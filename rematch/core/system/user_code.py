@@ -85,8 +85,10 @@ def load_object(reference: str, kind: type[Any], setting: str) -> Any:
     """The object that `reference` names, an instance of `kind`; ConfigError where it cannot be loaded."""
     loaded = _load(reference, setting)
     if not isinstance(loaded, kind):
+        is_class = isinstance(loaded, type)
+        found = f"the class {loaded.__name__}" if is_class else f"one of {type(loaded).__name__}"
         raise ConfigError(f"{setting} = {reference}: expected an object of the class "
-                          f"{kind.__module__}.{kind.__name__}, found one of {type(loaded).__name__}")
+                          f"{kind.__module__}.{kind.__name__}, found {found}")
     return loaded
 
 
@@ -112,9 +114,15 @@ def _import(reference: str, setting: str) -> Any:
         for point in entry_points(group=GROUP):
             if point.name == reference:
                 return point.load()
+        if reference.endswith(".py"):
+            raise ConfigError(f"{setting} = {reference}: expected {reference}:NAME, a class of that file")
         raise ConfigError(f"{setting} = {reference}: expected module:Class, file.py:Class or the name of an "
                           f"entry point of the group {GROUP}")
     if not module_name.endswith(".py"):
+        file = Path(f"{module_name}.py")
+        if importlib.util.find_spec(module_name.partition(".")[0]) is None and file.is_file():
+            raise ConfigError(f"{setting} = {reference}: there is no module {module_name}; nearest: "
+                              f"{file}:{name}")
         return getattr(importlib.import_module(module_name), name)
     path = Path(module_name)
     if not path.is_file():
@@ -136,13 +144,26 @@ def load_file(path: Path) -> Any:
         spec = importlib.util.spec_from_file_location(module_name, path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
+        before = set(sys.modules)
         sys.modules[module_name] = module
+        folder = str(path.resolve().parent)
+        if folder not in sys.path:
+            sys.path.append(folder)  # as for a script: the file may import files beside it
         try:
             spec.loader.exec_module(module)
         except BaseException:
             del sys.modules[module_name]
             raise
+        _record_siblings(path.resolve(), set(sys.modules) - before)
     return sys.modules[module_name]
+
+
+def _record_siblings(path: Path, module_names: Iterable[str]) -> None:
+    """Add the files beside `path` that it imported to its digest."""
+    files = {Path(getattr(sys.modules[name], "__file__", None) or "").resolve() for name in module_names}
+    for file in sorted(file for file in files if file.parent == path.parent and file != path):
+        record_file(file)
+        _digests[path] = hashlib.sha256(f"{_digests[path]} {_digests[file]}".encode()).hexdigest()[:16]
 
 
 # --- the files of the code ---------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from rematch.core.errors import ConfigError, UserCodeError
 from rematch.core.player import Player
 from rematch.core.system import user_code
 from rematch.worlds import registry
@@ -135,6 +136,10 @@ def check_user_game(name: str, config: Any) -> list[str]:
     """`check_quickly` of a game that does not come with Rematch; notes for the user."""
     if not registry.is_user_game(name):
         return []
-    with user_code.one_line_errors():
+    try:
         report = check_quickly(registry.find(name), config)
+    except (ConfigError, OSError, MemoryError):
+        raise
+    except Exception as error:  # in its own code, or in ours that its values have misled
+        raise UserCodeError(f"{registry.title(name)}: {user_code.described(error)}") from error
     return [f"Not checked: {line}" for line in report.skipped if line.startswith(ENDS)]

@@ -23,6 +23,11 @@ def check_spec(test: WorldUnderTest) -> None:
         test.require(role.name == key, f"role {key!r} has the name {role.name!r}")
         whole = bool(role.fields and role.actions.size and role.seats)
         test.require(whole, f"role {key!r} lacks a field, an action or a seat")
+        kind = role.actions.kind
+        test.require(
+            kind in ("continuous", "discrete"),
+            f"role {key!r}: the kind of its actions is {kind!r}, expected 'continuous' or 'discrete'",
+        )
         every = role.fields + role.privileged
         once = len({f.name for f in every}) == len(every)
         once &= all(len(set(f.columns)) == f.size for f in every)

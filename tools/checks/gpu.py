@@ -57,7 +57,7 @@ def same() -> Record:
     for name in ("seed", "slot", "stage"):
         getattr(twin.next, name)[:] = getattr(world.next, name)
     twin.load(rows, world.save(rows))
-    rollout = run.collect()
+    rollout = run.setup.collector.collect(run.clock.iteration)
     bots = 0
     for t in range(steps):
         actions = {role: rollout[role].action[t] for role in world.spec.roles}
@@ -97,7 +97,7 @@ def gradient() -> Record:
     for _ in range(3):
         iterate(run)
     run.before_rollout()
-    rollout, record = run.collect(), Record()
+    rollout, record = run.setup.collector.collect(run.clock.iteration), Record()
     assert isinstance(rollout, CudaRolloutBuffer)
     for role, learner in run.setup.learners.items():
         assert isinstance(learner, CudaPpo)
@@ -168,7 +168,7 @@ def _timed(run: Trainer, iterations: int) -> Record:
     before, started = run.clock.learner_steps, time.perf_counter()
     for _ in range(iterations):
         clock("before_rollout", run.before_rollout)
-        rollout = clock("rollout", run.collect)
+        rollout = clock("rollout", partial(run.setup.queue.next, run.clock, lambda ahead: None))
         clock("after_rollout", partial(run.after_rollout, rollout))
         metrics = clock("update", partial(run.update, rollout))
         run.clock.iteration += 1

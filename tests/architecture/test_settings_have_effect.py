@@ -380,7 +380,7 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
                  "network.encoder_hidden", "network.belief_weight", *ELSEWHERE_TESTED,
                  "league.adaptive_floor", "exploiters.steps", "exploiters.min_win_rate"}
         off = ("lookahead.", "expert.", "dqn.", "count_bonus.", "rnd_images.", "episode_log.",
-               "episode_video.", "random_starts.", *SAVESTATES)
+               "episode_video.", "random_starts.", "balance.", *SAVESTATES)
         off += ("rollback.",) if EVERYTHING[name] == "micro" else ()
         assert {key for key in unread if not key.startswith(off)} <= other
 

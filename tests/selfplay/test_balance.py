@@ -20,6 +20,7 @@ from rematch.core.run_config import Config
 from rematch.rehearsal.compare import differences
 from rematch.rehearsal.shrink import shrink
 from rematch.rehearsal.trial import play
+from rematch.reporting.text import roles_in
 from rematch.selfplay.balance import Balance, BalanceConfig
 from rematch.training.trainer import Trainer
 
@@ -96,6 +97,11 @@ def test_held_role_keeps_its_weights() -> None:
     changed = {role: (learner.policy.weights != before[role]).any()
                for role, learner in trainer.setup.learners.items()}
     assert changed == {"pursuer": False, "evader": True}
+
+
+def test_progress_line_names_the_roles_only() -> None:
+    (row,) = advance(Trainer(small()), 1)
+    assert "balance/rate" in row and roles_in(row) == list(ROLES)
 
 
 @pytest.mark.parametrize("at", [1, 3])

@@ -153,5 +153,7 @@ def test_value_is_measured_from_runs_with_their_responses(
     assert len(result["scores"]) == len(result["firsts"]) and "### mine" in game_value.tables([result])
     with pytest.raises(ConfigError, match=r"world.capture_radius = 0.7, .* expected the same rules"):
         game_value.main(["measure", "mine", str(tmp_path / "run"), str(tmp_path / "other")])
-    with pytest.raises(ConfigError, match="expected the name of the game and run folders"):
+    with pytest.raises(ConfigError, match="expected the name of the game, and run folders or --recipe"):
         game_value.main(["measure"])
+    assert game_value.main(["measure", "scripts", "--recipe", "quick", "--games", "2"]) == 0
+    assert game_value.load_lines()[-1]["runs"] == 0

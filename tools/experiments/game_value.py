@@ -3,6 +3,7 @@
     rematch sweep ra3 --seeds 0-2 --world.capture_radius 0.5
     rematch exploit runs/ra3-sweep/seed-0 --budget 3000000 --seeds 1      (and every other seed)
     python tools/experiments/game_value.py measure ra1 runs/ra3-sweep/seed-* --games 1000
+    python tools/experiments/game_value.py measure v --recipe v          (scripted players alone)
     python tools/experiments/game_value.py publish
 
 `measure` plays every player of the first role against every player of the second: the final policies of the
@@ -39,6 +40,7 @@ from rematch.core.errors import ConfigError  # noqa: E402
 from rematch.core.player import Player  # noqa: E402
 from rematch.evaluation.match import Result, Scoreboard  # noqa: E402
 from rematch.storage import policy_files  # noqa: E402
+from rematch.training import recipes  # noqa: E402
 from rematch.training.player_lookup import load_policy_file  # noqa: E402
 from rematch.training.trained_run import world_builder  # noqa: E402
 from rematch.worlds import registry  # noqa: E402
@@ -134,13 +136,13 @@ class Bracket:
                 "low": round(low, 4), "high": round(high, 4), "games": result.games}
 
 
-def measure(name: str, folders: Sequence[Path], games: int) -> Line:
-    """The line of a game in the results file."""
-    config = check_rules(folders)
+def measure(name: str, folders: Sequence[Path], games: int, recipe: str = "") -> Line:
+    """The line of a game in the results file; without runs, of the scripted players in a recipe's game."""
+    config = check_rules(folders) if folders else recipes.configure(recipe)
     game, make = registry.find(config.game), world_builder(config)
     roles = list(make(1, 0, 0).spec.roles)
     if len(roles) != 2:
-        raise ConfigError(f"{folders[0]}: {config.game} has {len(roles)} roles; expected two")
+        raise ConfigError(f"{name}: {config.game} has {len(roles)} roles; expected two")
     firsts, lasts = ([*scripted(game, role), *(c for f in folders for c in load_candidates(f, role))]
                      for role in roles)
     bracket = Bracket(Scoreboard(make, SEED_OFFSET, 1), firsts, lasts)
@@ -174,6 +176,7 @@ def tables(lines: Sequence[Line]) -> list[str]:
     for line in lines:
         low, high = bracket_of(line)
         use = "void: wider than 0.2" if high - low > VOID else "usable"
+        use = use if line["runs"] else "none: scripts alone are no bracket"
         text.append(f"| {line['game']} | [{low:.3f}, {high:.3f}] | {(low + high) / 2:.3f} | {high - low:.3f} "
                     f"| {use} | {line['runs']}, {line['steps'] / 1e6:.1f} M "
                     f"| {line['response_steps'] / 1e6:.1f} M |")
@@ -219,16 +222,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("what", choices=("measure", "publish"))
     parser.add_argument("name", nargs="?", default="", help="name of the game in the tables")
     parser.add_argument("runs", nargs="*", type=Path, help="run folders with equal rules")
+    parser.add_argument("--recipe", default="", help="recipe whose game scripted players play, without runs")
     parser.add_argument("--games", type=int, default=1000, help="games of each match (default %(default)s)")
     args = parser.parse_args(arguments)
     if args.what == "publish":
         PAGE.write_text(page())
         return 0
-    if not args.runs:
-        raise ConfigError("measure: expected the name of the game and run folders")
+    if not args.name or bool(args.runs) == bool(args.recipe):
+        raise ConfigError("measure: expected the name of the game, and run folders or --recipe")
     if args.games < 1:
         raise ConfigError(f"--games = {args.games}: expected at least 1")
-    line = measure(args.name, args.runs, args.games)
+    line = measure(args.name, args.runs, args.games, args.recipe)
     lines = {old["game"]: old for old in load_lines()} | {args.name: line}
     RESULTS.write_text("".join(json.dumps(lines[name]) + "\n" for name in sorted(lines)))
     low, high = bracket_of(line)

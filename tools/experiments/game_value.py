@@ -119,9 +119,13 @@ class Bracket:
         return result
 
     def matrix(self, games: int) -> NDArray[np.float64]:
-        """[firsts, lasts] scores of the first role on the games that choose players."""
-        return np.array([[self.play(i, j, games, SELECTION).score for j in range(len(self.lasts))]
-                         for i in range(len(self.firsts))])
+        """[firsts, lasts] scores of the first role on the games that choose players; shows its progress."""
+        scores = np.zeros((len(self.firsts), len(self.lasts)))
+        for i, first in enumerate(self.firsts):
+            scores[i] = [self.play(i, j, games, SELECTION).score for j in range(len(self.lasts))]
+            worst = f"{first.name} wins at least {scores[i].min():.3f}"
+            print(f"{i + 1} of {len(self.firsts)}: {worst}", flush=True)
+        return scores
 
     def ends(self, scores: NDArray[np.float64], games: int) -> dict[str, Line]:
         """Both ends of the bracket, played again on other games."""

@@ -17,7 +17,7 @@ from rematch.core.arrays import Tree, stored_float
 from rematch.core.clock import Clock
 from rematch.core.component import Component, Evidence, Metrics, Record, Setup, SmallRun
 from rematch.core.config import knob
-from rematch.core.world import RUNNING, Next
+from rematch.core.world import Next
 from rematch.rollout.rollout_buffer import RolloutBuffer
 
 
@@ -78,8 +78,9 @@ class Balance(Component):
         clock.phase = replace(clock.phase, roles=tuple(r for r in clock.phase.roles if r != self.held))
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
-        newest = np.logical_and.reduce([(rollout[role].slot == 0).all(2) for role in (self.first, self.last)])
-        scores = rollout[self.first].outcome[(rollout.ended != RUNNING) & newest]
+        games = rollout.finished()
+        newest = np.logical_and.reduce([(games.slot[role] == 0).all(1) for role in (self.first, self.last)])
+        scores = games.outcome[self.first][newest]
         if scores.size:
             kept = (1 - 1 / self.config.games) ** len(scores)
             self.rate = kept * self.rate + (1 - kept) * float(scores.mean())

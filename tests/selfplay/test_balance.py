@@ -21,10 +21,15 @@ from rematch.rehearsal.compare import differences
 from rematch.rehearsal.shrink import shrink
 from rematch.rehearsal.trial import play
 from rematch.reporting.text import roles_in
+from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.selfplay.balance import Balance, BalanceConfig
 from rematch.training.trainer import Trainer
+from rematch.worlds import registry
 
 ROLES = ("pursuer", "evader")
+
+
+SPEC = registry.find("pursuit").spec(api.configure("quick").world)
 
 
 def component(**changes: Any) -> Balance:
@@ -32,16 +37,13 @@ def component(**changes: Any) -> Balance:
     return Balance(BalanceConfig(**changes), setup)
 
 
-def rollout(ended: np.ndarray, slots: dict[str, np.ndarray], outcome: np.ndarray) -> Any:
+def rollout(ended: np.ndarray, slots: dict[str, np.ndarray], outcome: np.ndarray) -> RolloutBuffer:
     """A rollout [T, N] with one seat for each role."""
-    parts = {role: SimpleNamespace(slot=slots[role][:, :, None], outcome=outcome) for role in ROLES}
-
-    class Rollout(dict[str, Any]):
-        pass
-
-    result = Rollout(parts)
-    result.ended = ended  # type: ignore[attr-defined]
-    return result
+    buffer = RolloutBuffer(SPEC, *ended.shape)
+    buffer.ended[:] = ended
+    for role in ROLES:
+        buffer[role].slot[:], buffer[role].outcome[:] = slots[role][:, :, None], outcome
+    return buffer
 
 
 def learning_roles(part: Balance, iteration: int = 0) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""The server of the page: Starlette on uvicorn, loopback by default, read-only.
+"""The server of the page: Starlette on uvicorn, loopback by default. It writes no file.
 
 Rules, each with a test: every request needs the token (a cookie that the printed address sets) and a Host
-that the server was started for; GET and HEAD only; no path comes from a client; a strict content security
-policy; nothing is loaded from another host.
+that the server was started for; POST only with JSON, from the page itself, on the few routes that take it; no
+path comes from a client; a strict content security policy; nothing is loaded from another host.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import asyncio
 import json
 import secrets
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -24,7 +23,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rematch.core.errors import ConfigError
+from rematch.web.answers import reading
 from rematch.web.run_data import RunData, UnknownRun
+from rematch.web.worlds import PAGES
 
 COOKIE = "rematch_token"
 POLL = 1.0  # seconds between two looks at the run folders
@@ -35,6 +36,8 @@ STATIC = {
     "runs_page.js": "text/javascript", "run_page.js": "text/javascript", "style.css": "text/css",
     "uplot.js": "text/javascript", "uplot.css": "text/css", "icon.svg": "image/svg+xml",
 }  # fmt: skip
+for page in PAGES:
+    STATIC |= page.static
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -71,10 +74,13 @@ class Guard:
 
     def refusal(self, request: Request) -> Response | None:
         """The answer to a request that is not allowed; None where it is."""
-        if request.method not in ("GET", "HEAD"):
-            return PlainTextResponse("only GET and HEAD", 405)
+        if request.method not in ("GET", "HEAD", "POST"):
+            return PlainTextResponse("only GET, HEAD and POST", 405)
         if request.headers.get("host", "").lower() not in self.hosts:
             return PlainTextResponse("unknown host", 421)
+        origin = request.headers.get("origin")
+        if origin is not None and origin.lower() not in {f"http://{host}" for host in self.hosts}:
+            return PlainTextResponse("requests from other sites are refused", 403)
         site = request.headers.get("sec-fetch-site", "none")
         if site not in ("none", "same-origin") and request.url.path != "/":
             return PlainTextResponse("requests from other sites are refused", 403)
@@ -96,25 +102,6 @@ def static_file(name: str) -> bytes:
     """A file of the page; vendored ones lie in a folder of their own."""
     folder = resources.files("rematch.web") / "static"
     return ((folder / "vendor" / name) if name.startswith("uplot.") else (folder / name)).read_bytes()
-
-
-def answer(value: Any) -> Response:
-    return Response(json.dumps(value, allow_nan=False), media_type="application/json")
-
-
-Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-def reading(read: Callable[[Request], Any]) -> Endpoint:
-    """An endpoint that reads files in a thread and answers with JSON."""
-
-    async def endpoint(request: Request) -> Response:
-        try:
-            return answer(await run_in_threadpool(read, request))
-        except UnknownRun:
-            return PlainTextResponse("there is no such run (any more)", 404)
-
-    return endpoint
 
 
 def make_app(root: Path, token: str, hosts: frozenset[str]) -> ASGIApp:
@@ -150,6 +137,8 @@ def make_app(root: Path, token: str, hosts: frozenset[str]) -> ASGIApp:
         Route("/api/runs/{run}/log", reading(lambda request: data.log(request.path_params["run"]))),
         Route("/api/runs/{run}/film/{name}", film),
         Route("/api/events", events),
+        Route("/api/worlds", reading(lambda request: [page.to_json() for page in PAGES])),
+        *(route for page in PAGES for route in page.starlette_routes(data)),
     ]), token, hosts)  # fmt: skip
 
 
@@ -210,5 +199,3 @@ def serve(
     config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off",
                             timeout_graceful_shutdown=1, server_header=False)
     uvicorn.Server(config).run(sockets=[listening])
-
-

@@ -35,6 +35,12 @@ def world_of(path: Path) -> tuple[str, ...]:
     return folder[:3] if is_world else ()
 
 
+def page_of(path: Path) -> tuple[str, ...]:
+    """The world whose page (web/worlds/NAME.py) a file is, as ("rematch", "worlds", NAME); else ()."""
+    is_page = name_of(path.parent) == "rematch/web/worlds" and path.stem in WORLDS
+    return ("rematch", "worlds", path.stem) if is_page else ()
+
+
 def module_of(node: ast.ImportFrom, path: Path) -> str:
     """The dotted name of the module that `from ... import` names."""
     folder = path.relative_to(ROOT).parts[:-1]
@@ -120,18 +126,20 @@ def test_relative_imports_only_within_the_folder_of_a_world() -> None:
                 assert not own, f"{name_of(path)}: a world's folder imports its own files as `from . import`"
 
 
-def test_only_a_world_imports_itself() -> None:
+def test_only_a_world_and_its_page_import_it() -> None:
     for path in PACKAGE:
         for name in imports(path):
             parts = name.split(".")
             if parts[:2] == ["rematch", "worlds"] and len(parts) > 2 and parts[2] in WORLDS:
-                assert world_of(path) == tuple(parts[:3]), f"{name_of(path)} imports {name}"
+                assert tuple(parts[:3]) in (world_of(path), page_of(path)), f"{name_of(path)} imports {name}"
 
 
 def test_packages_never_name_a_world() -> None:
-    """Except the default of `game`, old names of worlds, the library of that name, and `bench`."""
+    """Except pages of worlds, the default of `game`, old names of worlds, a library, and `bench`."""
     named = set()
     for path in (path for path in PACKAGE if package_of(path) != "bench" and not world_of(path)):
+        if page_of(path):
+            continue
         for node in nodes(path):
             if isinstance(node, ast.Constant) and node.value in WORLDS:
                 named.add(name_of(path))

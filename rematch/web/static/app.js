@@ -1,15 +1,40 @@
 // The page: routes by the address behind #, and redraws when the server says that files have changed.
 
-import {h, show} from "/static/elements.js";
+import {h, load, show} from "/static/elements.js";
 import {runPage} from "/static/run_page.js";
 import {runsPage} from "/static/runs_page.js";
 
 const main = document.getElementById("main"), live = document.getElementById("live"), trail = document.getElementById("trail");
 let drawing = false, again = false;
+let open = null;  // what a world's page has returned: {changed(), close()}
+let pages = null;  // the pages of worlds: [{world, title, without_run, style}]
 
 function route() {
-  const match = location.hash.match(/^#\/run\/([0-9a-f]{16})$/);
-  return match ? {page: "run", id: match[1]} : {page: "runs"};
+  let match = location.hash.match(/^#\/run\/([0-9a-f]{16})$/);
+  if (match) return {page: "run", run: match[1]};
+  match = location.hash.match(/^#\/run\/([0-9a-f]{16})\/([a-z]+)$/);
+  if (match) return {page: "world", run: match[1], world: match[2]};
+  match = location.hash.match(/^#\/world\/([a-z]+)$/);
+  return match ? {page: "world", run: null, world: match[1]} : {page: "runs", run: null};
+}
+
+function breadcrumb(here) {
+  const links = [];
+  if (here.page !== "runs") links.push(h("a", {href: "#/"}, "Runs"));
+  if (here.page === "run") links.push(" / run");
+  if (here.page === "world" && here.run) links.push(" / ", h("a", {href: `#/run/${here.run}`}, "run"));
+  if (here.page === "world") links.push(` / ${here.world}`);
+  show(trail, ...links);
+}
+
+async function worldPage(here) {
+  const known = pages.find((each) => each.world === here.world);
+  if (!known || (!here.run && !known.without_run)) throw new Error("there is no such page");
+  if (known.style && !document.querySelector(`link[href="/static/${known.style}"]`)) {
+    document.head.append(h("link", {rel: "stylesheet", href: `/static/${known.style}`}));
+  }
+  const module = await import(`/static/${known.world}.js`);
+  open = await module.page(main, here) ?? null;
 }
 
 async function draw() {
@@ -17,10 +42,14 @@ async function draw() {
   drawing = true;
   const here = route();
   try {
-    show(trail, ...(here.page === "run" ? [h("a", {href: "#/"}, "Runs"), " / run"] : []));
+    open?.close?.();
+    open = null;
+    breadcrumb(here);
     document.title = "Rematch";
-    await (here.page === "run" ? runPage(main, here.id) : runsPage(main, draw));
-    main.dataset.ready = here.id ?? "runs";
+    pages ??= await load("/api/worlds");
+    if (here.page === "world") await worldPage(here);
+    else await (here.page === "run" ? runPage(main, here.run, pages) : runsPage(main, draw, pages));
+    main.dataset.ready = [here.run ?? here.world ?? "runs", ...(here.run && here.world ? [here.world] : [])].join("/");
   } catch (error) {
     show(main, h("h1", {}, "This cannot be shown"), h("p", {class: "problem"}, error.message), h("p", {}, h("a", {href: "#/"}, "All runs")));
   }
@@ -34,7 +63,9 @@ function listen() {
   events.onerror = () => { live.textContent = "not connected"; live.className = ""; };
   events.onmessage = (message) => {
     const {changed} = JSON.parse(message.data), here = route();
-    if (changed.length && (here.page === "runs" || changed.includes(here.id))) draw();
+    if (!changed.length || (here.page !== "runs" && !changed.includes(here.run))) return;
+    if (open?.changed) open.changed();
+    else draw();
   };
 }
 

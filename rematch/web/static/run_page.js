@@ -5,7 +5,7 @@ import {ago, h, interval, load, number, progress, short, show, table} from "/sta
 
 const FIRST = ["entropy", "kl", "value_loss", "policy_loss", "explained_variance", "td_error", "grad_norm", "learner_steps_per_second"];
 
-export async function runPage(main, id) {
+export async function runPage(main, id, pages) {
   const [run, curves, log] = await Promise.all([
     load(`/api/runs/${id}`), load(`/api/runs/${id}/curves`), load(`/api/runs/${id}/log`)]);
   const open = new Set([...main.querySelectorAll("details[open]")].map((node) => node.id));
@@ -14,6 +14,7 @@ export async function runPage(main, id) {
     h("p", {class: "facts"}, h("span", {class: `state ${run.state}`}, run.state), " ", run.world,
       run.seed === null ? "" : `, seed ${run.seed}`, ", ", progress(run.step, run.total_steps), ", written ", ago(run.age)),
     h("p", {class: "verdict"}, run.verdict),
+    ...pages.filter((page) => page.world === run.world).map((page) => h("p", {class: "links"}, h("a", {href: `#/run/${id}/${page.world}`}, page.title))),
     run.state === "running" || run.state === "finished" ? null : h("p", {}, "Continue with: ", h("code", {}, run.command)),
     ...run.problems.map((text) => h("p", {class: "problem"}, text)),
     ...alarms(run), ...strength(run), ...curriculum(run),

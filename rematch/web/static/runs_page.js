@@ -5,10 +5,12 @@ import {ago, h, load, progress, show, sparkline, table} from "/static/elements.j
 
 const chosen = new Set();
 
-export async function runsPage(main, redraw) {
+export async function runsPage(main, redraw, pages) {
   const data = await load("/api/runs");
+  const alone = pages.filter((page) => page.without_run).flatMap((page) => [h("a", {href: `#/world/${page.world}`}, page.title), " "]);
+  const links = alone.length ? h("p", {class: "links"}, ...alone) : null;
   if (!data.runs.length) {
-    show(main, h("h1", {}, "No runs yet"), h("p", {}, "Start one: ", h("code", {}, "rematch train quick")));
+    show(main, h("h1", {}, "No runs yet"), h("p", {}, "Start one: ", h("code", {}, "rematch train quick")), links);
     return;
   }
   for (const id of [...chosen]) if (!data.runs.some((run) => run.id === id)) chosen.delete(id);
@@ -20,7 +22,7 @@ export async function runsPage(main, redraw) {
     sparkline(run.spark, "win rate"), run.problem || run.verdict, ago(run.age),
   ]);
   const headings = ["", "run", "world", "state", "steps", "trend", "verdict", "written"];
-  const parts = [h("h1", {}, "Runs"), table(headings, rows, "runs")];
+  const parts = [h("h1", {}, "Runs"), links, table(headings, rows, "runs")];
   if (chosen.size) parts.push(h("h2", {}, "Compared"), await compared(data.runs.filter((run) => chosen.has(run.id))));
   else parts.push(h("p", {class: "note"}, "Tick runs to compare their win rates in one chart."));
   show(main, ...parts);

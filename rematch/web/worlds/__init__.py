@@ -1,0 +1,8 @@
+"""The pages of the worlds: a page is one module here, one in web/static/, and one entry of PAGES."""
+
+from __future__ import annotations
+
+from rematch.web.world_page import WorldPage
+from rematch.web.worlds import lattice, pursuit
+
+PAGES: tuple[WorldPage, ...] = (pursuit.PAGE, lattice.PAGE)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from rematch.verbs.evaluate import evaluate
     from rematch.verbs.exploit import exploit
     from rematch.verbs.export import export
-    from rematch.verbs.film import film
     from rematch.verbs.play import play
+    from rematch.verbs.replays import film, replay
     from rematch.verbs.report import report
     from rematch.verbs.runs import list_runs, status
     from rematch.verbs.settings import describe_settings
@@ -51,12 +51,13 @@ _MODULES = {  # public name -> the module that defines it
     "evaluate": "rematch.verbs.evaluate",
     "exploit": "rematch.verbs.exploit",
     "export": "rematch.verbs.export",
-    "film": "rematch.verbs.film",
+    "film": "rematch.verbs.replays",
     "list_recipes": "rematch.verbs.catalog",
     "list_runs": "rematch.verbs.runs",
     "list_worlds": "rematch.verbs.catalog",
     "load": "rematch.api",
     "play": "rematch.verbs.play",
+    "replay": "rematch.verbs.replays",
     "report": "rematch.verbs.report",
     "resume": "rematch.api",
     "serve": "rematch.web.server",
@@ -69,7 +70,7 @@ _MODULES = {  # public name -> the module that defines it
 __all__ = [
     "ConfigError", "benchmark", "calibrate", "check", "configure", "describe_settings", "describe_world",
     "evaluate", "exploit", "export", "film", "list_recipes", "list_runs", "list_worlds", "load", "play",
-    "report", "resume", "serve", "solve", "status", "sweep", "tournament", "train",
+    "replay", "report", "resume", "serve", "solve", "status", "sweep", "tournament", "train",
 ]  # fmt: skip
 
 

@@ -143,7 +143,7 @@ def play(
     step = 0
     while running.any() and step < limit:
         before_step(world, step, int(running.sum()))
-        actions = _first_legal_actions(world)
+        actions = first_legal_actions(world)
         resigned = seated.act(world, actions, step, running)
         gave_up = resigned.any(1)
         outcome[gave_up] = np.where(resigned[gave_up], 0.0, 1.0 if spec.seats == 2 else 0.5)
@@ -175,7 +175,7 @@ def _hash(hashes: NDArray[np.uint64], actions: Mapping[str, NDArray[Any]]) -> ND
     return hashes
 
 
-def _first_legal_actions(world: World) -> dict[str, NDArray[Any]]:
+def first_legal_actions(world: World) -> dict[str, NDArray[Any]]:
     """Any legal action for every seat: games that are finished here go on being stepped."""
     actions = empty_actions(world)
     for role, mask in world.view.mask.items():

@@ -58,25 +58,35 @@ def evenly_spaced(iterations: Sequence[int], most: int) -> list[int]:
     return [iterations[last - round(i * last / (most - 1))] for i in reversed(range(most))]
 
 
+def stored_iterations(folder: Path) -> list[int]:
+    """The iterations whose policies lie in past/, ascending."""
+    names = policy_files.policy_names(folder, PAST_FOLDER)
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def load_iteration(
+    folder: Path, config: Config, make: Callable[[int, int, int], World], iteration: int
+) -> PastPolicies:
+    """The policies of one iteration in past/; ConfigError where they are missing or damaged."""
+    agents = build_agents(config, make(1, 0, 0).spec, make)
+    arrays, _ = policy_files.read(folder / PAST_FOLDER / f"{iteration:08d}.safetensors")
+    for name, policy in agents.networks.items():
+        prefix = f"{name}/"
+        policy.load_arrays({key.removeprefix(prefix): array for key, array in arrays.items()
+                            if key.startswith(prefix)})
+    step = iteration * config.games * config.steps
+    return PastPolicies(iteration=iteration, step=step, players=agents.players)
+
+
 def load_past_policies(
     folder: Path, config: Config, make: Callable[[int, int, int], World], until: int, most: int
 ) -> tuple[list[PastPolicies], list[str]]:
     """At most `most` sets of policies up to iteration `until`, oldest first; a line for each damaged file."""
-    names = [name for name in policy_files.policy_names(folder, PAST_FOLDER) if name.isdecimal()]
-    iterations = evenly_spaced(sorted(i for i in map(int, names) if 0 < i <= until), most)
+    stored = [i for i in stored_iterations(folder) if 0 < i <= until]
     past, problems = [], []
-    spec = make(1, 0, 0).spec
-    for iteration in iterations:
-        agents = build_agents(config, spec, make)
+    for iteration in evenly_spaced(stored, most):
         try:
-            arrays, _ = policy_files.read(folder / PAST_FOLDER / f"{iteration:08d}.safetensors")
-            for name, policy in agents.networks.items():
-                prefix = f"{name}/"
-                policy.load_arrays({key.removeprefix(prefix): array for key, array in arrays.items()
-                                    if key.startswith(prefix)})
+            past.append(load_iteration(folder, config, make, iteration))
         except ConfigError as error:
             problems.append(str(error))
-            continue
-        step = iteration * config.games * config.steps
-        past.append(PastPolicies(iteration=iteration, step=step, players=agents.players))
     return past, problems

@@ -1,127 +1,109 @@
-"""match.gif: one game between players, from the first step to its result.
+"""match.gif: one recorded game, from the first step to its result, at a speed that a person can follow.
 
-A game's renderer, `draw(world, row, trail) -> PIL.Image`, makes each picture. `trail` is one list for the
-whole game, empty at its start: draw may append to it what it wants to show of the past (positions, cards
-played) and is asked once before every step, in order, so nothing is missed where the film itself skips
-pictures.
+The rules are stepped through the replay again. A game's renderer, `draw(world, row, trail) -> PIL.Image`,
+makes each picture; a game without one is shown as text (worlds/text_renderer.py). `trail` is one list for
+the whole game, empty at its start: draw may append to it what it wants to show of the past (positions, cards
+played) and is asked once before every step, in order, so nothing is missed where the film skips pictures.
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from rematch.core import rng
 from rematch.core.errors import ConfigError
-from rematch.core.player import Player
-from rematch.core.stepping import SeatedPlayers, empty_actions
-from rematch.core.world import CUT_OFF, RUNNING, View, World
+from rematch.core.recording import CompressedImage
+from rematch.core.replay import Replay
+from rematch.evaluation.replay import Playback
 from rematch.evaluation.text import clean
-from rematch.worlds.capabilities import Draw
+from rematch.reporting import mp4
+from rematch.worlds import text_renderer
+from rematch.worlds.capabilities import Renderer
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-FPS = 20  # pictures per second; GIF delays are hundredths of a second (GIF89a, 23.c.vi)
+FPS = 20  # pictures per second, at most; GIF delays are hundredths of a second (GIF89a, 23.c.vi)
 SIDE = 480  # largest width or height, in pixels
 COLOURS = 64  # one palette for the film: small files, and areas that do not change cost nothing
 MOST_BYTES = 1_500_000
-MOST_STEPS = 100_000  # limit for a game that never ends
+MOST_PICTURES = 800  # of a GIF, which is encoded in memory
+SECONDS = 60.0  # longest film, unless another length is wanted
 HOLD = 2.0  # seconds for which the last picture is shown
 
 
-class Reel:
-    """At most `most` pictures, evenly spaced: when full, every second one is dropped."""
+@dataclass(frozen=True)
+class Pace:
+    """Which steps are shown, and for how long: every `stride`-th one, for `delay` seconds."""
 
-    def __init__(self, most: int) -> None:
-        self.most, self.pace, self.seen = max(2, most), 1, 0
-        self.pictures: list[Image] = []
-        self.last: Image | None = None
+    stride: int
+    delay: float
 
-    def add(self, picture: Image) -> None:
-        if self.seen % self.pace == 0:
-            if len(self.pictures) == self.most:
-                self.pictures, self.pace = self.pictures[::2], 2 * self.pace
-            if self.seen % self.pace == 0:
-                self.pictures.append(_fitted(picture))
-        self.last = picture
-        self.seen += 1
+    @classmethod
+    def of(cls, length: int, steps_per_second: float, seconds: float, most: int) -> Pace:
+        """The pace of the world, or a faster one where the game would last longer than `seconds`."""
+        per_step = min(1 / steps_per_second, (seconds - HOLD) / max(1, length))
+        shortest = max(1 / FPS, per_step * length / most)  # of one picture
+        stride = max(1, math.ceil(shortest / per_step - 1e-9))
+        return cls(stride, stride * per_step)
 
-    def end(self) -> list[Image]:
-        """The selected pictures, always with the last one."""
-        if self.last is not None and (self.seen - 1) % self.pace:
-            return [*self.pictures, _fitted(self.last)]
-        return self.pictures
+
+class MatchFilm:
+    """The pictures of one replay."""
+
+    def __init__(
+        self, replay: Replay, seconds: float = SECONDS, before_step: Callable[[], None] = lambda: None
+    ) -> None:
+        self.replay, self.seconds, self.before_step = replay, seconds, before_step
+        self.caption = clean(replay.caption())
+
+    def pictures(self, most: int) -> Iterator[tuple[Image, float]]:
+        """Pictures and the seconds for which they are shown; the last one again, with the caption."""
+        playback = Playback(self.replay)
+        renderer = playback.game.renderer or Renderer(draw=text_renderer.TextRenderer(self.replay).draw)
+        rate = renderer.steps_per_second(playback.config)
+        pace, trail = Pace.of(self.replay.length, rate, self.seconds, most), []  # type: ignore[var-annotated]
+        picture = None
+        for step in playback.steps():
+            self.before_step()
+            # Before the step: an ended game restarts at once, so its last position is never in the view.
+            picture = renderer.draw(playback.world, 0, trail)
+            if step % pace.stride == 0:
+                yield _fitted(picture), pace.delay
+        if picture is None:
+            raise ConfigError("the replay has no step to show")
+        yield captioned(_fitted(picture), self.caption), HOLD
+
+    def gif(self) -> bytes:
+        """Equal replays give equal bytes."""
+        shown = [(CompressedImage.of(picture), delay) for picture, delay in self.pictures(MOST_PICTURES)]
+        *pictures, last = (compressed.image() for compressed, _ in shown)
+        return gif(pictures, last, MOST_BYTES, shown[0][1])
+
+    def mp4(self) -> tuple[bytes, str]:
+        """The bytes of an MP4 file; or none, and the reason."""
+        return mp4.mp4(self._video, FPS)
+
+    def _video(self) -> Iterator[Image]:
+        """Pictures one by one, each as often as its time needs; all at once would take gigabytes."""
+        due = 0.0
+        for picture, delay in self.pictures(int(self.seconds * FPS)):
+            even = picture.crop((0, 0, picture.width & ~1, picture.height & ~1))  # encoders need even sides
+            due += delay * FPS
+            while due >= 0.5:
+                due -= 1
+                yield even
 
 
 def film(
-    world: World, players: Mapping[str, Player], draw: Draw, seconds: float = 12.0, seed: int = 0,
-    before_step: Callable[[], None] = lambda: None,
-) -> tuple[bytes, str]:  # fmt: skip
-    """The running game of `world` (games=1) to its end as a GIF, and its caption; arguments as `played`.
-
-    Equal worlds, players and seeds give equal bytes.
-    """
-    pictures, last, caption = played(world, players, draw, seconds, seed, before_step)
-    return gif(pictures, last, MOST_BYTES), caption
-
-
-def played(
-    world: World, players: Mapping[str, Player], draw: Draw, seconds: float, seed: int,
-    before_step: Callable[[], None] = lambda: None,
-) -> tuple[list[Image], Image, str]:  # fmt: skip
-    """Pictures of a game that is played to its end, the last one again with its caption, and the caption.
-
-    players: role -> Player; a player takes all seats of its role. Of a game that is longer than `seconds`,
-    pictures are left out. `before_step` may raise StopRequested.
-    """
-    if world.games != 1:
-        raise ConfigError(f"film: games = {world.games}: expected a world of 1 game")
-    missing = [role for role in world.spec.roles if role not in players]
-    if missing:
-        raise ConfigError(f"film: no player for {', '.join(missing)}")
-    reel = Reel(int((seconds - HOLD) * FPS))
-    trail: list[Any] = []
-    by_seat = {seat: players[world.spec.role_of(seat).name] for seat in range(world.spec.seats)}
-    seeds = {seat: rng.key(seed, rng.EVALUATION, seat) for seat in by_seat}
-    seated = SeatedPlayers(by_seat, seeds, rng.ACT)
-    while True:
-        before_step()
-        # Before the step: an ended game restarts at once, so its last position is never in the view.
-        reel.add(draw(world, 0, trail))
-        actions = empty_actions(world)
-        seated.act(world, actions, reel.seen - 1)
-        view = world.step(actions)
-        if view.ended[0] != RUNNING or reel.seen == MOST_STEPS:
-            break
-    caption = outcome(world, view, players)
-    pictures = reel.end()
-    return pictures, captioned(pictures[-1], caption), caption
-
-
-def outcome(world: World, view: View, players: Mapping[str, Player]) -> str:
-    """The result of a game: "pursuer (pure_pursuit) wins after 143 steps"."""
-    after = f"after {int(view.length[0])} steps"
-    if view.ended[0] == RUNNING:
-        return f"still undecided {after}"
-    if view.ended[0] == CUT_OFF:
-        return f"undecided, cut off {after}"
-    score = view.outcome[0]
-    if world.spec.seats == 1:  # no opponent
-        return f"{'goal reached' if score[0] > 0 else 'over'} {after}"
-    best = float(score.max())
-    winners = [number for number in range(world.spec.seats) if score[number] == best]
-    if best <= 0 or len(winners) == world.spec.seats or best == 0.5:
-        return f"drawn {after}"
-    names = []
-    for number in winners:
-        role = world.spec.role_of(number)
-        seat = f" {role.seats.index(number) + 1}" if len(role.seats) > 1 else ""
-        name = players[role.name].name
-        names.append(name if name.startswith(role.name) and not seat else f"{role.name}{seat} ({name})")
-    return clean(f"{' and '.join(names)} {'wins' if len(names) == 1 else 'win'} {after}")
+    replay: Replay, seconds: float = SECONDS, before_step: Callable[[], None] = lambda: None
+) -> tuple[bytes, str]:
+    """A recorded game as a GIF, and its caption. `before_step` may raise StopRequested."""
+    made = MatchFilm(replay, seconds, before_step)
+    return made.gif(), made.caption
 
 
 def _fitted(picture: Image) -> Image:
@@ -157,11 +139,12 @@ def captioned(picture: Image, caption: str) -> Image:
     return picture
 
 
-def gif(pictures: list[Image], last: Image, most: int) -> bytes:
-    """A GIF of at most `most` bytes: pictures are dropped evenly, and the duration stays the same."""
-    delay = 1000 // FPS
+def gif(pictures: list[Image], last: Image, most: int, seconds: float = 1 / FPS) -> bytes:
+    """A GIF of at most `most` bytes, each picture for some `seconds`: pictures are dropped evenly, and the
+    duration stays the same."""
+    delay = 1000 * seconds
     while True:
-        data = _encoded([*pictures, last], [delay] * len(pictures) + [round(1000 * HOLD)])
+        data = _encoded([*pictures, last], [round(delay)] * len(pictures) + [round(1000 * HOLD)])
         if len(data) <= most or len(pictures) <= 2:
             return data
         fewer = min(max(2, math.ceil(len(data) / most)), len(pictures) - 1)

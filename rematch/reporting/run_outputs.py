@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rematch.core.errors import RunError
+from rematch.core.replay import Replay
+from rematch.evaluation import replay
 from rematch.storage.atomic_files import recorded_read_failures
 from rematch.worlds import registry
 
@@ -36,11 +38,7 @@ def make(trainer: Trainer, run: Run, missing: bool) -> dict[str, Path]:
             rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
             run.write_file(PICTURE, learning_curves.learning(run.history, rows, title))
         if FILM not in existing and renderer is not None:
-            world = trainer.setup.make_level(1, 0, trainer.config.seed)
-            film, _ = match_film.film(
-                world, trainer.agents.players, renderer.draw, before_step=trainer.setup.check_stop
-            )
-            run.write_file(FILM, film)
+            run.write_file(FILM, match_film.film(_match(trainer), before_step=trainer.setup.check_stop)[0])
         if len(existing) < (3 if renderer is not None else 2):
             with recorded_read_failures() as failures:
                 page = run_summary.page(run.folder)
@@ -57,3 +55,12 @@ def make(trainer: Trainer, run: Run, missing: bool) -> dict[str, Path]:
     paths = {"run": run.folder, "policies": run.folder / "policies", "picture": run.folder / PICTURE,
              "film": run.folder / FILM, "report": run.folder / REPORT}
     return {name: path for name, path in paths.items() if path.exists()}
+
+
+def _match(trainer: Trainer) -> Replay:
+    """One game of the trained policies against each other."""
+    setup, config = trainer.setup, trainer.config
+    world = setup.make_level(1, 0, config.seed)
+    players = [trainer.agents.players[world.spec.role_of(seat).name] for seat in range(world.spec.seats)]
+    match = replay.Match(world=config.game, config=config.world, seed=config.seed, step=trainer.clock.step)
+    return replay.record(world, players, match, before_step=lambda step: setup.check_stop())[0]

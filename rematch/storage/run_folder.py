@@ -9,6 +9,7 @@
     chunks/          data that grows and never changes (a replay), shared by checkpoints
     policies/        NAME.safetensors and NAME.json; never silently overwritten
     past/            the policies at earlier evaluations (evaluation/past_policies.py)
+    replays/         games of evaluations as data, ITERATION-NUMBER.replay (storage/replay_files.py)
     damaged/         checkpoints that do not verify, moved here by a resume; nothing reads them
     lock             exists while a process writes here, and names it
 
@@ -57,8 +58,10 @@ CONFIG_FILE, HISTORY_FILE, TIMING_FILE = "config.yaml", "history.json", "timing.
 TRAIN_LOG, METRICS_FILE, EVENTS_FILE = "train.log", "metrics.jsonl", "events.jsonl"
 PAST_FOLDER = "past"
 PAST_POLICY = re.compile(r"([0-9]{8,15})\.(safetensors|json)")
+REPLAY_FOLDER = "replays"
+REPLAY_FILE = re.compile(r"([0-9]{8,15})-([0-9]{1,3})\.replay")
 LOG_FILES = (TRAIN_LOG, METRICS_FILE)
-RESERVED_FOLDERS = ("checkpoints", CHUNK_FOLDER, POLICY_FOLDER, PAST_FOLDER, "damaged")
+RESERVED_FOLDERS = ("checkpoints", CHUNK_FOLDER, POLICY_FOLDER, PAST_FOLDER, REPLAY_FOLDER, "damaged")
 RESERVED_NAMES = frozenset(
     {CONFIG_FILE, LOCK_FILE, HISTORY_FILE, TIMING_FILE, *LOG_FILES, *TABLE_FILES, *RESERVED_FOLDERS}
 )
@@ -407,11 +410,25 @@ class Run:
         policy_files.write(
             self.folder, f"{iteration:08d}", arrays, metadata, replace=True, subfolder=PAST_FOLDER
         )
-        with os_errors_as_run_error(f"{PAST_FOLDER}/ was not pruned"):
-            for file in sorted(os.listdir(self.folder / PAST_FOLDER)):  # metadata before weights
-                match = PAST_POLICY.fullmatch(file)
+        self._prune(PAST_FOLDER, PAST_POLICY, keep_iterations)
+
+    def write_replays(self, iteration: int, games: list[bytes], keep_iterations: list[int]) -> None:
+        """Write replays/ITERATION-1.replay and so on, then delete those of other iterations but for
+        `keep_iterations`."""
+        self._log(TRAIN_LOG)
+        with os_errors_as_run_error(f"{REPLAY_FOLDER}/ was not written"):
+            folder = atomic_files.subfolder(self.folder, REPLAY_FOLDER)
+            for number, data in enumerate(games, 1):
+                atomic_files.replace_file(folder / f"{iteration:08d}-{number}.replay", data)
+        self._prune(REPLAY_FOLDER, REPLAY_FILE, keep_iterations)
+
+    def _prune(self, folder: str, pattern: re.Pattern[str], keep_iterations: list[int]) -> None:
+        """Delete the files of a subfolder that belong to other iterations."""
+        with os_errors_as_run_error(f"{folder}/ was not pruned"):
+            for file in sorted(os.listdir(self.folder / folder)):  # metadata before weights
+                match = pattern.fullmatch(file)
                 if match and int(match[1]) not in keep_iterations:
-                    atomic_files.remove(self.folder / PAST_FOLDER / file)
+                    atomic_files.remove(self.folder / folder / file)
 
     @staticmethod
     def read_policy(path: Path) -> tuple[Arrays, dict[str, Any]]:

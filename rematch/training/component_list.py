@@ -28,6 +28,7 @@ from rematch.training.components.exploiters import Exploiters
 from rematch.training.components.learners import Learners
 from rematch.training.components.observation_summary import ObservationSummary
 from rematch.training.components.past_policies import PastPolicies
+from rematch.training.components.replays import Replays
 from rematch.training.components.rollout_metrics import RolloutMetrics
 from rematch.training.components.world_state import WorldState
 
@@ -55,5 +56,6 @@ COMPONENTS: tuple[type[Component], ...] = (
     Ewc,
     EpisodeVideo,
     PastPolicies,
+    Replays,
     Evaluator,  # last: it writes the evaluation with the entries of all others
 )

@@ -3,6 +3,7 @@
 heuristic  search:200  search:5ms         bots of the world
 my_run+search:100                         a trained policy that guides the world's search
 runs/my_run  my_run  agent.safetensors    a trained policy, under the rules that it was trained with
+my_run@120                                the policies of an earlier iteration, from past/
 mymodule:MyBot                            a class of the user, if the world accepts one
 """
 
@@ -18,7 +19,10 @@ from rematch.core import config as settings
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError
 from rematch.core.player import Player
-from rematch.training.trained_run import load_run
+from rematch.evaluation import past_policies
+from rematch.storage.run_folder import Run
+from rematch.training.recipes import stored_config
+from rematch.training.trained_run import load_run, with_available_device, world_builder
 from rematch.worlds import registry
 
 SUFFIX, WITH_SEARCH = policy_export.SUFFIX, "+search"
@@ -62,13 +66,38 @@ def find_trained(name: str, world: str) -> TrainedPlayers | None:
     path = Path(name)
     if name.endswith(SUFFIX):
         return load_policy_file(path, world)
-    if not path.is_dir() and not (path := Path("runs") / name).is_dir():
+    folder, at, iteration = name.rpartition("@")
+    if at and iteration.isdecimal() and (past := _run_folder(folder)):
+        return load_past(past, world, int(iteration))
+    if (run := _run_folder(name)) is None:
         return None
-    trained = load_run(path)
+    trained = load_run(run)
     if trained.config.game != world:
         raise ConfigError(f"{name} is a run of {trained.config.game}, not of {world}")
     free = registry.find(world).defaults.indifferent
     return TrainedPlayers(name=name, rules=trained.config.world, players=trained.policies, free_settings=free)
+
+
+def _run_folder(name: str) -> Path | None:
+    """The folder of a run, from its path or its name in runs/."""
+    return next((path for path in (Path(name), Path("runs") / name) if name and path.is_dir()), None)
+
+
+def load_past(folder: Path, world: str, iteration: int) -> TrainedPlayers:
+    """The policies that a run had after an iteration; ConfigError names the stored ones."""
+    with Run.open(folder, write=False) as run:
+        config = stored_config(run)
+    if config.game != world:
+        raise ConfigError(f"{folder} is a run of {config.game}, not of {world}")
+    stored = past_policies.stored_iterations(folder)
+    if iteration not in stored:
+        names = ", ".join(map(str, stored)) or "one that past/ has; it is empty"
+        raise ConfigError(f"{folder}@{iteration}: past/ has no policies of this iteration; expected {names}")
+    config = with_available_device(config)
+    past = past_policies.load_iteration(folder, config, world_builder(config), iteration)
+    free = registry.find(world).defaults.indifferent
+    return TrainedPlayers(name=f"{folder}@{iteration}", rules=config.world, players=past.players,
+                          free_settings=free)
 
 
 def load_policy_file(path: Path, world: str) -> TrainedPlayers:

@@ -134,6 +134,11 @@ class RunLog:
         if self.run:
             self.run.write_past_policy(iteration, dict(arrays), metadata, stored)
 
+    def write_replays(self, iteration: int, games: list[bytes], stored: list[int]) -> None:
+        """Write the games of this iteration into replays/; only those of `stored` iterations stay there."""
+        if self.run:
+            self.run.write_replays(iteration, games, stored)
+
     def save(
         self, iteration: int, parts: Mapping[str, Any], fingerprint: Mapping[str, str], temporary: bool
     ) -> None:

@@ -29,6 +29,8 @@ class Renderer:
     draw: Draw
     """(world, row, trail) -> a picture of that game now. The renderer appends one entry per picture
     to `trail`; the caller stores the list and clears it when the game restarts."""
+    steps_per_second: Callable[[Any], float] = lambda config: 1.0
+    """(settings) -> steps that a film shows per second, so that a person can follow; 1 for games of turns."""
 
 
 @dataclass(frozen=True, kw_only=True)

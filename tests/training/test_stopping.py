@@ -185,16 +185,10 @@ def test_stop_request_ends_the_matches_that_follow_an_evaluation(
 def test_stop_request_ends_the_film_of_a_complete_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from PIL import Image
-
-    config = config_of()
-
-    def draw(world: Any, row: int, trail: list[Any]) -> Any:
-        return Image.new("RGB", (16, 16))
+    config = config_of(replays__games=0)
 
     def make(trainer: Trainer, run: Run, missing: bool) -> dict[str, Path]:
-        world = trainer.setup.make_world(1, 0, 0)
-        film, _ = match_film.film(world, trainer.agents.players, draw, before_step=trainer.setup.check_stop)
+        film, _ = match_film.film(run_outputs._match(trainer), before_step=trainer.setup.check_stop)
         return {"film": run.write_file("match.gif", film)}
 
     monkeypatch.setattr(run_outputs, "make", make)

@@ -6,21 +6,25 @@ from collections.abc import Sequence
 
 from rematch.cli.command import FILE, RUN, Command, Option
 from rematch.cli.options import Options
-from rematch.cli.output import print_result
+from rematch.cli.output import log_line, print_result
 from rematch.core.errors import ConfigError
 from rematch.verbs.arguments import MOST_SEED
 
 
 def run(words: Sequence[str]) -> int:
-    from rematch.verbs.film import LONGEST, SECONDS, SHORTEST, film
+    from rematch.verbs.replays import GAMES, LONGEST, MOST_GAMES, SECONDS, SHORTEST, film
 
     options = Options.of(COMMAND, words)
-    (name,) = options.positional(1, "rematch film RUN --out FILE [--seconds S] [--seed S] [--greedy]")
-    if "--out" not in options.values:
+    (name,) = options.positional(1, "rematch film RUN --out FILE [--choose OUTCOME] [--seconds S] [--seed S]")
+    values = options.values
+    if "--out" not in values:
         raise ConfigError("rematch film RUN needs --out FILE, a name that ends in .gif or .mp4")
-    seconds = options.number("--seconds", SHORTEST, LONGEST) if "--seconds" in options.values else SECONDS
-    print_result(film(name, options.values["--out"], seconds=seconds,
-                      seed=options.integer("--seed", 0, 0, MOST_SEED), greedy="--greedy" in options.values))
+    seconds = options.number("--seconds", SHORTEST - 1e-9, LONGEST) if "--seconds" in values else SECONDS
+    players = values["--players"].split(",") if "--players" in values else []
+    print_result(film(name, values["--out"], seconds=seconds, players=players,
+                      seed=options.integer("--seed", 0, 0, MOST_SEED), greedy="--greedy" in values,
+                      choose=values.get("--choose", ""),
+                      games=options.integer("--games", GAMES, 1, MOST_GAMES), log=log_line))
     return 0
 
 
@@ -30,15 +34,26 @@ COMMAND = Command(
     summary="film one game of a run's players as a GIF or MP4 file",
     usage=("rematch film RUN --out FILE",),
     run=run,
-    details="RUN may also be the .safetensors file of a policy that plays every seat.",
+    details="""RUN may also be a .replay file, the .safetensors file of a policy that plays every seat, or,
+        with --players, the name of a world. Games of turns are shown at one turn a second, pursuit and
+        Game Boy games in real time; a game that would last longer than --seconds is shown faster.""",
     options=(
         Option(name="--out", value="FILE", completes=FILE,
-               help="file to write; its name ends in .gif or .mp4"),
-        Option(name="--seconds", value="S",
-               help="longest film, in seconds; pictures of longer games are left out (default 12)"),
+               help="file to write; its name ends in .gif or .mp4, or in .replay for the game as data"),
+        Option(name="--choose", value="OUTCOME",
+               help='a game by its outcome: "evader loses", "player 2 wins", drawn, undecided, shortest or '
+                    "longest"),
+        Option(name="--games", value="N",
+               help="with --choose: games that are played until one ends so (default 100)"),
+        Option(name="--players", value="A,B", help="other players, one for each seat"),
+        Option(name="--seconds", value="S", help="longest film, in seconds (default 60)"),
         Option(name="--seed", value="S", help="seed of the game (default 0)"),
         Option(name="--greedy", help="policies take their most likely action instead of sampling"),
     ),
-    examples=(("rematch film quick-1 --out game.gif --seed 4", "the game of seed 4"),),
+    examples=(
+        ("rematch film quick-1 --out game.gif --seed 4", "the game of seed 4"),
+        ('rematch film quick-1 --out lost.mp4 --choose "evader loses"', "a game that the evader loses"),
+        ("rematch film beasty --players heuristic,random --out cards.gif", "scripted players"),
+    ),
     arguments=(RUN,),
 )

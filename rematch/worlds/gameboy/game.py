@@ -20,6 +20,7 @@ from rematch.worlds.game import Game
 from rematch.worlds.numpy_world import ScriptedPlayer
 
 from .bots import BOTS, bot
+from .cartridge.constants import TICKS
 from .config import Config
 from .emulator import pyboy_emulator
 from .world import NAME, GameboyWorld, make_spec
@@ -62,7 +63,7 @@ class GameboyGame(Game):
     Config = Config
     bots = BOTS
     build = pyboy_emulator.pyboy_version()
-    renderer = Renderer(draw=draw)
+    renderer = Renderer(draw=draw, steps_per_second=lambda config: 60.0 / TICKS)  # real time
     savestates = Savestates(explorer="wander")
     human = Human(play=play, settings=Config)
     benchmark = Benchmark(measure=measure, recipe=("small", 1000.0))

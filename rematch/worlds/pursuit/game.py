@@ -40,7 +40,7 @@ class PursuitGame(Game):
     Config = Config
     bots = BOTS
     build = native.BUILD
-    renderer = Renderer(draw=draw)
+    renderer = Renderer(draw=draw, steps_per_second=lambda config: 1.0 / config.dt)  # real time
     levels = Levels(build=build_levels)
     cuda = CUDA
     benchmark = Benchmark(settings={"world.n_obstacles_min": 2, "world.n_obstacles_max": 2})

@@ -78,6 +78,13 @@ class GreedyOption(Protocol):
 
 
 @runtime_checkable
+class WeightedPlayer(Protocol):
+    """A player whose decisions follow from weights."""
+
+    weights: Floats
+
+
+@runtime_checkable
 class SubprocessPlayer(Protocol):
     """A player in a process of its own, for example a bot that a user wrote."""
 

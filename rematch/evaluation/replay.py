@@ -14,8 +14,8 @@ from rematch.core import config as settings
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.errors import ConfigError
-from rematch.core.player import Decision, Player, RngKey, Seat, StochasticPlayer
-from rematch.core.replay import BROKEN_OFF, CUT_OFF_END, DECIDED_END, RESIGNED, Replay, ReplayPlayer
+from rematch.core.player import Decision, Player, RngKey, Seat, StochasticPlayer, WeightedPlayer
+from rematch.core.recording import BROKEN_OFF, CUT_OFF_END, DECIDED_END, RESIGNED, Replay, ReplayPlayer
 from rematch.core.spec import Role
 from rematch.core.stepping import SeatedPlayers, empty_actions
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING, World
@@ -161,8 +161,9 @@ def sha256(state: Bytes) -> str:
 
 def replay_player(player: Player, role: Role) -> ReplayPlayer:
     """A player's entry in a replay; a policy has the digest of its weights."""
-    weights = getattr(player, "weights", None)
-    digest = hashlib.sha256(weights.tobytes()).hexdigest() if isinstance(weights, np.ndarray) else ""
+    digest = ""
+    if isinstance(player, WeightedPlayer):
+        digest = hashlib.sha256(player.weights.tobytes()).hexdigest()
     return ReplayPlayer(role=role.name, name=clean(player.name)[:200], digest=digest)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rematch.core.errors import ConfigError
-from rematch.core.replay import DECIDED_END, RESIGNED, Replay
+from rematch.core.recording import DECIDED_END, RESIGNED, Replay
 
 VERBS = ("wins", "loses", "draws")
 WORDS = ("drawn", "undecided", "shortest", "longest")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rematch.core.run_config import Config
 from rematch.rehearsal.trial import play
+from rematch.storage import replay_files
 from rematch.storage.checkpoint import MANIFEST_FILE
 from rematch.storage.run_folder import CONFIG_FILE, TIMING_FILE
 
@@ -19,13 +20,15 @@ def event_log(config: Config) -> str:
 
 
 def events(folder: Path) -> str:
-    """SHA-256 of a run: its logs, evaluations, and the state in every checkpoint.
+    """SHA-256 of a run: its logs, evaluations, recorded states, and the state in every checkpoint.
 
     The settings are not part of it: a setting has an effect if the other files change.
     """
     out = hashlib.sha256()
     for name, path in comparable_files(folder).items():
-        if path.name not in (CONFIG_FILE, MANIFEST_FILE):
+        if path.suffix == replay_files.SUFFIX:
+            out.update(f"{name}\n{replay_files.read(path).states}\n".encode())
+        elif path.name not in (CONFIG_FILE, MANIFEST_FILE):
             out.update(f"{name}\n{path.stat().st_size}\n".encode() + path.read_bytes())
     return out.hexdigest()
 

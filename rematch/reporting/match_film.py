@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rematch.core.errors import ConfigError
-from rematch.core.recording import CompressedImage
-from rematch.core.replay import Replay
+from rematch.core.recording import CompressedImage, Replay
 from rematch.evaluation.replay import Playback
 from rematch.evaluation.text import clean
 from rematch.reporting import mp4

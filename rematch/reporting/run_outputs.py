@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rematch.core.errors import RunError
-from rematch.core.replay import Replay
+from rematch.core.recording import Replay
 from rematch.evaluation import replay
 from rematch.storage.atomic_files import recorded_read_failures
 from rematch.worlds import registry

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core.errors import Damaged, RunError
-from rematch.core.replay import ENDS, Replay, ReplayPlayer
+from rematch.core.recording import ENDS, Replay, ReplayPlayer
 from rematch.storage import atomic_files
 
 SUFFIX = ".replay"

@@ -12,7 +12,7 @@ from typing import Any
 from rematch import api
 from rematch.core.errors import ConfigError
 from rematch.core.player import GreedyOption, Player, SubprocessPlayer
-from rematch.core.replay import Replay
+from rematch.core.recording import Replay
 from rematch.core.world import World
 from rematch.evaluation import replay as recording
 from rematch.evaluation.replay_choice import Choice
@@ -120,8 +120,8 @@ def film(
     `out` ends in .gif or .mp4 (or in .replay: the game as data). `players` has a name for each seat or role.
     `choose` names an outcome, such as "evader loses": up to `games` games are played until one ends so.
     """
-    if not SHORTEST <= seconds <= LONGEST:
-        raise ConfigError(f"seconds = {seconds!r}: expected a number from {SHORTEST:g} to {LONGEST:g}")
+    if not SHORTEST < seconds <= LONGEST:
+        raise ConfigError(f"seconds = {seconds!r}: expected a number above {SHORTEST:g}, at most {LONGEST:g}")
     target = output_file(Path(out))
     wanted = Wanted(players=players, choose=choose, seed=seed, games=games, greedy=greedy)
     if Path(source).suffix == replay_files.SUFFIX:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rematch.core.replay import Replay
+from rematch.core.recording import Replay
 from rematch.core.world import World
 
 if TYPE_CHECKING:

@@ -121,6 +121,7 @@ ALSO: dict[str, dict[str, Any]] = {
     "curriculum.regress_rate": FALL, "curriculum.regress_after": FALL,
     "evaluation.alarm_gap": EVEN, "evaluation.alarm_swing": EVEN,
     "evaluation.alarm_steps": EVEN | {"evaluation.alarm_gap": 0.0},
+    "replays.count": {"replays.count": 1}, "replays.max_steps": {"replays.max_steps": 3},
 }
 
 # The other value, where "a bit more" will not do.

@@ -18,7 +18,7 @@ from support.recorded_games import all_recorded, recorded
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError, Damaged
 from rematch.core.player import Decision, RngKey, Seat
-from rematch.core.replay import BROKEN_OFF, RESIGNED, Replay
+from rematch.core.recording import BROKEN_OFF, RESIGNED, Replay
 from rematch.core.system import user_code
 from rematch.evaluation.replay import Match, Playback, record
 from rematch.evaluation.replay_choice import Choice
@@ -159,7 +159,8 @@ def test_games_are_chosen_by_their_outcome() -> None:
     assert Choice.parse("longest").select(games).length == max(g.length for g in games)
     assert Choice.parse("shortest").select(games).length == min(g.length for g in games)
     for text, problem in (("evader flies", "for example"), ("nobody wins", "expected one of"),
-                          ("", "expected a role"), ("drawn", "none of 40 games"), ("undecided", "none of 40 games")):  # fmt: skip
+                          ("", "expected a role"), ("drawn", "none of 40 games"),
+                          ("undecided", "none of 40 games")):  # fmt: skip
         with pytest.raises(ConfigError, match=problem):
             Choice.parse(text).select(games)
 
@@ -256,7 +257,7 @@ def test_replay_of_other_rules_is_one_line(change: dict[str, Any], problem: str)
 def test_illegal_action_of_a_turn_based_game_is_refused_before_it_is_played() -> None:
     replay = recorded("beasty")
     actions = {role: np.full_like(array, 10**6 % 24) for role, array in replay.actions.items()}
-    with pytest.raises(ConfigError, match="illegal action|outside its range"):
+    with pytest.raises(ConfigError, match=r"illegal action|outside its range"):
         Playback(replace(replay, actions=actions)).verify()
 
 
@@ -268,5 +269,5 @@ def test_replay_of_code_that_was_not_allowed_is_refused() -> None:
 
 def test_other_build_of_the_rules_is_named_where_states_differ() -> None:
     replay = replace(recorded("lattice"), build="an-older-one", states="0" * 64)
-    with pytest.raises(ConfigError, match="another build .*an-older-one"):
+    with pytest.raises(ConfigError, match=r"another build .*an-older-one"):
         Playback(replay).verify()

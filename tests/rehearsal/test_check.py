@@ -42,7 +42,7 @@ FEATURES = ["curriculum", "mixed levels", "warm-up", "phases", "phase limit", "l
             "learning of evader", "temperature of evader", "belief of evader", "magnet of evader",
             "average of evader", "target KL of evader", "centralized critic", "rollout", "lag", "episode_log",
             "rollback", "snapshots", "opponents seated", "scripted opponents", "exploiters", "ewc",
-            "episode_video", "evaluation",
+            "episode_video", "replays", "evaluation",
             "checkpoint", "policies", "past_policies", "picture", "film", "report", "kill and resume"]
 # Not in this world, or disabled:
 ABSENT = {"lag", "balance", "savestates", "explorers", "demonstrations", "random_starts", "rnd_images",

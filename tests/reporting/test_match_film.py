@@ -12,7 +12,7 @@ from PIL import Image
 from support.recorded_games import recorded
 
 from rematch.core.errors import ConfigError
-from rematch.core.replay import BROKEN_OFF, CUT_OFF_END, DECIDED_END, Replay, ReplayPlayer
+from rematch.core.recording import BROKEN_OFF, CUT_OFF_END, DECIDED_END, Replay, ReplayPlayer
 from rematch.reporting import mp4
 from rematch.reporting.match_film import FPS, HOLD, MOST_PICTURES, SIDE, MatchFilm, Pace, film
 from rematch.worlds import registry

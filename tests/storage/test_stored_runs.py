@@ -55,6 +55,11 @@ def without_episodes(leaves: Leaves) -> Leaves:
             if not any(fnmatchcase(leaf, pattern) for pattern in EPISODES)}  # fmt: skip
 
 
+def without_replays(leaves: Leaves) -> Leaves:
+    """Runs of version 0 have replays of the evaluations after the resume only."""
+    return {leaf: value for leaf, value in leaves.items() if not leaf.startswith("replays/")}
+
+
 def same_bits(half: Leaves, whole: Leaves) -> bool:
     """Whether this machine computes to the bit what the storing machine did: all logged numbers are equal."""
     known = without_off_terms(half)
@@ -89,6 +94,7 @@ def test_stored_run_is_resumed_to_the_bits_of_an_undisturbed_one(stored: Path, t
     if stored.name == "gym_ppo":
         ended, whole = without_episodes(ended), without_episodes(whole)
     if same_bits(half, whole):
+        ended, whole = without_replays(ended), without_replays(whole)
         assert compare(without_off_terms(ended), without_off_terms(whole)) == []
     else:  # the last bit of a sum may depend on the processor
         assert shapes(ended) == shapes(whole)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rematch.core import config as settings
-from rematch.core.replay import Replay
+from rematch.core.recording import Replay
 from rematch.evaluation.replay import Match, record
 from rematch.worlds import registry
 

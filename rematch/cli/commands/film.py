@@ -19,7 +19,7 @@ def run(words: Sequence[str]) -> int:
     values = options.values
     if "--out" not in values:
         raise ConfigError("rematch film RUN needs --out FILE, a name that ends in .gif or .mp4")
-    seconds = options.number("--seconds", SHORTEST - 1e-9, LONGEST) if "--seconds" in values else SECONDS
+    seconds = options.number("--seconds", SHORTEST, LONGEST) if "--seconds" in values else SECONDS
     players = values["--players"].split(",") if "--players" in values else []
     print_result(film(name, values["--out"], seconds=seconds, players=players,
                       seed=options.integer("--seed", 0, 0, MOST_SEED), greedy="--greedy" in values,

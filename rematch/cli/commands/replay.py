@@ -20,7 +20,7 @@ def run(words: Sequence[str]) -> int:
     players = values["--players"].split(",") if "--players" in values else []
     if not players and (extra := [name for name in ("--seed", "--games") if name in values]):
         raise ConfigError(f"{extra[0]} has no effect without --players: stored games are not played again")
-    seconds = options.number("--seconds", SHORTEST - 1e-9, LONGEST) if "--seconds" in values else SECONDS
+    seconds = options.number("--seconds", SHORTEST, LONGEST) if "--seconds" in values else SECONDS
     result = replay(
         source, out=values.get("--out"), choose=values.get("--choose", ""), verify="--verify" in values,
         players=players, seed=options.integer("--seed", 0, 0, MOST_SEED),

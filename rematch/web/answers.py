@@ -12,14 +12,11 @@ from starlette.responses import PlainTextResponse, Response
 
 from rematch.core.errors import ConfigError, RunError
 from rematch.reporting import untrusted_folder
+from rematch.web.jobs import Refused
 from rematch.web.run_data import UnknownRun
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 MOST_BODY = 1 << 16  # bytes of a request
-
-
-class Refused(Exception):
-    """A request that cannot be answered: its text is for the user."""
 
 
 def answer(value: Any) -> Response:

@@ -18,6 +18,7 @@ from rematch.evaluation.text import clean
 from rematch.reporting import run_summary, untrusted_folder
 from rematch.reporting.untrusted_folder import Unreadable
 from rematch.verbs import runs
+from rematch.web.jobs import Jobs
 
 Json = dict[str, Any]
 
@@ -42,6 +43,7 @@ class RunData:
         self._folders: dict[str, Path] = {}
         self._cache: dict[tuple[str, str], tuple[Any, Json]] = {}
         self._lock = threading.Lock()
+        self.jobs = Jobs()
 
     # --- all runs ---
 
@@ -120,6 +122,24 @@ class RunData:
         except Unreadable:
             raise UnknownRun(name) from None
 
+    def world(self, run: str) -> str:
+        """The name of a run's world."""
+        folder = self.folder(run)
+        return str(self._cached(run, "world", ("config.yaml",), lambda: runs.info(self.root, folder).world))
+
+    def name(self, run: str) -> str:
+        """The name of a run as text."""
+        return clean(os.path.relpath(self.folder(run), self.root))[:200]
+
+    def cached_file(self, path: Path, make: Callable[[], Any]) -> Any:
+        """The value of `make`, again only after a file below a run has changed."""
+        stamp = version(path.parent, (path.name,))
+        with self._lock:
+            cached = self._cache.get((str(path), "file"))
+        if cached is not None and cached[0] == stamp:
+            return cached[1]
+        return self._store((str(path), "file"), stamp, make())
+
     def _cached(self, run: str, kind: str, files: tuple[str, ...], make: Callable[[], Any]) -> Any:
         """The value of `make`, again only after one of the files has changed."""
         stamp = version(self._folders.get(run, self.root), files)
@@ -127,9 +147,11 @@ class RunData:
             cached = self._cache.get((run, kind))
         if cached is not None and cached[0] == stamp:
             return cached[1]
-        value = make()
+        return self._store((run, kind), stamp, make())
+
+    def _store(self, key: tuple[str, str], stamp: str, value: Any) -> Any:
         with self._lock:
-            self._cache[run, kind] = stamp, value
+            self._cache[key] = stamp, value
             while len(self._cache) > 2000:
                 del self._cache[next(iter(self._cache))]
         return value

@@ -10,8 +10,8 @@ of that run have changed (without it the page is drawn again), `close` when the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
@@ -53,7 +53,9 @@ class WorldPage:
     world: str  # its name; also the name of the JavaScript module
     title: str  # the text of links to the page
     routes: Sequence[Get | Post]
-    files: tuple[str, ...] = ()  # further files of web/static/: scripts, a style sheet NAME.css
+    jobs: Mapping[str, Callable[[dict[str, Any], Callable[[str], None]], Any]] = field(default_factory=dict)
+    # name -> (request, progress) -> a JSON value; runs in a child process (jobs.py)
+    files: tuple[str, ...] = ()  # further files of web/static/: scripts and style sheets
     without_run: bool = False  # whether the page is useful without a run: then the list of runs links to it
 
     @property
@@ -66,6 +68,5 @@ class WorldPage:
         return [route.route(f"/api/worlds/{self.world}", data) for route in self.routes]
 
     def to_json(self) -> dict[str, Any]:
-        style = f"{self.world}.css"
-        return {"world": self.world, "title": self.title, "without_run": self.without_run,
-                "style": style if style in self.files else None}
+        styles = [name for name in self.files if name.endswith(".css")]
+        return {"world": self.world, "title": self.title, "without_run": self.without_run, "styles": styles}

@@ -7,7 +7,7 @@ import {runsPage} from "/static/runs_page.js";
 const main = document.getElementById("main"), live = document.getElementById("live"), trail = document.getElementById("trail");
 let drawing = false, again = false;
 let open = null;  // what a world's page has returned: {changed(), close()}
-let pages = null;  // the pages of worlds: [{world, title, without_run, style}]
+let pages = null;  // the pages of worlds: [{world, title, without_run, styles}]
 
 function route() {
   let match = location.hash.match(/^#\/run\/([0-9a-f]{16})$/);
@@ -27,12 +27,16 @@ function breadcrumb(here) {
   show(trail, ...links);
 }
 
+/** Load a style sheet once; colours on a canvas need it before the page is drawn. */
+function styleSheet(name) {
+  if (document.querySelector(`link[href="/static/${name}"]`)) return null;
+  return new Promise((done) => document.head.append(h("link", {rel: "stylesheet", href: `/static/${name}`, onload: done, onerror: done})));
+}
+
 async function worldPage(here) {
   const known = pages.find((each) => each.world === here.world);
   if (!known || (!here.run && !known.without_run)) throw new Error("there is no such page");
-  if (known.style && !document.querySelector(`link[href="/static/${known.style}"]`)) {
-    document.head.append(h("link", {rel: "stylesheet", href: `/static/${known.style}`}));
-  }
+  await Promise.all(known.styles.map(styleSheet));
   const module = await import(`/static/${known.world}.js`);
   open = await module.page(main, here) ?? null;
 }
@@ -70,6 +74,6 @@ function listen() {
 }
 
 addEventListener("hashchange", () => { main.focus(); draw(); });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!open) draw(); });
 draw();
 listen();

@@ -1,8 +1,176 @@
-// The page of lattice: replays of stored games.
+// The page of lattice: exact value and regret by cells, games from any start, optimal play beside the trained one.
 
-import {h, load, show} from "/static/elements.js";
+import {h, load, number, show} from "/static/elements.js";
+import {robot, disc, stroke} from "/static/pursuit.js";
+import {newGame, playerTable, runJob, storedGames} from "/static/replay_lists.js";
+import {colour, graph, replayPlayer, stage} from "/static/replay_player.js";
+
+const TABLES = [
+  ["value", "exact value: chance of capture when both play perfectly", "--heat1"],
+  ["pursuer", "regret of the pursuer: capture that it loses to the best evader", "--regret1"],
+  ["evader", "regret of the evader: capture that it concedes to the best pursuer", "--regret1"],
+];
 
 export async function page(main, {run}) {
-  const facts = await load(`/api/runs/${run}`);
-  show(main, h("h1", {}, facts.name), h("p", {class: "note"}, "No replay is stored yet."));
+  const base = `/api/worlds/lattice/runs/${run}`;
+  const data = await load(base);
+  const theatre = h("section", {class: "theatre", "aria-label": "game"}, h("p", {class: "note"}, "Choose a game."));
+  let game = null;
+  const open = (scene) => { game?.close(); game = showGame(theatre, scene); };
+  const fail = (error) => { game?.close(); game = null; show(theatre, h("p", {class: "problem"}, error.message)); };
+  const stored = storedGames(data.roles, (id) => load(`${base}/replays/${id}`).then(open, fail));
+  const outcomes = data.roles.map((role) => `${role} loses`).concat("shortest", "longest");
+  const form = newGame(data.roles, data.players, outcomes, async (body, status) => {
+    const scene = await runJob("lattice", `${base}/match`, body, status);
+    if (scene) { stored.clear(); open(scene); }
+  });
+  const exact = exactSection(base, data, (scene) => { stored.clear(); open(scene); theatre.scrollIntoView({block: "nearest"}); });
+  show(main, h("h1", {}, `${data.name}: exact values and replays`), h("div", {class: "replay-page"}, theatre, h("div", {class: "side"}, stored.node, form)), exact);
+  document.title = `${data.name}: exact values · Rematch`;
+  stored.update(data.replays);
+  if (stored.newest()) stored.pick(stored.newest());
+  return {async changed() { stored.update((await load(base)).replays); }, close() { game?.close(); }};
+}
+
+// --- exact tables and games from a start ---
+
+function exactSection(base, data, open) {
+  const status = h("p", {class: "note", role: "status"}), result = h("div", {id: "exact"});
+  const button = h("button", {type: "button", class: "primary"}, "Solve the board and compare");
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    try {
+      const tables = await runJob("lattice", `${base}/exact`, {}, status);
+      if (tables) show(result, ...heatMaps(base, data, tables, open));
+    } catch (error) {
+      show(status, h("span", {class: "problem"}, error.message));
+    }
+    button.disabled = false;
+  });
+  return h("section", {"aria-label": "exact values"}, h("h2", {}, "Exact values"),
+    h("p", {class: "note"}, "The board is solved exactly, and the best response to each policy is computed. Choose a cell of the pursuer and one of the evader; all numbers are means over the headings."), button, status, result);
+}
+
+function heatMaps(base, data, exact, open) {
+  const summary = exact.summary;
+  let start = null;  // cell of the pursuer, then of both
+  let evader = null;
+  const maps = h("div", {class: "maps"}), picked = h("p", {class: "verdict", role: "status"});
+  const choices = (role) => [{id: "optimal", label: "optimal play"}, ...data.players[role]];
+  const selects = data.roles.map((role) => h("select", {"aria-label": `${role} from this start`}, ...choices(role).map((one) => h("option", {value: one.id}, one.label))));
+  selects[1].value = "newest";
+  const status = h("p", {class: "note", role: "status"});
+  const play = h("button", {type: "button", class: "primary", disabled: true}, "Play from this start");
+  let seed = 0;
+  play.addEventListener("click", async () => {
+    play.disabled = true;
+    try {
+      const scene = await runJob("lattice", `${base}/game`, {cells: [start, evader], players: selects.map((select) => select.value), seed: seed++}, status);
+      if (scene) open(scene);
+    } catch (error) {
+      show(status, h("span", {class: "problem"}, error.message));
+    }
+    play.disabled = false;
+  });
+  const choose = (cell) => {
+    if (start === null || evader !== null || exact.tables.value[start][cell] === null) { start = cell; evader = null; }
+    else evader = cell;
+    fill();
+  };
+  const fill = () => {
+    show(maps, ...TABLES.map(([name, text, paint]) => heatMap(exact, name, text, paint, start, evader, choose)));
+    play.disabled = evader === null;
+    const at = (cell) => `(${cell % exact.n}, ${Math.floor(cell / exact.n)})`;
+    const values = (role) => number(exact.tables[role][start][evader]);
+    picked.textContent = start === null ? "Choose the cell of the pursuer."
+      : evader === null ? `Pursuer at ${at(start)}: choose the cell of the evader.`
+      : `Pursuer at ${at(start)}, evader at ${at(evader)}: value ${values("value")}, as played ${values("played")}, regret of the pursuer ${values("pursuer")}, of the evader ${values("evader")}.`;
+  };
+  fill();
+  return [h("p", {}, `Value of the game ${number(summary.value)}, as played ${number(summary.played)}, NashConv ${number(summary.nash_conv)}.`), picked, maps,
+    h("div", {class: "new-game"}, ...data.roles.map((role, seat) => h("label", {}, h("span", {}, role), selects[seat])), play), status];
+}
+
+/** A board of buttons: means by the pursuer's cell, or with a chosen pursuer the values by the evader's cell. */
+function heatMap(exact, name, text, paint, start, evader, choose) {
+  const {n} = exact, table = exact.tables[name], low = rgb("--heat0"), high = rgb(paint);
+  const value = (cell) => start !== null ? table[start][cell] : mean(table[cell]);
+  const rows = [];
+  for (let y = n - 1; y >= 0; y--) {
+    rows.push(h("tr", {}, ...Array.from({length: n}, (_, x) => {
+      const cell = y * n + x, v = value(cell);
+      if (!exact.free[cell]) return h("td", {}, h("div", {class: "blocked"}));
+      const share = v === null ? 0 : Math.min(1, Math.max(0, v)), mixed = low.map((c, i) => Math.round(c + share * (high[i] - c)));
+      const button = h("button", {type: "button", "aria-pressed": String(cell === start || cell === evader), "data-cell": String(cell), "data-table": name,
+        "aria-label": `cell ${x}, ${y}: ${v === null ? "no start" : number(v)}${cell === start ? ", pursuer" : cell === evader ? ", evader" : ""}`, onclick: () => choose(cell)},
+      cell === start ? "P" : cell === evader ? "E" : v === null ? "" : v.toFixed(2).replace(/^0/, ""));
+      button.style.backgroundColor = `rgb(${mixed.join(" ")})`;
+      button.style.color = brightness(mixed) > 140 ? "#10151d" : "#ffffff";
+      return h("td", {}, button);
+    })));
+  }
+  const by = start === null ? "mean by the cell of the pursuer" : "by the cell of the evader";
+  return h("figure", {class: "chart"}, h("figcaption", {}, `${text}; ${by}`), h("table", {class: "map", "aria-label": text}, h("tbody", {}, ...rows)));
+}
+
+function mean(row) {
+  const known = row.filter((value) => value !== null);
+  return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
+}
+
+const rgb = (name) => colour(name).split(",").map(Number);
+const brightness = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b;
+
+// --- a game ---
+
+function showGame(theatre, scene) {
+  const canvas = stage(`${scene.caption}; the state of the shown step stands below`, 1, (pen, width, height) => paint(pen, width, height, scene, player.step()));
+  const state = h("dl", {class: "state-list"});
+  const graphs = [graph("value", scene.values.flatMap((values, seat) => values ? [{label: scene.players[seat].role, values, colour: `seat${seat}`}] : []), scene.length)].filter((one) => one);
+  const player = replayPlayer({length: scene.length, seconds: 1, draw(step) {
+    canvas.paint();
+    graphs.forEach((one) => one.show(step));
+    show(state, ...stateList(scene, step));
+  }});
+  canvas.canvas.classList.add("board");
+  show(theatre, h("p", {class: "caption"}, scene.caption), playerTable(scene), canvas.canvas, player.controls, state, h("div", {class: "graphs"}, ...graphs.map((one) => one.node)));
+  player.show(0);
+  return {close() { player.close(); canvas.close(); }};
+}
+
+function stateList(scene, step) {
+  const rows = scene.players.map((player, seat) => {
+    const cell = scene.cells[step][seat], actions = scene.actions[seat], probs = scene.probs[seat]?.[step];
+    const odds = probs && probs[0] !== null ? ` (${actions.names.map((name, k) => `${name} ${Math.round(100 * probs[k])} %`).join(", ")})` : "";
+    return [player.role, `cell (${cell % scene.n}, ${Math.floor(cell / scene.n)}), moves ${actions.names[actions.rows[step]]}${odds}`];
+  });
+  rows.push(["moves left", String(scene.moves_left[step])]);
+  return rows.flatMap(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]);
+}
+
+function paint(pen, width, height, scene, step) {
+  const side = Math.min(width, height), size = (side - 8) / scene.n, left = (width - side) / 2 + 4;
+  const at = (cell, offset = 0) => [left + (cell % scene.n + 0.5 + offset) * size, height - 4 - (Math.floor(cell / scene.n) + 0.5 + offset) * size];
+  const paints = ["--seat0", "--seat1"].map(colour);
+  pen.clearRect(0, 0, width, height);
+  pen.strokeStyle = colour("--line");
+  scene.free.forEach((free, cell) => {
+    const [x, y] = at(cell);
+    pen.fillStyle = colour(free ? "--floor" : "--stone");
+    pen.fillRect(x - size / 2, y - size / 2, size, size);
+    pen.strokeRect(x - size / 2, y - size / 2, size, size);
+  });
+  pen.globalAlpha = 0.15;
+  disc(pen, at(scene.cells[step][0]), Math.max(scene.radius, 0.05) * size, paints[0]);
+  [0, 1].forEach((seat) => {
+    pen.strokeStyle = paints[seat];
+    pen.lineWidth = Math.max(1.5, 0.07 * size);
+    for (let k = 0; k < step; k++) {
+      pen.globalAlpha = 0.15 + 0.6 * (k + 1) / step;
+      stroke(pen, [at(scene.cells[k][seat], 0.09 * (1 - 2 * seat)), at(scene.cells[k + 1][seat], 0.09 * (1 - 2 * seat))]);
+    }
+  });
+  pen.globalAlpha = 1;
+  pen.lineWidth = 1;
+  [0, 1].forEach((seat) => robot(pen, at(scene.cells[step][seat]), scene.headings[step][seat] * Math.PI / 4, 0.38 * size, paints[seat]));
 }

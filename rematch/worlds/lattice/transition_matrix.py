@@ -56,6 +56,7 @@ class Board:
         row[self.pursuers] = np.arange(self.rows)
         row, frame = row[smallest], image.argmin(0)
         self._row, self._frame, self._columns = row, frame, number[image[:, self.evaders]]
+        self._number = number
         after = np.stack([moves(config, stays)[self.pursuers] for stays in (False, True)])
         columns = number[image[:, moves(config)[self.evaders]]]
         self.solver = solver.Solver(row[after], frame[after], columns)
@@ -66,6 +67,11 @@ class Board:
     def states(self) -> int:
         """Joint states that are solved for each number of moves left."""
         return self.rows * self.cols
+
+    def entry(self, pursuer: int, evader: int) -> tuple[tuple[int, int], bool]:
+        """The entry (row, column) of two robot states, and whether it is a reflection of their position."""
+        frame = int(self._frame[pursuer])
+        return (int(self._row[pursuer]), int(self._columns[frame, self._number[evader]])), frame >= 4
 
     def pairs(self, cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """[rows, cols] a relation between cells [n * n, n * n] for every entry."""

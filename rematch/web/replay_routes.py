@@ -1,0 +1,222 @@
+"""Replays on the page of a world: stored games of a run, and new games between players of one's choice.
+
+A client names replays and players by identifiers of lists that the server made, never by paths.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import stat
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+
+from rematch.core.errors import ConfigError, Damaged
+from rematch.core.recording import Replay
+from rematch.evaluation.replay_choice import Choice
+from rematch.evaluation.text import clean
+from rematch.storage import atomic_files, policy_files, replay_files
+from rematch.storage.run_folder import PAST_FOLDER, REPLAY_FILE, REPLAY_FOLDER
+from rematch.verbs.arguments import MOST_SEED
+from rematch.web.jobs import Refused
+from rematch.web.run_data import Json, RunData, UnknownRun
+from rematch.web.world_page import Get, Post
+from rematch.worlds import registry
+
+MOST_LISTED = 500  # replays of a run
+MOST_RUNS = 30  # other runs whose players are offered
+MOST_GAMES = 200  # games of one job
+Scene = Callable[[Replay], Json]
+Progress = Callable[[str], None]
+
+
+def replay_routes(world: str, scene: Scene) -> tuple[Get | Post, ...]:
+    """Routes of the page of a world; `scene` is what its script draws of a replay."""
+    return (
+        Get(path="/runs/{run}", read=partial(overview, world)),
+        Get(path="/runs/{run}/replays/{replay}", read=partial(stored_scene, world, scene)),
+        Post(path="/runs/{run}/match", act=partial(start_match, world)),
+        *job_routes(),
+    )
+
+
+def job_routes() -> tuple[Get | Post, ...]:
+    return (
+        Get(path="/jobs/{job}", read=job_state),
+        Post(path="/jobs/{job}/cancel", act=cancel),
+    )
+
+
+def job_state(data: RunData, request: Request) -> Json:
+    return data.jobs.find(request.path_params["job"]).to_json()
+
+
+def cancel(data: RunData, request: Request, body: Json) -> Json:
+    job = data.jobs.find(request.path_params["job"])
+    job.cancel()
+    return job.to_json()
+
+
+# --- stored games -----------------------------------------------------------------------------------------
+
+
+def replay_names(folder: Path) -> list[str]:
+    """The replays of a run, oldest first: ITERATION-NUMBER."""
+    inner = folder / REPLAY_FOLDER
+    try:
+        if not stat.S_ISDIR(os.lstat(inner).st_mode):
+            return []
+        matches = [match for name in os.listdir(inner) if (match := REPLAY_FILE.fullmatch(name))]
+    except OSError:
+        return []
+    ordered = sorted(matches, key=lambda match: (int(match[1]), int(match[2])))
+    return [match[0].removesuffix(replay_files.SUFFIX) for match in ordered[-MOST_LISTED:]]
+
+
+def read_replay(folder: Path, name: str, world: str) -> Replay:
+    """A stored replay of this world; Damaged where it is none."""
+    if name not in replay_names(folder):
+        raise UnknownRun(name)
+    path = folder / REPLAY_FOLDER / f"{name}{replay_files.SUFFIX}"
+    replay = replay_files.decode(atomic_files.read_regular_file(path, replay_files.MOST_FILE), path.name)
+    if replay.world != world:
+        raise Damaged(f"{path.name} is a game of {clean(replay.world)[:60]}, not of {world}")
+    return replay
+
+
+def entry(folder: Path, name: str, world: str) -> Json:
+    """A line of the list of replays."""
+    try:
+        replay = read_replay(folder, name, world)
+    except (Damaged, UnknownRun) as error:
+        return {"id": name, "problem": clean(str(error))[:300]}
+    return {"id": name, "iteration": int(name.partition("-")[0])} | facts(replay)
+
+
+def facts(replay: Replay) -> Json:
+    """What the page says of a game in words and numbers."""
+    return {
+        "caption": clean(replay.caption()), "step": replay.step, "length": replay.length, "end": replay.end,
+        "outcome": list(replay.outcome), "seed": str(replay.seed),
+        "players": [{"role": p.role, "name": clean(p.name)[:100], "digest": p.digest[:16]}
+                    for p in replay.players],
+    }  # fmt: skip
+
+
+def overview(world: str, data: RunData, request: Request) -> Json:
+    """The stored replays of a run, and the players that can meet."""
+    run = request.path_params["run"]
+    folder = data.folder(run)
+    require_world(world, data, run)
+    replays = [data.cached_file(folder / REPLAY_FOLDER / f"{name}{replay_files.SUFFIX}",
+                                partial(entry, folder, name, world)) for name in replay_names(folder)]
+    roles = list(registry.find(world).bots)
+    players = {role: list(player_choices(world, data, run, role).values()) for role in roles}
+    return {"run": run, "name": data.name(run), "roles": roles, "replays": replays, "players": players}
+
+
+def require_world(world: str, data: RunData, run: str) -> None:
+    if data.world(run) != world:
+        raise Refused(f"this is not a run of {world}")
+
+
+def stored_scene(world: str, scene: Scene, data: RunData, request: Request) -> Json:
+    folder, name = data.folder(request.path_params["run"]), request.path_params["replay"]
+    if name not in replay_names(folder):
+        raise Refused("there is no such replay (any more)")
+    return scene(read_replay(folder, name, world))
+
+
+# --- new games --------------------------------------------------------------------------------------------
+
+
+def player_choices(world: str, data: RunData, run: str, role: str) -> dict[str, Json]:
+    """identifier -> {"id", "label"} of the players that a role can have."""
+    folder = data.folder(run)
+    out: dict[str, Json] = {"newest": {"id": "newest", "label": "newest policy of this run"}}
+    for name in sorted(plain_names(folder, policy_files.POLICY_FOLDER)):
+        if name.startswith(f"{role}@"):
+            out[f"policy:{name}"] = {"id": f"policy:{name}", "label": f"policy {name}"}
+    for name in sorted(plain_names(folder, PAST_FOLDER)):
+        if name.isdecimal():
+            out[f"past:{int(name)}"] = {"id": f"past:{int(name)}", "label": f"iteration {int(name)}"}
+    for bot in registry.find(world).bots[role]:
+        out[f"bot:{bot}"] = {"id": f"bot:{bot}", "label": f"scripted: {bot}"}
+    others = [other for other in data.scan() if other != run and data.world(other) == world]
+    for other in others[:MOST_RUNS]:
+        out[f"run:{other}"] = {"id": f"run:{other}", "label": f"run {data.name(other)}"}
+    return out
+
+
+def plain_names(folder: Path, subfolder: str) -> set[str]:
+    """The names of the policies in a subfolder, which must not be a link."""
+    try:
+        inside = stat.S_ISDIR(os.lstat(folder / subfolder).st_mode)
+        return policy_files.policy_names(folder, subfolder) if inside else set()
+    except OSError:
+        return set()
+
+
+def player_name(data: RunData, run: str, choice: str) -> str:
+    """The name by which `find_player` knows a player of `player_choices`."""
+    kind, _, name = choice.partition(":")
+    folder = data.folder(run)
+    if kind == "policy":
+        return str(folder / policy_files.POLICY_FOLDER / f"{name}.safetensors")
+    if kind == "run":
+        return str(data.folder(name))
+    return {"newest": str(folder), "past": f"{folder}@{name}", "bot": name}[kind]
+
+
+def start_match(world: str, data: RunData, request: Request, body: Json) -> Json:
+    """Start a job that plays games until one ends as wanted."""
+    run = request.path_params["run"]
+    require_world(world, data, run)
+    if not body.keys() <= {"players", "choose", "seed"}:
+        raise Refused("expected players, choose and seed")
+    roles = list(registry.find(world).bots)
+    chosen, choose, seed = body.get("players"), body.get("choose", ""), body.get("seed", 0)
+    if not isinstance(chosen, list) or len(chosen) != len(roles):
+        raise Refused(f"expected a player for each of {', '.join(roles)}")
+    labels = chosen_labels(roles, chosen, [player_choices(world, data, run, role) for role in roles])
+    if not isinstance(choose, str) or len(choose) > 80:
+        raise Refused("choose: expected a text")
+    if choose:
+        Choice.parse(choose)
+    if type(seed) is not int or not 0 <= seed <= MOST_SEED:
+        raise Refused(f"seed: expected a whole number from 0 to {MOST_SEED}")
+    return data.jobs.start(world, "match", {
+        "folder": str(data.folder(run)), "players": [player_name(data, run, choice) for choice in chosen],
+        "labels": labels, "choose": choose, "seed": seed,
+    })  # fmt: skip
+
+
+def chosen_labels(roles: list[str], chosen: list[Any], choices: list[dict[str, Json]]) -> list[str]:
+    """The labels of the chosen players; Refused where one is not on the list of its role."""
+    for role, choice, known in zip(roles, chosen, choices):
+        if not isinstance(choice, str) or choice not in known:
+            raise Refused(f"there is no such {role} (any more)")
+    return [known[choice]["label"] for choice, known in zip(chosen, choices)]
+
+
+def labelled(replay: Replay, labels: list[str]) -> Replay:
+    """The replay with the labels of its players as their names, which may be paths of this machine."""
+    players = tuple(dataclasses.replace(p, name=label) for p, label in zip(replay.players, labels))
+    return dataclasses.replace(replay, players=players)
+
+
+def match_job(scene: Scene, request: Json, progress: Progress) -> Json:
+    """The job of `start_match`, in the child process: play, and return the scene of the game."""
+    from rematch.verbs.replays import Wanted, new_game
+
+    progress("loading the players")
+    wanted = Wanted(players=request["players"], choose=request["choose"], seed=request["seed"],
+                    games=MOST_GAMES)  # fmt: skip
+    try:
+        return scene(labelled(new_game(request["folder"], wanted, progress), request["labels"]))
+    except ConfigError as error:
+        raise ConfigError(str(error).removeprefix("--choose = ").partition("; try more")[0]) from None

@@ -1,0 +1,76 @@
+// The lists beside a replay: stored games of a run, and a form for a new game, which is played in a job.
+
+import {h, load, short, show} from "/static/elements.js";
+
+export async function post(path, body) {
+  const response = await fetch(path, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(body)});
+  if (!response.ok) throw new Error(await response.text() || `the server answered ${response.status}`);
+  return response.json();
+}
+
+/** Start a job and wait for its result; `status` shows its progress and a button that cancels it. */
+export async function runJob(world, path, body, status) {
+  let job = await post(path, body);
+  const cancel = h("button", {type: "button", onclick: () => post(`/api/worlds/${world}/jobs/${job.job}/cancel`, {}).catch(() => {})}, "Cancel");
+  const text = h("span", {});
+  show(status, text, " ", cancel);
+  while (job.state === "running") {
+    text.textContent = `${job.text || "working"} (${Math.round(job.seconds ?? 0)} s)`;
+    await new Promise((done) => setTimeout(done, 250));
+    job = await load(`/api/worlds/${world}/jobs/${job.job}`);
+  }
+  show(status, h("span", {class: job.state === "failed" ? "problem" : "note"}, job.text));
+  return job.state === "done" ? job.result : null;
+}
+
+/** The stored games as a list of buttons; `filter` chooses by outcome. Returns {node, update(entries)}. */
+export function storedGames(roles, choose) {
+  let entries = [], chosen = null;
+  const filter = h("select", {"aria-label": "show games by outcome", onchange: () => fill()},
+    h("option", {value: ""}, "all games"),
+    ...roles.map((role, seat) => h("option", {value: String(seat)}, `games the ${role} loses`)));
+  const list = h("ol", {class: "games", reversed: true});
+  const fill = () => {
+    const seat = filter.value;
+    const shown = entries.filter((entry) => seat === "" || (entry.outcome && entry.outcome[Number(seat)] < 0.25)).reverse();
+    show(list, ...shown.map((entry) => h("li", {}, entry.problem
+      ? h("span", {class: "problem"}, `${entry.id}: ${entry.problem}`)
+      : h("button", {type: "button", "data-replay": entry.id, "aria-pressed": String(entry.id === chosen), onclick: () => pick(entry.id)},
+        h("b", {}, `${short(entry.step)} steps trained`), ` ${entry.caption}`))));
+    if (!shown.length) show(list, h("li", {class: "note"}, entries.length ? "No stored game ended so; play one below." : "No game is stored yet: a run stores one at every evaluation."));
+  };
+  const pick = (id) => { chosen = id; fill(); choose(id); };
+  return {
+    node: h("section", {}, h("h2", {}, "Stored games"), filter, list),
+    update(fresh) { entries = fresh; fill(); },
+    newest: () => entries.filter((entry) => !entry.problem).at(-1)?.id ?? null,
+    pick, clear() { chosen = null; fill(); },
+  };
+}
+
+/** A form for a new game: a player for each role and the wanted outcome. play(body, status) starts it. */
+export function newGame(roles, players, outcomes, play) {
+  const selects = roles.map((role) => h("select", {"aria-label": `${role} of the new game`}, ...players[role].map((one) => h("option", {value: one.id}, one.label))));
+  const outcome = h("select", {"aria-label": "outcome of the new game"}, h("option", {value: ""}, "any outcome"), ...outcomes.map((text) => h("option", {value: text}, text)));
+  const status = h("p", {class: "note", role: "status"});
+  const button = h("button", {type: "submit", class: "primary"}, "Play");
+  let seed = 0;
+  const form = h("form", {class: "new-game", onsubmit: async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    try {
+      await play({players: selects.map((select) => select.value), choose: outcome.value, seed: seed++}, status);
+    } catch (error) {
+      show(status, h("span", {class: "problem"}, error.message));
+    }
+    button.disabled = false;
+  }}, ...roles.map((role, i) => h("label", {}, h("span", {}, role), selects[i])), h("label", {}, h("span", {}, "outcome"), outcome), button);
+  return h("section", {}, h("h2", {}, "New game"), form, status);
+}
+
+/** The players of a game with their results. */
+export function playerTable(scene) {
+  return h("ul", {class: "players"}, ...scene.players.map((player, seat) =>
+    h("li", {}, h("span", {class: `dot seat${seat}`, "aria-hidden": "true"}), h("b", {}, player.role), ` ${player.name.startsWith(player.role) ? player.name.slice(player.role.length).trim() : player.name}`,
+      scene.end === "decided" ? (scene.outcome[seat] > 0.75 ? " – won" : scene.outcome[seat] < 0.25 ? " – lost" : " – drew") : "")));
+}

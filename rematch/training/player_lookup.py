@@ -66,11 +66,10 @@ def find_trained(name: str, world: str) -> TrainedPlayers | None:
     path = Path(name)
     if name.endswith(SUFFIX):
         return load_policy_file(path, world)
-    folder, at, iteration = name.rpartition("@")
-    if at and iteration.isdecimal() and (past := _run_folder(folder)):
-        return load_past(past, world, int(iteration))
     if (run := _run_folder(name)) is None:
-        return None
+        folder, at, iteration = name.rpartition("@")
+        past = _run_folder(folder) if at and iteration.isdecimal() else None
+        return None if past is None else load_past(past, world, int(iteration))
     trained = load_run(run)
     if trained.config.game != world:
         raise ConfigError(f"{name} is a run of {trained.config.game}, not of {world}")

@@ -42,7 +42,7 @@ test: style
 # The slower suites too: pages in a real browser (chromium and chromedriver must be installed).
 test-all: test ready-browser
 	@echo '== pages in the browser'
-	@REMATCH_BROWSER=1 $(VENV_PYTHON) -m pytest tests/web/test_browser.py
+	@REMATCH_BROWSER=1 $(VENV_PYTHON) -m pytest $(wildcard tests/web/test_*browser.py)
 
 style: ready
 	@echo '== style: ruff'

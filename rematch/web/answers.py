@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from rematch.core.errors import ConfigError, RunError
 from rematch.reporting import untrusted_folder
-from rematch.web.jobs import Refused
+from rematch.web.jobs import Refused as Refused
 from rematch.web.run_data import UnknownRun
 
 Endpoint = Callable[[Request], Awaitable[Response]]

@@ -101,11 +101,11 @@ function heatMap(exact, name, text, paint, start, evader, choose) {
       const cell = y * n + x, v = value(cell);
       if (!exact.free[cell]) return h("td", {}, h("div", {class: "blocked"}));
       const share = v === null ? 0 : Math.min(1, Math.max(0, v)), mixed = low.map((c, i) => Math.round(c + share * (high[i] - c)));
+      const text = cell === start ? "P" : cell === evader ? "E" : v === null ? "" : v.toFixed(2).replace(/^0/, "");
       const button = h("button", {type: "button", "aria-pressed": String(cell === start || cell === evader), "data-cell": String(cell), "data-table": name,
-        "aria-label": `cell ${x}, ${y}: ${v === null ? "no start" : number(v)}${cell === start ? ", pursuer" : cell === evader ? ", evader" : ""}`, onclick: () => choose(cell)},
-      cell === start ? "P" : cell === evader ? "E" : v === null ? "" : v.toFixed(2).replace(/^0/, ""));
+        "aria-label": `cell ${x}, ${y}: ${text || "no start"}${cell === start ? ", pursuer" : cell === evader ? ", evader" : ""}`, onclick: () => choose(cell)}, text);
       button.style.backgroundColor = `rgb(${mixed.join(" ")})`;
-      button.style.color = brightness(mixed) > 140 ? "#10151d" : "#ffffff";
+      button.style.color = luminance(mixed) > 0.179 ? "#000000" : "#ffffff";
       return h("td", {}, button);
     })));
   }
@@ -119,7 +119,12 @@ function mean(row) {
 }
 
 const rgb = (name) => colour(name).split(",").map(Number);
-const brightness = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b;
+
+/** Relative luminance (WCAG 2.2); above 0.179 black text has more contrast than white text. */
+function luminance(rgb) {
+  const [r, g, b] = rgb.map((c) => c / 255).map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
 
 // --- a game ---
 

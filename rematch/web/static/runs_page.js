@@ -21,7 +21,7 @@ export async function runsPage(main, redraw, pages) {
     h("span", {class: `state ${run.state}`}, run.state), progress(run.step, run.total_steps),
     sparkline(run.spark, "win rate"), run.problem || run.verdict, ago(run.age),
   ]);
-  const headings = ["", "run", "world", "state", "steps", "trend", "verdict", "written"];
+  const headings = ["compare", "run", "world", "state", "steps", "trend", "verdict", "written"];
   const parts = [h("h1", {}, "Runs"), links, table(headings, rows, "runs")];
   if (chosen.size) parts.push(h("h2", {}, "Compared"), await compared(data.runs.filter((run) => chosen.has(run.id))));
   else parts.push(h("p", {class: "note"}, "Tick runs to compare their win rates in one chart."));

@@ -35,7 +35,8 @@ COMMAND = Command(
     details="""Prints an address with a token; open it in a browser. The page lists the runs of a folder
         (default: runs/) with progress, verdict and trend, compares several, and shows win rates with
         intervals, balance beside exploitability, alarms with likely causes, the curriculum, learning curves,
-        changed settings, the log and the newest film. It follows runs while they train.
+        changed settings, the log and the newest film. It follows runs while they train. Runs of pursuit and
+        lattice have a page of replays, on which any policies and scripted players can meet.
 
         The server only reads run folders: training does not notice it. It answers on this machine only,
         unless --host names another of its addresses. The connection is not encrypted: from another machine,

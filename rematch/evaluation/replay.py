@@ -16,7 +16,7 @@ from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.errors import ConfigError
 from rematch.core.player import Decision, Player, RngKey, Seat, StochasticPlayer, WeightedPlayer
 from rematch.core.recording import BROKEN_OFF, CUT_OFF_END, DECIDED_END, RESIGNED, Replay, ReplayPlayer
-from rematch.core.spec import Role
+from rematch.core.spec import Role, Spec
 from rematch.core.stepping import SeatedPlayers, empty_actions
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING, World
 from rematch.evaluation.match import first_legal_actions
@@ -167,6 +167,11 @@ def replay_player(player: Player, role: Role) -> ReplayPlayer:
     return ReplayPlayer(role=role.name, name=clean(player.name)[:200], digest=digest)
 
 
+def repeatable(spec: Spec) -> bool:
+    """Whether a start state and actions give the same game again; some Gymnasium environments do not."""
+    return spec.resume != "episode"
+
+
 # --- stepping again ---------------------------------------------------------------------------------------
 
 
@@ -181,6 +186,9 @@ class Playback:
         self.config = settings.apply(game.Config(), rules, source, prefix="world.", notes=False)
         settings.validate(self.config, "world.")
         self.game, self.row = game, np.zeros(1, np.int32)
+        if not repeatable(game.spec(self.config)):
+            raise ConfigError(f"{replay.world}: a start and actions do not repeat its games, so it has no "
+                              "replays")
         self.world = game.make(self.config, 1, 0, 0)
         self._check_actions()
         self.world.load(self.row, replay.start[None])

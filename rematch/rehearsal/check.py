@@ -19,6 +19,7 @@ from typing import Any
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
+from rematch.evaluation import replay
 from rematch.rehearsal.compare import comparable_files, differences, event_log, events
 from rematch.rehearsal.kill_and_resume import CommandRunner as CommandRunner
 from rematch.rehearsal.shrink import shrink
@@ -98,7 +99,7 @@ def product_features(config: Config, folder: Path, iterations: int) -> Iterator[
             data = (folder / file).read_bytes()
             return f"{file}, {len(data):,} bytes" if data.startswith(magic) else ""
 
-        enabled = name != "film" or setup.game.renderer is not None
+        enabled = name != "film" or (setup.game.renderer is not None and replay.repeatable(setup.spec))
         yield Feature(name=name, proof=written, off="" if enabled else f"{config.game} draws no pictures")
 
 

@@ -31,15 +31,15 @@ def make(trainer: Trainer, run: Run, missing: bool) -> dict[str, Path]:
         trainer.setup.store_policies(trainer.clock)
         files = (PICTURE, FILM, REPORT)
         existing = {name for name in files if missing and (run.folder / name).is_file()}
-        renderer = trainer.setup.game.renderer
+        filmed = trainer.setup.game.renderer is not None and replay.repeatable(trainer.setup.spec)
         # without the folder's name: equal runs have equal bytes
         title = f"{registry.title(trainer.config.game)}, seed {trainer.config.seed}"
         if PICTURE not in existing:
             rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
             run.write_file(PICTURE, learning_curves.learning(run.history, rows, title))
-        if FILM not in existing and renderer is not None:
+        if FILM not in existing and filmed:
             run.write_file(FILM, match_film.film(_match(trainer), before_step=trainer.setup.check_stop)[0])
-        if len(existing) < (3 if renderer is not None else 2):
+        if len(existing) < (3 if filmed else 2):
             with recorded_read_failures() as failures:
                 page = run_summary.page(run.folder)
             if failures:

@@ -271,3 +271,11 @@ def test_other_build_of_the_rules_is_named_where_states_differ() -> None:
     replay = replace(recorded("lattice"), build="an-older-one", states="0" * 64)
     with pytest.raises(ConfigError, match=r"another build .*an-older-one"):
         Playback(replay).verify()
+
+
+def test_world_that_cannot_repeat_its_games_has_no_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    replay, game = recorded("lattice"), registry.find("lattice")
+    spec = replace(game.spec(game.Config()), resume="episode")
+    monkeypatch.setattr(type(game), "spec", lambda self, config: spec)
+    with pytest.raises(ConfigError, match="do not repeat its games, so it has no replays"):
+        Playback(replay)

@@ -48,7 +48,11 @@ class Replays(Component):
 
     @classmethod
     def off(cls, config: ReplaysConfig, setup: Setup) -> str:
-        return "" if config.games else "replays.games is 0"
+        return cls.no_effect("", config, setup) or ("" if config.games else "replays.games is 0")
+
+    @classmethod
+    def no_effect(cls, key: str, config: ReplaysConfig, setup: Setup) -> str:
+        return "" if replay.repeatable(setup.spec) else "the world cannot repeat its games"
 
     @classmethod
     def shrink(cls, config: ReplaysConfig, small: SmallRun) -> Mapping[str, Any]:

@@ -209,6 +209,11 @@ def labelled(replay: Replay, labels: list[str]) -> Replay:
     return dataclasses.replace(replay, players=players)
 
 
+def new_scene(scene: Scene, replay: Replay) -> Json:
+    """The scene of a game that no run stores, with the text of its replay file for the user to save."""
+    return scene(replay) | {"file": replay_files.encode(replay).decode()}
+
+
 def match_job(scene: Scene, request: Json, progress: Progress) -> Json:
     """The job of `start_match`, in the child process: play, and return the scene of the game."""
     from rematch.verbs.replays import Wanted, new_game
@@ -217,6 +222,6 @@ def match_job(scene: Scene, request: Json, progress: Progress) -> Json:
     wanted = Wanted(players=request["players"], choose=request["choose"], seed=request["seed"],
                     games=MOST_GAMES)  # fmt: skip
     try:
-        return scene(labelled(new_game(request["folder"], wanted, progress), request["labels"]))
+        return new_scene(scene, labelled(new_game(request["folder"], wanted, progress), request["labels"]))
     except ConfigError as error:
         raise ConfigError(str(error).removeprefix("--choose = ").partition("; try more")[0]) from None

@@ -160,6 +160,8 @@ def test_filter_and_new_game_of_chosen_players(browser: Any, root: Path) -> None
                            "s[1].value = 'bot:random';")
     browser.find_element("css selector", ".new-game button").click()
     wait(browser, "document.querySelector('.players')?.textContent.includes('scripted: lion')", 60)
+    saved = browser.execute_script("return document.querySelector('a[download]').download")
+    assert saved == "game.replay"
     assert "scripted: random" in browser.find_element("css selector", ".players").text
     losers = browser.execute_script(
         "const s = document.querySelector('[aria-label=\"show games by outcome\"]'); s.value = '0';"

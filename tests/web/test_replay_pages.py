@@ -195,6 +195,9 @@ def test_game_from_a_start_begins_there_with_optimal_play(client: Client, root: 
     _, job = client.post(path, body)
     scene = client.finished("lattice", job["job"])["result"]
     assert scene["cells"][0] == [0, 15] and scene["moves_left"][0] == 4
+    saved = replay_files.decode(scene["file"].encode(), "game.replay")
+    Playback(saved).verify()
+    assert saved.players[0].name == "optimal play" and saved.length == scene["length"]
     assert [player["name"] for player in scene["players"]] == ["optimal play", "newest policy of this run"]
     _, job = client.post(path, body | {"cells": [0, 0]})
     assert "no game starts from these two cells" in client.finished("lattice", job["job"])["text"]

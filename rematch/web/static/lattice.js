@@ -2,7 +2,7 @@
 
 import {h, load, number, show} from "/static/elements.js";
 import {robot, disc, stroke} from "/static/pursuit.js";
-import {newGame, playerTable, runJob, storedGames} from "/static/replay_lists.js";
+import {newGame, playerTable, runJob, saveLink, storedGames} from "/static/replay_lists.js";
 import {colour, graph, replayPlayer, stage} from "/static/replay_player.js";
 
 const TABLES = [
@@ -138,7 +138,7 @@ function showGame(theatre, scene) {
     show(state, ...stateList(scene, step));
   }});
   canvas.canvas.classList.add("board");
-  show(theatre, h("p", {class: "caption"}, scene.caption), playerTable(scene), canvas.canvas, player.controls, state, h("div", {class: "graphs"}, ...graphs.map((one) => one.node)));
+  show(theatre, h("p", {class: "caption"}, scene.caption), playerTable(scene), canvas.canvas, player.controls, state, h("div", {class: "graphs"}, ...graphs.map((one) => one.node)), saveLink(scene));
   player.show(0);
   return {close() { player.close(); canvas.close(); }};
 }

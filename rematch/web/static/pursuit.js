@@ -1,7 +1,7 @@
 // The page of pursuit: a game from above on a canvas, with trails, sight line, LiDAR, actions and values.
 
 import {h, load, show} from "/static/elements.js";
-import {newGame, playerTable, runJob, storedGames} from "/static/replay_lists.js";
+import {newGame, playerTable, runJob, saveLink, storedGames} from "/static/replay_lists.js";
 import {colour, graph, replayPlayer, stage} from "/static/replay_player.js";
 
 const TRAIL = 200;  // past steps that are drawn
@@ -57,7 +57,7 @@ function showGame(theatre, scene) {
     show(state, ...stateList(scene, step));
   }});
   show(theatre, h("p", {class: "caption"}, scene.caption), playerTable(scene), canvas.canvas, player.controls,
-    h("div", {class: "switches"}, ...boxes), state, h("div", {class: "graphs"}, ...graphs.map((one) => one.node)));
+    h("div", {class: "switches"}, ...boxes), state, h("div", {class: "graphs"}, ...graphs.map((one) => one.node)), saveLink(scene));
   player.show(0);
   return {close() { player.close(); canvas.close(); }};
 }

@@ -68,6 +68,13 @@ export function newGame(roles, players, outcomes, play) {
   return h("section", {}, h("h2", {}, "New game"), form, status);
 }
 
+/** A link that saves a new game as a file; stored games lie in the run's folder already. */
+export function saveLink(scene) {
+  if (!scene.file) return null;
+  const address = URL.createObjectURL(new Blob([scene.file], {type: "application/json"}));
+  return h("p", {class: "note"}, h("a", {href: address, download: "game.replay"}, "Save this game"), " as a file for ", h("code", {}, "rematch replay"));
+}
+
 /** The players of a game with their results. */
 export function playerTable(scene) {
   return h("ul", {class: "players"}, ...scene.players.map((player, seat) =>

@@ -22,6 +22,7 @@ from rematch.web.replay_routes import (
     facts,
     labelled,
     match_job,
+    new_scene,
     player_choices,
     player_name,
     replay_routes,
@@ -140,7 +141,7 @@ def game_job(request: Json, progress: Progress) -> Json:
     robots = [np.array([8 * cell + heading]) for cell, heading in zip((pursuer, evader), headings)]
     world.load(np.zeros(1, np.int32), world.position(*robots, np.array([config.horizon])))
     match = Match(world=WORLD, config=config, seed=seed, step=trained.step)
-    return scene(labelled(record(world, players, match)[0], request["labels"]))
+    return new_scene(scene, labelled(record(world, players, match)[0], request["labels"]))
 
 
 PAGE = WorldPage(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,8 +64,8 @@ class Mistake:
 def evaluate_moves(state: Bytes, config: Config, completions: int) -> dict[int, MoveValue]:
     """The values of all legal actions of a saved game [1, S], for the player to move."""
     rules, number = native.Core(config.values()), np.zeros(1, np.int32)
-    game = state.view(native.GAME_TYPE)[0, 0]
-    bits, step = int(rules.legal(state)[0]), int(game["step"])
+    game, step = state.view(native.GAME_TYPE)[0, 0], step_of(state)
+    bits = int(rules.legal(state)[0])
     legal = [action for action in range(len(ACTIONS)) if bits >> action & 1]
     if config.players == 2 and not game["deck"].any():
         return {action: _exact_value(rules, state, action, config) for action in legal}
@@ -95,15 +96,32 @@ def _exact_value(rules: native.Core, state: Bytes, action: int, config: Config) 
     return MoveValue(0.5 + 0.5 * float(np.sign(difference)), difference, config.scoring == "points")
 
 
+def best_action(values: Mapping[int, MoveValue], played: int) -> int:
+    """The action of the largest value; among equals the played one."""
+    return max(values, key=lambda a: (values[a].score, values[a].difference or 0, a == played))
+
+
+def mistake_in(step: int, played: int, values: Mapping[int, MoveValue]) -> Mistake | None:
+    """The mistake of a move with these values of all legal actions; None where it is one of the best."""
+    if len(values) == 1:
+        return None
+    best = best_action(values, played)
+    return Mistake(step, played, best, values[played], values[best]) if best != played else None
+
+
+def largest_first(mistakes: Iterable[Mistake | None]) -> list[Mistake]:
+    """The mistakes, the largest loss first."""
+    return sorted(filter(None, mistakes), key=lambda mistake: mistake.cost, reverse=True)
+
+
 def review(moves: list[tuple[Bytes, int]], config: Config, completions: int) -> list[Mistake]:
     """The mistakes among moves (saved game before the move, action), the largest loss first."""
-    mistakes = []
-    for state, action in moves:
-        values = evaluate_moves(state, config, completions)
-        if len(values) == 1:
-            continue
-        best = max(values, key=lambda a: (values[a].score, values[a].difference or 0, a == action))
-        step = int(state.view(native.GAME_TYPE)[0, 0]["step"])
-        if best != action:
-            mistakes.append(Mistake(step, action, best, values[action], values[best]))
-    return sorted(mistakes, key=lambda mistake: mistake.cost, reverse=True)
+    return largest_first(
+        mistake_in(step_of(state), action, evaluate_moves(state, config, completions))
+        for state, action in moves
+    )
+
+
+def step_of(state: Bytes) -> int:
+    """The number of turns played in a saved game [1, S]."""
+    return int(state.view(native.GAME_TYPE)[0, 0]["step"])

@@ -10,27 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-import numpy as np
-
 from rematch.core import config as settings
-from rematch.core import rng
-from rematch.core.arrays import Bytes
 from rematch.core.config import knob
-from rematch.core.player import Player, RngKey, SubprocessPlayer
-from rematch.core.stepping import seat_at
+from rematch.core.player import Player, SubprocessPlayer
 
-from .config import ACTS, POINTS, SCORINGS, STRENGTH, Config
+from . import reference
+from .config import POINTS, SCORINGS, STRENGTH, Config
 from .describe import EFFECTS, label, move_text, named_turn_text
-from .hints import MoveValue, evaluate_moves, review
-from .reference import rules as reference
+from .hints import MoveValue
+from .play_session import YOU, PlaySession, Table, Turn, seat_names
 from .state import Card, State
 
-ME, ROW = 0, np.zeros(1, np.int32)
+ME = 0
 AGENT = Path(__file__).with_name("agent.safetensors")  # default opponent, if the file exists
 LETTERS = "-ABC"  # by player: names of several opponents
 COLOURS = ("31", "34", "33", "35")  # by player: red, blue, yellow, purple, as in render.py
 KEYS = "a number or a name plays a move; h hint, u undo, ? effects of the animals, r resign, q quit"
-MIN_LOSS = 0.02  # loss in score from which a mistake is reviewed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +50,7 @@ def play(words: Sequence[str], find_player: Callable[..., Player]) -> int:
     play_settings = settings.apply(PlaySettings(), flags, "command line", text=True)
     settings.validate(play_settings)
     rules = Config(players=play_settings.players, scoring=play_settings.scoring, first=-1)
-    has_agent = AGENT.is_file() and rules == Config(first=-1)  # it was trained with these rules only
-    name = play_settings.against or (str(AGENT) if has_agent else "search")
+    name = play_settings.against or (str(AGENT) if AGENT.is_file() and suits_agent(rules) else "search")
     opponent = find_player(name, __name__.split(".")[-2], rules, "player")
     try:
         Game(play_settings, rules, opponent).run()
@@ -66,64 +60,60 @@ def play(words: Sequence[str], find_player: Callable[..., Player]) -> int:
     return 0
 
 
+def suits_agent(rules: Config) -> bool:
+    """Whether the agent of this folder was trained with these rules."""
+    return rules == Config(first=-1)
+
+
 class Game:
-    """One game against an opponent, with its history of moves."""
+    """One game against an opponent, as lines of text."""
 
     def __init__(self, settings: PlaySettings, rules: Config, opponent: Player) -> None:
-        from .world import make
-
-        self.settings, self.rules, self.opponent = settings, rules, opponent
-        self.seed = settings.seed if settings.seed >= 0 else time.time_ns() % 10**6
-        self.world = make(rules, 1, seed=rng.key(self.seed, rng.GAME))
         title = "agent" if opponent.name == str(AGENT) else opponent.name
-        if rules.players == 2:
-            self.names = ["you", title]
-        else:
-            self.names = ["you", *(f"{title} {letter}" for letter in LETTERS[1 : rules.players])]
-        self.history: list[tuple[Bytes, State, int]] = []  # saved game and state before a move, and the move
-        self.state = self.world.read(ROW)[0]
-        self.page = Page(self.names, sys.stdout)
+        table = Table(
+            rules=rules,
+            seed=settings.seed if settings.seed >= 0 else time.time_ns() % 10**6,
+            players=(None, *[opponent] * (rules.players - 1)),
+            names=seat_names([YOU, *[title] * (rules.players - 1)]),
+            completions=settings.thought,
+        )
+        self.session = PlaySession(table)
+        self.page = Page(table.names, sys.stdout)
 
     # --- turns ---
 
     def run(self) -> None:
-        page = self.page
-        opponents = ", ".join(self.names[1:])
-        page.write(f"Beasty Bar against {opponents}. Deal {self.seed}: --seed {self.seed} plays it again.")
+        page, session, seed = self.page, self.session, self.session.table.seed
+        opponents = ", ".join(page.names[1:])
+        page.write(f"Beasty Bar against {opponents}. Deal {seed}: --seed {seed} plays it again.")
         page.write(f"In your turn: {KEYS}.")
         page.write("After -> comes the line after a move, from the gate on; * marks your animals.")
-        early_end = ""
-        while not early_end and not reference.is_over(self.state):
-            if self.state.turn == ME:
-                early_end = self.human_turn()
+        quits = False
+        while not quits and not session.is_over:
+            if session.is_persons_turn:
+                quits = self.human_turn()
             else:
-                rng_key = RngKey(rng.key(self.seed, rng.BOT), rng.BOT, self.state.step)
-                move = self.opponent.act(seat_at(self.world, self.state.turn, ROW), rng_key)
-                if move.resigned is not None and move.resigned[0]:
-                    errors = self.opponent.errors if isinstance(self.opponent, SubprocessPlayer) else {}
-                    reason = next(iter(errors.values()), "it resigned")
-                    page.write(f"\n{self.names[self.state.turn]} forfeits: {reason}. You win.")
-                    early_end = "forfeit"
-                else:
-                    self.play_action(int(move.action[0]))
-        if not early_end:
+                self.write_turn(session.play_opponent())
+        if quits:
+            return
+        if session.forfeit:
+            seat, reason = session.forfeit
+            page.write(f"\n{page.names[seat]} forfeits: {reason}. You win.")
+        elif not session.resigned:
             self.write_result()
-        if early_end != "quit":
-            self.write_review()
+        self.write_review()
 
-    def play_action(self, action: int) -> None:
-        before, saved = self.state, self.world.save(ROW)
-        self.state = reference.play(before, action, self.rules)
-        self.history.append((saved, before, action))
-        self.world.step({"player": np.full((1, self.rules.players), action, np.int32)})
-        text = named_turn_text(before, action, self.state, self.names)
-        self.page.write("\n" + self.page.colour(text, before.turn))
+    def write_turn(self, turn: Turn | None) -> None:
+        if turn:
+            text = named_turn_text(turn.before, turn.action, turn.after, self.page.names)
+            self.page.write("\n" + self.page.colour(text, turn.before.turn))
 
-    def human_turn(self) -> str:
-        """Read commands until a move is played or undone; returns "quit", "resigned" or an empty string."""
-        page, legal = self.page, self.moves()
-        page.table(self.state, self.rules)
-        page.moves(self.state, legal, self.rules)
+    def human_turn(self) -> bool:
+        """Read commands until the person plays, takes back or resigns; True where the person quits."""
+        page, session, rules = self.page, self.session, self.session.table.rules
+        legal = session.legal()
+        page.table(session.state, rules)
+        page.moves(session.state, legal, rules)
         while True:
             numbers = f"1-{len(legal)}" if len(legal) > 1 else "1"
             word = page.read(f"your move ({numbers}, h u ? r q): ").lower()
@@ -131,16 +121,18 @@ class Game:
                 if word or page.input_ended:
                     text = "Game not finished."
                     page.write(text if not page.input_ended else f"End of input. {text}")
-                    return "quit"
+                    return True
             elif word in ("r", "resign"):
                 page.write("You resign.")
-                return "resigned"
+                session.resign()
+                return False
             elif word in ("h", "hint"):
-                values = evaluate_moves(self.world.save(ROW), self.rules, self.settings.thought)
-                page.hint(legal, values)
+                page.hint(legal, session.values())
             elif word in ("u", "undo"):
-                if self.undo():
-                    return ""
+                action = session.undo()
+                if action is not None:
+                    page.write(f"Taken back: {label(action)}.")
+                    return False
                 page.write("Nothing to undo: this is your first move.")
             elif word in ("?", "help"):
                 page.write(
@@ -148,46 +140,29 @@ class Game:
                 )
                 page.write(f"In your turn: {KEYS}.")
             else:
-                action = parse_move(word, legal)
-                if isinstance(action, int):
-                    self.play_action(action)
-                    return ""
-                page.write(action)
-
-    def moves(self) -> list[int]:
-        """The legal actions, sorted by strength of the card."""
-        return sorted(reference.legal(self.state, self.rules), key=lambda a: (STRENGTH[ACTS[a].card], a))
-
-    def undo(self) -> bool:
-        """Return to the last decision of the user; False where there is none."""
-        decisions = [i for i, (_, before, _) in enumerate(self.history) if before.turn == ME]
-        if not decisions:
-            return False
-        saved, self.state, action = self.history[decisions[-1]]
-        self.world.load(ROW, saved)
-        del self.history[decisions[-1] :]
-        self.page.write(f"Taken back: {label(action)}.")
-        return True
+                action_or_error = parse_move(word, legal)
+                if isinstance(action_or_error, int):
+                    self.write_turn(session.play(action_or_error))
+                    return False
+                page.write(action_or_error)
 
     # --- the end ---
 
     def write_result(self) -> None:
-        outcome = reference.outcomes(self.state, self.rules)[ME]
+        session = self.session
+        outcome = reference.outcomes(session.state, session.table.rules)[ME]
         text = {1.0: "You win", 0.5: "A draw", 0.0: "You lose"}[outcome]
-        self.page.write(f"\n{text}: {self.page.score(self.state, self.rules)}.")
+        self.page.write(f"\n{text}: {self.page.score(session.state, session.table.rules)}.")
 
     def write_review(self) -> None:
         """The three largest mistakes of the user."""
-        moves = [(saved, action) for saved, before, action in self.history if before.turn == ME]
-        mistakes = [
-            mistake for mistake in review(moves, self.rules, self.settings.thought)
-            if mistake.cost[0] >= MIN_LOSS or mistake.best_value.difference is not None
-        ]  # fmt: skip
-        if not moves:
+        table = self.session.table
+        if not self.session.decisions():
             return
-        title = f"\nReview of your moves, by search over {self.settings.thought} deals"
-        exact = "; exact once both decks are empty" if self.rules.players == 2 else ""
+        title = f"\nReview of your moves, by search over {table.completions} deals"
+        exact = "; exact once both decks are empty" if table.rules.players == 2 else ""
         self.page.write(f"{title}{exact}:")
+        mistakes = self.session.mistakes()
         self.page.write("\n".join(f"  {mistake}" for mistake in mistakes[:3]) or "  no mistakes found.")
 
 

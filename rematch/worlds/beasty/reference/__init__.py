@@ -3,6 +3,6 @@
 Bots of users may call the rules: `reference.play(state, action, config)`.
 """
 
-from .rules import deal, is_over, legal, outcomes, play, score, unseen
+from .rules import deal, is_over, legal, outcomes, play, score, stages, unseen
 
-__all__ = ["deal", "is_over", "legal", "outcomes", "play", "score", "unseen"]
+__all__ = ["deal", "is_over", "legal", "outcomes", "play", "score", "stages", "unseen"]

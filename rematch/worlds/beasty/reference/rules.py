@@ -8,7 +8,7 @@ It works on `State`, to try moves, bots and puzzles in Python:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..config import ACTS, POINTS, RECURRING, SPECIES, STRENGTH, Act, Config
 from ..state import HAND, PLACES, Card, State
@@ -52,19 +52,30 @@ def _is_legal(act: Act, n: int, in_line: set[str], config: Config) -> bool:
 
 def play(state: State, number: int, config: Config) -> State:
     """The state after one whole turn."""
-    act, player, out = ACTS[number], state.turn, state.copy()
+    out = state.copy()
+    for _ in stages(out, number, config):
+        pass
+    return out
+
+
+def stages(out: State, number: int, config: Config) -> Iterator[tuple[str, Card]]:
+    """Play one turn on `out` itself, stage by stage; a stage is its name and the animal that acts.
+
+    The names are "placed", "acts", "recurs" (for each recurring animal) and "enters" (the gate opens).
+    """
+    act, player = ACTS[number], out.turn
     card = (player, act.card)
     turn = Turn(out, card, config)
     # "(1) put one hand card at the back of the queue;"
     out.hands[player].remove(act.card)
     out.line.append(card)
+    yield "placed", card
     # "(2) its action;"
     turn.act(act.effect, act.choice)
+    yield "acts", card
     # "(3) recurring actions of the *other* recurring animals, from the gate to the back;"
-    if config.document_variant:
-        turn.recur_by_place()
-    else:
-        turn.recur()
+    for recurring in turn.recur_by_place() if config.document_variant else turn.recur():
+        yield "recurs", recurring
     # "(4) if exactly five stand in line, the first two enter the bar, the last goes to THAT'S IT, the middle
     # two stay;"
     if len(out.line) == 5:
@@ -72,13 +83,13 @@ def play(state: State, number: int, config: Config) -> State:
             out.bar[owner].add(name)
         turn.out(out.line[4])
         out.line = out.line[2:4]
+        yield "enters", card
     # "(5) draw one card if the deck has any."
     if out.decks[player]:
         out.hands[player].add(out.decks[player].pop(0))
     # "turns go round by index"
     out.turn = (player + 1) % out.players
     assert len(out.line) <= PLACES
-    return out
 
 
 class Turn:
@@ -191,14 +202,15 @@ class Turn:
 
     # --- step 3
 
-    def recur(self) -> None:
+    def recur(self) -> Iterator[Card]:
         """ "each surviving recurring animal acts at most once, in the order of the line when the phase starts
         (after the played card's action); the card just played does not recur" """
         for card in list(self.state.line):
             if card[1] in RECURRING and card != self.played and card in self.state.line:
                 getattr(self, card[1])(card)
+                yield card
 
-    def recur_by_place(self) -> None:
+    def recur_by_place(self) -> Iterator[Card]:
         """ "the recurring scan goes by place, and when an animal has acted and now stands at t it goes on at
         t + 1 ...; a just-played hippo or crocodile is visited too, a just-played giraffe not" """
         place = 0
@@ -207,6 +219,7 @@ class Turn:
             if card[1] in RECURRING and not (card[1] == "giraffe" and card == self.played):
                 getattr(self, card[1])(card)
                 place = self.state.line.index(card)
+                yield card
             place += 1
 
 

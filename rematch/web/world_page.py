@@ -2,9 +2,10 @@
 
 A page is registered in web/worlds/__init__.py. Its JavaScript module, `static/NAME.js`, exports
 
-    export async function page(main, {run, world}) -> {changed(), close()} or nothing
+    export async function page(main, {run, world, item}) -> {changed(), close()} or nothing
 
-`main` is the element to draw into; `run` is the identifier of a run, or null; `changed` is called when files
+`main` is the element to draw into; `run` is the identifier of a run, or null; `item` is the last part of an
+address such as #/world/beasty/0123..., or null; `changed` is called when files
 of that run have changed (without it the page is drawn again), `close` when the user leaves the page.
 """
 

@@ -36,9 +36,10 @@ def world_of(path: Path) -> tuple[str, ...]:
 
 
 def page_of(path: Path) -> tuple[str, ...]:
-    """The world whose page (web/worlds/NAME.py) a file is, as ("rematch", "worlds", NAME); else ()."""
-    is_page = name_of(path.parent) == "rematch/web/worlds" and path.stem in WORLDS
-    return ("rematch", "worlds", path.stem) if is_page else ()
+    """The world whose page (web/worlds/NAME.py, NAME_*.py) a file is part of, as `world_of`; else ()."""
+    world = path.stem.partition("_")[0]
+    is_page = name_of(path.parent) == "rematch/web/worlds" and world in WORLDS
+    return ("rematch", "worlds", world) if is_page else ()
 
 
 def module_of(node: ast.ImportFrom, path: Path) -> str:

@@ -14,8 +14,8 @@ function route() {
   if (match) return {page: "run", run: match[1]};
   match = location.hash.match(/^#\/run\/([0-9a-f]{16})\/([a-z]+)$/);
   if (match) return {page: "world", run: match[1], world: match[2]};
-  match = location.hash.match(/^#\/world\/([a-z]+)$/);
-  return match ? {page: "world", run: null, world: match[1]} : {page: "runs", run: null};
+  match = location.hash.match(/^#\/world\/([a-z]+)(?:\/([0-9a-f]{32}))?$/);
+  return match ? {page: "world", run: null, world: match[1], item: match[2] ?? null} : {page: "runs", run: null};
 }
 
 function breadcrumb(here) {

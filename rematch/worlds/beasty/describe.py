@@ -1,4 +1,4 @@
-"""Describes turns, moves and cards as text, for transcripts and the terminal."""
+"""Describes turns, moves and cards as text, for transcripts, the terminal and the page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def entered(before: State, after: State, pile: str) -> list[Card]:
     return [(p, name) for p in range(after.players) for name in SPECIES if name in new[p] - old[p]]
 
 
-# --- for the terminal -------------------------------------------------------------------------------------
+# --- for people -------------------------------------------------------------------------------------------
 
 # Animal -> its effect, in one line.
 EFFECTS = {
@@ -44,6 +44,29 @@ EFFECTS = {
     "kangaroo": "hops over the last one or two animals",
     "parrot": "sends one animal in line out",
     "skunk": "sends all animals of the two strongest species out, never skunks",
+}
+
+# Animal -> its effect in one or two sentences, for the page.
+EXPLANATIONS = {
+    "lion": "The lion goes straight to the gate and drives all monkeys out. If another lion is in line, this "
+    "lion is out instead.",
+    "hippo": "In every turn the hippo pushes forward past all weaker animals. It never passes a zebra, a "
+    "lion or another hippo.",
+    "crocodile": "In every turn the crocodile eats the weaker animals directly ahead of it, your own too. It "
+    "stops at a zebra and at animals that are as strong as itself.",
+    "snake": "The snake sorts the whole line: the strongest animal stands next to the gate.",
+    "giraffe": "In every turn the giraffe hops over the one animal directly ahead of it, if that animal is "
+    "weaker.",
+    "zebra": "Hippos cannot pass the zebra. Crocodiles eat neither the zebra nor any animal ahead of it.",
+    "seal": "The seal turns the whole line around: the last animal becomes the first.",
+    "chameleon": "The chameleon does what another animal in line does, once, with the strength of that "
+    "animal.",
+    "monkey": "Alone the monkey does nothing. With another monkey in line, all hippos and crocodiles are out "
+    "and the monkeys go to the gate.",
+    "kangaroo": "The kangaroo hops over the last one or two animals, as you choose.",
+    "parrot": "The parrot sends one animal in line out, whichever you choose.",
+    "skunk": "The skunk drives out all animals of the two strongest species in line. Skunks are never driven "
+    "out.",
 }
 
 

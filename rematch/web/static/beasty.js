@@ -177,7 +177,7 @@ class Game {
         if (this.closed) return;
       }
     }
-    this.table.draw(data.position);
+    this.table.draw(data.position, data.over);
     const said = data.turns.map((turn) => turn.text).join(" ");
     if (data.over) await this.drawEnd(said);
     else this.drawMoves(said);
@@ -299,7 +299,7 @@ class Game {
   drawReview(banner, history, review) {
     const {names, person, scoring} = this.data;
     const chart = this.chanceGraph(review);
-    const draw = (step) => { this.table.draw(history.positions[step]); chart.showStep?.(step); };
+    const draw = (step) => { this.table.draw(history.positions[step], step === history.turns.length); chart.showStep?.(step); };
     this.scrub = scrubber(history, {draw, play: (step) => this.table.play(history.turns[step]), animated: () => this.animated.on});
     const goTo = (step) => { this.scrub.go(step); this.table.element.scrollIntoView({block: "start"}); };
     const tryAgain = async (step) => {

@@ -52,9 +52,9 @@ export function mistakeList(review, names, person, {goTo, tryAgain}) {
   if (!review.mistakes.length) return h("p", {}, `The search found no mistake of ${whose}.`);
   return h("ol", {class: "bb-mistakes"}, ...review.mistakes.map((mistake) => {
     const line = mistake.position.line, hand = mistake.position.players[review.seat].hand ?? [];
-    const title = `Turn ${mistake.step + 1}: ${mistake.played.text}`;
+    const title = `Turn ${mistake.step + 1}: ${mistake.played.move}`;
     return h("li", {}, h("h3", {}, title),
-      h("p", {}, `It had ${valueText(mistake.played)}. Better was `, h("strong", {}, mistake.best.text), ` with ${valueText(mistake.best)}.`),
+      h("p", {}, `${valueText(mistake.played)}. Better was `, h("strong", {}, mistake.best.move), `: ${valueText(mistake.best).toLowerCase()}.`),
       h("p", {class: "bb-row"}, h("span", {class: "bb-label"}, "line"), ...line.map((entry) => token(entry, names, person)), line.length ? null : "empty"),
       h("p", {class: "bb-row"}, h("span", {class: "bb-label"}, "hand"), ...hand.map((animal) => token({owner: review.seat, animal}, names, person))),
       h("p", {class: "bb-row"}, h("span", {class: "bb-label"}, "after the better move"), preview(mistake.best.after, names, person)),
@@ -64,7 +64,8 @@ export function mistakeList(review, names, person, {goTo, tryAgain}) {
 }
 
 function valueText(value) {
-  return value.exact ? `an exact result: it ${value.text}` : value.chance === null ? value.text : `a chance to win of ${value.text}`;
+  if (value.exact) return `It ${value.text}, exactly`;
+  return value.chance === null ? `Its ${value.text}` : `Chance to win ${value.text}`;
 }
 
 /** A scrubber over the positions of a game. draw(step) shows a position; play(step) animates the turn of a step. */
@@ -74,12 +75,15 @@ export function scrubber(history, {draw, play, animated}) {
   const range = h("input", {type: "range", min: "0", max: String(last), value: String(last), step: "1", id: "bb-scrub", "aria-label": "position of the game"});
   const text = h("p", {class: "bb-scrub-text", role: "status"});
   const run = h("button", {type: "button", "aria-pressed": "false"}, "Play");
-  const go = (wanted) => {
-    step = Math.max(0, Math.min(last, wanted));
+  const tell = () => {
     range.value = String(step);
     const label = step ? `After turn ${step} of ${last}: ${history.turns[step - 1].text}` : `Before the first of ${last} turns.`;
     range.setAttribute("aria-valuetext", label);
     text.textContent = label;
+  };
+  const go = (wanted) => {
+    step = Math.max(0, Math.min(last, wanted));
+    tell();
     draw(step);
   };
   const stop = () => { running = false; run.textContent = "Play"; run.setAttribute("aria-pressed", "false"); };
@@ -99,6 +103,7 @@ export function scrubber(history, {draw, play, animated}) {
   range.addEventListener("input", () => { stop(); go(Number(range.value)); });
   run.addEventListener("click", () => { if (running) stop(); else start(); });
   const element = h("div", {class: "bb-scrubber"}, h("div", {class: "bb-actions"},
-    button("⏮", "first position", () => 0), button("◀", "one turn back", () => step - 1), run, button("▶", "one turn on", () => step + 1), button("⏭", "last position", () => last)), range, text);
+    button("|◀", "first position", () => 0), button("◀", "one turn back", () => step - 1), run, button("▶", "one turn on", () => step + 1), button("▶|", "last position", () => last)), range, text);
+  tell();
   return {element, go: (wanted) => { stop(); go(wanted); }, stop, by: (change) => { stop(); go(step + change); }};
 }

@@ -16,16 +16,16 @@ export class Table {
     this.players = h("div", {class: "bb-players"});
     this.cards = new Map();  // owner and animal -> list item
     this.skip = null;  // ends the present animation
-    this.element = h("section", {class: "bb-table", "aria-label": "table"},
+    this.element = h("section", {class: `bb-table players-${names.length}`, "aria-label": "table"},
       h("div", {class: "bb-felt"}, h("div", {class: "bb-gate", "aria-hidden": "true"}, "GATE"), this.line, h("div", {class: "bb-exit", "aria-hidden": "true"}, "OUT")),
-      this.stage, this.players);
+      this.players, this.stage);
   }
 
   /** Show a position at once. */
-  draw(position) {
+  draw(position, over = false) {
     this.stage.textContent = "";
     this.setLine(position.line, false);
-    show(this.players, ...position.players.map((player, seat) => this.player(player, seat, position.turn)));
+    show(this.players, ...position.players.map((player, seat) => this.player(player, seat, over ? -1 : position.turn)));
   }
 
   /** Show the stages of a turn one after another. */

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import reference
 from .config import ACTS, POINTS, SPECIES, STRENGTH, Config
-from .describe import EXPLANATIONS, entered, label, move_text, named_turn_text
+from .describe import EXPLANATIONS, entered, move_text, named_turn_text
 from .hints import Mistake, MoveValue, best_action
 from .play_session import PlaySession, Turn
 from .state import Card, State
@@ -165,10 +165,9 @@ def mistake_json(session: PlaySession, mistake: Mistake) -> Json:
     after = reference.play(state, mistake.best, session.table.rules)
     return {
         "step": mistake.step,
-        "played": {"text": move_text(state, mistake.played, names), "label": label(mistake.played),
-                   **value_json(mistake.value)},
-        "best": {"text": move_text(state, mistake.best, names), "label": label(mistake.best),
-                 **value_json(mistake.best_value), "after": result(state, after)},
+        "played": {"move": move_text(state, mistake.played, names), **value_json(mistake.value)},
+        "best": {"move": move_text(state, mistake.best, names), **value_json(mistake.best_value),
+                 "after": result(state, after)},
         "loss": mistake.cost[0],
         "position": position(session, state),
     }

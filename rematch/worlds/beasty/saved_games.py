@@ -52,8 +52,11 @@ def from_bytes(raw: bytes, name: str) -> SavedGame:
     """The game of a file; Damaged where a value is missing, unknown or of another type."""
     tree = atomic_files.read_json(raw, name)
     keys = {"version", *(field.name for field in fields(SavedGame))}
-    if not isinstance(tree, dict) or tree.keys() != keys or tree.pop("version") != VERSION:
-        raise Damaged(f"{name} is no saved game of this version")
+    if not isinstance(tree, dict) or tree.keys() != keys:
+        raise Damaged(f"{name} is no saved game")
+    version = tree.pop("version")
+    if version != VERSION or isinstance(version, bool):
+        raise Damaged(f"{name} has another version than {VERSION}")
     checks = (
         _texts(tree["seats"]) and _texts(tree["names"]) and len(tree["seats"]) == len(tree["names"]),
         tree["scoring"] in SCORINGS,

@@ -1,4 +1,4 @@
-"""The server of the page: Starlette on uvicorn, loopback by default. It writes no file.
+"""The server of the page: Starlette on uvicorn, loopback by default. It writes saved games only.
 
 Rules, each with a test: every request needs the token (a cookie that the printed address sets) and a Host
 that the server was started for; POST only with JSON, from the page itself, on the few routes that take it; no
@@ -125,12 +125,19 @@ def make_app(root: Path, token: str, hosts: frozenset[str]) -> ASGIApp:
             return PlainTextResponse("there is no such picture", 404)
         return Response(content, media_type=kind)
 
+    async def play(request: Request) -> Response:
+        names = [page.world for page in PAGES if page.without_run]
+        if request.path_params["world"] not in names:
+            return PlainTextResponse(f"no such page; expected one of {', '.join(names)}", 404)
+        return RedirectResponse(f"/#/world/{request.path_params['world']}", 303)
+
     async def events(request: Request) -> Response:
         return StreamingResponse(changes(data, request), media_type="text/event-stream")
 
     return Guard(Starlette(routes=[
         Route("/", index),
         Route("/static/{name}", static),
+        Route("/play/{world}", play),
         Route("/api/runs", reading(lambda request: data.list())),
         Route("/api/runs/{run}", reading(lambda request: data.run(request.path_params["run"]))),
         Route("/api/runs/{run}/curves", reading(lambda request: data.curves(request.path_params["run"]))),

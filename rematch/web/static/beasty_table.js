@@ -88,7 +88,7 @@ export class Table {
         : [h("span", {class: "bb-none"}, "none")]));
     const counts = [`${player.cards} in hand`, `${player.deck} in deck`];
     return h("section", {class: `bb-player owner-${seat}${seat === turn ? " turn" : ""}`, "aria-label": name},
-      h("h3", {}, h("span", {class: "bb-who"}, name), h("span", {class: "bb-score"}, `${player.points} points`)),
+      h("h2", {}, h("span", {class: "bb-who"}, name), h("span", {class: "bb-score"}, `${player.points} points`)),
       h("p", {class: "bb-counts"}, counts.join(", "), seat === turn ? h("span", {class: "bb-turn"}, "to play") : null),
       minis("bar", player.bar), minis("out", player.out),
       player.hand && seat !== this.person ? minis("hand", player.hand) : null);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -12,7 +13,6 @@ from rematch.worlds.beasty import reference, seat_view
 from rematch.worlds.beasty.config import POINTS, SPECIES
 from rematch.worlds.beasty.play_session import ROW, YOU, PlaySession
 from rematch.worlds.beasty.state import unpack
-import itertools
 
 SEATS = ((YOU, "random"), ("heuristic", YOU), ("random", YOU, "queue"), (YOU, "random", "random", "skunk"))
 

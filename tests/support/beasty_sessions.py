@@ -6,7 +6,7 @@ import random
 
 from rematch.worlds.beasty.bots import bot
 from rematch.worlds.beasty.config import Config
-from rematch.worlds.beasty.play_session import YOU, PlaySession, Table, seat_names
+from rematch.worlds.beasty.play.session import YOU, PlaySession, Table, seat_names
 
 
 def table(seats: tuple[str, ...] = (YOU, "random"), seed: int = 3, scoring: str = "points") -> Table:

@@ -126,6 +126,15 @@ def test_page_never_gets_hidden_cards(client: Client) -> None:
     assert game["deal"] == 987654321
 
 
+def test_short_address_leads_to_the_page(client: Client) -> None:
+    for path, status, place in (("/play/beasty", 303, "/#/world/beasty"), ("/play/nothing", 404, None)):
+        connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=30)
+        connection.request("GET", path, headers={"Cookie": f"{server.COOKIE}={TOKEN}"})
+        response = connection.getresponse()
+        assert (response.status, response.headers.get("location")) == (status, place)
+        connection.close()
+
+
 def test_undo_resign_and_retry(client: Client) -> None:
     first = client.get("/games", {"seats": ["you", "random"], "deal": 4})
     base = f"/games/{first['id']}"
@@ -320,11 +329,11 @@ def test_double_clicks_play_one_move(client: Client) -> None:
 
 
 def test_sessions_in_memory_are_few_and_files_bring_them_back(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(beasty, "OPEN_SESSIONS", 2)
     games = [client.get("/games", {"seats": ["you", "random"]}) for _ in range(5)]
-    room = max(beasty.ROOMS.values(), key=lambda room: len(room.saved.identifiers()))
+    room = next(room for data, room in beasty.ROOMS.items() if data.root == tmp_path)
     assert len(room._sessions) <= 2
     for game in games:
         shown = client.get(f"/games/{game['id']}")

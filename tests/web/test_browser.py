@@ -91,6 +91,7 @@ def test_list_shows_every_run_as_text_and_compares_two(browser: Any, address: st
     for box in range(2):
         browser.find_elements("css selector", "input[type=checkbox]")[box].click()
         wait(browser, f"document.querySelectorAll('input:checked').length === {box + 1}")
+        wait(browser, "document.querySelectorAll('.chart canvas').length === 1")  # drawn again
     assert wait(browser, "document.querySelectorAll('.chart canvas').length === 1")
 
 

@@ -38,9 +38,10 @@ COMMAND = Command(
         changed settings, the log and the newest film. It follows runs while they train. Runs of pursuit and
         lattice have a page of replays, on which any policies and scripted players can meet.
 
-        The server only reads run folders: training does not notice it. It answers on this machine only,
-        unless --host names another of its addresses. The connection is not encrypted: from another machine,
-        use an SSH tunnel. Ctrl-C ends the server.""",
+        The same page plays Beasty Bar against agents, runs of the folder and bots. Games are stored in the
+        subfolder saved_games; nothing else is written, and training does not notice the server. It answers on
+        this machine only, unless --host names another of its addresses. The connection is not encrypted: from
+        another machine, use an SSH tunnel. Ctrl-C ends the server.""",
     options=(
         Option(name="--port", value="N", help="port (default 7374, or the next free one; 0: any)"),
         Option(name="--host", value="ADDRESS",

@@ -1,7 +1,7 @@
 """The page of beasty: games against any agent or bot, with hints, review and saved games.
 
-A saved game is a file of the served folder (worlds/beasty/saved_games.py) and is the truth: the sessions that
-are held in memory are copies of files, few, and made again when a file has changed.
+A saved game is a file of the served folder (worlds/beasty/play/saved_games.py). The sessions in memory are
+copies of files, at most OPEN_SESSIONS; a session is made again when its file has changed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from rematch.web.answers import Refused
 from rematch.web.run_data import RunData
 from rematch.web.world_page import Get, Post, WorldPage
 from rematch.web.worlds.beasty_players import WORLD, AbsentPlayer, choices, seat_player
-from rematch.worlds.beasty import seat_view
 from rematch.worlds.beasty.config import SCORINGS, Config
-from rematch.worlds.beasty.play_session import YOU, IllegalMove, PlaySession, Table, Turn, seat_names
-from rematch.worlds.beasty.saved_games import MOST_SEED, SavedGame, SavedGames
+from rematch.worlds.beasty.play import seat_view
+from rematch.worlds.beasty.play.saved_games import MOST_SEED, SavedGame, SavedGames
+from rematch.worlds.beasty.play.session import YOU, IllegalMove, PlaySession, Table, Turn, seat_names
 
 Json = dict[str, Any]
 

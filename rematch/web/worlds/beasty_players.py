@@ -16,8 +16,8 @@ from rematch.verbs import runs
 from rematch.web.run_data import RunData, UnknownRun
 from rematch.worlds.beasty.bots import BOTS
 from rematch.worlds.beasty.config import SCORINGS, Config
-from rematch.worlds.beasty.play_session import YOU
-from rematch.worlds.beasty.saved_games import TEXT
+from rematch.worlds.beasty.play.saved_games import TEXT
+from rematch.worlds.beasty.play.session import YOU
 from rematch.worlds.beasty.terminal import AGENT
 
 WORLD, ROLE = "beasty", "player"

@@ -18,7 +18,7 @@ from . import reference
 from .config import POINTS, SCORINGS, STRENGTH, Config
 from .describe import EFFECTS, label, move_text, named_turn_text
 from .hints import MoveValue
-from .play_session import YOU, PlaySession, Table, Turn, seat_names
+from .play.session import YOU, PlaySession, Table, Turn, seat_names
 from .state import Card, State
 
 ME = 0

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rematch.core.errors import ConfigError, Damaged, RunError
-from rematch.worlds.beasty import saved_games
-from rematch.worlds.beasty.saved_games import SavedGame, SavedGames, UnknownGame, from_bytes
+from rematch.worlds.beasty.play import saved_games
+from rematch.worlds.beasty.play.saved_games import SavedGame, SavedGames, UnknownGame, from_bytes
 
 GAME = SavedGame(seats=("you", "agent"), names=("you", "agent"), scoring="points", seed=7, actions=(0, 3, 12))
 

@@ -14,11 +14,11 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import Player, RngKey, SubprocessPlayer
 from rematch.core.stepping import seat_at
 
-from . import reference
-from .config import ACTS, STRENGTH, Config
-from .hints import Mistake, MoveValue, best_action, evaluate_moves, largest_first, mistake_in
-from .state import State
-from .world import make
+from .. import reference
+from ..config import ACTS, STRENGTH, Config
+from ..hints import Mistake, MoveValue, best_action, evaluate_moves, largest_first, mistake_in
+from ..state import State
+from ..world import make
 
 ROW = np.zeros(1, np.int32)
 LETTERS = "ABCD"  # of players with the same title

@@ -9,12 +9,12 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from . import reference
-from .config import ACTS, POINTS, SPECIES, STRENGTH, Config
-from .describe import EXPLANATIONS, entered, move_text, named_turn_text
-from .hints import Mistake, MoveValue, best_action
-from .play_session import PlaySession, Turn
-from .state import Card, State
+from .. import reference
+from ..config import ACTS, POINTS, SPECIES, STRENGTH, Config
+from ..describe import EXPLANATIONS, entered, move_text, named_turn_text
+from ..hints import Mistake, MoveValue, best_action
+from ..state import Card, State
+from .session import PlaySession, Turn
 
 Json = dict[str, Any]
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from support.beasty_sessions import play_randomly, table
 
-from rematch.worlds.beasty import reference, seat_view
+from rematch.worlds.beasty import reference
 from rematch.worlds.beasty.config import POINTS, SPECIES
-from rematch.worlds.beasty.play_session import ROW, YOU, PlaySession
+from rematch.worlds.beasty.play import seat_view
+from rematch.worlds.beasty.play.session import ROW, YOU, PlaySession
 from rematch.worlds.beasty.state import unpack
 
 SEATS = ((YOU, "random"), ("heuristic", YOU), ("random", YOU, "queue"), (YOU, "random", "random", "skunk"))

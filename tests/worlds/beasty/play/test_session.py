@@ -9,7 +9,7 @@ from support.beasty_sessions import play_randomly, table
 from rematch.core.player import Decision
 from rematch.worlds.beasty import reference
 from rematch.worlds.beasty.hints import review
-from rematch.worlds.beasty.play_session import YOU, IllegalMove, PlaySession, seat_names
+from rematch.worlds.beasty.play.session import YOU, IllegalMove, PlaySession, seat_names
 from rematch.worlds.beasty.state import unpack
 
 SEATS = ((YOU, "random"), ("heuristic", YOU), ("random", YOU, "queue"), (YOU, "random", "random", "skunk"))
@@ -80,7 +80,7 @@ def test_mistakes_equal_the_review_and_chances_belong_to_the_moves() -> None:
 
 
 def test_values_are_computed_once_and_forgotten_with_their_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rematch.worlds.beasty import play_session
+    from rematch.worlds.beasty.play import session as play_session
 
     calls = []
     evaluate = play_session.evaluate_moves

@@ -17,7 +17,7 @@ from typing import Any
 from rematch.core.errors import ConfigError, Damaged
 from rematch.storage import atomic_files
 
-from .config import ACTIONS, SCORINGS, SPECIES
+from ..config import ACTIONS, SCORINGS, SPECIES
 
 VERSION = 1
 MOST_GAMES = 1000  # files of a folder

@@ -20,7 +20,7 @@ async function send(path, body) {
 export async function page(main, {run, item}) {
   options ??= await load(`${API}/options`);
   setAnimals(options.animals);
-  const root = h("div", {class: "bb"}), ended = explain(root);
+  const root = h("div", {class: "bb"});
   let game = null;
   if (item) {
     const data = fresh?.id === item ? fresh : await load(`${API}/games/${item}`);
@@ -32,8 +32,9 @@ export async function page(main, {run, item}) {
     await startPage(root, run);
   }
   show(main, root);
+  const endExplanations = explain(root);
   await game?.open();
-  return {changed() {}, close() { ended(); game?.close(); }};
+  return {changed() {}, close() { endExplanations(); game?.close(); }};
 }
 
 function openGame(data) {
@@ -305,7 +306,7 @@ class Game {
     const tryAgain = async (step) => {
       try { openGame(await send(`/games/${this.id}/retry`, {step})); } catch (error) { this.problem.textContent = error.message; }
     };
-    const exact = names.length === 2 ? "; exact once both decks are empty" : "";
+    const exact = names.length === 2 ? "; exact once both decks are empty" : "; once all decks are empty its playouts hardly differ, so values jump";
     show(this.below, h("section", {"aria-label": "replay"}, this.scrub.element), banner,
       h("section", {class: "bb-review"}, h("h2", {}, scoring === "points" ? "Chance to win" : "Review"), chart,
         h("p", {class: "note"}, `By search over ${review.deals} deals${exact}. The line is the chance with the best move, red marks are mistakes.`),

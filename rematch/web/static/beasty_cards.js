@@ -80,7 +80,11 @@ export function explain(root) {
     tip.hidden = false;
     shown = target;
     target.setAttribute("aria-describedby", "bb-tip");
-    const box = target.getBoundingClientRect(), width = tip.offsetWidth, height = tip.offsetHeight;
+    place();
+  };
+  const place = () => {
+    if (!shown) return;
+    const box = shown.getBoundingClientRect(), width = tip.offsetWidth, height = tip.offsetHeight;
     const left = Math.max(8, Math.min(box.left + box.width / 2 - width / 2, document.documentElement.clientWidth - width - 8));
     const above = box.top - height - 8;
     tip.style.left = `${left}px`;
@@ -93,7 +97,7 @@ export function explain(root) {
   };
   const out = (event) => { if (!root.contains(event.relatedTarget)) close(); };
   const key = (event) => { if (event.key === "Escape") close(); };
-  const listeners = [[document, "pointerover", over], [root, "focusin", over], [root, "focusout", out], [root, "click", over], [document, "keydown", key], [window, "scroll", close]];
+  const listeners = [[document, "pointerover", over], [root, "focusin", over], [root, "focusout", out], [root, "click", over], [document, "keydown", key], [window, "scroll", place]];
   for (const [target, type, listener] of listeners) target.addEventListener(type, listener);
   return () => {
     for (const [target, type, listener] of listeners) target.removeEventListener(type, listener);

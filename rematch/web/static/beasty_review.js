@@ -4,7 +4,7 @@ import {h, show} from "/static/elements.js";
 import {preview, token} from "/static/beasty_cards.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 640, HEIGHT = 200, LEFT = 44, RIGHT = 12, TOP = 10, BOTTOM = 26;
+const WIDTH = 640, HEIGHT = 200, LEFT = 52, RIGHT = 12, TOP = 10, BOTTOM = 26;
 
 function node(tag, attributes, text = "") {
   const made = document.createElementNS(SVG, tag);

@@ -61,7 +61,6 @@ def position(session: PlaySession, state: State) -> Json:
             "deck": len(state.decks[seat]),
             "cards": len(state.hands[seat]),
             "hand": by_strength(state.hands[seat]) if seen else None,
-            "unseen": by_strength(reference.unseen(state, seat)),
         })
     return {"turn": state.turn, "line": cards(state.line), "players": players}
 

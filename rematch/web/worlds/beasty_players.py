@@ -11,8 +11,10 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import Decision, Player, RngKey, Seat
 from rematch.evaluation.text import clean
 from rematch.reporting.untrusted_folder import Unreadable, first_bytes
+from rematch.storage.run_folder import PAST_FOLDER
 from rematch.training.player_lookup import find_player
 from rematch.verbs import runs
+from rematch.web.replay_routes import plain_names
 from rematch.web.run_data import RunData, UnknownRun
 from rematch.worlds.beasty.bots import BOTS
 from rematch.worlds.beasty.config import SCORINGS, Config
@@ -23,6 +25,8 @@ from rematch.worlds.beasty.terminal import AGENT
 WORLD, ROLE = "beasty", "player"
 SEARCH = "+search:100"  # the budget of agents with search
 SEARCHES = ("search:100", "search:400")
+PAST_NAME = re.compile("[0-9]{8}")  # of the policies of an earlier iteration
+MOST_PAST = 20  # earlier iterations of a run that are offered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +48,20 @@ def choices(data: RunData) -> list[Choice]:
     for run, folder in data.scan().items():
         rules = stored_rules(folder)
         if rules is not None:
-            name = clean(runs.info(data.root, folder).name)[: TEXT - 20]
-            for suffix, title in (("", name), (SEARCH, f"{name} with search")):
-                out.append(Choice(key=f"run:{run}{suffix}", title=title, group="runs in this folder",
-                                  players=rules.players, scoring=rules.scoring))
+            name = clean(runs.info(data.root, folder).name)[: TEXT - 40]
+            titles = {"": name, SEARCH: f"{name} with search"}
+            titles |= {f"@{past}": f"{name}, iteration {past}" for past in stored_iterations(folder)}
+            out += [Choice(key=f"run:{run}{suffix}", title=title, group="runs in this folder",
+                           players=rules.players, scoring=rules.scoring) for suffix, title in titles.items()]
     scripted = [name for name in BOTS[ROLE] if name != "search"]
     out += [Choice(key=name, title=name, group="search") for name in SEARCHES]
     return out + [Choice(key=name, title=name, group="scripted bots") for name in scripted]
+
+
+def stored_iterations(folder: Path) -> list[int]:
+    """The newest earlier iterations of a run whose policies are stored."""
+    numbers = [int(name) for name in plain_names(folder, PAST_FOLDER) if PAST_NAME.fullmatch(name)]
+    return sorted(numbers, reverse=True)[:MOST_PAST]
 
 
 def stored_rules(folder: Path) -> Config | None:
@@ -87,7 +98,8 @@ def seat_player(data: RunData, key: str, name: str, rules: Config) -> Player | N
     place = str(AGENT) if stem == "agent" else stem
     try:
         if stem.startswith("run:"):
-            place = str(data.folder(stem.removeprefix("run:")))
+            run, at, iteration = stem.removeprefix("run:").partition("@")
+            place = f"{data.folder(run)}{at}{iteration}"
         return find_player(place + search + budget, WORLD, rules, ROLE)
     except UnknownRun:
         return AbsentPlayer(name, "its run was deleted")

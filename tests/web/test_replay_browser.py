@@ -87,7 +87,7 @@ def state_text(browser: Any) -> str:
 
 def test_run_page_links_to_the_replays(browser: Any, root: Path) -> None:
     browser.find_element("link text", "chase").click()
-    wait(browser, "document.querySelector('.links a') !== null")
+    wait(browser, "[...document.querySelectorAll('.links a')].some((link) => link.textContent === 'Replays')")
     browser.find_element("link text", "Replays").click()
     wait(browser, "document.querySelector('.stage') !== null")
 

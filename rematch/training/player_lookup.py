@@ -3,6 +3,7 @@
 heuristic  search:200  search:5ms         bots of the world
 my_run+search:100                         a trained policy that guides the world's search
 runs/my_run  my_run  agent.safetensors    a trained policy, under the rules that it was trained with
+@beasty  @small                           an agent that comes with Rematch
 mymodule:MyBot                            a class of the user, if the world accepts one
 """
 
@@ -20,6 +21,7 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import Player
 from rematch.training.trained_run import load_run
 from rematch.worlds import registry
+from rematch.worlds.shipped_agents import FILES, agent_file, is_short_name
 
 SUFFIX, WITH_SEARCH = policy_export.SUFFIX, "+search"
 
@@ -59,9 +61,11 @@ class TrainedPlayers:
 def find_trained(name: str, world: str) -> TrainedPlayers | None:
     """The run or policy file of this name; None if there is none."""
     name = name.partition(WITH_SEARCH)[0]
+    if is_short_name(name):
+        return load_policy_file(agent_file(name), world, name)
     path = Path(name)
     if name.endswith(SUFFIX):
-        return load_policy_file(path, world)
+        return load_policy_file(path, world, str(path))
     if not path.is_dir() and not (path := Path("runs") / name).is_dir():
         return None
     trained = load_run(path)
@@ -71,14 +75,14 @@ def find_trained(name: str, world: str) -> TrainedPlayers | None:
     return TrainedPlayers(name=name, rules=trained.config.world, players=trained.policies, free_settings=free)
 
 
-def load_policy_file(path: Path, world: str) -> TrainedPlayers:
+def load_policy_file(path: Path, world: str, name: str) -> TrainedPlayers:
     """The policy in a file of a run or an export, with its metadata in NAME.json beside it."""
     exported = policy_export.read(path)
     if exported.game != world:
-        raise ConfigError(f"{path} is a policy of {exported.game}; expected one of {world}")
+        raise ConfigError(f"{name} is a policy of {exported.game}; expected one of {world}")
     free = registry.find(world).defaults.indifferent
     players = {exported.policy.role.name: exported.player}
-    return TrainedPlayers(name=str(path), rules=exported.world, players=players, free_settings=free)
+    return TrainedPlayers(name=name, rules=exported.world, players=players, free_settings=free)
 
 
 def trained_players(names: Sequence[str], world: str) -> list[TrainedPlayers]:
@@ -147,6 +151,6 @@ def find_player(
     hint = f"; nearest: {near}" if near else ""
     user_class = ", or module:Class of your own" if user_bot is not None else ""
     raise ConfigError(
-        f"no {role} called {name!r}: expected one of {', '.join(game.bots[role])}, a run or a {SUFFIX} file"
-        f"{user_class}{hint}"
+        f"no {role} called {name!r}: expected one of {', '.join(game.bots[role])}, a run, a {SUFFIX} file, "
+        f"an agent of Rematch ({', '.join(FILES)}){user_class}{hint}"
     )

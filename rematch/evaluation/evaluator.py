@@ -225,7 +225,9 @@ def evaluate(
     with PROGRESS.part(HEAD_TO_HEAD if len(spec.roles) == 2 else 0.0, 1.0):
         matches = against_bots(board, game, spec, players, (games, wanted, index + 1))
     row["table"] = [result.row() for result in matches]
-    if exact := exactly(board, game, players):
+    with PROGRESS.part(1.0, 1.0):
+        exact = exactly(board, game, players)
+    if exact:
         row["exact"] = exact
     return row
 

@@ -71,7 +71,8 @@ class SequentialScoreboard(Scoreboard):
         played, share, batch, deals = 0, 0.0, 0, 0
         while played < self.rule.most and not (played and all(map(self.rule.decided, scores))):
             size = self._batch(played, per_deal)
-            until = min(1.0, (played + size) / self.rule.expected_games(scores[0], per_deal)) if played else 0.1
+            needed = self.rule.expected_games(scores[0], per_deal) if played else 10 * size
+            until = min(1.0, (played + size) / needed)
             with PROGRESS.part(share, max(share, until)):
                 new = self._rotations(players, size, index | batch << BATCH_SHIFT)
             rotations += [replace(rotation, first_deal=deals) for rotation in new]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rematch.core.errors import RunError
+from rematch.core.system.progress import PROGRESS
 from rematch.storage.atomic_files import recorded_read_failures
 from rematch.worlds import registry
 
@@ -33,15 +34,18 @@ def make(trainer: Trainer, run: Run, missing: bool) -> dict[str, Path]:
         # without the folder's name: equal runs have equal bytes
         title = f"{registry.title(trainer.config.game)}, seed {trainer.config.seed}"
         if PICTURE not in existing:
+            PROGRESS.report(0.1, PICTURE)
             rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
             run.write_file(PICTURE, learning_curves.learning(run.history, rows, title))
         if FILM not in existing and renderer is not None:
+            PROGRESS.report(0.3, FILM)
             world = trainer.setup.make_level(1, 0, trainer.config.seed)
             film, _ = match_film.film(
                 world, trainer.agents.players, renderer.draw, before_step=trainer.setup.check_stop
             )
             run.write_file(FILM, film)
         if len(existing) < (3 if renderer is not None else 2):
+            PROGRESS.report(0.8, REPORT)
             with recorded_read_failures() as failures:
                 page = run_summary.page(run.folder)
             if failures:

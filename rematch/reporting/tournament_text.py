@@ -67,7 +67,9 @@ def _ranking_cells(ranked: Sequence[Row]) -> list[list[str]]:
     rated = ranked[0].get("elo") is not None
     cells = [["rank", "player", *(("Elo", "95 % interval") if rated else ()), "mean score", "95 % interval"]]
     for place, entry in enumerate(ranked, 1):
-        elo = [f"{entry['elo']:+.0f}", f"[{entry['elo_low']:+.0f}, {entry['elo_high']:+.0f}]"] if rated else []
+        elo = []
+        if rated:
+            elo = [f"{entry['elo']:+.0f}", f"[{entry['elo_low']:+.0f}, {entry['elo_high']:+.0f}]"]
         cells.append([str(place), _short(entry["player"]), *elo, number(entry["score"]), interval(entry)])
     return cells
 
@@ -101,11 +103,12 @@ def _short(name: str) -> str:
 
 
 def _meaning(row: Row, ranked: Sequence[Row]) -> list[str]:
-    lines = ["Every deal was played from every seat; intervals are over deals. A draw counts half."]
+    lines = ["Every deal was played from every seat; intervals are over deals.",
+             "A draw counts half in the score."]
     if ranked[0].get("elo") is not None:
-        lines.append("Elo: Bradley and Terry's model; 100 points more are a score of 64 %. The mean is 0.")
+        lines.append("Elo: the model of Bradley and Terry, with mean 0; +100 is a score of 64 %.")
     if row.get("elo_until") is not None:
-        lines.append("All intervals are always valid: they hold although the results decided when to stop.")
+        lines.append("Intervals are always valid: they hold although the results decided the stop.")
     return lines
 
 

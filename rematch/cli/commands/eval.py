@@ -107,7 +107,7 @@ COMMAND = Command(
                help="games of each match (default: 1000 in most worlds; with --until and --better-than at "
                     "most N, default 100000)"),
         Option(name="--until", value="W",
-               help="play each match until the half-width of its score's interval is at most W, such as 0.01"),
+               help="play each match until the half-width of its score's interval is at most W (0.01)"),
         Option(name="--better-than", value="X",
                help="play each match until its score is shown to be above or below X; exit code 1 unless all "
                     "are above"),

@@ -8,6 +8,8 @@ from rematch.cli.command import FILE, RUN, Command, Option
 from rematch.cli.options import Options
 from rematch.cli.output import print_result
 from rematch.core.errors import ConfigError
+from rematch.core.system.progress import PROGRESS
+from rematch.reporting.terminal.progress_display import ProgressDisplay
 from rematch.verbs.arguments import MOST_SEED
 
 
@@ -19,8 +21,12 @@ def run(words: Sequence[str]) -> int:
     if "--out" not in options.values:
         raise ConfigError("rematch film RUN needs --out FILE, a name that ends in .gif or .mp4")
     seconds = options.number("--seconds", SHORTEST, LONGEST) if "--seconds" in options.values else SECONDS
-    print_result(film(name, options.values["--out"], seconds=seconds,
-                      seed=options.integer("--seed", 0, 0, MOST_SEED), greedy="--greedy" in options.values))
+    seed = options.integer("--seed", 0, 0, MOST_SEED)
+    with ProgressDisplay():
+        PROGRESS.report(0.0, "playing and drawing the game")
+        result = film(name, options.values["--out"], seconds=seconds, seed=seed,
+                      greedy="--greedy" in options.values)
+    print_result(result)
     return 0
 
 
@@ -30,7 +36,7 @@ COMMAND = Command(
     summary="film one game of a run's players as a GIF or MP4 file",
     usage=("rematch film RUN --out FILE",),
     run=run,
-    details="RUN may also be the .safetensors file of a policy that plays every seat.",
+    details="RUN may also be the .safetensors file of a policy that plays every seat, or @beasty or @small.",
     options=(
         Option(name="--out", value="FILE", completes=FILE,
                help="file to write; its name ends in .gif or .mp4"),

@@ -75,7 +75,7 @@ COMMAND = Command(
         JSON,
     ),
     examples=(
-        ("rematch tournament beasty @beasty queue random --games 400", "three players, 400 games of each pair"),
+        ("rematch tournament beasty @beasty queue random --games 400", "three players, 400 games a pair"),
         ("rematch tournament beasty @beasty queue heuristic my_run --until 20",
          "until every rating is known to 20 Elo points"),
     ),

@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TextIO
 
-from rich.cells import cell_len
-
 KEPT_LINES = 200  # lines that stay, for a screen that is drawn again
 DEFAULT_SIZE = (80, 24)
 ERASE_SCREEN, ERASE_LINE, ERASE_BELOW = "\x1b[H\x1b[2J", "\x1b[K", "\x1b[J"
@@ -90,6 +88,8 @@ class LiveArea:
 
     def _restart(self) -> str:
         """Clear the screen and write the lines that stay and fit above the drawn ones."""
+        from rich.cells import cell_len
+
         self.size = terminal_size(self.stream)
         columns, lines = self.size
         free, shown = lines - self.height, list[str]()

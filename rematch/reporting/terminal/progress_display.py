@@ -10,10 +10,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from typing import TextIO
-
-from rich.cells import cell_len, set_cell_size
 
 from rematch.core.system.progress import PROGRESS
 from rematch.evaluation.text import clean
@@ -53,6 +50,8 @@ def bar(share: float, width: int = BAR) -> str:
 
 def one_row(text: str, columns: int) -> str:
     """The text in one row of a terminal: cut with an ellipsis where it is too long."""
+    from rich.cells import cell_len, set_cell_size
+
     return text if cell_len(text) < columns else set_cell_size(text, max(columns - 2, 1)) + "…"
 
 
@@ -98,8 +97,8 @@ class ProgressDisplay:
             with self.lock:
                 self.area.write(line)
 
-    def update(self, share: float, text: str = "", details: Sequence[str] = ()) -> None:
-        """The share that is done from 0 to 1, what runs, and further rows for a terminal."""
+    def update(self, share: float, text: str = "") -> None:
+        """The share that is done from 0 to 1, and what runs; further lines of the text are further rows."""
         now = time.monotonic()
         if self.quiet or not self.lock.acquire(blocking=False):
             return
@@ -109,10 +108,12 @@ class ProgressDisplay:
                 if now - self.drawn >= REFRESH or self.area.resized:
                     self.drawn = now
                     columns = terminal_size(self.stream)[0]
-                    rows = [self._row(share, text, columns), *details]
+                    head, *details = text.split("\n")
+                    rows = [self._row(share, head, columns), *details]
                     self.area.draw([one_row(clean(row), columns) for row in rows])
             elif now - self.printed >= min(LONGEST_PAUSE, max(FIRST_LINE, 0.2 * (now - self.started))):
                 self.printed = now
+                text = text.replace("\n", "; ")
                 print(f"progress: {clean(plain(share, self.left, text))}", file=self.stream, flush=True)
         except (OSError, ValueError):  # the reader ended, or stderr is closed
             self.quiet = True

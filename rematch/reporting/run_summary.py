@@ -101,6 +101,8 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True) -> Row:
         "table": run.attempt(lambda: [dict(entry) for entry in newest.get("table") or []]) or [],
         "returns": _entries(newest.get("returns")),
         "frontier": run.attempt(lambda: archive_files.summary_lines(path)) or [],
+        "milestones": run.attempt(lambda: archive_files.first_steps(path)) or {},
+        "savestates": run.attempt(lambda: archive_files.savestate_rows(path)) or [],
         "exact": run.attempt(lambda: exact_sentences(newest)) or [],
         "exploit": run.attempt(lambda: _exploit(run)) or [],
         "payoff": _matrix(matrix), "cyclic": asdict(cycle_share(matrix)) if matrix else None,

@@ -33,7 +33,7 @@ KEYS = {
     "s": "down", "a": "left", "d": "right", "w": "up", "\x1b[B": "down", "\x1b[D": "left", "\x1b[C": "right",
     "\x1b[A": "up", "j": "a", "x": "a", " ": "a", "k": "b", "z": "b", "\r": "start", "\n": "start",
 }  # fmt: skip
-HELP = "arrows or wasd: walk   j or space: A   k: B   enter: start   q: leave"
+HELP = "q: leave   arrows or wasd: walk   j or space: A   k: B   enter: start"
 TERMINAL = "--terminal"
 DEFAULT_SIZE = (80, 40)  # columns and lines where the terminal does not tell
 SMALLEST_SIZE, SHARP_SIZE = (40, 14), (80, 38)  # the smallest in which one can play; every second pixel
@@ -147,7 +147,7 @@ def fitted(screen: Bytes, columns: int, rows: int) -> Bytes:
 
 
 def _picture(world: GameboyWorld, out: IO[str], total: float, live: bool) -> None:
-    columns, lines = shutil.get_terminal_size(DEFAULT_SIZE)
+    columns, lines = shutil.get_terminal_size(DEFAULT_SIZE) if live else DEFAULT_SIZE
     screen = fitted(world.screen(0), columns, lines - TEXT_ROWS)
     facts = world._facts()
     place = f"{world.title.map_name(int(facts.map[0]))} {int(facts.x[0])}, {int(facts.y[0])}"

@@ -50,8 +50,9 @@ def test_page_of_a_good_folder_has_all_sections_verdict_first(tmp_path: Path) ->
     read = Reader(page(fill(tmp_path / "run", verdict="balanced but weak")))
     order = [read.words.index(word) for word in (
         "Verdict", "BALANCED BUT WEAK", "Learning curves", "NE gap beside exploitability", "Payoff matrix",
-        "Forgetting", "Curriculum", "Alarms and rollbacks", "Head to head", "Learning in detail", "One game",
-        "Observations", "Settings", "Provenance")]
+        "Alarms and rollbacks", "Head to head", "Learning in detail", "One game",
+        "Observations", "Settings", "Provenance", "Sections without content (2)", "Forgetting: it needs",
+        "Curriculum: the run has no curriculum")]
     assert order == sorted(order)
     for word in ("0.931", "[0.913, 0.945]", "1000", "pure_pursuit", "[0.858, 0.899]", "above", BALANCE,
                  "NE gap 0.000, upper bound 0.062", "1 constant: flee_straight", "none constant",
@@ -115,7 +116,7 @@ def test_bad_file_costs_only_its_section(name: str, damage: str, tmp_path: Path)
     if name != "history.json":
         assert "[0.913, 0.945]" in read.words, "the other sections stand"
     else:
-        assert "Not shown" in read.words
+        assert "there is no evaluation yet" in read.words
 
 
 leaf = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8))

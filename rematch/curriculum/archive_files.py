@@ -138,8 +138,8 @@ def first_steps(folder: Path) -> dict[str, dict[str, int | None]]:
 
 def savestate_rows(folder: Path) -> list[dict[str, Any]]:
     """The first MOST_ROWS lines of savestates/index.json, power-on first; empty where one is damaged."""
-    kinds = {"file": str, "milestone": str, "map": str, "band": str, "step": int, "parent": int, "visits": int,
-             "successes": int}
+    kinds = {"file": str, "milestone": str, "map": str, "band": str,
+             "step": int, "parent": int, "visits": int, "successes": int}
     try:
         rows = atomic_files.read_json(_read(folder / FOLDER / INDEX) or b"[]", INDEX)[:MOST_ROWS]
         valid = all(type(row[key]) is kind for row in rows for key, kind in kinds.items())

@@ -43,7 +43,7 @@ def test_threshold_decides_and_sets_the_exit_code(capsys: pytest.CaptureFixture[
 
 
 def test_run_is_evaluated_until_it_is_precise(workdir: Path, refused: Runner) -> None:
-    result = evaluate("done", until=0.08, games=2000)
+    result = evaluate("done", until=0.08, games=2000, against=["random"])
     entries = [*result["table"], *result["rates"].values()]
     assert entries and all((entry["high"] - entry["low"]) / 2 <= 0.08 for entry in entries)
     assert result["until"] == 0.08 and len({entry["games"] for entry in result["table"]}) >= 1

@@ -15,12 +15,13 @@ from typing import TextIO
 from rematch.core.system.progress import PROGRESS
 from rematch.evaluation.text import clean
 from rematch.reporting.terminal.live_area import LiveArea, can_draw, terminal_size
-from rematch.reporting.text import duration
+from rematch.reporting.text import duration, fold_sentence
 
 REFRESH = 0.1  # seconds between two drawings on a terminal
 FIRST_LINE, LONGEST_PAUSE = 10.0, 60.0  # seconds before the first plain line; between two, at most
 WARM_UP = 2.0  # seconds before the time left is estimated
 BAR = 24  # columns
+ECHO = 3  # columns that stay free: a line that wraps could not be erased
 
 
 class TimeLeft:
@@ -49,10 +50,11 @@ def bar(share: float, width: int = BAR) -> str:
 
 
 def one_row(text: str, columns: int) -> str:
-    """The text in one row of a terminal: cut with an ellipsis where it is too long."""
+    """The text in one row of a terminal, with room for the ^C that a terminal echoes; cut where too long."""
     from rich.cells import cell_len, set_cell_size
 
-    return text if cell_len(text) < columns else set_cell_size(text, max(columns - 2, 1)) + "…"
+    room = max(columns - ECHO, 2)
+    return text if cell_len(text) <= room else set_cell_size(text, room - 1) + "…"
 
 
 class ProgressDisplay:
@@ -95,7 +97,8 @@ class ProgressDisplay:
             print(line, flush=True)
         else:
             with self.lock:
-                self.area.write(line)
+                for part in fold_sentence(line, terminal_size(self.stream)[0]):
+                    self.area.write(part)
 
     def update(self, share: float, text: str = "") -> None:
         """The share that is done from 0 to 1, and what runs; further lines of the text are further rows."""

@@ -51,7 +51,8 @@ def test_page_of_a_good_folder_has_all_sections_verdict_first(tmp_path: Path) ->
     order = [read.words.index(word) for word in (
         "Verdict", "BALANCED BUT WEAK", "Learning curves", "NE gap beside exploitability",
         "Alarms and rollbacks", "Head to head", "Learning in detail", "One game",
-        "Observations", "Settings", "Provenance", "Sections without content", "Payoff matrix", "Forgetting: it",
+        "Observations", "Settings", "Provenance", "Sections without content", "Payoff matrix",
+        "Forgetting: it needs",
         "Curriculum: the run has no curriculum")]
     assert order == sorted(order)
     for word in ("0.931", "[0.913, 0.945]", "1000", "pure_pursuit", "[0.858, 0.899]", "above", BALANCE,

@@ -114,3 +114,25 @@ def test_game_boy_fits_a_small_terminal(terminal: Open) -> None:
         assert view.end() == 0
     small = terminal(play, 38, 12)
     assert small.end() == 2 and "expected at least 40 and 14" in small.text.replace("\n", "")
+
+
+def test_sweep_shows_every_run_and_ctrl_c_leaves_no_bar(terminal: Open) -> None:
+    words = flags(total_steps=3_200_000, evaluation__every=1000)
+    view = terminal(["-m", "rematch.cli", "sweep", "quick", "--seeds", "0-1", "--jobs", "1", *words], 80, 24)
+    text = view.wait(lambda text: "0 of 2 runs ended" in text and "of 3.20 M steps" in text)
+    assert "seed-0  " in text and "pursuer wins" in text
+    view.type("\x03")
+    view.wait(lambda text: "press Ctrl-C again to stop now" in text.replace("\n", " "))
+    assert view.end() == 0 and "stopped (SIGINT); continue with" in view.text.replace("\n", " ")
+    assert "━" not in view.text
+
+
+def test_interrupted_command_leaves_no_bar(terminal: Open) -> None:
+    code = BAR.replace("with ProgressDisplay", "from rematch.cli.main import main\nimport sys\n"
+                       "def act(words):\n with ProgressDisplay").replace("\n    ", "\n  ").replace(
+                           '\nprint("result")', "\nsys.exit(main([], act))")
+    view = terminal(["-c", code], 80, 24)
+    view.wait(lambda text: " left" in text)
+    view.type("\x03")
+    assert view.end() == 130
+    assert "rematch: interrupted" in view.text and "━" not in view.text

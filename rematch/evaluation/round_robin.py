@@ -8,6 +8,7 @@ errors follow from those of the scores by the implicit function theorem. The mea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -28,6 +29,7 @@ Row = Mapping[str, Any]
 Reals = NDArray[np.float64]
 
 ELO = 400 / log(10)  # points per unit of log-odds
+SEVERAL_SEATS = re.compile(r"^[0-9]+ x ")
 NEWTON_STEPS, LARGEST_STEP = 100, 1.0  # of the fit; log-odds
 PLANNED_WIDTH = 3.0  # half-width of an always-valid interval near its planned size, in standard errors
 
@@ -71,13 +73,18 @@ def fit_ratings(scores: Reals, variances: Reals) -> tuple[Reals, Reals]:
     return ELO * (theta - theta.mean()), ELO * errors
 
 
+def opponent_of(row: Row) -> str:
+    """The opponent's name: "queue" of "3 x queue", which plays all other seats."""
+    return SEVERAL_SEATS.sub("", row["rival"])
+
+
 def pair_matrices(table: Sequence[Row], names: Sequence[str]) -> tuple[Reals, Reals]:
     """Scores and their variances [k, k] from the rows of a table, with Jeffreys' prior."""
     k = len(names)
     scores, variances = np.full((k, k), 0.5), np.zeros((k, k))
     place = {name: index for index, name in enumerate(names)}
     for row in table:
-        i, j = place[row["player"]], place[row["rival"]]
+        i, j = place[row["player"]], place[opponent_of(row)]
         n = float(row.get("effective") or row["games"])
         mean = (row["score"] * n + 0.5) / (n + 1)
         scores[i, j], variances[i, j] = mean, mean * (1 - mean) / (n + 1)
@@ -86,7 +93,7 @@ def pair_matrices(table: Sequence[Row], names: Sequence[str]) -> tuple[Reals, Re
 
 def is_round_robin(table: Sequence[Row]) -> bool:
     """Whether at least three players met each other in pairs, so that a ranking makes sense."""
-    pairs = {(row["player"], row["rival"]) for row in table}
+    pairs = {(row["player"], opponent_of(row)) for row in table}
     players = {player for player, _ in pairs}
     complete = len(pairs) == len(players) * (len(players) - 1)
     return len(players) > 2 and complete and all((rival, player) in pairs for player, rival in pairs)
@@ -99,7 +106,7 @@ def standings(table: Sequence[Row], width: float = Z95) -> list[Standing]:
     the squared half-widths, divided by k.
     """
     names = list(dict.fromkeys(row["player"] for row in table))
-    by_pair = {(row["player"], row["rival"]): row["score"] for row in table}
+    by_pair = {(row["player"], opponent_of(row)): row["score"] for row in table}
     two_seats = all(abs(score + by_pair.get((j, i), -1.0) - 1) < 1e-6 for (i, j), score in by_pair.items())
     elo, errors = fit_ratings(*pair_matrices(table, names)) if two_seats else (None, None)
     out = []

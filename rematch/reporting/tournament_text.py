@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rematch.evaluation.round_robin import is_round_robin, standings
+from rematch.evaluation.round_robin import is_round_robin, opponent_of, standings
 from rematch.evaluation.text import clean, interval, number
 from rematch.reporting.text import aligned, scoreboard_lines
 
@@ -76,7 +76,7 @@ def _ranking_cells(ranked: Sequence[Row]) -> list[list[str]]:
 
 def _cross_table(table: Sequence[Row], order: Sequence[str]) -> list[str]:
     """The score of each player against each, in percent; opponents by their rank, in blocks that fit."""
-    scores = {(entry["player"], entry["rival"].rpartition(" x ")[2]): entry["score"] for entry in table}
+    scores = {(entry["player"], opponent_of(entry)): entry["score"] for entry in table}
     label = max(len(_short(name)) for name in order) + len(str(len(order))) + 4
     block = max(1, (WIDTH - label) // CELL)
     lines = ["Score of the row in percent, against the player of rank:"]

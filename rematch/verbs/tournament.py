@@ -50,6 +50,7 @@ class Match:
     other_rules: bool = False  # policies may play under other rules than those of their training
     until: float | None = None  # stop a match when its score's interval has this half-width
     better_than: float | None = None  # stop a match when its score's interval is on one side of this
+    round_robin: bool = False  # pairs meet, also where there are as many players as seats
     elo_until: float | None = None  # stop a round robin when all Elo intervals have this half-width
 
 
@@ -217,9 +218,11 @@ def tournament_rows(setup: Setup) -> list[dict[str, Any]]:
         opponents = [bot for bot in game.bots[role] if bot != match.players[0]]
         setup.players.update({bot: game.bot(bot, role) for bot in opponents})
     rows = []
-    for index, names in PROGRESS.each(list(enumerate(seatings(match.players, opponents, seats)))):
+    matches = seatings(match.players, opponents, seats, match.round_robin)
+    for index, names in PROGRESS.each(list(enumerate(matches))):
         results = setup.board.results([setup.players[name] for name in names], setup.games, index)
-        all_rows = not opponents and (seats == 2 or len(match.players) == seats)
+        one_table = len(match.players) == seats and not match.round_robin
+        all_rows = not opponents and (seats == 2 or one_table)
         rows += [result_row(setup, names, result) for result in (results if all_rows else results[:1])]
     return rows
 
@@ -239,11 +242,13 @@ def rated_round_robin(setup: Setup, until: float) -> dict[str, Any]:
     return {"table": table, "ranking": ranking, "elo_until": until}
 
 
-def seatings(players: Sequence[str], opponents: Sequence[str], seats: int) -> list[tuple[str, ...]]:
+def seatings(
+    players: Sequence[str], opponents: Sequence[str], seats: int, round_robin: bool = False
+) -> list[tuple[str, ...]]:
     """The matches of a tournament: the names of the players by seat."""
     if opponents:
         return [(player, *[other] * (seats - 1)) for player in players for other in opponents]
-    if len(players) == seats:
+    if len(players) == seats and not round_robin:
         return [tuple(players)]
     pairs = itertools.combinations(players, 2) if seats == 2 else itertools.permutations(players, 2)
     return [(player, *[other] * (seats - 1)) for player, other in pairs]

@@ -9,13 +9,14 @@ from rematch.cli.options import Options
 from rematch.cli.output import print_result
 from rematch.core.errors import ConfigError
 from rematch.reporting.terminal.progress_display import ProgressDisplay
-from rematch.verbs.arguments import MOST_GAMES, MOST_SEED
+from rematch.verbs.arguments import MOST_GAMES, MOST_SEED, world_name
 
 MOST_POINTS = 400.0  # of --until
 
 
 def run(words: Sequence[str]) -> int:
     from rematch.verbs.tournament import Match, play_match
+    from rematch.worlds import registry
 
     options = Options.of(COMMAND, words)
     names, flags = split_words(options.remaining)
@@ -30,14 +31,16 @@ def run(words: Sequence[str]) -> int:
     games = options.integer("--games", 1, 2, MOST_GAMES) if "--games" in options.values else None
     limit = options.number("--move-seconds", 0.0, 3600.0) if "--move-seconds" in options.values else 0.0
     as_json = "--json" in options.values
+    game = registry.find(registry.typed_name(world_name(names[0])))
+    roles = list(game.spec(game.Config()).roles)
+    if len(roles) > 1:
+        raise ConfigError(f"tournament {names[0]}: its seats have different roles; expected rematch eval "
+                          f"{names[0]} --players with a name for each: {', '.join(roles)}")
     match = Match(players=names[1:], games=games, seed=options.integer("--seed", 0, 0, MOST_SEED),
                   seconds=limit, greedy="--greedy" in options.values, flags=flags,
-                  other_rules="--other-rules" in options.values, elo_until=until)
+                  other_rules="--other-rules" in options.values, round_robin=True, elo_until=until)
     with ProgressDisplay(quiet=as_json):
         result = play_match(names[0], match)
-    if "ranking" not in result:
-        raise ConfigError(f"tournament {names[0]}: every player must meet every other one; expected a world "
-                          "whose seats have the same role, and another number of players than seats")
     print_result(result, as_json)
     return 0
 

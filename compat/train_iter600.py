@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 CONFIG = Path(__file__).parent / "configs" / "iter600_to_1000.yaml"
+MAX_STEPS = 10**12
 EXPLOITER_ITERATIONS = 100  # an exploiter trains for as many steps as this number of iterations
 NO_CHECKPOINT = (
     "note: no checkpoint of iteration 600 is available: the run starts at iteration 0 with random weights. A "
@@ -50,12 +51,13 @@ OTHER_KEYS = (
     "use_exploit_patch", "exploit_patch_interval", "force_cython", "async_game_generation",
     "async_num_workers", "buffer_size", "device", "experiment_name", "eval_opponents",
 )  # fmt: skip
+OPTIONAL_KEYS = ("exploit_patch_steps",)  # not in the original file
 Values = Mapping[str, Any]
 FINAL_VALUES = {"entropy": "ppo.entropy_weight_final", "temperature": "ppo.temperature_final"}
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Dotted key -> value of the file; its keys must be exactly those of the original."""
+    """Dotted key -> value of the file: the keys of the original, all of them, and OPTIONAL_KEYS."""
     from rematch.core import config as settings
     from rematch.core.errors import ConfigError
 
@@ -66,8 +68,8 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read: {reason}") from None
     allowed = [*DIRECT_KEYS, *OTHER_KEYS]
     for key, value in values.items():
-        if key not in allowed:
-            near = settings.nearest(key, allowed)
+        if key not in (*allowed, *OPTIONAL_KEYS):
+            near = settings.nearest(key, (*allowed, *OPTIONAL_KEYS))
             hint = f"; nearest: {near}" if near else ""
             raise ConfigError(f"{path}: unknown key {key} = {value!r}{hint}")
     for key in allowed:
@@ -130,21 +132,30 @@ def league_settings(g: Values, notes: list[str]) -> dict[str, Any]:
 
 
 def exploiter_settings(g: Values, notes: list[str]) -> dict[str, Any]:
-    """Changes for the exploiters. The file has no length: EXPLOITER_ITERATIONS iterations, or the flag."""
+    """Changes for the exploiters. The original file has no length: EXPLOITER_ITERATIONS iterations, the key
+    exploit_patch_steps, or the flag."""
+    from rematch.core.errors import ConfigError
+
+    own_steps = g.get("exploit_patch_steps")
+    if own_steps is not None and not (isinstance(own_steps, int) and 1 <= own_steps <= MAX_STEPS):
+        raise ConfigError(f"exploit_patch_steps = {own_steps!r}: expected a whole number of steps, from 1 to "
+                          f"{MAX_STEPS}")
+    if own_steps is not None and not (g["use_opponent_pool"] and g["use_exploit_patch"]):
+        raise ConfigError("exploit_patch_steps has no effect: the file switches exploiters off")
     if not g["use_opponent_pool"]:
         return {}  # exploiters are off without a pool
     if not g["use_exploit_patch"]:
         return {"exploiters.every": 0}
     iteration = g["games_per_iteration"] * STEPS
-    steps = g.get("exploiter_steps") or EXPLOITER_ITERATIONS * iteration
+    steps = g.get("exploiter_steps") or own_steps or EXPLOITER_ITERATIONS * iteration
     notes.append(f"note: use_exploit_patch: every {g['exploit_patch_interval']} iterations an exploiter "
-                 f"trains for {steps} steps, as many as {steps / iteration:g} iterations; --exploiter-steps "
-                 "N changes that")
+                 f"trains for {steps} steps, as many as {steps / iteration:g} iterations; the key "
+                 "exploit_patch_steps or --exploiter-steps N changes that")
     return {"exploiters.every": g["exploit_patch_interval"], "exploiters.steps": steps}
 
 
 def machine_settings(g: Values, notes: list[str]) -> dict[str, Any]:
-    """Changes for threads and device; checks the buffer size."""
+    """Changes for threads, lag and device; checks the buffer size."""
     from rematch.core.errors import ConfigError
 
     if g["force_cython"] is not True:
@@ -156,18 +167,32 @@ def machine_settings(g: Values, notes: list[str]) -> dict[str, Any]:
                           f"({g['games_per_iteration']} games of {STEPS}); expected at least that")
     notes.append(f"note: buffer_size {g['buffer_size']}: an iteration makes {transitions} transitions, "
                  "learns from all of them and keeps none; the size is only checked")
-    cores = len(os.sched_getaffinity(0))
-    threads = min(g["async_num_workers"], cores) if g["async_game_generation"] else 1
-    reason = f"there are {cores} cores" if g["async_game_generation"] else "async_game_generation is false"
-    notes.append(f"note: async_num_workers {g['async_num_workers']}: {threads}, for {reason}; they are "
-                 "threads of this process that generate games and then compute gradients, so none waits for "
-                 "the other (docs/results/speed.md, Generation ahead of the learner)")
+    changes = generation_settings(g, notes)
     if g["device"] == "cuda":
         import torch
 
         if not torch.cuda.is_available():
             raise ConfigError("device = cuda: there is no GPU here; expected --device cpu")
-    return {"threads": threads, "network.device": g["device"]}
+    return changes | {"network.device": g["device"]}
+
+
+def generation_settings(g: Values, notes: list[str]) -> dict[str, Any]:
+    """Changes for the generation of games: threads, and whether they run ahead of the learner."""
+    if not g["async_game_generation"]:
+        notes.append(f"note: async_game_generation false: async_num_workers {g['async_num_workers']} has no "
+                     "effect; one thread generates the games of an iteration and then computes its gradients")
+        return {"threads": 1, "lag": 0}
+    cores = len(os.sched_getaffinity(0))
+    threads, ahead = min(g["async_num_workers"], cores), g["device"] != "cuda"
+    order = ("they generate the games of an iteration and then compute its gradients (a network on the GPU "
+             "acts and learns in turns: nothing is generated ahead)")
+    if ahead:
+        order = (f"{max(1, threads // 2)} of them generate the games of the next iteration while all compute "
+                 "the gradients of this one; games are played by policies that are one update older (lag 1), "
+                 "and results do not depend on timing")
+    notes.append(f"note: async_num_workers {g['async_num_workers']}: {threads} threads of this process, for "
+                 f"there are {cores} cores; {order} (docs/results/speed.md, Generation ahead of the learner)")
+    return {"threads": threads, "lag": int(ahead)}
 
 
 def translate(g: Values) -> tuple[dict[str, Any], list[str]]:
@@ -210,7 +235,7 @@ def train(arguments: Sequence[str]) -> int:
     values = read_config(Path(options.values.get("--config", CONFIG)))
     values["device"] = options.values.get("--device", values["device"])
     if "--exploiter-steps" in options.values:
-        values["exploiter_steps"] = options.integer("--exploiter-steps", 1, 1, 10**12)
+        values["exploiter_steps"] = options.integer("--exploiter-steps", 1, 1, MAX_STEPS)
         if not (values["use_opponent_pool"] and values["use_exploit_patch"]):
             raise ConfigError("--exploiter-steps has no effect: the file switches exploiters off")
     changes, notes = translate(values)

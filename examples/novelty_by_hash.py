@@ -30,7 +30,7 @@ class Counts:
 
     def score(self, rollout, iteration):
         """[T, N, seats]: 1 / sqrt(visits) of each observation's cell."""
-        cells = np.floor(rollout[self.role.name].obs * self.bins).astype(np.int64)
+        cells = np.floor(rollout[self.role.name].host("obs") * self.bins).astype(np.int64)
         index = (cells * (2 * np.arange(cells.shape[-1]) + 1)).sum(-1) % len(self.table)
         np.add.at(self.table, index, 1)
         return 1.0 / np.sqrt(self.table[index])

@@ -7,7 +7,7 @@ import numpy as np
 from rematch.core.config import knob
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import DECIDED
-from rematch.worlds.numpy_world import NumpyGame, PlainWorld
+from rematch.worlds.numpy_world import NumpyGame, NumpyWorld
 
 LINES = np.array([[0, 1, 2], [3, 4, 5], [6, 7, 8], [0, 3, 6], [1, 4, 7], [2, 5, 8], [0, 4, 8], [2, 4, 6]])
 CELLS = tuple(f"cell_{i}" for i in range(9))
@@ -20,8 +20,10 @@ class Config:
     draw: float = knob(0.5, "outcome of a draw for the second player", low=0.0, high=1.0)
 
 
-class TicTacToe(PlainWorld):
-    masked = True  # show() writes view.mask: the legal moves
+class TicTacToe(NumpyWorld):
+    """Tic-tac-toe: the first seat with three marks in a line wins."""
+
+    masked = True  # write_observations() writes view.mask: the legal moves
 
     @classmethod
     def make_spec(cls, config):
@@ -33,10 +35,10 @@ class TicTacToe(PlainWorld):
     def layout(self):  # the state of one game: 0 empty, 1 first seat, -1 second seat; whose turn it is
         return [("board", "i1", 9), ("turn", "i1")]
 
-    def begin(self, rows, uniform):  # a new game: an empty board, seat 0 moves first
+    def reset_games(self, rows, uniform):  # a new game: an empty board, seat 0 moves first
         self.state["board"][rows], self.state["turn"][rows] = 0, 0
 
-    def rules(self, actions):  # actions: role -> [N, seats]
+    def apply_actions(self, actions):  # actions: role -> [N, seats]
         games, turn = np.arange(self.games), self.state["turn"].astype(int)
         sign = 1 - 2 * turn
         self.state["board"][games, actions["player"][games, turn]] = sign
@@ -48,13 +50,13 @@ class TicTacToe(PlainWorld):
         self.view.ended[won | full] = DECIDED
         self.state["turn"] = 1 - turn
 
-    def show(self):  # what each seat sees: its own marks are 1, the opponent's -1
+    def write_observations(self):  # what each seat sees: its own marks are 1, the opponent's -1
         board = self.state["board"]
         self.view["player"]["board"][:] = np.stack([board, -board], 1)
         self.view.acting[:] = self.state["turn"][:, None] == [0, 1]
         self.view.mask["player"][:] = (board == 0)[:, None]
 
-    def sane(self, states):  # which loaded bytes can be a state
+    def valid_states(self, states):  # which loaded states are possible
         return (np.abs(states["board"]) <= 1).all(1) & np.isin(states["turn"], (0, 1))
 
 

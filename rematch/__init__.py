@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rematch.bench.run import benchmark
     from rematch.core.errors import ConfigError
     from rematch.verbs.calibrate import calibrate
-    from rematch.verbs.catalog import list_recipes, list_worlds
+    from rematch.verbs.catalog import describe_world, list_recipes, list_worlds
     from rematch.verbs.check import check
     from rematch.verbs.evaluate import evaluate
     from rematch.verbs.exploit import exploit
@@ -47,6 +47,7 @@ _MODULES = {  # public name -> the module that defines it
     "check": "rematch.verbs.check",
     "configure": "rematch.api",
     "describe_settings": "rematch.verbs.settings",
+    "describe_world": "rematch.verbs.catalog",
     "evaluate": "rematch.verbs.evaluate",
     "exploit": "rematch.verbs.exploit",
     "export": "rematch.verbs.export",
@@ -66,9 +67,9 @@ _MODULES = {  # public name -> the module that defines it
     "train": "rematch.api",
 }
 __all__ = [
-    "ConfigError", "benchmark", "calibrate", "check", "configure", "describe_settings", "evaluate", "exploit",
-    "export", "film", "list_recipes", "list_runs", "list_worlds", "load", "play", "report", "resume",
-    "serve", "solve", "status", "sweep", "tournament", "train",
+    "ConfigError", "benchmark", "calibrate", "check", "configure", "describe_settings", "describe_world",
+    "evaluate", "exploit", "export", "film", "list_recipes", "list_runs", "list_worlds", "load", "play",
+    "report", "resume", "serve", "solve", "status", "sweep", "tournament", "train",
 ]  # fmt: skip
 
 

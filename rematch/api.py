@@ -10,7 +10,9 @@ from typing import Any
 from rematch.agents import policy_export
 from rematch.agents.policy import Policy, digest
 from rematch.core import config as settings
-from rematch.core.errors import ConfigError, LearnError
+from rematch.core.component import ComponentError
+from rematch.core.errors import ConfigError, LearnError, UserCodeError
+from rematch.core.system import user_code
 from rematch.core.system.interrupts import StopRequest, StopRequested
 from rematch.core.system.progress import PROGRESS
 from rematch.curriculum import archive_files
@@ -23,7 +25,7 @@ from rematch.storage.run_folder import FAILED_EVENT, Run
 from rematch.training import memory_estimate
 from rematch.training.config import Config, start_notes
 from rematch.training.config import default as default
-from rematch.training.fingerprint import fingerprint
+from rematch.training.fingerprint import CODE, changed_code, fingerprint
 from rematch.training.loop import train as loop
 from rematch.training.recipes import code_flag
 from rematch.training.recipes import configure as configure
@@ -31,7 +33,8 @@ from rematch.training.recipes import recipes as recipes
 from rematch.training.recipes import stored_config as stored_config
 from rematch.training.trained_run import STATE_ERRORS, TrainedRun, load_run
 from rematch.training.trained_run import world_builder as world_builder
-from rematch.training.trainer import ComponentError, Trainer
+from rematch.training.trainer import Trainer
+from rematch.worlds import conformance
 
 
 class Trained(PrintableRun, TrainedRun):
@@ -95,6 +98,7 @@ def _start(
         raise ConfigError(f"settings of {len(text)} characters: `resume` could not read them; expected at "
                           f"most {settings.MAX_CHARACTERS}")
     Run.refuse_used(folder)  # before the costly part; `create` checks again under its lock
+    notes = [*notes, *conformance.check_user_game(config.game, config.world)]
     memory_estimate.check(config)
     trainer = Trainer(config)
     start_from(trainer, policies)
@@ -132,12 +136,12 @@ def resume(
     """
     with StopRequest(minutes) as stop, Run.open(Path(folder), write=True) as run:
         config = stored_config(run)
+        notes = conformance.check_user_game(config.game, config.world)
         memory_estimate.check(config)
         trainer = Trainer(config)
         checkpoint = run.load()
-        notes = []
         if checkpoint is not None:
-            notes = [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped]
+            notes += [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped]
             _check_fingerprint(folder, config, checkpoint, other_machine)
             _load_checkpoint(trainer, checkpoint)
         notes += run.rewind(checkpoint)
@@ -156,13 +160,16 @@ def resume(
 def _check_fingerprint(
     folder: Path | str, config: Config, checkpoint: Checkpoint, other_machine: bool
 ) -> None:
+    if other_machine:
+        return
+    remedy = "the run can continue, but not to the same bits; allow that with --other-machine"
+    if changed := changed_code(config, checkpoint.fingerprint):
+        raise ConfigError(f"{folder}: changed since the checkpoint was saved: {', '.join(changed)}; {remedy}")
     present = fingerprint(config)
-    different = [key for key in present if checkpoint.fingerprint.get(key) != present[key]]
-    if different and not other_machine:
-        raise ConfigError(
-            f"{folder}: saved with another {', '.join(different)}: the run can continue, but not to the same "
-            "bits; allow that with --other-machine"
-        )
+    different = [key for key in present
+                 if not key.startswith(CODE) and checkpoint.fingerprint.get(key) != present[key]]
+    if different:
+        raise ConfigError(f"{folder}: saved with another {', '.join(different)}: {remedy}")
 
 
 def _load_checkpoint(trainer: Trainer, checkpoint: Checkpoint) -> None:
@@ -212,13 +219,13 @@ def _run_loop(
                   run.history[-1] if run.history else {})
     done, repeated = False, ""
     try:
-        with PROGRESS.shown_by(display.share):
+        with PROGRESS.shown_by(display.share), user_code.one_line_errors():
             trainer.start(resumed)
             done = loop(trainer, stop)
     except StopRequested:
         saved = first if trainer.log.saved_iteration is None else trainer.log.saved_iteration
         repeated = f", inside a long operation; a resumed run repeats what follows iteration {saved}"
-    except (LearnError, ComponentError) as error:  # `rematch status` reads this event
+    except (LearnError, ComponentError, UserCodeError) as error:  # `rematch status` reads this event
         event = {"event": FAILED_EVENT, "why": str(error), "iteration": clock.iteration, "time": time.time()}
         run.timing(event)
         raise

@@ -50,18 +50,18 @@ def test_python_page_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_train_is_silent_and_load_reads_its_run(
         trained: api.Trained, capsys: pytest.CaptureFixture[str]) -> None:
-    found = rematch.load(trained.folder)
+    result = rematch.load(trained.folder)
     assert capsys.readouterr() == ("", "")
-    assert found.config == trained.config and found.history == trained.history
-    assert list(found.policies) == ["pursuer", "evader"]
-    for role, policy in found.policies.items():
+    assert result.config == trained.config and result.history == trained.history
+    assert list(result.policies) == ["pursuer", "evader"]
+    for role, policy in result.policies.items():
         assert np.array_equal(policy.weights, trained.policies[role].weights)
         arrays, role_spec = Run.read_policy(trained.folder / "policies" / f"{role}.safetensors")
         assert role_spec["role"] == role and role_spec["iteration"] == 3
         assert all(np.array_equal(arrays[name], value) for name, value in policy.arrays().items())
-    for row in found.scoreboard():
+    for row in result.scoreboard():
         assert row["games"] == 4 and row["low"] <= row["score"] <= row["high"]
-    assert found.scoreboard() == trained.scoreboard() != []
+    assert result.scoreboard() == trained.scoreboard() != []
 
 
 def test_loaded_policies_play_as_they_were_trained(trained: api.Trained) -> None:
@@ -141,10 +141,10 @@ def test_failing_console_does_not_stop_a_run(trained: api.Trained, tmp_path: Pat
 
 def test_run_that_is_all_warmup_has_a_note() -> None:
     """The pursuer would never learn: the default warm-up has 200 000 steps."""
-    for total, said in ((150_000, True), (250_000, False)):
+    for total, output in ((150_000, True), (250_000, False)):
         changes = {"schedule.kind": "alternating", "total_steps": total, "games": 8}
         trainer = Trainer(api.configure("lattice", changes=changes))
-        assert (ONLY_WARMUP in start_notes(trainer.config, trainer.setup.spec)) == said
+        assert (ONLY_WARMUP in start_notes(trainer.config, trainer.setup.spec)) == output
 
 
 @pytest.mark.parametrize(

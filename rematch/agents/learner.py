@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rematch.agents.policy import Policy
 from rematch.core.arrays import Floats, Ints, Tree
 from rematch.core.component import Evidence, Record, Setup, SmallRun
@@ -57,6 +60,7 @@ class Learner:
     trains_policy: ClassVar[bool] = False  # by a policy gradient of the acting network: EWC can regularize it
     seats_opponents: ClassVar[bool] = True  # its policy has a slot beside frozen opponents
     learns_forced_actions: ClassVar[bool] = False  # off-policy: also from actions that it did not choose
+    plays_ahead: ClassVar[bool] = True  # whether its training games can be played while it learns (lag 1)
     short_steps: ClassVar[tuple[int, int]] = (32, 16)  # games and steps of a short trial
     evaluation_every: ClassVar[int] = 4  # iterations between the evaluations of a short trial
 
@@ -85,6 +89,11 @@ class Learner:
     def uses_torch(cls, config: RunConfig) -> bool:
         """Whether training imports torch."""
         return bool(config.network.in_torch)
+
+    @classmethod
+    def needs_cpu(cls, config: RunConfig, spec: Spec) -> str:
+        """Why it cannot learn on a GPU from games that are played there; empty if it can."""
+        return f"learner {cls.name} takes its games from the CPU"
 
     @classmethod
     def deterministic_play(cls, config: RunConfig) -> bool:
@@ -117,6 +126,12 @@ class Learner:
     def acting(self, progress: float) -> Floats:
         """The weights with which its policy acts in training games."""
         return self.policy.weights
+
+    def freeze_player(self, new: NDArray[np.integer[Any]]) -> None:
+        """With a lag, before each rollout: a player without a slot copies what it reads of the learner.
+
+        The games `new` [n] start an episode in this rollout.
+        """
 
     def load_weights(self, policy: Policy) -> None:
         """Start from the weights of another policy; all other state is new."""

@@ -160,6 +160,7 @@ class Training:
         for i in range(SNAPSHOTS):
             self.iterate()
             league.matchmaker.snapshot(i * config.league.snapshot_every)
+        trainer.setup.queue.drop()
         trainer.before_rollout()
         unfinished = np.ones(trainer.world.games, bool)
         actions = [random_actions(trainer.world, s) for s in range(4)]

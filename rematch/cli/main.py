@@ -123,7 +123,8 @@ def run_safely(words: Sequence[str], act: Callable[[Sequence[str]], int]) -> int
     code = 0
     warnings.formatwarning = format_warning
     try:
-        code = act(words)
+        with user_code.one_line_errors():
+            code = act(words)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from rematch.core.arrays import Tree
 from rematch.core.clock import Clock, Request
+from rematch.core.errors import ConfigError
+from rematch.core.system.user_code import described
 
 if TYPE_CHECKING:
     from rematch.core.spec import Spec
@@ -82,6 +84,7 @@ class Setup(Protocol):
     seating: Any  # rollout.seating.Seating: role -> its players
     agents: Any  # agents.learner.AgentSet: learners, players, networks
     collector: Any  # rollout.collector.Collector; from `connect` on
+    queue: Any  # rollout.rollout_queue.RolloutQueue: the rollouts of the training games; from `connect` on
     prepare_rollout: Any  # () -> None: `before_rollout` of all components
     log: Any  # training.run_log.RunLog: lines for people, tables and files of the run
 
@@ -126,6 +129,14 @@ class Setup(Protocol):
         """Write the present policies of all roles to policies/."""
 
 
+class ComponentError(ConfigError):
+    """A component raised an exception in a hook; the run can be resumed from its newest checkpoint."""
+
+    def __init__(self, name: str, hook: str, error: Exception) -> None:
+        super().__init__(f"component {name} failed in {hook}: {described(error)}; the run can be resumed "
+                         "from its newest checkpoint")
+
+
 class Component:
     """One part of a run. Override what you need; the defaults do nothing.
 
@@ -140,6 +151,9 @@ class Component:
     columns: ClassVar[frozenset[str]] = frozenset()  # optional rollout columns that it reads: "states", ...
     copies_setting: ClassVar[str] = ""  # setting with the number of network copies that it stores, if any
     reads_rollout_after_evaluation: ClassVar[bool] = False  # if True, a stop request postpones no evaluation
+    # Whether games that are played change its state. With a lag, `state_dict` is then called when a rollout
+    # is submitted: a checkpoint has the state before the pending rollout.
+    changed_by_play: ClassVar[bool] = False
 
     # --- before anything is built ---
 
@@ -200,7 +214,12 @@ class Component:
     # --- one iteration, in this order ---
 
     def before_rollout(self, clock: Clock, next: Next) -> None:
-        """Write your columns of `next`: the start states of games that restart in this rollout."""
+        """Write your columns of `next`: the start states of games that restart in this rollout.
+
+        The only hook of an iteration in which the world rests: with a lag this rollout is played while the
+        other hooks run. They read the rollout (`rollout.players`, `.restart_stage`, `.counters`), never the
+        world. The clock is that of the iteration that will learn from this rollout.
+        """
 
     def after_rollout(self, rollout: Any, clock: Clock) -> None:
         """Read events, write reward terms."""
@@ -209,12 +228,15 @@ class Component:
         """Update the weights. The component's name is put before names of metrics without a slash."""
         return {}
 
-    def metrics(self) -> Metrics:
-        """Numbers of this iteration, for metrics.jsonl; names as in `update`."""
-        return {}
-
     def after_update(self, rollout: Any, metrics: Metrics, clock: Clock) -> None:
-        """The clock now counts this iteration as done."""
+        """The clock now counts this iteration as done; `metrics` are those that `update` returned."""
+
+    def metrics(self) -> Metrics:
+        """Numbers of this iteration, for its row of metrics.jsonl; names as in `update`.
+
+        The row is complete before an evaluation: a number of an evaluation belongs into its record.
+        """
+        return {}
 
     def requests(self, clock: Clock) -> Iterable[Request]:
         """Requests for what follows this iteration."""
@@ -251,6 +273,10 @@ class Component:
         """The inverse of `state_dict`; called in the order of the list."""
 
 
-def prefixed(name: str, metrics: Metrics) -> Metrics:
-    """The metrics of a component; a key without a slash gets the component's name as its prefix."""
-    return {key if "/" in key else f"{name}/{key}": value for key, value in metrics.items()}
+def merged_metrics(parts: Sequence[Component], results: Sequence[Metrics]) -> Metrics:
+    """The metrics of all components; a key without a slash gets its component's name as prefix."""
+    merged: Metrics = {}
+    for part, metrics in zip(parts, results):
+        for key, value in metrics.items():
+            merged[key if "/" in key else f"{part.name}/{key}"] = value
+    return merged

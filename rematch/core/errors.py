@@ -31,6 +31,10 @@ class CodeNotAllowed(ConfigError):
     """A run, recipe or policy names code of the user's own, and --allow-code was not given."""
 
 
+class UserCodeError(ConfigError):
+    """Code of the user's own raised an exception: one line with its file, line and function."""
+
+
 class RunError(ConfigError):
     """A run folder that cannot be read or written: one line with the file and the reason."""
 

@@ -7,9 +7,14 @@ ensures that no two purposes share one. Stream numbers never change: results of 
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rematch.core.native_build import refuse_stale
+from rematch.core.system.philox import BUILD
+from rematch.core.system.philox import words as compiled_words
 
 RESET, BOT, ACT, SENSOR = 1, 2, 3, 4  # also in random.h
 DYNAMICS, ACTUATOR, OBSERVATION = 5, 6, 7  # disturbances of pursuit; also in random.h
@@ -23,10 +28,16 @@ MAP_LAYOUT = 41  # of a generated cartridge
 SAVESTATE, DEMONSTRATION, EXPLORER = 42, 43, 44  # start of a game, length of a demonstration, explorers
 
 Words = NDArray[np.uint64]
+LARGEST = 2**64 - 1
+
+refuse_stale("rematch.core.system.philox", BUILD, Path(__file__).parent / "system" / "philox.pyx")
 
 
 def philox(key: int, counter: NDArray[np.integer]) -> Words:
-    """Four random 32-bit words (as uint64, [..., 4]) for each counter [..., 4] under one 64-bit key."""
+    """Four random 32-bit words (as uint64, [..., 4]) for each counter [..., 4] under one 64-bit key.
+
+    The readable reference of random.h and philox.pyx.
+    """
     low = np.uint64(0xFFFFFFFF)
     shift = np.uint64(32)
     c0, c1, c2, c3 = (counter[..., i].astype(np.uint64) & low for i in range(4))
@@ -40,13 +51,7 @@ def philox(key: int, counter: NDArray[np.integer]) -> Words:
 
 def words(seed: int, stream: int, count: int, step: int = 0) -> Words:
     """[count] random 64-bit words, one for each (seed, stream, index 0 .. count - 1, step)."""
-    counter = np.zeros((count, 4), np.uint64)
-    counter[:, 0] = np.arange(count)
-    counter[:, 1] = step & 0xFFFFFFFF
-    counter[:, 2] = stream
-    counter[:, 3] = step >> 32
-    output = philox(seed, counter)
-    return output[:, 0] << np.uint64(32) | output[:, 1]
+    return compiled_words(seed & LARGEST, stream, count, step & LARGEST)
 
 
 def units(seed: int, stream: int, count: int, step: int = 0) -> NDArray[np.float64]:

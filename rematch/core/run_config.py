@@ -26,6 +26,12 @@ class Config:
     total_steps: int = knob(
         10_000_000, "steps after which the run ends, all games together", unit="steps", low=1
     )
+    lag: int = knob(
+        0, "rollouts that are played ahead of the learner; 1: other threads play the next rollout while the "
+        "learners learn, so its policies are one update older (PPO's ratio uses the probabilities with which "
+        "they chose the actions); results do not depend on timing",
+        unit="rollouts", low=0, high=1,
+    )  # fmt: skip
     stagger: int = knob(
         0, "the first episodes start at different steps, spread over this number, so that they end at "
         "different times; 0: all start at once", unit="steps", low=0, high=2**20,
@@ -40,6 +46,11 @@ class Config:
     save_seconds: float = knob(
         60.0, "time after which a checkpoint is saved between two regular ones; it is deleted when the next "
         "one is saved, so the files of a complete run do not depend on it; 0: off", unit="seconds", low=0,
+    )  # fmt: skip
+    device: str = knob(
+        "cpu", "device of the training games and of their learners; cpu: the processor; cuda: the NVIDIA GPU "
+        "(ppo in worlds with CUDA rules); auto: the GPU where it can be used, else the processor",
+        choices=("cpu", "cuda", "auto"),
     )  # fmt: skip
     learner: str = knob(
         "ppo", "learning algorithm; ppo: proximal policy optimization; lookahead: one-step planning with a "

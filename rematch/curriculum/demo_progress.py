@@ -76,13 +76,15 @@ class DemonstrationPlaces:
         """[T, N, 1] inputs by which each observation is further along than all before it in its episode."""
         if self.newest is not None:
             self._follow(self.newest)
-        obs = np.ascontiguousarray(rollout[self.role.name].obs[:, :, 0, self.columns])
+        obs = np.ascontiguousarray(rollout[self.role.name].host("obs")[:, :, 0, self.columns])
         out: Floats = np.zeros(obs.shape[:2], np.float32)
+        ended = rollout.host("ended") != RUNNING
+        followed = None if rollout.demo_index is None else rollout.host("demo_index")
         for t in range(rollout.steps):
             for game in range(rollout.games):
                 place = obs[t, game].tobytes()
-                if self.newest is not None and rollout.demo_index is not None:
-                    index = int(rollout.demo_index[t, game])
+                if self.newest is not None and followed is not None:
+                    index = int(followed[t, game])
                 else:
                     index = 0 if self.ended[game] else OFF
                 if index != OFF:
@@ -90,7 +92,7 @@ class DemonstrationPlaces:
                 before = index if self.ended[game] else int(self.progress[game])
                 after = self._furthest(place, before)
                 out[t, game] = 0 if self.ended[game] else after - before
-                self.progress[game], self.ended[game] = after, rollout.ended[t, game] != RUNNING
+                self.progress[game], self.ended[game] = after, ended[t, game]
         return out[:, :, None]
 
     def _furthest(self, place: bytes, before: int) -> int:
@@ -179,9 +181,7 @@ class DemoProgress(RewardTermComponent):
         return DemonstrationPlaces(config, role, games)
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
-        demonstrations = self.setup.get(Demonstrations)
-        assert demonstrations is not None
         for scorer in self.scorers.values():
             assert isinstance(scorer, DemonstrationPlaces)
-            scorer.newest = demonstrations.demonstration
+            scorer.newest = rollout.demonstration
         super().after_rollout(rollout, clock)

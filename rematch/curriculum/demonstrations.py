@@ -74,6 +74,7 @@ class Demonstrations(Component):
     name = "demonstrations"
     Config = DemonstrationsConfig
     needs = "savestates.mode=bands"
+    changed_by_play = True
 
     def __init__(self, config: DemonstrationsConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -127,14 +128,17 @@ class Demonstrations(Component):
         return patience
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
-        self.forced_steps += int((self.forced.forced == FORCED).sum())
+        self.forced_steps += int(np.sum(rollout.forced == FORCED))
 
     def evidence(self, record: Record) -> Iterable[Evidence]:
         yield Evidence("demonstrations", f"{self.forced_steps:,} forced steps" if self.forced_steps else "")
 
     def state_dict(self) -> Tree:
-        return self.forced.state_dict() | {"demonstration": np.frombuffer(self.demonstration, np.uint8)}
+        state = self.forced.state_dict() | {"demonstration": np.frombuffer(self.demonstration, np.uint8)}
+        return state | ({"next": self.forced.next_state()} if self.setup.config.lag else {})
 
     def load_state_dict(self, tree: Tree) -> None:
         self.forced.load_state_dict(tree)
         self.demonstration = tree["demonstration"].tobytes()
+        if self.setup.config.lag:
+            self.forced.load_next_state(tree["next"])

@@ -119,7 +119,7 @@ class Search:
         archive.explorer_steps += rollout.steps * rollout.games
         for t, game, bundle in rollout.captured:
             if not bundle.place:
-                return self._add_milestone(bundle, step, bool(rollout.ended[t, game] == DECIDED))
+                return self._add_milestone(bundle, step, bool(rollout.host("ended")[t, game] == DECIDED))
         for name in (name for names in self.passed for name in names if name in self.cells):
             self.cells[name].tried += PASS_WEIGHT
         # The last capture of a game in a cell is its strongest one.

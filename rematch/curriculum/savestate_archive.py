@@ -20,14 +20,14 @@ archive_files.py describes the files and how they are restored after a kill.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.arrays import Floats, Tree
+from rematch.core.arrays import Floats, Tree, stored_bool, stored_int
 from rematch.core.beta_posterior import BetaPosteriors
 from rematch.core.spec import Spec
 from rematch.core.world import DECIDED, RUNNING
@@ -51,6 +51,16 @@ MASTERED_WEIGHT = 0.05  # weight of a start, with demonstrations, whose episodes
 PRIOR = (1.0, 1.0)  # Beta prior of an episode's success
 
 
+@dataclass(frozen=True)
+class CaptureBasis:
+    """What the games of a rollout are compared with: the archive as it was before the rollout."""
+
+    starts: int = 0  # number of starts
+    known: frozenset[frozenset[str]] = frozenset()  # sets of milestones at which games were captured
+    record: int = 0  # milestones of the frontier
+    finished: bool = False  # whether the frontier has finished the game
+
+
 class Archive:
     """The start states of one run, the start of each running episode, and the milestones reached so far."""
 
@@ -71,6 +81,7 @@ class Archive:
         self.frontier: Frontier | None = None
         self.first_steps: dict[str, dict[str, int]] = {}  # milestone -> "frontier", "cold": step
         self.captured_sets: dict[int, set[frozenset[str]]] = {}  # by game: captured in this rollout
+        self.capture_basis = CaptureBasis()
         self.demonstrations: Demonstrations | None = None
         self.explorer_steps = 0  # steps of all explorers together
         # Ranks of the multiples of the golden ratio: neighbouring games get distant ranks.
@@ -84,16 +95,17 @@ class Archive:
     ) -> bool:
         """Whether to capture a game that has just reached a milestone (14 ms). Called by several threads.
 
-        The answer does not depend on captures of other games in the same rollout, and therefore not on the
-        number of threads; `record_rollout` drops duplicates.
+        The answer does not depend on captures of other games in the same rollout, nor on what is found while
+        it is played, and therefore not on threads or timing; `record_rollout` drops duplicates.
         """
         captured, reached = self.captured_sets.setdefault(game, set()), frozenset(milestones)
-        if reached in captured or reached in self.start_by_milestones:
+        basis = self.capture_basis
+        if reached in captured or reached in basis.known:
             return False
         if decided or self.mode == "off":  # no episode will start there: only a new record counts
             sizes = [] if decided else [len(one) for one in captured]
-            best = max([*sizes, len(self.frontier.milestones) if self.frontier else 0])
-            if (self.frontier and self.frontier.finished) or (not decided and len(milestones) <= best):
+            best = max([*sizes, basis.record])
+            if basis.finished or (not decided and len(milestones) <= best):
                 return False
         captured.add(reached)
         return True
@@ -103,6 +115,9 @@ class Archive:
     def next_stage(self, iteration: int) -> Floats:
         """[N, 2] of each game's next episode: the number of its savestate or POWER_ON, and its patience."""
         self.captured_sets.clear()
+        frontier = self.frontier
+        record = (len(frontier.milestones), frontier.finished) if frontier else (0, False)
+        self.capture_basis = CaptureBasis(len(self.starts), frozenset(self.start_by_milestones), *record)
         out: Floats = np.zeros((len(self.episode_start), 2), np.float32)
         out[:, 0] = POWER_ON
         usable = [number for number, start in enumerate(self.starts)
@@ -177,18 +192,19 @@ class Archive:
 
     def record_rollout(self, rollout: RolloutBuffer, iteration: int) -> list[str]:
         """Take milestones, ends and captures of a rollout, in order of time. Returns lines for the log."""
-        first = iteration * rollout.steps * rollout.games
+        first, all_ended = iteration * rollout.steps * rollout.games, rollout.host("ended")
+        forced = None if rollout.forced is None else rollout.host("forced")
         lines: list[str] = []
         parents = {(t, game): int(self.episode_start[game]) for t, game, _ in rollout.captured}
         events = [(t, 0, game, name) for t, game, name in rollout.events]
-        events += [(t, 1, game, "") for t, game in np.argwhere(rollout.ended != RUNNING).tolist()]
+        events += [(t, 1, game, "") for t, game in np.argwhere(all_ended != RUNNING).tolist()]
         for t, ended, game, name in sorted(events, key=lambda event: event[:3]):
             step = first + t * rollout.games + game + 1
             number = int(self.episode_start[game])
             if (t, game) in parents:
                 parents[t, game] = number
             if not ended:
-                unforced = rollout.forced is None or rollout.forced[t, game] == POLICY
+                unforced = forced is None or forced[t, game] == POLICY
                 lines += self.record_milestone(name, step, number, unforced and number == POWER_ON)
                 if not self.succeeded[game]:
                     self.start(number).successes += 1
@@ -197,18 +213,18 @@ class Archive:
                 continue
             if not self.succeeded[game]:
                 self.posteriors.update(number + 1, False)
-            self.episode_start[game], self.succeeded[game] = self._next_start(game), False
+            start = int(rollout.restart_stage[game, self.world.spec.stage.index(START)])
+            self.episode_start[game], self.succeeded[game] = self._usable(start), False
             self.start(int(self.episode_start[game])).visits += 1
         newest = {(t, game): name for t, game, name in rollout.events}
         for t, game, bundle in rollout.captured:
             origin = {"milestone": newest.get((t, game), "record"),
                       "step": first + t * rollout.games + game + 1, "game": game, "parent": parents[t, game]}
-            self.add(bundle, bool(rollout.ended[t, game] == DECIDED), origin)
+            self.add(bundle, bool(all_ended[t, game] == DECIDED), origin)
         return lines
 
-    def _next_start(self, game: int) -> int:
-        """The start of the episode that follows an ended one; power-on if its savestate is in quarantine."""
-        number = int(self.world.next.stage[game, self.world.spec.stage.index(START)])
+    def _usable(self, number: int) -> int:
+        """This start, or power-on if its savestate is in quarantine."""
         unusable = number >= 0 and self.starts[number].sha256 in self.world.library.quarantine
         return POWER_ON if unusable else number
 
@@ -287,6 +303,18 @@ class Archive:
             "reached": {name: dict(steps) for name, steps in self.first_steps.items()},
             "scouted": self.explorer_steps,
         }  # fmt: skip
+
+    def basis_state(self) -> Tree:
+        """What captures of a pending rollout are compared with."""
+        basis = self.capture_basis
+        return {"starts": basis.starts, "record": basis.record, "finished": basis.finished}
+
+    def load_basis_state(self, tree: Tree) -> None:
+        count, library = stored_int(tree, "starts"), self.world.library
+        known = frozenset(frozenset(start.milestones) for number, start in enumerate(self.starts[:count])
+                          if not library[number].place)  # fmt: skip
+        record, finished = stored_int(tree, "record"), stored_bool(tree, "finished")
+        self.capture_basis = CaptureBasis(count, known, record, finished)
 
     def load_state_dict(self, tree: Tree) -> None:
         """To be called before the states of the world are loaded: their games need the savestates."""

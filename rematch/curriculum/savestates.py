@@ -92,7 +92,10 @@ class Savestates(Component):
         yield Evidence(self.name, count if visits or forced else "", off)
 
     def state_dict(self) -> Tree:
-        return self.archive.state_dict()
+        basis = {"capture_basis": self.archive.basis_state()} if self.setup.config.lag else {}
+        return self.archive.state_dict() | basis
 
     def load_state_dict(self, tree: Tree) -> None:
         self.archive.load_state_dict(tree)
+        if self.setup.config.lag:
+            self.archive.load_basis_state(tree["capture_basis"])

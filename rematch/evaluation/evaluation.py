@@ -86,6 +86,7 @@ class MatchRow:
     margin: Json | None = None  # points ahead of the best other player, where the world counts points
     reached: Json | None = None  # milestone -> games that reached it
     unfinished: int | None = None  # games that the limit of steps broke off; they count half a point
+    repeats: bool | None = None  # True: nothing was random, and more games would repeat these
     score: float  # (wins + draws / 2) / games
     low: float
     high: float

@@ -6,7 +6,7 @@ Where rewards do not add up to zero, mean returns are reported beside the score.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
@@ -25,6 +25,8 @@ from rematch.core.system.progress import PROGRESS
 from rematch.core.world import RUNNING, World
 from rematch.evaluation.evaluation import STORED
 from rematch.evaluation.statistics import Mean, effective_games, mean_by_deal, mean_interval, wilson
+
+OPTIONAL = ("returned", "margin", "reached", "unfinished", "repeats")  # entries of a row that may be missing
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Result:
     # milestone -> games that reached it, where the world has milestones
     reached: dict[str, int] | None = None
     unfinished: int | None = None  # games that the limit of steps broke off; None: the limit was not reached
+    repeats: bool | None = None  # True: nothing was random, and more games would repeat these
     # always-valid intervals of the score and of the share of games won (evaluation/sequential_match.py)
     bounds: tuple[float, float] | None = None
     win_bounds: tuple[float, float] | None = None
@@ -76,8 +79,7 @@ class Result:
         row |= dict(zip(("win", "win_low", "win_high"), self.won))
         for name in ("bounds", "win_bounds"):  # they are in low and high
             del row[name]
-        return {name: value for name, value in row.items()
-                if value is not None or name not in ("returned", "margin", "reached", "unfinished")}
+        return {name: value for name, value in row.items() if value is not None or name not in OPTIONAL}
 
 
 class Played(NamedTuple):
@@ -94,6 +96,12 @@ class Played(NamedTuple):
     points: NDArray[np.float64]
     reached: NDArray[np.bool_]
     unfinished: NDArray[np.bool_]  # [N] games that were broken off: half a point each, returns so far
+    actions: NDArray[np.uint64]  # [N] hash of all actions of a game: equal games have equal ones
+
+    def first_game(self) -> Played:
+        """The first game alone."""
+        columns: list[Any] = [array[:1] for array in self]
+        return Played(*columns)
 
 
 Watch = Callable[[str], None]  # receives the progress of a match before each step; may raise StopRequested
@@ -138,7 +146,7 @@ def play(
     returns, points = np.zeros((n, spec.seats)), np.full((n, spec.seats), np.nan)
     milestones = spec.role_of(0).milestones
     reached = np.zeros((n, len(milestones)), bool)
-    running = np.ones(n, bool)
+    running, hashes = np.ones(n, bool), np.zeros(n, np.uint64)
     seats = range(spec.seats)
     seated = SeatedPlayers(dict(zip(seats, players)), dict.fromkeys(seats, seed), rng.ACT)
     step = 0
@@ -150,6 +158,7 @@ def play(
         outcome[gave_up] = np.where(resigned[gave_up], 0.0, 1.0 if spec.seats == 2 else 0.5)
         length[gave_up] = step + 1
         running &= ~gave_up
+        hashes[running] = _hash(hashes, actions)[running]
         final_points = points if world.points is None else world.points.after(actions)
         view = world.step(actions)
         returns += view.reward * running[:, None]
@@ -163,7 +172,16 @@ def play(
         running &= ~ended
         step += 1
     outcome[running], length[running] = 0.5, step
-    return Played(outcome, length, returns / spec.reward_scale, points, reached, running)
+    return Played(outcome, length, returns / spec.reward_scale, points, reached, running, hashes)
+
+
+def _hash(hashes: NDArray[np.uint64], actions: Mapping[str, NDArray[Any]]) -> NDArray[np.uint64]:
+    """[N] the hashes of games so far with the actions of one more step (FNV-1a over words)."""
+    for array in actions.values():
+        words = np.ascontiguousarray(array).view(np.uint32).reshape(len(array), -1)
+        for column in words.T:
+            hashes = (hashes ^ (column + np.uint64(1))) * np.uint64(0x100000001B3)
+    return hashes
 
 
 def _first_legal_actions(world: World) -> dict[str, NDArray[Any]]:
@@ -187,6 +205,7 @@ class Rotation:
 
     order: list[int]
     match: Played
+    repeats: bool = False  # nothing was random: more games would repeat this one
     first_deal: int = 0  # the number of its first deal among all deals of the players
 
     @property
@@ -203,9 +222,10 @@ class Rotation:
 class Scoreboard:
     """Plays matches in worlds from one builder, `make(games, first, seed) -> World`, with some threads.
 
-    `random` is False for a world without randomness: greedy players repeat one game there, so a match of
-    greedy players alone has one game per seating. `watch` receives the progress before each step.
-    `max_steps` limits the steps of a match, all its games together; games that run then are broken off.
+    `random` is False for a world without randomness: players without randomness repeat one game there, so a
+    match of greedy policies and of bots that draw no random numbers has one game per seating. `watch`
+    receives the progress before each step. `max_steps` limits the steps of a match, all its games together;
+    games that run then are broken off.
     """
 
     def __init__(
@@ -253,18 +273,31 @@ class Scoreboard:
     def _rotations(self, players: Sequence[Player], games: int, index: int) -> list[Rotation]:
         seats = self.spec.seats
         fixed_seats = len(self.spec.roles) > 1 or seats == 1
-        if not self.random and all(isinstance(player, GreedyOption) and player.greedy for player in players):
+        if self._certain(players):
             games = min(games, 1 if fixed_seats else seats)  # more would repeat these
         if fixed_seats:
-            return [Rotation(list(range(seats)), self.match(players, games, index))]
+            return [self._rotation(players, list(range(seats)), self.match(players, games, index))]
         rotations = []
         for turn in PROGRESS.each(range(seats)):
             order = [(seat + turn) % seats for seat in range(seats)]
             share = games // seats + (turn < games % seats)
             if share:
                 seated = [players[order[seat]] for seat in range(seats)]
-                rotations.append(Rotation(order, self.match(seated, share, index, turn)))
+                rotations.append(self._rotation(players, order, self.match(seated, share, index, turn)))
         return rotations
+
+    def _certain(self, players: Sequence[Player]) -> bool:
+        """Whether neither the world nor a player is random."""
+        greedy = all(isinstance(player, GreedyOption) and player.greedy for player in players)
+        return greedy and not self.random
+
+    def _rotation(self, players: Sequence[Player], order: list[int], played: Played) -> Rotation:
+        """The games of a seating; one of them where all are equal because nothing was random."""
+        sampled = any(isinstance(player, GreedyOption) and not player.greedy for player in players)
+        games = len(played.actions)
+        if self.random or sampled or games == 1 or len(np.unique(played.actions)) > 1:
+            return Rotation(order, played, repeats=self._certain(players))
+        return Rotation(order, played.first_game(), repeats=True)
 
     def _result(self, players: Sequence[Player], player: int, rotations: Sequence[Rotation]) -> Result:
         """The games of one player in all rotations."""
@@ -294,4 +327,5 @@ class Scoreboard:
             margin=mean_by_deal(margin, deal),
             reached=dict(zip(milestones, reached)) if milestones else None,
             unfinished=unfinished or None,
+            repeats=all(rotation.repeats for rotation in rotations) or None,
         )

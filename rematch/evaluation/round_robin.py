@@ -152,11 +152,14 @@ class RoundRobin:
             with PROGRESS.part(share, goal):
                 for index, pair in PROGRESS.each(list(enumerate(pairs))):
                     new = self.board._rotations(self._seated(pair), size, index | batch << BATCH_SHIFT)
-                    rotations[pair] += [replace(each, first_deal=played // 2) for each in new]
+                    repeats = all(each.repeats for each in new)
+                    if not (repeats and rotations[pair]):  # more games would be the same
+                        rotations[pair] += [replace(each, first_deal=played // 2) for each in new]
             played, batch, share = played + size, batch + 1, goal
             results = list(self._results(rotations))
             width = sqrt(played / 2) * asymptotic_half_width(played // 2, self._planned_deals())
-            if self._precision(results, width) <= self.until or self.most - played < 2:
+            certain = all(result.repeats for result in results)
+            if certain or self._precision(results, width) <= self.until or self.most - played < 2:
                 return results, width
 
     def _seated(self, pair: tuple[str, str]) -> list[Player]:

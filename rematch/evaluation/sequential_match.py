@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.player import GreedyOption, Player
+from rematch.core.player import Player
 from rematch.core.system.progress import PROGRESS
 from rematch.evaluation.confidence_sequence import ALPHA, ConfidenceSequence
 from rematch.evaluation.match import Result, Rotation, Scoreboard
@@ -62,7 +62,7 @@ class SequentialScoreboard(Scoreboard):
     rule: StopRule
 
     def results(self, players: Sequence[Player], games: int, index: int) -> list[Result]:
-        if not self.random and all(isinstance(player, GreedyOption) and player.greedy for player in players):
+        if self._certain(players):
             return super().results(players, games, index)  # the same games again and again
         seats = self.spec.seats
         per_deal = seats if len(self.spec.roles) == 1 and seats > 1 else 1
@@ -75,6 +75,8 @@ class SequentialScoreboard(Scoreboard):
             until = min(1.0, (played + size) / needed)
             with PROGRESS.part(share, max(share, until)):
                 new = self._rotations(players, size, index | batch << BATCH_SHIFT)
+            if all(rotation.repeats for rotation in new):
+                return [self._result(players, player, new) for player in range(len(players))]
             rotations += [replace(rotation, first_deal=deals) for rotation in new]
             for player, (score, win) in enumerate(zip(scores, wins)):
                 values = deal_values(new, player)

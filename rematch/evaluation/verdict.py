@@ -7,12 +7,12 @@ docs/explanation/strength.md has the formulas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, hypot, inf, sqrt
 
-from rematch.evaluation.evaluation import Evaluation, MatchRow, ReturnRow
+from rematch.evaluation.evaluation import Evaluation, MatchRow, MatchUp, ReturnRow
 from rematch.evaluation.evaluator import EvaluationConfig
 from rematch.evaluation.payoff_matrix import LARGE_DROP, Payoff, cycle_share, find_forgetting
 from rematch.evaluation.statistics import Z95, bonferroni_z, score_drop
@@ -25,6 +25,9 @@ NEAR_PERFECT = 0.95  # mean score against scripted opponents from which a role n
 CLOSE_BOUNDS = 0.30  # distance of two bounds of a game's value that still says something
 SMALL_GAP = 0.30  # upper bound of the NE gap below which a pair counts as balanced
 RETURN_WORDS = ("weak", "declining", "inconclusive", "steady", "improving")  # the worst role decides
+RANDOM_OPPONENT = "random"
+ONLY_RANDOM = ("only random was played, so strength was not measured: rematch eval RUN plays every scripted "
+               "opponent, rematch exploit RUN trains best responses")
 ONE_EVALUATION = "inconclusive: there is only one evaluation"
 
 
@@ -208,7 +211,7 @@ def lopsidedness(history: Sequence[Evaluation], config: EvaluationConfig) -> str
     if last.below_baseline:
         text += (f"; a scripted baseline is better in {len(last.below_baseline)} of {len(last.matches)} "
                  "match-ups")
-    return text
+    return f"{text}; {ONLY_RANDOM}" if only_random(last.match_ups) else text
 
 
 def scripted_value(evaluation: Evaluation) -> tuple[float, float] | None:
@@ -251,16 +254,25 @@ def weakness(evaluation: Evaluation) -> str:
     )
 
 
+def only_random(match_ups: Collection[MatchUp]) -> bool:
+    """Whether all these matches were against random players, whose defeat proves no strength."""
+    return bool(match_ups) and all(opponent == RANDOM_OPPONENT for _, opponent in match_ups)
+
+
 def convergence(evaluation: Evaluation) -> str:
     """A small gap several times in a row, where no scripted baseline is better."""
     if not evaluation.converged or evaluation.below_baseline:
         return ""
     games = min(rate.games for rate in evaluation.rates.values())
-    return (
-        f"converged: {evaluation.balanced} evaluations in a row with a small NE gap, the last "
+    balance = (
+        f"{evaluation.balanced} evaluations in a row with a small NE gap, the last "
         f"{evaluation.gap or 0:.3f} [{evaluation.gap_low or 0:.3f}, {evaluation.gap_high or 0:.3f}] in "
-        f"{games} games; no scripted baseline is better in any of {len(evaluation.matches)} match-ups"
+        f"{games} games"
     )
+    if only_random(evaluation.match_ups):
+        return f"inconclusive: {balance}; {ONLY_RANDOM}"
+    return (f"converged: {balance}; no scripted baseline is better in any of {len(evaluation.matches)} "
+            "match-ups")
 
 
 def score_trend(history: Sequence[Evaluation], other_levels: bool) -> str:
@@ -275,10 +287,12 @@ def score_trend(history: Sequence[Evaluation], other_levels: bool) -> str:
     change = now.score - before.score
     below, above = hypot(now.below, before.above), hypot(now.above, before.below)
     scores = f"mean score against scripted opponents {before.score:.3f} at first, {now.score:.3f} now"
-    if change > max(STEADY_SCORE, below):
-        return f"improving: {scores}"
     if -change > max(STEADY_SCORE, above):
         return f"declining: {scores}"
+    if only_random(common):
+        return f"inconclusive: {scores}; {ONLY_RANDOM}"
+    if change > max(STEADY_SCORE, below):
+        return f"improving: {scores}"
     if max(below, above) <= STEADY_SCORE:
         return f"steady: {scores}"
     fewest = min(entry.games for entry in [*first.matches, *last.matches])

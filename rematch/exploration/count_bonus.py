@@ -49,15 +49,16 @@ class VisitCounts:
         self.episodes: dict[bytes, int] = {}  # digest of a place -> episodes of the run that visited it
 
     def score(self, rollout: RolloutBuffer, iteration: int) -> Floats:
-        obs = np.ascontiguousarray(rollout[self.role.name].obs[:, :, 0, self.columns])
+        obs = np.ascontiguousarray(rollout[self.role.name].host("obs")[:, :, 0, self.columns])
         out: Floats = np.zeros(obs.shape[:2], np.float32)
+        ended = rollout.host("ended")
         for game, counts in enumerate(self.counts):
             for t in range(rollout.steps):
                 place = obs[t, game].tobytes()
                 counts[place] = counts.get(place, 0) + 1
                 count = counts[place]
                 out[t, game] = self._lifelong_reward(place, count) if self.lifelong else count**-0.5
-                if rollout.ended[t, game] != RUNNING:
+                if ended[t, game] != RUNNING:
                     counts.clear()
         return out[:, :, None]
 

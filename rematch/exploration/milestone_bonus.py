@@ -98,7 +98,7 @@ class MilestonePosteriors:
 
     def score(self, rollout: RolloutBuffer, iteration: int) -> Floats:
         """[T, N, 1] rewards; the last step of an episode has no next observation, and no reward."""
-        bits = rollout[self.role.name].obs[:, :, 0, self.columns] > 0.5
+        bits = rollout[self.role.name].host("obs")[:, :, 0, self.columns] > 0.5
         out: Floats = np.zeros((rollout.steps, rollout.games), np.float32)
         events: dict[int, list[tuple[int, int]]] = {}
         forced: dict[int, list[tuple[int, int]]] = {}
@@ -112,8 +112,8 @@ class MilestonePosteriors:
             self.open_trials[self.episode_starts] = ~bits[t, self.episode_starts]
             for game, m in forced.get(t, []):  # reached by forced actions: no trial
                 self.open_trials[game, m] = False
-            ended = rollout.ended[t] != RUNNING
-            timed_out = self.open_trials & (rollout.length[t][:, None] > self.budget)
+            ended = rollout.host("ended")[t] != RUNNING
+            timed_out = self.open_trials & (rollout.host("length")[t][:, None] > self.budget)
             for game, m in np.argwhere(timed_out).tolist():
                 self._add_trial(game, m, False)
             for game, m in events.get(t, []):

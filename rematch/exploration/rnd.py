@@ -121,11 +121,12 @@ class Distillation(DistillationState):
         The whole rollout is scored before the predictor learns: the order of its rows has no effect.
         """
         role_rollout = rollout[self.role.name]
-        rows = np.flatnonzero((role_rollout.slot == 0) & (role_rollout.acted != 0))
-        values = np.zeros(role_rollout.reward.shape, np.float64)
+        acted = role_rollout.host("acted") != 0
+        rows = np.flatnonzero((role_rollout.host("slot") == 0) & acted)
+        values = np.zeros(acted.shape, np.float64)
         if len(rows) == 0:
             return values
-        obs = role_rollout.obs.reshape(-1, self.role.size)[rows]
+        obs = role_rollout.host("obs").reshape(-1, self.role.size)[rows]
         target = self.target.forward(obs)[0]
         error = ((self.predictor.forward(obs)[0].astype(np.float64) - target) ** 2).mean(1)
         self.deviation.add(error)
@@ -186,10 +187,10 @@ class Rnd(RewardTermComponent):
     def numbers(self, rollout: RolloutBuffer, role: str) -> Metrics:
         """Means per step over the seats of the learner."""
         role_rollout = rollout[role]
-        learner = role_rollout.slot == 0
-        if not (learner & (role_rollout.acted != 0)).any():
+        learner = role_rollout.host("slot") == 0
+        if not (learner & (role_rollout.host("acted") != 0)).any():
             return {}
         weighted = (self.weight * role_rollout.reward_terms[self.name].values).astype(np.float32)
-        extrinsic = float(role_rollout.reward[learner].mean(dtype=np.float64))
+        extrinsic = float(role_rollout.host("reward")[learner].mean(dtype=np.float64))
         intrinsic = float(weighted[learner].mean(dtype=np.float64))
         return {"rnd_intrinsic": intrinsic, "rnd_extrinsic": extrinsic, "rnd_total": extrinsic + intrinsic}

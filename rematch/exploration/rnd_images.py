@@ -97,7 +97,8 @@ class ImageDistillation(DistillationState):
         import torch
 
         torch.set_num_threads(1)  # of the calling thread: results do not depend on the number of threads
-        images = self.codec.unpack(self.codec.pack(rollout[self.role.name].obs[:, :, 0])).frames
+        obs = rollout[self.role.name].host("obs")
+        images = self.codec.unpack(self.codec.pack(obs[:, :, 0])).frames
         assert images is not None
         frames: Bytes = images.reshape(-1, 1, *self.codec.shape)
         with torch.no_grad():

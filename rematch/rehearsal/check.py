@@ -28,6 +28,7 @@ from rematch.storage.run_folder import PAST_FOLDER, Run
 from rematch.training.components.past_policies import PastPolicies
 from rematch.training.config import components_of, no_effect, section
 from rematch.training.setup import RunSetup
+from rematch.worlds import conformance
 
 __all__ = ["event_log", "rehearse"]
 
@@ -126,6 +127,7 @@ def kill_and_resume(runner: CommandRunner, undisturbed: Path, resume: str = "sta
 
 def rehearse(config: Config) -> int:
     """Try every enabled feature of a run once and print a line for each; 0 if all fired, else 1."""
+    conformance.check_user_game(config.game, config.world)
     small, read = shrink(config), set[str]()
     failed = False
     with tempfile.TemporaryDirectory(prefix="rematch-check-") as name, \
@@ -144,6 +146,7 @@ def rehearse(config: Config) -> int:
         resumed = kill_and_resume(runner, undisturbed, trial.trainer.setup.spec.resume)
         for feature in [*product_features(small, undisturbed, trial.trainer.clock.iteration), resumed]:
             failed |= _check_feature(feature)
+    _print_column_reads(trial)
     return int(failed | _print_unread(small, read, trial.trainer.setup))
 
 
@@ -172,6 +175,16 @@ def _print_result(name: str, text: str, fired: bool) -> int:
     result = "fired " if fired else "FAILED"
     print(f"{name:<{NAME_WIDTH}} {result}   {' '.join(str(text).split())}", flush=True)
     return int(not fired)
+
+
+def _print_column_reads(trial: Recorder) -> None:
+    """Print the rollout columns that each component read; one on another device would be copied for it."""
+    reads = trial.trainer.setup.collector.rollout.reads.columns
+    distinct = set().union(*reads.values())
+    title = "columns read on the host"
+    print(f"{title:<{NAME_WIDTH}} {len(distinct)} by {len(reads)} components", flush=True)
+    for name, columns in reads.items():
+        print(f"  {name}: {', '.join(sorted(columns))}", flush=True)
 
 
 def _print_unread(config: Config, read: set[str], setup: RunSetup | None = None) -> bool:

@@ -31,12 +31,14 @@ from rematch.reporting.terminal.live_area import LiveArea, can_draw, terminal_si
 from rematch.reporting.terminal.progress_display import TimeLeft
 from rematch.reporting.terminal.sparkline import Trend
 from rematch.reporting.text import (
+    RECENT,
     aligned,
     dashboard,
     duration,
     progress_line,
     roles_in,
     scoreboard_lines,
+    typical_speed,
     weakest_first,
 )
 
@@ -88,6 +90,7 @@ class Console:
         self.off = False
         self.title = ""
         self.total, self.step = 0, 0
+        self.rates: deque[float] = deque(maxlen=RECENT)  # steps of all games per second
         self.rate: float | None = None
         self.metrics: dict[str, Any] = {}
         self.row: dict[str, Any] = {}
@@ -142,17 +145,20 @@ class Console:
     @_without_errors
     def progress(self, step: int, rate: float, metrics: Mapping[str, Any]) -> None:
         """Steps of all games so far, steps per second, and the latest metrics row."""
-        self.step, self.metrics = step, dict(metrics)
+        learned = tuple(f"{role}/" for role in roles_in(self.metrics))  # a role that rests shows its last row
+        earlier = {key: value for key, value in self.metrics.items() if key.startswith(learned)}
+        self.step, self.metrics = step, {**earlier, **metrics}
         self._end_operation()
         for name in trend_names(metrics):
             self.trends.setdefault(name, Trend()).add(metrics[name])
-        if math.isfinite(rate):  # smoothed, so that the remaining time does not jump after one slow iteration
-            self.rate = rate if self.rate is None else 0.7 * self.rate + 0.3 * rate
+        if math.isfinite(rate):
+            self.rates.append(rate)
+            self.rate = typical_speed(list(self.rates))
         if self._live is not None:
             self._draw()
         elif EPISODES not in metrics and time.monotonic() - self._printed >= self.every:
             self._printed = time.monotonic()
-            self._write(progress_line(step, self.total, metrics, self.rate))
+            self._write(progress_line(step, self.total, self.metrics, self.rate))
 
     @_without_errors
     def activity(self, text: str) -> None:
@@ -345,7 +351,7 @@ class Console:
         bar = Table.grid(padding=(0, 2, 0, 0), expand=True)
         bar.add_column(ratio=1)
         bar.add_row(ProgressBar(total=max(self.total, 1), completed=min(self.step, self.total)),
-                    Text(f"{human(self.step)} of {human(self.total)} steps  {human(self.rate)}/s  "
+                    Text(f"{human(self.step)} of {human(self.total)} steps  {human(self.rate)} steps/s  "
                          f"{duration(remaining)} left", "bold", no_wrap=True))
         return bar
 

@@ -33,7 +33,7 @@ from rematch.evaluation.text import clean
 from rematch.evaluation.verdict import alarms, findings
 from rematch.reporting import untrusted_folder
 from rematch.reporting.seed_groups import groups
-from rematch.reporting.text import exact_sentences
+from rematch.reporting.text import exact_sentences, learning_sentence
 from rematch.storage import atomic_files
 from rematch.storage.policy_files import policy_names
 from rematch.storage.run_folder import PAST_FOLDER, Run
@@ -95,7 +95,7 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True) -> Row:
     result: Row = {
         "title": untrusted_folder.title(path), "label": path.name if named else "",
         "game": config.game if config else None, "seed": config.seed if config else None,
-        "progress": _progress(run),
+        "progress": _progress(run), "learning": run.attempt(lambda: learning_sentence(run.metrics)) or "",
         "verdict": clean(verdicts[0]), "findings": [clean(text) for text in verdicts],
         "evaluations": run.attempt(lambda: _evaluations(run.evaluations)) or [],
         "table": run.attempt(lambda: [dict(entry) for entry in newest.get("table") or []]) or [],

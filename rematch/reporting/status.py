@@ -13,7 +13,6 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +23,7 @@ from rematch.curriculum import archive_files
 from rematch.evaluation.evaluation import Evaluation, read_history
 from rematch.evaluation.text import clean, human, interval, number, standing, verdict_text, verdict_word
 from rematch.evaluation.verdict import alarms
-from rematch.reporting.text import aligned, duration, milestone_lines
+from rematch.reporting.text import aligned, duration, learning_sentence, milestone_lines, typical_speed
 from rematch.storage.checkpoint import Checkpoint
 from rematch.storage.run_folder import FAILED_EVENT, Run
 from rematch.storage.run_lock import lock_holder
@@ -34,7 +33,6 @@ FINE, ALARM, STOPPED = 0, 1, 3  # exit codes
 TAIL = 1 << 18  # bytes at the end of a log that are read
 SHOWN = 6  # evaluations in the table
 COLUMNS = ("phase", "role", "gap", "gap_low", "gap_high", "rollbacks", "step", "level_name")
-RECENT = 20  # iterations of which the median is the speed
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -52,6 +50,7 @@ def status(folder: Path) -> dict[str, Any]:
     facts |= _progress(folder, outline, checkpoint, problems)
     facts |= _strength(rows, config, problems)
     facts |= _speed(folder, facts)
+    facts["learning"] = learning_sentence(list(_rows(folder / "metrics.jsonl")))
     facts["frontier"] = archive_files.summary_lines(folder)
     needs_code = outline is not None and config is None
     facts["next"] = _next(folder, facts, config)
@@ -149,18 +148,17 @@ def _recent(evaluation: Evaluation, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _speed(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Speed over the newest iterations and the remaining time at that speed, from timing.jsonl."""
-    rows = list(_rows(folder / "timing.jsonl"))
-    timed = [row for row in rows if _real(row, "seconds") and _real(row, "learner_steps_per_second")]
-    timed = timed[-RECENT:]
-    rate = median(row["learner_steps_per_second"] for row in timed) if timed else None
-    remaining = None
-    if timed and facts["iterations"] is not None and facts["state"] != "complete":
-        iterations = max(0, facts["iterations"] - facts["iteration"])
-        remaining = iterations * median(row["seconds"] for row in timed)
+    """Steps of all games per second over the newest iterations, and the remaining time at that speed."""
+    rows, rate, remaining = list(_rows(folder / "timing.jsonl")), None, None
+    if facts["total_steps"]:
+        per_iteration = facts["total_steps"] / facts["iterations"]
+        seconds = [row["seconds"] for row in rows if _real(row, "seconds") and row["seconds"] > 0]
+        rate = typical_speed([per_iteration / value for value in seconds])
+        if rate and facts["state"] != "complete":
+            remaining = max(0, facts["total_steps"] - facts["step"]) / rate
     events = [row for row in rows if isinstance(row.get("event"), str)]
     last = clean(f"{events[-1]['event']} {events[-1].get('why', '')}").strip()[:60] if events else ""
-    out: dict[str, Any] = {"learner_steps_per_second": rate, "seconds_left": remaining, "last_event": last}
+    out: dict[str, Any] = {"steps_per_second": rate, "seconds_left": remaining, "last_event": last}
     if events and events[-1]["event"] == FAILED_EVENT:  # the newest event: the run was not resumed after it
         reason = clean(events[-1].get("why", ""))
         out |= {"alarms": [*facts["alarms"], reason], "verdict": f"collapsed: {reason}"}
@@ -243,10 +241,12 @@ def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
     share = f" ({100 * facts['iteration'] / facts['iterations']:.0f} %)" if facts["iterations"] else ""
     yield (f"{_state(facts)} at iteration {facts['iteration']} of {facts['iterations'] or '?'}{share}, "
            f"step {human(facts['step'])} of {human(facts['total_steps'])}")
-    rate, remaining = facts["learner_steps_per_second"], facts["seconds_left"]
-    speed = f"; {human(rate)} learner steps/s" if rate is not None else ""
-    time_left = f", {duration(remaining)} left at this speed" if remaining else ""
+    rate, remaining = facts["steps_per_second"], facts["seconds_left"]
+    speed = f"; {human(rate)} steps/s" if rate is not None else ""
+    time_left = f", {duration(remaining)} left at this speed, without evaluations" if remaining else ""
     yield f"newest checkpoint: {facts['checkpoint'] or 'none yet'}{speed}{time_left}"
+    if facts["learning"]:
+        yield facts["learning"]
     for problem in facts["problems"]:
         yield f"PROBLEM: {problem}"
     yield ""

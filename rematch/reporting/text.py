@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from statistics import median
 from typing import Any
 
 from rematch.evaluation.text import (
@@ -16,6 +18,7 @@ from rematch.evaluation.text import (
     interval,
     match_cells,
     number,
+    percent,
     rate_phrases,
     standing,
     verdict_line,
@@ -27,6 +30,8 @@ BALANCE = "The NE gap measures balance: a small gap means an even match, not str
 LEVELS = ("above, below: the player's interval does not overlap that of the best scripted player (the "
           "baseline); level: the two overlap.")
 SHARED_METRICS = ("rollout", "league", "train", "recent", "spawn", "theta")  # metrics without a role
+RECENT = 20  # iterations of which the median is the speed
+NEWEST_PHASES = 4  # phases that a sentence about learning names
 STANDINGS = ("below", "level", "above", "-")  # the weakest first
 
 
@@ -68,11 +73,37 @@ def roles_in(metrics: Row) -> list[str]:
 # --- progress ---------------------------------------------------------------------------------------------
 
 
+def typical_speed(rates: Sequence[float]) -> float | None:
+    """The speed that console and `rematch status` show: the median of the newest iterations.
+
+    Each rate is the steps of all games in an iteration by its seconds; evaluations do not count.
+    """
+    return median(rates[-RECENT:]) if rates else None
+
+
+def learning_sentence(rows: Sequence[Row]) -> str:
+    """The share of iterations in which each role learned, and the newest phases; "" where all always learn.
+
+    `rows` are those of metrics.jsonl; the newest rows of a longer log are enough.
+    """
+    roles = list(dict.fromkeys(key.removesuffix("/updates") for row in rows for key in row
+                               if key.endswith("/updates")))
+    learned = [tuple(role for role in roles if row.get(f"{role}/updates")) for row in rows]
+    if len(roles) < 2 or all(len(entry) == len(roles) for entry in learned):
+        return ""
+    counts = {role: sum(role in entry for entry in learned) for role in roles}
+    shares = ", ".join(f"{role} in {count} ({percent(count / len(rows))} %)"
+                       for role, count in counts.items())
+    phases = [(" and ".join(entry) or "no role", len(list(group))) for entry, group in groupby(learned)]
+    newest = ", ".join(f"{role} {count}" for role, count in phases[-NEWEST_PHASES:])
+    return clean(f"learning in {len(rows)} iterations: {shares}; iterations of the newest phases: {newest}")
+
+
 def progress_line(step: int, total: int, metrics: Row, rate: float | None = None) -> str:
     """Steps so far, speed, remaining time, the newest metrics of each role; `rate` in steps per second."""
     phrases = [f"step {human(step)}" + (f" of {human(total)} ({100 * step / total:.0f} %)" if total else "")]
     if rate is not None:
-        phrases.append(f"{human(rate)}/s")
+        phrases.append(f"{human(rate)} steps/s")
         if total and rate > 0:
             phrases.append(f"{duration(max(0, total - step) / rate)} left")
     for role in roles_in(metrics):

@@ -29,13 +29,27 @@ BEST_KNOWN = ("Best known: the highest result measured so far against that oppon
 
 def lines(row: Row) -> list[str]:
     """The table, its notes, then the forfeits."""
+    return [*_table_lines(row), *repeat_lines(row), *forfeit_lines(row)]
+
+
+def repeat_lines(row: Row) -> list[str]:
+    """A sentence about matches in which nothing was random."""
+    entries = [entry for entry in row.get("table") or [] if entry.get("repeats")]
+    if not entries:
+        return []
+    opponents = ", ".join(dict.fromkeys(clean(entry.get("rival", "-")) for entry in entries))
+    return [f"Against {opponents} nothing is random: one game is played from each seat, because more games "
+            "would repeat it. The score is that of these games alone."]
+
+
+def _table_lines(row: Row) -> list[str]:
     table = row.get("table") or []
     mirrored = bool(table and table[0].get("deals"))
     if not mirrored or "world" not in row:  # the scoreboard of a run
         notes = ["", MIRRORED] if mirrored else []
-        return [*scoreboard_lines(row), *notes, *stop_lines(row), *forfeit_lines(row)]
+        return [*scoreboard_lines(row), *notes, *stop_lines(row)]
     if is_round_robin(table):
-        return [*tournament_lines(row), *stop_lines(row), *forfeit_lines(row)]
+        return [*tournament_lines(row), *stop_lines(row)]
     title = f"Match in {row['world']}" + (f", policies play {row['play']}" if row.get("play") else "")
     margins = any(entry.get("margin") for entry in table)
     best_known = any("best_known" in entry for entry in table)
@@ -47,7 +61,7 @@ def lines(row: Row) -> list[str]:
     out += [MARGIN] if margins else []
     out += [BEST_KNOWN] if best_known else []
     out += [clean(f"Note: {text}.") for text in row.get("other_rules") or []]
-    return [*out, *stop_lines(row), *forfeit_lines(row)]
+    return [*out, *stop_lines(row)]
 
 
 def tournament_lines(row: Row) -> list[str]:

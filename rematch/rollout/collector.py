@@ -3,12 +3,16 @@
 ThreadCollector gives each thread a part of the games. A thread keeps its games from the first step to the
 last, so no thread waits for another inside a rollout, and the parts of the world share no memory that is
 written: results do not depend on the number of threads.
+
+With lag 0 a rollout is played when it is submitted. With lag 1 it is played by other threads, while the
+caller learns from the rollout before it. Between `submit` and `result` nobody may touch the world, its `next`
+or the seating; rollout/rollout_queue.py keeps to that order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,9 +29,10 @@ from rematch.rollout.seating import Seating
 
 
 class Collector(Protocol):
-    """Plays rollouts: `submit` one, take its `result`. With lag 0 a result is of the newest submission.
+    """Plays rollouts: `submit` one, take its `result`; at most one is submitted and not yet taken.
 
-    The inputs of pending submissions are part of a run's state, so that a resume plays them again.
+    A result stays as it is until the result after the next `lag` ones is taken. The inputs of a pending
+    submission are part of a run's state, so that a resume plays it again.
     """
 
     lag: int
@@ -37,7 +42,10 @@ class Collector(Protocol):
         """Play T steps of all games from where they stand; `iteration` keys the random numbers."""
 
     def result(self) -> RolloutBuffer:
-        """The oldest rollout that was submitted."""
+        """The rollout that was submitted; waits until it has been played."""
+
+    def drop(self) -> None:
+        """Give up a submitted rollout; its games stay where they stand. Needed with a lag only."""
 
 
 def collect(collector: Collector, iteration: int) -> RolloutBuffer:
@@ -54,63 +62,107 @@ def episode_starts(world: World) -> NDArray[np.bool_]:
 class ThreadCollector:
     """Plays T steps of N games between the seated players, on threads of this process."""
 
-    lag = 0
-
     def __init__(self, world: World, seating: Seating, steps: int, threads: int, seed: int) -> None:
         self.world, self.seating, self.seed = world, seating, seed
-        self.rollout = RolloutBuffer(world.spec, steps, world.games)
+        self.steps, self.lag = steps, 0
+        self.rollout = self.filling = self._buffer()  # the newest result; the one that is played
+        self.buffers = [self.rollout]
         self.forced: ForcedActions | None = None  # set where demonstrations force actions
         self.before_step: Callable[[], None] = lambda: None  # may raise StopRequested
-        for role in world.view.mask:
-            track = self.rollout[role]
-            track.mask = np.zeros((*track.value.shape, track.role.actions.size), np.uint8)
-        for role, seats in seating.items():
-            if seats.policy.config.reads_privileged:
-                track = self.rollout[role]
-                track.privileged = np.zeros((*track.value.shape, track.role.privileged_size), np.float32)
+        self.dropping = False
+        self.jobs: list[Future[None]] = []  # of the submitted rollout
         self.keys = {
             role: rng.key(seed, rng.ACT, role_spec.seats[0]) for role, role_spec in world.spec.roles.items()
         }
         self.parts: Sequence[World] = world.parts(max(1, min(threads, world.games)))
         self.pool = ThreadPoolExecutor(len(self.parts)) if len(self.parts) > 1 else None
 
+    def _buffer(self) -> RolloutBuffer:
+        """A rollout buffer with the columns that the world and the networks need."""
+        rollout = RolloutBuffer(self.world.spec, self.steps, self.world.games)
+        for role in self.world.view.mask:
+            track = rollout[role]
+            track.mask = np.zeros((*track.value.shape, track.role.actions.size), np.uint8)
+        for role, seats in self.seating.items():
+            if seats.policy.config.reads_privileged:
+                track = rollout[role]
+                track.privileged = np.zeros((*track.value.shape, track.role.privileged_size), np.float32)
+        return rollout
+
+    def set_lag(self, lag: int) -> None:
+        """Before any other call: with lag 1 other threads play rollouts, into two buffers in turn.
+
+        Half of the threads play: the learners want all of them at the same time.
+        """
+        self.lag = lag
+        self.buffers += [self._buffer() for _ in range(lag)]
+        for buffer in self.buffers[1:]:
+            buffer.share_reads(self.buffers[0].reads)
+        if lag:
+            self.parts = self.world.parts(max(1, len(self.parts) // 2))
+            self.pool = ThreadPoolExecutor(len(self.parts))
+
     def allocate(self, columns: Collection[str]) -> None:
         """Optional columns that some component reads."""
         if "states" in columns:
             size = self.world.save(np.zeros(1, np.int32)).shape[1]
-            self.rollout.states = np.zeros((self.rollout.steps, self.rollout.games, size), np.uint8)
+            for rollout in self.buffers:
+                rollout.states = np.zeros((rollout.steps, rollout.games, size), np.uint8)
 
     def force(self, forced: ForcedActions) -> None:
         """From now on games may follow a demonstration; its columns are those of the rollout."""
         self.forced = forced
-        self.rollout.forced, self.rollout.demo_index = forced.forced, forced.demo_index
+        for rollout in self.buffers:
+            rollout.forced, rollout.demo_index = np.zeros_like(forced.forced), forced.demo_index.copy()
 
     def submit(self, iteration: int) -> None:
-        self.rollout.clear()
-        self.rollout.started[:] = episode_starts(self.world)
+        newest = self.buffers.index(self.rollout)
+        rollout = self.filling = self.buffers[(newest + 1) % len(self.buffers)]
+        rollout.clear()
+        rollout.started[:] = episode_starts(self.world)
+        if self.forced is not None:
+            assert rollout.forced is not None and rollout.demo_index is not None
+            self.forced.forced, self.forced.demo_index = rollout.forced, rollout.demo_index
+            rollout.demonstration = self.forced.demonstration
         if self.pool is None:
             self._play(self.parts[0], 0, iteration)
             return
         starts = np.cumsum([0, *(part.games for part in self.parts[:-1])]).tolist()
-        jobs = [self.pool.submit(self._play, part, at, iteration) for part, at in zip(self.parts, starts)]
+        play = self._play
+        self.jobs = [self.pool.submit(play, part, at, iteration) for part, at in zip(self.parts, starts)]
+        if not self.lag:
+            self._wait()
+
+    def result(self) -> RolloutBuffer:
+        self._wait()
+        rollout = self.rollout = self.filling
+        rollout.sort()
+        if self.forced is not None:
+            rollout.split_events(self.forced.forced)
+            self.forced.end_rollout(rollout.ended[-1])
+        return rollout
+
+    def _wait(self) -> None:
+        """Wait for the submitted rollout; raises what a thread raised."""
+        jobs, self.jobs = self.jobs, []
         for job in jobs:
             job.result()
 
-    def result(self) -> RolloutBuffer:
-        self.rollout.sort()
-        if self.forced is not None:
-            self.rollout.split_events(self.forced.forced)
-            self.forced.end_rollout(self.rollout.ended[-1])
-        return self.rollout
+    def drop(self) -> None:
+        self.dropping = True
+        wait(self.jobs)
+        self.jobs, self.dropping = [], False
 
     def collect(self, iteration: int) -> RolloutBuffer:
         return collect(self, iteration)
 
     def _play(self, part: World, at: int, iteration: int) -> None:
-        spec, rollout = part.spec, self.rollout
+        spec, rollout = part.spec, self.filling
         rows = slice(at, at + part.games)
         for t in range(rollout.steps):
             self.before_step()
+            if self.dropping:
+                return
             step = iteration * rollout.steps + t
             actions: dict[str, NDArray[Any]] = {}
             if rollout.states is not None:
@@ -135,14 +187,14 @@ class ThreadCollector:
 
     def _record_events(self, log: EventLog, t: int, first: int) -> None:
         """Milestones, savestates and the infos of ended episodes; first: the part's first row."""
-        rollout = self.rollout
+        rollout = self.filling
         rollout.events.extend([(t, first + row, name) for row, name in log.events])
         rollout.captured.extend([(t, first + row, state) for row, state in log.captured.items()])
         rollout.episode_infos.extend([(t, first + row, info) for row, info in log.episode_infos])
 
     def _decide(self, part: World, role: str, t: int, rows: slice, step: int) -> NDArray[Any]:
         """Write what this role observes and does into the buffer; the actions [N, k, ...] to step with."""
-        role_spec, track, seating = part.spec.roles[role], self.rollout[role], self.seating[role]
+        role_spec, track, seating = part.spec.roles[role], self.filling[role], self.seating[role]
         seats = list(role_spec.seats)
         k, n = len(seats), part.games
         track.obs[t, rows] = concat_fields(role_spec, part.view[role])
@@ -180,7 +232,7 @@ class ThreadCollector:
 
     def _ask_others(self, part: World, role: str, t: int, rows: slice, step: int) -> None:
         """The players that are no policies in slots decide, in the games that they are seated in."""
-        role_spec, track, seating = part.spec.roles[role], self.rollout[role], self.seating[role]
+        role_spec, track, seating = part.spec.roles[role], self.filling[role], self.seating[role]
         rng_key = RngKey(self.seed, rng.BOT, step)
         for i, player in enumerate(seating.others):
             for j, seat in enumerate(role_spec.seats):

@@ -21,6 +21,8 @@ class ForcedActions:
 
     def __init__(self, games: int, steps: int) -> None:
         self.actions: Bytes = np.zeros(0, np.uint8)
+        self.demonstration = b""  # the newest bytes that were pushed
+        self.bounds = (np.zeros(games, np.int64), np.zeros(games, np.int64))  # pushed with them
         self.next_from, self.next_until = np.zeros(games, np.int64), np.zeros(games, np.int64)
         self.next_index = np.full(games, OFF, np.int64)  # where on the demonstration the next episodes start
         self.cursor, self.until = np.zeros(games, np.int64), np.zeros(games, np.int64)
@@ -42,6 +44,7 @@ class ForcedActions:
         self.actions = np.concatenate([remaining, np.frombuffer(actions, np.uint8)])
         self.next_from, self.next_until = bounds[0] + len(remaining), bounds[1] + len(remaining)
         self.next_index = index.copy()
+        self.demonstration, self.bounds = actions, (bounds[0].copy(), bounds[1].copy())
 
     def apply(self, games: Ints, started: NDArray[np.bool_], t: int, action: NDArray[np.int32]) -> None:
         """Replace the actions [n] of these games in step t of a rollout; started [n]: an episode's first."""
@@ -69,6 +72,15 @@ class ForcedActions:
         running = [self.actions[a:b] for a, b in zip(self.cursor, self.until)]
         return {"actions": np.concatenate([np.zeros(0, np.uint8), *running]), "helped": self.helped,
                 "index": self.index, "sizes": np.array([len(part) for part in running], np.int64)}
+
+    def next_state(self) -> Tree:
+        """What the episodes that start from now on follow: the last `push`."""
+        return {"demonstration": np.frombuffer(self.demonstration, np.uint8), "index": self.next_index.copy(),
+                "from": self.bounds[0], "until": self.bounds[1]}
+
+    def load_next_state(self, tree: Tree) -> None:
+        """The inverse of `next_state`, after `load_state_dict`."""
+        self.push(tree["demonstration"].tobytes(), (tree["from"], tree["until"]), tree["index"])
 
     def load_state_dict(self, tree: Tree) -> None:
         self.actions, ends = tree["actions"].copy(), np.cumsum(tree["sizes"])

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from rematch.core.arrays import Tree
 from rematch.core.clock import Clock
 from rematch.core.component import Component, Evidence, Metrics, Record, Setup
+from rematch.core.errors import ConfigError
 from rematch.core.spec import Role
 from rematch.rollout.rollout_buffer import Credit, RewardTerm, RolloutBuffer
 
@@ -43,7 +44,7 @@ class RewardTermComponent(Component):
     def __init__(self, config: Any, setup: Setup) -> None:
         super().__init__(config, setup)
         games, seed = setup.world.games, setup.config.seed
-        self.scorers = {role.name: self.make_scorer(config, role, games, seed << 8 | i)
+        self.scorers = {role.name: self._checked(self.make_scorer(config, role, games, seed << 8 | i))
                         for i, role in self.receivers(config, setup)}
         self.logged: Metrics = {}
         self.largest = 0.0  # mean absolute value per step of a rollout, unweighted: the largest so far
@@ -59,7 +60,30 @@ class RewardTermComponent(Component):
 
     @classmethod
     def make_scorer(cls, config: Any, role: Role, games: int, seed: int) -> Scorer:
-        raise NotImplementedError
+        raise ConfigError(f"class {cls.__name__} has no method make_scorer(config, role, games, seed): it "
+                          "returns the object that scores observations (docs/how_to/own_components.md)")
+
+    @classmethod
+    def _checked(cls, scorer: Scorer) -> Scorer:
+        """The scorer; ConfigError where it lacks a method."""
+        missing = [name for name in ("score", "state_dict", "load_state_dict", "copy_from")
+                   if not callable(getattr(scorer, name, None))]
+        if missing:
+            raise ConfigError(f"make_scorer of {cls.name} returned a {type(scorer).__name__} without "
+                              f"{', '.join(missing)}")
+        return scorer
+
+    @classmethod
+    def _checked_values(cls, values: Any, shape: tuple[int, ...]) -> NDArray[np.floating[Any]]:
+        """What `score` returned; ConfigError unless it is an array of this shape with finite numbers."""
+        if not isinstance(values, np.ndarray):
+            raise ConfigError(f"{cls.name}: score returned {type(values).__name__}, expected an array")
+        if values.shape != shape:
+            raise ConfigError(f"{cls.name}: score returned an array {list(values.shape)}, expected "
+                              f"{list(shape)}: steps, games, seats of the role")
+        if not np.isfinite(values).all():
+            raise ConfigError(f"{cls.name}: score returned a value that is not finite")
+        return values
 
     @property
     def weight(self) -> float:
@@ -75,7 +99,8 @@ class RewardTermComponent(Component):
         self.logged = {}
         for role, scorer in self.scorers.items():
             if role in clock.phase.roles:
-                values = scorer.score(rollout, clock.iteration)
+                values = self._checked_values(scorer.score(rollout, clock.iteration),
+                                              rollout[role].reward.shape)
                 rollout[role].reward_terms[self.name] = RewardTerm(values, self.weight, self.credit)
                 self.largest = max(self.largest, float(np.abs(values).mean(dtype=np.float64)))
                 numbers = self.numbers(rollout, role)

@@ -29,15 +29,49 @@ class RewardTerm:
     credit: Credit = "arrival"
 
 
-class RoleRollout:
+@dataclass
+class FinishedGames:
+    """The m games that ended in a rollout; k is the number of a role's seats."""
+
+    slot: dict[str, Ints]  # role -> [m, k]
+    outcome: dict[str, Floats]  # role -> [m, k]
+    length: Ints  # [m] steps
+
+
+class ColumnReads:
+    """The columns that each component read on the host; `rematch check` prints them."""
+
+    def __init__(self) -> None:
+        self.reader = ""  # name of the component whose hook runs at present
+        self.columns: dict[str, set[str]] = {}  # component -> columns
+
+    def record(self, column: str) -> None:
+        if self.reader:
+            self.columns.setdefault(self.reader, set()).add(column)
+
+
+class Columns:
+    """Named arrays. Components read them with `host`: a column may lie on another device."""
+
+    reads: ColumnReads
+
+    def host(self, column: str) -> NDArray[Any]:
+        """A column as an array of the host; records which component reads it."""
+        self.reads.record(column)
+        array: NDArray[Any] = getattr(self, column)
+        return array
+
+
+class RoleRollout(Columns):
     """One role's columns; k is the number of its seats, F the size of its observation, A of its actions."""
 
-    def __init__(self, spec: Spec, role: str, steps: int, games: int) -> None:
+    def __init__(self, spec: Spec, role: str, steps: int, games: int, reads: ColumnReads) -> None:
         role_spec = spec.roles[role]
         shape = (steps, games, len(role_spec.seats))
         size = role_spec.actions.size
         discrete = role_spec.actions.kind == "discrete"
         self.role: Role = role_spec
+        self.reads = reads
         self.obs: Floats = np.zeros((*shape, role_spec.size), np.float32)
         self.action: NDArray[Any] = (
             np.zeros(shape, np.int32) if discrete else np.zeros((*shape, size), np.float32)
@@ -56,12 +90,13 @@ class RoleRollout:
         self.last_acting: Bytes = np.zeros(shape[1:], np.uint8)
 
 
-class RolloutBuffer:
+class RolloutBuffer(Columns):
     """The columns of all roles and what they share: which games ended, and after how many steps."""
 
     def __init__(self, spec: Spec, steps: int, games: int) -> None:
         self.steps, self.games = steps, games
-        self.tracks = {role: RoleRollout(spec, role, steps, games) for role in spec.roles}
+        self.reads = ColumnReads()
+        self.tracks = {role: RoleRollout(spec, role, steps, games, self.reads) for role in spec.roles}
         self.ended: Bytes = np.zeros((steps, games), np.uint8)
         self.length: Ints = np.zeros((steps, games), np.int32)
         self.started: NDArray[np.bool_] = np.ones(games, bool)  # whether row 0 is an episode's first step
@@ -74,9 +109,22 @@ class RolloutBuffer:
         self.states: Bytes | None = None  # [T, N, S] before each step, where a component reads them
         self.forced: Bytes | None = None  # [T, N] (rollout/forced_actions.py), where actions can be forced
         self.demo_index: NDArray[np.int64] | None = None  # [T, N]
+        self.demonstration = b""  # the actions that `demo_index` counts
+        # What games of a run were played with, and how its world stood after them: with a lag the world and
+        # the seating have moved on when components read a rollout (rollout/rollout_queue.py).
+        self.players: dict[str, list[str]] = {}  # role -> name of the player in each slot; "" is the learner
+        self.restart_stage: Floats = np.zeros((games, len(spec.stage)), np.float32)  # of `next`
+        self.counters: dict[str, int] = {}  # of the world
+        self.start_groups: list[str] = []  # [N] `EventLog.bands` of the running episodes
 
     def __getitem__(self, role: str) -> RoleRollout:
         return self.tracks[role]
+
+    def share_reads(self, reads: ColumnReads) -> None:
+        """Record the columns that are read in this buffer together with those of another one."""
+        self.reads = reads
+        for track in self.tracks.values():
+            track.reads = reads
 
     def clear(self) -> None:
         """Before a rollout: lists are emptied, reward terms are gone; arrays are written over."""
@@ -95,16 +143,24 @@ class RolloutBuffer:
         self.forced_events = [event for event in self.events if forced[event[0], event[1]] == FORCED]
         self.events = [event for event in self.events if forced[event[0], event[1]] != FORCED]
 
+    def finished(self) -> FinishedGames:
+        """The m games that ended in the rollout, in the order of (step, game)."""
+        where = self.host("ended") != RUNNING
+        return FinishedGames(
+            slot={role: track.host("slot")[where] for role, track in self.tracks.items()},
+            outcome={role: track.host("outcome")[where] for role, track in self.tracks.items()},
+            length=self.host("length")[where],
+        )
+
     def results(self, role: str) -> tuple[Ints, Floats]:
         """(slot, outcome) of every game of this role's seats that ended in the rollout, both [m]."""
-        track = self.tracks[role]
-        where = np.broadcast_to((self.ended != RUNNING)[:, :, None], track.slot.shape)
-        return track.slot[where], track.outcome[where]
+        games = self.finished()
+        return games.slot[role].reshape(-1), games.outcome[role].reshape(-1)
 
     def total_reward(self, role: str) -> Floats:
         """[T, N, k] the world's reward plus every weighted reward term, added one at a time."""
         track = self.tracks[role]
-        total = track.reward
+        total: Floats = track.host("reward")
         for term in track.reward_terms.values():
             weighted = (term.weight * term.values).astype(np.float32)
             total = total + (weighted if term.credit == "decision" else self._arrivals(weighted))
@@ -117,9 +173,9 @@ class RolloutBuffer:
         row lies in the previous rollout: its value goes to the first row itself.
         """
         out = np.zeros_like(values)
-        running = (self.ended[:-1] == RUNNING)[:, :, None]
+        running = (self.host("ended")[:-1] == RUNNING)[:, :, None]
         out[:-1] = np.where(running, values[1:], np.float32(0))
-        out[0] += np.where(self.started[:, None], np.float32(0), values[0])
+        out[0] += np.where(self.host("started")[:, None], np.float32(0), values[0])
         return out
 
     def advantages(self, role: str, gamma: float, lam: float) -> tuple[Floats, Floats, NDArray[np.bool_]]:
@@ -131,28 +187,30 @@ class RolloutBuffer:
         yet: it serves its predecessor as bootstrap and is not learned from.
         All three results are [T, N, k].
         """
-        t = self.tracks[role]
+        t, ends = self.tracks[role], self.host("ended")
         reward = self.total_reward(role)
-        advantage = np.zeros_like(t.value)
-        counts = np.zeros(t.value.shape, bool)
-        ahead = t.last_value.astype(np.float32, copy=True)  # value of the seat's next decision
-        has_next = t.last_acting.astype(bool)  # whether that next decision, or the end, is in the buffer
+        value, cut_value = t.host("value"), t.host("cut_value")
+        acts, slot = t.host("acted"), t.host("slot")
+        advantage = np.zeros_like(value)
+        counts = np.zeros(value.shape, bool)
+        ahead = t.host("last_value").astype(np.float32, copy=True)  # value of the seat's next decision
+        has_next = t.host("last_acting").astype(bool)  # whether that decision, or the end, is in the buffer
         next_advantage = np.zeros_like(ahead)
         due = np.zeros_like(ahead)  # reward since the decision we are walking back to
         for step in range(self.steps - 1, -1, -1):
-            ended = (self.ended[step] != RUNNING)[:, None]
-            cut = (self.ended[step] == CUT_OFF)[:, None]
+            ended = (ends[step] != RUNNING)[:, None]
+            cut = (ends[step] == CUT_OFF)[:, None]
             due = np.where(ended, reward[step], due + reward[step])
-            ahead = np.where(ended, np.where(cut, t.cut_value[step], np.float32(0)), ahead)
+            ahead = np.where(ended, np.where(cut, cut_value[step], np.float32(0)), ahead)
             next_advantage = np.where(ended, np.float32(0), next_advantage)
             has_next = has_next | ended
-            acted = t.acted[step].astype(bool)
-            delta = due + np.float32(gamma) * ahead - t.value[step]
+            acted = acts[step].astype(bool)
+            delta = due + np.float32(gamma) * ahead - value[step]
             estimate = np.where(has_next, delta + np.float32(gamma * lam) * next_advantage, np.float32(0))
             advantage[step] = np.where(acted, estimate, np.float32(0))
             counts[step] = acted & has_next
             next_advantage = np.where(acted, estimate, next_advantage)
-            ahead = np.where(acted, t.value[step], ahead)
+            ahead = np.where(acted, value[step], ahead)
             due = np.where(acted, np.float32(0), due)
             has_next = has_next | acted
-        return advantage, advantage + t.value, counts & (t.slot == 0)
+        return advantage, advantage + value, counts & (slot == 0)

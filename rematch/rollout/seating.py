@@ -50,10 +50,15 @@ class RoleSeating:
         self.packed: Floats = np.zeros((slots, policy.network.packed_size), np.float32)
         self.others: list[Player] = []  # slot S + i
         self.names: dict[int, str] = {}  # slot -> name of the opponent in it
+        # For collectors that do not read `packed`: slot -> its weights, and the slots filled since they read.
+        self.placed: dict[int, Floats] = {}
+        self.changed: set[int] = set()
 
     def place(self, slot: int, weights: Floats) -> None:
         """Put a policy's weights into a slot."""
         self.policy.network.pack(weights[None], self.packed[slot : slot + 1])
+        self.placed[slot] = weights.copy()
+        self.changed.add(slot)
 
     def add_slots(self, count: int) -> None:
         """More slots for policies; before any player sits after them."""
@@ -78,6 +83,10 @@ class RoleSeating:
             greedy=True, privileged=privileged,
         )
         return value
+
+    def player_names(self) -> list[str]:
+        """The name of the player in each slot."""
+        return [self.player_name(slot) for slot in range(len(self.packed) + len(self.others))]
 
     def player_name(self, slot: int) -> str:
         """"" for the learner."""

@@ -17,7 +17,7 @@ from rematch.core import rng
 from rematch.core.arrays import Tree, stored_texts
 from rematch.core.clock import Clock
 from rematch.core.component import Component, Evidence, Metrics, Record, Setup, SmallRun
-from rematch.core.world import RUNNING, Next, World
+from rematch.core.world import Next, World
 from rematch.evaluation.evaluator import check_bot_names
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.selfplay.opponent_pool import LeagueConfig, OpponentPool
@@ -90,15 +90,16 @@ class Matchmaker:
         The opponent's score against the learner is (1 + outcome of opponent - outcome of learner) / 2. With
         two seats that is the outcome; with more, both may lose to a third, which is a draw between the two.
         """
-        roles = [rollout[role] for role in self.pools]
-        learner_seats = sum((part.slot == 0).sum(2) for part in roles)
-        outcome_sum = sum((part.outcome * (part.slot == 0)).sum(2) for part in roles)
+        games = rollout.finished()
+        by_learner = {role: games.slot[role] == 0 for role in self.pools}
+        learner_seats = sum(mine.sum(1) for mine in by_learner.values())
+        outcome_sum = sum((games.outcome[role] * mine).sum(1) for role, mine in by_learner.items())
         learner_outcome = outcome_sum / np.maximum(learner_seats, 1)
-        counts = (rollout.ended != RUNNING) & (learner_seats > 0)
+        counts = learner_seats > 0
         for role, pool in self.pools.items():
-            part = rollout[role]
-            lost = (1 + part.outcome - learner_outcome[:, :, None].astype(np.float32)) / 2
-            pool.record_results(part.slot[counts].reshape(-1), lost[counts].reshape(-1))
+            lost = (1 + games.outcome[role] - learner_outcome[:, None].astype(np.float32)) / 2
+            slots = games.slot[role][counts].reshape(-1)
+            pool.record_results(slots, lost[counts].reshape(-1), rollout.players[role])
 
     def record_evaluation(self, table: Sequence[Mapping[str, Any]]) -> None:
         """Store the learner's win rate against each bot, from the match-ups of an evaluation."""
@@ -186,7 +187,7 @@ class League(Component):
         self.matchmaker.seat(self.setup.world, clock.iteration, clock.phase.roles, clock.fixed_slots)
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
-        self.logged = self.matchmaker.metrics()  # the probabilities that this rollout was seated with
+        self.logged = self.matchmaker.metrics()  # the probabilities that the newest rollout was seated with
         self.matchmaker.record_results(rollout)
 
     def metrics(self) -> Metrics:

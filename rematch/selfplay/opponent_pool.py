@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -252,13 +253,15 @@ class OpponentPool:
             chosen = np.where(takes_bot, chosen, snapshot_slots).astype(np.int32)
         return chosen
 
-    def record_results(self, slot: NDArray[np.int32], lost: Floats) -> None:
-        """Results of finished games, by slot [m]: `lost` [m] is 1 where the opponent beat the learner."""
-        names = self.slot_names + [opponent.name for opponent in self.bots]
+    def record_results(self, slot: NDArray[np.int32], lost: Floats, names: Sequence[str]) -> None:
+        """Results of finished games, by slot [m]: `lost` [m] is 1 where the opponent beat the learner.
+
+        `names` of the players that were in the slots; a slot may have another opponent by now.
+        """
         for opponent in [*self.snapshots, *self.bots]:
             opponent.games *= DECAY
             opponent.score *= DECAY
-            for s, name in enumerate(names):
+            for s, name in enumerate(names[: len(self.slot_names) + len(self.bots)]):
                 if s and name == opponent.name:
                     in_slot = slot == s
                     opponent.games += float(in_slot.sum())

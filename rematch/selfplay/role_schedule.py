@@ -264,6 +264,10 @@ class RoleSchedule(Component):
     @classmethod
     def check(cls, config: ScheduleConfig, setup: Setup) -> None:
         check_schedule(config, setup.game, list(setup.game.bots))
+        if setup.config.lag and config.kind != "simultaneous":
+            raise ConfigError(f"lag = {setup.config.lag}: with schedule.kind = {config.kind} an iteration "
+                              "decides which role learns in the next one, whose rollout would be played "
+                              "already; expected 0, or schedule.kind simultaneous")
         if setup.config.curriculum.kind == "none" and (config.last_first or config.level_warmup_steps):
             name = "last_first" if config.last_first else "level_warmup_steps"
             raise ConfigError(
@@ -318,7 +322,8 @@ class RoleSchedule(Component):
         if schedule.config.kind == "micro" and phase.number and not phase.level_warmup:
             if phase.number % MICRO != 1:
                 return
-            text = f"{text}; micro {phase.number}{self._pool_sizes()}"
+            turns = f"{' and '.join(schedule.roles)} learn in turn"
+            text = f"{text}; micro {phase.number}{self._pool_sizes()}; {turns}"
         self.setup.log.line(text)
 
     def _pool_sizes(self) -> str:

@@ -117,13 +117,14 @@ class Anchor:
     def update(self, rollout: RolloutBuffer) -> int:
         """Anchor the present weights; returns the number of decisions used for the Fisher information."""
         role_rollout = rollout[self.policy.role.name]
-        decisions = np.flatnonzero((role_rollout.acted != 0) & (role_rollout.slot == 0))
+        decisions = np.flatnonzero((role_rollout.host("acted") != 0) & (role_rollout.host("slot") == 0))
         generator = rng.generator(self.seed, rng.FISHER, 0, self.marks)
         rows = generator.permutation(decisions)[: self.config.fisher_samples]
         if len(rows):  # without decisions the old anchor stays
-            role, mask = role_rollout.role, role_rollout.mask
-            obs = role_rollout.obs.reshape(-1, role.size)[rows]
-            mask = None if mask is None else mask.reshape(-1, role.actions.size)[rows]
+            role, mask = role_rollout.role, None
+            obs = role_rollout.host("obs").reshape(-1, role.size)[rows]
+            if role_rollout.mask is not None:
+                mask = role_rollout.host("mask").reshape(-1, role.actions.size)[rows]
             self.fisher[:] = fisher(self.policy, obs, mask, rng.key(self.seed, rng.FISHER, 1, self.marks))
             self.anchor[:] = self.policy.weights
             self.marks += 1

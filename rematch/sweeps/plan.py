@@ -40,7 +40,7 @@ from rematch.sweeps.results import seed_means, seed_result
 from rematch.training import memory_estimate, recipes
 from rematch.training.config import start_notes
 from rematch.training.setup import RunSetup
-from rematch.worlds import registry
+from rematch.worlds import conformance, registry
 
 FILE, SETTINGS, TABLE, RESULT = "sweep.yaml", "settings.yaml", "sweep.md", "sweep.json"
 MOST_RUNS = 1000
@@ -146,6 +146,7 @@ def make_plan(folder: Path, recipe: str, seeds: tuple[int, ...], grid: dict[str,
         name = cell_name(values)
         if name in cells:
             name += "-" + atomic_files.sha256_hex(repr(chosen).encode())[:8]
+        conformance.check_user_game(config.game, config.world)
         memory_estimate.check(config)
         cells[name] = Cell(name, values, config)
     return Plan(recipe, folder, seeds, grid, tuple(cells.values()))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from rematch.core.component import Component
-from rematch.core.config import has_effect, part, untracked
+from rematch.core.config import get, has_effect, part, untracked
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config as Config
 from rematch.core.spec import Spec
@@ -71,12 +71,47 @@ def config_class(components: tuple[type[Component], ...] = COMPONENTS) -> type[W
 
 def with_user_code(components: Sequence[str], reward_terms: Sequence[str]) -> tuple[type[Component], ...]:
     """The components with those of the user: reward terms before the learners, others before the last one."""
-    terms = [load_class(name, RewardTermComponent, "reward_terms") for name in reward_terms]
-    others = [load_class(name, Component, "components") for name in components]
+    terms = [_load(name, RewardTermComponent, "reward_terms") for name in reward_terms]
+    others = [_load(name, Component, "components") for name in components]
     terms += [kind for kind in others if issubclass(kind, RewardTermComponent)]
     others = [kind for kind in others if kind not in terms]
     last_term = max(i for i, kind in enumerate(COMPONENTS) if issubclass(kind, RewardTermComponent))
     return (*COMPONENTS[: last_term + 1], *terms, *COMPONENTS[last_term + 1 : -1], *others, COMPONENTS[-1])
+
+
+def _load(reference: str, base: type[Component], setting: str) -> type[Component]:
+    """A component of the user; ConfigError where its name or its settings cannot become flags."""
+    kind: type[Component] = load_class(reference, base, setting)
+    if problem := _class_problem(kind):
+        raise ConfigError(f"{setting} = {reference}: {problem}")
+    return kind
+
+
+def _class_problem(kind: Any) -> str:
+    name, settings = getattr(kind, "name", None), getattr(kind, "Config", None)
+    if name is None:
+        return 'the class has no name; expected name = "..."'
+    if not (isinstance(name, str) and name.isidentifier()):
+        return f"name = {name!r}: expected an identifier, such as my_term"
+    if settings is None:
+        return "the class has no Config; expected a frozen dataclass of its settings"
+    if not (dataclasses.is_dataclass(settings) and vars(settings)["__dataclass_params__"].frozen):
+        return "Config is not a frozen dataclass; expected @dataclass(frozen=True, kw_only=True)"
+    has_weight = any(f.name == "weight" for f in dataclasses.fields(settings))
+    if issubclass(kind, RewardTermComponent) and not has_weight:
+        return "Config has no field weight; expected weight: float = knob(0.0, ...), where 0 is off"
+    return ""
+
+
+def unused_code(config: Config, setup: RunSetup, set_keys: Collection[str]) -> str:
+    """A component of the user that is off though no setting of its section was set, with the reason."""
+    for setting, base in (("components", Component), ("reward_terms", RewardTermComponent)):
+        for reference in get(config, setting):
+            kind = _load(reference, base, setting)
+            untouched = not any(key.startswith(f"{kind.name}.") for key in set_keys)
+            if untouched and (why := kind.off(section(config, kind), setup)):
+                return f"{setting} = {reference} has no effect: {why}"
+    return ""
 
 
 def default(game: str, components: Sequence[str] = (), reward_terms: Sequence[str] = ()) -> Config:

@@ -12,6 +12,14 @@ from rematch.training.trainer import Trainer
 
 def train(trainer: Trainer, stop: Callable[[], bool]) -> bool:
     """Train until the run ends, or until `stop()` is true; True when the run is complete."""
+    try:
+        return run_iterations(trainer, stop)
+    finally:
+        trainer.setup.queue.drop()
+
+
+def run_iterations(trainer: Trainer, stop: Callable[[], bool]) -> bool:
+    """As `train`; a rollout that was submitted ahead of its iteration may still be played."""
     clock = trainer.clock
     while not clock.done:
         was_pending, clock.evaluation_pending = clock.evaluation_pending, False
@@ -54,14 +62,14 @@ def iterate(trainer: Trainer) -> None:
     """One iteration: collect a rollout, learn from it, log it."""
     clock, started = trainer.clock, time.perf_counter()
     decisions = clock.learner_steps
-    trainer.before_rollout()
-    rollout = trainer.collect()
+    rollout = trainer.next_rollout()
     trainer.after_rollout(rollout)
     metrics = trainer.update(rollout)
     clock.iteration += 1
+    trainer.after_update(rollout, metrics)
+    metrics |= trainer.metrics()
     row = {"iteration": clock.iteration, "step": clock.step, "games": clock.finished_games, **metrics}
     trainer.log.metrics(row)
-    trainer.after_update(rollout, metrics)
     seconds = time.perf_counter() - started
     rate = (clock.learner_steps - decisions) / seconds
     trainer.log.timing({"iteration": clock.iteration, "seconds": seconds, "learner_steps_per_second": rate})

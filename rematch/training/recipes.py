@@ -14,7 +14,8 @@ from rematch.core.system import user_code
 from rematch.curriculum.levels import default_games
 from rematch.recipes import recipe_texts
 from rematch.storage.run_folder import Run
-from rematch.training.config import default, no_effect
+from rematch.training.config import default, no_effect, unused_code
+from rematch.training.device import chosen_device
 from rematch.training.setup import RunSetup
 from rematch.worlds import registry
 
@@ -78,6 +79,11 @@ def configure(
             _refuse_unused(without_flags, layer, source, setup)
         elif source in ("changes", "command line"):
             _refuse_unused(config, layer, source, setup)
+    if config.device == "auto":
+        config = settings.apply(config, {"device": chosen_device(setup)}, "device auto")
+    set_keys = {key for layer in [flag_layer, *(layer for _, layer, _ in layers)] for key in layer}
+    if why := unused_code(config, setup, set_keys):
+        raise ConfigError(why)
     return config
 
 
@@ -142,6 +148,7 @@ def layers_of(recipe: str, below: tuple[str, ...] = ()) -> list[tuple[str, dict[
     else:
         names = list(dict.fromkeys([*known, *registry.names()]))
         near = settings.nearest(recipe, names)
+        near = f"./{recipe}.py" if Path(f"{recipe}.py").is_file() and not below else near
         hint = f"; nearest: {near}" if near else ""
         files = "" if below else ", a .yaml file with settings, or a .py file with a game"
         problem = f"{below[-1]}: like = {recipe!r}" if below else f"unknown recipe {recipe!r}"

@@ -12,15 +12,19 @@ from rematch.agents.learner import AgentSet, Learner
 from rematch.core.clock import Clock, Phase
 from rematch.core.component import Component
 from rematch.core.config import untracked
+from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.core.spec import Spec
 from rematch.core.system.interrupts import StopRequest
+from rematch.core.system.user_code import described
 from rematch.core.world import World
 from rematch.curriculum.levels import Levels, restart_on
 from rematch.evaluation.past_policies import policy_metadata
 from rematch.rollout.collector import ThreadCollector
 from rematch.rollout.rollout_buffer import RolloutBuffer
+from rematch.rollout.rollout_queue import RolloutQueue
 from rematch.rollout.seating import RoleSeating, Seating
+from rematch.training.device import gpu_collector, on_gpu
 from rematch.training.run_log import RunLog
 from rematch.worlds import registry
 from rematch.worlds.game import Game
@@ -41,7 +45,8 @@ class RunSetup:
         self.stop = StopRequest(None)  # never requested; `Trainer.bind` sets that of the command
         self.built: list[Component] = []
         self.agents: AgentSet  # set by the component that builds them
-        self.collector: ThreadCollector
+        self.collector: Any  # a Collector (rollout/collector.py)
+        self.queue: RolloutQueue  # the rollouts of the training games
         self.prepare_rollout: Callable[[], None] = lambda: None  # `before_rollout` of all components
 
     @cached_property
@@ -50,7 +55,8 @@ class RunSetup:
 
     @cached_property
     def world(self) -> World:
-        return self.make_world(self.config.games, 0, self.config.seed)
+        world = self.make_world(self.config.games, 0, self.config.seed)
+        return world if self.config.device == "cpu" else on_gpu(world, self)
 
     @property
     def learners(self) -> Mapping[str, Learner]:
@@ -87,16 +93,28 @@ class RunSetup:
         return collector
 
     def collect(self, iteration: int) -> RolloutBuffer:
-        return self.collector.collect(iteration)
+        rollout: RolloutBuffer = self.collector.collect(iteration)
+        return rollout
 
     def build(self, kinds: Iterable[type[Component]], config_of: Any) -> list[Component]:
         """The components that are switched on, connected to each other and to a collector."""
         for kind in kinds:
-            part = kind.build(config_of(self.config, kind), self)
+            try:
+                part = kind.build(config_of(self.config, kind), self)
+            except (ConfigError, OSError, MemoryError):
+                raise
+            except Exception as error:
+                raise ConfigError(f"component {kind.name} cannot be built: {described(error)}") from error
             if part is not None:
                 self.built.append(part)
         config = self.config
-        self.collector = self.make_collector(self.world, self.seating, config.steps, config.seed)
+        if config.device == "cpu":
+            self.collector = self.make_collector(self.world, self.seating, config.steps, config.seed)
+        else:
+            self.collector = gpu_collector(self)
+        if config.lag:
+            self.collector.set_lag(config.lag)
+        self.queue = RolloutQueue(self.collector, self.world, self.seating, self.built)
         columns = {column for part in self.built for column in part.columns}
         self.collector.allocate(columns | set(self.learner_class.columns))
         for part in self.built:

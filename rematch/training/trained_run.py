@@ -20,6 +20,7 @@ from rematch.curriculum.levels import LevelProgress, restart_on, stored_level
 from rematch.storage.run_folder import Run
 from rematch.training.components.learners import Learners
 from rematch.training.config import default
+from rematch.training.fingerprint import changed_code
 from rematch.training.recipes import stored_config
 from rematch.worlds import registry
 
@@ -99,6 +100,8 @@ def load_folder(folder: Path) -> TrainedRun:
             raise ConfigError(f"{folder}: no checkpoint yet")
         if checkpoint.fallback:
             warnings.warn(f"{folder}: {checkpoint.fallback}", stacklevel=2)
+        for name in changed_code(config, checkpoint.fingerprint):
+            warnings.warn(f"{folder}: {name} has changed since the checkpoint was saved", stacklevel=2)
         make = world_builder(config)
         agents = build_agents(with_available_device(config), make(1, 0, 0).spec, make)
         try:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any, TypeVar
 
-from rematch.core.clock import Request
-from rematch.core.component import Component, Metrics, prefixed
+from rematch.core.clock import Clock, Request
+from rematch.core.component import Component, ComponentError, Metrics, merged_metrics
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.core.system.interrupts import StopRequest
@@ -18,10 +18,6 @@ from rematch.training.run_log import Display
 from rematch.training.setup import RunSetup
 
 Result = TypeVar("Result")
-
-
-class ComponentError(ConfigError):
-    """A component raised in a hook; the run can be resumed from its newest checkpoint."""
 
 
 class Trainer:
@@ -40,16 +36,17 @@ class Trainer:
         self.agents = self.setup.agents
 
     def each(self, hook: str, call: Callable[[Component], Result]) -> list[Result]:
-        """Run one hook of every component, in order."""
-        results = []
+        """Run one hook of every component, in order; its name is recorded with the columns that it reads."""
+        results, reads = [], self.setup.collector.rollout.reads
         for part in self.parts:
+            reads.reader = part.name
             try:
                 results.append(call(part))
             except (ConfigError, OSError, MemoryError):
                 raise  # these have clear messages
             except Exception as error:
-                where = f"component {part.name} failed in {hook}: {type(error).__name__}: {error}"
-                raise ComponentError(f"{where}; the run can be resumed from its newest checkpoint") from error
+                raise ComponentError(part.name, hook, error) from error
+        reads.reader = ""
         return results
 
     def bind(self, run: Any, display: Display, stop: StopRequest | None = None) -> None:
@@ -71,36 +68,33 @@ class Trainer:
             self.before_rollout()
             self.each("start", lambda part: part.start(self.clock))
 
-    def before_rollout(self) -> None:
-        self.each("before_rollout", lambda part: part.before_rollout(self.clock, self.world.next))
+    def before_rollout(self, ahead: Clock | None = None) -> None:  # ahead: of a later iteration
+        self.each("before_rollout", lambda part: part.before_rollout(ahead or self.clock, self.world.next))
 
-    def collect(self) -> RolloutBuffer:
-        return self.setup.collect(self.clock.iteration)
+    def next_rollout(self) -> RolloutBuffer:
+        return self.setup.queue.next(self.clock, self.before_rollout)
 
     def after_rollout(self, rollout: RolloutBuffer) -> None:
         self.each("after_rollout", lambda part: part.after_rollout(rollout, self.clock))
 
     def update(self, rollout: RolloutBuffer) -> Metrics:
-        """Let the learners learn; the metrics of all components."""
-        metrics: Metrics = {}
-        for part, new in zip(self.parts, self.each("update", lambda p: p.update(rollout, self.clock))):
-            metrics |= prefixed(part.name, new)
-        for part, new in zip(self.parts, self.each("metrics", lambda p: p.metrics())):
-            metrics |= prefixed(part.name, new)
-        return metrics
+        """Let the learners learn; the metrics of their updates."""
+        return merged_metrics(self.parts, self.each("update", lambda part: part.update(rollout, self.clock)))
 
     def after_update(self, rollout: RolloutBuffer, metrics: Metrics) -> None:
         self.each("after_update", lambda part: part.after_update(rollout, metrics, self.clock))
 
+    def metrics(self) -> Metrics:
+        return merged_metrics(self.parts, self.each("metrics", lambda part: part.metrics()))
+
     def requests(self) -> set[Request]:
         """The requests of all components after an iteration."""
-        clock, config = self.clock, self.config
-        requests: set[Request] = set()
-        for part_requests in self.each("requests", lambda part: list(part.requests(clock))):
-            requests |= set(part_requests)
+        clock = self.clock
+        asked = self.each("requests", lambda part: list(map(Request, part.requests(clock))))
+        requests = set(chain.from_iterable(asked))
         if clock.iteration == clock.last:
             requests.add(Request.END)
-        if clock.iteration % config.save_every == 0:
+        if clock.iteration % self.config.save_every == 0:
             requests.add(Request.CHECKPOINT)
         return requests
 
@@ -141,10 +135,10 @@ class Trainer:
     # --- state ---
 
     def state_dict(self) -> dict[str, Any]:
-        states = {part.name: part.state_dict() for part in self.parts}
-        return {"clock": self.clock.state_dict()} | {name: tree for name, tree in states.items() if tree}
+        return {"clock": self.clock.state_dict()} | self.setup.queue.state_dict()
 
     def load_state_dict(self, tree: Mapping[str, Any]) -> None:
         self.clock.load_state_dict(tree["clock"])
         for part in self.parts:
             part.load_state_dict(tree.get(part.name, {}))
+        self.setup.queue.load_state_dict(tree, self.clock)

@@ -44,6 +44,7 @@ class Evaluation(Result):
             yield Table(text.return_cells(self), right=(1, 2))
         if self.get("verdict"):
             yield f"Verdict: {self['verdict']}"
+        yield from tournament_text.repeat_lines(self)
         yield from tournament_text.forfeit_lines(self)
 
 
@@ -103,6 +104,7 @@ def scoreboard_row(
     with PROGRESS.part(0.0, own_share(game, spec, rule)):
         own_board = board if rule is None else sequential_board(board, rule, game)
         row = evaluator.evaluate(own_board, game, spec, trained.policies, (games, against, 0))
+    board.random = True  # a baseline needs no exact number of different games
     with PROGRESS.part(own_share(game, spec, rule), 1.0):
         best = evaluator.best_bots(board, game, spec, (games, against, BEST_BOT_INDEX))
     evaluator.attach_best_bots(row, best)

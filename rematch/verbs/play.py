@@ -26,6 +26,12 @@ def play_words(world: str, words: Sequence[str]) -> int:
 
 def playable(world: str) -> Human:
     """The interface of the game for a person; ConfigError where it has none."""
+    if registry.is_file(world):
+        human = registry.find(registry.typed_name(world)).human
+        if human is None:
+            raise ConfigError(f"{world}: its GAME.human is None, so it cannot be played in the terminal; "
+                              "expected a Human (docs/how_to/worlds.md, More that a game may offer)")
+        return human
     humans = {name: human for name in registry.names() if (human := registry.find(name).human) is not None}
     name = world_name(world)
     if name not in humans:

@@ -24,6 +24,7 @@ from rematch.reporting.untrusted_folder import Unreadable, first_bytes, last_lin
 from rematch.storage.run_lock import LOCK_FILE, lock_holder
 from rematch.sweeps import status as sweep_status
 from rematch.verbs.arguments import RUNS, folder_of
+from rematch.worlds import registry
 
 CONFIG, SWEEP = "config.yaml", "sweep.yaml"
 HEAD, TAIL = 1 << 16, 1 << 18  # bytes at the start of config.yaml and at the end of a log that are read
@@ -130,7 +131,7 @@ def info(root: Path, folder: Path) -> RunInfo:
 
 def run_info(name: str, folder: Path) -> RunInfo:
     text = first_bytes(folder / CONFIG, HEAD).decode("utf-8", "replace")
-    settings = dict(re.findall(r"^(game|games|steps|total_steps): *(\S{1,40}) *$", text, re.M))
+    settings = dict(re.findall(r"^(game|games|steps|total_steps): *(\S{1,400}) *$", text, re.M))
     games, steps, total = (parse_int(settings.get(key)) for key in ("games", "steps", "total_steps"))
     last_row = newest_row(folder / "metrics.jsonl")
     running = bool(lock_holder(folder))
@@ -138,7 +139,7 @@ def run_info(name: str, folder: Path) -> RunInfo:
     step = saved * games * steps if games and steps else None
     if running and isinstance(last_row.get("step"), int):
         step = last_row["step"]  # the log is ahead of the checkpoint
-    return RunInfo(name=name, folder=str(folder), world=settings.get("game", "-"), step=step,
+    return RunInfo(name=name, folder=str(folder), world=registry.title(settings.get("game", "-")), step=step,
                    total_steps=total, state="running" if running else unlocked_state(folder),
                    verdict=newest_verdict(folder), age=age(folder))
 

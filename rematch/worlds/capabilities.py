@@ -82,6 +82,32 @@ class Human:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cuda:
+    """The rules as a CUDA program with the kernel `step_games` (worlds/native/cuda_step.h)."""
+
+    source: Path
+    include: Sequence[Path]
+    rules: Callable[[Any], Sequence[tuple[Any, str]]]
+    """(settings) -> the members of the C struct `Rules`: value and C type."""
+    batch: Sequence[str]
+    """The members of the C struct `Batch`, in order, by the names of the collector's arrays; "": not used."""
+    bot_number: Callable[[Player], int | None]
+    """(player) -> its number in bots.h; None: not a scripted player of this game."""
+    states: Callable[[Any], Any]
+    """(world) -> the bytes of its games, [N, S]."""
+    optional: Callable[[Any], Any]
+    """(world) -> the bytes of their optional state, or None."""
+    restart: Callable[[Any], None]
+    set_stage: Callable[[Any, Any, Any], None]
+    resample: Callable[[Any, Any, int, int], Any]
+    tables: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)  # constant arrays by name
+    counters: tuple[str, ...] = ()  # members of `Game` whose sums `World.counters` gives
+    failures: Mapping[int, str] = field(default_factory=dict)  # kind of a failure -> what it means
+    cannot: Callable[[Any], str] = lambda config: ""
+    """(settings) -> why they need the CPU; empty if they do not."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CardGameSpeed:
     """Subjects of `rematch bench`, timed beside card games of other libraries."""
 
@@ -110,7 +136,8 @@ class Defaults:
     """(settings) -> the same rules with games that end within the few steps of `rematch check`."""
     rate_names: Mapping[str, str] = field(default_factory=dict)  # role -> name of its win rate in logs
     indifferent: tuple[str, ...] = ()  # settings in which a policy may differ from the match
-    random: bool = True  # False: the game is deterministic, so greedy players repeat one game
+    random: bool | None = None  # False: deterministic, so greedy players repeat one game; None: not stated
+    rare_results: bool = False  # True: random play may earn no reward and have no winner (conformance test)
     slow_bots: tuple[str, ...] = ()  # bots that play only where they are named
     evaluation_games: int = 1000  # games of an evaluation without a number
     evaluation_steps: int = 10_000_000  # steps of a match in evaluations of a run, all games together

@@ -13,6 +13,7 @@ from rematch.core.spec import Spec
 from rematch.core.world import World
 from rematch.worlds.capabilities import (
     Benchmark,
+    Cuda,
     Defaults,
     Human,
     Levels,
@@ -41,6 +42,7 @@ class Game(ABC):
     solver: Solver | None = None
     human: Human | None = None
     benchmark: Benchmark | None = None
+    cuda: Cuda | None = None
     defaults: Defaults = Defaults()
 
     @abstractmethod
@@ -57,7 +59,7 @@ class Game(ABC):
 
     def random(self, config: Any) -> bool:
         """Whether chance or random starts make games differ under these settings, whatever the players do."""
-        return self.defaults.random
+        return self.defaults.random is not False
 
     @property
     def summary(self) -> str:

@@ -1,9 +1,9 @@
 """Worlds in plain numpy: write the rules, and this does the rest of what `rematch.core.world.World` asks.
 
 A game's whole state is one row of a structured array, so saving is copying bytes and a part is a slice. A
-world of one's own says `make_spec`, `layout`, `begin`, `rules`, `show`, `sane` and, where something is
-hidden, `forget`, and is offered as a NumpyGame; docs/how_to/worlds.md shows a whole one. For billions of
-steps write the rules in C, as pursuit/ does.
+world of your own defines `make_spec`, `layout`, `reset_games`, `apply_actions`, `write_observations`,
+`valid_states` and, where something is hidden, `resample_hidden`, and is offered as a NumpyGame;
+docs/tutorials/your_own_game.md shows a whole one. For billions of steps write the rules in C, as in pursuit/.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rematch.core import rng
 from rematch.core.arrays import Bytes, Ints
 from rematch.core.errors import ConfigError, WorldError
 from rematch.core.player import Decision, RngKey, Seat
+from rematch.core.settings.setting_names import note_renamed
 from rematch.core.spec import Spec
 from rematch.core.world import CUT_OFF, RUNNING, EventLog, Next, Observations, PointCounter, View, World
 from rematch.worlds.game import Game, check_bot, first_line
@@ -27,11 +28,13 @@ MAGIC = 0x6E616C50  # first word of every state: rubbish is told from a state
 
 Rows = NDArray[Any]  # [n] numbers of games
 States = NDArray[Any]  # [n] rows of the world's own structured type
-Luck = NDArray[np.float64]  # [n, draws] in [0, 1)
+Uniform = NDArray[np.float64]  # [n, random_numbers] in [0, 1)
 Rule = Callable[[Seat, NDArray[np.float64]], NDArray[Any]]  # (decision, random numbers [n]) -> actions
 
 
-def luck(seeds: NDArray[np.uint64], steps: NDArray[Any], count: int, stream: int = rng.RESET) -> Luck:
+def uniform_numbers(
+    seeds: NDArray[np.uint64], steps: NDArray[Any], count: int, stream: int = rng.RESET
+) -> Uniform:
     """[n, count] numbers: row i is keys.units(seeds[i], stream, count, steps[i])."""
     counter = np.zeros((len(seeds), count, 4), np.uint64)
     counter[:, :, 0] = np.arange(count)
@@ -47,11 +50,24 @@ def cut_observations(obs: Observations, rows: Any) -> Observations:
     return {role: {name: array[rows] for name, array in fields.items()} for role, fields in obs.items()}
 
 
-class PlainWorld:
-    """A World but for its rules."""
+class NoMask(dict[str, Bytes]):
+    """The masks of a world without any: writing one is an error that says what to do."""
 
-    masked = False  # whether `show` writes view.mask
-    draws = 8  # random numbers that `begin` and `forget` are handed per game
+    def __missing__(self, role: str) -> Bytes:
+        raise WorldError(f"view.mask[{role!r}]: the world has no masks; set masked = True in its class")
+
+
+RENAMED = {  # methods and attributes of NumpyWorld: old name -> present name
+    "begin": "reset_games", "rules": "apply_actions", "show": "write_observations", "sane": "valid_states",
+    "forget": "resample_hidden", "draws": "random_numbers",
+}  # fmt: skip
+
+
+class NumpyWorld:
+    """A World without its rules; a subclass defines them."""
+
+    masked = False  # whether `write_observations` writes view.mask
+    random_numbers = 8  # per game, for `reset_games` and `resample_hidden`
     points: PointCounter | None = None
 
     @property
@@ -59,35 +75,45 @@ class PlainWorld:
         """None: the world has no milestones."""
         return None
 
-    # --- what a world of one's own says ---
+    def __init_subclass__(cls) -> None:
+        """Accept the old names of the methods, with a note."""
+        super().__init_subclass__()
+        for old, new in RENAMED.items():
+            if old in cls.__dict__ and new not in cls.__dict__:
+                note_renamed(f"{cls.__name__}.{old}", new)
+                setattr(cls, new, cls.__dict__[old])
+
+    # --- what a subclass defines ---
 
     @classmethod
     def make_spec(cls, config: Any) -> Spec:
         """Roles, observation fields and actions under these settings."""
-        raise NotImplementedError
+        raise cls._missing("make_spec", "roles, observation fields and actions")
 
     def layout(self) -> list[Any]:
-        """Its own columns of a state, as numpy.dtype takes them; `time` already counts the steps."""
+        """The columns of a game's state, as numpy.dtype takes them; `time` already counts the steps."""
         raise self._missing("layout", "the columns of a state")
 
-    def begin(self, rows: Rows, luck: Luck) -> None:
-        """Start these games; their state is zero but for `stage` and `slot`."""
-        raise self._missing("begin", "the start of games")
+    def reset_games(self, rows: Rows, uniform: Uniform) -> None:
+        """Start these games; their state is zero except `stage` and `slot`. `uniform` is the only source of
+        chance."""
+        raise self._missing("reset_games", "the start of games")
 
-    def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
-        """Move all games: change `self.state`; write view.reward, .ended and .outcome (zero before)."""
-        raise self._missing("rules", "a step of all games")
+    def apply_actions(self, actions: Mapping[str, NDArray[Any]]) -> None:
+        """One step of all games: change `self.state`; write view.reward, .ended and .outcome (0 before)."""
+        raise self._missing("apply_actions", "a step of all games")
 
-    def show(self) -> None:
-        """Write view.fields (those aside too), view.acting (found 1) and view.mask from `self.state`."""
-        raise self._missing("show", "what each seat observes")
+    def write_observations(self) -> None:
+        """Write view.fields (privileged ones too), view.acting (1 before the first call) and view.mask from
+        `self.state`."""
+        raise self._missing("write_observations", "what each seat observes")
 
-    def sane(self, states: States) -> NDArray[np.bool_]:
-        """Which loaded states can be, [n]."""
-        raise self._missing("sane", "which loaded states are possible")
+    def valid_states(self, states: States) -> NDArray[np.bool_]:
+        """[n] whether each loaded state is possible: a damaged file must not become a game."""
+        raise self._missing("valid_states", "which loaded states are possible")
 
-    def forget(self, states: States, seat: int, luck: Luck) -> None:
-        """Redraw in these states what the seat does not see."""
+    def resample_hidden(self, states: States, seat: int, uniform: Uniform) -> None:
+        """Draw again, in these states, the values that the seat does not observe."""
 
     # --- World ---
 
@@ -119,7 +145,7 @@ class PlainWorld:
             ended=blank(games, np.uint8),
             outcome=blank((games, spec.seats), np.float32),
             length=blank(games, np.int32),
-            mask=mask if self.masked else {},
+            mask=mask if self.masked else NoMask(),
             final=obs() if spec.cutoffs else {},
         )
         following = Next(
@@ -129,22 +155,22 @@ class PlainWorld:
         )
         self._attach(config, spec, first, (blank(games, np.dtype(own + self.layout())), view, following))
         self._restart(np.arange(games))
-        self.show()
+        self.write_observations()
 
     def step(self, actions: Mapping[str, NDArray[Any]]) -> View:
         view, state = self.view, self.state
         view.reward[:], view.ended[:], view.outcome[:] = 0, RUNNING, 0
         state["time"] += 1
-        self.rules(actions)
+        self.apply_actions(actions)
         view.length[:] = state["time"]
         cut = view.ended == CUT_OFF
         if cut.any():
-            self.show()
+            self.write_observations()
             for role, fields in view.final.items():
                 for name, last in fields.items():
                     last[cut] = view.fields[role][name][cut]
         self._restart(np.flatnonzero(view.ended))
-        self.show()
+        self.write_observations()
         return view
 
     def observe(self, rows: Ints) -> Observations:
@@ -165,17 +191,18 @@ class PlainWorld:
                 f"{self.spec.world}: expected states uint8 [{len(rows)}, {size}], found {found}"
             )
         read = np.ascontiguousarray(states).view(self.state.dtype).reshape(len(rows))
-        bad = np.flatnonzero(~((read["magic"] == MAGIC) & (read["time"] >= 0) & self.sane(read)))
+        bad = np.flatnonzero(~((read["magic"] == MAGIC) & (read["time"] >= 0) & self.valid_states(read)))
         if bad.size:
             raise ConfigError(f"{self.spec.world}: state {bad[0]} is no state of this world")
         self.state[rows] = read
         self.view.reward[rows], self.view.ended[rows], self.view.outcome[rows] = 0, RUNNING, 0
         self.view.length[rows] = read["time"]
-        self.show()
+        self.write_observations()
 
     def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
         states, games = self.state[rows], self.first + np.asarray(rows, np.int64)
-        self.forget(states, seat, luck(np.full(len(states), key, np.uint64), games, self.draws))
+        keys = np.full(len(states), key, np.uint64)
+        self.resample_hidden(states, seat, uniform_numbers(keys, games, self.random_numbers))
         return self._bytes(states)
 
     def parts(self, count: int) -> list[Self]:
@@ -184,8 +211,9 @@ class PlainWorld:
 
     # --- inside ---
 
-    def _missing(self, method: str, meaning: str) -> WorldError:
-        return WorldError(f"class {type(self).__name__} has no method {method}: it defines {meaning} "
+    @classmethod
+    def _missing(cls, method: str, meaning: str) -> WorldError:
+        return WorldError(f"class {cls.__name__} has no method {method}: it defines {meaning} "
                           "(docs/tutorials/your_own_game.md)")
 
     def _attach(self, config: Any, spec: Spec, first: int, arrays: tuple[States, View, Next]) -> None:
@@ -219,7 +247,8 @@ class PlainWorld:
         for name in ("seed", "slot", "stage"):
             fresh[name] = getattr(self.next, name)[rows]
         self.state[rows] = fresh
-        self.begin(rows, luck(fresh["seed"], fresh["episode"], self.draws))
+        numbers = uniform_numbers(fresh["seed"], fresh["episode"], self.random_numbers)
+        self.reset_games(rows, numbers)
 
     @staticmethod
     def _bytes(states: States) -> Bytes:
@@ -227,29 +256,56 @@ class PlainWorld:
 
 
 class ScriptedPlayer:
-    """A bot: `rule(seat, luck [n]) -> action`, luck being one number in [0, 1) per game."""
+    """A bot: `rule(seat, uniform [n]) -> action`, `uniform` being one number in [0, 1) per game."""
 
     def __init__(self, name: str, rule: Rule) -> None:
         self.name, self.rule = name, rule
 
     def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         games = (seat.world.first + np.asarray(seat.rows)).astype(np.int64)
-        own = rng.key(rng_key.seed, rng_key.stream, seat.seat)  # each seat its own luck
+        own = rng.key(rng_key.seed, rng_key.stream, seat.seat)  # each seat has its own numbers
         drawn = rng.units(own, rng_key.stream, int(games.max(initial=-1)) + 1, rng_key.step)[games]
         return Decision(action=self.rule(seat, drawn))
 
 
+TRIAL_COPIES, TRIAL_STEPS = 256, 64
+
+
+def copies_differ(world: NumpyWorld) -> bool:
+    """Whether the games of a new world, which differ in their seeds, become different by the same actions.
+
+    A world with stages counts as random: a curriculum may start its games anywhere.
+    """
+    own = [name for name in world.state.dtype.names or () if name not in ("magic", "episode", "seed", "slot")]
+    for step in range(TRIAL_STEPS):
+        if world.spec.stage or any((world.state[name] != world.state[name][0]).any() for name in own):
+            return True
+        actions = {}
+        for role in world.spec.roles.values():
+            uniform = rng.units(step, rng.ACT, len(role.seats) * role.actions.size)
+            numbers = uniform.reshape(len(role.seats), role.actions.size)
+            if role.actions.kind == "continuous":
+                one: NDArray[Any] = (2 * numbers - 1).astype(np.float32)
+            else:
+                mask = world.view.mask.get(role.name)
+                one = np.where(True if mask is None else mask[0], numbers, -1.0).argmax(-1).astype(np.int32)
+            actions[role.name] = np.repeat(one[None], world.games, 0)
+        world.step(actions)
+    return False
+
+
 class NumpyGame(Game):
-    """A game from a PlainWorld class, its settings class and its bots: role -> name -> rule.
+    """A game from a NumpyWorld class, its settings class and its bots: role -> name -> rule.
 
     Capabilities are set on the object: `GAME.renderer = Renderer(draw=draw)`.
     """
 
     def __init__(
-        self, name: str, world: type[PlainWorld], config: type[Any], bots: Mapping[str, Mapping[str, Rule]]
+        self, name: str, world: type[NumpyWorld], config: type[Any], bots: Mapping[str, Mapping[str, Rule]]
     ) -> None:
         self.name, self.world, self.Config, self.rules = name, world, config, bots
         self.bots = {role: tuple(rules) for role, rules in bots.items()}
+        self._random: dict[str, bool] = {}  # settings as text -> whether games differ
 
     @property
     def summary(self) -> str:
@@ -261,6 +317,23 @@ class NumpyGame(Game):
     def make(self, config: Any, games: int, first: int = 0, seed: int = 0) -> World:
         return self.world(config, games, first, seed)
 
+    def random(self, config: Any) -> bool:
+        """As the game states, else by trial: whether copies that get the same actions differ."""
+        if self.defaults.random is not None:
+            return self.defaults.random
+        key = repr(config)
+        if key not in self._random:
+            self._random[key] = copies_differ(self.world(config, TRIAL_COPIES))
+        return self._random[key]
+
     def bot(self, name: str, role: str) -> ScriptedPlayer:
         check_bot(self.bots, name, role)
         return ScriptedPlayer(name, self.rules[role][name])
+
+
+def __getattr__(name: str) -> Any:
+    """The old name of NumpyWorld, with a note."""
+    if name == "PlainWorld":
+        note_renamed("PlainWorld", "NumpyWorld")
+        return NumpyWorld
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,14 +7,14 @@ example `chess = "my_package.chess:GAME"`.
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
 import importlib
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from rematch.core.config import nearest
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, UserCodeError
 from rematch.core.settings.setting_names import note_renamed
 from rematch.core.system import user_code
 from rematch.worlds.game import Game
@@ -84,12 +84,36 @@ def title(name: str) -> str:
     return Path(name.rpartition(":")[0]).stem if is_file(name) else name
 
 
+def is_user_game(name: str) -> bool:
+    """Whether a game comes from a file of the user or from another package."""
+    return is_file(name) or not (Path(__file__).parent / name / "game.py").is_file()
+
+
 def _load_file(name: str) -> Game:
     reference = file_reference(name)
     game: Game = user_code.load_object(reference, Game, "game")
-    if not game.build:  # other rules, other games: an exact resume needs the same file
-        game.build = hashlib.sha256(Path(reference.rpartition(":")[0]).read_bytes()).hexdigest()[:16]
+    return _with_build(game, reference)
+
+
+def _with_build(game: Game, reference: str) -> Game:
+    """The game; other rules are other games, so that an exact resume needs the same file."""
+    if not game.build:
+        _check(game, reference)
+        game.build = user_code.source_digest(reference)
     return game
+
+
+def _check(game: Game, reference: str) -> None:
+    """ConfigError for a user's game whose settings or spec cannot be made."""
+    if not (dataclasses.is_dataclass(game.Config) and vars(game.Config)["__dataclass_params__"].frozen):
+        raise ConfigError(f"game = {reference}: Config is not a frozen dataclass; expected "
+                          "@dataclass(frozen=True, kw_only=True)")
+    try:
+        game.spec(game.Config())
+    except ConfigError:
+        pass  # under other settings it may be valid
+    except Exception as error:
+        raise UserCodeError(f"game = {reference}: {user_code.described(error)}") from error
 
 
 def _load(point: EntryPoint) -> Game:
@@ -97,4 +121,5 @@ def _load(point: EntryPoint) -> Game:
     if not isinstance(game, Game):
         raise ConfigError(f"world {point.name!r}: its entry point {point.value!r} names a "
                           f"{type(game).__name__}; expected a Game, such as package.module:GAME")
-    return game
+    user_code.record_module(point.value, point.module)
+    return _with_build(game, point.value)

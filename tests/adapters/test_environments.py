@@ -45,11 +45,11 @@ AT_ONCE = [name for name in NAMES if name not in TURNS]
 def test_gymnasium_accepts(name: str) -> None:
     module = toys.TOYS.get(name) or registry.find(name)
     for role in module.bots:
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as output:
             warnings.simplefilter("always")
             check_env(GymEnv(toys.TOYS.get(name, name), role=role))
         fine = ("not having a spec", *(("infinity",) if name == "gymnasium" else ()))  # CartPole's own bounds
-        assert [str(w.message) for w in said if not any(word in str(w.message) for word in fine)] == []
+        assert [str(w.message) for w in output if not any(word in str(w.message) for word in fine)] == []
 
 
 @pytest.mark.parametrize("name", AT_ONCE)
@@ -64,13 +64,13 @@ def test_pettingzoo_accepts_worlds_in_which_all_move_at_once(name: str) -> None:
 @pytest.mark.parametrize("name", TURNS)
 def test_pettingzoo_accepts_turns(name: str) -> None:
     world = toys.TOYS.get(name, name)
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as output:
         warnings.simplefilter("always")
         api_test(ZooTurns(world), num_cycles=300)
         seed_test(lambda: ZooTurns(world), num_cycles=50)
     # Its checker says these of every environment whose observation holds an action mask, its own ones too.
     masked = ("Observation space for each agent probably should be", "Observation is not a NumPy array")
-    assert [str(w.message) for w in said if not str(w.message).startswith(masked)] == []
+    assert [str(w.message) for w in output if not str(w.message).startswith(masked)] == []
 
 
 def test_a_world_of_several_fields_is_accepted() -> None:
@@ -92,7 +92,7 @@ def test_a_world_of_several_fields_is_accepted() -> None:
 # --- ends
 
 
-def test_a_game_cut_off_ends_with_the_sight_at_the_cut() -> None:
+def test_cut_off_game_ends_with_the_observation_at_the_cut() -> None:
     env = GymEnv(toys.drift, toys.DriftConfig(limit=4, wind=0.0))
     place = float(env.reset(seed=1)[0][0])
     for step in range(4):
@@ -106,7 +106,7 @@ def test_a_game_cut_off_ends_with_the_sight_at_the_cut() -> None:
     assert abs(env.reset()[0][0]) <= 0.1  # the next game
 
 
-def test_a_decided_game_ends_with_the_sight_before_the_final_move() -> None:
+def test_decided_game_ends_with_the_observation_before_the_final_move() -> None:
     env = GymEnv(toys.matching, toys.MatchingConfig(rounds=2), role="matcher", opponent="heads")
     env.reset(seed=0)
     first, reward, *_ = env.step(0)
@@ -307,13 +307,13 @@ def test_batches_repeat_by_seed_and_hand_out_their_own_arrays() -> None:
     )
     first, _ = one.reset(seed=9)
     other.reset(seed=9)
-    kept = first.copy()
+    stored = first.copy()
     for step in range(12):
         moves = np.random.default_rng(step).integers(0, 2, 8)
         a, b = one.step(moves), other.step(moves)
         for x, y in zip(a[:4], b[:4], strict=True):
             assert np.array_equal(x, y)
-    assert np.array_equal(first, kept)
+    assert np.array_equal(first, stored)
     assert one.episode_count == 16
 
 

@@ -83,7 +83,7 @@ def test_policy_with_old_weight_names_is_read(
     assert np.array_equal(copy.weights, policy.weights)
 
 
-def test_shipped_agents_have_old_names_and_are_read() -> None:
+def test_exported_agents_with_old_weight_names_are_read() -> None:
     for game in ("beasty", "gameboy"):
         path = Path(registry.__file__).parent / game / "agent.safetensors"
         assert policy_export.read(path).policy.weights.any()

@@ -66,14 +66,14 @@ class Leaks(toys.Recall):
 
 
 class ShowsIt(toys.Recall):
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view["player"]["now"][:, :, 1] = self.view["player"]["sign"][:, :, 0]
 
 
 class NotFinite(toys.Recall):
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view["player"]["other"][self.state["time"] == 2] = np.nan
 
 
@@ -82,9 +82,9 @@ class NotThere(toys.Recall):
         super().__init__(*args, **more)
         self.view["player"]["extra"] = self.view["player"].pop("other")
 
-    def show(self) -> None:
+    def write_observations(self) -> None:
         self.view["player"].setdefault("other", np.zeros((self.games, 2, 2), np.float32))
-        super().show()
+        super().write_observations()
         if "extra" in self.view["player"]:
             del self.view["player"]["other"]
 
@@ -240,7 +240,7 @@ def test_rollout_stores_privileged_fields_for_learners() -> None:
 
 
 def test_truncated_games_are_evaluated_with_final_privileged_fields() -> None:
-    class Told(toys.Drift):
+    class PrivilegedGame(toys.Drift):
         @classmethod
         def make_spec(cls, config: Any) -> Any:
             spec = super().make_spec(config)
@@ -249,12 +249,12 @@ def test_truncated_games_are_evaluated_with_final_privileged_fields() -> None:
             )
             return dataclasses.replace(spec, roles={"rafter": role_spec})
 
-        def show(self) -> None:
-            super().show()
+        def write_observations(self) -> None:
+            super().write_observations()
             self.view["rafter"]["wind"][:, 0, 0] = self.state["wind"]
 
-    conformance.check(Told, toys.DriftConfig(), trial=conformance.Trial(stage=(0.5,)))
-    world = Told(toys.DriftConfig(limit=3), 5, 0, 3)
+    conformance.check(PrivilegedGame, toys.DriftConfig(), trial=conformance.Trial(stage=(0.5,)))
+    world = PrivilegedGame(toys.DriftConfig(limit=3), 5, 0, 3)
     made = Policy(world.spec.roles["rafter"], NetworkConfig(hidden=(9,), critic="centralized"), "p")
     made.initialise(1)
     table = RoleSeating(made, 1)

@@ -40,8 +40,8 @@ FORBIDDEN = {
 
 @pytest.mark.parametrize("what", FORBIDDEN)
 def test_nothing_can_run_what_a_file_says(what: str) -> None:
-    found = [name_of(p) for p in [*PACKAGE, *TOOLS] if re.search(FORBIDDEN[what], code_only(p))]
-    assert found == [], f"{what} in {found}"
+    result = [name_of(p) for p in [*PACKAGE, *TOOLS] if re.search(FORBIDDEN[what], code_only(p))]
+    assert result == [], f"{what} in {result}"
     for core in CORES:
         if core.suffix == ".pyx":
             assert not re.search(r"\b(pickle|exec|eval)\b", core.read_text()), name_of(core)
@@ -67,8 +67,8 @@ def test_the_search_finds_what_it_searches(tmp_path: Path) -> None:
 
 def test_no_paths_of_one_machine() -> None:
     place = re.compile(r"(?<![\w.])/(home|root|Users|work|mnt|tmp)/\w")
-    here = Path(__file__)
+    position = Path(__file__)
     for path in [*PACKAGE, *TOOLS, *CORES, *TESTS, *DOCS, ROOT / "Makefile", ROOT / "pyproject.toml"]:
-        if path != here:
-            found = [line.strip() for line in path.read_text().splitlines() if place.search(line)]
-            assert found == [], f"{name_of(path)}: {found[0]}"
+        if path != position:
+            result = [line.strip() for line in path.read_text().splitlines() if place.search(line)]
+            assert result == [], f"{name_of(path)}: {result[0]}"

@@ -73,13 +73,13 @@ def is_allowed(package: str, imported: str) -> bool:
 
 
 def later_imports() -> set[tuple[str, str]]:
-    found: set[tuple[str, str]] = set()
+    result: set[tuple[str, str]] = set()
     for path in PACKAGE:
         for name in imports(path):
             imported = name.split(".")[1] if "." in name else "__init__"
             if not is_allowed(package_of(path), imported):
-                found.add((name_of(path), name))
-    return found
+                result.add((name_of(path), name))
+    return result
 
 
 def test_every_package_has_a_layer() -> None:

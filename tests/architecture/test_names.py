@@ -64,5 +64,5 @@ def test_no_text_names_the_packages_of_the_first_edition() -> None:
     run_in_that_edition = {ROOT / "tools/checks" / name for name in ("same_run_baseline.py", "same_speed.py")}
     for path in [*PACKAGE, *TOOLS, *CORES, *TESTS]:
         if path not in {Path(__file__), *run_in_that_edition}:
-            found = [line.strip() for line in path.read_text().splitlines() if old.search(line)]
-            assert found == [], f"{name_of(path)}: {found[0]}"
+            result = [line.strip() for line in path.read_text().splitlines() if old.search(line)]
+            assert result == [], f"{name_of(path)}: {result[0]}"

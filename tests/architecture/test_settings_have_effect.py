@@ -27,7 +27,7 @@ from rematch.training.config import no_effect
 from rematch.worlds import registry
 
 COSMETIC = ("threads", "save_seconds")  # frozen: fields that must NOT change what happens; ten at most
-APART = ("game", "dqn.device")  # another game is another set of settings; another device, another machine
+APART = ("game", "device", "dqn.device")  # another game is another set of settings; a device, another machine
 
 # A run of less than a tenth of a second in which games end both ways, snapshots sit and are replaced.
 TINY: dict[str, Any] = {
@@ -83,7 +83,7 @@ FIRING = {"rollback.every": 24 * 8, "rollback.episodes": 1, "rollback.min_win_ra
 KEEPING = {"rollback.every": 24 * 8}
 # Of two scripted pursuers one is met in evaluations, and each loses and wins.
 FEW = {"network.width": 4, "network.heads": 1, "network.layers": 1, "network.embedding": 2}
-HUNT = {"exploiters.every": 2, "exploiters.steps": 24 * 8, "exploiters.min_win_rate": 0.0}
+EXPLOITERS = {"exploiters.every": 2, "exploiters.steps": 24 * 8, "exploiters.min_win_rate": 0.0}
 MET = {"league.bots": ("lion", "random"), "evaluation.opponents": ("lion", "random"), "evaluation.games": 20}
 ALSO: dict[str, dict[str, Any]] = {
     "rollback.checkpoints_back": FIRING, "rollback.episodes": FIRING, "rollback.min_win_rate": FIRING,
@@ -99,7 +99,7 @@ ALSO: dict[str, dict[str, Any]] = {
     "ppo.magnet_decay": {"ppo.magnet_weight": 1.0},
     "ppo.target_kl": {"ppo.lr": 0.05},
     "league.replacement": {"total_steps": 24 * 8 * 6},
-    "exploiters.steps": HUNT, "exploiters.min_win_rate": HUNT, "exploiters.every": HUNT,
+    "exploiters.steps": EXPLOITERS, "exploiters.min_win_rate": EXPLOITERS, "exploiters.every": EXPLOITERS,
     "league.adaptive_floor": MET, "league.matchmaking": LONG | MET, "network.kind": FEW,
     "league.bot_weights": MET | {"league.bot_share": 1.0},
     "league.pfsp_power": LONG | {"league.matchmaking": "pfsp"},

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 @pytest.mark.parametrize("call", ["open", "read"])
 @pytest.mark.parametrize("name", ["history.json", "config.yaml", "train.log", "sight.json", "learning.png"])
-def test_report_that_could_not_read_a_file_is_said_and_written_by_resume(
+def test_unreadable_file_of_a_report_is_named_and_resume_writes_the_report(
         workdir: Path, capsys: pytest.CaptureFixture[str], succeed: Runner, monkeypatch: pytest.MonkeyPatch,
         name: str, call: str) -> None:
     whole = files(workdir / "runs" / "done")

@@ -211,10 +211,10 @@ def test_reward_that_is_not_finite_stops_the_run_and_keeps_checkpoints(
     collect = ThreadCollector.collect
 
     def spoiled(self: ThreadCollector, iteration: int) -> Any:
-        tape = collect(self, iteration)
+        rollout = collect(self, iteration)
         if iteration == 2:
-            tape["evader"].reward[1, 3] = np.nan
-        return tape
+            rollout["evader"].reward[1, 3] = np.nan
+        return rollout
 
     with monkeypatch.context() as patch:
         patch.setattr(ThreadCollector, "collect", spoiled)

@@ -59,6 +59,32 @@ def test_resume_of_a_finished_run_changes_nothing(workdir: Path, succeed: Runner
     assert files(workdir / "runs" / "done") == whole
 
 
+def test_one_world_is_described(succeed: Runner) -> None:
+    output = succeed("worlds", "Pursuit")
+    assert "Role evader (seat 1)" in output and "not observed" not in output.partition("Role")[0]
+    assert re.search(r"^state +\d+ +-1 to 1 +\w+, ", output, re.M) and "capabilities: films" in output
+    assert "actions: continuous, numbers from -1 to 1, which the world scales: speed, turn" in output
+    assert re.search(r"^--world\.max_steps +\d+ +\w", output, re.M)
+    sensors = succeed("worlds", "pursuit", "--world.full_obs", "false")
+    assert re.search(r"^history +10 x 43 ", sensors, re.M) and not re.search("^history", output, re.M)
+    page = json.loads(succeed("worlds", "lattice", "--json"))
+    assert [role["name"] for role in page["roles"]] == ["pursuer", "evader"] and page["settings"]
+
+
+@pytest.mark.parametrize(("words", "line"), [
+    (["latice"], "unknown world 'latice': expected one of .*; nearest: lattice"),
+    (["lattice", "--world.sise", "3"], "unknown setting --.*sise"),
+    (["--jsn"], "unknown option '--jsn'"),
+    (["./nowhere.py"], "there is no file"),
+])  # fmt: skip
+def test_world_that_cannot_be_described_is_one_line(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["worlds", *words]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and re.search(line, error), error
+
+
 def test_worlds_and_recipes_are_listed(succeed: Runner) -> None:
     output = succeed("worlds")
     assert re.search(r"^pursuit: \w.*", output, re.M)
@@ -235,7 +261,7 @@ def test_status_exit_code_is_in_its_json(workdir: Path, capsys: pytest.CaptureFi
     ("eval done --games 1e9", "--games = '1e9': expected a whole number from 1 to 100000"),
     ("eval done --seed -1", "--seed = '-1': expected a whole number from 0"),
     ("eval done --gaems 3", "unknown option '--gaems'; nearest: --game"),
-    ("worlds all", "expected rematch worlds, found 'all'"),
+    ("worlds all", "unknown world 'all': expected one of beasty, "),
     ("recipes --jsn", "unknown option '--jsn'; nearest: --json"),
     ("completion tcsh", "completion 'tcsh': expected one of bash, zsh, fish"),
     ("completion", "expected rematch completion bash.zsh.fish, found nothing"),

@@ -38,12 +38,24 @@ def test_every_key_goes_over() -> None:
     changes, notes = SCRIPT.translate(ON_CPU)
     base = api.configure("iter600_to_1000")
     differ = {key for key, value in changes.items() if settings.get(base, key) != value}
-    assert differ <= {"threads", "start_iteration", "evaluation.opponents", "league.bot_weights"}
+    assert differ <= {"threads", "lag", "start_iteration", "evaluation.opponents", "league.bot_weights"}
     assert settings.get(base, "iterations") == 1000 and base.start_iteration == 600
     assert changes["evaluation.opponents"] == SCRIPT.BOTS == base.league.bots
     assert (base.network.width, base.network.heads, base.network.layers) == (256, 8, 4)
     assert base.league.opponent_share == 0.5 and base.league.bot_share == pytest.approx(0.8)
-    assert any(re.match(r"note: async_num_workers 32: \d+, for there are \d+ cores", note) for note in notes)
+    assert changes["lag"] == 1
+    pattern = r"note: async_num_workers 32: \d+ threads .*there are \d+ cores; \d+ of them generate the games"
+    assert any(re.match(pattern, note) for note in notes)
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"exploit_patch_steps": 0}, "exploit_patch_steps = 0: expected a whole number"),
+    ({"exploit_patch_steps": "many"}, "exploit_patch_steps = 'many': expected a whole number"),
+    ({"exploit_patch_steps": 100, "use_exploit_patch": False}, "exploit_patch_steps has no effect"),
+])
+def test_length_of_exploiters_is_checked(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        SCRIPT.translate(ON_CPU | changes)
 
 
 def test_opponent_weights_follow_the_file() -> None:
@@ -106,7 +118,7 @@ def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], line: str) -> 
         SCRIPT.translate(ON_CPU | changes)
 
 
-def test_a_gpu_that_is_not_there_is_one_line() -> None:
+def test_missing_gpu_is_one_line() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
@@ -123,7 +135,9 @@ def test_a_gpu_that_is_not_there_is_one_line() -> None:
     ({"temperature_schedule": "none"}, {"ppo.temperature_final": 1.0, "ppo.entropy_weight_final": 0.01}),
     ({"temperature_schedule": "none", "entropy_schedule": "none"}, {"ppo.anneal": "none"}),
     ({"ppo_config.clip_value": False}, {"ppo.value_clip": 0.0}),
-    ({"async_game_generation": False}, {"threads": 1}),
+    ({"async_game_generation": False}, {"threads": 1, "lag": 0}),
+    ({"async_num_workers": 1}, {"threads": 1, "lag": 1}),
+    ({"exploit_patch_steps": 5000}, {"exploiters.steps": 5000}),
 ])
 def test_switches(changes: dict[str, Any], expected: dict[str, Any]) -> None:
     result, _ = SCRIPT.translate(ON_CPU | changes)
@@ -141,7 +155,7 @@ SMALL = {
 }  # fmt: skip
 
 
-def test_it_runs_and_begins_where_it_is_told(
+def test_command_starts_at_the_given_iteration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -161,6 +175,7 @@ def test_it_runs_and_begins_where_it_is_told(
     assert len(rows) == 4 and all(row["train/grad_norm_post_clip"] <= 0.5 + 1e-6 for row in rows)
     assert rows[0]["player/temperature"] == 1.0 and rows[2]["player/temperature"] == 0.75
     log = Path("runs/iter600_to_1000/train.log").read_text()
+    assert "lag: 1" in Path("runs/iter600_to_1000/config.yaml").read_text()
     assert "note: async_num_workers 32" in log and "Exploiter: player exploiter@3 wins" in log
     assert "exploiter trains for 400 steps" in log and SCRIPT.NO_CHECKPOINT in log
     assert "note: buffer_size 800000: an iteration makes 384" in log

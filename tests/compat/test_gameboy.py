@@ -72,7 +72,7 @@ def configured(script: ModuleType, words: list[str]) -> tuple[Any, list[str]]:
     return config, notes
 
 
-def test_every_module_of_the_document_is_there(script: ModuleType) -> None:
+def test_every_module_of_the_earlier_project_exists(script: ModuleType) -> None:
     for name in MODULES:
         module = importlib.import_module(f"Daddy.{name}")
         assert all(hasattr(module, word) for word in getattr(module, "__all__", ())), name
@@ -189,7 +189,7 @@ def test_it_writes_every_file_that_the_document_names(
     assert not Path("runs/other").exists()
 
 
-def test_the_documents_command_runs_word_for_word_until_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_command_of_the_earlier_project_runs_unchanged_until_a_stop_request(tmp_path: Path) -> None:
     """SIGTERM, as from a cluster, saves everything; no window, nothing on stderr."""
     gameboy_worlds.need_pyboy()
     (tmp_path / "Daddy").symlink_to(ROOT / "compat" / "Daddy")

@@ -31,7 +31,7 @@ CONFIG = DemoProgressConfig(weight=1.0, columns=("x",), window=4)
 GAMES, STEPS = 3, 5
 
 
-def tape(observations: list[list[int]], ended: list[list[int]], index: Any = OFF) -> RolloutBuffer:
+def rollout(observations: list[list[int]], ended: list[list[int]], index: Any = OFF) -> RolloutBuffer:
     """sights [T][N]: what x is; y is noise that no place is made of. index: where games are forced to be."""
     made = RolloutBuffer(SPEC, len(observations), len(observations[0]))
     made["joypad"].obs[:, :, 0, 0] = observations
@@ -42,7 +42,7 @@ def tape(observations: list[list[int]], ended: list[list[int]], index: Any = OFF
     return made
 
 
-def led(demonstration: bytes, places: list[int], games: int = 1) -> DemonstrationPlaces:
+def forced(demonstration: bytes, places: list[int], games: int = 1) -> DemonstrationPlaces:
     """A way that one game was led along from its beginning to its end; places [len(way) + 1] are there."""
     bonus = DemonstrationPlaces(CONFIG, ROLE, games)
     bonus.newest = demonstration
@@ -50,7 +50,7 @@ def led(demonstration: bytes, places: list[int], games: int = 1) -> Demonstratio
     ended[-1] = [CUT_OFF] * games
     index = np.full((len(places), games), OFF)
     index[:, 0] = np.arange(len(places))
-    bonus.score(tape([[place] * games for place in places], ended, index), 0)
+    bonus.score(rollout([[place] * games for place in places], ended, index), 0)
     return bonus
 
 
@@ -58,25 +58,25 @@ def copied(bonus: DemonstrationPlaces) -> dict[str, Any]:
     return {name: np.array(value) for name, value in bonus.state_dict().items()}
 
 
-def test_a_game_that_is_led_is_paid_its_way_and_shows_where_places_lie() -> None:
+def test_forced_game_is_rewarded_along_the_demonstration_and_locates_its_places() -> None:
     bonus = DemonstrationPlaces(CONFIG, ROLE, 1)
     bonus.newest = bytes([0, 1, 0, 1])
-    observations = tape([[7], [8], [9], [7], [5]], [[0], [0], [0], [0], [2]], [[0], [1], [2], [3], [4]])
+    observations = rollout([[7], [8], [9], [7], [5]], [[0], [0], [0], [0], [2]], [[0], [1], [2], [3], [4]])
     paid = bonus.score(observations, 0)
     assert paid.shape == (5, 1, 1)
     assert paid[:, 0, 0].tolist() == [0, 1, 1, 1, 1], "the first sight was nobody's doing"
-    again = bonus.score(tape([[7], [8], [4], [5], [9]], [[0]] * 5, [[0], [OFF], [OFF], [OFF], [OFF]]), 1)
+    again = bonus.score(rollout([[7], [8], [4], [5], [9]], [[0]] * 5, [[0], [OFF], [OFF], [OFF], [OFF]]), 1)
     # The way comes by 7 again at its third input, within the window: it is further on than it seemed.
     assert again[:, 0, 0].tolist() == [0, 0, 0, 1, 0]
     assert bonus.progress[0] == 4
 
 
 @given(st.data())
-def test_pay_is_what_a_slow_reference_says_and_never_more_than_the_way(data: st.DataObject) -> None:
+def test_reward_equals_a_slow_reference_and_never_exceeds_the_demonstration(data: st.DataObject) -> None:
     length = data.draw(st.integers(1, 20))
     demonstration = bytes(data.draw(st.lists(st.integers(0, 1), min_size=length, max_size=length)))
     places = data.draw(st.lists(st.integers(0, 6), min_size=length + 1, max_size=length + 1))
-    bonus = led(demonstration, places, GAMES)
+    bonus = forced(demonstration, places, GAMES)
     at, over, total = [OFF] * GAMES, [True] * GAMES, [0.0] * GAMES
     for iteration in range(6):
         observations = [[data.draw(st.integers(0, 7)) for _ in range(GAMES)] for _ in range(STEPS)]
@@ -102,23 +102,23 @@ def test_pay_is_what_a_slow_reference_says_and_never_more_than_the_way(data: st.
             other = DemonstrationPlaces(CONFIG, ROLE, GAMES)
             other.load_state_dict(copied(bonus))
             other.newest, bonus = demonstration, other
-        assert np.array_equal(bonus.score(tape(observations, ends, index), iteration)[:, :, 0], wanted)
+        assert np.array_equal(bonus.score(rollout(observations, ends, index), iteration)[:, :, 0], wanted)
         assert bonus.progress.tolist() == at
 
 
-def test_of_another_way_only_what_both_begin_with_is_known() -> None:
-    bonus = led(bytes([0, 1, 0, 1]), [1, 2, 3, 4, 5])
+def test_new_demonstration_keeps_only_the_common_beginning() -> None:
+    bonus = forced(bytes([0, 1, 0, 1]), [1, 2, 3, 4, 5])
     bonus.progress[0], bonus.ended[0] = 2, False
     bonus.newest = bytes([0, 1, 0, 1, 1])
-    assert bonus.score(tape([[4]], [[0]]), 1)[0, 0, 0] == 1, "one that goes on: nothing is forgotten"
+    assert bonus.score(rollout([[4]], [[0]]), 1)[0, 0, 0] == 1, "one that goes on: nothing is forgotten"
     bonus.newest = bytes([0, 1, 1, 1])
-    assert bonus.score(tape([[5]], [[0]]), 2)[0, 0, 0] == 0 and bonus.progress[0] == OFF
+    assert bonus.score(rollout([[5]], [[0]]), 2)[0, 0, 0] == 0 and bonus.progress[0] == OFF
     assert [bool(place) for place in bonus.places] == [True, True, True, False, False]
 
 
 def marked(observations: list[tuple[int, int]], index: list[int]) -> RolloutBuffer:
     """One game's sights, each a place and what was reached by then."""
-    made = tape([[x] for x, _ in observations], [[RUNNING]] * len(observations), np.array(index)[:, None])
+    made = rollout([[x] for x, _ in observations], [[RUNNING]] * len(observations), np.array(index)[:, None])
     made["joypad"].obs[:, 0, 0, 1] = [y for _, y in observations]
     made.ended[-1] = CUT_OFF
     return made
@@ -150,8 +150,8 @@ def test_its_settings_change_what_is_paid(change: dict[str, Any]) -> None:
     paid = []
     for config in (CONFIG, replace(CONFIG, **change)):
         bonus = DemonstrationPlaces(config, ROLE, 1)
-        bonus.copy_from(led(bytes([0, 1, 0]), [1, 2, 3, 4]))
-        paid.append(bonus.score(tape([[1], [3], [4]], [[0]] * 3), 0)[:, 0, 0].tolist())
+        bonus.copy_from(forced(bytes([0, 1, 0]), [1, 2, 3, 4]))
+        paid.append(bonus.score(rollout([[1], [3], [4]], [[0]] * 3), 0)[:, 0, 0].tolist())
     assert paid[0] == [0, 2, 1] != paid[1]
 
 
@@ -170,15 +170,15 @@ def test_a_run_pays_it_by_its_weight(tmp_path: Path) -> None:
     assert any(row["joypad/r_demo_progress"] > 0 for row in rows)
 
 
-def test_a_film_knows_the_way_and_begins_with_it() -> None:
-    bonus = led(bytes([0, 1, 0]), [1, 2, 3, 4])
+def test_film_scorer_copies_the_demonstration() -> None:
+    bonus = forced(bytes([0, 1, 0]), [1, 2, 3, 4])
     copy = DemonstrationPlaces(CONFIG, ROLE, 1)
     copy.copy_from(bonus)
-    assert copy.score(tape([[1], [2], [9], [4]], [[0]] * 4), 0)[:, 0, 0].tolist() == [0, 1, 0, 2]
+    assert copy.score(rollout([[1], [2], [9], [4]], [[0]] * 4), 0)[:, 0, 0].tolist() == [0, 1, 0, 2]
     assert bonus.indices == copy.indices and copy.progress[0] == 3
 
 
-def test_a_way_needs_practice_and_columns_that_are_there() -> None:
+def test_demo_progress_needs_demonstrations_and_existing_columns() -> None:
     why = r"demo_progress\.weight = 0\.5 has no effect: demonstrations\.enabled is False"
     with pytest.raises(ConfigError, match=why):
         api.configure("small", changes={"demonstrations.enabled": False, "demo_progress.weight": 0.5})

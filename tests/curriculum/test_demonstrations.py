@@ -38,29 +38,29 @@ NAMES = ("town", "badge", "end")
 ROLE = Role(name="joypad", fields=(Field(name="a", columns=("x", *(f"milestone_{n}" for n in NAMES))),),
             actions=Actions(kind="discrete", names=("a", "b")), seats=(0,))
 SPEC = Spec(world="toy", roles={"joypad": ROLE})
-WAYS = st.lists(st.integers(0, 6), min_size=1, max_size=30)
+DEMONSTRATIONS = st.lists(st.integers(0, 6), min_size=1, max_size=30)
 
 
 # --- stretches ----------------------------------------------------------------------------------------
 
 
-@given(WAYS, st.data())
-def test_starts_on_a_way_cut_it_in_order_and_cover_it(demonstration: list[int], data: st.DataObject) -> None:
+@given(DEMONSTRATIONS, st.data())
+def test_demonstration_starts_are_ordered_and_cover_it(demonstration: list[int], data: st.DataObject) -> None:
     cuts = data.draw(st.sets(st.integers(1, len(demonstration))))
     on = {number: demonstration[:at] for number, at in enumerate(data.draw(st.permutations(sorted(cuts))))}
-    elsewhere = WAYS.filter(lambda other: other != demonstration[: len(other)])
+    elsewhere = DEMONSTRATIONS.filter(lambda other: other != demonstration[: len(other)])
     privileged = data.draw(st.lists(elsewhere, max_size=4))
     marked = {number: data.draw(st.booleans()) for number in on} | {POWER_ON: True}
     known = [(POWER_ON, [], True), *((number, inputs, marked[number]) for number, inputs in on.items()),
              *((100 + i, other, True) for i, other in enumerate(privileged))]  # fmt: skip
-    found = cut_into_sections(demonstration, data.draw(st.permutations(known)))
+    result = cut_into_sections(demonstration, data.draw(st.permutations(known)))
     where = {POWER_ON: [], **on}
-    assert [part.start for part in found] == sorted(
+    assert [part.start for part in result] == sorted(
         (number for number, inputs in where.items() if len(inputs) < len(demonstration)),
         key=lambda n: len(where[n]),
     ), "all that lie on it, in order; nobody practises from its end on"
     walked: list[int] = []
-    for part in found:
+    for part in result:
         assert walked == where[part.start] and list(part.inputs) == demonstration[len(walked) :]
         goals = [len(on[n]) for n in on if marked[n] and len(on[n]) > len(walked)]
         assert part.to_milestone == min([*goals, len(demonstration)]) - len(walked), "the next milestone"
@@ -75,7 +75,8 @@ FREE = 9  # what a policy would do: no input of a way is this
 
 
 def demonstrations(games: int, steps: int) -> Demonstrations:
-    setup: Any = SimpleNamespace(world=SimpleNamespace(games=games), config=SimpleNamespace(steps=steps))
+    config = SimpleNamespace(steps=steps, lag=0)
+    setup: Any = SimpleNamespace(world=SimpleNamespace(games=games), config=config)
     return Demonstrations(DemonstrationsConfig(enabled=True), setup)
 
 
@@ -126,25 +127,25 @@ def test_plans_are_parts_of_a_stretch_and_leave_time_for_the_rest(seed: int) -> 
     patience = made.plan(demonstration, parts, starts, uniform)
     planned = planned_bytes(made.forced)
     for game, start in enumerate(starts.tolist()):
-        led = planned[game]
+        forced_inputs = planned[game]
         on = OFF if start not in parts else len(demonstration) - len(parts[start].inputs)
         assert made.forced.next_index[game] == on
         if start not in parts or uniform[game] < 0:
-            assert led == b"" and patience[game] == 0
+            assert forced_inputs == b"" and patience[game] == 0
             continue
         part = parts[start]
-        assert part.inputs.startswith(led) and len(led) < len(part.inputs)
-        assert len(led) <= MAX_FORCED * part.length + 1
-        rest = BASE_PATIENCE + int(PATIENCE_PER_ACTION * max(0, part.to_milestone - len(led)))
-        assert patience[game] == len(led) + min(MAX_PATIENCE, rest)
+        assert part.inputs.startswith(forced_inputs) and len(forced_inputs) < len(part.inputs)
+        assert len(forced_inputs) <= MAX_FORCED * part.length + 1
+        rest = BASE_PATIENCE + int(PATIENCE_PER_ACTION * max(0, part.to_milestone - len(forced_inputs)))
+        assert patience[game] == len(forced_inputs) + min(MAX_PATIENCE, rest)
     whole = demonstrations(50, 4)
     whole.plan(demonstration, parts, np.full(50, POWER_ON), np.linspace(0, 1, 50, endpoint=False))
-    lengths = [len(led) for led in planned_bytes(whole.forced)]
+    lengths = [len(forced_inputs) for forced_inputs in planned_bytes(whole.forced)]
     assert lengths == sorted(lengths) and lengths[0] == 0 and max(lengths) >= parts[POWER_ON].length - 1
 
 
 @given(st.integers(0, 1 << 32), st.integers(1, 5), st.floats(0.02, 0.9))
-def test_an_episode_is_led_as_it_was_planned_when_it_began(seed: int, steps: int, ending: float) -> None:
+def test_episode_is_forced_as_planned_at_its_start(seed: int, steps: int, ending: float) -> None:
     """Whenever episodes end, twice in a rollout or with it; with a stop and a restore between rollouts."""
     draw, games = np.random.default_rng(seed), 6
     made = demonstrations(games, steps)
@@ -158,7 +159,7 @@ def test_an_episode_is_led_as_it_was_planned_when_it_began(seed: int, steps: int
             made, ended = again, np.zeros(games, bool)
         parts = parts_of(draw)
         made.plan(parts[POWER_ON].inputs, parts, draw.integers(-1, 3, games), draw.random(games) - 0.2)
-        rollout, told = RolloutBuffer(SPEC, steps, games), []
+        rollout, summary = RolloutBuffer(SPEC, steps, games), []
         for t in range(steps):
             halves = (np.arange(0, 2), np.arange(2, games))  # parts of the world ask apart
             out = np.concatenate([asked(made.forced, half, ended[half], t) for half in halves])
@@ -169,16 +170,16 @@ def test_an_episode_is_led_as_it_was_planned_when_it_began(seed: int, steps: int
                 assert made.forced.forced[t, game] == kind
                 passed[game] += 1
                 rollout.events.append((t, game, "town"))
-                told += [] if left else [(t, game, "town")]
+                summary += [] if left else [(t, game, "town")]
             ended = draw.random(games) < ending
             rollout.ended[t] = np.where(ended, CUT_OFF, RUNNING)
             for game in np.flatnonzero(ended).tolist():
                 planned[game], passed[game] = planned_bytes(made.forced)[game], 0
         ended_rollout(made.forced, rollout)
-        assert rollout.events == told and len(rollout.forced_events) == steps * games - len(told)
+        assert rollout.events == summary and len(rollout.forced_events) == steps * games - len(summary)
 
 
-def test_a_state_holds_what_is_left_to_be_led() -> None:
+def test_state_holds_the_remaining_forced_actions() -> None:
     made = demonstrations(3, 2)
     parts = parts_of(np.random.default_rng(1))
     starts, uniform = np.array([POWER_ON, 0, 5]), np.array([0.9, 0.5, 0.5])
@@ -198,7 +199,7 @@ def test_a_state_holds_what_is_left_to_be_led() -> None:
 
 
 @given(st.integers(0, 1 << 32), st.integers(1, 5), st.floats(0.02, 0.9))
-def test_where_on_the_way_a_game_is_led_is_known(seed: int, steps: int, ending: float) -> None:
+def test_demo_index_of_a_forced_game_is_recorded(seed: int, steps: int, ending: float) -> None:
     """At its first step and as long as it is led, unless another way has taken the place of its own."""
     draw, games = np.random.default_rng(seed), 5
     made, ended = demonstrations(games, steps), np.zeros(games, bool)
@@ -256,7 +257,7 @@ def test_only_who_had_no_help_at_all_came_from_power_on_alone() -> None:
 
 
 @pytest.mark.parametrize("last", [False, True])
-def test_who_is_led_to_a_milestone_makes_no_trial_of_it(last: bool) -> None:
+def test_milestone_reached_by_forced_actions_is_no_trial(last: bool) -> None:
     """Also where the episode ends with that very step. What comes after it is tried."""
     made, rollout = MilestonePosteriors(MilestonesConfig(weight=1.0), ROLE, 2), RolloutBuffer(SPEC, 4, 2)
     rollout.length[:] = 1 + np.arange(4)[:, None]
@@ -281,9 +282,9 @@ def archive_with_demonstrations(games: int, **changes: Any) -> Archive:
     from rematch.worlds.gameboy.world import GameboyWorld
 
     world: Any = GameboyWorld(Config(cartridge="tiny", max_steps=300), 1)
-    shelf: Any = ArchiveWorld(games)
-    shelf.library = world.library
-    archive = Archive(SavestatesConfig(mode="bands", **changes), shelf, 5, 0.98)
+    store: Any = ArchiveWorld(games)
+    store.library = world.library
+    archive = Archive(SavestatesConfig(mode="bands", **changes), store, 5, 0.98)
     archive.demonstrations = demonstrations(games, 4)
     world.set_capture_rule(lambda *asked: True)
     for t, action in enumerate(gameboy_worlds.tiny().solution):
@@ -296,7 +297,7 @@ def archive_with_demonstrations(games: int, **changes: Any) -> Archive:
     raise AssertionError
 
 
-def test_games_begin_on_the_way_and_those_at_power_on_are_never_led() -> None:
+def test_games_start_on_the_demonstration_and_power_on_games_are_never_forced() -> None:
     archive = archive_with_demonstrations(40, power_on=0.25)
     privileged = archive.world.library[0]
     lost = Start("lost.state", "x", 0, 0, "early", "map", ("y",), POWER_ON, "lost")
@@ -328,7 +329,7 @@ def test_what_fails_is_practised_more() -> None:
     assert failing > 5 * mastered
 
 
-def test_a_band_that_is_mastered_leaves_its_games_to_the_others() -> None:
+def test_mastered_start_group_leaves_its_games_to_the_others() -> None:
     archive = archive_with_demonstrations(100, power_on=0.1, early=0.45, mid=0.55, late=0.0)
     assert {start.start_group for start in archive.starts} == {"early", "mid"}
     bands = [["early", "mid"].index(archive.start(int(n)).start_group) for n in archive.next_stage(0)[:, 0]]

@@ -346,7 +346,7 @@ def test_the_distances_that_live_worlds_play_are_those_of_the_level(game: str, t
     assert rows[0]["moved"] == 1 and rows[0]["evidence"]
 
 
-def test_strength_is_told_on_the_level_that_is_trained() -> None:
+def test_strength_is_measured_on_the_trained_level() -> None:
     trainer = Trainer(short_run("pursuit"))
     curriculum, evaluator = progress_of(trainer), trainer.setup.get(Evaluator)
     assert evaluator is not None
@@ -375,8 +375,8 @@ def test_what_is_played_after_training_is_played_on_its_level(tmp_path: Path) ->
     row = evaluate(tmp_path / "run", against=["random"], games=20)
     assert row["level_name"] == trained.curriculum.name and row["level"] == trained.curriculum.level
     assert f"on level {row['level_name']}" in scoreboard_lines(row)[0]
-    told = status(tmp_path / "run")["lines"]
-    assert any(line.rstrip().endswith(progress_of(seen).levels[1].name) for line in told), told
+    summary = status(tmp_path / "run")["lines"]
+    assert any(line.rstrip().endswith(progress_of(seen).levels[1].name) for line in summary), summary
 
 
 @pytest.mark.parametrize("kind", ["simultaneous", "alternating", "micro"])
@@ -420,7 +420,7 @@ def test_a_level_that_is_reached_again_is_another_milestone(
 
 
 @pytest.mark.parametrize("stays", [True, False])
-def test_a_pair_that_is_balanced_on_the_way_up_has_not_converged(
+def test_balanced_pair_on_a_lower_level_has_not_converged(
     stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Document 002's run I stopped as converged on its second level."""

@@ -81,10 +81,10 @@ def found() -> tuple[Trainer, Search, list[list[str]], list[Any]]:
     return session, search, lines, early
 
 
-Found = tuple[Trainer, Search, list[list[str]], list[Any]]
+FoundStates = tuple[Trainer, Search, list[list[str]], list[Any]]
 
 
-def test_they_find_the_next_milestone_and_its_way_replays_from_power_on(found: Found) -> None:
+def test_explorers_find_the_next_milestone_and_its_actions_replay_from_power_on(found: FoundStates) -> None:
     session, _, lines, _ = found
     archive: Any = archive_of(session)
     assert [line for some in lines for line in some] == [
@@ -107,7 +107,7 @@ def test_they_find_the_next_milestone_and_its_way_replays_from_power_on(found: F
     assert (dawn["scouted"], route["scouted"]) == (6 * 40, archive.explorer_steps)
 
 
-def test_places_are_what_their_names_say(found: Found) -> None:
+def test_places_are_what_their_names_say(found: FoundStates) -> None:
     """Squares of two steps outside of matches; each begun from or come by, and reached from the root."""
     _, search, _, _ = found
     root = search.world.library.find(search.root)
@@ -158,7 +158,7 @@ def test_a_walk_is_captured_on_squares_and_in_matches() -> None:
 # --- the same again -----------------------------------------------------------------------------------
 
 
-def test_a_restored_session_goes_on_alike_whatever_its_threads(found: Found) -> None:
+def test_a_restored_session_goes_on_alike_whatever_its_threads(found: FoundStates) -> None:
     """Two iterations, a restore into a session with two threads, two more."""
     first, search = make_search()
     for iteration in range(2):
@@ -208,16 +208,16 @@ class Burst:
         self.names: dict[str, tuple[float, float]] = {}
 
     def collect(self, iteration: int) -> Burst:
-        kept = self.search.world.capture(0)
+        stored = self.search.world.capture(0)
         for t, (game, place, strength) in enumerate(self.moments):
             if self.search.should_capture(game, ("DAWN",), False, place, strength):
                 sha256 = hashlib.sha256(f"{iteration} {t}".encode()).hexdigest()
                 self.names[sha256] = strength
-                self.captured.append((t, game, replace(kept, place=place, sha256=sha256)))
+                self.captured.append((t, game, replace(stored, place=place, sha256=sha256)))
         return self
 
 
-def test_a_place_keeps_who_came_there_strongest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cell_keeps_its_strongest_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a burst, by one scout or by several, and later; who is begun from is who is believed there."""
     _, search = make_search()
     library = search.world.library
@@ -232,20 +232,20 @@ def test_a_place_keeps_who_came_there_strongest(monkeypatch: pytest.MonkeyPatch)
         names.update(made.names)
         return len(made.captured)
 
-    def kept(name: str) -> tuple[float, float]:
+    def stored(name: str) -> tuple[float, float]:
         place = search.cells[name]
         assert names[library[place.number].sha256] == place.strength, "the state is of that strength"
         return place.strength
 
     assert burst(0, (0, "a", (5.0, 20.0)), (0, "a", (5.0, 21.0)), (0, "a", (5.0, 30.0))) == 2
-    assert kept("a") == (5.0, 30.0)
+    assert stored("a") == (5.0, 30.0)
     burst(1, (1, "a", (5.0, 37.0)), (2, "a", (4.0, 99.0)), (3, "b", (5.0, 1.0)))
-    assert kept("a") == (5.0, 30.0) and kept("b") == (5.0, 1.0)
+    assert stored("a") == (5.0, 30.0) and stored("b") == (5.0, 1.0)
     assert search.cells["a"].tried >= 0.2, "two came by"
     burst(2, (1, "a", (6.0, 1.0)), (2, "a", (5.0, 38.0)), (4, "a", (6.0, 30.0)))
-    assert kept("a") == (6.0, 30.0)
+    assert stored("a") == (6.0, 30.0)
     burst(3, (0, "b", (5.0, 10.0)), (5, "b", (5.0, 60.0)))
-    assert kept("b") == (5.0, 60.0)
+    assert stored("b") == (5.0, 60.0)
 
 
 # --- the frontier -------------------------------------------------------------------------------------
@@ -267,10 +267,10 @@ def add(archive: Any, bundle: Any, over: bool = False) -> None:
     archive.add(bundle, over, {"milestone": bundle.milestones[-1], "step": 7, "game": 0, "parent": POWER_ON})
 
 
-def test_they_follow_a_frontier_that_a_learner_found_and_stop_at_the_end() -> None:
+def test_explorers_follow_a_frontier_of_the_learner_and_stop_at_the_end() -> None:
     session, search = make_search(explorers__games=2, explorers__steps=4)
     archive: Any = archive_of(session)
-    dawn, route, rival = bundles(3)
+    dawn, route, opponent = bundles(3)
     search.cells["old"] = Cell(POWER_ON, (1.0, 1.0))
     add(archive, dawn)
     add(archive, route)
@@ -280,7 +280,7 @@ def test_they_follow_a_frontier_that_a_learner_found_and_stop_at_the_end() -> No
     assert all(bundle.actions[: len(route.actions)] == route.actions for bundle in search.world.library)
     before = state_of(search)
     assert before[-2] == archive.explorer_steps == 8
-    add(archive, rival, over=True)
+    add(archive, opponent, over=True)
     assert archive.frontier.finished and search.search(1, 160) == [] and archive.explorer_steps == 8
 
 
@@ -330,14 +330,14 @@ def test_every_setting_of_theirs_changes_what_they_know() -> None:
     assert "explorers.games" in settings.has_effect(savestate_runs.config(), "explorers.cell_size")
 
 
-def test_a_rehearsal_sends_few_scouts_for_a_short_time() -> None:
+def test_check_uses_few_explorers_for_a_short_time() -> None:
     made = shrink(savestate_runs.config(explorers__games=64, explorers__steps=500, explorers__patience=400))
     c = made.explorers
     assert c.games == 2 and c.steps <= 32 and c.patience <= 32
     assert shrink(savestate_runs.config()).explorers.games == 0
 
 
-def test_a_run_with_scouts_and_practice_ends_alike_stopped_and_with_more_threads(tmp_path: Path) -> None:
+def test_run_with_explorers_is_equal_after_a_stop_and_with_more_threads(tmp_path: Path) -> None:
     """Moves are the learner's own; scouts find the way, and games are led along it.
 
     Every byte, with as many threads: the killed runs of test_savestates.py.
@@ -353,8 +353,9 @@ def test_a_run_with_scouts_and_practice_ends_alike_stopped_and_with_more_threads
     savestate_runs.go_on(tmp_path / "run", astray=None)
     unlike = [name for name in differences(tmp_path / "twin", tmp_path / "run") if "manifest" not in name]
     assert unlike == ["config.yaml"]
-    archive, led = archive_of(twin.trainer), twin.trainer.setup.get(Demonstrations)
-    assert led is not None and led.forced_steps > 10 and archive.explorer_steps == 13 * 3 * 30
+    archive, demonstrations = archive_of(twin.trainer), twin.trainer.setup.get(Demonstrations)
+    assert demonstrations is not None and demonstrations.forced_steps > 10
+    assert archive.explorer_steps == 13 * 3 * 30
     rows = json.loads((tmp_path / "twin" / "savestates" / "index.json").read_text())
     assert any(row["game"] == -1 for row in rows[1:]) and all((tmp_path / "twin" / "savestates" / row["file"])
                                                               .exists() for row in rows[1:])  # fmt: skip

@@ -91,15 +91,15 @@ def test_the_frontier_replays_from_power_on_to_the_same_bytes(finished: tuple[Pa
 
 def test_frontier_and_cold_start_are_two_numbers(finished: tuple[Path, Any]) -> None:
     """Nobody gets further than 60 actions from power-on, but chains do."""
-    found = json.loads((finished[0] / "milestones.json").read_text())
-    times = found["milestones"]
-    assert found["steps"] == 4 * 20 * 18 and found["swarm"] == "bands"
+    result = json.loads((finished[0] / "milestones.json").read_text())
+    times = result["milestones"]
+    assert result["steps"] == 4 * 20 * 18 and result["swarm"] == "bands"
     assert times["HALL-OF-FAME"] == {"frontier": times["HALL-OF-FAME"]["frontier"], "cold": None}
     assert times["DAWN"]["frontier"] == times["DAWN"]["cold"] < times["HALL-OF-FAME"]["frontier"]
-    told = archive_files.summary_lines(finished[0])
-    assert "end of the game, 11 of 11" in told[0] and "11 of 11" not in told[1]
+    summary = archive_files.summary_lines(finished[0])
+    assert "end of the game, 11 of 11" in summary[0] and "11 of 11" not in summary[1]
     facts = status(finished[0])
-    assert facts["frontier"] == told and set(told) <= set(facts["lines"])
+    assert facts["frontier"] == summary and set(summary) <= set(facts["lines"])
     assert facts["cold_start"].startswith("joypad from power-on, without savestates: ")
 
 
@@ -151,10 +151,10 @@ def test_what_a_savestate_has_behind_it_is_set(finished: tuple[Path, Any]) -> No
 
 def test_an_evaluation_begins_at_power_on(finished: tuple[Path, Any]) -> None:
     row = evaluate(finished[0], games=2)
-    told = row["returns"]["joypad"]
-    assert told["success"] == 0.0 and told["milestones"]["HALL-OF-FAME"]["rate"] == 0.0
-    assert told["milestones"]["DAWN"]["games"] == 2
-    assert 0 < told["milestones"]["HALL-OF-FAME"]["high"] < 1, "n and interval with every rate"
+    summary = row["returns"]["joypad"]
+    assert summary["success"] == 0.0 and summary["milestones"]["HALL-OF-FAME"]["rate"] == 0.0
+    assert summary["milestones"]["DAWN"]["games"] == 2
+    assert 0 < summary["milestones"]["HALL-OF-FAME"]["high"] < 1, "n and interval with every rate"
     text = "\n".join(scoreboard_lines(row))
     assert "joypad from power-on, without savestates: 0.000 [0.000, " in text
     assert "HALL-OF-FAME" in text
@@ -178,9 +178,9 @@ def test_off_writes_no_savestates_but_keeps_what_was_reached(tmp_path: Path) -> 
     assert not (folder / "savestates").exists() and not len(archive_of(seen.trainer).world.library)
     frontier = json.loads((folder / "frontier.inputs").read_text())
     times = json.loads((folder / "milestones.json").read_text())["milestones"]
-    reached = {name for name, found in times.items() if found["cold"] is not None}
+    reached = {name for name, result in times.items() if result["cold"] is not None}
     assert reached == set(frontier["milestones"]) and len(reached) == 3
-    assert all(found["cold"] == found["frontier"] for found in times.values())
+    assert all(result["cold"] == result["frontier"] for result in times.values())
 
 
 def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_quotas_hold_in_every_draw() -> None:
     assert len(fixed) == 10 and max(np.diff(fixed)) <= 5, "spread over the ladder of epsilons"
 
 
-def test_bands_without_a_state_leave_their_quota_to_the_one_before() -> None:
+def test_empty_start_group_leaves_its_quota_to_the_one_before() -> None:
     assert set(starts_of(make_archive(8, ""), 0)) == {POWER_ON}
     quotas = {"power_on": 0.2, "early": 0.25, "mid": 0.25, "late": 0.5}
     for letters, expected in {"e": (20, 0, 0), "m": (8, 12, 0), "l": (12, 0, 8), "ml": (8, 4, 8)}.items():
@@ -249,7 +249,7 @@ def test_bands_without_a_state_leave_their_quota_to_the_one_before() -> None:
     assert {few.start(n).start_group for n in starts_of(few, 3)} == set(START_GROUPS), "all with four games"
 
 
-def test_within_a_band_visits_and_uncertainty_decide() -> None:
+def test_within_a_start_group_visits_and_uncertainty_decide() -> None:
     archive = make_archive(30, "mmm", power_on=0.0, early=0.0, mid=1.0, late=0.0)
     archive.starts[0].visits, archive.starts[1].visits = 99, 3
     for _ in range(50):
@@ -351,7 +351,7 @@ def test_what_cannot_be_is_refused() -> None:
         savestate_runs.config(milestones__budgets=("DWAN=3",))
 
 
-def test_practice_is_a_matter_of_bands_alone() -> None:
+def test_demonstrations_need_mode_bands() -> None:
     """Where all begin from the newest record nobody is led: any learner may learn there."""
     asked = {"learner": "ppo", "savestates.mode": "all", "world.workers": 0}
     assert api.configure("tiny", changes=asked).learner == "ppo"

@@ -218,3 +218,27 @@ def test_greedy_players_of_one_role_play_every_seat_once() -> None:
     certain.random = False
     assert [result.games for result in certain.results(players, 60, 0)] == [3, 3, 3]
     assert [result.games for result in certain.results(players, 2, 0)] == [2, 2, 2]
+
+
+def test_bots_without_randomness_repeat_one_game_per_seating() -> None:
+    module = toys.matching
+    learned = policy(module.spec(module.Config()).roles["matcher"])
+    certain = board("matching")
+    certain.random = False
+    for other, games in (("heads", 1), ("random", 40)):
+        learned.greedy = True
+        players: list[Player] = [learned, module.bot(other, "hider")]
+        result = certain.results(players, 40, 0)[0]
+        assert result.games == games and result.row().get("repeats", False) is (games == 1)
+        assert board("matching").results(players, 40, 0)[0].games == 40  # in a random world all games count
+        learned.greedy = False
+        assert certain.results(players, 40, 0)[0].games == 40
+    few = certain.results([module.bot("random", "matcher"), module.bot("heads", "hider")], 1, 0)[0]
+    assert few.games == 1 and few.repeats is None, "one game does not show that nothing is random"
+
+
+def test_hash_of_actions_tells_games_apart() -> None:
+    world = toys.sticks.make(toys.sticks.Config(), 200)
+    played = play(world, bots("sticks", "random", "random", "random"), 3)
+    again = play(toys.sticks.make(toys.sticks.Config(), 200), bots("sticks", "random", "random", "random"), 3)
+    assert np.array_equal(played.actions, again.actions) and len(np.unique(played.actions)) > 100

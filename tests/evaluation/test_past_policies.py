@@ -36,21 +36,21 @@ def small(game: str = "pursuit", **changes: Any) -> Config:
 @given(st.integers(1, 3000), st.integers(1, 60))
 def test_stride_keeps_between_half_and_all_of_the_limit(iteration: int, most: int) -> None:
     spacing = stride(iteration, most)
-    kept = range(spacing, iteration + 1, spacing)
-    assert spacing & (spacing - 1) == 0 and len(kept) <= most
-    assert spacing == 1 or len(kept) >= (most + 1) // 2 or iteration // (spacing // 2) > most
+    stored = range(spacing, iteration + 1, spacing)
+    assert spacing & (spacing - 1) == 0 and len(stored) <= most
+    assert spacing == 1 or len(stored) >= (most + 1) // 2 or iteration // (spacing // 2) > most
 
 
 @given(st.integers(2, 400), st.integers(1, 40))
 def test_stride_never_needs_a_deleted_iteration(iterations: int, most: int) -> None:
-    kept: set[int] = set()
+    stored: set[int] = set()
     for iteration in range(1, iterations):
         spacing = stride(iteration, most)
         if iteration % spacing == 0:
-            kept.add(iteration)
+            stored.add(iteration)
             wanted = set(range(spacing, iteration + 1, spacing))
-            assert wanted <= kept
-            kept = wanted
+            assert wanted <= stored
+            stored = wanted
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=80, unique=True), st.integers(2, 30))
@@ -120,5 +120,5 @@ def test_lookahead_players_are_stored_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("past", [0, 1])
 def test_setting_of_zero_stores_nothing_and_of_one_stores_one(past: int, tmp_path: Path) -> None:
     play(small(past_policies__count=past), tmp_path / "run")
-    kept = os.listdir(tmp_path / "run" / PAST_FOLDER) if past else []
-    assert (tmp_path / "run" / PAST_FOLDER).exists() == bool(past) and len(kept) in (0, 4)  # 8, and the last
+    stored = os.listdir(tmp_path / "run" / PAST_FOLDER) if past else []
+    assert (tmp_path / "run" / PAST_FOLDER).exists() == bool(past) and len(stored) in (0, 4)

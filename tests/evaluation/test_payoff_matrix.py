@@ -80,9 +80,9 @@ def test_cycle_share_of_known_matrices() -> None:
 def test_cycle_share_of_noise_is_unknown() -> None:
     """Twenty equal policies: the raw share is nine tenths; the interval shows that nothing is known."""
     for seed in range(10):
-        found = cycle_share(sampled(np.full((20, 20), 0.5), 50, seed))
-        assert found.raw > 0.8 and found.cycle is None
-        assert found.share is None or found.low < 0.5 or found.cyclic < 0.05
+        result = cycle_share(sampled(np.full((20, 20), 0.5), 50, seed))
+        assert result.raw > 0.8 and result.cycle is None
+        assert result.share is None or result.low < 0.5 or result.cyclic < 0.05
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_cycle_share_interval_covers_the_true_share(chances: Array) -> None:
     straight, circular = split((chances - chances.T) / 2)
     truth = circular / (straight + circular)
     results = [cycle_share(sampled(chances, 60, seed)) for seed in range(40)]
-    assert sum(found.low <= truth <= found.high for found in results) >= 34
-    assert abs(np.mean([found.share for found in results]) - truth) < 0.05
-    assert np.mean([found.raw for found in results]) > truth + 0.02  # what the noise would add
+    assert sum(result.low <= truth <= result.high for result in results) >= 34
+    assert abs(np.mean([result.share for result in results]) - truth) < 0.05
+    assert np.mean([result.raw for result in results]) > truth + 0.02  # what the noise would add
 
 
 def test_clearest_cycle_has_its_steps() -> None:
@@ -102,9 +102,9 @@ def test_clearest_cycle_has_its_steps() -> None:
     for i, j in ((1, 4), (4, 5), (5, 1)):
         chances[i, j], chances[j, i] = 0.9, 0.1
     payoff = sampled(chances, 400)
-    found = cycle_share(payoff).cycle
-    a, b, c = (payoff.steps.index(step) for step in found.steps)
-    assert (a, b, c) in ((1, 4, 5), (4, 5, 1), (5, 1, 4)) and min(found.scores) > 0.8
+    result = cycle_share(payoff).cycle
+    a, b, c = (payoff.steps.index(step) for step in result.steps)
+    assert (a, b, c) in ((1, 4, 5), (4, 5, 1), (5, 1, 4)) and min(result.scores) > 0.8
     flat = np.zeros((3, 3))
     assert clearest_cycle(payoff, flat, flat) is None
 
@@ -116,18 +116,18 @@ def test_forgetting_finds_a_lost_skill_and_its_opponent() -> None:
     chances = progress(8, 0.3)
     chances[:4, 2] = 0.95  # early selves had an answer to opponent 2
     chances[-1, 2] = 0.3  # and the newest has none
-    found = find_forgetting(sampled(chances, 200))
-    assert found.lost and {skill.opponent_step for skill in found.lost} == {3000}
-    assert found.lost[0].role == "a" and found.lost[0].old_score > 0.9
-    assert 0.1 < found.lost[0].at_least < found.lost[0].drop
+    result = find_forgetting(sampled(chances, 200))
+    assert result.lost and {skill.opponent_step for skill in result.lost} == {3000}
+    assert result.lost[0].role == "a" and result.lost[0].old_score > 0.9
+    assert 0.1 < result.lost[0].at_least < result.lost[0].drop
     assert not find_forgetting(sampled(progress(8, 0.3), 200)).lost
 
 
 def test_forgetting_finds_a_skill_lost_against_all_opponents() -> None:
     chances = np.full((10, 10), 0.65)
     chances[-1] = 0.35  # a little less against everybody: no single opponent would show it
-    found = find_forgetting(sampled(chances, 60))
-    assert found.lost[0].opponent_step is None and found.lost[0].role == "a"
+    result = find_forgetting(sampled(chances, 60))
+    assert result.lost[0].opponent_step is None and result.lost[0].role == "a"
     second = find_forgetting(sampled(1 - chances.T, 60))  # the same of the other role
     assert second.lost[0].role == "b"
 
@@ -154,11 +154,11 @@ def test_play_matches_all_past_policies() -> None:
         players = {role: module.bot(names[i % len(names)], role) for role, names in module.bots.items()}
         past.append(PastPolicies(iteration=i + 1, step=10 * (i + 1), players=players))
     board = Scoreboard(make, 5, 1)
-    found = play(board, past, 20, lambda line: None)
-    assert found.roles == ("pursuer", "evader") and found.steps == (10, 20, 30) and found.games == 20
+    result = play(board, past, 20, lambda line: None)
+    assert result.roles == ("pursuer", "evader") and result.steps == (10, 20, 30) and result.games == 20
     seats = [past[2].players["pursuer"], past[1].players["evader"]]
     again = board.results(seats, 20, 2 * 3 + 1)[0]
-    assert (found.wins[2, 1], found.draws[2, 1]) == (again.wins, again.draws)
+    assert (result.wins[2, 1], result.draws[2, 1]) == (again.wins, again.draws)
     with pytest.raises(ConfigError, match="payoff matrix: 1 past policies"):
         play(board, past[:1], 20, lambda line: None)
 
@@ -185,9 +185,9 @@ def test_play_reduces_games_and_then_policies_if_slow(
     monkeypatch.setattr(board, "results", slowly)
     monkeypatch.setattr(payoff_module.time, "monotonic", lambda: now[0])
     lines: list[str] = []
-    found = play(board, past, None, lines.append)
-    assert (len(found.iterations), found.games) == (policies, games), lines
-    assert found.iterations[-1] == 9 and found.wins.shape == (policies, policies)
+    result = play(board, past, None, lines.append)
+    assert (len(result.iterations), result.games) == (policies, games), lines
+    assert result.iterations[-1] == 9 and result.wins.shape == (policies, policies)
     assert bool(lines) == ((policies, games) != (9, 100))
 
 

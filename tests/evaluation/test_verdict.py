@@ -242,6 +242,37 @@ def test_verdict_compares_common_match_ups_only() -> None:
     assert word([first, last]) == "inconclusive"
 
 
+def against_random(step: int, score: float, **changes: Any) -> Row:
+    """An evaluation as recipe ra1 makes it: both roles play `random` and no other scripted opponent."""
+    table = [match_row(role, "random", score, best=changes.get("best")) for role in ("pursuer", "evader")]
+    return row(step, **changes) | {"table": table}
+
+
+def test_verdict_praises_no_run_that_played_only_random_opponents() -> None:
+    """RA1: a pair that beats `random` more often may still lose to every scripted opponent."""
+    text = verdict([against_random(0, 0.5), against_random(1000, 0.9)])
+    assert text == (
+        "inconclusive: mean score against scripted opponents 0.500 at first, 0.900 now; only random was "
+        "played, so strength was not measured: rematch eval RUN plays every scripted opponent, "
+        "rematch exploit RUN trains best responses")
+    assert word([against_random(0, 0.9), against_random(1000, 0.9)]) == "inconclusive", "not steady"
+    assert word([against_random(0, 0.6), against_random(1000, 0.5)]) == "declining", "bad news is news"
+    assert word([against_random(0, 0.5), against_random(1000, 0.9, best=0.99)]) == "balanced but weak"
+    converged = against_random(1000, 0.9) | {"converged": True, "balanced": 3, "gap_low": 0.0}
+    texts = findings([against_random(0, 0.5), converged])
+    assert texts[0].startswith("inconclusive: 3 evaluations in a row with a small NE gap")
+    assert all("only random was played" in text for text in texts)
+    mixed = [row(0) | {"table": [match_row("pursuer", name, score) for name in ("random", "x")]}
+             for score in (0.5, 0.9)]
+    assert word(mixed) == "improving", "one scripted opponent beside it is evidence"
+
+
+def test_verdict_of_a_lopsided_run_says_that_only_random_was_played() -> None:
+    history = [against_random(0, 0.5, rate=0.95), against_random(600_000, 0.9, rate=0.95)]
+    text = verdict(history)
+    assert verdict_word(text) == "lopsided" and "only random was played" in text
+
+
 def test_verdict_of_a_world_with_one_role() -> None:
     history = [
         {"step": step, "rates": {}, "table": [match_row("player", "x", score)]}

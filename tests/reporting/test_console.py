@@ -41,7 +41,7 @@ def test_piped_output_is_plain_lines() -> None:
     text = out.getvalue()
     assert "\r" not in text and "\x1b" not in text
     assert all(c == "\n" or c.isprintable() for c in text)
-    for word in ("512 K/s", "98.3 K of 1.00 M (10 %)", "NE-GAP 0.040 (upper bound 0.102)", "SR_P 0.520",
+    for word in ("512 K steps/s", "98.3 K of 1.00 M (10 %)", "NE-GAP 0.040 (upper bound 0.102)", "SR_P 0.520",
                  "SR_E 0.480", "[0.913, 0.945]", "1000 games", "0:02 left", "Verdict:"):
         assert word in text, word
 
@@ -84,7 +84,7 @@ def test_live_view_shows_names_and_interprets_none() -> None:
     screen = Screen(record=True, file=io.StringIO(), width=100, force_terminal=True)
     screen.print(console.panel())
     text = screen.export_text()
-    for word in ("98.3 K of 1.00 M steps", "512 K/s", "0:02 left", "pursuer", "entropy", "0.250",
+    for word in ("98.3 K of 1.00 M steps", "512 K steps/s", "0:02 left", "pursuer", "entropy", "0.250",
                  "[0.913, 0.945]", "quick [red]", "Pool snapshot 3 joins", "NE-GAP 0.040"):
         assert word in text, word
     assert "\x1b[31m" not in text and "\r" not in text
@@ -260,3 +260,22 @@ def test_progress_of_episodes_is_left_to_the_episode_log() -> None:
     console = Console(out, every=0.0)
     console.progress(2_500_000, 1012.0, EPISODES)
     assert out.getvalue() == ""
+
+
+def test_progress_line_of_micro_phases_shows_both_roles() -> None:
+    """One role learns in an iteration; the other one keeps the numbers of its own last iteration."""
+    out = io.StringIO()
+    console = Console(out, every=0)
+    console.progress(1, 10.0, {"pursuer/entropy": 0.25, "pursuer/kl": 0.5, "rollout/length": 7.0})
+    console.progress(2, 10.0, {"evader/entropy": 0.75, "evader/kl": 0.5})
+    newest = out.getvalue().splitlines()[-1]
+    assert "pursuer: entropy 0.250" in newest and "evader: entropy 0.750" in newest
+    assert "rollout/length" not in console.metrics, "only numbers of roles are kept"
+
+
+def test_console_and_status_define_speed_alike() -> None:
+    """The median of the newest 20 iterations, in steps of all games: one slow iteration moves neither."""
+    console = Console(io.StringIO())
+    for rate in [1.0] * 50 + [100.0] * 19 + [5.0]:
+        console.progress(1, rate, {})
+    assert console.rate == 100.0

@@ -89,16 +89,16 @@ def test_encoder_that_fails_is_named(
 ) -> None:
     program(tmp_path, text)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    films, said = episode_film.films(recording())
+    films, output = episode_film.films(recording())
     assert list(films) == ["rollout_250000.gif"]
-    assert said == f"no MP4: {tmp_path}/ffmpeg: {why}"
+    assert output == f"no MP4: {tmp_path}/ffmpeg: {why}"
 
 
 def test_encoder_gets_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, 'for last; do :; done; cat > "$last"')
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    films, said = episode_film.films(recording())
-    assert not said
+    films, output = episode_film.films(recording())
+    assert not output
     sheet = episode_film.composed(recording().frames[0], recording())
     size = 3 * sheet.width * sheet.height
     data = films["rollout_250000.mp4"]

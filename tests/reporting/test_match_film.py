@@ -156,9 +156,9 @@ def test_reel_is_evenly_spaced_and_short(count: int) -> None:
     reel = Reel(8)
     for i in range(count):
         reel.add(Image.new("RGB", (1, 1), (i // 256, i % 256, 0)))
-    kept = [256 * red + green for red, green, _ in (picture.getpixel((0, 0)) for picture in reel.pictures)]
-    assert kept == list(range(0, count, reel.pace)) and len(kept) <= 8
-    assert count < 8 or len(kept) >= 4
+    stored = [256 * red + green for red, green, _ in (picture.getpixel((0, 0)) for picture in reel.pictures)]
+    assert stored == list(range(0, count, reel.pace)) and len(stored) <= 8
+    assert count < 8 or len(stored) >= 4
     ends = reel.end()
     assert ends[-1].getpixel((0, 0)) == ((count - 1) // 256, (count - 1) % 256, 0) and len(ends) <= 9
 

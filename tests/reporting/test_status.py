@@ -55,7 +55,7 @@ def test_complete_run(finished: Path) -> None:
     assert facts["exit"] == 0 and facts["state"] == "complete" and facts["checkpoint"] == "iter_00000006"
     assert (facts["iteration"], facts["iterations"], facts["step"], facts["total_steps"]) == (6, 6, 192, 192)
     assert "complete at iteration 6 of 6 (100 %)" in text and f"rematch eval {finished}" in text
-    assert facts["evaluations"] == 3 and facts["learner_steps_per_second"] > 0
+    assert facts["evaluations"] == 3 and facts["steps_per_second"] > 0
     head = next(line for line in facts["lines"] if line.startswith("iteration "))
     assert head.split() == ["iteration", "role", "SR_P", "SR_E", "NE", "gap", "games", "rollbacks", "steps"]
     last = facts["recent"][-1]
@@ -87,6 +87,28 @@ def test_running_run_names_its_process_and_is_ahead_of_its_checkpoint(tmp_path: 
     assert facts["exit"] == 0 and facts["state"] == "running" and facts["iteration"] == 3
     assert f"running (locked by process {os.getpid()} on" in screen(facts) and "tail -f" in facts["next"]
     assert status(folder)["iteration"] == 1  # no process holds it: only the checkpoint counts
+
+
+def test_speed_and_time_left_have_one_definition(tmp_path: Path) -> None:
+    """Steps of all games per second; with one learning role, learner steps are fewer."""
+    folder = stopped(tmp_path / "run")
+    rows = [{"iteration": i, "seconds": 4.0, "learner_steps_per_second": 1.0} for i in range(3)]
+    (folder / "timing.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    facts = status(folder)
+    assert facts["steps_per_second"] == 32 / 4 and facts["total_steps"] - facts["step"] == 160
+    assert facts["seconds_left"] == 160 / 8
+    assert "; 8 steps/s, 0:20 left at this speed, without evaluations" in screen(facts)
+
+
+def test_status_of_micro_phases_shows_the_learning_of_both_roles(tmp_path: Path) -> None:
+    changes = CHANGES | {"schedule.kind": "micro", "schedule.warmup_steps": 32,
+                         "schedule.micro_phase_steps": 32}
+    folder = api.train("pursuit", changes, tmp_path / "run").folder
+    sentence = ("learning in 6 iterations: evader in 3 (50 %), pursuer in 3 (50 %); iterations of the newest "
+                "phases: evader 1, pursuer 1, evader 1, pursuer 1")
+    text = screen(status(folder))
+    assert sentence in text, text
+    assert "learning in 6 iterations" in (folder / "report.html").read_text().lower()
 
 
 def test_new_run_without_checkpoint_is_stopped(tmp_path: Path) -> None:

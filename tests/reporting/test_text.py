@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from support.evaluation_rows import entry, evaluated, match_row, return_row
 
 from rematch.evaluation.text import clean, evaluation_lines, human, number, percent, standing
-from rematch.reporting.text import BALANCE, aligned, duration, roles_in, scoreboard_lines, weakest_first
+from rematch.reporting.text import (
+    BALANCE,
+    aligned,
+    duration,
+    learning_sentence,
+    roles_in,
+    scoreboard_lines,
+    weakest_first,
+)
 
 
 def test_scoreboard_has_straight_columns_and_intervals() -> None:
@@ -106,3 +114,18 @@ def test_roles_in_leaves_out_shared_metrics() -> None:
     metrics = {"iteration": 1, "player/kl": 0.1, "rollout/length": 3, "league/weight_random": 0.1,
                "train/grad_norm_pre_clip": 0.5, "other/kl": 0.2}
     assert roles_in(metrics) == ["player", "other"]
+
+
+def learned(*roles: str) -> dict[str, float]:
+    return {f"{role}/updates": 8.0 for role in roles}
+
+
+def test_learning_sentence_of_micro_phases_names_the_share_of_both_roles() -> None:
+    warmup, turns = [learned("evader")] * 4, [learned("pursuer"), learned("evader")] * 3
+    assert learning_sentence(warmup + turns) == (
+        "learning in 10 iterations: evader in 7 (70 %), pursuer in 3 (30 %); iterations of the newest "
+        "phases: pursuer 1, evader 1, pursuer 1, evader 1")
+    long = [learned("evader")] * 2 + [learned("pursuer")] * 5
+    assert learning_sentence(long).endswith("iterations of the newest phases: evader 2, pursuer 5")
+    assert learning_sentence([learned("evader", "pursuer")] * 3) == "", "all roles learn in every iteration"
+    assert learning_sentence([learned("player")]) == learning_sentence([]) == ""

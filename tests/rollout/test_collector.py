@@ -49,15 +49,15 @@ class Cast:
         return ThreadCollector(self.world, self.tables, STEPS, threads, SEED)
 
 
-def slow_tape(cast: Cast, iteration: int) -> RolloutBuffer:
+def slow_rollout(cast: Cast, iteration: int) -> RolloutBuffer:
     """What `collect` should write, by the plainest means."""
     world, spec = cast.world, cast.spec
-    tape = RolloutBuffer(spec, STEPS, GAMES)
+    buffer = RolloutBuffer(spec, STEPS, GAMES)
     for t in range(STEPS):
         step = iteration * STEPS + t
         actions: dict[str, Any] = {}
         for role, role_spec in spec.roles.items():
-            track, k = tape[role], len(role_spec.seats)
+            track, k = buffer[role], len(role_spec.seats)
             if role in world.view.mask and track.mask is None:
                 track.mask = np.zeros((STEPS, GAMES, k, role_spec.actions.size), np.uint8)
             for n in range(GAMES):
@@ -101,9 +101,9 @@ def slow_tape(cast: Cast, iteration: int) -> RolloutBuffer:
                     )
             actions[role] = track.action[t].copy()
         view = world.step(actions)
-        tape.ended[t], tape.length[t] = view.ended, view.length
+        buffer.ended[t], buffer.length[t] = view.ended, view.length
         for role, role_spec in spec.roles.items():
-            track, learner = tape[role], cast.selves[role][0]
+            track, learner = buffer[role], cast.selves[role][0]
             for j, seat in enumerate(role_spec.seats):
                 track.reward[t, :, j], track.outcome[t, :, j] = view.reward[:, seat], view.outcome[:, seat]
                 for n in np.flatnonzero(view.ended == CUT_OFF):
@@ -111,17 +111,17 @@ def slow_tape(cast: Cast, iteration: int) -> RolloutBuffer:
                     track.cut_value[t, n, j] = learner.forward(last[None])[1][0]
     for role, role_spec in spec.roles.items():
         for j, seat in enumerate(role_spec.seats):
-            tape[role].last_acting[:, j] = world.view.acting[:, seat]
+            buffer[role].last_acting[:, j] = world.view.acting[:, seat]
             for n in range(GAMES):
                 seen = np.concatenate([world.view[role][f.name][n, j] for f in role_spec.fields])
-                tape[role].last_value[n, j] = cast.selves[role][0].forward(seen[None])[1][0]
-    return tape
+                buffer[role].last_value[n, j] = cast.selves[role][0].forward(seen[None])[1][0]
+    return buffer
 
 
-def told(tape: RolloutBuffer) -> dict[str, Any]:
+def summary(buffer: RolloutBuffer) -> dict[str, Any]:
     """Everything on a tape that means something; what a seat that was not to move left behind is blanked."""
-    out: dict[str, Any] = {"ended": tape.ended, "length": tape.length}
-    for role, track in tape.tracks.items():
+    out: dict[str, Any] = {"ended": buffer.ended, "length": buffer.length}
+    for role, track in buffer.tracks.items():
         acted, by_policy = track.acted != 0, (track.acted != 0) & (track.slot < SLOTS)
         out |= {
             f"{role}.{name}": getattr(track, name)
@@ -129,30 +129,30 @@ def told(tape: RolloutBuffer) -> dict[str, Any]:
         }
         out[f"{role}.action"] = track.action[acted]
         out[f"{role}.logp"], out[f"{role}.value"] = track.logp[by_policy], track.value[by_policy]
-        out[f"{role}.outcome"] = track.outcome[tape.ended != RUNNING]
-        out[f"{role}.cut_value"] = track.cut_value[tape.ended == CUT_OFF]
+        out[f"{role}.outcome"] = track.outcome[buffer.ended != RUNNING]
+        out[f"{role}.cut_value"] = track.cut_value[buffer.ended == CUT_OFF]
         if track.mask is not None:
             out[f"{role}.mask"] = track.mask
         # outside its games an undecided slot says nothing, but what is learnt from is part of the record
-        out[f"{role}.counts"] = tape.advantages(role, 0.9, 0.8)[2]
-        out[f"{role}.advantage"] = tape.advantages(role, 0.9, 0.8)[0][out[f"{role}.counts"]]
+        out[f"{role}.counts"] = buffer.advantages(role, 0.9, 0.8)[2]
+        out[f"{role}.advantage"] = buffer.advantages(role, 0.9, 0.8)[0][out[f"{role}.counts"]]
     return {name: np.copy(array) for name, array in out.items()}
 
 
 @pytest.mark.parametrize("name", toys.TOYS)
-def test_the_tape_is_what_a_slow_replay_writes(name: str) -> None:
+def test_rollout_equals_a_slow_replay(name: str) -> None:
     fast, slow = Cast(name), Cast(name)
     rollout = fast.rollout()
     endings: set[int] = set()
     for iteration in range(7):
         for cast in (fast, slow):
             cast.seat(iteration)
-        tape = told(rollout.collect(iteration))
-        wanted = told(slow_tape(slow, iteration))
-        assert tape.keys() == wanted.keys()
+        buffer = summary(rollout.collect(iteration))
+        wanted = summary(slow_rollout(slow, iteration))
+        assert buffer.keys() == wanted.keys()
         for key, array in wanted.items():
-            assert array.tobytes() == tape[key].tobytes(), f"{key} in iteration {iteration}"
-        endings |= set(np.unique(tape["ended"]).tolist())
+            assert array.tobytes() == buffer[key].tobytes(), f"{key} in iteration {iteration}"
+        endings |= set(np.unique(buffer["ended"]).tolist())
         rows = np.arange(GAMES, dtype=np.int32)
         assert fast.world.save(rows).tobytes() == slow.world.save(rows).tobytes()
     assert CUT_OFF in endings or name != "drift"
@@ -161,7 +161,7 @@ def test_the_tape_is_what_a_slow_replay_writes(name: str) -> None:
 
 @pytest.mark.parametrize("name", toys.TOYS)
 def test_threads_change_nothing(name: str) -> None:
-    said = []
+    output = []
     for threads in (1, 3, 64):
         cast = Cast(name)
         rollout = cast.rollout(threads)
@@ -169,33 +169,33 @@ def test_threads_change_nothing(name: str) -> None:
         tapes = []
         for iteration in range(4):
             cast.seat(iteration)
-            tapes.append({key: array.tobytes() for key, array in told(rollout.collect(iteration)).items()})
-        said.append(tapes)
-    assert said[0] == said[1] == said[2]
+            tapes.append({key: array.tobytes() for key, array in summary(rollout.collect(iteration)).items()})
+        output.append(tapes)
+    assert output[0] == output[1] == output[2]
 
 
 @pytest.mark.parametrize("name", toys.TOYS)
-def test_nobody_is_replaced_in_the_middle_of_a_game(name: str) -> None:
+def test_player_is_never_replaced_in_mid_game(name: str) -> None:
     cast = Cast(name)
     rollout = cast.rollout()
     before = cast.world.slot.copy()
     for iteration in range(6):
         cast.seat(iteration)
         coming = cast.world.next.slot.copy()
-        tape = rollout.collect(iteration)
+        buffer = rollout.collect(iteration)
         for role, role_spec in cast.spec.roles.items():
             seats = list(role_spec.seats)
             now = before[:, seats].copy()
             for t in range(STEPS):
-                assert (tape[role].slot[t] == now).all()
-                over = tape.ended[t] != RUNNING
+                assert (buffer[role].slot[t] == now).all()
+                over = buffer.ended[t] != RUNNING
                 now[over] = coming[over][
                     :, seats
                 ]  # who was announced sits down when the game is over, not before
         before = cast.world.slot.copy()
 
 
-def test_scripted_rivals_play_their_own_games_and_no_others() -> None:
+def test_scripted_opponents_play_only_their_games() -> None:
     cast = Cast("sticks")
     asked: list[tuple[int, int, int]] = []
 
@@ -231,10 +231,10 @@ def test_only_the_learners_decisions_count(name: str) -> None:
     rollout = cast.rollout()
     for iteration in range(3):
         cast.seat(iteration)
-        tape = rollout.collect(iteration)
+        buffer = rollout.collect(iteration)
         for role in cast.spec.roles:
-            counts = tape.advantages(role, 0.9, 0.9)[2]
-            assert (tape[role].slot[counts] == 0).all() and (tape[role].acted[counts] == 1).all()
+            counts = buffer.advantages(role, 0.9, 0.9)[2]
+            assert (buffer[role].slot[counts] == 0).all() and (buffer[role].acted[counts] == 1).all()
     assert counts.any()
 
 

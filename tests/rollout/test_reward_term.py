@@ -59,16 +59,16 @@ class Walls(Stroll):
     def layout(self) -> list[Any]:
         return [*super().layout(), ("touched", "u1", (len(WALLS),))]
 
-    def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Mapping[str, NDArray[Any]]) -> None:
+        super().apply_actions(actions)
         state, (height, width) = self.state, self.tiles
         now = np.stack([state["x"] == 0, state["x"] == width - 1, state["y"] == height - 1], 1)
         new = now & (state["touched"] == 0)
         self.events = [(row, WALLS[i]) for row, i in np.argwhere(new).tolist()]  # type: ignore[misc]
         state["touched"] |= now
 
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view.fields["joypad"]["touched"][:, 0] = self.state["touched"]
 
 

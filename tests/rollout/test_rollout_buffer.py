@@ -28,21 +28,21 @@ def three_seats() -> RolloutBuffer:
       4    seat 0     3      0  1  0
       5    seat 1     5      0  0  0     seat 2 is to move next
     """
-    tape = RolloutBuffer(SPEC, 6, 1)
-    track = tape["player"]
+    buffer = RolloutBuffer(SPEC, 6, 1)
+    track = buffer["player"]
     for step, (seat, value) in enumerate([(0, 2), (1, 4), (2, -2), (1, 1), (0, 3), (1, 5)]):
         track.acted[step, 0, seat] = 1
         track.value[step, 0, seat] = value
     track.reward[:, 0] = [(0, 0, 0), (1, 0, 0), (0, 2, -4), (8, 0, 0), (0, 1, 0), (0, 0, 0)]
-    tape.ended[2] = DECIDED
+    buffer.ended[2] = DECIDED
     track.last_acting[0] = (0, 0, 1)
     track.last_value[0] = (100, 100, 100)  # only that of the seat that is to move may matter
-    return tape
+    return buffer
 
 
-def learnt(tape: RolloutBuffer) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], float]]:
+def learnt(buffer: RolloutBuffer) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], float]]:
     """(step, seat) -> advantage and -> target of the decisions that count."""
-    advantage, target, counts = tape.advantages("player", 0.5, 0.5)
+    advantage, target, counts = buffer.advantages("player", 0.5, 0.5)
     where = [(int(t), int(s)) for t, _, s in np.argwhere(counts)]
     return {w: float(advantage[w[0], 0, w[1]]) for w in where}, {
         w: float(target[w[0], 0, w[1]]) for w in where
@@ -59,49 +59,49 @@ def test_a_three_seat_game_by_hand() -> None:
     assert target == {(0, 0): 1, (1, 1): 2, (2, 2): -4, (3, 1): 3.5}
 
 
-def test_a_cut_off_game_is_worth_its_last_sight() -> None:
-    tape = three_seats()
-    tape.ended[2] = CUT_OFF
-    tape["player"].cut_value[2, 0] = (10, 20, 30)
-    advantage, _ = learnt(tape)
+def test_cut_off_game_bootstraps_from_its_last_observation() -> None:
+    buffer = three_seats()
+    buffer.ended[2] = CUT_OFF
+    buffer["player"].cut_value[2, 0] = (10, 20, 30)
+    advantage, _ = learnt(buffer)
     # Seat 0: 1 + 10/2 - 2 = 4.    Seat 1: 2 + 20/2 - 4 = 8.    Seat 2: -4 + 30/2 + 2 = 13.
     assert advantage == {(0, 0): 4, (1, 1): 8, (2, 2): 13, (3, 1): 2.5}
 
 
-def test_the_tape_ends_before_a_seats_next_decision() -> None:
-    tape = three_seats()
-    tape["player"].last_acting[0] = (1, 1, 1)
-    tape["player"].last_value[0] = (6, 4, 100)
-    advantage, _ = learnt(tape)
+def test_rollout_ends_before_the_next_decision_of_a_seat() -> None:
+    buffer = three_seats()
+    buffer["player"].last_acting[0] = (1, 1, 1)
+    buffer["player"].last_value[0] = (6, 4, 100)
+    advantage, _ = learnt(buffer)
     # Seat 0, step 4: 0 + 6/2 - 3 = 0.  Seat 1, step 5: 0 + 4/2 - 5 = -3; step 3: 2.5 + (1/2)(1/2)(-3) = 1.75.
     assert advantage == {(0, 0): -1, (1, 1): -2, (2, 2): -2, (4, 0): 0, (5, 1): -3, (3, 1): 1.75}
 
 
-def test_rivals_decisions_are_not_learnt_from() -> None:
-    tape = three_seats()
-    tape["player"].slot[:3, 0, 1:] = (2, 7)
-    advantage, _ = learnt(tape)
+def test_decisions_of_opponents_are_not_learned_from() -> None:
+    buffer = three_seats()
+    buffer["player"].slot[:3, 0, 1:] = (2, 7)
+    advantage, _ = learnt(buffer)
     assert advantage == {(0, 0): -1, (3, 1): 2.5}
 
 
 # --- against a slow reference ----------------------------------------------------------------------
 
 
-def slow(tape: RolloutBuffer, gamma: float, lam: float) -> dict[tuple[int, int, int], float]:
+def slow(buffer: RolloutBuffer, gamma: float, lam: float) -> dict[tuple[int, int, int], float]:
     """(step, game, seat) -> advantage of every decision that counts, one seat of one game at a time."""
-    track = tape["player"]
+    track = buffer["player"]
     out: dict[tuple[int, int, int], float] = {}
-    for n in range(tape.games):
+    for n in range(buffer.games):
         for k in range(track.value.shape[2]):
             chains: list[list[tuple[int, float, list[float]]]] = [[]]  # games, of (step, value, rewards)
             ends: list[float | None] = []  # what the end of each game is worth; None: the tape ends first
-            for t in range(tape.steps):
+            for t in range(buffer.steps):
                 if track.acted[t, n, k]:
                     chains[-1].append((t, float(track.value[t, n, k]), []))
                 if chains[-1]:
                     chains[-1][-1][2].append(float(track.reward[t, n, k]))
-                if tape.ended[t, n] != RUNNING:
-                    ends.append(float(track.cut_value[t, n, k]) if tape.ended[t, n] == CUT_OFF else 0.0)
+                if buffer.ended[t, n] != RUNNING:
+                    ends.append(float(track.cut_value[t, n, k]) if buffer.ended[t, n] == CUT_OFF else 0.0)
                     chains.append([])
             ends.append(float(track.last_value[n, k]) if track.last_acting[n, k] else None)
             for chain, end in zip(chains, ends, strict=True):
@@ -118,11 +118,11 @@ def slow(tape: RolloutBuffer, gamma: float, lam: float) -> dict[tuple[int, int, 
 @st.composite
 def tapes(draw: Any) -> RolloutBuffer:
     steps, games = draw(st.integers(1, 12)), draw(st.integers(1, 4))
-    tape = RolloutBuffer(SPEC, steps, games)
-    track = tape["player"]
+    buffer = RolloutBuffer(SPEC, steps, games)
+    track = buffer["player"]
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     shape = track.value.shape
-    tape.ended[:] = draw(arrays.arrays(np.uint8, (steps, games), elements=st.sampled_from((0, 0, 0, 1, 2))))
+    buffer.ended[:] = draw(arrays.arrays(np.uint8, (steps, games), elements=st.sampled_from((0, 0, 0, 1, 2))))
     turns = draw(st.sampled_from(("any", "one", "all")))
     if turns == "any":
         track.acted[:] = draw(arrays.arrays(np.uint8, shape, elements=st.integers(0, 1)))
@@ -136,20 +136,21 @@ def tapes(draw: Any) -> RolloutBuffer:
     for name in ("value", "reward", "cut_value"):
         getattr(track, name)[:] = rng.standard_normal(shape)
     track.last_value[:] = rng.standard_normal(shape[1:])
-    return tape
+    return buffer
 
 
 @given(tapes(), st.floats(0, 1), st.floats(0, 1))
 @settings(max_examples=300, deadline=None)
-def test_any_tape_agrees_with_the_slow_reference(tape: RolloutBuffer, gamma: float, lam: float) -> None:
-    advantage, target, counts = tape.advantages("player", gamma, lam)
-    wanted = slow(tape, gamma, lam)
+def test_advantages_equal_the_slow_reference(buffer: RolloutBuffer, gamma: float, lam: float) -> None:
+    advantage, target, counts = buffer.advantages("player", gamma, lam)
+    wanted = slow(buffer, gamma, lam)
     assert {(int(t), int(n), int(k)) for t, n, k in np.argwhere(counts)} == set(wanted)
     for where, value in wanted.items():
         assert advantage[where] == pytest.approx(value, rel=1e-4, abs=1e-4)
-        assert target[where] == pytest.approx(value + float(tape["player"].value[where]), rel=1e-4, abs=1e-4)
+        expected = value + float(buffer["player"].value[where])
+        assert target[where] == pytest.approx(expected, rel=1e-4, abs=1e-4)
     assert advantage.dtype == target.dtype == np.float32
-    assert (advantage[tape["player"].acted == 0] == 0).all()
+    assert (advantage[buffer["player"].acted == 0] == 0).all()
 
 
 @given(st.integers(0, 2**32), st.floats(0.5, 1), st.floats(0, 1))
@@ -159,10 +160,10 @@ def test_everybody_acting_is_the_textbook(seed: int, gamma: float, lam: float) -
     rng = np.random.default_rng(seed)
     spec = toys.matching.make(toys.matching.Config(), 1).spec
     steps, games = 15, 4
-    tape = RolloutBuffer(spec, steps, games)
-    tape.ended[:] = (rng.random((steps, games)) < 0.2) * DECIDED
+    buffer = RolloutBuffer(spec, steps, games)
+    buffer.ended[:] = (rng.random((steps, games)) < 0.2) * DECIDED
     for role in spec.roles:
-        track = tape[role]
+        track = buffer[role]
         track.acted[:], track.last_acting[:] = 1, 1
         track.value[:], track.reward[:] = rng.standard_normal((2, steps, games, 1))
         track.last_value[:] = rng.standard_normal((games, 1))
@@ -170,21 +171,21 @@ def test_everybody_acting_is_the_textbook(seed: int, gamma: float, lam: float) -
         values = np.concatenate([track.value[:, :, 0], track.last_value.T]).astype(np.float64)
         running = np.zeros(games)
         for t in reversed(range(steps)):
-            on = tape.ended[t] == RUNNING
+            on = buffer.ended[t] == RUNNING
             delta = track.reward[t, :, 0] + gamma * values[t + 1] * on - values[t]
             running = delta + gamma * lam * on * running
             wanted[t] = running
-        advantage, target, counts = tape.advantages(role, gamma, lam)
+        advantage, target, counts = buffer.advantages(role, gamma, lam)
         assert counts.all() and np.allclose(advantage[:, :, 0], wanted, atol=1e-4)
         assert np.allclose(target, advantage + track.value)
 
 
 def test_results_are_those_of_the_games_that_ended() -> None:
-    tape = three_seats()
-    track = tape["player"]
+    buffer = three_seats()
+    track = buffer["player"]
     track.slot[2, 0], track.outcome[2, 0] = (0, 3, 1), (1, 0.5, 0)
     track.outcome[3:] = 9  # rubbish where nothing ended
-    slot, outcome = tape.results("player")
+    slot, outcome = buffer.results("player")
     assert slot.tolist() == [0, 3, 1] and outcome.tolist() == [1, 0.5, 0]
 
 
@@ -238,10 +239,10 @@ def test_advantages_are_those_of_the_total_reward(rollout: RolloutBuffer, data: 
     track = rollout["player"]
     track.reward_terms |= data.draw(terms(track.value.shape))
     rollout.started[:] = data.draw(arrays.arrays(bool, rollout.games))
-    found = rollout.advantages("player", 0.9, 0.8)
+    result = rollout.advantages("player", 0.9, 0.8)
     track.reward = rollout.total_reward("player")
     track.reward_terms.clear()
-    for got, wanted in zip(found, rollout.advantages("player", 0.9, 0.8)):
+    for got, wanted in zip(result, rollout.advantages("player", 0.9, 0.8)):
         assert np.array_equal(got, wanted)
 
 
@@ -270,3 +271,15 @@ def test_clear_forgets_the_terms_of_the_rollout_before() -> None:
     assert (rollout.total_reward("player") == rollout["player"].reward + 1).all()
     rollout.clear()
     assert rollout.total_reward("player") is rollout["player"].reward
+
+
+def test_host_records_the_component_that_reads_a_column() -> None:
+    rollout = RolloutBuffer(SPEC, 2, 1)
+    role = next(iter(SPEC.roles))
+    assert rollout.host("ended") is rollout.ended and rollout.reads.columns == {}, "no hook runs"
+    rollout.reads.reader = "league"
+    assert rollout[role].host("slot") is rollout[role].slot
+    rollout.results(role)
+    rollout.reads.reader = ""
+    rollout.host("length")
+    assert rollout.reads.columns == {"league": {"ended", "outcome", "slot"}}

@@ -156,7 +156,7 @@ def test_fifo_stores_the_newest() -> None:
 
 
 def test_reservoir_stores_every_snapshot_with_equal_probability() -> None:
-    kept: Counter[str] = Counter()
+    stored: Counter[str] = Counter()
     trials, size, stream = 800, 3, 12
     pool = pool_of(size=size)
     for seed in range(trials):
@@ -166,8 +166,8 @@ def test_reservoir_stores_every_snapshot_with_equal_probability() -> None:
             joined = matchmaker.snapshot(iteration)
             assert joined == [r.name for r in pool.snapshots if r.name == f"matcher@{iteration}"]  # or none
         assert len(pool.snapshots) == size and pool.seen == stream
-        kept.update(opponent.name for opponent in pool.snapshots)
-    counts = np.array([kept[f"matcher@{10 * i}"] for i in range(1, stream + 1)])
+        stored.update(opponent.name for opponent in pool.snapshots)
+    counts = np.array([stored[f"matcher@{10 * i}"] for i in range(1, stream + 1)])
     share = size / stream
     # each count is binomial; together, corrected for drawing without replacement, chi-square with 11 degrees
     # of freedom: beyond 37.4 once in 10 000
@@ -295,18 +295,18 @@ def test_records_count_the_learners_score_and_decay() -> None:
     hall = Hall(slots=2, snapshot_every=1, opponent_share=1.0, bots=("random",))
     pool = hall.matchmaker.pools["hider"]
     fill(pool, 3)
-    pool.slot_names = ["", "r0", "r2"]
-    tape = RolloutBuffer(hall.spec, 2, 4)
-    tape.ended[0] = (1, 1, 1, 2)
-    track = tape["hider"]
+    rollout = RolloutBuffer(hall.spec, 2, 4)
+    rollout.ended[0] = (1, 1, 1, 2)
+    track = rollout["hider"]
     track.slot[0, :, 0], track.outcome[0, :, 0] = (1, 2, 3, 0), (1.0, 0.0, 0.5, 1.0)  # the rival's outcomes
-    tape["matcher"].outcome[0, :, 0] = 1 - track.outcome[0, :, 0]
+    rollout["matcher"].outcome[0, :, 0] = 1 - track.outcome[0, :, 0]
     track.slot[1, :, 0], track.outcome[1, :, 0] = 1, 1.0  # running games say nothing
-    hall.matchmaker.record_results(tape)
+    rollout.players = {"hider": ["", "r0", "r2", "random"], "matcher": [""]}
+    hall.matchmaker.record_results(rollout)
     assert [(r.games, r.score) for r in pool.snapshots] == [(1, 0), (0, 0), (1, 1)]
     assert (pool.bots[0].games, pool.bots[0].score) == (1, 0.5)
-    tape.ended[:] = 0
-    hall.matchmaker.record_results(tape)
+    rollout.ended[:] = 0
+    hall.matchmaker.record_results(rollout)
     assert pool.snapshots[2].games == pool.snapshots[2].score == DECAY
     assert Opponent("new", "").win_rate() == 0.5
 
@@ -316,13 +316,13 @@ def test_records_of_three_seats_compare_opponent_and_learner() -> None:
     hall = Hall("sticks", slots=2, snapshot_every=1, opponent_share=1.0, bots=("random",))
     pool = hall.matchmaker.pools["player"]
     fill(pool, 2)
-    pool.slot_names = ["", "r0", "r1"]
-    tape = RolloutBuffer(hall.spec, 1, 4)
-    tape.ended[0] = (1, 1, 1, 1)
-    track = tape["player"]
+    rollout = RolloutBuffer(hall.spec, 1, 4)
+    rollout.ended[0] = (1, 1, 1, 1)
+    track = rollout["player"]
     track.slot[0] = [[0, 1, 2], [1, 0, 3], [2, 3, 1], [0, 1, 1]]
     track.outcome[0] = [[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]]  # game 2: the learner is not there
-    hall.matchmaker.record_results(tape)
+    rollout.players = {"player": ["", "r0", "r1", "random"]}
+    hall.matchmaker.record_results(rollout)
     # r0: lost to us, draw (the third won), then two seats: won and drew
     assert (pool.snapshots[0].games, pool.snapshots[0].score) == (4, 1 + 0.5 + 0 + 0.5)
     assert (pool.snapshots[1].games, pool.snapshots[1].score) == (1, 1)
@@ -411,27 +411,27 @@ def test_state_and_restore_continue_identically() -> None:
     for iteration in range(9):
         first.iterate(iteration)
         first.end(rng.random(30) < 0.4)
-    kept = copy.deepcopy(first.matchmaker.state_dict())
+    stored = copy.deepcopy(first.matchmaker.state_dict())
     second = Hall(**changes)
-    second.matchmaker.load_state_dict(kept)
+    second.matchmaker.load_state_dict(stored)
     second.world.slot[:] = first.world.slot
     for iteration in range(9, 25):
         over = rng.random(30) < 0.4
         for hall in (first, second):
             hall.iterate(iteration)
             for role, pool in hall.matchmaker.pools.items():
-                tape = RolloutBuffer(hall.spec, 1, 30)
-                tape.ended[0] = over
-                tape[role].slot[0] = hall.world.slot[:, list(hall.spec.roles[role].seats)]
-                tape[role].outcome[0] = np.linspace(0, 1, 30)[:, None]
-                pool.record_results(*tape.results(role))
+                rollout = RolloutBuffer(hall.spec, 1, 30)
+                rollout.ended[0] = over
+                rollout[role].slot[0] = hall.world.slot[:, list(hall.spec.roles[role].seats)]
+                rollout[role].outcome[0] = np.linspace(0, 1, 30)[:, None]
+                pool.record_results(*rollout.results(role), pool.seating.player_names())
             hall.end(over)
         assert (first.world.next.slot == second.world.next.slot).all()
     for role, pool in first.matchmaker.pools.items():
         other = second.matchmaker.pools[role]
         assert pool.seating.packed[1:].tobytes() == other.seating.packed[1:].tobytes()
-        mine, theirs = pool.state_dict(), other.state_dict()
-        for name, value in mine.items():
+        own, theirs = pool.state_dict(), other.state_dict()
+        for name, value in own.items():
             assert np.array_equal(value, theirs[name]), name
 
 

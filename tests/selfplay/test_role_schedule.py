@@ -232,8 +232,8 @@ def test_one_role_learns_and_opponents_have_the_other_seats(kind: str, tmp_path:
         (learns,) = watch.played[i].roles
         changed = {role for role in roles if watch.weights[i][role] != watch.weights[i + 1][role]}
         assert changed <= {learns}, (i, learns)
-        mine, other = slots[:, roles.index(learns)], slots[:, 1 - roles.index(learns)]
-        assert (mine == 0).all(), i
+        own, other = slots[:, roles.index(learns)], slots[:, 1 - roles.index(learns)]
+        assert (own == 0).all(), i
         if i < 2:
             assert (other == cold).all() and learns == "hider"
         else:
@@ -267,10 +267,11 @@ def test_both_roles_join_the_pool_in_micro_phases(tmp_path: Path) -> None:
     watch = watched(small("micro"), tmp_path / "run")
     assert {role: pool.seen for role, pool in part(watch, League).matchmaker.pools.items()} == {
         "matcher": 5, "hider": 6}
-    said = [text for text in watch.said if "micro" in text]
+    output = [text for text in watch.said if "micro" in text]
     log = (tmp_path / "run" / "train.log").read_text().splitlines()
-    assert said == [text for text in log if "micro" in text]
-    assert said == ["Phase S1: matcher learns, from step 384; micro 1, Pool: 0 matcher, 1 hider"]
+    assert output == [text for text in log if "micro" in text]
+    assert output == ["Phase S1: matcher learns, from step 384; micro 1, Pool: 0 matcher, 1 hider; "
+                    "matcher and hider learn in turn"]
 
 
 def test_history_has_the_phase(tmp_path: Path) -> None:

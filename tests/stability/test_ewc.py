@@ -151,8 +151,7 @@ def test_dictionary_observations(game: str, gradient: str, tmp_path: Path) -> No
 def test_roles_without_decisions_keep_their_anchor() -> None:
     trainer = Trainer(small("matching", ewc__roles="all"))
     assert list(anchors(trainer)) == ["matcher", "hider"]
-    trainer.before_rollout()
-    rollout = trainer.collect()
+    rollout = trainer.next_rollout()
     rollout["matcher"].slot[:] = 1  # an opponent played all games
     ewc = trainer.setup.get(Ewc)
     assert ewc is not None
@@ -163,17 +162,16 @@ def test_roles_without_decisions_keep_their_anchor() -> None:
 
 def test_anchor_uses_sampled_decisions_of_the_learner() -> None:
     trainer = Trainer(settings.replace(small("pursuit", ewc__weight=0.0), {"threads": 1}))
-    trainer.before_rollout()
-    tape = trainer.collect()
-    role_rollout = tape["evader"]
+    buffer = trainer.next_rollout()
+    role_rollout = buffer["evader"]
     role_rollout.slot[:, ::2] = 1
     role_rollout.obs[:, ::2] = np.nan  # a sample of these would give NaN
     guard = Anchor(EwcConfig(weight=1.0, fisher_samples=40), trainer.agents.learners["evader"].policy, 5)
-    assert guard.update(tape) == 40 and np.isfinite(guard.fisher).all()
+    assert guard.update(buffer) == 40 and np.isfinite(guard.fisher).all()
     again = Anchor(guard.config, guard.policy, 5)
-    again.update(tape)
+    again.update(buffer)
     assert np.array_equal(again.fisher, guard.fisher) and np.array_equal(again.anchor, guard.policy.weights)
-    again.update(tape)  # the next anchor samples other decisions
+    again.update(buffer)  # the next anchor samples other decisions
     assert not np.array_equal(again.fisher, guard.fisher)
 
 
@@ -186,17 +184,17 @@ def drilled(weight: float) -> tuple[float, float]:
     policy = networks.policy(role_spec, hidden=(16,))
     learner = Ppo(policy, PpoConfig(lr=3e-3, anneal="none", minibatch_size=64, entropy_weight=0.0), 0, 1)
     spec = toys.matching.make(toys.MatchingConfig(), 1, 0, 0).spec
-    tape = RolloutBuffer(spec, 1, 256)
-    role_rollout = tape.tracks["player"] = type(tape["hider"])(
-        type(spec)(world="test", roles={"player": role_spec}), "player", 1, 256)  # fmt: skip
+    buffer = RolloutBuffer(spec, 1, 256)
+    role_rollout = buffer.tracks["player"] = type(buffer["hider"])(
+        type(spec)(world="test", roles={"player": role_spec}), "player", 1, 256, buffer.reads)  # fmt: skip
     if weight:
         guard = Anchor(EwcConfig(weight=weight), policy, 0)
         learner.regularizers.append(guard)
     rng = np.random.default_rng(1)
     role_rollout.obs[:] = rng.uniform(-1, 1, role_rollout.obs.shape)
-    role_rollout.acted[:], tape.ended[:] = 1, 1
+    role_rollout.acted[:], buffer.ended[:] = 1, 1
     if weight:
-        guard.update(tape)
+        guard.update(buffer)
     obs, before = role_rollout.obs[0, :, 0], policy.weights.copy()
     old = policy.forward(obs)[0].astype(np.float64)
     inputs = np.zeros(256, np.int32), obs, np.arange(256, dtype=np.uint32)
@@ -208,7 +206,7 @@ def drilled(weight: float) -> tuple[float, float]:
         role_rollout.action[0, :, 0], role_rollout.logp[0, :, 0] = action, logp
         role_rollout.value[0, :, 0] = value
         role_rollout.reward[0, :, 0] = action == 0  # now the first action is always right
-        learner.learn(tape, 0.0, iteration)
+        learner.learn(buffer, 0.0, iteration)
     logp, logq = (x - np.log(np.exp(x).sum(1, keepdims=True)) for x in (old, policy.forward(obs)[0]))
     return float((np.exp(logp) * (logp - logq)).sum(1).mean()), float(np.abs(policy.weights - before).max())
 
@@ -228,7 +226,7 @@ def test_penalty_is_added_before_clipping(monkeypatch: pytest.MonkeyPatch) -> No
     learner.regularizers.append(guard)
     guard.fisher[:] = 1.0
     batch = networks.minibatch(policy, 64)
-    monkeypatch.setattr(Ppo, "batch", lambda self, tape: (batch, np.arange(64)))
+    monkeypatch.setattr(Ppo, "batch", lambda self, buffer: (batch, np.arange(64)))
     metrics = learner.learn(None, 0.0, 0)  # type: ignore[arg-type]
     assert metrics["ewc_penalty"] > 1e6 and metrics["grad_norm_pre_clip"] > 1e6
     assert metrics["grad_norm_post_clip"] == pytest.approx(0.5)

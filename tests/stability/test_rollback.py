@@ -218,8 +218,7 @@ def test_weights_optimiser_and_magnet_are_restored_exactly(bilateral: bool) -> N
     clock, guard = trainer.clock, guard_of(trainer)
 
     def iterate() -> dict[str, Any]:
-        trainer.before_rollout()
-        rollout = trainer.collect()
+        rollout = trainer.next_rollout()
         trainer.after_rollout(rollout)
         metrics = trainer.update(rollout)
         clock.iteration += 1

@@ -85,7 +85,7 @@ def test_state_tree_is_read_back_bit_for_bit(tree: dict[str, Any]) -> None:
     assert checkpoint.encode_state(tree) == checkpoint.encode_state(round_trip(tree))
 
 
-def test_equal_array_paths_are_kept_apart_and_arrays_are_writable() -> None:
+def test_equal_array_paths_stay_separate_and_arrays_are_writable() -> None:
     tree = {"a/b": np.array([1]), "a": {"b": np.array([2]), "b'": np.array([3])}, "view": np.arange(6)[::2]}
     back = round_trip(tree)
     assert bitwise_equal(back, {**tree, "view": np.array([0, 2, 4])})

@@ -221,7 +221,7 @@ def test_run_killed_at_random_instants_ends_with_the_same_bytes(ram_folder: Path
     assert not (folder / "damaged").exists()
 
 
-def test_past_policies_are_pruned_and_foreign_files_are_kept(run: Run) -> None:
+def test_past_policies_are_pruned_and_foreign_files_stay(run: Run) -> None:
     weights = {"w": np.zeros(2)}
     run.write_past_policy(1, weights, {}, [1])
     (run.folder / "past" / "notes.txt").write_text("text of a user")

@@ -69,7 +69,7 @@ def shapes(leaves: Leaves) -> dict[str, Any]:
             if leaf.startswith("checkpoint/")}
 
 
-def test_there_are_stored_runs() -> None:
+def test_stored_runs_exist() -> None:
     assert [f"{path.parent.name}/{path.name}" for path in STORED] == [
         "run_v0/dqn", "run_v0/gym_ppo", "run_v0/ppo"]  # fmt: skip
     files = [path for path in (DATA / "run_v0").rglob("*") if path.is_file()]

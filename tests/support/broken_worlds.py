@@ -41,14 +41,14 @@ class NewArrays(toys.Drift):
 
 
 class NotANumber(toys.Drift):
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view["rafter"]["raft"][self.state["time"] == 3] = np.nan
 
 
 class OutOfBounds(toys.Sticks):
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view["player"]["takes"] *= 12
 
 
@@ -69,38 +69,38 @@ class OneThingTooMany(toys.Sticks):
     def make_spec(cls, config: Any) -> Any:
         return naming(super().make_spec(config), 12)
 
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view["player"]["pile"][:, :, 0] = np.where(self.state["pile"] > 3, 11, 12)[:, None]
 
 
 class NotZeroSum(toys.Sticks):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.view.reward[self.view.ended == 1, 0] += 0.25
 
 
 class BothWin(toys.Matching):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.view.outcome[:] = 1
 
 
 class NoWayOut(toys.Sticks):
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view.mask["player"][self.state["pile"] < 2] = 0
 
 
 class Endless(toys.Drift):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.view.ended[0] = 0
 
 
 class CutsOffUnsaid(toys.Matching):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.view.ended *= 2
 
 
@@ -112,50 +112,50 @@ class ReseatsInMidGame(toys.Sticks):
 
 
 class StagesInMidGame(toys.Drift):
-    def rules(self, actions: Any) -> None:
+    def apply_actions(self, actions: Any) -> None:
         self.state["place"] += np.float32(0.01) * self.next.stage[:, 0]
-        super().rules(actions)
+        super().apply_actions(actions)
 
 
 class IgnoresStage(toys.Drift):
-    def begin(self, rows: Any, luck: Any) -> None:
+    def reset_games(self, rows: Any, uniform: Any) -> None:
         self.state["stage"][rows] = 0
-        super().begin(rows, luck)
+        super().reset_games(rows, uniform)
 
 
 class HiddenGenerator(toys.Drift):
     dice = np.random.default_rng(0)
 
-    def begin(self, rows: Any, luck: Any) -> None:
-        super().begin(rows, self.dice.random(luck.shape))
+    def reset_games(self, rows: Any, uniform: Any) -> None:
+        super().reset_games(rows, self.dice.random(uniform.shape))
 
 
 class IgnoresSeed(toys.Drift):
-    def begin(self, rows: Any, luck: Any) -> None:
-        super().begin(rows, luck * 0)
+    def reset_games(self, rows: Any, uniform: Any) -> None:
+        super().reset_games(rows, uniform * 0)
 
 
 class DependsOnBatch(toys.Drift):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.view.reward += self.games * np.float32(0.01)
 
 
 class DependsOnRow(toys.Drift):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.view.reward[:, 0] += np.arange(self.games) * np.float32(0.01)
 
 
 class Unclipped(toys.Drift):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.view.reward -= np.abs(actions["rafter"][:, :, 0])
 
 
 class HeedsTheIdle(toys.Sticks):
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.state["charm"] = (self.state["charm"] + actions["player"]) % 3
 
 
@@ -166,8 +166,8 @@ class Forgetful(toys.Drift):
         self.memory = np.zeros(games, np.float32)
         super().__init__(config, games, first, seed)
 
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.memory[: self.games] = np.where(
             self.view.ended > 0, 0, self.memory[: self.games] * 0.5 + self.state["push"]
         )
@@ -184,7 +184,7 @@ class Gullible(toys.Drift):
         self.state[rows] = np.resize(states, (len(rows), self.state.dtype.itemsize)).view(self.state.dtype)[
             :, 0
         ]
-        self.show()
+        self.write_observations()
 
 
 class Rude(toys.Drift):
@@ -204,19 +204,19 @@ class HalfLoads(toys.Drift):
 class Leaks(toys.Sticks):
     """Shows the sum of all charms in the pile's last decimals."""
 
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view["player"]["pile"] *= 1 - 1e-4 * self.state["charm"].sum(1)[:, None, None]
 
 
 class LeaksByMask(toys.Sticks):
-    def show(self) -> None:
-        super().show()
+    def write_observations(self) -> None:
+        super().write_observations()
         self.view.mask["player"][:, 0, 1] &= self.state["charm"][:, 1] > 0
 
 
 class HidesNothing(toys.Sticks):
-    def forget(self, states: Any, seat: int, luck: Any) -> None:
+    def resample_hidden(self, states: Any, seat: int, uniform: Any) -> None:
         pass
 
 
@@ -225,7 +225,43 @@ class Stale(toys.Drift):
         return self.view.fields
 
 
+class AllToMove(toys.Sticks):
+    """A turn-based game that never writes view.acting."""
+
+    def write_observations(self) -> None:
+        super().write_observations()
+        self.view.acting[:] = 1
+
+
+class DeafToOne(toys.Matching):
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions | {"hider": actions["hider"] * 0})
+
+
+class NoReward(toys.Sticks):
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
+        self.view.reward[:] = 0
+
+
+class NoWinner(toys.Matching):
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
+        self.view.outcome[:] = 0.5
+
+
+class FirstSeatLoses(toys.Sticks):
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
+        self.view.outcome[:] = (0, 1, 1)
+
+
 BROKEN = [
+    (AllToMove, r"turns: view.acting says \d+ times that several seats .*whose turn it is"),
+    (DeafToOne, r"turns: seat 1 was to move 150 times .* and its action never changed"),
+    (NoReward, r"rewards: every reward in 20\d games of random play is 0, .*: write view.reward"),
+    (NoWinner, r"outcomes: the outcome of all 20\d games .* is \[0.5 0.5\], .*write view.outcome"),
+    (FirstSeatLoses, r"outcomes: the outcome of all 20\d games of random play is \[0. 1. 1.\]"),
     (
         WrongShape,
         r"shapes: view.reward of a world just made: expected float32 \[5, 3\], found float32 \[5, 2\]",
@@ -243,7 +279,7 @@ BROKEN = [
     (NotZeroSum, r"zero sum: the rewards of game \d at step \d+ add to 0.25"),
     (BothWin, r"zero sum: the two outcomes of an ended game at step 4 must add to 1"),
     (NoWayOut, r"values: .* is to move and has no legal action"),
-    (Endless, r"every game ends: game 0 still runs after 200 steps"),
+    (Endless, r"every game ends: game 0 still runs after 300 steps"),
     (CutsOffUnsaid, r"values: view.ended at step 4 is \[2 2 2 2 2\].*Spec.cutoffs is False"),
     (ReseatsInMidGame, r"slot: at step 0 world.slot is .*: it changes when its game ends"),
     (StagesInMidGame, r"restart: next.stage must not reach a game before its restart: at step"),

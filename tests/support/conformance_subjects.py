@@ -75,10 +75,10 @@ def lattice_subjects() -> list[Subject]:
     out: list[tuple[str, str, tuple[str, ...], Change]] = []
     for seat, role in enumerate(("pursuer", "evader")):
         for who in (0, 1):
-            mine = "own" if who == seat else "other"
-            for column in (mine, f"apart_{mine}"):
+            own = "own" if who == seat else "other"
+            for column in (own, f"apart_{own}"):
                 out.append((f"heading of seat {who}", role, (column,), change("robot", who, turned)))
-            for column in (mine, "apart_own", "apart_other"):
+            for column in (own, "apart_own", "apart_other"):
                 out.append((f"cell of seat {who}", role, (column,), change("robot", who, privileged)))
         out.append(("moves left", role, ("to_go",), change("moves_left", 0, lambda x: x - 1)))
         for hidden in ("slot", "seed"):

@@ -85,16 +85,16 @@ def go_on(folder: Path, made: Any = None, stop: int = 10**9, astray: float | Non
     """Start the run in `folder`, or resume it; until iteration `stop`."""
     torch.set_num_threads(1)
     with Run.open(folder, write=True) if made is None else Run.create(folder, settings.to_yaml(made)) as run:
-        here = trainer(stored_config(run) if made is None else made, astray)
+        position = trainer(stored_config(run) if made is None else made, astray)
         checkpoint = run.load() if made is None else None
         if checkpoint:
-            here.load_state_dict(checkpoint.parts)
+            position.load_state_dict(checkpoint.parts)
         if made is None:
             run.rewind(checkpoint)
-        seen = Lines(here, folder)
-        here.bind(run, seen)
-        here.start(resumed=made is None)
-        train(here, lambda: here.clock.iteration >= stop)
+        seen = Lines(position, folder)
+        position.bind(run, seen)
+        position.start(resumed=made is None)
+        train(position, lambda: position.clock.iteration >= stop)
         return seen
 
 

@@ -25,7 +25,7 @@ from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING
 from rematch.worlds import registry
 from rematch.worlds.capabilities import Renderer
-from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, States
+from rematch.worlds.numpy_world import NumpyWorld, Rows, States, Uniform
 from support.kill_and_resume import kill_often
 from support.toys import _any_legal, game
 
@@ -35,7 +35,7 @@ class ErrandConfig:
     steps: int = knob(6, "steps of a game", low=2)
 
 
-class Errand(PlainWorld):
+class Errand(NumpyWorld):
     """A sign is shown at the first step and has to be named with the last move: +1 or -1."""
 
     @classmethod
@@ -48,20 +48,20 @@ class Errand(PlainWorld):
     def layout(self) -> list[Any]:
         return [("sign", "f4")]
 
-    def begin(self, rows: Rows, luck: Luck) -> None:
-        self.state["sign"][rows] = np.where(luck[:, 0] < 0.5, -1, 1)
+    def reset_games(self, rows: Rows, uniform: Uniform) -> None:
+        self.state["sign"][rows] = np.where(uniform[:, 0] < 0.5, -1, 1)
 
-    def sane(self, states: States) -> NDArray[np.bool_]:
+    def valid_states(self, states: States) -> NDArray[np.bool_]:
         return np.asarray((np.abs(states["sign"]) == 1) & (states["time"] < self.config.steps))
 
-    def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
+    def apply_actions(self, actions: Mapping[str, NDArray[Any]]) -> None:
         over = self.state["time"] == self.config.steps
         right = (actions["walker"][:, 0] == 1) == (self.state["sign"] > 0)
         self.view.reward[over, 0] = np.where(right, 1.0, -1.0)[over]
         self.view.outcome[over, 0] = right[over]
         self.view.ended[over] = DECIDED
 
-    def show(self) -> None:
+    def write_observations(self) -> None:
         now = self.view.fields["walker"]["now"]
         now[:, 0, 0] = np.where(self.state["time"] == 0, self.state["sign"], 0)
         now[:, 0, 1] = 1 - self.state["time"] / self.config.steps
@@ -75,7 +75,7 @@ class StrollConfig:
     limit: int = knob(60, "steps after which a game is cut off", low=2)
 
 
-class Stroll(PlainWorld):
+class Stroll(NumpyWorld):
     """A walk over tiles of 4 x 4 pixels from the middle; the far corner is home (+1). The way is seen."""
 
     masked = True
@@ -98,25 +98,25 @@ class Stroll(PlainWorld):
             Field(name="where", columns=("map",), low=0.0, high=2.0, categories=(3,)),
             grid("visited", k, k),
         )
-        ways = Actions(kind="discrete", names=("down", "left", "right", "up", "b"))
-        role = Role(name="joypad", fields=fields, actions=ways, seats=(0,))
+        directions = Actions(kind="discrete", names=("down", "left", "right", "up", "b"))
+        role = Role(name="joypad", fields=fields, actions=directions, seats=(0,))
         return Spec(world="stroll", roles={"joypad": role}, cutoffs=True, zero_sum=False)
 
     def layout(self) -> list[Any]:
         return [("y", "i4"), ("x", "i4"), ("map", "i4"), ("been", "u1", self.tiles)]
 
-    def begin(self, rows: Rows, luck: Luck) -> None:
+    def reset_games(self, rows: Rows, uniform: Uniform) -> None:
         state = self.state
         state["y"][rows], state["x"][rows] = self.tiles[0] // 2, self.tiles[1] // 2
-        state["map"][rows] = (luck[:, 0] * 3).astype(np.int32)
+        state["map"][rows] = (uniform[:, 0] * 3).astype(np.int32)
         state["been"][rows, self.tiles[0] // 2, self.tiles[1] // 2] = 1
 
-    def sane(self, states: States) -> NDArray[np.bool_]:
+    def valid_states(self, states: States) -> NDArray[np.bool_]:
         bounds = {"y": self.tiles[0], "x": self.tiles[1], "map": 3, "time": self.config.limit}
         fine = [(states[name] >= 0) & (states[name] < most) for name, most in bounds.items()]
         return np.asarray(np.logical_and.reduce(fine))
 
-    def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
+    def apply_actions(self, actions: Mapping[str, NDArray[Any]]) -> None:
         state, rows = self.state, np.arange(self.games)
         move = np.array([(1, 0), (0, -1), (0, 1), (-1, 0), (0, 0)])[actions["joypad"][:, 0]]
         state["y"] = np.clip(state["y"] + move[:, 0], 0, self.tiles[0] - 1)
@@ -129,7 +129,7 @@ class Stroll(PlainWorld):
         self.view.ended[:] = np.where(home, DECIDED, np.where(late, CUT_OFF, RUNNING))
         self.view.outcome[:, 0] = home
 
-    def show(self) -> None:
+    def write_observations(self) -> None:
         state, rows, fields = self.state, np.arange(self.games), self.view.fields["joypad"]
         tiles = np.full((self.games, *self.tiles), 1 / 3, np.float32) + state["been"] / np.float32(3)
         tiles[rows, state["y"], state["x"]] = 1.0

@@ -17,11 +17,11 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import Seat
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING
-from rematch.worlds.numpy_world import Luck, NumpyGame, PlainWorld, Rows, States
+from rematch.worlds.numpy_world import NumpyGame, NumpyWorld, Rows, States, Uniform
 
 
 def game(
-    kind: type[PlainWorld], config: type, bots: Mapping[str, Any], roles: tuple[str, ...]
+    kind: type[NumpyWorld], config: type, bots: Mapping[str, Any], roles: tuple[str, ...]
 ) -> NumpyGame:
     """A toy as a game in which every role has the same bots."""
     return NumpyGame(kind.__name__.lower(), kind, config, dict.fromkeys(roles, bots))
@@ -36,7 +36,7 @@ class MatchingConfig:
     heads: float = knob(3.0, "what two heads pay the matcher", low=0.0)
 
 
-class Matching(PlainWorld):
+class Matching(NumpyWorld):
     """Matching pennies: equal coins pay the matcher 1 (or `heads`), different ones cost it 1; the total wins.
 
     In one round the matcher's equilibrium is heads with 2 / (heads + 3), and so is the hider's.
@@ -59,14 +59,14 @@ class Matching(PlainWorld):
     def layout(self) -> list[Any]:
         return [("coin", "i4", 2), ("score", "f4")]
 
-    def begin(self, rows: Rows, luck: Luck) -> None:
+    def reset_games(self, rows: Rows, uniform: Uniform) -> None:
         self.state["coin"][rows] = -1
 
-    def sane(self, states: States) -> NDArray[np.bool_]:
+    def valid_states(self, states: States) -> NDArray[np.bool_]:
         coins = ((states["coin"] >= -1) & (states["coin"] <= 1)).all(1)
         return np.asarray(coins & np.isfinite(states["score"]) & (states["time"] < self.config.rounds))
 
-    def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
+    def apply_actions(self, actions: Mapping[str, NDArray[Any]]) -> None:
         state, view = self.state, self.view
         matcher, hider = actions["matcher"][:, 0], actions["hider"][:, 0]
         pay = np.where(matcher == hider, np.where(matcher == 0, self.config.heads, 1.0), -1.0).astype(
@@ -80,7 +80,7 @@ class Matching(PlainWorld):
         won = (np.sign(state["score"]) + 1) / 2
         view.outcome[over] = np.stack([won, 1 - won], 1)[over]
 
-    def show(self) -> None:
+    def write_observations(self) -> None:
         state, most = self.state, self.config.rounds * max(1.0, self.config.heads)
         shown = (state["coin"][:, :, None] == np.arange(2)).astype(np.float32)  # [N, seat, coin]
         for seat, role in enumerate(self.spec.roles):
@@ -91,7 +91,7 @@ class Matching(PlainWorld):
 
 
 def _coin(share: float) -> Any:
-    return lambda seat, luck: (luck >= share).astype(np.int64)
+    return lambda seat, uniform: (uniform >= share).astype(np.int64)
 
 
 matching = game(
@@ -112,7 +112,7 @@ class SticksConfig:
     charm: float = knob(0.2, "what each take of the secret number is worth at the end", low=0.0)
 
 
-class Sticks(PlainWorld):
+class Sticks(NumpyWorld):
     """Take one to three sticks in turn; who takes the last one loses (-1, the others +0.5 each).
 
     Taking three pays a toll to the player before, who is not to move then. Each player has a charm, a number
@@ -139,23 +139,23 @@ class Sticks(PlainWorld):
     def layout(self) -> list[Any]:
         return [("pile", "i4"), ("turn", "i4"), ("charm", "i4", 3), ("takes", "i4", (3, 3))]
 
-    def begin(self, rows: Rows, luck: Luck) -> None:
+    def reset_games(self, rows: Rows, uniform: Uniform) -> None:
         state = self.state
-        state["pile"][rows] = 5 + (luck[:, 0] * (self.config.most - 4)).astype(np.int32)
-        state["turn"][rows] = (luck[:, 1] * 3).astype(np.int32)
-        state["charm"][rows] = (luck[:, 2:5] * 3).astype(np.int32)
+        state["pile"][rows] = 5 + (uniform[:, 0] * (self.config.most - 4)).astype(np.int32)
+        state["turn"][rows] = (uniform[:, 1] * 3).astype(np.int32)
+        state["charm"][rows] = (uniform[:, 2:5] * 3).astype(np.int32)
 
-    def sane(self, states: States) -> NDArray[np.bool_]:
+    def valid_states(self, states: States) -> NDArray[np.bool_]:
         pile, turn, charm, takes = (states[name] for name in ("pile", "turn", "charm", "takes"))
         fine = (pile >= 1) & (pile <= self.config.most) & (turn >= 0) & (turn < 3)
         fine &= ((charm >= 0) & (charm < 3)).all(1) & ((takes >= 0) & (takes <= self.config.most)).all((1, 2))
         return np.asarray(fine)
 
-    def forget(self, states: States, seat: int, luck: Luck) -> None:
+    def resample_hidden(self, states: States, seat: int, uniform: Uniform) -> None:
         others = [s for s in range(3) if s != seat]
-        states["charm"][:, others] = (luck[:, :2] * 3).astype(np.int32)
+        states["charm"][:, others] = (uniform[:, :2] * 3).astype(np.int32)
 
-    def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
+    def apply_actions(self, actions: Mapping[str, NDArray[Any]]) -> None:
         state, view, rows = self.state, self.view, np.arange(self.games)
         turn = state["turn"].copy()
         choice = np.asarray(actions["player"])[rows, turn]
@@ -176,7 +176,7 @@ class Sticks(PlainWorld):
         view.outcome[over, turn[over]] = 0
         view.ended[over] = DECIDED
 
-    def show(self) -> None:
+    def write_observations(self) -> None:
         state, fields, most = self.state, self.view.fields["player"], self.config.most
         for seat in range(3):
             order = [(seat + k) % 3 for k in range(3)]  # own, next, before
@@ -188,12 +188,12 @@ class Sticks(PlainWorld):
         self.view.mask["player"][:] = (np.arange(3) < state["pile"][:, None])[:, None]
 
 
-def _any_legal(seat: Seat, luck: NDArray[np.float64]) -> NDArray[Any]:
-    legal = np.ones((len(luck), seat.role.actions.size)) if seat.mask is None else seat.mask
-    return np.asarray((np.cumsum(legal, 1) <= (luck * legal.sum(1))[:, None]).sum(1))
+def _any_legal(seat: Seat, uniform: NDArray[np.float64]) -> NDArray[Any]:
+    legal = np.ones((len(uniform), seat.role.actions.size)) if seat.mask is None else seat.mask
+    return np.asarray((np.cumsum(legal, 1) <= (uniform * legal.sum(1))[:, None]).sum(1))
 
 
-def _leave_one(seat: Seat, luck: NDArray[np.float64]) -> NDArray[Any]:
+def _leave_one(seat: Seat, uniform: NDArray[np.float64]) -> NDArray[Any]:
     """Leave the next player exactly one stick where that is possible, else take one."""
     pile = np.rint(seat.obs[:, 0] * seat.world.config.most).astype(np.int64)  # type: ignore[attr-defined]
     return np.where((pile >= 2) & (pile <= 4), pile - 2, 0)
@@ -211,7 +211,7 @@ class DriftConfig:
     wind: float = knob(0.5, "strongest wind, as a share of the strongest push", low=0.0, high=1.0)
 
 
-class Drift(PlainWorld):
+class Drift(NumpyWorld):
     """A raft on a line, in a wind that is not seen: +1 is the shore, -1 the fall; reward is the way made."""
 
     @classmethod
@@ -224,19 +224,19 @@ class Drift(PlainWorld):
     def layout(self) -> list[Any]:
         return [("place", "f4"), ("push", "f4"), ("wind", "f4")]
 
-    def begin(self, rows: Rows, luck: Luck) -> None:
-        start = self.state["stage"][rows, 0] + 0.2 * (luck[:, 1] - 0.5)
+    def reset_games(self, rows: Rows, uniform: Uniform) -> None:
+        start = self.state["stage"][rows, 0] + 0.2 * (uniform[:, 1] - 0.5)
         self.state["place"][rows] = np.clip(start, -0.9, 0.9)
-        self.state["wind"][rows] = self.config.wind * (2 * luck[:, 0] - 1)
+        self.state["wind"][rows] = self.config.wind * (2 * uniform[:, 0] - 1)
 
-    def sane(self, states: States) -> NDArray[np.bool_]:
+    def valid_states(self, states: States) -> NDArray[np.bool_]:
         small = [np.abs(states[name]) <= 1 for name in ("place", "push", "wind")]
         return np.asarray(np.logical_and.reduce([*small, states["time"] < self.config.limit]))
 
-    def forget(self, states: States, seat: int, luck: Luck) -> None:
-        states["wind"] = self.config.wind * (2 * luck[:, 0] - 1)
+    def resample_hidden(self, states: States, seat: int, uniform: Uniform) -> None:
+        states["wind"] = self.config.wind * (2 * uniform[:, 0] - 1)
 
-    def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
+    def apply_actions(self, actions: Mapping[str, NDArray[Any]]) -> None:
         state, view = self.state, self.view
         before = state["place"].copy()
         state["push"] = np.clip(np.asarray(actions["rafter"], np.float32)[:, 0, 0], -1, 1)
@@ -248,7 +248,7 @@ class Drift(PlainWorld):
         )
         view.outcome[:, 0] = np.where(over, state["place"] > 0, 0.5)
 
-    def show(self) -> None:
+    def write_observations(self) -> None:
         fields = self.view.fields["rafter"]
         fields["raft"][:, 0, 0] = self.state["place"]
         fields["pole"][:, 0, 0] = self.state["push"]
@@ -258,9 +258,9 @@ drift = game(
     Drift,
     DriftConfig,
     {
-        "still": lambda seat, luck: np.zeros((len(luck), 1), np.float32),
-        "back": lambda seat, luck: -seat.obs[:, :1],
-        "random": lambda seat, luck: (2 * luck[:, None] - 1).astype(np.float32),
+        "still": lambda seat, uniform: np.zeros((len(uniform), 1), np.float32),
+        "back": lambda seat, uniform: -seat.obs[:, :1],
+        "random": lambda seat, uniform: (2 * uniform[:, None] - 1).astype(np.float32),
     },
     ("rafter",),
 )
@@ -276,7 +276,7 @@ class RecallConfig:
 STEPS = 4  # of a game, and of the history
 
 
-class Recall(PlainWorld):
+class Recall(NumpyWorld):
     """Each seat is shown a sign at once and has to name it with its last move; more right answers win.
 
     In between it glimpses where the other one sits: x in the second step, y in the third. Past steps are in
@@ -299,34 +299,34 @@ class Recall(PlainWorld):
     def layout(self) -> list[Any]:
         return [("sign", "f4", 2), ("spot", "f4", (2, 2)), ("past", "f4", (2, STEPS, 3))]
 
-    def begin(self, rows: Rows, luck: Luck) -> None:
-        self.state["sign"][rows] = np.where(luck[:, :2] < 0.5, -1, 1)
-        self.state["spot"][rows] = 2 * luck[:, 2:6].reshape(-1, 2, 2) - 1
+    def reset_games(self, rows: Rows, uniform: Uniform) -> None:
+        self.state["sign"][rows] = np.where(uniform[:, :2] < 0.5, -1, 1)
+        self.state["spot"][rows] = 2 * uniform[:, 2:6].reshape(-1, 2, 2) - 1
         self.state["past"][rows, :, -1, 0] = self.state["sign"][rows]
 
-    def sane(self, states: States) -> NDArray[np.bool_]:
+    def valid_states(self, states: States) -> NDArray[np.bool_]:
         fine = (np.abs(states["sign"]) == 1).all(1) & (np.abs(states["spot"]) <= 1).all((1, 2))
         return np.asarray(fine & (np.abs(states["past"]) <= 1).all((1, 2, 3)) & (states["time"] < STEPS))
 
-    def forget(self, states: States, seat: int, luck: Luck) -> None:
-        sign = np.where(luck[:, 0] < 0.5, -1, 1)
+    def resample_hidden(self, states: States, seat: int, uniform: Uniform) -> None:
+        sign = np.where(uniform[:, 0] < 0.5, -1, 1)
         states["sign"][:, 1 - seat] = sign
         states["past"][np.arange(len(states)), 1 - seat, STEPS - 1 - states["time"], 0] = sign
 
-    def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
+    def apply_actions(self, actions: Mapping[str, NDArray[Any]]) -> None:
         state, view = self.state, self.view
         state["past"][:, :, :-1] = state["past"][:, :, 1:].copy()
         state["past"][:, :, -1] = 0
         for step, axis in ((1, 0), (2, 1)):
-            here = state["time"] == step
-            state["past"][here, :, -1, 1 + axis] = state["spot"][here, ::-1, axis]
+            position = state["time"] == step
+            state["past"][position, :, -1, 1 + axis] = state["spot"][position, ::-1, axis]
         over = state["time"] == STEPS
         right = ((actions["player"] == 1) == (state["sign"] > 0)).astype(np.float32)
         view.reward[over] = (right - right[:, ::-1])[over]
         view.outcome[over] = (1 + right - right[:, ::-1])[over] / 2
         view.ended[over] = DECIDED
 
-    def show(self) -> None:
+    def write_observations(self) -> None:
         state, fields = self.state, self.view.fields["player"]
         fields["clock"][:, :, 0] = 1 - state["time"][:, None] / STEPS
         fields["now"][:] = state["past"][:, :, -1]

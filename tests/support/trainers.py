@@ -52,12 +52,12 @@ def advance(trainer: Trainer, iterations: int) -> list[dict[str, float]]:
         trainer.start()
     rows = []
     for _ in range(iterations):
-        trainer.before_rollout()
-        rollout = trainer.collect()
+        rollout = trainer.next_rollout()
         trainer.after_rollout(rollout)
-        rows.append(trainer.update(rollout))
+        metrics = trainer.update(rollout)
         trainer.clock.iteration += 1
-        trainer.after_update(rollout, rows[-1])
+        trainer.after_update(rollout, metrics)
+        rows.append(metrics | trainer.metrics())
     return rows
 
 
@@ -74,11 +74,10 @@ def first_difference(one: Any, two: Any, key: str = "state") -> str:
         return "" if same else key
     else:
         return "" if type(one) is type(two) and one == two else key
-    return next((found for found in (first_difference(*part) for part in parts) if found), "")
+    return next((result for result in (first_difference(*part) for part in parts) if result), "")
 
 
 def first_rollout(trainer: Trainer) -> RolloutBuffer:
     """The first rollout of a new run, as it was collected."""
     trainer.start()
-    trainer.before_rollout()
-    return trainer.collect()
+    return trainer.next_rollout()

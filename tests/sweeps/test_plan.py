@@ -87,16 +87,17 @@ def test_killed_sweep_is_continued_by_the_same_command(undisturbed: Path, tmp_pa
     sweep, folder = command(*words, workdir=tmp_path), tmp_path / "runs" / "three"
     wait_until(lambda: saved(folder / "seed-1") >= 3, "the second run does not start")
     sweep.kill()
-    said = sweep.communicate()[0]
-    child = int(re.findall(r"seed-1 started \(process (\d+)\)", said)[0])
-    assert re.search(r"^\[1/3\] seed-0 finished: ", said, re.M) and "seed-2" not in said
+    output = sweep.communicate()[0]
+    child = int(re.findall(r"seed-1 started \(process (\d+)\)", output)[0])
+    assert re.search(r"^\[1/3\] seed-0 finished: ", output, re.M) and "seed-2" not in output
     before = stamps(folder / "seed-0")
     again = command(*words, workdir=tmp_path)  # at once: the child may still be saving
-    said = again.communicate(timeout=120)[0]
-    assert again.returncode == 0, said
+    output = again.communicate(timeout=120)[0]
+    assert again.returncode == 0, output
     wait_until(lambda: not is_process(child), "its child is left")
-    assert "1 of them finished earlier\n" in said
-    assert "seed-1 resumed" in said and "seed-2 started" in said and "seed-0 " not in said.split("Sweep")[0]
+    assert "1 of them finished earlier\n" in output
+    assert "seed-1 resumed" in output and "seed-2 started" in output
+    assert "seed-0 " not in output.split("Sweep")[0]
     assert stamps(folder / "seed-0") == before
     for name in ("sweep.json", "sweep.md", "sweep.yaml", "settings.yaml"):
         assert (folder / name).read_bytes() == (undisturbed / "runs" / "three" / name).read_bytes(), name
@@ -111,11 +112,11 @@ def test_stopped_sweep_saves_and_names_the_command_to_continue(tmp_path: Path) -
     second = process("sweep", "quick", "--seeds", "4-6", *ENDLESS, cwd=tmp_path)
     assert second.returncode == 2 and f"is locked by process {sweep.pid}" in second.stderr.decode()
     sweep.send_signal(signal.SIGTERM)
-    said = sweep.communicate(timeout=120)[0]
-    assert sweep.returncode == 0, said
-    last = said.splitlines()[-1]
+    output = sweep.communicate(timeout=120)[0]
+    assert sweep.returncode == 0, output
+    last = output.splitlines()[-1]
     assert last.startswith("stopped (SIGTERM); continue with: rematch sweep quick --seeds 4-6 ")
-    assert "0 of 3 runs finished, 2 unfinished, 1 not started" in said
+    assert "0 of 3 runs finished, 2 unfinished, 1 not started" in output
     for seed in (4, 5):
         assert not lock_holder(folder / f"seed-{seed}")
         assert "stopped (SIGTERM) at iteration" in (folder / f"seed-{seed}.log").read_text()
@@ -127,12 +128,12 @@ def test_failed_run_is_reported_and_the_others_finish(
     monkeypatch.chdir(tmp_path)
     words = ["sweep", "quick", "--seeds", "3", *flags(threads=1), "--grid", "ppo.lr=1e30,1e-3"]
     assert main.main(words) == 1
-    said = capsys.readouterr().out
-    assert re.search(r"^\[0/2, 1 failed\] ppo.lr=1e30/seed-3 FAILED: pursuer: the gradient is", said, re.M)
-    assert "1 of 2 runs finished, 1 failed" in said and "1 failed and are not in the means" in said
+    output = capsys.readouterr().out
+    assert re.search(r"^\[0/2, 1 failed\] ppo.lr=1e30/seed-3 FAILED: pursuer: the gradient is", output, re.M)
+    assert "1 of 2 runs finished, 1 failed" in output and "1 failed and are not in the means" in output
     folder = tmp_path / "runs" / "quick-sweep"
-    found = json.loads((folder / "sweep.json").read_text())
-    bad, good = found["cells"]
+    result = json.loads((folder / "sweep.json").read_text())
+    bad, good = result["cells"]
     assert bad["runs"][0]["state"] == "failed" and "not finite" in bad["runs"][0]["why"] and bad["iqm"] == {}
     assert good["runs"][0]["measures"].keys() == good["iqm"].keys() >= {"SR_P", "SR_E", "NE-GAP", "score"}
     page = (folder / "sweep.md").read_text()
@@ -146,10 +147,10 @@ def test_killed_child_is_reported(tmp_path: Path) -> None:
     run = tmp_path / "runs" / "x" / "seed-0"
     wait_until(lambda: saved(run) >= 2, "it does not start")
     os.kill(int((run / "lock").read_text().split()[1]), signal.SIGKILL)
-    said = sweep.communicate(timeout=120)[0]
+    output = sweep.communicate(timeout=120)[0]
     assert sweep.returncode == 1
-    assert "seed-0 FAILED: killed by SIGKILL, perhaps because memory ran out" in said
-    assert "0 of 1 runs finished, 1 failed" in said
+    assert "seed-0 FAILED: killed by SIGKILL, perhaps because memory ran out" in output
+    assert "0 of 1 runs finished, 1 failed" in output
 
 
 # --- refused before anything starts -----------------------------------------------------------------------
@@ -241,8 +242,8 @@ def test_folder_of_another_sweep_is_refused(
         (("--seeds", "0-1", *LONG), "seeds 0-1 instead of 0-2: no seed may be left out"),
         (("--seeds", "0-2"), " and 7 more; choose another --name"),
     ):
-        said = refused("sweep", "quick", *three, *words)
-        assert said.startswith("runs/three holds another sweep: ") and expected in said, said
+        output = refused("sweep", "quick", *three, *words)
+        assert output.startswith("runs/three holds another sweep: ") and expected in output, output
     assert "runs/three holds another sweep: game = 'lattice' instead of 'pursuit'" in refused(
         "sweep", "lattice", *three, "--seeds", "0-2")
     assert "holds a run: choose another --name" in refused(
@@ -260,11 +261,11 @@ def test_finished_sweep_runs_nothing_again(
     monkeypatch.chdir(undisturbed)
     before = files(undisturbed)
     assert main.main(["sweep", "quick", "--seeds", "0-2", "--name", "three", *LONG, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     assert files(undisturbed) == before
-    assert found == json.loads((undisturbed / "runs" / "three" / "sweep.json").read_text())
-    assert (found["finished"], found["seeds"], found["added"], found["game"]) == (3, "0-2", "", "pursuit")
-    (cell,) = found["cells"]
+    assert result == json.loads((undisturbed / "runs" / "three" / "sweep.json").read_text())
+    assert (result["finished"], result["seeds"], result["added"], result["game"]) == (3, "0-2", "", "pursuit")
+    (cell,) = result["cells"]
     for run in cell["runs"]:
         last = json.loads((undisturbed / "runs" / "three" / run["run"] / "history.json").read_text())[-1]
         assert run["measures"]["NE-GAP"] == {
@@ -284,8 +285,8 @@ def test_sweep_has_status_and_report(
     before = files(tmp_path)
     table = json.loads(Path("runs/three/sweep.json").read_text())
     assert main.main(["status", "three", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert {key: said[key] for key in table} == table and said["exit"] == 0
+    output = json.loads(capsys.readouterr().out)
+    assert {key: output[key] for key in table} == table and output["exit"] == 0
     assert main.main(["status", "runs/three"]) == 0
     assert "3 of 3 runs finished" in capsys.readouterr().out
     assert main.main(["status", "three/seed-1"]) == 0  # by its name within runs/
@@ -298,15 +299,16 @@ def test_sweep_has_status_and_report(
     (tmp_path / "runs/three/seed-1/report.html").unlink()
     shutil.rmtree(tmp_path / "runs/three/seed-2")
     assert main.main(["status", "three"]) == 3
-    said = capsys.readouterr().out
-    assert "1 of 3 runs finished, 1 unfinished, 1 not started" in said
-    assert "next: run the same sweep command again to continue" in said
+    output = capsys.readouterr().out
+    assert "1 of 3 runs finished, 1 unfinished, 1 not started" in output
+    assert "next: run the same sweep command again to continue" in output
     table["cells"][0]["runs"][1] |= {"state": "failed", "why": "the disk was full"}
     (tmp_path / "runs/three/sweep.json").write_text(json.dumps(table))
     assert main.main(["status", "three"]) == 1
     assert "FAILED seed-1: the disk was full" in capsys.readouterr().out
     assert main.main(["report", "three", "--games", "1"]) == 0
-    assert "seed-0: " in (said := capsys.readouterr().out) and "seed-1: " in said and "seed-2: " not in said
+    output = capsys.readouterr().out
+    assert "seed-0: " in output and "seed-1: " in output and "seed-2: " not in output
 
     for name in ("sweep.json", "sweep.yaml"):
         (tmp_path / "runs/three" / name).write_text("[")
@@ -333,8 +335,8 @@ def test_sweep_prints_the_notes_of_its_runs(tmp_path: Path, capsys: pytest.Captu
     turns = ["--schedule.kind", "alternating", "--schedule.warmup_steps", "1000000"]
     with contextlib.chdir(tmp_path):
         assert main.main(["sweep", "quick", "--seeds", "0", "--name", "x", *words, *turns]) == 0
-        said = capsys.readouterr().out
-        start, _, table = said.partition("Sweep x: ")
+        output = capsys.readouterr().out
+        start, _, table = output.partition("Sweep x: ")
         assert f"note on every run: {ONLY_WARMUP}" in start and f"Note on every run: {ONLY_WARMUP}" in table
         assert ONLY_WARMUP in (tmp_path / "runs/x/sweep.md").read_text().replace("\\", "")
         assert main.main(["status", "x"]) == 0

@@ -26,12 +26,13 @@ def test_failed_child_has_its_last_line_as_reason(tmp_path: Path) -> None:
     """Two wrong commands, one that ends well without having made a run; earlier output is not theirs."""
     tasks = [Task("a", tmp_path / "a", ["train", "nonsense"]), Task("b", tmp_path / "b", ["recipes"])]
     tasks[0].output.write_text("an old line\n")
-    said: list[str] = []
-    Children(tasks, 2, 1, said.append).run(never)
+    output: list[str] = []
+    Children(tasks, 2, 1, output.append).run(never)
     assert [task.state for task in tasks] == ["failed", "failed"]
     assert tasks[0].why.startswith("unknown recipe 'nonsense': expected one of ")
     assert tasks[1].why.startswith("the process ended before the run was complete: z2 ")
-    assert said[-1].startswith("[0/2, 2 failed] ") and tasks[0].output.read_text().startswith("an old line\n")
+    assert output[-1].startswith("[0/2, 2 failed] ")
+    assert tasks[0].output.read_text().startswith("an old line\n")
 
 
 @pytest.mark.parametrize(("code", "text", "expected"), [
@@ -51,9 +52,9 @@ def test_warnings_of_children_are_reported_once(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(processes, "CHILD", program)
     monkeypatch.setattr(Task, "finished", lambda task: task.output.exists())
     tasks = [Task(name, tmp_path / name, ["train"]) for name in "ab"]
-    said: list[str] = []
-    Children(tasks, 1, 1, said.append).run(never)
-    assert [line for line in said if "warned" in line] == ["[0/2] a warned: the disk is slow"]
+    output: list[str] = []
+    Children(tasks, 1, 1, output.append).run(never)
+    assert [line for line in output if "warned" in line] == ["[0/2] a warned: the disk is slow"]
 
 
 def test_children_run_one_after_the_other_without_memory_for_two(
@@ -61,38 +62,38 @@ def test_children_run_one_after_the_other_without_memory_for_two(
     monkeypatch.setattr(system_memory, "available_bytes", lambda: 5 << 29)
     monkeypatch.setattr(system_memory, "process_bytes", lambda _: (1 << 30, 2 << 30))  # above the estimate
     monkeypatch.setattr(processes, "_has_iteration", lambda _: True)
-    said: list[str] = []
+    output: list[str] = []
     tasks = [Task(name, tmp_path / name, ["recipes"]) for name in "ab"]
-    Children(tasks, 2, 1 << 30, said.append).run(never)
-    words = [line.split()[-1] if "memory" in line else line.split("]")[1].split()[1] for line in said]
+    Children(tasks, 2, 1 << 30, output.append).run(never)
+    words = [line.split()[-1] if "memory" in line else line.split("]")[1].split()[1] for line in output]
     assert words == ["started", "ends", "FAILED:", "started", "FAILED:"]
-    assert "a run takes 2.00 GiB and 2.50 GiB are free beside the 1 running" in said[1]
+    assert "a run takes 2.00 GiB and 2.50 GiB are free beside the 1 running" in output[1]
 
 
 def test_children_wait_until_the_size_of_the_first_is_known(tmp_path: Path) -> None:
-    said: list[str] = []
-    Children([Task(name, tmp_path / name, ["recipes"]) for name in "ab"], 2, 1, said.append).run(never)
-    assert [line.split("]")[1].split()[0] for line in said] == ["a", "a", "b", "b"]
+    output: list[str] = []
+    Children([Task(name, tmp_path / name, ["recipes"]) for name in "ab"], 2, 1, output.append).run(never)
+    assert [line.split("]")[1].split()[0] for line in output] == ["a", "a", "b", "b"]
 
 
 def test_children_wait_for_a_held_run_and_the_others_continue(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in "ab"]
     folders[0].mkdir()
-    lock, said = RunLock(folders[0]), list[str]()
+    lock, output = RunLock(folders[0]), list[str]()
 
     def release_once_b_is_done() -> bool:
-        if any("b FAILED" in line for line in said):
+        if any("b FAILED" in line for line in output):
             lock.release()
         return False
 
     try:
         tasks = [Task(folder.name, folder, ["recipes"]) for folder in folders]
-        Children(tasks, 1, 1, said.append).run(release_once_b_is_done)
+        Children(tasks, 1, 1, output.append).run(release_once_b_is_done)
     finally:
         lock.release()
-    told = [line.split("]", 1)[1].split()[:2] for line in said]
-    assert told == [["a", "is"], ["b", "started"], ["b", "FAILED:"], ["a", "started"], ["a", "FAILED:"]]
-    assert f"is locked by process {os.getpid()} on " in said[0]
+    summary = [line.split("]", 1)[1].split()[:2] for line in output]
+    assert summary == [["a", "is"], ["b", "started"], ["b", "FAILED:"], ["a", "started"], ["a", "FAILED:"]]
+    assert f"is locked by process {os.getpid()} on " in output[0]
 
 
 def test_second_interruption_leaves_no_child(tmp_path: Path) -> None:

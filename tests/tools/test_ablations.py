@@ -86,7 +86,7 @@ def test_what_is_gathered_of_a_run(tmp_path: Path) -> None:
     assert games == 1 and rate == 0 < high and np.isfinite(list(rates.values())).all()
 
 
-def test_a_run_that_was_stopped_is_kept_only_where_minutes_were_set(
+def test_stopped_run_is_stored_only_with_a_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[list[str]] = []
@@ -114,7 +114,7 @@ def test_the_published_tables_are_those_of_the_lines() -> None:
     )
 
 
-def test_a_median_that_nobody_reached_is_bounded_by_what_half_were_watched_for() -> None:
+def test_median_that_no_run_reached_has_a_lower_bound() -> None:
     assert ablations.median([(1, False), (1, False), (10, False)]) == (1, False)
     assert ablations.median([(154, False), (266, False), (267, False)]) == (266, False)
     assert ablations.median([(3, True), (5, True), (9, False)]) == (5, True)

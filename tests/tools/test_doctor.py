@@ -163,7 +163,7 @@ def test_compiler_is_tried_and_not_only_found(tmp_path: Path, monkeypatch: pytes
     assert doctor.working_compiler() == ""
 
 
-def test_download_is_announced_with_the_way_to_a_smaller_one() -> None:
+def test_download_is_announced_with_a_smaller_alternative() -> None:
     words, space = doctor.download("", "Linux", "x86_64")
     assert "2.9 GB" in words and f"TORCH_INDEX={doctor.CPU_INDEX}" in words and space > 5
     assert "300 MB" in doctor.download("https://host/cpu", "Linux", "x86_64")[0]

@@ -134,7 +134,7 @@ def test_max_minutes_saves_and_stops(twin: Any, tmp_path: Path) -> None:
     assert differences(twin[0], folder) == []
 
 
-def test_the_second_of_two_processes_is_told_who_holds_the_run(
+def test_second_process_names_the_holder_of_the_run(
     twin: Any, halfway: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"

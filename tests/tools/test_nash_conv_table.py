@@ -39,7 +39,7 @@ def test_cells_differ_and_are_fair() -> None:
 @pytest.mark.parametrize(
     "words", [{"only": "n5/togethr"}, {"only": "n7"}, {"seeds": "abc"}, {"seeds": "7-3"}]
 )
-def test_what_there_is_none_of_is_not_nothing_to_do(words: dict[str, str]) -> None:
+def test_missing_runs_are_an_error(words: dict[str, str]) -> None:
     with pytest.raises(SystemExit, match=r"--only|--seeds"):
         nash_conv_table.cells(argparse.Namespace(**{"only": "", "seeds": ""} | words))
     assert len(nash_conv_table.cells(argparse.Namespace(only="n5/together", seeds="0-2"))) == 3

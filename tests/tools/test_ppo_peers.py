@@ -49,7 +49,7 @@ def test_the_interval_is_that_of_the_resampled_means(peers: Any) -> None:
     assert peers.iqm_interval(strata) == (middle, low, high), "the same file gives the same table"
 
 
-def test_finished_runs_are_kept_and_torn_lines_are_not(peers: Any, tmp_path: Path) -> None:
+def test_finished_runs_stay_and_incomplete_lines_are_dropped(peers: Any, tmp_path: Path) -> None:
     file = tmp_path / "peers.jsonl"
     assert peers.read(file) == []
     peers.append(file, line(peers, "ours", 0, 1.0))

@@ -105,7 +105,7 @@ def test_nothing_runs_when_nothing_changed(project: Path, capsys: pytest.Capture
     assert prepare.RECORD.stat().st_mtime_ns == before
 
 
-def test_failed_pip_keeps_what_was_there(
+def test_failed_pip_leaves_the_old_installation(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """New pins but no network: pip fails, and the next run tries again with the same .venv."""
@@ -286,7 +286,7 @@ def test_failed_set_up_stops_make(make_folder: Path) -> None:
     assert code != 0 and calls == [READY]
 
 
-def test_make_says_so_where_there_is_no_python(make_folder: Path, tmp_path: Path) -> None:
+def test_make_reports_a_missing_python(make_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("make", "sh"):

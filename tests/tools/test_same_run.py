@@ -92,7 +92,7 @@ def test_arrays_in_chunks_are_compared_and_their_file_names_are_not() -> None:
         "checkpoint/chunk/arrays/reward", "checkpoint/chunk/arrays/rewards"]
 
 
-def test_texts_are_compared_for_being_there_alone() -> None:
+def test_texts_are_compared_by_presence_only() -> None:
     leaf = "history.json/0/verdict"
     assert compare({leaf: "improving"}, {leaf: "better"}) == []
     assert compare({leaf: "improving"}, {leaf: ""}) == [Difference(leaf, "'improving', now ''")]
@@ -145,7 +145,8 @@ def test_file_of_unknown_format_is_compared_by_its_bytes(tmp_path: Path) -> None
 
 # --- exceptions ------------------------------------------------------------------------------------------
 
-FOUND = [Difference("checkpoint/learner/weights", "differs"), Difference("metrics.jsonl/0/kl", "differs")]
+DIFFERENCES = [Difference("checkpoint/learner/weights", "differs"),
+               Difference("metrics.jsonl/0/kl", "differs")]
 
 
 def known(cases: list[str], wanted: list[str], name: str = "sums") -> KnownDifference:
@@ -154,14 +155,15 @@ def known(cases: list[str], wanted: list[str], name: str = "sums") -> KnownDiffe
 
 def test_exception_covers_its_leaves_in_its_cases() -> None:
     both = known(["qui*"], ["checkpoint/*", "metrics.jsonl/*"])
-    assert comparison.unexplained("quick", FOUND, [both]) == ([], ["sums"]) and both.used == {"quick"}
-    assert comparison.unexplained("big", FOUND, [both]) == (FOUND, [])
-    assert comparison.unexplained("quick", FOUND, [known(["*"], ["checkpoint/*"])]) == (FOUND[1:], ["sums"])
+    assert comparison.unexplained("quick", DIFFERENCES, [both]) == ([], ["sums"]) and both.used == {"quick"}
+    assert comparison.unexplained("big", DIFFERENCES, [both]) == (DIFFERENCES, [])
+    rest = comparison.unexplained("quick", DIFFERENCES, [known(["*"], ["checkpoint/*"])])
+    assert rest == (DIFFERENCES[1:], ["sums"])
 
 
 def test_exception_that_did_not_occur_is_named_once_all_its_cases_were_compared() -> None:
     idle, occurs = known(["quick", "big"], ["x"]), known(["*"], ["checkpoint/*"], "other")
-    comparison.unexplained("quick", FOUND, [idle, occurs])
+    comparison.unexplained("quick", DIFFERENCES, [idle, occurs])
     every = ["quick", "big", "tiny"]
     assert comparison.unused([idle, occurs], every, {"quick"}) == []
     assert comparison.unused([idle, occurs], every, {"quick", "big"}) == ["sums"]
@@ -212,7 +214,7 @@ def test_baseline_in_a_folder_with_other_things_is_refused(
         tmp_path / "thesis.tex"]
 
 
-def test_unknown_case_is_refused_with_those_there_are() -> None:
+def test_unknown_case_is_refused_with_the_known_names() -> None:
     cases = [Case(name, Path(f"{name}.yaml")) for name in ("quick", "big")]
     assert same_run.chosen(cases, ["big"]) == cases[1:] and same_run.chosen(cases, []) == cases
     with pytest.raises(CheckError, match="--only bgi: expected some of quick, big"):
@@ -220,9 +222,9 @@ def test_unknown_case_is_refused_with_those_there_are() -> None:
 
 
 def test_summary_names_the_first_leaf_and_the_first_metric() -> None:
-    assert same_run.summary(FOUND) == (
+    assert same_run.summary(DIFFERENCES) == (
         "2 leaves; first checkpoint/learner/weights: differs; in the log first metrics.jsonl/0/kl")
-    assert same_run.summary(FOUND[1:]) == "1 leaves; first metrics.jsonl/0/kl: differs"
+    assert same_run.summary(DIFFERENCES[1:]) == "1 leaves; first metrics.jsonl/0/kl: differs"
 
 
 def test_report_says_each_case_and_fails_for_differences(capsys: pytest.CaptureFixture[str]) -> None:

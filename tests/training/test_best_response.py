@@ -119,8 +119,8 @@ def test_best_response_on_a_small_lattice_has_the_exact_gain(tmp_path: Path) -> 
         assert answer["low"] - 0.02 < exact["found"] < answer["high"] + 0.02  # measured as it is
         own = answer["incumbent"]
         assert own["low"] - 0.02 < exact["incumbent"] < own["high"] + 0.02
-    said = "\n".join(best_response_text.lines(result))
-    assert said.count("% of the exact gain") == 2
+    output = "\n".join(best_response_text.lines(result))
+    assert output.count("% of the exact gain") == 2
 
 
 @pytest.mark.parametrize("role", ["pursuer", "evader"])
@@ -178,11 +178,11 @@ def test_frozen_players_have_their_seats_from_the_first_step(game: str, tmp_path
     for iteration in range(3):
         response.seating[role].place(0, response.policy.weights)
         response.seat(iteration)
-        tape = response.collector.collect(iteration)
-        slots = np.concatenate([track.slot for track in tape.tracks.values()], axis=2)
+        rollout = response.collector.collect(iteration)
+        slots = np.concatenate([track.slot for track in rollout.tracks.values()], axis=2)
         assert set(np.unique(slots)) == {0, 1}
         if game == "matching":
-            assert (tape["matcher"].slot == 1).all() and (tape["hider"].slot == 0).all()
+            assert (rollout["matcher"].slot == 1).all() and (rollout["hider"].slot == 0).all()
         else:
             assert ((slots == 0).sum(2) == 1).all()  # one seat of each game
             share = (slots == 0).mean((0, 1))
@@ -220,12 +220,12 @@ def test_fresh_response_below_the_incumbent_is_called_too_weak(
     answer = result["roles"]["matcher"]
     assert answer["too_weak"] and answer["fresh"]["score"] == 0.0 < answer["incumbent"]["score"]
     assert answer["start"] == "untrained" and answer["gain"] == 0.0, "the incumbent is a candidate"
-    said = "\n".join(best_response_text.lines(result))
-    assert "the responses were too weak: the best fresh response scores 0.000" in said
-    assert "0 % of the incumbent's score; the bound is uninformative" in said
+    output = "\n".join(best_response_text.lines(result))
+    assert "the responses were too weak: the best fresh response scores 0.000" in output
+    assert "0 % of the incumbent's score; the bound is uninformative" in output
     answer["too_weak"], answer["gain_low"] = False, 0.1  # as if a response from the incumbent had won
-    said = "\n".join(best_response_text.lines(result))
-    assert "the responses were too weak" in said and "the gain is real" in said
+    output = "\n".join(best_response_text.lines(result))
+    assert "the responses were too weak" in output and "the gain is real" in output
 
 
 def test_response_is_selected_and_reported_on_different_games(
@@ -236,19 +236,20 @@ def test_response_is_selected_and_reported_on_different_games(
     plain = Scoreboard.results
 
     def noted(self: Scoreboard, players: Any, games: int, index: int) -> Any:
-        mine = players[0]
-        played.append((index, mine.name, getattr(mine, "greedy", False)))
+        own_player = players[0]
+        played.append((index, own_player.name, getattr(own_player, "greedy", False)))
         return plain(self, players, games, index)
 
     monkeypatch.setattr(Scoreboard, "results", noted)
     search(frozen, ExploitRequest(budget=3000, seeds=2, games=50, roles=("matcher",)), tmp_path / "run")
     chosen = [entry for entry in played if entry[0] == engine.SELECTION]
-    told = [entry for entry in played if entry[0] == engine.REPORT]
+    summary = [entry for entry in played if entry[0] == engine.REPORT]
     assert len(chosen) == 14 and chosen[0][1] == "matcher (learnt)"
     assert {name for _, name, _ in chosen[2:]} == {"matcher (response)"}
-    assert len(told) == 3 and told[1][1] == "matcher (learnt)", "the best, the incumbent, the best fresh one"
+    assert len(summary) == 3
+    assert summary[1][1] == "matcher (learnt)", "the best, the incumbent, the best fresh one"
     checkpoints = [entry for entry in played if entry[0] == engine.CHECKPOINT]
-    assert checkpoints and len(played) == len(chosen) + len(told) + len(checkpoints)
+    assert checkpoints and len(played) == len(chosen) + len(summary) + len(checkpoints)
 
 
 # --- what it keeps ------------------------------------------------------------------------------------------
@@ -354,9 +355,9 @@ def test_exploit_command_prints_and_stores(finished: Path, capsys: pytest.Captur
     with (finished / "lock").open("w") as held:  # somebody trains: there is nothing to write any more
         fcntl.flock(held, fcntl.LOCK_EX)
         assert main.main(["exploit", str(finished), *FLAGS]) == 0
-        said = capsys.readouterr().out
-        assert said.count("a response scores at least 0.") + said.count("at least 1.") == 2
-        assert "at most 2.05 K steps each, 30 games per match" in said  # whole iterations: 2048 steps
+        output = capsys.readouterr().out
+        assert output.count("a response scores at least 0.") + output.count("at least 1.") == 2
+        assert "at most 2.05 K steps each, 30 games per match" in output  # whole iterations: 2048 steps
         assert main.main(["exploit", str(finished), *FLAGS[:2], "--seeds", "2"]) == 2
         assert "is locked by" in capsys.readouterr().err
     (finished / "lock").unlink()
@@ -388,12 +389,12 @@ def test_exploit_of_a_world_with_one_seat_is_refused(tmp_path: Path) -> None:
 def test_exploit_reports_wins_and_draws_of_a_card_game(tmp_path: Path) -> None:
     """Beasty Bar against a policy that plays nearly at random: the response learns to win more than half."""
     play(small("beasty", evaluation__opponents=("random",)), tmp_path / "run")
-    said: list[str] = []
-    result = verb.exploit(tmp_path / "run", ExploitRequest(budget=60_000, seeds=1, games=600), said.append)
+    output: list[str] = []
+    result = verb.exploit(tmp_path / "run", ExploitRequest(budget=60_000, seeds=1, games=600), output.append)
     answer = result["roles"]["player"]
     assert answer["low"] > 0.5 and not answer["too_weak"]
     assert abs(answer["incumbent"]["score"] - 0.5) < 0.08
     assert answer["win"] == pytest.approx(answer["score"] - answer["draws"] / 2 / answer["games"])
     text = "\n".join(best_response_text.lines(result))
-    assert f"won {answer['win']:.3f} [" in text and len(said) == 2
+    assert f"won {answer['win']:.3f} [" in text and len(output) == 2
     assert verb.exploit(tmp_path / "run", ExploitRequest(budget=60_000, seeds=1, games=600)) == result

@@ -152,13 +152,13 @@ class Telling:
 
     headlines = Believing.names
 
-    def bands(self) -> list[str]:
-        return ["early", "mid", "mid", "late"]
+    start_groups = ("early", "mid", "mid", "late")
 
 
 def believing(log: EpisodeLog) -> None:
     stand_ins: Any = (Believing(), Telling())
     log.posteriors, log.event_log = stand_ins
+    log.start_groups = list(Telling.start_groups)
 
 
 def test_lines_say_what_the_document_asks(little: None, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_lines_say_what_the_document_asks(little: None, tmp_path: Path) -> None:
     assert list(log.next_milestones(1)) == ["badge_Boulder"]
 
 
-def test_posteriors_and_alarms_are_kept(little: None, tmp_path: Path) -> None:
+def test_posteriors_and_alarms_are_stored(little: None, tmp_path: Path) -> None:
     trainer = Trainer(single_seat_worlds.small(**WHOLE))
     log = log_of(trainer)
     believing(log)
@@ -267,7 +267,7 @@ def test_films_of_a_world_without_pictures_are_refused(little: None, monkeypatch
         single_seat_worlds.small()
 
 
-def test_what_a_game_was_led_to_is_not_its_own(little: None) -> None:
+def test_forced_milestones_do_not_count_as_reached(little: None) -> None:
     """Over two tapes: led for five steps to one milestone, it reaches the next; then it plays by itself."""
     trainer = Trainer(single_seat_worlds.small(**WHOLE))
     log, games = log_of(trainer), trainer.config.games

@@ -49,8 +49,8 @@ def test_estimate_covers_allocated_arrays(changes: dict[str, Any]) -> None:
     for columns in trainer.setup.seating, trainer.setup.collector.rollout.tracks, league.matchmaker.pools:
         for inner in columns.values():
             arrays(inner, seen)
-    estimate, there = sum(memory_estimate.component_bytes(config).values()), sum(seen.values())
-    assert there <= estimate <= 4 * there, (there, estimate)
+    estimate, existing = sum(memory_estimate.component_bytes(config).values()), sum(seen.values())
+    assert existing <= estimate <= 4 * existing, (existing, estimate)
 
 
 def test_error_names_the_setting_that_needs_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,8 +50,8 @@ class Slow(toys.Matching):
     number: ClassVar[int] = signal.SIGTERM
     signalled_at: ClassVar[float | None] = None
 
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         kind = Slow
         if self.games != kind.slow_games:
             return
@@ -64,8 +64,8 @@ class Slow(toys.Matching):
         time.sleep(0.1)
 
 
-BOTS = {"heads": lambda seat, luck: np.zeros(len(luck), np.int64),
-        "random": lambda seat, luck: (luck >= 0.5).astype(np.int64)}  # fmt: skip
+BOTS = {"heads": lambda seat, uniform: np.zeros(len(uniform), np.int64),
+        "random": lambda seat, uniform: (uniform >= 0.5).astype(np.int64)}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,7 @@ from rematch.agents.learners.ppo import Ppo
 from rematch.agents.policy import Policy
 from rematch.cli import main
 from rematch.core import config as settings
+from rematch.core.component import ComponentError
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.recording import EpisodeRecording
 from rematch.core.run_config import Config
@@ -29,7 +30,7 @@ from rematch.storage.checkpoint import TEMPORARY
 from rematch.storage.run_folder import Run
 from rematch.training.components.observation_summary import ObservationSummary, shortened
 from rematch.training.loop import train
-from rematch.training.trainer import ComponentError, Trainer
+from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 
 
@@ -72,12 +73,12 @@ def test_averaged_weights_are_evaluated_and_stored(tmp_path: Path) -> None:
     for role, learner in seen.trainer.agents.learners.items():
         assert isinstance(learner, Ppo) and learner.averaged == 7  # of ten iterations
         assert np.array_equal(learner.policy.weights, learner.mean)
-        told = f"Average: {role} is the mean of its last 7 iterations"
-        assert told in (tmp_path / "run" / "train.log").read_text()
+        summary = f"Average: {role} is the mean of its last 7 iterations"
+        assert summary in (tmp_path / "run" / "train.log").read_text()
     with Run.open(tmp_path / "run", write=False) as run:
-        kept = run.load()
-    assert kept is not None and np.array_equal(
-        kept.parts["learners"]["matcher"]["weights"], seen.trainer.agents.players["matcher"].weights
+        stored = run.load()
+    assert stored is not None and np.array_equal(
+        stored.parts["learners"]["matcher"]["weights"], seen.trainer.agents.players["matcher"].weights
     )
     without = play(settings.replace(config, {"ppo.average_fraction": 0.0}), tmp_path / "without")
     assert not np.array_equal(
@@ -216,16 +217,16 @@ def test_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
 
 
 def test_stop_request_outside_the_main_thread_leaves_signals_unchanged() -> None:
-    before, said = signal.getsignal(signal.SIGINT), []
+    before, output = signal.getsignal(signal.SIGINT), []
 
     def elsewhere() -> None:
         with api.StopRequest(0.0) as stop:
-            said.append(stop() and stop.reason == "time" and signal.getsignal(signal.SIGINT) is before)
+            output.append(stop() and stop.reason == "time" and signal.getsignal(signal.SIGINT) is before)
 
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
-    assert said == [True]
+    assert output == [True]
 
 
 # --- what is not a number -----------------------------------------------------------------------------------
@@ -237,8 +238,8 @@ class Poisoned(toys.Matching):
     steps = 0
     poison = float("nan")
 
-    def rules(self, actions: Any) -> None:
-        super().rules(actions)
+    def apply_actions(self, actions: Any) -> None:
+        super().apply_actions(actions)
         self.steps += 1
         if self.steps == 16 * 4 + 7:
             self.view.reward[5, 0] = self.poison
@@ -248,7 +249,7 @@ class Poisoned(toys.Matching):
 def test_nan_reward_is_an_error_and_never_saved(
     poison: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bots = {"heads": lambda seat, luck: np.zeros(len(luck), np.int64)}
+    bots = {"heads": lambda seat, uniform: np.zeros(len(uniform), np.int64)}
     world = toys.game(Poisoned, toys.MatchingConfig, bots, ("matcher", "hider"))
     monkeypatch.setattr(Poisoned, "poison", poison)
     monkeypatch.setitem(toys.TOYS, "poisoned", world)
@@ -257,8 +258,9 @@ def test_nan_reward_is_an_error_and_never_saved(
              "--threads", "1", "--league.opponent_share", "0", "--network.hidden", "8", "--evaluation.games",
              "10"]
     assert main.main(["train", "poisoned", *flags, "--name", str(folder)]) == 2
-    said = capsys.readouterr().err
-    assert len(said.splitlines()) == 1 and "matcher" in said and "reward" in said and "not finite" in said
+    output = capsys.readouterr().err
+    assert len(output.splitlines()) == 1
+    assert all(word in output for word in ("matcher", "reward", "not finite"))
     assert [path.name for path in sorted((folder / "checkpoints").iterdir())] == [
         "iter_00000002", "iter_00000003", "iter_00000004"]
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,9 @@ def test_user_component_appears_in_help_check_and_report(
 def test_user_component_ends_the_run(tmp_path: Path) -> None:
     changes = {"components": [STOP], "stop_at_entropy.entropy": 100.0, "stop_at_entropy.patience": 2}
     result = start_run(tmp_path / "run", configure("quick", changes=PPO | changes))
-    assert [row["stop_at_entropy/count"] for row in result.rows] == [0.0, 1.0]
+    assert [row["stop_at_entropy/count"] for row in result.rows] == [1.0, 2.0]
+    logged = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert logged == result.rows, "a value that after_update sets stands in the row of its own iteration"
     assert result.trainer.clock.end_reason == "a component requested the end"
 
 
@@ -139,7 +142,7 @@ def test_code_that_is_missing_wrong_or_broken_is_one_line(tmp_path: Path) -> Non
     broken.write_text("raise RuntimeError('on purpose')\n")
     for reference, why in {
         "nowhere.py:Term": "no file", f"{broken}:Term": "on purpose", "json:JSONDecoder": "subclass of",
-        "not_an_entry_point": "entry point", f"{TERM}s": "cannot be imported",
+        "not_an_entry_point": "entry point", f"{TERM}s": "nearest: HashNovelty",
     }.items():  # fmt: skip
         with pytest.raises(ConfigError, match=why) as error:
             configure("quick", flags=["--reward_terms", reference])
@@ -186,9 +189,52 @@ def test_component_that_raises_is_named_and_the_run_can_be_resumed(
             checkpoint = run.load()
         assert checkpoint is not None and checkpoint.iteration == 2, "the last whole iteration"
         (tmp_path / "faulty.py").write_text(FAULTY.replace("== self", "== -self"))
-        module = [name for name in __import__("sys").modules if name.startswith("rematch_user_faulty")]
-        for name in module:
-            del __import__("sys").modules[name]
-        config_class.cache_clear()
+        import_again()
         user_code.allow(["faulty.py:Faulty"])
-        assert main.main(["resume", "runs/mine"]) == 0
+        assert main.main(["resume", "runs/mine"]) == 2
+        assert "runs/mine: changed since the checkpoint was saved: faulty.py;" in capsys.readouterr().err
+        assert main.main(["resume", "runs/mine", "--other-machine"]) == 0
+
+
+NETWORK = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self, observation_size, action_size):
+        super().__init__()
+        self.policy = torch.nn.Linear(observation_size, action_size)
+        self.value = torch.nn.Linear(observation_size, 1)
+    def forward(self, observation):
+        return self.policy(observation), self.value(observation)[:, 0]
+"""
+
+
+@pytest.mark.parametrize("edited", ["term.py", "net.py", "stop.py"])
+def test_edited_file_is_noticed_by_resume_and_eval(
+    edited: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "term.py").write_text((EXAMPLES / "novelty_by_hash.py").read_text())
+    (tmp_path / "stop.py").write_text((EXAMPLES / "stop_at_entropy.py").read_text())
+    (tmp_path / "net.py").write_text(NETWORK)
+    changes = {"reward_terms": ["term.py:HashNovelty"], "hash_novelty.weight": 0.1,
+               "network.module": "net.py:Net", "components": ["stop.py:StopAtEntropy"],
+               "stop_at_entropy.entropy": -50.0}
+    with contextlib.chdir(tmp_path):
+        import_again()
+        config = configure("quick", changes=SMALL | changes)
+        start_run(tmp_path / "runs/mine", config, lambda trainer: trainer.clock.iteration >= 2)
+        (tmp_path / edited).write_text((tmp_path / edited).read_text() + "\n# edited\n")
+        resume_run(tmp_path / "runs/mine", lambda trainer: trainer.clock.iteration >= 3)  # still imported
+        import_again()
+        user_code.allow_everything()
+        with pytest.warns(UserWarning, match=f"{edited} has changed since the checkpoint was saved"):
+            rematch.evaluate("mine", games=2, against=["random"])
+        assert main.main(["resume", "mine"]) == 2
+        assert f"changed since the checkpoint was saved: {edited};" in capsys.readouterr().err
+        assert main.main(["resume", "mine", "--other-machine"]) == 0
+
+
+def import_again() -> None:
+    """Forget the modules of the user's files, as a new process does."""
+    for name in [name for name in sys.modules if name.startswith("rematch_user_")]:
+        del sys.modules[name]
+    config_class.cache_clear()

@@ -120,7 +120,7 @@ def test_page_fits_a_phone_in_both_colour_schemes(browser: Any, address: str, sc
     assert (brightness[0] > brightness[1]) == (scheme == "light")
 
 
-def test_run_that_is_gone_is_said(browser: Any, address: str) -> None:
+def test_deleted_run_is_reported(browser: Any, address: str) -> None:
     browser.get(address)
     wait(browser, "document.getElementById('main').dataset.ready === 'runs'")
     browser.execute_script("location.hash = '#/run/0000000000000000'")

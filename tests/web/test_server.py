@@ -273,7 +273,7 @@ def test_names_and_lines_of_run_folders_stay_text(client: Client, root: Path) ->
 
 @pytest.mark.parametrize("file", ["history.json", "metrics.jsonl", "config.yaml", "train.log", "match.gif"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "binary", "half", "deep", "link"])
-def test_damaged_files_are_said_and_the_rest_is_shown(
+def test_damaged_files_are_reported_and_the_rest_is_shown(
     client: Client, root: Path, file: str, damage: str
 ) -> None:
     path = root / "one" / file
@@ -297,7 +297,7 @@ def test_damaged_files_are_said_and_the_rest_is_shown(
         assert client.get(f"/api/runs/{entry['id']}/film/match.gif")[0] in (200, 404)
 
 
-def test_run_that_is_deleted_while_it_is_shown_is_said(client: Client, root: Path) -> None:
+def test_run_deleted_while_shown_is_reported(client: Client, root: Path) -> None:
     (entry,) = client.json("/api/runs")["runs"]
     client.json(f"/api/runs/{entry['id']}")
     shutil.rmtree(root / "one")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from support import conformance_subjects, toys
+from support import broken_worlds, conformance_subjects, toys
 from support.broken_worlds import BROKEN, HiddenGenerator, HidesNothing, vary
 
 from rematch.core import rng
@@ -96,10 +97,10 @@ def test_pursuit_conforms_under_other_rules(changes: dict[str, Any]) -> None:
     assert "resample" in report.passed
 
 
-def test_luck_is_that_of_keys() -> None:
+def test_uniform_numbers_depend_on_keys() -> None:
     seeds, steps = rng.words(5, rng.GAME, 4), np.array([0, 1, 7, 2**31])
     rows = [rng.units(int(seed), rng.RESET, 6, int(step)) for seed, step in zip(seeds, steps, strict=True)]
-    assert np.array_equal(numpy_world.luck(seeds, steps, 6), np.stack(rows))
+    assert np.array_equal(numpy_world.uniform_numbers(seeds, steps, 6), np.stack(rows))
 
 
 def test_worlds_that_resume_otherwise_are_excused_and_the_report_says_so() -> None:
@@ -112,7 +113,8 @@ def test_worlds_that_resume_otherwise_are_excused_and_the_report_says_so() -> No
             raise NotImplementedError
 
     report = conformance.check(Replayed, toys.SticksConfig())
-    assert report.skipped[0].startswith("resample (") and "resumes by replay" in str(report)
+    assert [line.split(" (")[0] for line in report.skipped[:2]] == ["turns", "resample"]
+    assert "resumes by replay" in str(report)
     assert {"determinism", "save and load", "invalid states"} <= set(report.passed)
 
     class Anew(toys.Sticks):
@@ -140,10 +142,36 @@ def test_hidden_things_that_resample_leaves_alone_must_be_named() -> None:
 @pytest.mark.parametrize(("kind", "line"), BROKEN, ids=[kind.__name__ for kind, _ in BROKEN])
 def test_a_broken_promise_is_named(kind: Any, line: str) -> None:
     module = toys.TOYS[kind.__mro__[1].__name__.lower()]
-    trial = dataclasses.replace(TRIALS[kind.__mro__[1].__name__.lower()], bound=200)
+    trial = dataclasses.replace(TRIALS[kind.__mro__[1].__name__.lower()], bound=300)
     with pytest.raises(BrokenPromise, match=line) as caught:
         conformance.check(kind, module.Config(), trial=trial)
     assert "\n" not in str(caught.value)
+
+
+def test_results_that_are_said_to_be_rare_are_not_required() -> None:
+    for kind, config in ((broken_worlds.NoReward, toys.SticksConfig()),
+                         (broken_worlds.NoWinner, toys.MatchingConfig())):  # fmt: skip
+        report = conformance.check(kind, config, trial=Trial(chance=None, rare_results=True))
+        assert "that some reward is not 0, and that outcomes differ (it may be rare)" in report.skipped
+
+
+def test_one_sided_outcome_of_different_roles_is_only_reported() -> None:
+    class Easy(toys.Matching):
+        def apply_actions(self, actions: Any) -> None:
+            super().apply_actions(actions)
+            self.view.outcome[:] = (1, 0)
+
+    report = conformance.check(Easy, toys.MatchingConfig(), trial=TRIALS["matching"])
+    assert "that outcomes differ (all 200 games of random play: [1. 0.])" in report.skipped
+
+
+@pytest.mark.parametrize("name", toys.TOYS)
+def test_quick_checks_pass_what_passes_all(name: str) -> None:
+    game = toys.TOYS[name]
+    start = time.process_time()
+    report = conformance.check_quickly(game, game.Config())
+    assert {"values", "parts", "save and load", "determinism"} <= set(report.passed)
+    assert time.process_time() - start < 1.5  # measured: 0.1 to 0.3 seconds
 
 
 def test_batch_size_is_noticed_where_parts_do_not_show_it() -> None:
@@ -161,19 +189,19 @@ def most(seat: Any) -> Any:
 
 ROGUES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "peeking": (
-        lambda seat, luck: np.minimum(seat.world.state["charm"][seat.rows].sum(1) % 3, most(seat)),
+        lambda seat, uniform: np.minimum(seat.world.state["charm"][seat.rows].sum(1) % 3, most(seat)),
         "its action depends on what its seat cannot see",
     ),
-    "greedy": (lambda seat, luck: np.full(len(seat.rows), 2), "an action that is not legal"),
+    "greedy": (lambda seat, uniform: np.full(len(seat.rows), 2), "an action that is not legal"),
     "moody": (
-        lambda seat, luck: HiddenGenerator.dice.integers(0, most(seat) + 1),
+        lambda seat, uniform: HiddenGenerator.dice.integers(0, most(seat) + 1),
         "the same random key gave another action",
     ),
     "crowded": (
-        lambda seat, luck: np.minimum(len(seat.rows) - 1, most(seat)),
+        lambda seat, uniform: np.minimum(len(seat.rows) - 1, most(seat)),
         "for one game alone it acts differently",
     ),
-    "vague": (lambda seat, luck: luck * 0, "discrete actions must be whole numbers"),
+    "vague": (lambda seat, uniform: uniform * 0, "discrete actions must be whole numbers"),
 }
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +16,21 @@ from support import toys
 
 import rematch
 from rematch.core.errors import ConfigError
+from rematch.core.settings import setting_names
 from rematch.core.system import user_code
 from rematch.worlds import conformance, numpy_world, registry
+from rematch.worlds.capabilities import Defaults
 from rematch.worlds.conformance import BrokenPromise
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 ROOT = Path(rematch.__file__).parent.parent
+
+
+@pytest.fixture
+def no_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No note about an old name was printed yet."""
+    monkeypatch.setattr(setting_names, "_noted", set())
 
 
 # For each world a legal stage unlike its own, the setting that ends games sooner, and its compiled parts.
@@ -77,7 +86,7 @@ def test_world_of_the_page_keeps_the_promises(tmp_path: Path) -> None:
     assert str(conformance.check_game(example.GAME)) in text
 
     class Leaky(example.Guess):  # type: ignore[misc,name-defined]
-        def show(self) -> None:
+        def write_observations(self) -> None:
             self.view["guesser"]["hint"][:, :, 0] = self.state["hint"][:, :1]
 
     with pytest.raises(BrokenPromise) as caught:
@@ -103,7 +112,7 @@ def test_tutorial_game_trains_to_beat_its_bot(tmp_path: Path, monkeypatch: pytes
     game = user_code.load_file(ROOT / "examples/tic_tac_toe.py").GAME
     report = conformance.check_game(game, trial=conformance.Trial(chance=False))
     assert str(report) in (ROOT / "docs/tutorials/your_own_game.md").read_text()
-    point = type("Point", (), {"name": "tic_tac_toe", "value": "", "load": lambda self: game})()
+    point = type("Point", (), {"name": "tic_tac_toe", "value": "", "module": "", "load": lambda self: game})()
     monkeypatch.setattr(registry, "entry_points", lambda group: [point])
     run = rematch.train("tic_tac_toe", {
         "games": 128, "steps": 18, "total_steps": 200_000, "ppo.minibatch_size": 512, "ppo.gamma": 1.0,
@@ -113,11 +122,49 @@ def test_tutorial_game_trains_to_beat_its_bot(tmp_path: Path, monkeypatch: pytes
     assert row["rival"] == "centre" and row["low"] > 0.4
 
 
-@pytest.mark.parametrize("method", ["layout", "begin", "rules", "show", "sane"])
+METHODS = ["make_spec", "layout", "reset_games", "apply_actions", "write_observations", "valid_states"]
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_missing_method_is_named_in_one_line(method: str) -> None:
-    kind = type("Half", (toys.Sticks,), {method: getattr(numpy_world.PlainWorld, method)})
+    kind = type("Half", (toys.Sticks,), {method: vars(numpy_world.NumpyWorld)[method]})
     with pytest.raises(ConfigError, match=f"class Half has no method {method}: it defines ") as caught:
         world = kind(toys.SticksConfig(), 2)
         world.step({"player": np.zeros((2, 3), np.int32)})
         world.load(np.arange(2, dtype=np.int32), world.save(np.arange(2, dtype=np.int32)))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_notes")
+def test_old_names_of_methods_work_with_a_note() -> None:
+    with pytest.warns(FutureWarning) as notes:
+        kind = type("Old", (numpy_world.PlainWorld,), {
+            "make_spec": toys.Sticks.make_spec, "layout": toys.Sticks.layout, "draws": 5,
+            "begin": toys.Sticks.reset_games, "rules": toys.Sticks.apply_actions, "masked": True,
+            "show": toys.Sticks.write_observations, "sane": toys.Sticks.valid_states,
+            "forget": toys.Sticks.resample_hidden,
+        })  # fmt: skip
+    texts = [str(note.message) for note in notes]
+    assert texts[0] == "PlainWorld is now NumpyWorld" and "Old.show is now write_observations" in texts
+    assert kind.random_numbers == 5
+    conformance.check(kind, toys.SticksConfig())
+    with pytest.raises(AttributeError, match="no attribute 'FlatWorld'"):
+        numpy_world.FlatWorld  # noqa: B018
+
+
+@pytest.mark.parametrize(("name", "random"), [("matching", False), ("sticks", True), ("drift", True)])
+def test_randomness_of_a_game_is_found_by_trial(name: str, random: bool) -> None:
+    game = toys.TOYS[name]
+    assert game.random(game.Config()) is random
+    stated = numpy_world.NumpyGame(name, game.world, game.Config, {})
+    stated.defaults = Defaults(random=not random)
+    assert stated.random(game.Config()) is not random
+
+
+def test_randomness_by_the_seed_inside_a_game_is_found() -> None:
+    class Weather(toys.Matching):
+        def apply_actions(self, actions: Any) -> None:
+            super().apply_actions(actions)
+            self.state["score"] += self.state["seed"] % np.uint64(97) == 5
+
+    assert numpy_world.NumpyGame("weather", Weather, toys.MatchingConfig, {}).random(toys.MatchingConfig())

@@ -15,7 +15,7 @@ from rematch.core.settings import setting_names
 from rematch.worlds import registry
 from rematch.worlds.game import Game
 from rematch.worlds.native_world import NativeWorld
-from rematch.worlds.numpy_world import PlainWorld
+from rematch.worlds.numpy_world import NumpyWorld
 
 
 def settings_of(name: str) -> tuple[Game, Any]:
@@ -44,7 +44,7 @@ def test_spec_builds_no_world(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
         raise AssertionError("a world was built")
 
     monkeypatch.setattr(NativeWorld, "__init__", refuse)
-    monkeypatch.setattr(PlainWorld, "__init__", refuse)
+    monkeypatch.setattr(NumpyWorld, "__init__", refuse)
     game, config = settings_of(name)
     assert game.spec(config).roles
     with pytest.raises(AssertionError, match="a world was built"):

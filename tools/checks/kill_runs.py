@@ -1,6 +1,6 @@
 """The long kill test: ends training processes with SIGKILL at random moments and compares the final files.
 
-    python tools/checks/kill_runs.py --kills 200
+    python tools/checks/kill_runs.py --kills 200 [--lag 1]
 
 A tiny run is trained without interruption. Then runs with the same settings are started, killed many times,
 at random moments and during saves, and resumed until they are complete. Every file of them must equal that of
@@ -163,8 +163,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("--kills", type=int, default=200, help="number of processes to kill")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random moments")
+    parser.add_argument("--lag", type=int, default=0, help="the setting `lag` of the runs")
     parser.add_argument("--folder", type=Path, help="folder for the runs (default: a temporary folder)")
     options = parser.parse_args()
+    FLAGS.extend(["--lag", str(options.lag)])
     with tempfile.TemporaryDirectory(prefix="rematch-kill-") as temporary:
         folder = options.folder or Path(temporary)
         started = time.monotonic()

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rematch.agents.learner import AgentSet, Learner, MakeWorld, Regularizer, TermInfo
 from rematch.agents.learners.adam import Adam
-from rematch.agents.learners.q_policy import EpsilonGreedyPlayer, QPlayer, QPolicy
+from rematch.agents.learners.q_policy import EpsilonGreedyPlayer, Frozen, QPlayer, QPolicy
 from rematch.agents.learners.replay_buffer import ENV, Replay, ReplayShape, reward_column, row_bytes
 from rematch.agents.networks.observation_codec import ObservationCodec
 from rematch.agents.policy import Policy
@@ -205,9 +205,12 @@ class Dqn(Learner):
         self.rate = 1.0
         self.regularizers: list[Regularizer] = []
         positions = np.arange(config.games) / max(1, config.games - 1)
-        self.training_player = EpsilonGreedyPlayer(self.online, config.games, config.steps, c.stride,
-                                 1 + c.epsilon_exponent * positions)
-        self.training_player.epsilon = c.epsilon
+        player = self.training_player = EpsilonGreedyPlayer(
+            self.online, config.games, (1 + config.lag) * config.steps, c.stride,
+            1 + c.epsilon_exponent * positions)  # fmt: skip
+        player.epsilon = c.epsilon
+        if config.lag:
+            player.frozen = Frozen(QPolicy(role, c, self.online.name), c.epsilon, player.recurrent_state)
         self.term_weights = {term.name: term.weight for term in terms}
         rows = self.replay.shape.rows // c.stride
         self.priority: Floats = np.zeros((rows if c.priority else 0, config.games), np.float32)
@@ -279,11 +282,15 @@ class Dqn(Learner):
 
     def state_dict(self) -> Tree:
         size, player = self.online.recurrent_size, self.training_player
-        frames = np.rint(player.recurrent_state[:, size:] * 3).astype(np.uint8)  # the last frames, in bytes
+        recurrent_state, frozen = player.recurrent_state, {}
+        if player.frozen is not None:
+            recurrent_state = player.frozen.recurrent_state
+            frozen = {"acting": player.frozen.policy.weights, "acting_epsilon": player.frozen.epsilon}
+        frames = np.rint(recurrent_state[:, size:] * 3).astype(np.uint8)  # the last frames, in bytes
         frames = frames if self.online.codec.image_field else frames[:, :0]
         return {"weights": self.online.weights, "target": self.target.weights, "replay": self.replay.state(),
-                "memory": player.recurrent_state[:, :size], "past": frames, "epsilon": player.epsilon,
-                "priority": self.priority} | self.adam.state()
+                "memory": recurrent_state[:, :size], "past": frames, "epsilon": player.epsilon,
+                "priority": self.priority} | self.adam.state() | frozen
 
     def load_state_dict(self, tree: Tree) -> None:
         self.online.set(tree["weights"])
@@ -294,6 +301,10 @@ class Dqn(Learner):
         player.recurrent_state[:, :size] = tree["memory"]
         player.recurrent_state[:, size:] = tree["past"].astype(np.float32) / np.float32(3)
         player.epsilon, self.priority[:] = tree["epsilon"], tree["priority"]
+        if player.frozen is not None:
+            player.frozen.policy.set(tree["acting"])
+            player.frozen.epsilon = tree["acting_epsilon"]
+            player.frozen.recurrent_state = player.recurrent_state.copy()
 
     def learn(self, rollout: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
         """Store the rollout, then do the number of updates that `replay_ratio` sets for its steps."""
@@ -320,20 +331,25 @@ class Dqn(Learner):
                     "decisions": float(new_steps)}
         share = min(1.0, progress / c.epsilon_fraction) if c.epsilon_fraction else 1.0
         player.epsilon = anneal("linear", c.epsilon, c.epsilon_final, share)
-        player.forget(np.flatnonzero(rollout.ended[-1] != RUNNING))
+        if player.frozen is None:  # else `freeze_player` did it, before the next rollout
+            player.forget(np.flatnonzero(rollout.host("ended")[-1] != RUNNING))
         return metrics
+
+    def freeze_player(self, new: NDArray[np.integer[Any]]) -> None:
+        self.training_player.forget(new)
+        self.training_player.freeze()
 
     def _store(self, rollout: RolloutBuffer) -> dict[str, Floats]:
         """Add the rollout to the replay buffer; name -> reward column [T, N]."""
         role_rollout, head = rollout[self.role.name], self.replay.head
-        reward: dict[str, Floats] = {ENV: role_rollout.reward[:, :, 0]}
+        reward: dict[str, Floats] = {ENV: role_rollout.host("reward")[:, :, 0]}
         for name in self.term_weights:
             reward[name] = role_rollout.reward_terms[name].values[:, :, 0].astype(np.float32)
         legal = np.ones((rollout.steps, rollout.games, self.role.actions.size), np.uint8)
         if role_rollout.mask is not None:
-            legal = role_rollout.mask[:, :, 0]
-        columns = self.online.codec.pack(role_rollout.obs[:, :, 0])
-        columns |= {"action": role_rollout.action[:, :, 0], "ended": rollout.ended,
+            legal = role_rollout.host("mask")[:, :, 0]
+        columns = self.online.codec.pack(role_rollout.host("obs")[:, :, 0])
+        columns |= {"action": role_rollout.host("action")[:, :, 0], "ended": rollout.host("ended"),
                     "legal": np.packbits(legal != 0, axis=-1)}
         columns |= {reward_column(name): values for name, values in reward.items()}
         states_before = self.training_player.states_before(head, head + rollout.steps)

@@ -193,14 +193,13 @@ class ExpertIteration(Learner):
     def search_positions(self, rollout: RolloutBuffer, iteration: int) -> dict[str, float]:
         """Search decisions of the learner and store the results; metrics of the search."""
         c, role_rollout = self.config, rollout[self.policy.role.name]
-        assert rollout.states is not None
-        decisions = np.argwhere((role_rollout.slot == 0) & (role_rollout.acted != 0))
+        decisions = np.argwhere((role_rollout.host("slot") == 0) & (role_rollout.host("acted") != 0))
         order = rng.generator(self.seed, rng.EXPERT, 0, iteration).permutation(len(decisions))
         decisions = decisions[np.sort(order[: c.positions])]
         if not len(decisions):
             return {"decisions": 0.0}
         rows = np.arange(len(decisions), dtype=np.int32)
-        states = rollout.states[decisions[:, 0], decisions[:, 1]]
+        states = rollout.host("states")[decisions[:, 0], decisions[:, 1]]
         self.scratch.load(rows, states)
         rng_key = RngKey(rng.key(self.seed, rng.EXPERT, 1), rng.BOT, iteration)
         values = self.values(rows, rng_key)

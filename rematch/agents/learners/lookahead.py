@@ -258,6 +258,7 @@ class Lookahead(Learner):
     name = "lookahead"
     Config = LookaheadConfig
     seats_opponents = False
+    plays_ahead = False
     native = True
 
     def __init__(self, solver: SuccessorSolver, config: LookaheadConfig, seed: int, threads: int) -> None:
@@ -354,11 +355,11 @@ class Lookahead(Learner):
         for seat in (0, 1):
             role_spec = self.solver.spec.role_of(seat)
             role_rollouts.append((rollout[role_spec.name], role_spec.seats.index(seat)))
-        acted = [role_rollout.acted[:, :, j] for role_rollout, j in role_rollouts]
-        value = [role_rollout.value[:, :, j] for role_rollout, j in role_rollouts]
+        acted = [role_rollout.host("acted")[:, :, j] for role_rollout, j in role_rollouts]
+        value = [role_rollout.host("value")[:, :, j] for role_rollout, j in role_rollouts]
         acted_rows = (acted[0] | acted[1]) != 0
         role_rollout, j = role_rollouts[0]
-        return role_rollout.obs[:, :, j][acted_rows], np.where(acted[0] != 0, *value)[acted_rows]
+        return role_rollout.host("obs")[:, :, j][acted_rows], np.where(acted[0] != 0, *value)[acted_rows]
 
     def _store(self, obs: Floats, target: Floats) -> None:
         at = (self.count + np.arange(len(target))) % self.config.replay_size

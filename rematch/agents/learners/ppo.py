@@ -200,9 +200,32 @@ class Ppo(Learner):
         for r, (name, role) in enumerate(spec.roles.items()):
             policy = Policy(role, config.network, f"{name} (learnt)")
             policy.initialise(config.seed << 8 | r)
-            learners[name] = cls(policy, config.ppo, config.seed << 8 | r, config.threads)
+            learners[name] = cls.on_device(config)(policy, config.ppo, config.seed << 8 | r, config.threads)
         policies = {role: learner.policy for role, learner in learners.items()}
         return AgentSet(learners=learners, players=dict(policies), networks=policies)
+
+    @classmethod
+    def needs_cpu(cls, config: RunConfig, spec: Spec) -> str:
+        from rematch.agents.networks.cuda_network import cannot_compute
+
+        c = config.ppo
+        if {c.temperature, c.temperature_final} != {1.0}:
+            return "ppo.temperature is not 1"
+        if c.gradient != "native":
+            return f"ppo.gradient is {c.gradient}"
+        if config.ewc.weight:
+            return "ewc.weight is not 0, and its penalty is computed on the CPU"
+        reasons = [cannot_compute(role, config.network) for role in spec.roles.values()]
+        return next((reason for reason in reasons if reason), "")
+
+    @classmethod
+    def on_device(cls, config: RunConfig) -> type[Ppo]:
+        """The class of the learners: of the CPU, or of the GPU."""
+        if config.device == "cpu":
+            return cls
+        from rematch.agents.learners.cuda_ppo import CudaPpo
+
+        return CudaPpo
 
     def load_weights(self, policy: Policy) -> None:
         self.policy.set(policy.weights)
@@ -337,16 +360,17 @@ class Ppo(Learner):
             learner = flat[index].astype(np.float64)
             with np.errstate(invalid="ignore", over="ignore"):  # `_non_finite_message` reports it
                 flat = ((flat - learner.mean()) / (learner.std() + 1e-8)).astype(np.float32)
-        size = flat.size
+        size, host = flat.size, role_rollout.host
+        action = host("action")
         batch: Batch = {
-            "obs": role_rollout.obs.reshape(size, -1), "logp": role_rollout.logp.reshape(size),
-            "value": role_rollout.value.reshape(size), "advantage": flat, "target": target.reshape(size),
-            "action": role_rollout.action.reshape((size,) if role_rollout.action.ndim == 3 else (size, -1)),
+            "obs": host("obs").reshape(size, -1), "logp": host("logp").reshape(size),
+            "value": host("value").reshape(size), "advantage": flat, "target": target.reshape(size),
+            "action": action.reshape((size,) if action.ndim == 3 else (size, -1)),
         }
         if role_rollout.mask is not None:
-            batch["mask"] = role_rollout.mask.reshape(size, -1)
+            batch["mask"] = host("mask").reshape(size, -1)
         if role_rollout.privileged is not None:
-            batch["privileged"] = role_rollout.privileged.reshape(size, -1)
+            batch["privileged"] = host("privileged").reshape(size, -1)
         if c.magnet_weight > 0:
             magnet = Policy(self.policy.role, self.policy.config, "magnet", self.magnet)
             batch["magnet"] = magnet.forward(batch["obs"])[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -174,14 +175,26 @@ class QPlayer:
         return Decision(action, value=q.max(1), recurrent_state=after, scores=q)
 
 
+@dataclass
+class Frozen:
+    """What a rollout that is played ahead of the learner reads."""
+
+    policy: QPolicy
+    epsilon: float
+    recurrent_state: Floats  # before the rollout
+
+
 class EpsilonGreedyPlayer:
     """The player of training games: it keeps the recurrent state of each game; each game has its own epsilon.
 
     It stores the recurrent state before every step that is a multiple of `stride`: sequences start there.
+    `steps` are those of all rollouts whose states are stored at the same time. With a lag it plays from
+    copies that `freeze` makes of the policy and of epsilon: the learner changes both meanwhile.
     """
 
     def __init__(self, policy: QPolicy, games: int, steps: int, stride: int, exponents: Uniforms) -> None:
         self.policy, self.name, self.stride = policy, policy.name, stride
+        self.frozen: Frozen | None = None  # with a lag
         self.recurrent_state: Floats = np.zeros((games, policy.state_size), np.float32)
         self.stored_states: Floats = np.zeros((steps // stride + 2, games, policy.recurrent_size), np.float32)
         self.exponents = exponents  # [games] of epsilon
@@ -200,9 +213,18 @@ class EpsilonGreedyPlayer:
         if rng_key.step % self.stride == 0:
             index = rng_key.step // self.stride % len(self.stored_states)
             self.stored_states[index, games] = before[:, : self.policy.recurrent_size]
-        q, self.recurrent_state[games] = self.policy.q_values(seat.obs, before)
-        action = epsilon_greedy(q, seat.mask, self.epsilons[games], uniform_numbers(seat, rng_key))
+        policy, epsilons = self.policy, self.epsilons
+        if self.frozen is not None:
+            policy, epsilons = self.frozen.policy, self.frozen.epsilon**self.exponents
+        q, self.recurrent_state[games] = policy.q_values(seat.obs, before)
+        action = epsilon_greedy(q, seat.mask, epsilons[games], uniform_numbers(seat, rng_key))
         return Decision(action, value=q.max(1))
+
+    def freeze(self) -> None:
+        """Before a rollout that is played while the learner learns."""
+        assert self.frozen is not None
+        self.frozen.policy.set(self.policy.weights)
+        self.frozen.epsilon, self.frozen.recurrent_state = self.epsilon, self.recurrent_state.copy()
 
     def states_before(self, first: int, last: int) -> Floats:
         """[k, games, recurrent_size] the states stored before steps first .. last - 1."""

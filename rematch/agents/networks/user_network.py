@@ -20,7 +20,7 @@ from rematch.agents.networks.config import NetworkConfig
 from rematch.core.arrays import Floats
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Role
-from rematch.core.system.user_code import load_class
+from rematch.core.system.user_code import described, load_class
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,11 +43,33 @@ def module_for(role: Role, config: NetworkConfig) -> Any:
     key = (kind, role.size, role.actions.size)
     if key not in cache:
         with torch.random.fork_rng(devices=[]):
-            cache[key] = kind(role.size, role.actions.size)
-        if any(True for _ in cache[key].buffers()):
-            raise ConfigError(f"network.module = {config.module}: it has buffers, which checkpoints do not "
-                              "store; expected parameters only")
+            try:
+                module = kind(role.size, role.actions.size)
+                problem = _problem(module, role)
+            except Exception as error:
+                raise ConfigError(f"network.module = {config.module}: {described(error)}") from error
+        if problem:
+            raise ConfigError(f"network.module = {config.module}: {problem}")
+        cache[key] = module
     return cache[key]
+
+
+def _problem(module: Any, role: Role) -> str:
+    """Why a module cannot be the network of a role, found by one call of it; empty: it can."""
+    import torch
+
+    if any(True for _ in module.buffers()):
+        return "it has buffers, which checkpoints do not store; expected parameters only"
+    wanted = f"logits [n, {role.actions.size}] and values [n]"
+    with torch.no_grad():
+        output = module(torch.zeros(2, role.size))
+    if not (isinstance(output, tuple) and len(output) == 2):
+        return f"forward returned a {type(output).__name__}, expected {wanted}"
+    for name, array, shapes in (("logits", output[0], [(2, role.actions.size)]),
+                                ("values", output[1], [(2,), (2, 1)])):  # fmt: skip
+        if tuple(array.shape) not in shapes:
+            return f"forward returned {name} {list(array.shape)}, expected {list(shapes[0])}: {wanted}, n = 2"
+    return ""
 
 
 def entries(role: Role, config: NetworkConfig) -> Entries:

@@ -291,6 +291,7 @@ def provenance(run: Row) -> str:
     progress = run["progress"]
     out = paragraph(f"{progress['rows']} iterations, {human(progress['step'])} steps of all games, "
                     f"{human(progress['games'])} finished games.")
+    out += paragraph(f"{run['learning'].capitalize()}.") if run["learning"] else ""
     if run["events"]:
         rows = [[text(event["event"]), cell(event["iteration"]), text(event.get("why") or ""),
                  text(_utc(event["time"]))] for event in run["events"]]

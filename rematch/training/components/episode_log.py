@@ -66,6 +66,7 @@ class EpisodeLog(Component):
         world = setup.world
         self.games = games = world.games
         self.event_log = world.event_log
+        self.start_groups: list[str] = []  # [N] of the running episodes
         (self.role,) = setup.spec.roles
         terms = setup.all(RewardTermComponent)
         self.terms = (ENV, *(term.name for term in terms))  # reward terms, the world's own first
@@ -110,14 +111,14 @@ class EpisodeLog(Component):
     def rewards(self, rollout: RolloutBuffer) -> Floats:
         """[T, N, terms] the unweighted rewards."""
         track = rollout[self.role]
-        columns = [track.reward[:, :, 0]]
+        columns = [track.host("reward")[:, :, 0]]
         columns += [track.reward_terms[name].values[:, :, 0] for name in self.terms[1:]]
         return np.stack(columns, axis=-1).astype(np.float32)
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
         reward, games, step = self.rewards(rollout), rollout.games, clock.step
         infos = {(t, game): info for t, game, info in rollout.episode_infos}
-        forced = None if rollout.forced is None else rollout.forced == FORCED
+        forced = None if rollout.forced is None else rollout.host("forced") == FORCED
         forced_milestones: dict[int, list[tuple[int, str]]] = {}
         for t, game, name in rollout.forced_events:
             forced_milestones.setdefault(t, []).append((game, name))
@@ -132,7 +133,7 @@ class EpisodeLog(Component):
             self.returns[running, 1:] += reward[t, running, 1:]
             for game, name in forced_milestones.get(t, ()):
                 self.forced_milestones[game].append(name)
-            for game in np.flatnonzero(rollout.ended[t] != RUNNING).tolist():
+            for game in np.flatnonzero(rollout.host("ended")[t] != RUNNING).tolist():
                 end = step + (t + 1) * games
                 self._close(game, end, self._tagged(infos.get((t, game), {})))
         self.milestones = [
@@ -141,6 +142,7 @@ class EpisodeLog(Component):
         ]
         self.reward_sum += reward.reshape(-1, len(self.terms)).sum(0, dtype=np.float64)
         self.reward_steps += rollout.steps * games
+        self.start_groups = rollout.start_groups
 
     def after_update(self, rollout: RolloutBuffer, metrics: Metrics, clock: Clock) -> None:
         self.epsilon = metrics.get(f"{self.role}/epsilon")
@@ -193,9 +195,9 @@ class EpisodeLog(Component):
 
     def start_shares(self) -> dict[str, float]:
         """Fractions of the running episodes by start group; empty without milestones."""
-        if self.event_log is None:
+        groups = self.start_groups
+        if not groups:
             return {}
-        groups = self.event_log.bands()
         return {name: groups.count(name) / len(groups) for name in START_GROUPS}
 
     def posterior_means(self) -> dict[str, float]:

@@ -111,8 +111,9 @@ class EpisodeRecorder:
         """Reward terms of the observations since the last call; an episode's first one pays nothing."""
         first, name = (step - 1) // CHUNK * CHUNK, self.role.name
         part = RolloutBuffer(self.setup.spec, step - first, 1)
-        part[name].obs[:], part.ended[:] = rollout[name].obs[: part.steps], rollout.ended[: part.steps]
-        part.length[:], part.events[:] = rollout.length[: part.steps], rollout.events
+        part[name].obs[:] = rollout[name].host("obs")[: part.steps]
+        part.ended[:] = rollout.host("ended")[: part.steps]
+        part.length[:], part.events[:] = rollout.host("length")[: part.steps], rollout.events
         for column, scorer in enumerate(self.scorers, 1):
             self.paid[first:step, column] = scorer.score(part, 0)[:, 0, 0]
         self.paid[0, 1:] = 0

@@ -61,7 +61,7 @@ class Evaluator(Component):
     def check(cls, config: EvaluationConfig, setup: Setup) -> None:
         check_bot_names(setup.game, config.opponents, "evaluation.opponents")
         deterministic = setup.learner_class.deterministic_play(setup.config)
-        random = setup.game.random(setup.config.world) or not deterministic
+        random = not deterministic or setup.game.random(setup.config.world)
         if not random and config.games > 1:
             raise ConfigError(
                 "dqn.evaluation_epsilon = 0: neither the world nor the player is random, so all evaluated "
@@ -138,7 +138,7 @@ class Evaluator(Component):
         log.evaluation(row, [*evaluation_lines(row), verdict_line(row)])
         for line in evaluation.lines:
             log.line(line)
-        counters = [f"{name} {count}" for name, count in self.setup.world.counters.items() if count]
+        counters = [f"{name} {count}" for name, count in rollout.counters.items() if count]
         if counters:
             log.line(f"World: {', '.join(counters)}")
 

@@ -12,15 +12,19 @@ from rematch.agents.build import LEARNERS
 from rematch.agents.learner import TermInfo
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.networks.layout import layout, network_bytes
-from rematch.core.arrays import Tree
+from rematch.core.arrays import Floats, Tree, stored_array
 from rematch.core.clock import Clock
 from rematch.core.component import Component, Evidence, Metrics, Record, Setup, SmallRun
+from rematch.core.errors import ConfigError
 from rematch.core.world import Next
+from rematch.rollout.collector import episode_starts
 from rematch.rollout.reward_term import RewardTermComponent
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import RoleSeating
+from rematch.training.device import check_device
 
 MLP_SETTINGS = ("hidden", "activation", "shared", "fourier")
+ACTING = "acting"  # key in a checkpoint of a run with a lag
 ALL_ROLES = ("grad_norm_pre_clip", "grad_norm_post_clip")  # also logged as the largest of all roles
 
 
@@ -42,6 +46,7 @@ class Learners(Component):
             seating = setup.seating[role] = RoleSeating(learner.policy, 0 if behaviour else 1)
             if behaviour:
                 seating.seat_player(behaviour)
+        self.acting: dict[str, Floats] = {}  # role -> weights in slot 0 of the newest submitted rollout
         # Roles learn in parallel, each on its own threads, and share nothing. With torch gradients they learn
         # one after the other, each on all threads, to save memory.
         native = all(learner.native for learner in self.learners.values())
@@ -60,9 +65,24 @@ class Learners(Component):
     def check(cls, config: None, setup: Setup) -> None:
         c, network = setup.config, setup.config.network
         setup.learner_class.check(getattr(c, c.learner), setup)
+        check_device(setup)
+        cls._check_lag(setup)
         if (network.encoder, network.critic, network.table, network.module) != ("mlp", "own", False, ""):
             for role in setup.spec.roles.values():
                 layout(role, network)  # ConfigError if the network does not fit the role
+
+    @classmethod
+    def _check_lag(cls, setup: Setup) -> None:
+        c, lag, learner = setup.config, setup.config.lag, setup.learner_class
+        if lag and not learner.plays_ahead:
+            raise ConfigError(f"lag = {lag}: the players of {learner.name} read its network while it learns; "
+                              "expected 0")
+        devices = {"device": c.device, "network.device": c.network.device,
+                   f"{c.learner}.device": getattr(getattr(c, c.learner), "device", "cpu")}
+        for setting, device in devices.items():
+            if lag and device == "cuda":
+                raise ConfigError(f"lag = {lag}: a network on the GPU acts and learns in turns; expected 0 "
+                                  f"with {setting} cuda")
 
     @classmethod
     def no_effect(cls, key: str, config: None, setup: Setup) -> str:
@@ -103,7 +123,13 @@ class Learners(Component):
     def before_rollout(self, clock: Clock, next: Next) -> None:
         for role, seating in self.setup.seating.items():
             if len(seating.packed):
-                seating.place(0, self.learners[role].acting(clock.progress))
+                self.acting[role] = self.learners[role].acting(clock.progress)
+                seating.place(0, self.acting[role])
+        if self.setup.config.lag:
+            self.acting = {role: weights.copy() for role, weights in self.acting.items()}
+            new = np.flatnonzero(episode_starts(self.setup.world))
+            for learner in self.learners.values():
+                learner.freeze_player(new)
 
     def update(self, rollout: RolloutBuffer, clock: Clock) -> Metrics:
         metrics: Metrics = {}
@@ -148,8 +174,8 @@ class Learners(Component):
 
     def _critic_evidence(self) -> Iterable[Evidence]:
         parts = self.setup.collector.rollout.tracks
-        sizes = [f"{role} {part.privileged.shape[-1]} numbers" for role, part in parts.items()
-                 if part.privileged is not None and part.privileged.any()]  # fmt: skip
+        read = {role: part.host("privileged") for role, part in parts.items() if part.privileged is not None}
+        sizes = [f"{role} {column.shape[-1]} numbers" for role, column in read.items() if column.any()]
         critic = self.setup.config.network.critic
         yield Evidence(
             "centralized critic",
@@ -158,8 +184,15 @@ class Learners(Component):
         )
 
     def state_dict(self) -> Tree:
-        return {role: learner.state_dict() for role, learner in self.learners.items()}
+        state: Tree = {role: learner.state_dict() for role, learner in self.learners.items()}
+        if self.setup.config.lag and self.acting:
+            state[ACTING] = self.acting
+        return state
 
     def load_state_dict(self, tree: Tree) -> None:
         for role, learner in self.learners.items():
             learner.load_state_dict(tree[role])
+        for role in tree.get(ACTING, {}):
+            weights = stored_array(tree[ACTING], role, self.learners[role].policy.weights)
+            self.acting[role] = weights.copy()
+            self.setup.seating[role].place(0, weights)

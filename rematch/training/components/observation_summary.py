@@ -28,7 +28,7 @@ def shortened(names: Sequence[str]) -> list[str]:
 
 def measured(part: RoleRollout) -> dict[str, NDArray[Any]]:
     """Smallest and largest value and mean of each column of a role's observations."""
-    rows = part.obs.reshape(-1, part.role.size)
+    rows = part.host("obs").reshape(-1, part.role.size)
     low, high = rows.min(0).astype(np.float32), rows.max(0).astype(np.float32)
     return {"min": low, "max": high, "mean": rows.mean(0, dtype=np.float64)}
 

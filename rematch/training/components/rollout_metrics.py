@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from rematch.core.clock import Clock
 from rematch.core.component import Component, Evidence, Metrics, Record
-from rematch.core.world import RUNNING
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.training.components.world_state import NoSettings
 
@@ -23,18 +22,18 @@ class RolloutMetrics(Component):
         return {}
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
-        spec, ended = self.setup.spec, rollout.ended != RUNNING
-        self.logged = dict(self.setup.world.counters)
-        clock.finished_games += int(ended.sum())
-        if not ended.any():
+        spec, games = self.setup.spec, rollout.finished()
+        self.logged = dict(rollout.counters)
+        clock.finished_games += len(games.length)
+        if not len(games.length):
             return
-        self.logged["length"] = float(rollout.length[ended].mean())
+        self.logged["length"] = float(games.length.mean())
         for role in spec.roles:
-            slot, outcome = rollout.results(role)
+            slot, outcome = games.slot[role].reshape(-1), games.outcome[role].reshape(-1)
             if (slot == 0).any() and (spec.seats > 1 or (outcome != 0.5).any()):
                 self.logged[f"win_{role}"] = float(outcome[slot == 0].mean())
             if spec.seats == 1:  # per step; a task for one player may have no winner
-                reward = float(rollout[role].reward.mean()) / spec.reward_scale
+                reward = float(rollout[role].host("reward").mean()) / spec.reward_scale
                 self.logged[f"reward_{role}"] = reward
 
     def metrics(self) -> Metrics:
@@ -43,3 +42,6 @@ class RolloutMetrics(Component):
     def evidence(self, record: Record) -> Iterable[Evidence]:
         last = record.metrics[-1]
         yield Evidence("rollout", f"{last['step']:,} steps, {last['games']} games ended")
+        ahead = self.setup.queue.ahead
+        yield Evidence("lag", f"{ahead} rollouts played ahead of the learner" if ahead else "",
+                       "" if self.setup.config.lag else "lag is 0")

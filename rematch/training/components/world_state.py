@@ -24,6 +24,7 @@ class WorldState(Component):
 
     name = "world_state"
     Config = NoSettings
+    changed_by_play = True
 
     @classmethod
     def configs(cls) -> dict[str, tuple[type, str]]:
@@ -41,7 +42,8 @@ class WorldState(Component):
         state_bytes = int(setup.make_world(1, 0, 0).save(np.zeros(1, np.int32)).shape[1])
         roles = setup.spec.roles.values()
         view_bytes = sum(4 * len(role.seats) * (role.size + role.privileged_size) for role in roles)
-        return int(c.games * (c.steps * decision_bytes + 3 * state_bytes + 2 * view_bytes))
+        copies = 3 + 2 * c.lag  # of the states; with a lag also those before the pending rollout
+        return int(c.games * ((1 + c.lag) * c.steps * decision_bytes + copies * state_bytes + 2 * view_bytes))
 
     def start(self, clock: Clock) -> None:
         """Play some steps without learning, and restart groups of games at different times.

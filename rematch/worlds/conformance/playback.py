@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,10 +28,12 @@ class Trial:
     steps: int = 30  # steps over which two worlds are compared
     bound: int = 2000  # steps within which every game must end
     seed: int = 0
-    chance: bool = True  # whether what happens in a game depends on its seed
+    chance: bool | None = True  # whether what happens in a game depends on its seed; None: not checked
     stage: tuple[float, ...] = ()  # a legal stage unlike the one that new worlds start from
     kept: tuple[str, ...] = ()  # hidden things that `resample` does not redraw; the report names them
     all_seeing: bool = False  # the bots read the true state; the report says so
+    rare_results: bool = False  # random play may earn no reward and have no winner
+    seconds: float = math.inf  # time after which long random play ends; then games need not end
 
 
 # --- reading a world ------------------------------------------------------------------------------
@@ -136,6 +140,11 @@ class WorldUnderTest:
         other.next.stage[:] = world.next.stage
         other.load(self.all_rows, states)
         return other
+
+    def timer(self) -> Callable[[], bool]:
+        """A function that is true for the next `trial.seconds` seconds."""
+        end = time.monotonic() + self.trial.seconds
+        return lambda: time.monotonic() < end
 
     def world(self, games: int | None = None, first: int = 0, seed: int | None = None) -> World:
         games = self.trial.games if games is None else games

@@ -30,6 +30,9 @@ class Subject:
 
 def check_bots(test: WorldUnderTest, bots: Mapping[str, Sequence[Player]]) -> None:
     for role_name, players in bots.items():
+        test.start("bots")
+        known = ", ".join(test.spec.roles)
+        test.require(role_name in test.spec.roles, f"there is no role {role_name!r}: expected one of {known}")
         for player in players:
             test.start(f"bot {role_name}/{player.name}")
             for seat in test.spec.roles[role_name].seats:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rematch.core.arrays import Bytes, Ints
 from rematch.core.errors import ConfigError
 from rematch.core.world import RUNNING
-from rematch.worlds.numpy_world import MAGIC, PlainWorld, Rows, States
+from rematch.worlds.numpy_world import MAGIC, NumpyWorld, Rows, States
 
 from . import titles
 from .cartridge.constants import ACTIONS
@@ -69,7 +69,7 @@ def build_shared(config: Any, games: int) -> SharedEmulators:
     return SharedEmulators(title, Reader(title), pool, power_on, library, rom, counters)
 
 
-class SavestateGames(PlainWorld):
+class SavestateGames(NumpyWorld):
     """N games with savestates; `row` is the first row of this part in the pool."""
 
     shared: SharedEmulators
@@ -278,7 +278,7 @@ class SavestateGames(PlainWorld):
             raise ConfigError(f"{self.spec.world}: expected states uint8 [{len(index)}, {width}], {actual}")
         heads = np.ascontiguousarray(states[:, :-size]).view(self.state.dtype).reshape(len(index))
         bodies = [states[i, -size:].tobytes() for i in range(len(index))]
-        valid = (heads["magic"] == MAGIC) & self.sane(heads)
+        valid = (heads["magic"] == MAGIC) & self.valid_states(heads)
         for i, body in enumerate(bodies):
             valid[i] &= hashlib.sha256(body).digest() == heads["digest"][i].tobytes()
         if not valid.all():
@@ -297,9 +297,9 @@ class SavestateGames(PlainWorld):
         self.view.ended[index] = RUNNING
         self.view.length[index] = heads["time"]
         self.new_milestones[index], self.page_of[index] = False, -1
-        self.show()
+        self.write_observations()
 
-    def sane(self, states: States) -> NDArray[np.bool_]:
+    def valid_states(self, states: States) -> NDArray[np.bool_]:
         origins = {bytes(32), *(bytes.fromhex(bundle.sha256) for bundle in self.library)}
         valid = (states["tag"] == self.tag) & (states["time"] >= 0)
         valid &= states["time"] < self.config.max_steps

@@ -89,12 +89,12 @@ class GameboyWorld(SavestateGames):
         self._apply_capture_rule(facts, decided, ~broken)
         if cut.any():
             self._write_final(broken)  # the final observation is the one before the fault
-            self.show(facts)
+            self.write_observations(facts)
             self._write_final(cut & ~broken)
         self.episode_infos = episode_info.of_step(self, facts)
         ended = np.flatnonzero(view.ended)
         self._restart(ended)
-        self.show(None if ended.size else facts)
+        self.write_observations(None if ended.size else facts)
         return view
 
     def _press(self, pressed: list[int]) -> NDArray[np.bool_]:
@@ -199,7 +199,7 @@ class GameboyWorld(SavestateGames):
     def restart(self) -> None:
         """Restart every game from `next`."""
         self._restart(np.arange(self.games))
-        self.show()
+        self.write_observations()
 
     def shorten(
         self, start: Any, inputs: Sequence[int], before_play: Callable[[], None] = lambda: None
@@ -216,7 +216,7 @@ class GameboyWorld(SavestateGames):
         """[N, 72, 80] pixels from 0 (black) to 3 (white)."""
         return self.shared.pool.frames[self.row : self.row + self.games]
 
-    def show(self, facts: Facts | None = None) -> None:
+    def write_observations(self, facts: Facts | None = None) -> None:
         facts = self._facts() if facts is None else facts
         state, every = self.state, np.arange(self.games)
         fields = self.view.fields[ROLE]

@@ -18,7 +18,7 @@ from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Role, Spec
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING, View
-from rematch.worlds.numpy_world import MAGIC, PlainWorld, Rows, States
+from rematch.worlds.numpy_world import MAGIC, NumpyWorld, Rows, States
 
 from . import factory
 from .bots import ROLE
@@ -39,7 +39,7 @@ def episode_seed(seed: int, episode: int) -> int:
     return (z ^ z >> 31) >> 33
 
 
-class GymnasiumWorld(PlainWorld):
+class GymnasiumWorld(NumpyWorld):
     """See rematch.core.world.World. A part shares its environment objects with the whole world."""
 
     config: Config
@@ -96,12 +96,12 @@ class GymnasiumWorld(PlainWorld):
             rows = np.fromiter(ends, np.intp, len(ends))
             for row, (end, outcome) in ends.items():
                 view.ended[row], view.outcome[row, 0] = end, outcome
-            self.show()
+            self.write_observations()
             cut = view.ended == CUT_OFF
             name = description.encoder.field.name
             view.final[ROLE][name][cut] = view.fields[ROLE][name][cut]
             self._restart(rows)
-        self.show()
+        self.write_observations()
         return view
 
     def _step_envs(self, actions: list[Any]) -> tuple[list[float], dict[int, tuple[int, float]]]:
@@ -131,7 +131,7 @@ class GymnasiumWorld(PlainWorld):
         else:
             self.raw[row] = obs if encoder.flat else np.ravel(obs)
 
-    def show(self) -> None:
+    def write_observations(self) -> None:
         encoder = self.description.encoder
         outside = encoder.outside(self.raw)
         if outside.any():
@@ -145,7 +145,7 @@ class GymnasiumWorld(PlainWorld):
         return self.first + int(np.flatnonzero(mask)[0])
 
     def _restart(self, rows: Rows) -> None:
-        """Start new episodes. Unlike in PlainWorld, each environment has its own generator."""
+        """Start new episodes. Unlike in NumpyWorld, each environment has its own generator."""
         if not self.envs:
             self.envs = [self.description.make() for _ in range(self.games)]
             self.raw: Floats = np.zeros((self.games, self.description.encoder.field.size), np.float32)
@@ -167,7 +167,7 @@ class GymnasiumWorld(PlainWorld):
 
     # --- states ---------------------------------------------------------------------------------------
 
-    def sane(self, states: States) -> NDArray[np.bool_]:
+    def valid_states(self, states: States) -> NDArray[np.bool_]:
         valid = np.asarray((states["time"] < self.description.max_steps) & (states["slot"][:, 0] >= 0))
         if not self.description.reproducible:
             return valid
@@ -183,7 +183,7 @@ class GymnasiumWorld(PlainWorld):
             actual = f"{states.dtype} {list(states.shape)}"
             raise ConfigError(f"{NAME}: expected states uint8 [{len(games)}, {size}], found {actual}")
         loaded = np.ascontiguousarray(states).view(self.state.dtype).reshape(len(games))
-        valid = (loaded["magic"] == MAGIC) & (loaded["time"] >= 0) & self.sane(loaded)
+        valid = (loaded["magic"] == MAGIC) & (loaded["time"] >= 0) & self.valid_states(loaded)
         invalid = np.flatnonzero(~valid)
         if invalid.size:
             raise ConfigError(f"{NAME}: state {invalid[0]} is no state of this world")
@@ -202,7 +202,7 @@ class GymnasiumWorld(PlainWorld):
         self.view.reward[games], self.view.outcome[games] = 0, 0
         self.view.ended[games] = RUNNING
         self.view.length[games] = self.state["time"][games]
-        self.show()
+        self.write_observations()
 
     def _replay(self, row: int) -> bool:
         """Replay the actions of the running episode; False where it ends before the last of them."""

@@ -21,7 +21,7 @@ from rematch.core.arrays import Bytes, Ints
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import DECIDED, Next, View
-from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, States
+from rematch.worlds.numpy_world import NumpyWorld, Rows, States, Uniform
 
 from . import hidden_states, history_table
 from .config import Config
@@ -35,11 +35,11 @@ CHANCE_STREAM = 32  # stream of chance moves in the key of a game
 NAME = __name__.split(".")[-2]  # name of this folder, so that a copied folder is another game
 
 
-class SpielWorld(PlainWorld):
+class SpielWorld(NumpyWorld):
     """Each game is at a row of a shared table of histories; a saved state holds the history."""
 
     masked = True
-    draws = 2
+    random_numbers = 2
     node: NDArray[np.int32]  # [N] rows of the games in the table of age `age`
     age: NDArray[np.int64]  # [N] 0: the row must be looked up
 
@@ -73,10 +73,10 @@ class SpielWorld(PlainWorld):
 
     # --- rules ---
 
-    def begin(self, rows: Rows, luck: Luck) -> None:
+    def reset_games(self, rows: Rows, uniform: Uniform) -> None:
         self._play_chance(rows, np.zeros(len(rows), np.int32))  # row 0: the empty history
 
-    def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
+    def apply_actions(self, actions: Mapping[str, NDArray[Any]]) -> None:
         self._use_table(history_table.current(self.game))
         t, node = self.game_table, self.node.copy()
         every = np.arange(self.games)
@@ -136,7 +136,7 @@ class SpielWorld(PlainWorld):
             choice = f"seat {seat} of game {self.first + row} chose move {int(chosen[row, seat])}"
             raise ConfigError(f"{NAME}: {self.game.text}: {choice}, which is not legal")
 
-    def show(self) -> None:
+    def write_observations(self) -> None:
         self._locate()
         t, view = self.game_table, self.view
         view["player"]["seat"][:, 1] = 1
@@ -153,7 +153,7 @@ class SpielWorld(PlainWorld):
         self.age[rows] = 0  # look the rows up again, whether the states are accepted or refused
         super().load(rows, states)
 
-    def sane(self, states: States) -> NDArray[np.bool_]:
+    def valid_states(self, states: States) -> NDArray[np.bool_]:
         valid = (states["moves"] >= 0) & (states["moves"] <= self.game.longest)
         unused = np.arange(self.game.longest) >= states["moves"][:, None]
         valid &= ~(unused & (states["history"] != 0)).any(1)
@@ -178,12 +178,12 @@ class SpielWorld(PlainWorld):
             self.node[stale] = self._find(self.state[stale])
             self.age[stale] = self.game_table.age
 
-    def forget(self, states: States, seat: int, luck: Luck) -> None:
+    def resample_hidden(self, states: States, seat: int, uniform: Uniform) -> None:
         """Draw a history from the information set of this seat, and a new key for later chance moves."""
         if not self.game.perfect:
-            hidden_states.resample(self.game, states, seat, luck[:, 0])
+            hidden_states.resample(self.game, states, seat, uniform[:, 0])
         if self.game.chance:
-            states["seed"] = (luck[:, 1] * 2.0**53).astype(np.uint64)
+            states["seed"] = (uniform[:, 1] * 2.0**53).astype(np.uint64)
 
     # --- inside ---
 

@@ -26,13 +26,13 @@ class ScriptedPlayer:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._number = BOT_NAMES.index(name)
+        self.number = BOT_NAMES.index(name)
 
     def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         world: Any = seat.world
         key = rng.key(rng_key.seed, rng_key.stream, seat.seat)  # different random numbers for each seat
         seat_key = RngKey(key, rng_key.stream, rng_key.step)
-        return Decision(world.bot_actions(seat.rows, (seat.seat, self._number), seat_key))
+        return Decision(world.bot_actions(seat.rows, (seat.seat, self.number), seat_key))
 
 
 def bot(name: str, role: str) -> ScriptedPlayer:

@@ -12,6 +12,7 @@ from rematch.worlds.game import Game
 from . import native
 from .bots import BOTS, ScriptedPlayer, bot
 from .config import Config
+from .cuda import CUDA
 from .levels import build_levels
 from .world import NAME, PursuitWorld, make, make_spec
 
@@ -41,6 +42,7 @@ class PursuitGame(Game):
     build = native.BUILD
     renderer = Renderer(draw=draw)
     levels = Levels(build=build_levels)
+    cuda = CUDA
     benchmark = Benchmark(settings={"world.n_obstacles_min": 2, "world.n_obstacles_max": 2})
     defaults = Defaults(short=short, rate_names={"pursuer": "SR_P", "evader": "SR_E"})  # success rates
 

@@ -89,6 +89,16 @@ class PursuitWorld(NativeWorld):
         self._optional = self.shared.optional[start : start + self.games]
         self._arena = native.Arena(self.shared.rules, self._states, self._optional, self.view, self.next)
 
+    @property
+    def states(self) -> Bytes:
+        """[N, S] the bytes of the running games."""
+        return self._states
+
+    @property
+    def optional(self) -> Bytes:
+        """[N, T] the bytes of their optional state."""
+        return self._optional
+
     # --- steps ----------------------------------------------------------------------------------------
 
     def step(self, actions: Mapping[str, NDArray[Any]], threads: int = 1) -> View:

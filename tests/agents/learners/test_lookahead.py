@@ -27,7 +27,7 @@ from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import DECIDED, World
 from rematch.training.trainer import Trainer
 from rematch.worlds import registry
-from rematch.worlds.numpy_world import Luck, PlainWorld, Rows, States
+from rematch.worlds.numpy_world import NumpyWorld, Rows, States, Uniform
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class NimConfig:
     most: int = knob(9, "most sticks at the start", low=4)
 
 
-class Nim(PlainWorld):
+class Nim(NumpyWorld):
     """Two seats of one role take one to three sticks in turn; the seat that takes the last one wins."""
 
     masked = True
@@ -53,15 +53,15 @@ class Nim(PlainWorld):
     def layout(self) -> list[Any]:
         return [("pile", "i4"), ("turn", "i4")]
 
-    def begin(self, rows: Rows, luck: Luck) -> None:
-        self.state["pile"][rows] = 1 + (luck[:, 0] * self.config.most).astype(np.int32)
-        self.state["turn"][rows] = (luck[:, 1] * 2).astype(np.int32)
+    def reset_games(self, rows: Rows, uniform: Uniform) -> None:
+        self.state["pile"][rows] = 1 + (uniform[:, 0] * self.config.most).astype(np.int32)
+        self.state["turn"][rows] = (uniform[:, 1] * 2).astype(np.int32)
 
-    def sane(self, states: States) -> NDArray[np.bool_]:
+    def valid_states(self, states: States) -> NDArray[np.bool_]:
         pile, turn = states["pile"], states["turn"]
         return np.asarray((pile >= 1) & (pile <= self.config.most) & (turn >= 0) & (turn < 2))
 
-    def rules(self, actions: Mapping[str, NDArray[Any]]) -> None:
+    def apply_actions(self, actions: Mapping[str, NDArray[Any]]) -> None:
         state, rows = self.state, np.arange(self.games)
         turn = state["turn"].copy()
         taken = np.asarray(actions["player"])[rows, turn] + 1
@@ -73,7 +73,7 @@ class Nim(PlainWorld):
         self.view.outcome[over, turn[over]] = 1
         self.view.reward[over] = 2 * self.view.outcome[over] - 1
 
-    def show(self) -> None:
+    def write_observations(self) -> None:
         fields = self.view.fields["player"]
         for seat in (0, 1):
             fields["pile"][:, seat, 0] = self.state["pile"]

@@ -121,14 +121,14 @@ def test_row_depends_on_itself_alone(encoder: str, discrete: bool) -> None:
 @pytest.mark.parametrize("discrete", [True, False])
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_opponents_in_slots_act_as_alone(encoder: str, discrete: bool) -> None:
-    selves = [policy(role(discrete), s, encoder=encoder, hidden=(9,), encoder_hidden=6) for s in range(3)]
-    packed = np.concatenate([each.packed for each in selves])
+    policies = [policy(role(discrete), s, encoder=encoder, hidden=(9,), encoder_hidden=6) for s in range(3)]
+    packed = np.concatenate([each.packed for each in policies])
     n, rng = 100, np.random.default_rng(1)
-    batch = minibatch(selves[0], n)
+    batch = minibatch(policies[0], n)
     slot, acting = rng.integers(-1, 4, n).astype(np.int32), (rng.random(n) < 0.8).astype(np.uint8)
-    together = act(selves[0], packed, slot, batch, acting=acting)
+    together = act(policies[0], packed, slot, batch, acting=acting)
     untouched = (slot < 0) | (slot > 2) | (acting == 0)
-    for s, each in enumerate(selves):
+    for s, each in enumerate(policies):
         rows = (slot == s) & (acting == 1)
         alone = act(each, each.packed, np.zeros(n, np.int32), batch)
         assert rows.any() and all(a[rows].tobytes() == b[rows].tobytes() for a, b in zip(together, alone))

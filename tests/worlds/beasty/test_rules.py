@@ -139,7 +139,7 @@ def test_removed_animal_does_not_recur() -> None:
     assert line_text(play(state, "seal").line) == "0 crocodile"
 
 
-def test_legal_choices() -> None:
+def test_legal_actions() -> None:
     every = "kangaroo parrot chameleon lion"
     assert legal(position("", every)) == {"kangaroo over 0", "parrot", "chameleon", "lion"}
     assert legal(position("", every, DOCUMENT), DOCUMENT) == {"kangaroo over 0", "lion"}

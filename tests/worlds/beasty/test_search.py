@@ -140,7 +140,7 @@ def test_threads_and_batches_change_nothing() -> None:
     assert np.array_equal(one[0][0], sums[7])
 
 
-def test_time_limit_is_kept() -> None:
+def test_time_limit_is_respected() -> None:
     world = make(PLAIN, 1)
     seat, rng_key = seat_at(world, 0, np.array([0], np.int32)), RngKey(1, rng.BOT, 0)
     start_time = time.perf_counter()

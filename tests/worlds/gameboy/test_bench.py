@@ -20,7 +20,7 @@ def test_it_measures_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rematch_subject, "WITHOUT_EXPLORERS", rematch_subject.WITHOUT_EXPLORERS | less)
     role_spec = json.loads(json.dumps(run.benchmark("gameboy", 0.01).to_dict()))
     assert len(role_spec["steps_per_second"]) == 5 and all(
-        found["median"] > 0 and len(found["all"]) == 1 for found in role_spec["steps_per_second"].values()
+        result["median"] > 0 and len(result["all"]) == 1 for result in role_spec["steps_per_second"].values()
     )
     assert set(role_spec["ratio_to_bare"]) == {"one thread", "two cores"} and role_spec["megabytes"] < 100
     trained = role_spec["training"]
@@ -28,5 +28,5 @@ def test_it_measures_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     assert trained["n"] == 5 and min(trained["rates"]) > 0 and trained["met"] == (trained["median"] >= 1000)
     assert re.search(r"recipe small, 2 games.*: \d+ steps/s \(\d+ to \d+; target 1000: (met|missed)\)$",
                      run.training_line(trained))
-    said = probe.lines(role_spec)
-    assert len(said) == 1 + 5 + 2 + 1 and role_spec["steps_a_turn"] == 14
+    output = probe.lines(role_spec)
+    assert len(output) == 1 + 5 + 2 + 1 and role_spec["steps_a_turn"] == 14

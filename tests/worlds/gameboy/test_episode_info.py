@@ -17,7 +17,7 @@ from support.commands import ROOT
 from rematch.worlds.gameboy import episode_info, titles
 
 
-def test_ends_are_told_before_games_begin_anew() -> None:
+def test_episode_infos_are_recorded_before_games_restart() -> None:
     world = gameboy_worlds.world(2, max_steps=40)
     episode_infos = []
     for action in gameboy_worlds.tiny().solution[:40]:
@@ -30,7 +30,7 @@ def test_ends_are_told_before_games_begin_anew() -> None:
     assert gameboy_worlds.press(world, 0).ended.any() == bool(world.episode_infos), "nothing is told twice"
 
 
-def test_where_a_game_began_is_told() -> None:
+def test_episode_info_names_the_start_state() -> None:
     world = gameboy_worlds.world(2, max_steps=60)
     gameboy_worlds.follow(world, 50)
     bundle = world.capture(0)
@@ -93,10 +93,10 @@ def test_sigterm_saves_and_a_time_limit_stops(tmp_path: Path) -> None:
         assert child.poll() is None and time.monotonic() < until, child.stdout and child.stdout.read()
         time.sleep(0.05)
     child.send_signal(signal.SIGTERM)
-    said, _ = child.communicate(timeout=120)
-    assert child.returncode == 0 and "stopped (SIGTERM)" in said, said
-    assert "[EP 1 env=0] len=12  R_env=" in said and "savestate_tag=power_on  theta_BADGE-1=" in said
-    assert "step=32/100000  sps=" in said and "spawn: early 100% | mid 0% | late 0%" in said
+    output, _ = child.communicate(timeout=120)
+    assert child.returncode == 0 and "stopped (SIGTERM)" in output, output
+    assert "[EP 1 env=0] len=12  R_env=" in output and "savestate_tag=power_on  theta_BADGE-1=" in output
+    assert "step=32/100000  sps=" in output and "spawn: early 100% | mid 0% | late 0%" in output
     before = episodes(folder)
     assert before == list(range(1, len(before) + 1)) and before
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
@@ -104,7 +104,7 @@ def test_sigterm_saves_and_a_time_limit_stops(tmp_path: Path) -> None:
     assert (folder / "progress.csv").read_text().startswith("step,milestone,alpha,beta,mean,low95,high95,")
     begin = time.monotonic()
     child = command("resume", str(folder), "--max-minutes", "0.02")
-    said, _ = child.communicate(timeout=200)
-    assert child.returncode == 0 and "stopped (time)" in said and time.monotonic() - begin < 150, said
+    output, _ = child.communicate(timeout=200)
+    assert child.returncode == 0 and "stopped (time)" in output and time.monotonic() - begin < 150, output
     after = episodes(folder)
     assert after[: len(before)] == before and after == list(range(1, len(after) + 1))

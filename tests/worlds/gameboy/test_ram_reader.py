@@ -29,8 +29,8 @@ def test_facts_equal_the_slow_reading(name: str) -> None:
         assert (facts.map[game], facts.y[game], facts.x[game]) == wram.place(memory)
         count = min(memory[wram.PARTY_COUNT], title.party)
         members = wram.party(memory | {wram.PARTY_COUNT: count})
-        found = zip(facts.level[game].tolist(), facts.hp[game].tolist(), facts.max_hp[game].tolist())
-        assert list(found) == [*members, *[(0, 0, 0)] * (title.party - count)]
+        result = zip(facts.level[game].tolist(), facts.hp[game].tolist(), facts.max_hp[game].tolist())
+        assert list(result) == [*members, *[(0, 0, 0)] * (title.party - count)]
         assert facts.money[game] == wram.money(memory)
         enemy = [wram.big_endian(memory, wram.ENEMY_HP), memory[wram.ENEMY_LEVEL]]
         assert facts.enemy[game].tolist() == enemy
@@ -38,14 +38,14 @@ def test_facts_equal_the_slow_reading(name: str) -> None:
             facts.place[game]
             == memory[wram.MAP] << 16 | memory[wram.Y] << 8 | memory[wram.X]
         )
-        for mark, there in zip(title.milestones, facts.reached[game]):
+        for mark, existing in zip(title.milestones, facts.reached[game]):
             slow = {
                 "town": lambda m=mark, b=memory: bool(wram.towns(b) >> m.number & 1),
                 "badge": lambda m=mark, b=memory: bool(b[wram.BADGES] >> m.number & 1),
                 "map": lambda m=mark, b=memory: b[wram.MAP] == m.number,
                 "end": lambda m=mark, b=memory: b[wram.HALL_OF_FAME] != 0,
             }.get(mark.kind, lambda m=mark, b=memory: wram.event(b, m.number))
-            assert there == slow(), mark
+            assert existing == slow(), mark
 
 
 @pytest.mark.parametrize("name", TITLES)
@@ -106,7 +106,7 @@ def test_names_are_what_they_say(name: str) -> None:
     assert seen(MAP=3)["level"] == 9
 
 
-def test_places_are_told_apart() -> None:
+def test_places_are_distinguished() -> None:
     """All walkable places of a large cartridge: nearly every one has a pair of rows of its own."""
     made = titles.cartridge("kanto-ish", 0)
     reader = Reader(titles.included_title(made))

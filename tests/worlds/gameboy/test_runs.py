@@ -50,10 +50,10 @@ def test_killed_runs_end_with_the_same_bytes(tmp_path: Path) -> None:
     """Twenty SIGKILLs and more, by the clock and inside saves, with emulators in mid-episode."""
     path = os.pathsep.join([str(Path(__file__).parents[3]), *sys.path])
     words = [sys.executable, gameboy_runs.__file__, str(tmp_path), "20", "1"]
-    said = subprocess.run(words, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True,
+    output = subprocess.run(words, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True,
                           timeout=600, check=False)
-    assert said.returncode == 0, said.stderr[-2000:]
-    assert int(said.stdout.split()[0]) >= 20
+    assert output.returncode == 0, output.stderr[-2000:]
+    assert int(output.stdout.split()[0]) >= 20
 
 
 def test_every_parameter_moves() -> None:
@@ -139,6 +139,6 @@ def test_cartridges_that_are_none_are_one_line(
     Path("short.gb").write_bytes(b"hello")
     for name, why in {"none.gb": "no such file", "short.gb": "5 bytes"}.items():
         assert main.main(["train", "tiny", "--world.rom", name]) == 2
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1 and why in said and "world.rom" in said
+        output = capsys.readouterr().err
+        assert output.count("\n") == 1 and why in output and "world.rom" in output
     assert not Path("runs").exists()

@@ -68,8 +68,8 @@ def replayed(bundle: Any) -> str:
 
 
 def test_detours_go_and_the_milestone_stays() -> None:
-    found, solution = arrivals(), list(gameboy_worlds.tiny().solution)
-    (first, since), (last, kept) = found["DAWN"], found["ROUTE-1"]
+    result, solution = arrivals(), list(gameboy_worlds.tiny().solution)
+    (first, since), (last, stored) = result["DAWN"], result["ROUTE-1"]
     trajectory = solution[first:last]
     longer, detours = with_detours(since, trajectory, (4, 8, 11))
     assert detours >= 3 and len(longer) == len(trajectory) + 2 * detours
@@ -78,7 +78,7 @@ def test_detours_go_and_the_milestone_stays() -> None:
     assert len(out.inputs) <= len(trajectory) and not out.decided
     once = shorten_trajectory.play(scratch(since), 0, longer)
     assert once is not None and out.strength >= once.strength
-    assert out.end.milestones == kept.milestones and out.end.parent == since.sha256
+    assert out.end.milestones == stored.milestones and out.end.parent == since.sha256
     assert out.end.actions == since.actions + out.inputs and replayed(out.end) == out.end.sha256
     plain = shorten_trajectory.shorten(world, since, longer)
     assert plain is not None and plain.inputs == out.inputs, "what comes after the milestone does not matter"
@@ -86,8 +86,8 @@ def test_detours_go_and_the_milestone_stays() -> None:
 
 def test_nothing_is_left_out_that_makes_a_weaker_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were one stronger with every step that he makes, he would make every one again."""
-    found, play = arrivals(), shorten_trajectory.play
-    (first, since), (last, kept) = found["DAWN"], found["ROUTE-1"]
+    result, play = arrivals(), shorten_trajectory.play
+    (first, since), (last, stored) = result["DAWN"], result["ROUTE-1"]
     longer, detours = with_detours(since, list(gameboy_worlds.tiny().solution[first:last]), (8,))
 
     def hardening(world: Any, start: int, inputs: Sequence[int], *more: Any, **by: Any) -> Any:
@@ -99,14 +99,14 @@ def test_nothing_is_left_out_that_makes_a_weaker_arrive(monkeypatch: pytest.Monk
     monkeypatch.setattr(shorten_trajectory, "play", hardening)
     out = shorten_trajectory.shorten(gameboy_worlds.world(1), since, longer)
     assert detours and out is not None
-    assert out.inputs == longer and out.end.milestones == kept.milestones
+    assert out.inputs == longer and out.end.milestones == stored.milestones
 
 
-def test_states_on_the_way_are_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_on_the_trajectory_are_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shorten_trajectory, "WAYPOINT_INTERVAL", 8)
-    found, solution = arrivals(), list(gameboy_worlds.tiny().solution)
-    first, last = (found[name][0] for name in ("DAWN", "ROUTE-1"))
-    out = gameboy_worlds.world(1).shorten(found["DAWN"][1], solution[first:last])
+    result, solution = arrivals(), list(gameboy_worlds.tiny().solution)
+    first, last = (result[name][0] for name in ("DAWN", "ROUTE-1"))
+    out = gameboy_worlds.world(1).shorten(result["DAWN"][1], solution[first:last])
     assert out is not None and len(out.waypoints) == (len(out.inputs) - 4) // 8 > 0
     for number, waypoint in enumerate(out.waypoints, 1):
         assert waypoint.place == f"+{8 * number}" and waypoint.milestones == ("DAWN",)
@@ -114,9 +114,9 @@ def test_states_on_the_way_are_marks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert replayed(waypoint) == waypoint.sha256
 
 
-def test_who_is_led_elsewhere_gives_up_at_once() -> None:
-    found, solution = arrivals(), list(gameboy_worlds.tiny().solution)
-    (first, since), (last, _) = found["DAWN"], found["ROUTE-1"]
+def test_trajectory_that_leaves_its_states_ends_at_once() -> None:
+    result, solution = arrivals(), list(gameboy_worlds.tiny().solution)
+    (first, since), (last, _) = result["DAWN"], result["ROUTE-1"]
     trajectory = shorten_trajectory.play(scratch(since), 0, solution[first:last])
     assert trajectory is not None
     inputs, places = trajectory.inputs, trajectory.places
@@ -128,12 +128,12 @@ def test_who_is_led_elsewhere_gives_up_at_once() -> None:
     assert shorten_trajectory.play(scratch(since), 0, inputs[:-1], by=places[:-1]) is None
 
 
-def test_inputs_that_reach_nothing_are_no_way() -> None:
+def test_inputs_without_a_milestone_are_no_trajectory() -> None:
     assert gameboy_worlds.world(1).shorten(None, [B] * 6) is None
     assert gameboy_worlds.world(1).shorten(None, []) is None
 
 
-def test_it_is_played_aside() -> None:
+def test_shortening_plays_in_a_separate_emulator() -> None:
     """Neither the games nor the library of the world that asks change."""
     world = gameboy_worlds.world(2)
     gameboy_worlds.follow(world, 7)
@@ -143,8 +143,8 @@ def test_it_is_played_aside() -> None:
 
 
 def test_stop_request_ends_the_attempts() -> None:
-    found = arrivals()
-    (first, since), (last, _) = found["DAWN"], found["ROUTE-1"]
+    result = arrivals()
+    (first, since), (last, _) = result["DAWN"], result["ROUTE-1"]
     longer, _ = with_detours(since, list(gameboy_worlds.tiny().solution[first:last]), (4, 8, 11))
     attempts: list[int] = []
 

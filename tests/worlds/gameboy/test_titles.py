@@ -41,7 +41,7 @@ def test_red_lies_at_the_addresses_of_the_original() -> None:
 
 
 @pytest.mark.parametrize("size", ["tiny", "mid", "small", "kanto-ish"])
-def test_our_own_table_names_all_there_is(size: str) -> None:
+def test_table_of_our_cartridge_names_all_milestones(size: str) -> None:
     made = titles.cartridge(size, 0)
     title = titles.included_title(made)
     names = [mark.name for mark in title.milestones]
@@ -104,7 +104,7 @@ def test_a_cartridge_with_a_clock_is_refused(tmp_path: Path) -> None:
         titles.check("~nobody-has-this-name/x.gb")
 
 
-def test_nobody_says_when_an_unknown_cartridge_is_over(tmp_path: Path) -> None:
+def test_unknown_cartridge_has_no_end(tmp_path: Path) -> None:
     """Whatever lies at the addresses of another game, it earns no badge and ends no episode."""
     with pytest.warns(UserWarning, match="not a known"):
         world = gameboy_worlds.world(rom=str(cartridge_file(tmp_path)))
@@ -148,7 +148,7 @@ def test_a_world_s_text_is_a_cartridge_with_its_own_names(tmp_path: Path) -> Non
             titles.find(str(file), "small", 0)
 
 
-def test_an_unknown_cartridge_is_told_once_in_one_line(
+def test_unknown_cartridge_is_reported_once_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = cartridge_file(tmp_path)

@@ -41,11 +41,11 @@ def test_a_stage_is_a_savestate_to_begin_from() -> None:
     module = registry.find("gameboy")
     first = gameboy_worlds.world()
     follow(first, 20)
-    kept = first.capture(0)
+    stored = first.capture(0)
 
     def make(config: Any, games: int, first: int = 0, seed: int = 0) -> Any:
         made = module.make(config, games, first, seed)
-        made.library.add(kept)
+        made.library.add(stored)
         return made
 
     trial = conformance.Trial(games=2, steps=4, bound=9, chance=False, kept=HIDDEN, stage=(0.0, 0.0))
@@ -100,8 +100,8 @@ def test_the_solution_is_rewarded_as_the_table_says() -> None:
 
 def _is_set(mark: Any, memory: Any) -> bool:
     address, value, equal = mark.place
-    found = memory.get(address, 0)
-    return bool(found == value if equal else found & value)
+    result = memory.get(address, 0)
+    return bool(result == value if equal else result & value)
 
 
 def test_the_mask_shows_where_it_was_and_forgets_with_a_milestone_and_the_episode() -> None:
@@ -113,16 +113,16 @@ def test_the_mask_shows_where_it_was_and_forgets_with_a_milestone_and_the_episod
         view = press(world, action)
         ram = world.shared.pool.ram[0]
         memory = {address: int(ram[at]) for address, at in world.shared.reader.at.items()}
-        here = ram_addresses.place(memory)
-        stood, maps = (set() if world.events else stood) | {here}, maps | {here[0]}
+        position = ram_addresses.place(memory)
+        stood, maps = (set() if world.events else stood) | {position}, maps | {position[0]}
         seen = view.final if view.ended[0] else view.fields
         if not view.ended[0]:
             window = seen["joypad"]["visited"][0, 0].reshape(48, 48)
-            marked = (np.argwhere(window == 1) + here[1:] - 24).tolist()
-            near = [[y, x] for number, y, x in stood if number == here[0]]  # its maps are small enough
+            marked = (np.argwhere(window == 1) + position[1:] - 24).tolist()
+            near = [[y, x] for number, y, x in stood if number == position[0]]  # its maps are small enough
             assert sorted(marked) == sorted(near)
-            told = seen["joypad"]["structured"][0, 0, other:][:4].tolist()
-            assert told == [float([here[1] + y, here[2] + x] not in near) for y, x in beside]
+            summary = seen["joypad"]["structured"][0, 0, other:][:4].tolist()
+            assert summary == [float([position[1] + y, position[2] + x] not in near) for y, x in beside]
     assert len(maps) == 2 and view.ended[0] == CUT_OFF and view.outcome[0, 0] == 0
     assert view.final["joypad"]["visited"].sum() > 5 and view["joypad"]["visited"].sum() == 1
 
@@ -168,7 +168,7 @@ def test_a_milestone_that_was_set_at_spawn_never_counts() -> None:
     assert press(world, 5).reward[0, 0] <= 0.01 and world.events == []
 
 
-def test_a_stage_that_is_not_there_is_refused() -> None:
+def test_unknown_stage_is_refused() -> None:
     world = gameboy_worlds.world()
     for wrong in (0.0, -2.0, 0.5, np.nan):
         world.next.stage[:, 0] = wrong
@@ -179,11 +179,11 @@ def test_a_stage_that_is_not_there_is_refused() -> None:
 def test_states_of_others_come_in_through_a_process_of_their_own() -> None:
     world = gameboy_worlds.world()
     follow(world, 20)
-    mine = world.capture(0)
-    adopted = world.import_state(mine.emulator(), "friend.state")
-    assert adopted.sha256 == mine.sha256 and adopted.milestones == mine.milestones and adopted.root == FOREIGN
+    own = world.capture(0)
+    adopted = world.import_state(own.emulator(), "friend.state")
+    assert adopted.sha256 == own.sha256 and adopted.milestones == own.milestones and adopted.root == FOREIGN
     rng_key = rng.words(1, rng.ACT, world.library.size).astype(np.uint8).tobytes()
-    for bad in (b"", mine.emulator()[:5000], b"\x13" + rng_key):
+    for bad in (b"", own.emulator()[:5000], b"\x13" + rng_key):
         with pytest.raises(ConfigError, match=r"friend.state: (an empty file|written by PyBoy)") as caught:
             world.import_state(bad, "friend.state")
         assert "\n" not in str(caught.value)
@@ -259,8 +259,9 @@ def test_a_savestate_that_crashes_the_emulator_goes_into_quarantine(
     assert list(world.library.quarantine) == [world.library[0].sha256]
     assert not world.state["origin"][0].any() and world.counters["savestates_quarantined"] == 1
     assert press(world, 0).ended.tolist() == [RUNNING, RUNNING]
-    said = capfd.readouterr().err
-    assert said.count("Traceback") == 1 and "RuntimeError: bad opcode" in said and "the run continues" in said
+    output = capfd.readouterr().err
+    assert output.count("Traceback") == 1 and "RuntimeError: bad opcode" in output
+    assert "the run continues" in output
 
 
 def test_parts_may_share_workers() -> None:
@@ -311,7 +312,7 @@ def test_an_episode_may_have_a_patience_of_its_own() -> None:
     world = gameboy_worlds.world(3, idle_steps=10)
     world.next.stage[:, 1] = 0, 6, 14
     world.restart()
-    kept = world.save(np.arange(3, dtype=np.int32))
+    stored = world.save(np.arange(3, dtype=np.int32))
     world.next.stage[:, 1] = 3  # of the episodes after these
     for again in range(2):
         ends: dict[int, int] = {}
@@ -319,7 +320,7 @@ def test_an_episode_may_have_a_patience_of_its_own() -> None:
             for row in np.flatnonzero(press(world, 5).ended).tolist():
                 ends.setdefault(row, step)
         assert ends == {0: 10, 1: 6, 2: 14}, again
-        world.load(np.arange(3, dtype=np.int32), kept)
+        world.load(np.arange(3, dtype=np.int32), stored)
 
 
 def test_evaluations_of_one_and_the_same_game_are_refused() -> None:

@@ -74,7 +74,7 @@ def test_matrix_games_of_hypothesis(rows: int, columns: int, data: st.DataObject
     check_optimal(np.array(data.draw(st.lists(line, min_size=rows, max_size=rows))))
 
 
-def test_values_of_matrix_games_equal_those_of_the_slow_way() -> None:
+def test_values_of_matrix_games_equal_a_slow_reference() -> None:
     draw = np.random.default_rng(5)
     for kind in ("uniform", "whole", "zero or one", "twice the same"):
         for _ in range(150):
@@ -155,8 +155,8 @@ def test_images_are_symmetries_of_the_moves() -> None:
         assert (images[0] == np.arange(8 * config.n**2)).all()
         for g, image in enumerate(images):
             assert sorted(image) == list(range(8 * config.n**2))
-            mine = after[image] if g < 4 else after[image][:, ::-1]  # a reflection swaps left and right
-            assert (mine == image[after]).all()
+            own = after[image] if g < 4 else after[image][:, ::-1]  # a reflection swaps left and right
+            assert (own == image[after]).all()
 
 
 @pytest.mark.parametrize("options", [{"n": 3, "horizon": 4, "skip": 3, "radius": 0.5},
@@ -285,8 +285,8 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     row = json.loads(capsys.readouterr().out)
     assert row["value"] == pytest.approx(0.1430, abs=5e-5) and row["states"] == 44928 and row["seconds"] > 0
     assert main.main([*words, "--picture", str(tmp_path / "a.png")]) == 0
-    said = capsys.readouterr().out
-    assert "value 0.142981" in said and "44,928 states" in said and "NashConv" in said
+    output = capsys.readouterr().out
+    assert "value 0.142981" in output and "44,928 states" in output and "NashConv" in output
     assert (tmp_path / "a.png").stat().st_size > 10_000
     assert main.main(["solve", "lattice", "--help"]) == 0
     assert "--radius" in capsys.readouterr().out
@@ -313,5 +313,5 @@ def test_bad_commands_are_refused_in_one_line(
     words: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.main(["solve", *words.split()]) == 2
-    said = capsys.readouterr()
-    assert complaint in said.err and said.err.count("\n") == 1 and not said.out
+    output = capsys.readouterr()
+    assert complaint in output.err and output.err.count("\n") == 1 and not output.out

@@ -68,9 +68,9 @@ def test_disturbed_world_equals_reference_bit_for_bit(
     ended = 0
     for step in range(45):
         states = named(world)
-        for name, mine in (("x", slow.x), ("y", slow.y), ("theta", slow.theta), ("v", slow.v),
+        for name, own in (("x", slow.x), ("y", slow.y), ("theta", slow.theta), ("v", slow.v),
                            ("omega", slow.omega), ("step", slow.steps)):
-            assert same_bits(states[name], mine), (name, step)
+            assert same_bits(states[name], own), (name, step)
         assert same_bits(optional_of(world)["speed_factor"], slow.factors[:, 0])
         for seat, role in enumerate(ROLES):
             expected = slow.obs(seat) if full else slow.frames[:, seat, -1, :7]

@@ -55,13 +55,13 @@ def test_world_equals_reference_bit_for_bit(number: int) -> None:
     episodes = 0
     for step in range(steps):
         states = named(world)
-        for name, mine in (("x", slow.x), ("y", slow.y), ("theta", slow.theta), ("v", slow.v),
+        for name, own_player in (("x", slow.x), ("y", slow.y), ("theta", slow.theta), ("v", slow.v),
                            ("omega", slow.omega), ("obstacle_x", slow.ox), ("obstacle_y", slow.oy),
                            ("obstacle_radius", slow.orad), ("step", slow.steps),
                            ("obstacles", slow.obstacles),
                            ("episode", slow.episode), ("spawn_redraws", slow.redraws),
                            ("obstacles_missing", slow.missing)):
-            assert same_bits(states[name], mine), (name, step)
+            assert same_bits(states[name], own_player), (name, step)
         if config.w_search:
             assert same_bits(states["visited"], slow.visited.reshape(games, 100))
         for seat, role in enumerate(ROLES):
@@ -204,9 +204,9 @@ def test_trigonometry_is_accurate() -> None:
     y, x = (rng.normal(0, 10.0 ** rng.integers(-6, 4, 200_000)).astype(np.float32) for _ in range(2))
     y[:9], x[:9] = np.repeat([-1, 0, 1], 3), np.tile([-1, 0, 1], 3)
     assert np.abs(native.atan2(y, x) - np.arctan2(y.astype(float), x.astype(float))).max() < 4e-7
-    for mine, theirs in ((native.sincos(angles), float_arithmetic.sincos(angles)),
+    for own_player, theirs in ((native.sincos(angles), float_arithmetic.sincos(angles)),
                          ((native.atan2(y, x),), (float_arithmetic.atan2(y, x),))):
-        assert all(same_bits(a, b) for a, b in zip(mine, theirs))
+        assert all(same_bits(a, b) for a, b in zip(own_player, theirs))
 
 
 @pytest.mark.parametrize("compiler", [

@@ -30,7 +30,7 @@ def test_bytes_of_a_tile() -> None:
     assert shades(encode(rows)) == [[0, 1, 2, 3] * 2] * 4 + [[3] * 4 + [0] * 4] * 4
 
 
-def test_letters_are_all_there_and_all_different() -> None:
+def test_all_letters_exist_and_differ() -> None:
     graphics = load_graphics()
     assert set("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,!?'-/:$+>") <= set(graphics.charmap)
     low = min(graphics.charmap.values())

@@ -98,7 +98,7 @@ def test_worker_killed_from_outside_has_no_culprit(remote: emulator_pool.WorkerP
     assert [(fault.row, fault.lost) for fault in remote.step(0, [0, 0, 0])] == [(1, True), (2, True)]
 
 
-def test_who_asks_for_a_lost_game_is_told(remote: emulator_pool.WorkerPool) -> None:
+def test_request_for_a_lost_game_is_an_error(remote: emulator_pool.WorkerPool) -> None:
     begin(remote)
     remote.workers[1].child.kill()
     with pytest.raises(emulator_pool.EmulatorLost):

@@ -122,8 +122,8 @@ def test_without_it_or_for_another_pyboy_states_are_made_slowly(
         monkeypatch.setattr("rematch.worlds.gameboy.emulator.fast_savestates", other, raising=False)
     monkeypatch.setattr(pyboy_emulator, "compiled", pyboy_emulator.compiled.__wrapped__)
     assert pyboy_emulator.compiled() is None
-    said = [str(warning.message) for warning in recwarn if "savestates are slow" in str(warning.message)]
-    assert len(said) == bool(there) and all("make clean build" in line for line in said)
+    output = [str(warning.message) for warning in recwarn if "savestates are slow" in str(warning.message)]
+    assert len(output) == bool(there) and all("make clean build" in line for line in output)
     one = pyboy_emulator.acquire(gameboy_worlds.tiny().rom)
     assert one.save() == state
     one.load(state)

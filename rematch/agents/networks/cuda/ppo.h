@@ -1,0 +1,506 @@
+/* Proximal policy optimization: all minibatches of all epochs of an iteration in one launch.
+ *
+ * The blocks of a launch serve one role; roles learn side by side. For each minibatch the blocks share its tiles, write their sums of
+ * the gradient to slots of their own, wait for each other, and add the slots in order: no result depends on timing. Then
+ * each block makes the Adam step of its share of the weights. The readable loss is agents/learners/ppo.py. */
+#ifndef REMATCH_PPO_H
+#define REMATCH_PPO_H
+
+#include "act.h"
+
+enum { STAT_POLICY, STAT_VALUE, STAT_ENTROPY, STAT_KL, STAT_CLIPPED, STAT_MAGNET, STAT_NORM, STAT_CLIPPED_NORM, STAT_UPDATES, STATS };
+enum { BAD_GRADIENT = 1 }; /* values of `failed` */
+/* Columns of the first layer's gradient that a warp sums, and their number for all: the last warps share some columns. */
+enum { BIASES = (WIDTH1 > WIDTH2 ? WIDTH1 : WIDTH2) / 64 > HEADS / 16 ? (WIDTH1 > WIDTH2 ? WIDTH1 : WIDTH2) / 64 : HEADS / 16 };
+enum { W1_TILES = (INPUTS / 8 + SIDES - 1) / SIDES, W2_TILES = WIDTH1 / 8 / SIDES };
+
+typedef struct {
+    float *weights, *first, *second; /* [WEIGHTS] and Adam's moments */
+    float *partial;                  /* [blocks][WEIGHTS] sums of each block */
+    double *block_sums;              /* [blocks][2] squares of a share of the gradient; KL divergence of a minibatch */
+    double *stats;                   /* [blocks][STATS] sums over minibatches */
+    const float *obs;                /* [M][OBS] */
+    const float *action;             /* [M][ACTIONS] */
+    const int32_t *choice;           /* [M] */
+    const unsigned char *mask;       /* [M][ACTIONS] or NULL */
+    const float *logp, *advantage, *target, *value; /* [M] */
+    const float *magnet;             /* [M][ACTIONS] its means or logits, or NULL */
+    const float *magnet_log_std;     /* [ACTIONS] */
+    const int32_t *index;            /* [count] rows that are learned from */
+    const int32_t *count;
+    const double *scaling;           /* mean and 1 / (deviation + 1e-8) of the advantages of those rows */
+    unsigned *barrier;
+    int32_t *updates, *failed;       /* steps of Adam so far */
+    uint64_t key;                    /* of the order of rows */
+    int32_t iteration, epochs, minibatch;
+    float lr, clip, value_clip, value_weight, entropy_weight, magnet_weight, max_norm, target_kl, log_std_low, log_std_high;
+} UpdateArguments;
+
+/* The observations of a tile and what its loss needs, copied from the rollout while the tile before it is computed. */
+typedef struct {
+    float action[TILE * ACTIONS], magnet[TILE * ACTIONS], logp[TILE], advantage[TILE], target[TILE], value[TILE];
+    int32_t choice[TILE];
+} RowData;
+
+/* What the loss of one row needs. */
+typedef struct { const float *action, *magnet; float logp, advantage, target, value; int choice; } Row;
+
+/* The sums of one thread over the tiles of a minibatch. */
+typedef struct {
+    float w1[WIDTH1 / 64][W1_TILES][4], w2[WIDTH2 / 64][W2_TILES][4], head[HEADS / 16][1][4];
+    float bias[BIASES][4], log_std[ACTIONS], kl; /* `bias`: of b2 in the warps of side 0, of b1 in side 1, of the head in warp 15 */
+} Sums;
+
+typedef struct {
+    Tile tile; /* first: its matrices are aligned to 16 bytes */
+    float number[TILE * OBS]; /* observations of the next tile */
+    RowData data[2];          /* of this tile and of the next */
+    int row[3][TILE];         /* of this tile, of the next and of the one after it */
+    rm_quad order_key[2];     /* of this epoch and of the next */
+    float rate, unbias, log_std[THREADS / 32][ACTIONS];
+    double warp_sum[THREADS / 32], total[2];
+    double norms, clipped_norms, kl_sum, decay1, decay2; /* of thread 0 */
+} UpdateMemory;
+
+/* The minibatches of an iteration in order, and the tiles of one of them that this block computes. */
+typedef struct { int epoch, at, size, tile; } Work;
+
+/* --- the order of rows ------------------------------------------------------------------------------- */
+
+DEVICE unsigned mix(unsigned x) {
+    x = (x ^ (x >> 16)) * 0x7FEB352Du;
+    x = (x ^ (x >> 15)) * 0x846CA68Bu;
+    return x ^ (x >> 16);
+}
+
+/* A random permutation of 0 .. count - 1 without memory: four rounds of a Feistel network on 2 half_bits bits, repeated
+ * until the number is below `count` (Black and Rogaway 2002, "cycle walking"). */
+DEVICE unsigned permuted(unsigned i, unsigned count, int half_bits, rm_quad key) {
+    const unsigned low = (1u << half_bits) - 1u;
+    do {
+        unsigned left = i >> half_bits, right = i & low;
+        for (int round = 0; round < 4; round++) {
+            unsigned next = left ^ (mix(right ^ key.w[round]) & low);
+            left = right;
+            right = next;
+        }
+        i = left << half_bits | right;
+    } while (i >= count);
+    return i;
+}
+
+/* --- sums in a fixed order --------------------------------------------------------------------------- */
+
+/* The sum over all threads of a block, in thread 0. */
+DEVICE double block_sum(UpdateMemory *memory, double x) {
+    for (int step = 16; step; step >>= 1) x += __shfl_xor_sync(0xFFFFFFFFu, x, step);
+    if ((threadIdx.x & 31) == 0) memory->warp_sum[threadIdx.x >> 5] = x;
+    __syncthreads();
+    double total = 0.0;
+    if (threadIdx.x == 0)
+        for (int w = 0; w < THREADS / 32; w++) total += memory->warp_sum[w];
+    __syncthreads();
+    return total;
+}
+
+/* All blocks of the role have come this far, and see what the others wrote. `target` counts arrivals. */
+DEVICE void wait_for_blocks(unsigned *barrier, unsigned *target) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        *target += (int)gridDim.x;
+        arrive_and_wait(barrier, *target);
+    }
+    __syncthreads();
+}
+
+/* --- the loss of one row ----------------------------------------------------------------------------- */
+
+/* d loss / d log-probability of the taken action (eq. 7). */
+DEVICE float surrogate(const UpdateArguments *u, Sums *sums, float *stat, const Row *row, float logp, float advantage) {
+    float log_ratio = logp - row->logp, ratio = expf(log_ratio);
+    float low = 1.0f - u->clip, high = 1.0f + u->clip;
+    float bounded = ratio < low ? low : ratio > high ? high : ratio;
+    float plain = ratio * advantage, clipped = bounded * advantage;
+    stat[STAT_POLICY] -= plain < clipped ? plain : clipped;
+    sums->kl += (ratio - 1.0f) - log_ratio;
+    stat[STAT_CLIPPED] += ratio < low || ratio > high ? 1.0f : 0.0f;
+    return plain <= clipped || !(ratio == ratio) ? -plain : 0.0f;
+}
+
+DEVICE float value_gradient(const UpdateArguments *u, float *stat, const Row *row, float v) {
+    float target = row->target, error = v - target, gradient = 2.0f * error, loss = error * error;
+    if (u->value_clip > 0.0f) {
+        float old = row->value, moved = v - old, c = u->value_clip;
+        float clipped = old + (moved < -c ? -c : moved > c ? c : moved) - target;
+        if (clipped * clipped > loss) {
+            loss = clipped * clipped;
+            gradient = moved > -c && moved < c ? 2.0f * clipped : 0.0f;
+        }
+    }
+    stat[STAT_VALUE] += loss;
+    return u->value_weight * gradient;
+}
+
+DEVICE void gaussian_gradient(const UpdateArguments *u, const Tile *tile, Sums *sums, float *stat, const Row *row, float *out, float advantage, float scale) {
+    float logp = 0.0f;
+    for (int a = 0; a < ACTIONS; a++) {
+        float z = (row->action[a] - out[a]) * expf(-tile->log_std[a]);
+        logp += -0.5f * z * z - tile->log_std[a] - HALF_LOG_2PI;
+        stat[STAT_ENTROPY] += tile->log_std[a] + 0.5f + HALF_LOG_2PI;
+    }
+    float g = surrogate(u, sums, stat, row, logp, advantage);
+    for (int a = 0; a < ACTIONS; a++) {
+        float inv = expf(-tile->log_std[a]), mean = out[a];
+        float z = (row->action[a] - mean) * inv;
+        float dm = g * z * inv, ds = g * (z * z - 1.0f) - u->entropy_weight;
+        if (u->magnet) { /* KL(policy || magnet) of two Gaussians */
+            float other = u->magnet_log_std[a], inv_var = expf(-2.0f * other), var = expf(2.0f * tile->log_std[a]);
+            float distance = mean - row->magnet[a];
+            stat[STAT_MAGNET] += other - tile->log_std[a] + 0.5f * (var + distance * distance) * inv_var - 0.5f;
+            dm += u->magnet_weight * distance * inv_var;
+            ds += u->magnet_weight * (var * inv_var - 1.0f);
+        }
+        out[a] = dm * scale;
+        sums->log_std[a] += ds * scale;
+    }
+}
+
+DEVICE void choice_gradient(const UpdateArguments *u, Sums *sums, float *stat, const Row *row, const unsigned char *mask, float *out, float advantage, float scale) {
+    float logp[ACTIONS], other[ACTIONS], entropy = 0.0f, magnet_kl = 0.0f;
+    log_softmax(out, mask, logp);
+    if (u->magnet) log_softmax(row->magnet, mask, other);
+    int taken = row->choice;
+    float g = surrogate(u, sums, stat, row, logp[taken], advantage);
+    for (int a = 0; a < ACTIONS; a++) {
+        if (mask && !mask[a]) continue;
+        float p = expf(logp[a]);
+        entropy -= p * logp[a];
+        if (u->magnet) magnet_kl += p * (logp[a] - other[a]);
+    }
+    for (int a = 0; a < ACTIONS; a++) {
+        if (mask && !mask[a]) { out[a] = 0.0f; continue; }
+        float p = expf(logp[a]);
+        float d = g * ((a == taken ? 1.0f : 0.0f) - p) + u->entropy_weight * p * (logp[a] + entropy);
+        if (u->magnet) d += u->magnet_weight * p * (logp[a] - other[a] - magnet_kl);
+        out[a] = d * scale;
+    }
+    stat[STAT_ENTROPY] += entropy;
+    stat[STAT_MAGNET] += magnet_kl;
+}
+
+/* --- one tile ------------------------------------------------------------------------------------------ */
+
+/* From `out` to `back`, the gradient of the mean loss. `stat` adds up over the whole iteration, as means of minibatches. */
+DEVICE void loss_gradient(const UpdateArguments *u, Tile *tile, const RowData *data, const int *rows, Sums *sums, float *total, float scale) {
+    if (threadIdx.x >= TILE) return;
+    const int line = threadIdx.x;
+    const Row row_data = {data->action + line * ACTIONS, data->magnet + line * ACTIONS, data->logp[line], data->advantage[line],
+                          data->target[line], data->value[line], data->choice[line]}, *row = &row_data;
+    float *out = tile->out + threadIdx.x * OUTPUTS, stat[STAT_MAGNET + 1] = {};
+    half_float *back = tile->back + threadIdx.x * D_STRIDE;
+    const int number = rows[threadIdx.x];
+    for (int o = 0; o < HEADS; o++) back[o] = 0;
+    if (number < 0) return;
+    float advantage = (float)(((double)row->advantage - u->scaling[0]) * u->scaling[1]);
+    float value = out[ACTIONS];
+    if (DISCRETE) choice_gradient(u, sums, stat, row, u->mask ? u->mask + (long long)number * ACTIONS : 0, out, advantage, scale);
+    else gaussian_gradient(u, tile, sums, stat, row, out, advantage, scale);
+    out[ACTIONS] = value_gradient(u, stat, row, value) * scale;
+    for (int o = 0; o < OUTPUTS; o++) back[o] = to_half(out[o]);
+    for (int s = 0; s <= STAT_MAGNET; s++) total[s] += stat[s] * scale;
+}
+
+DEVICE float slope(float h) { return RELU ? (h > 0.0f ? 1.0f : 0.0f) : 1.0f - h * h; }
+
+/* h [TILE][UNITS] <- sum * slope(h): from the gradient of a layer's outputs to that of its inputs. */
+template <int N> DEVICE void store_back(half_float *h, int stride, int row, int column, const float (&sum)[2][N][4]) {
+    const int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            for (int part = 0; part < 2; part++) {
+                half_float *at = h + (row + 16 * m + 8 * part + lane / 4) * stride + column + 8 * n + 2 * (lane % 4);
+                *(unsigned *)at = two_halves(sum[m][n][2 * part] * slope(to_float(at[0])), sum[m][n][2 * part + 1] * slope(to_float(at[1])));
+            }
+}
+
+DEVICE int w1_column(int side) {
+    const int column = side * 8 * W1_TILES, last = INPUTS - 8 * W1_TILES;
+    return column < last ? column : last;
+}
+
+/* From `back` through all layers; adds the gradients of the weights. */
+DEVICE void backward(Tile *tile, Sums *sums) {
+    enum { N1 = WIDTH1 / 8 / SIDES, N2 = WIDTH2 / 8 / SIDES };
+    const int warp = threadIdx.x >> 5, group = warp & 3, side = warp >> 2;
+    float back2[2][N2][4] = {}, back1[2][N1][4] = {};
+    warp_multiply<2, N2, false, true>(back2, tile->back, D_STRIDE, group * 32, tile->head, H2_STRIDE, side * 8 * N2, HEADS);
+    if (warp * 8 < WIDTH2) warp_multiply<HEADS / 16, 1, true, true>(sums->head, tile->back, D_STRIDE, 0, tile->h2, H2_STRIDE, warp * 8, TILE);
+    if (warp == 15) warp_row_sums<HEADS / 16, true>(*(float (*)[HEADS / 16][4])sums->bias, tile->back, D_STRIDE, 0, TILE);
+    __syncthreads();
+    store_back(tile->h2, H2_STRIDE, group * 32, side * 8 * N2, back2);
+    __syncthreads();
+    warp_multiply<WIDTH2 / 64, W2_TILES, true, true>(sums->w2, tile->h2, H2_STRIDE, group * (WIDTH2 / 4), tile->h1, H1_STRIDE, side * 8 * W2_TILES, TILE);
+    warp_multiply<2, N1, false, true>(back1, tile->h2, H2_STRIDE, group * 32, tile->w2, H1_STRIDE, side * 8 * N1, WIDTH2);
+    if (side == 0) warp_row_sums<WIDTH2 / 64, true>(*(float (*)[WIDTH2 / 64][4])sums->bias, tile->h2, H2_STRIDE, group * (WIDTH2 / 4), TILE);
+    __syncthreads();
+    store_back(tile->h1, H1_STRIDE, group * 32, side * 8 * N1, back1);
+    __syncthreads();
+    warp_multiply<WIDTH1 / 64, W1_TILES, true, true>(sums->w1, tile->h1, H1_STRIDE, group * (WIDTH1 / 4), tile->x, X_STRIDE, w1_column(side), TILE);
+    if (side == 1) warp_row_sums<WIDTH1 / 64, true>(*(float (*)[WIDTH1 / 64][4])sums->bias, tile->h1, H1_STRIDE, group * (WIDTH1 / 4), TILE);
+}
+
+/* --- one minibatch --------------------------------------------------------------------------------------- */
+
+template <int M, int N> DEVICE void store_matrix(float *out, int rows, int columns, int row, int column, const float (&sum)[M][N][4]) {
+    const int lane = threadIdx.x & 31;
+    for (int m = 0; m < M; m++)
+        for (int n = 0; n < N; n++)
+            for (int part = 0; part < 2; part++) {
+                int line = row + 16 * m + 8 * part + lane / 4;
+                if (line < rows) store_pair(out + line * columns + column + 8 * n + 2 * (lane % 4), sum[m][n][2 * part], sum[m][n][2 * part + 1]);
+            }
+}
+
+template <int M> DEVICE void store_row_sums(float *out, int rows, int row, const float (*sum)[4]) {
+    const int lane = threadIdx.x & 31;
+    if (lane % 4) return;
+    for (int m = 0; m < M; m++)
+        for (int part = 0; part < 2; part++) {
+            int line = row + 16 * m + 8 * part + lane / 4;
+            if (line < rows) out[line] = sum[m][2 * part];
+        }
+}
+
+/* Write the sums of all threads of this block to its slot; the sum of `kl` in thread 0. */
+DEVICE float store_sums(const UpdateArguments *u, UpdateMemory *memory, Sums *sums) {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, group = warp & 3, side = warp >> 2;
+    float *out = u->partial + (long long)blockIdx.x * WEIGHTS;
+    store_matrix(out + W1_AT, WIDTH1, INPUTS, group * (WIDTH1 / 4), w1_column(side), sums->w1);
+    store_matrix(out + W2_AT, WIDTH2, WIDTH1, group * (WIDTH2 / 4), side * 8 * W2_TILES, sums->w2);
+    if (warp * 8 < WIDTH2) store_matrix(out + HEAD_AT, OUTPUTS, WIDTH2, 0, warp * 8, sums->head);
+    if (warp == 15) store_row_sums<HEADS / 16>(out + HEAD_BIAS_AT, OUTPUTS, 0, sums->bias);
+    if (side == 0) store_row_sums<WIDTH2 / 64>(out + B2_AT, WIDTH2, group * (WIDTH2 / 4), sums->bias);
+    if (side == 1) store_row_sums<WIDTH1 / 64>(out + B1_AT, WIDTH1, group * (WIDTH1 / 4), sums->bias);
+    for (int step = 16; step; step >>= 1) {
+        for (int a = 0; a < ACTIONS; a++) sums->log_std[a] += __shfl_xor_sync(0xFFFFFFFFu, sums->log_std[a], step);
+        sums->kl += __shfl_xor_sync(0xFFFFFFFFu, sums->kl, step);
+    }
+    if (lane == 0) {
+        for (int a = 0; a < ACTIONS; a++) memory->log_std[warp][a] = sums->log_std[a];
+        memory->warp_sum[warp] = sums->kl;
+    }
+    __syncthreads();
+    for (int i = LOG_STD_AT + threadIdx.x; i < WEIGHTS; i += THREADS) {
+        float total = 0.0f;
+        for (int w = 0; w < TILE / 32 && i < WEIGHTS_END; w++) total += memory->log_std[w][i - LOG_STD_AT];
+        out[i] = total;
+    }
+    float kl = 0.0f;
+    for (int w = 0; w < TILE / 32; w++) kl += (float)memory->warp_sum[w];
+    return kl;
+}
+
+/* --- the tiles of a block ---------------------------------------------------------------------------------- */
+
+DEVICE int minibatch_size(const UpdateArguments *u, int count, int at) { return count - at < u->minibatch ? count - at : u->minibatch; }
+
+/* The next minibatch; its size is 0 after the last one. */
+DEVICE Work next_minibatch(const UpdateArguments *u, int count, Work work) {
+    work.at += u->minibatch;
+    if (work.at >= count) work.at = 0, work.epoch++;
+    work.size = work.epoch < u->epochs ? minibatch_size(u, count, work.at) : 0;
+    work.tile = blockIdx.x;
+    return work;
+}
+
+/* What the block computes after this tile: its next one of the minibatch, or its first of the next minibatch. */
+DEVICE Work next_work(const UpdateArguments *u, int count, Work work) {
+    work.tile += gridDim.x;
+    return work.tile * TILE < work.size ? work : next_minibatch(u, count, work);
+}
+
+/* The keys of the orders of an epoch and of the next one. */
+DEVICE void set_order_keys(const UpdateArguments *u, UpdateMemory *memory, int epoch) {
+    if (threadIdx.x < 2) {
+        uint32_t wanted = (uint32_t)(epoch + threadIdx.x);
+        memory->order_key[wanted & 1] = rm_philox(u->key, wanted, (uint32_t)u->iteration, 17, 0);
+    }
+}
+
+/* The row of the arrays at a place of a tile; -1: none. */
+DEVICE int row_at(const UpdateArguments *u, const UpdateMemory *memory, int count, int half_bits, Work work, int line) {
+    const int place = work.tile * TILE + line;
+    return place < work.size ? u->index[permuted(work.at + place, count, half_bits, memory->order_key[work.epoch & 1])] : -1;
+}
+
+/* Start the copies of a tile's observations and of the data of its rows. */
+DEVICE void copy_rows(const UpdateArguments *u, UpdateMemory *memory, const int *rows, RowData *data) {
+    for (int i = threadIdx.x; i < TILE * OBS; i += THREADS) {
+        int row = rows[i / OBS];
+        if (row < 0) memory->number[i] = 0.0f;
+        else copy_ahead(memory->number + i, u->obs + (long long)row * OBS + i % OBS);
+    }
+    const int line = threadIdx.x % TILE, part = threadIdx.x / TILE, row = rows[line]; /* four threads a row */
+    if (row < 0) return;
+    if (part == 0) {
+        copy_ahead(data->logp + line, u->logp + row);
+        copy_ahead(data->advantage + line, u->advantage + row);
+    } else if (part == 1) {
+        copy_ahead(data->target + line, u->target + row);
+        copy_ahead(data->value + line, u->value + row);
+    } else if (part == 2) {
+        if (DISCRETE) copy_ahead(data->choice + line, u->choice + row);
+        else
+            for (int a = 0; a < ACTIONS; a++) copy_ahead(data->action + line * ACTIONS + a, u->action + (long long)row * ACTIONS + a);
+    } else if (u->magnet)
+        for (int a = 0; a < ACTIONS; a++) copy_ahead(data->magnet + line * ACTIONS + a, u->magnet + (long long)row * ACTIONS + a);
+}
+
+/* Compute a tile, the `turn`-th of this block; meanwhile copy the next one, and find the rows of the one after it. */
+DEVICE void compute_tile(const UpdateArguments *u, UpdateMemory *memory, int turn, Work work, Work after_next, int count, int half_bits, Sums *sums, float *stat) {
+    Tile *tile = &memory->tile;
+    wait_for_copies();
+    __syncthreads();
+    float number[EACH];
+    for (int n = 0; n < EACH; n++) number[n] = threadIdx.x + n * THREADS < TILE * OBS ? memory->number[threadIdx.x + n * THREADS] : 0.0f;
+    store_inputs(tile, number);
+    __syncthreads();
+    copy_rows(u, memory, memory->row[(turn + 1) % 3], memory->data + ((turn + 1) & 1));
+    if (threadIdx.x < TILE) memory->row[(turn + 2) % 3][threadIdx.x] = row_at(u, memory, count, half_bits, after_next, threadIdx.x);
+    forward(tile);
+    loss_gradient(u, tile, memory->data + (turn & 1), memory->row[turn % 3], sums, stat, 1.0f / (float)work.size);
+    __syncthreads();
+    backward(tile, sums);
+    __syncthreads();
+}
+
+/* This block's share of the summed gradient: into `partial` of block 0, its squares into `block_sums`. */
+DEVICE void add_partials(const UpdateArguments *u, UpdateMemory *memory, int tiles, double kl) {
+    const int from = (int)((long long)WEIGHTS * blockIdx.x / (int)gridDim.x), to = (int)((long long)WEIGHTS * (blockIdx.x + 1) / (int)gridDim.x);
+    const int used = tiles < (int)gridDim.x ? tiles : (int)gridDim.x, half = threadIdx.x & 1;
+    double squares = 0.0;
+    for (int i = from + (threadIdx.x >> 1); i - (threadIdx.x >> 1) < to; i += THREADS / 2) { /* two threads a weight */
+        float sum = 0.0f;
+        if (i < to) {
+#pragma unroll 16
+            for (int b = half; b < used; b += 2) sum += load_fresh(u->partial + (long long)b * WEIGHTS + i);
+        }
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
+        if (i < to && !half) {
+            u->partial[i] = sum; /* only these two threads read or write column i */
+            squares += (double)sum * sum;
+        }
+    }
+    squares = block_sum(memory, squares);
+    if (threadIdx.x == 0) {
+        u->block_sums[2 * blockIdx.x] = squares;
+        u->block_sums[2 * blockIdx.x + 1] = kl;
+    }
+}
+
+/* totals of `block_sums`, the same in all blocks */
+DEVICE void add_block_sums(const UpdateArguments *u, UpdateMemory *memory) {
+    if (threadIdx.x < 32) {
+        double squares = 0.0, kl = 0.0;
+        for (int b = threadIdx.x; b < (int)gridDim.x; b += 32) {
+            squares += load_fresh(u->block_sums + 2 * b);
+            kl += load_fresh(u->block_sums + 2 * b + 1);
+        }
+        for (int step = 16; step; step >>= 1) {
+            squares += __shfl_xor_sync(0xFFFFFFFFu, squares, step);
+            kl += __shfl_xor_sync(0xFFFFFFFFu, kl, step);
+        }
+        if (threadIdx.x == 0) memory->total[0] = squares, memory->total[1] = kl;
+    }
+    __syncthreads();
+}
+
+/* Adam (Kingma and Ba 2015, algorithm 1) on this block's share; log_std stays within its bounds. */
+DEVICE void adam_step(const UpdateArguments *u, const UpdateMemory *memory, float scale) {
+    const int from = (int)((long long)WEIGHTS * blockIdx.x / (int)gridDim.x), to = (int)((long long)WEIGHTS * (blockIdx.x + 1) / (int)gridDim.x);
+    for (int i = from + threadIdx.x; i < to; i += THREADS) {
+        float g = u->partial[i] * scale;
+        float m = u->first[i] + 0.1f * (g - u->first[i]), v = u->second[i] + 0.001f * (g * g - u->second[i]);
+        float w = u->weights[i] - memory->rate * m / (sqrtf(v * memory->unbias) + 1e-5f);
+        u->first[i] = m;
+        u->second[i] = v;
+        if (i >= LOG_STD_AT) w = fminf(fmaxf(w, u->log_std_low), u->log_std_high);
+        u->weights[i] = w;
+    }
+}
+
+/* grid (blocks, roles), all blocks resident at once. */
+extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArguments *roles) {
+    SHARED_MEMORY;
+    UpdateMemory *memory = (UpdateMemory *)shared_memory;
+    const UpdateArguments *u = roles + blockIdx.y;
+    const int count = *u->count, before = *u->updates;
+    unsigned arrivals = 0;
+    int updates = 0, half_bits = 1;
+    float stat[STAT_MAGNET + 1] = {};
+    while ((1ull << (2 * half_bits)) < (unsigned long long)count) half_bits++;
+    if (threadIdx.x == 0) {
+        memory->decay1 = pow(0.9, (double)before);
+        memory->decay2 = pow(0.999, (double)before);
+        memory->norms = memory->clipped_norms = memory->kl_sum = 0.0;
+    }
+    Work work = {0, 0, count > 0 && u->epochs > 0 ? minibatch_size(u, count, 0) : 0, (int)blockIdx.x};
+    Work next = next_work(u, count, work);
+    set_order_keys(u, memory, 0);
+    wait_for_blocks(u->barrier, &arrivals); /* all have read `updates` */
+    if (threadIdx.x < TILE) memory->row[0][threadIdx.x] = row_at(u, memory, count, half_bits, work, threadIdx.x);
+    if (threadIdx.x < TILE) memory->row[1][threadIdx.x] = row_at(u, memory, count, half_bits, next, threadIdx.x);
+    __syncthreads();
+    copy_rows(u, memory, memory->row[0], memory->data);
+    for (int turn = 0; work.size > 0;) {
+        const Work minibatch = work;
+        Sums sums = {};
+        load_weights(&memory->tile, u->weights);
+        do { /* a block without a tile computes one without rows */
+            const Work after_next = next_work(u, count, next);
+            compute_tile(u, memory, turn++, work, after_next, count, half_bits, &sums, stat);
+            if (after_next.epoch != next.epoch) set_order_keys(u, memory, after_next.epoch);
+            work = next, next = after_next;
+        } while (work.at == minibatch.at && work.epoch == minibatch.epoch && work.size > 0);
+        const float kl_of_block = store_sums(u, memory, &sums);
+        wait_for_blocks(u->barrier, &arrivals);
+        add_partials(u, memory, (minibatch.size + TILE - 1) / TILE, kl_of_block);
+        wait_for_blocks(u->barrier, &arrivals);
+        add_block_sums(u, memory);
+        const double norm = sqrt(memory->total[0]), kl = memory->total[1] / minibatch.size;
+        const double scale = u->max_norm > 0.0f && norm > u->max_norm ? u->max_norm / norm : 1.0;
+        if (!(norm < 1e30)) {
+            if (threadIdx.x == 0) *u->failed = BAD_GRADIENT;
+            return; /* all blocks of the role do */
+        }
+        updates++;
+        if (threadIdx.x == 0) {
+            memory->decay1 *= 0.9;
+            memory->decay2 *= 0.999;
+            memory->rate = (float)(u->lr / (1.0 - memory->decay1));
+            memory->unbias = (float)(1.0 / (1.0 - memory->decay2));
+            memory->norms += norm;
+            memory->clipped_norms += norm * scale;
+            memory->kl_sum += kl;
+        }
+        __syncthreads();
+        adam_step(u, memory, (float)scale);
+        wait_for_blocks(u->barrier, &arrivals);
+        if (u->target_kl > 0.0f && kl > 1.5 * (double)u->target_kl) break;
+    }
+    for (int s = 0; s <= STAT_MAGNET; s++) {
+        double total = block_sum(memory, stat[s]);
+        if (threadIdx.x == 0) u->stats[(long long)blockIdx.x * STATS + s] = total;
+    }
+    if (threadIdx.x == 0 && blockIdx.x == 0) {
+        u->stats[STAT_KL] = memory->kl_sum;
+        u->stats[STAT_NORM] = memory->norms;
+        u->stats[STAT_CLIPPED_NORM] = memory->clipped_norms;
+        u->stats[STAT_UPDATES] = updates;
+        *u->updates = before + updates;
+    }
+}
+
+#endif

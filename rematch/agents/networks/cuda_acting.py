@@ -1,0 +1,86 @@
+"""Acting on the GPU: the policies of all slots of one role, in one kernel per step (cuda/act.h)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rematch.agents.networks import cuda_network as networks
+from rematch.core.errors import ConfigError
+from rematch.core.spec import Role
+from rematch.core.system.cuda import Kernel, Program
+from rematch.rollout.cuda_collector import on_device
+from rematch.rollout.cuda_rollout import DEVICE, CudaRolloutBuffer
+from rematch.rollout.seating import RoleSeating
+
+THREADS, LEARNER_RANGE, OPPONENT_RANGE = 512, 128, 2048  # of network.h and act.h
+
+
+class CudaRoleActing:
+    """The kernel, the weights of all slots and the arguments with which one role acts."""
+
+    def __init__(
+        self, role: Role, seating: RoleSeating, rollout: CudaRolloutBuffer, key: int, first: int
+    ) -> None:
+        self.seating = seating
+        self.slots, self.rows = len(seating.packed), rollout.games * len(role.seats)
+        config = seating.policy.config
+        if reason := networks.cannot_compute(role, config):
+            raise ConfigError(f"device = cuda: {reason}; expected cpu")
+        self.order = networks.WeightOrder(role, config)
+        self.weights = torch.zeros((self.slots, self.order.size), device=DEVICE)
+        self.kernel = network_kernel("act", role, config)
+        self.blocks = -(-self.rows // LEARNER_RANGE) + (self.slots - 1) * -(-self.rows // OPPONENT_RANGE)
+        track = rollout.role_tracks[role.name]
+        arguments = np.zeros(1, networks.ACT)
+        tensors = {
+            "weights": self.weights,
+            "obs": track.obs_tensor,
+            "slot": rollout.slot_tensor,
+            "acting": rollout.acting_tensor,
+            "logp": track.logp_tensor,
+            "value": track.value_tensor,
+            "choice" if role.actions.kind == "discrete" else "action": track.action_tensor,
+        }
+        if track.mask_tensor is not None:
+            tensors["mask"] = track.mask_tensor
+        for name, tensor in tensors.items():
+            arguments[name] = tensor.data_ptr()
+        numbers = {
+            "key": key,
+            "rows": self.rows,
+            "seats": len(role.seats),
+            "all_seats": rollout.slot_tensor.shape[2],
+            "first_seat": role.seats[0],
+            "slots": self.slots,
+            "first_row": first * len(role.seats),
+        }
+        for name, number in numbers.items():
+            arguments[name] = number
+        self.arguments = on_device(arguments)
+
+    def send_weights(self) -> None:
+        """Send the slots that were filled since the last rollout."""
+        for slot in sorted(self.seating.changed):
+            ordered = self.order.to_device(self.seating.placed[slot])
+            self.weights[slot].copy_(torch.from_numpy(ordered))
+        self.seating.changed.clear()
+
+    def act(self, t: int, first_step: Tensor, only_values: bool = False) -> None:
+        blocks = -(-self.rows // LEARNER_RANGE) if only_values else self.blocks
+        self.kernel((blocks, 1), THREADS, self.arguments, t, first_step, int(only_values))
+
+
+def network_kernel(name: str, role: Role, config: Any, cooperative: bool = False) -> Kernel:
+    """A kernel of agents/networks/cuda for this role's network."""
+    shared = 0 if name == "advantages" else networks.shared_bytes(role, config)
+    return _program(tuple(sorted(networks.macros(role, config).items()))).kernel(name, shared, cooperative)
+
+
+@cache
+def _program(macros: tuple[tuple[str, int], ...]) -> Program:
+    return Program(networks.FOLDER / "program.cu", dict(macros))

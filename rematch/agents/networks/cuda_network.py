@@ -1,0 +1,142 @@
+"""Networks that the CUDA kernels of agents/networks/cuda compute: their macros, weights and arguments.
+
+The kernels know one shape: two hidden layers that policy and value share, numbers as inputs. `cannot_compute`
+says in one line why another network needs the CPU.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.networks.layout import layout
+from rematch.core.arrays import Floats
+from rematch.core.spec import Role
+
+FOLDER = Path(__file__).parent / "cuda"
+TILE, WIDTHS, MAX_ACTIONS = 128, (64, 128), 64
+SHARED_MEMORY = 227 * 1024  # bytes that a block can have on the cards that the kernels are written for
+STATS = (
+    "policy_loss",
+    "value_loss",
+    "entropy",
+    "kl",
+    "clip_fraction",
+    "magnet_kl",
+    "grad_norm_pre_clip",
+    "grad_norm_post_clip",
+    "updates",
+)
+
+
+def _struct(**members: str) -> np.dtype[np.void]:
+    """The dtype of a C struct; `p` is a pointer."""
+    return np.dtype([(name, "u8" if kind == "p" else kind) for name, kind in members.items()], align=True)
+
+
+# The structs of act.h, advantages.h and ppo.h.
+ACT = _struct(weights="p", obs="p", mask="p", slot="p", acting="p", action="p", choice="p", logp="p",
+              value="p", heads="p", key="u8", rows="i4", seats="i4", all_seats="i4", first_seat="i4",
+              slots="i4", first_row="i4")  # fmt: skip
+ADVANTAGES = _struct(reward="p", ended="p", acting="p", slot="p", value="p", advantage="p", target="p",
+                     counts="p", rows="i4", seats="i4", all_seats="i4", first_seat="i4", reward_seats="i4",
+                     reward_first="i4", steps="i4", gamma="f4", gamma_lambda="f4")  # fmt: skip
+UPDATE = _struct(weights="p", first="p", second="p", partial="p", block_sums="p", stats="p", obs="p",
+                 action="p", choice="p", mask="p", logp="p", advantage="p", target="p", value="p", magnet="p",
+                 magnet_log_std="p", index="p", count="p", scaling="p", barrier="p", updates="p", failed="p",
+                 key="u8", iteration="i4", epochs="i4", minibatch="i4", lr="f4", clip="f4", value_clip="f4",
+                 value_weight="f4", entropy_weight="f4", magnet_weight="f4", max_norm="f4", target_kl="f4",
+                 log_std_low="f4", log_std_high="f4")  # fmt: skip
+
+
+def cannot_compute(role: Role, config: NetworkConfig) -> str:
+    """Why the kernels do not compute this network; empty if they do."""
+    if config.in_torch:
+        return "the network is computed by PyTorch"
+    if len(config.hidden) != 2 or any(width not in WIDTHS for width in config.hidden):
+        widths = ",".join(map(str, config.hidden))
+        return f"network.hidden is {widths}; expected two layers of 64 or 128 units"
+    if not config.one_tower or config.table:
+        return "policy and value have separate layers; expected network.shared true, network.table false"
+    if any(role.categories):
+        return f"{role.name} observes categorical columns"
+    if role.actions.size > MAX_ACTIONS:
+        return f"{role.name} has {role.actions.size} actions; expected at most {MAX_ACTIONS}"
+    needed = shared_bytes(role, config)
+    if needed > SHARED_MEMORY:
+        return (
+            f"a tile of {role.name}'s network needs {needed:,} bytes of shared memory; expected at most "
+            f"{SHARED_MEMORY:,}: fewer observation columns, network.fourier or network.hidden"
+        )
+    return ""
+
+
+def inputs(role: Role, config: NetworkConfig) -> int:
+    """Numbers that the first layer reads: observations and their octaves, up to a multiple of 16."""
+    return -(-role.size * (1 + 2 * config.fourier) // 16) * 16
+
+
+def shared_bytes(role: Role, config: NetworkConfig) -> int:
+    """Shared memory of a block: the larger of `UpdateMemory` (ppo.h) and `ActMemory` (act.h)."""
+    first, second = config.hidden
+    actions, outputs = role.actions.size, role.actions.size + 1
+    heads = -(-outputs // 16) * 16
+    x, h1, h2 = inputs(role, config) + 8, first + 8, second + 8
+    halves = first * x + second * h1 + heads * h2 + TILE * (x + h1 + h2 + heads + 8)
+    tile = 2 * halves + 4 * (first + second + outputs + actions + TILE * (outputs + 1))
+    copied = TILE * role.size + 2 * TILE * (2 * actions + 5) + 3 * TILE  # numbers of the next tiles
+    update = 4 * copied + 4 * (8 + 2 + 16 * actions) + 8 * 23
+    return tile + max(update, 4 * (16 * TILE + 16)) + 64
+
+
+def macros(role: Role, config: NetworkConfig) -> dict[str, int]:
+    """The macros that agents/networks/cuda/program.cu is compiled with."""
+    return {
+        "OBS": role.size,
+        "FOURIER": config.fourier,
+        "WIDTH1": config.hidden[0],
+        "WIDTH2": config.hidden[1],
+        "ACTIONS": role.actions.size,
+        "DISCRETE": int(role.actions.kind == "discrete"),
+        "RELU": int(config.activation == "relu"),
+    }
+
+
+class WeightOrder:
+    """The order of a network's weights on the GPU: padded, the value head as the last row of the head."""
+
+    def __init__(self, role: Role, config: NetworkConfig) -> None:
+        entries = {name: (shape, at) for name, shape, at in layout(role, config)}
+        padded = inputs(role, config)
+
+        def rows(name: str) -> NDArray[np.int64]:
+            shape, at = entries[name]
+            return at + np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
+
+        first = rows("trunk.0.weight")
+        filled = np.full((first.shape[0], padded), -1, np.int64)
+        filled[:, : first.shape[1]] = first
+        parts = [filled, rows("trunk.0.bias"), rows("trunk.1.weight"), rows("trunk.1.bias"),
+                 rows("policy.head.weight"), rows("value.head.weight"), rows("policy.head.bias"),
+                 rows("value.head.bias")]  # fmt: skip
+        self.log_std = sum(part.size for part in parts)  # offset of log_std
+        if "policy.log_std" in entries:
+            parts.append(rows("policy.log_std"))
+        parts.append(np.full(-sum(part.size for part in parts) % 4, -1, np.int64))
+        self.source = np.concatenate(
+            [part.reshape(-1) for part in parts]
+        )  # index of each flat weight; -1: padding
+        self.size = len(self.source)
+        self._used = self.source >= 0
+
+    def to_device(self, flat: Floats) -> Floats:
+        """Flat weights [P] in the order of the GPU; zeros as padding."""
+        out: Floats = np.where(self._used, flat[np.maximum(self.source, 0)], np.float32(0))
+        return out
+
+    def to_flat(self, ordered: Floats, out: Floats) -> None:
+        """The inverse of `to_device`, into `out` [P]."""
+        out[self.source[self._used]] = ordered[self._used]

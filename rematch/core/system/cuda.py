@@ -1,0 +1,193 @@
+"""The GPU: whether there is one, programs that are compiled at run time, launches of their kernels.
+
+Programs are compiled by NVRTC through cuda-core and kept in the user's cache folder, under a digest of their
+sources, options, compiler and card. Imports torch and cuda-core only where a GPU is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rematch.core.errors import ConfigError, NotInstalled
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+
+def no_gpu() -> str:
+    """Why this process cannot use a GPU; empty if it can."""
+    import torch
+
+    if torch.version.cuda is None:
+        return "this PyTorch was built without CUDA"
+    try:
+        count = torch.cuda.device_count()
+        if count:
+            torch.cuda.get_device_properties(0)
+    except RuntimeError as error:  # for example a driver that is too old
+        return str(error).splitlines()[0]
+    return "" if count and torch.cuda.is_available() else "PyTorch finds no NVIDIA GPU"
+
+
+def require_gpu(setting: str) -> None:
+    """ConfigError where a setting asks for a GPU that cannot be used."""
+    if reason := no_gpu():
+        raise ConfigError(f"{setting}: {reason}; expected cpu")
+
+
+def free_bytes() -> int:
+    """Memory of the GPU that is free."""
+    import torch
+
+    return int(torch.cuda.mem_get_info()[0])
+
+
+def _core() -> Any:
+    try:
+        import cuda.core as core
+    except ImportError:
+        raise NotInstalled("cuda-core", "'cuda-core[cu13]>=1.0'") from None
+    return core
+
+
+@cache
+def _device() -> Any:
+    import torch
+
+    torch.cuda.init()  # type: ignore[no-untyped-call]
+    device = _core().Device(torch.cuda.current_device())
+    device.set_current()
+    return device
+
+
+class _Stream:
+    """The current stream of torch, as cuda-core takes it."""
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        import torch
+
+        return 0, int(torch.cuda.current_stream().cuda_stream)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of a program; called with its grid, its block and its arguments: tensors, ints, floats."""
+
+    name: str
+    handle: Any
+    shared_bytes: int = 0
+    cooperative: bool = False
+
+    def __call__(self, grid: tuple[int, int], block: int, *arguments: Tensor | int) -> None:
+        core = _core()
+        config = core.LaunchConfig(
+            grid=grid, block=block, shmem_size=self.shared_bytes, is_cooperative=self.cooperative
+        )
+        values = [np.int32(a) if isinstance(a, int) else a.data_ptr() for a in arguments]
+        core.launch(_device().create_stream(_Stream()), config, self.handle, *values)
+
+
+class Program:
+    """A CUDA program: a file, and the macros that it is compiled with."""
+
+    def __init__(
+        self, file: Path, macros: Mapping[str, int | str], *, include: Sequence[Path] = (), text: str = "",
+        exact: bool = False,
+    ) -> None:  # fmt: skip
+        """text: lines before the file. exact: no product is contracted with a sum, so that the results have
+        the bits of the CPU."""
+        self.file, self.macros, self.exact, self.text = file, macros, exact, text
+        self.folders = [file.parent, *include]
+        self.object = self._load()
+
+    def kernel(self, name: str, shared_bytes: int = 0, cooperative: bool = False) -> Kernel:
+        """A kernel by its name; shared_bytes: dynamic shared memory of each block."""
+        handle = self.object.get_kernel(name)
+        if shared_bytes > 48 * 1024:
+            from cuda.bindings import driver
+
+            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            (result,) = driver.cuKernelSetAttribute(attribute, shared_bytes, int(handle.handle), 0)
+            if int(result):
+                raise ConfigError(
+                    f"{name}: this GPU does not give a block {shared_bytes:,} bytes of shared memory "
+                    f"({result!r}); expected --device cpu"
+                )
+        return Kernel(name, handle, shared_bytes, cooperative)
+
+    def _load(self) -> Any:
+        core, arch = _core(), f"sm_{_device().arch}"
+        cached = _cache_folder() / f"{self._digest(arch)}.cubin"
+        with suppress(OSError):
+            return core.ObjectCode.from_cubin(cached.read_bytes())
+        options = core.ProgramOptions(
+            std="c++17",
+            arch=arch,
+            fma=not self.exact,
+            include_path=[str(folder) for folder in self.folders],
+            define_macro=[(name, str(value)) for name, value in self.macros.items()] or None,
+        )
+        source = f'{self.text}\n#include "{self.file.name}"\n'
+        try:
+            compiled = core.Program(source, "c++", options).compile("cubin")
+        except Exception as error:  # NVRTC's log is in the message
+            lines = [line for line in str(error).splitlines() if "error" in line] or [str(error)]
+            raise ConfigError(f"{self.file.name} does not compile for {arch}: {lines[0].strip()}") from error
+        _store(cached, bytes(compiled.code))
+        return compiled
+
+    def _digest(self, arch: str) -> str:
+        sha = hashlib.sha256(
+            repr((sorted(self.macros.items()), self.exact, self.text, arch, _compiler())).encode()
+        )
+        for path in source_files(self.file, self.folders):
+            sha.update(path.read_bytes())
+        return sha.hexdigest()
+
+
+def source_files(file: Path, folders: Sequence[Path]) -> list[Path]:
+    """A file and all files of ours that it includes."""
+    found: list[Path] = []
+    waiting = [file]
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        found.append(path)
+        for name in INCLUDE.findall(path.read_bytes()):
+            places = [(folder / name.decode()).resolve() for folder in (path.parent, *folders)]
+            waiting += [place for place in places if place.is_file()][:1]
+    return sorted(found)
+
+
+@cache
+def _compiler() -> tuple[int, ...]:
+    from cuda.bindings import nvrtc
+
+    return tuple(int(number) for number in nvrtc.nvrtcVersion()[1:])
+
+
+def _cache_folder() -> Path:
+    parent = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(parent).expanduser() / "rematch" / "cuda"
+
+
+def _store(path: Path, data: bytes) -> None:
+    """Keep a compiled program; a full disk or a read-only folder only costs the time of compiling again."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}.part")
+        part.write_bytes(data)
+        part.replace(path)

@@ -1,0 +1,31 @@
+"""Philox 4x32-10 of worlds/native/random.h over a range of indices, for core/rng.py."""
+
+import numpy as np
+
+from libc.stdint cimport uint32_t, uint64_t
+
+cdef extern from *:
+    """
+    #include "random.h"
+    #ifndef REMATCH_BUILD
+    #define REMATCH_BUILD ""
+    #endif
+    """
+    const char *REMATCH_BUILD
+    ctypedef struct rm_quad:
+        uint32_t w[4]
+    rm_quad rm_philox(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) nogil
+
+BUILD = REMATCH_BUILD.decode()
+
+
+def words(uint64_t key, uint32_t stream, Py_ssize_t count, uint64_t step):
+    """[count] the first two words for the counters (0 .. count - 1, step, stream), as 64-bit numbers."""
+    cdef uint64_t[::1] out = np.empty(count, np.uint64)
+    cdef Py_ssize_t i
+    cdef rm_quad quad
+    with nogil:
+        for i in range(count):
+            quad = rm_philox(key, <uint32_t>i, <uint32_t>step, stream, <uint32_t>(step >> 32))
+            out[i] = <uint64_t>quad.w[0] << 32 | quad.w[1]
+    return np.asarray(out)

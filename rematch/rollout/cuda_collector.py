@@ -1,0 +1,217 @@
+"""Collects rollouts on the GPU: all steps of all games are one CUDA graph.
+
+Nothing runs on the host between the steps. In each step one kernel per role lets the policies of all slots
+act (agents/networks/cuda/act.h), and one kernel lets the scripted players act and steps the games
+(kernels.cu of the world).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rematch.core import rng
+from rematch.core.errors import ConfigError, WorldError
+from rematch.core.spec import Role
+from rematch.rollout.cuda_rollout import DEVICE, CudaRolloutBuffer
+from rematch.rollout.rollout_buffer import RolloutBuffer
+from rematch.rollout.seating import RoleSeating, Seating
+
+GAMES_PER_BLOCK = 64
+MAX_SEATS, MAX_BOTS = 4, 32  # of cuda_step.h
+SETTINGS = np.dtype([("key", "u8", MAX_SEATS), ("policies", "i4", MAX_SEATS),
+                     ("bot", "i4", (MAX_SEATS, MAX_BOTS)), ("games", "i4"), ("first", "i4")],
+                    align=True)  # fmt: skip
+
+
+def on_device(struct: np.ndarray[Any, Any]) -> Tensor:
+    """The bytes of C structs, on the GPU."""
+    return torch.from_numpy(struct.view(np.uint8).reshape(-1)).to(DEVICE)
+
+
+class RoleActing(Protocol):
+    """The policies of one role: agents/networks/cuda_acting.py."""
+
+    seating: RoleSeating
+
+    def send_weights(self) -> None:
+        """Send the slots that were filled since the last rollout."""
+
+    def act(self, t: int, first_step: Tensor, only_values: bool = False) -> None:
+        """Launch the kernel of step t; only_values: of the learner, for the position after the last step."""
+
+
+MakeActing = Callable[[Role, RoleSeating, CudaRolloutBuffer, int, int], RoleActing]
+
+
+class CudaCollector:
+    """See rollout.collector.Collector."""
+
+    lag = 0
+
+    def __init__(self, world: Any, seating: Seating, steps: int, seed: int, make_acting: MakeActing) -> None:
+        self.world, self.seating, self.seed, self.make_acting = world, seating, seed, make_acting
+        self.before_step: Callable[[], None] = lambda: None
+        self.rollout = CudaRolloutBuffer(world.spec, steps, world.games)
+        for role in world.mask:
+            self.rollout.role_tracks[role].add_mask()
+        self.first_step = torch.zeros(1, dtype=torch.int64, device=DEVICE)
+        self.failure = torch.zeros(2, dtype=torch.int32, device=DEVICE)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.acting: list[RoleActing] = []
+
+    def allocate(self, columns: Collection[str]) -> None:
+        if columns:
+            raise ConfigError(
+                f"device = cuda: a component reads {', '.join(sorted(columns))} of every step, "
+                "which only the CPU records; expected cpu"
+            )
+
+    def force(self, forced: Any) -> None:
+        raise ConfigError("device = cuda: demonstrations force actions on the CPU only; expected cpu")
+
+    def submit(self, iteration: int) -> None:
+        self.before_step()
+        self.rollout.clear()
+        if self.graph is None:
+            self._prepare()
+        for acting in self.acting:
+            acting.send_weights()
+        self.world.push_next()
+        self.first_step.fill_(iteration * self.rollout.steps)
+        self.graph.replay()  # type: ignore[union-attr]
+
+    def result(self) -> RolloutBuffer:
+        kind, game = self.failure.tolist()
+        if kind:
+            meaning = self.world.cuda.failures.get(kind, f"failure {kind}")
+            raise WorldError(f"game {self.world.first + game}: {meaning}")
+        return self.rollout
+
+    def collect(self, iteration: int) -> RolloutBuffer:
+        self.submit(iteration)
+        return self.result()
+
+    # --- the graph ---
+
+    def _prepare(self) -> None:
+        """Compile the kernels and record the graph; the seats are final by now."""
+        spec = self.world.spec
+        self.acting = [
+            self.make_acting(role, self.seating[name], self.rollout,
+                             rng.key(self.seed, rng.ACT, role.seats[0]), self.world.first)
+            for name, role in spec.roles.items()
+        ]  # fmt: skip
+        for acting in self.acting:
+            acting.seating.changed.update(acting.seating.placed)
+            acting.send_weights()
+        self.step_kernel = self.world.program.kernel("step_games")
+        self.settings = on_device(self._settings())
+        self.tables = {
+            name: torch.from_numpy(np.ascontiguousarray(table(self.world.twin))).to(DEVICE)
+            for name, table in self.world.cuda.tables.items()
+        }
+        self.steps = on_device(
+            np.array([self._step_pointers(t) for t in range(self.rollout.steps)], np.uint64)
+        )
+        warm_up: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        warm_up.wait_stream(torch.cuda.current_stream())
+        self.graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(self.graph, stream=warm_up):
+            self._play()
+
+    def _settings(self) -> np.ndarray[Any, Any]:
+        spec, settings = self.world.spec, np.zeros(1, SETTINGS)
+        settings["games"], settings["first"] = self.world.games, self.world.first
+        for role in spec.roles.values():
+            seating = self.seating[role.name]
+            numbers = [self.world.cuda.bot_number(player) for player in seating.others]
+            foreign = [player.name for player, number in zip(seating.others, numbers) if number is None]
+            if foreign or len(numbers) > MAX_BOTS:
+                raise ConfigError(
+                    f"device = cuda: {', '.join(foreign) or f'{len(numbers)} players'} cannot be seated "
+                    "on the GPU; expected cpu"
+                )
+            for seat in role.seats:
+                settings["key"][0, seat] = rng.key(self.seed, rng.BOT, seat)
+                settings["policies"][0, seat] = len(seating.packed)
+                settings["bot"][0, seat, : len(numbers)] = numbers
+        return settings
+
+    def _step_pointers(self, t: int) -> list[int]:
+        """`StepArrays` of cuda_step.h: the members of Batch, then the slots before and after the step."""
+        rollout, world = self.rollout, self.world
+        tensors: dict[str, Tensor | None] = {
+            "": None, "states": world.states, "optional": world.optional, "reward": rollout.reward_tensor[t],
+            "outcome": rollout.outcome_tensor[t], "ended": rollout.ended_tensor[t],
+            "length": rollout.length_tensor[t], "acting": rollout.acting_tensor[t + 1],
+        }  # fmt: skip
+        tensors |= {f"next.{name}": tensor for name, tensor in world.next_tensors.items()}
+        tensors |= {f"field.{name}": tensor for name, tensor in world.fields.items()}
+        tensors |= self.tables
+        for name, track in rollout.role_tracks.items():
+            tensors[f"action.{name}"], tensors[f"obs.{name}"] = (
+                track.action_tensor[t],
+                track.obs_tensor[t + 1],
+            )
+            if track.mask_tensor is not None:
+                tensors[f"mask.{name}"] = track.mask_tensor[t + 1]
+        slots = [rollout.slot_tensor[t], rollout.slot_tensor[t + 1]]
+        batch = [tensors[name] for name in world.cuda.batch]
+        return [0 if tensor is None else tensor.data_ptr() for tensor in (*batch, *slots)]
+
+    def _play(self) -> None:
+        """What the graph records: the position after the last rollout becomes step 0, then all steps."""
+        rollout, world, last = self.rollout, self.world, self.rollout.steps
+        rollout.started_tensor.copy_(world.started)
+        rollout.slot_tensor[0].copy_(world.slots)
+        rollout.acting_tensor[0].copy_(world.acting)
+        self._join_fields(0)
+        for t in range(last):
+            for acting in self.acting:
+                acting.act(t, self.first_step)
+            self.step_kernel(
+                (-(-world.games // GAMES_PER_BLOCK), 1),
+                GAMES_PER_BLOCK,
+                self.steps,
+                t,
+                self.settings,
+                self.first_step,
+                self.failure,
+            )
+            self._join_written_fields(t + 1)
+        for acting in self.acting:
+            acting.act(last, self.first_step, only_values=True)
+        world.started.copy_(rollout.ended_tensor[-1] != 0)
+        world.slots.copy_(rollout.slot_tensor[last])
+        world.acting.copy_(rollout.acting_tensor[last])
+        self._split_fields(last)
+
+    def _join_fields(self, t: int) -> None:
+        """The observations of step t from the world's fields."""
+        for name, track in self.rollout.role_tracks.items():
+            fields = [self.world.fields[f"{name}.{field.name}"] for field in track.role.fields]
+            track.obs_tensor[t].copy_(fields[0] if len(fields) == 1 else torch.cat(fields, -1))
+            if track.mask_tensor is not None:
+                track.mask_tensor[t].copy_(self.world.mask[name])
+
+    def _join_written_fields(self, t: int) -> None:
+        """Where the kernel writes several fields, they are joined; a single one is written in place."""
+        for name, track in self.rollout.role_tracks.items():
+            if f"obs.{name}" not in self.world.cuda.batch:
+                fields = [self.world.fields[f"{name}.{field.name}"] for field in track.role.fields]
+                track.obs_tensor[t].copy_(fields[0] if len(fields) == 1 else torch.cat(fields, -1))
+
+    def _split_fields(self, t: int) -> None:
+        """The world's fields and masks from the observations of step t."""
+        for name, track in self.rollout.role_tracks.items():
+            if f"obs.{name}" in self.world.cuda.batch:
+                (field,) = track.role.fields
+                self.world.fields[f"{name}.{field.name}"].copy_(track.obs_tensor[t])
+            if track.mask_tensor is not None:
+                self.world.mask[name].copy_(track.mask_tensor[t])

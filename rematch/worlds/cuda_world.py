@@ -1,0 +1,172 @@
+"""The games of a native world on the GPU: the same rules (rules.h), one game per thread, the same bits.
+
+A CudaWorld has a twin on the CPU, from which it takes its spec and its checks. The running games live on the
+GPU; they are copied to the twin only where somebody saves, loads or counts them. The collector
+(rollout/cuda_collector.py) steps them: nothing runs on the host inside a rollout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rematch.core.arrays import Bytes, Floats, Ints
+from rematch.core.errors import WorldError
+from rematch.core.spec import Spec
+from rematch.core.system.cuda import Program
+from rematch.core.world import RUNNING, EventLog, Observations, PointCounter, View
+from rematch.worlds.capabilities import Cuda
+from rematch.worlds.native_world import NativeWorld
+
+DEVICE = torch.device("cuda")
+
+
+def tensor_of(array: NDArray[Any]) -> Tensor:
+    """A copy on the GPU; unsigned numbers keep their bits."""
+    signed = {np.dtype(np.uint64): np.int64, np.dtype(np.uint32): np.int32, np.dtype(np.uint16): np.int16}
+    contiguous = np.ascontiguousarray(array)
+    return torch.from_numpy(contiguous.view(signed.get(contiguous.dtype, contiguous.dtype))).to(DEVICE)
+
+
+def c_number(value: Any, c_type: str) -> str:
+    """A number as an initialiser in C, exactly."""
+    return f"{float(np.float32(value)).hex()}f" if c_type == "float" else str(int(value))
+
+
+class CudaWorld:
+    """See rematch.core.world.World. `step` is the collector's: see `arrays` and `program`."""
+
+    event_log: EventLog | None = None
+
+    def __init__(self, twin: NativeWorld, cuda: Cuda) -> None:
+        self.twin, self.cuda = twin, cuda
+        self.spec: Spec = twin.spec
+        self.games, self.first, self.next = twin.games, twin.first, twin.next
+        struct = cuda.rules(twin.config)
+        rules = ", ".join(c_number(value, c_type) for value, c_type in struct)
+        self.program = Program(
+            cuda.source, {}, include=cuda.include, exact=True, text=f"#define RULES {{{rules}}}"
+        )
+        optional = cuda.optional(twin)
+        self.states = tensor_of(cuda.states(twin))
+        self.optional = None if optional is None else tensor_of(optional)
+        self.next_tensors = {name: tensor_of(getattr(self.next, name)) for name in ("seed", "slot", "stage")}
+        roles = self.spec.roles.values()
+        self.fields = {
+            f"{role.name}.{field.name}": tensor_of(twin.view.fields[role.name][field.name])
+            for role in roles
+            for field in role.fields
+        }
+        self.mask = {role: tensor_of(mask) for role, mask in twin.view.mask.items()}
+        self.acting = tensor_of(twin.view.acting)
+        self.slots = tensor_of(twin.slot)
+        self.started = tensor_of((twin.view.ended != RUNNING) | (twin.view.length == 0))
+
+    # --- copies between the GPU and the twin ---
+
+    def push_next(self) -> None:
+        """Send the starts of the next episodes to the GPU."""
+        for name, tensor in self.next_tensors.items():
+            array = getattr(self.next, name)
+            tensor.copy_(torch.from_numpy(array.view(np.int64) if array.dtype == np.uint64 else array))
+
+    def pull(self) -> None:
+        """Copy the running games and what their seats observe to the twin."""
+        self.cuda.states(self.twin)[:] = self.states.cpu().numpy()
+        optional = self.cuda.optional(self.twin)
+        if optional is not None and self.optional is not None:
+            optional[:] = self.optional.cpu().numpy()
+        view = self.twin.view
+        for name, tensor in self.fields.items():
+            role, field = name.split(".")
+            view.fields[role][field][:] = tensor.cpu().numpy()
+        for role, tensor in self.mask.items():
+            view.mask[role][:] = tensor.cpu().numpy()
+        view.acting[:] = self.acting.cpu().numpy()
+
+    def push(self) -> None:
+        """Copy all games of the twin to the GPU."""
+        self.states.copy_(torch.from_numpy(self.cuda.states(self.twin)))
+        optional = self.cuda.optional(self.twin)
+        if optional is not None and self.optional is not None:
+            self.optional.copy_(torch.from_numpy(optional))
+        view = self.twin.view
+        for name, tensor in self.fields.items():
+            role, field = name.split(".")
+            tensor.copy_(torch.from_numpy(view.fields[role][field]))
+        for role, tensor in self.mask.items():
+            tensor.copy_(torch.from_numpy(view.mask[role]))
+        self.acting.copy_(torch.from_numpy(view.acting))
+        self.slots.copy_(torch.from_numpy(np.ascontiguousarray(self.twin.slot)))
+        self.started.copy_(torch.from_numpy((view.ended != RUNNING) | (view.length == 0)))
+
+    # --- World ---
+
+    @property
+    def view(self) -> View:
+        """The view of the twin, after a copy of all games."""
+        self.pull()
+        return self.twin.view
+
+    @property
+    def slot(self) -> Ints:
+        """[N, seats] slots of the players in the running games, a copy."""
+        out: Ints = self.slots.cpu().numpy()
+        return out
+
+    @property
+    def points(self) -> PointCounter | None:
+        self.pull()
+        return self.twin.points
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """Event counts of the running games."""
+        if not self.cuda.counters or self.optional is not None:
+            self.pull()
+            return self.twin.counters
+        members = self.twin.game_type.fields
+        assert members is not None
+        words = self.states.view(torch.int32)
+        return {
+            name: int(words[:, members[name][1] // 4].sum(dtype=torch.int64)) for name in self.cuda.counters
+        }
+
+    def step(self, actions: Mapping[str, NDArray[Any]]) -> View:
+        raise WorldError("games on the GPU are stepped by its collector")
+
+    def observe(self, rows: Ints) -> Observations:
+        self.pull()
+        return self.twin.observe(rows)
+
+    def save(self, rows: Ints) -> Bytes:
+        self.pull()
+        return self.twin.save(rows)
+
+    def load(self, rows: Ints, states: Bytes) -> None:
+        self.pull()
+        self.twin.load(rows, states)
+        self.push()
+
+    def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
+        self.pull()
+        states: Bytes = self.cuda.resample(self.twin, rows, seat, key)
+        return states
+
+    def restart(self) -> None:
+        """Start every game from `next`, as its episode 0."""
+        self.cuda.restart(self.twin)
+        self.push()
+
+    def set_stage(self, rows: Ints, values: Floats) -> None:
+        """Start values of the next episodes of these games."""
+        self.cuda.set_stage(self.twin, rows, values)
+
+    def parts(self, count: int) -> list[CudaWorld]:
+        """The whole world: its games are not divided among threads."""
+        return [self]

@@ -1,0 +1,33 @@
+/* One step of a world on the GPU: what all worlds share. A world's kernels.cu includes it after its rules. */
+#ifndef REMATCH_CUDA_STEP_H
+#define REMATCH_CUDA_STEP_H
+
+enum { MAX_SEATS = 4, MAX_BOTS = 32 };
+
+/* The arrays of one step, and those that describe the position after it. */
+typedef struct {
+    Batch batch;
+    const int32_t *slot; /* [N, seats] players of the running games, before the step */
+    int32_t *slot_after; /* [N, seats] */
+} StepArrays;
+
+/* Settings of a collector; seats have players in slots 0 .. policies - 1, then bots. */
+typedef struct {
+    uint64_t key[MAX_SEATS];          /* of the random numbers of each seat's bots */
+    int32_t policies[MAX_SEATS];
+    int32_t bot[MAX_SEATS][MAX_BOTS]; /* slot - policies -> number of the bot */
+    int32_t games, first;             /* first: number of the first game */
+} StepSettings;
+
+/* The first failure of a launch: its game and its kind; a later launch keeps it. */
+typedef struct { int32_t kind, game; } Failure;
+
+RM_FN void report_failure(Failure *failure, int kind, int game) {
+    if (kind && atomicCAS(&failure->kind, 0, kind) == 0) failure->game = game;
+}
+
+RM_FN rm_quad bot_words(const StepSettings *settings, int seat, int row, uint64_t step) {
+    return rm_philox(settings->key[seat], (uint32_t)(settings->first + row), (uint32_t)step, RM_STREAM_BOT, (uint32_t)(step >> 32));
+}
+
+#endif

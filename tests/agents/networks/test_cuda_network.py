@@ -1,0 +1,266 @@
+"""The CUDA kernels beside the networks and the loss of the CPU, in an emulation that needs no GPU."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cuda_emulation import EmulatedKernels
+
+from rematch.agents.learners.ppo import Ppo, PpoConfig
+from rematch.agents.networks import cuda_network as networks
+from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.policy import Policy
+from rematch.core.spec import Actions, Field, Role, Spec
+from rematch.rollout.rollout_buffer import RolloutBuffer
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler for the emulation")
+SHAPES = {
+    "continuous": (Actions(kind="continuous", names=("speed", "turn")), 21,
+                   NetworkConfig(hidden=(64, 64), fourier=2)),
+    "discrete": (Actions(kind="discrete", names=("left", "straight", "right")), 5,
+                 NetworkConfig(hidden=(64, 128), activation="relu")),
+}  # fmt: skip
+KERNEL_NUMBERS = {"lr": 0.0, "clip": 0.2, "value_clip": 0.2, "value_weight": 0.5, "entropy_weight": 0.01,
+                  "magnet_weight": 0.1, "max_norm": 0.5, "log_std_low": -3.0, "log_std_high": 0.5, "key": 9,
+                  "epochs": 1, "minibatch": 1000}  # fmt: skip
+
+
+@dataclass
+class Subject:
+    """One network, its kernels and a random generator."""
+
+    policy: Policy
+    kernels: EmulatedKernels
+    order: networks.WeightOrder
+    rng: np.random.Generator
+
+    @property
+    def role(self) -> Role:
+        return self.policy.role
+
+    @property
+    def discrete(self) -> bool:
+        return self.role.actions.kind == "discrete"
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
+    actions, columns, config = SHAPES[request.param]
+    field = Field(name="state", columns=tuple(f"c{i}" for i in range(columns)))
+    role = Role(name="robot", fields=(field,), privileged=(), actions=actions, seats=(0,), hidden=())
+    policy, rng = Policy(role, config, "policy"), np.random.default_rng(0)
+    policy.initialise(3)
+    policy.set((policy.weights + 0.05 * rng.standard_normal(policy.weights.size)).astype(np.float32))
+    kernels = EmulatedKernels(role, config, Path(tmp_path_factory.mktemp("kernels")))
+    return Subject(policy, kernels, networks.WeightOrder(role, config), rng)
+
+
+def test_weight_order_is_inverted_and_shared_memory_is_sufficient(subject: Subject) -> None:
+    weights = subject.policy.weights
+    back = np.zeros_like(weights)
+    subject.order.to_flat(subject.order.to_device(weights), back)
+    assert np.array_equal(back, weights) and subject.order.size % 4 == 0
+    assert not networks.cannot_compute(subject.role, subject.policy.config)
+    assert subject.kernels.shared_bytes() <= networks.shared_bytes(subject.role, subject.policy.config)
+
+
+def test_act_computes_each_slot_with_its_weights_and_the_random_numbers_of_the_cpu(subject: Subject) -> None:
+    games, size, rng = 150, subject.role.actions.size, subject.rng
+    weights = [subject.policy.weights, subject.policy.weights * np.float32(0.5)]
+    obs = rng.uniform(-1, 1, (games, subject.role.size)).astype(np.float32)
+    slot = rng.integers(0, 3, (games, 2)).astype(np.int32)  # slot 2 is a scripted player
+    acting = (rng.random((games, 2)) < 0.9).astype(np.uint8)
+    mask = np.ones((games, size), np.uint8)
+    mask[:, 0] = rng.random(games) < 0.5
+    action = np.full((games, size), np.nan, np.float32)
+    choice, logp = np.full(games, -1, np.int32), np.full(games, np.nan, np.float32)
+    value, heads = np.full(games, np.nan, np.float32), np.full((games, size), np.nan, np.float32)
+    packed = np.stack([subject.order.to_device(flat) for flat in weights])
+    values: dict[str, Any] = {
+        "weights": packed, "obs": obs, "slot": slot, "acting": acting, "action": action, "choice": choice,
+        "logp": logp, "value": value, "heads": heads, "key": 1234, "rows": games, "seats": 1, "all_seats": 2,
+        "first_seat": 1, "slots": 2,
+    }  # fmt: skip
+    if subject.discrete:
+        values["mask"] = mask
+    subject.kernels.act(values, blocks=2 + 1, step=77)
+    for number, flat in enumerate(weights):
+        policy = Policy(subject.role, subject.policy.config, "slot", flat)
+        expected_heads, expected_value = policy.forward(obs)
+        rows = (slot[:, 1] == number) & (acting[:, 1] != 0)
+        assert rows.any()
+        np.testing.assert_allclose(heads[rows], expected_heads[rows], atol=0.02)
+        np.testing.assert_allclose(value[rows], expected_value[rows], atol=0.03)
+        if subject.discrete:
+            assert mask[np.flatnonzero(rows), choice[rows]].all()
+            continue
+        drawn, drawn_logp = np.zeros((games, size), np.float32), np.zeros(games, np.float32)
+        policy.network.act(
+            policy.packed,
+            np.zeros(games, np.int32),
+            obs,
+            np.arange(games, dtype=np.uint32),
+            (1234, 77),
+            drawn,
+            drawn_logp,
+            np.zeros(games, np.float32),
+        )
+        np.testing.assert_allclose(action[rows], drawn[rows], atol=0.02)
+        np.testing.assert_allclose(logp[rows], drawn_logp[rows], atol=1e-4)
+    others = (slot[:, 1] == 2) | (acting[:, 1] == 0)
+    assert np.isnan(value[others]).all()
+
+
+def minibatch(subject: Subject, rows: int) -> dict[str, Any]:
+    """Random rows as a rollout has them."""
+    policy, rng, size = subject.policy, subject.rng, subject.role.actions.size
+    obs = rng.uniform(-1, 1, (rows, subject.role.size)).astype(np.float32)
+    heads, value = policy.forward(obs)
+    batch: dict[str, Any] = {
+        "obs": obs,
+        "magnet": (heads + rng.normal(0, 0.2, heads.shape)).astype(np.float32),
+    }
+    if subject.discrete:
+        batch["mask"] = np.ones((rows, size), np.uint8)
+        batch["mask"][::3, 0] = 0
+        batch["action"] = rng.integers(1, size, rows).astype(np.int32)
+        logits = np.where(batch["mask"], heads, -np.inf)
+        logp = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+        logp = logp[np.arange(rows), batch["action"]]
+    else:
+        log_std = policy.weights[-size:]
+        batch["action"] = rng.normal(0, 0.6, (rows, size)).astype(np.float32)
+        logp = (-0.5 * ((batch["action"] - heads) / np.exp(log_std)) ** 2 - log_std - 0.918938533).sum(1)
+        batch["magnet_log_std"] = np.array([-0.4, -0.7], np.float32)
+    batch["logp"] = (logp + rng.normal(0, 0.15, rows)).astype(np.float32)
+    batch["advantage"], batch["target"] = rng.normal(0.3, 2, (2, rows)).astype(np.float32)
+    batch["value"] = (value + rng.normal(0, 0.3, rows)).astype(np.float32)
+    return batch
+
+
+def run_update(
+    subject: Subject, batch: dict[str, Any], index: Any, blocks: int, **numbers: float
+) -> dict[str, Any]:
+    """The arrays of one launch; advantages of the indexed rows are normalised by the kernel."""
+    size = subject.order.size
+    chosen = batch["advantage"][index].astype(np.float64)
+    arrays: dict[str, Any] = {name: array for name, array in batch.items() if name != "action"}
+    arrays["choice" if subject.discrete else "action"] = batch["action"]
+    arrays |= {
+        "weights": subject.order.to_device(subject.policy.weights), "first": np.zeros(size, np.float32),
+        "second": np.zeros(size, np.float32), "partial": np.full((blocks, size), np.nan, np.float32),
+        "block_sums": np.zeros((blocks, 2)), "stats": np.zeros((blocks, len(networks.STATS))), "index": index,
+        "count": np.array([len(index)], np.int32), "barrier": np.zeros(1, np.uint32),
+        "scaling": np.array([chosen.mean(), 1 / (chosen.std() + 1e-8)]), "updates": np.zeros(1, np.int32),
+        "failed": np.zeros(1, np.int32),
+    }  # fmt: skip
+    subject.kernels.update(arrays | KERNEL_NUMBERS | numbers, blocks)
+    assert not arrays["failed"][0]
+    return arrays
+
+
+def test_update_has_the_gradient_of_the_cpu(subject: Subject) -> None:
+    batch = minibatch(subject, 300)
+    index = np.sort(subject.rng.permutation(300)[:200]).astype(np.int32)
+    arrays = run_update(subject, batch, index, blocks=2)
+    found = np.zeros_like(subject.policy.weights)
+    subject.order.to_flat(arrays["partial"][0], found)
+    mean, scale = arrays["scaling"]
+    normalised = batch | {"advantage": ((batch["advantage"] - mean) * scale).astype(np.float32)}
+    config = PpoConfig(magnet_weight=0.1, value_clip=0.2)
+    expected, means = Ppo(subject.policy, config, 0, 1).gradient(normalised, index.astype(np.int64), 0.01)
+    assert np.linalg.norm(found - expected) < 0.02 * np.linalg.norm(expected)
+    stats = dict(zip(networks.STATS, arrays["stats"].sum(0)))
+    for name in ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "magnet_kl"):
+        assert stats[name] == pytest.approx(means[name], rel=0.03, abs=3e-3), name
+    assert stats["grad_norm_pre_clip"] == pytest.approx(np.linalg.norm(expected), rel=0.02)
+
+
+def test_update_visits_every_row_once_per_epoch_and_counts_its_steps(subject: Subject) -> None:
+    batch = minibatch(subject, 260)
+    index = np.arange(260, dtype=np.int32)
+    arrays = run_update(subject, batch, index, blocks=2, epochs=2, minibatch=100)
+    stats = dict(zip(networks.STATS, arrays["stats"].sum(0)))
+    assert arrays["updates"][0] == stats["updates"] == 2 * 3
+    # With a learning rate of 0 the value loss of an epoch is that of all rows, whatever their order.
+    whole = run_update(subject, batch, index, blocks=1, minibatch=260)
+    by_size = run_update(subject, batch, index, blocks=3, epochs=1, minibatch=130)
+    total = dict(zip(networks.STATS, whole["stats"].sum(0)))["value_loss"]
+    halves = dict(zip(networks.STATS, by_size["stats"].sum(0)))["value_loss"]
+    assert halves / 2 == pytest.approx(total, rel=1e-4)
+
+
+def test_update_has_the_same_bits_whenever_it_is_repeated_and_moves_the_weights(subject: Subject) -> None:
+    batch, index = minibatch(subject, 140), np.arange(140, dtype=np.int32)
+    runs = [run_update(subject, batch, index, blocks=2, lr=0.01, epochs=2, minibatch=64) for _ in range(2)]
+    assert runs[0]["weights"].tobytes() == runs[1]["weights"].tobytes()
+    before = subject.order.to_device(subject.policy.weights)
+    assert 0.001 < np.abs(runs[0]["weights"] - before).max() < 0.2
+
+
+def test_target_kl_ends_the_epochs(subject: Subject) -> None:
+    batch, index = minibatch(subject, 140), np.arange(140, dtype=np.int32)
+    arrays = run_update(subject, batch, index, blocks=1, epochs=4, minibatch=70, target_kl=1e-9)
+    assert arrays["updates"][0] == 1
+
+
+def test_advantages_are_those_of_the_rollout_buffer(subject: Subject) -> None:
+    steps, games, seats, rng = 7, 20, 2, subject.rng
+    role = Role(
+        name="robot",
+        fields=subject.role.fields,
+        privileged=(),
+        actions=subject.role.actions,
+        seats=(0, 1),
+        hidden=(),
+    )
+    rollout = RolloutBuffer(Spec(world="toy", roles={"robot": role}), steps, games)
+    part = rollout["robot"]
+    rollout.ended[:] = rng.random((steps, games)) < 0.2
+    part.reward[:], part.value[:] = rng.standard_normal((2, steps, games, seats))
+    part.last_value[:] = rng.standard_normal((games, seats))
+    part.acted[:], part.last_acting[:] = (
+        rng.random((steps, games, seats)) < 0.6,
+        rng.random((games, seats)) < 0.6,
+    )
+    part.slot[:] = rng.random((steps, games, seats)) < 0.3
+    expected = rollout.advantages("robot", 0.99, 0.95)
+    rows = games * seats
+    arrays: dict[str, Any] = {
+        "reward": part.reward, "ended": rollout.ended, "slot": np.concatenate([part.slot, part.slot[:1]]),
+        "acting": np.concatenate([part.acted, part.last_acting[None]]),
+        "value": np.concatenate([part.value, part.last_value[None]]),
+        "advantage": np.zeros((steps, rows), np.float32), "target": np.zeros((steps, rows), np.float32),
+        "counts": np.zeros((steps, rows), np.int32),
+    }  # fmt: skip
+    numbers = {
+        "rows": rows,
+        "seats": seats,
+        "all_seats": seats,
+        "reward_seats": seats,
+        "steps": steps,
+        "gamma": 0.99,
+        "gamma_lambda": 0.99 * 0.95,
+    }
+    subject.kernels.advantages(arrays | numbers, rows)
+    counts = expected[2].reshape(steps, rows)
+    assert np.array_equal(arrays["counts"] != 0, counts)
+    for name, wanted in (("advantage", expected[0]), ("target", expected[1])):
+        np.testing.assert_allclose(arrays[name][counts], wanted.reshape(steps, rows)[counts], atol=1e-5)
+
+
+@pytest.mark.parametrize(("changes", "reason"), [
+    ({"hidden": (64,)}, "expected two layers"), ({"hidden": (64, 48)}, "expected two layers"),
+    ({"shared": False}, "separate layers"), ({"fourier": 8, "hidden": (128, 128)}, "shared memory"),
+    ({"kind": "transformer"}, "PyTorch"),
+])  # fmt: skip
+def test_networks_that_the_kernels_do_not_compute_are_named(changes: dict[str, Any], reason: str) -> None:
+    field = Field(name="state", columns=tuple(f"c{i}" for i in range(40)))
+    actions = Actions(kind="continuous", names=("turn",))
+    role = Role(name="robot", fields=(field,), privileged=(), actions=actions, seats=(0,), hidden=())
+    assert reason in networks.cannot_compute(role, NetworkConfig(**changes))

@@ -1,0 +1,193 @@
+/* Runs CUDA kernels on the CPU, so that tests without a GPU check what they compute.
+ *
+ * Every thread of the grid is a fiber (ucontext). A fiber runs until it waits: for its block (__syncthreads), for its
+ * warp (shuffles, votes, tensor-core products) or for other blocks; then the next one runs. Slow and deterministic. */
+#ifndef CUDA_ON_CPU_H
+#define CUDA_ON_CPU_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include <functional>
+#include <vector>
+
+#define EMULATED
+#define DEVICE static inline
+#define __global__
+#define __device__
+#define __launch_bounds__(...)
+#define SHARED_MEMORY unsigned char *shared_memory = current->block->shared
+
+struct Index { int x, y; };
+struct Warp { int waiting = 0, round = 0, alive = 0; uint64_t lane[32][8]; };
+struct Block {
+    Index index;
+    int waiting = 0, round = 0, alive = 0;
+    unsigned char *shared;
+    std::vector<Warp> warps;
+};
+struct Fiber {
+    ucontext_t context;
+    std::vector<char> stack;
+    Block *block;
+    int thread;
+    bool done = false;
+    std::function<void()> body;
+};
+
+static ucontext_t scheduler;
+static Fiber *current;
+static int grid_width, block_width;
+
+static void yield_fiber() { swapcontext(&current->context, &scheduler); }
+
+#define threadIdx (Index{current->thread, 0})
+#define blockIdx (current->block->index)
+#define blockDim (Index{block_width, 1})
+#define gridDim (Index{grid_width, 1})
+
+/* All fibers that count themselves in `waiting` have arrived. */
+template <class Group> static void wait_for_group(Group *group) {
+    int round = group->round;
+    if (++group->waiting == group->alive) {
+        group->waiting = 0;
+        group->round++;
+    }
+    while (group->round == round) yield_fiber();
+}
+static void __syncthreads() { wait_for_group(current->block); }
+static void __threadfence() {}
+
+static Warp *own_warp() { return &current->block->warps[current->thread / 32]; }
+
+/* Each lane shows eight words to its warp. */
+static void show(const void *words, size_t bytes) {
+    memcpy(own_warp()->lane[current->thread % 32], words, bytes);
+    wait_for_group(own_warp());
+}
+static void shown() { wait_for_group(own_warp()); } /* nobody reads the words any more */
+
+template <class T> static T __shfl_xor_sync(unsigned, T x, int mask) {
+    T other;
+    show(&x, sizeof x);
+    memcpy(&other, own_warp()->lane[(current->thread % 32) ^ mask], sizeof other);
+    shown();
+    return other;
+}
+static unsigned __ballot_sync(unsigned, bool vote) {
+    unsigned votes = 0, mine = vote;
+    show(&mine, sizeof mine);
+    for (int lane = 0; lane < 32; lane++) votes |= (unsigned)(own_warp()->lane[lane][0] & 1u) << lane;
+    shown();
+    return votes;
+}
+static int __popc(unsigned x) { return __builtin_popcount(x); }
+static unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
+static float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
+
+/* --- what warp.h has in assembly ---------------------------------------------------------------------- */
+
+static uint16_t to_half(float x) {
+    unsigned bits = __float_as_uint(x);
+    return (uint16_t)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+static unsigned two_halves(float low, float high) { return (unsigned)to_half(low) | (unsigned)to_half(high) << 16; }
+struct Four { float x, y, z, w; };
+static Four load_four(const float *p) { return {p[0], p[1], p[2], p[3]}; }
+static void store_pair(float *p, float first, float second) { p[0] = first, p[1] = second; }
+template <class T> static T load_fresh(const T *p) { return *p; }
+static float tanh_near(float x) { return tanhf(x); }
+template <class T> static void copy_ahead(T *shared, const T *global) { *shared = *global; }
+static void wait_for_copies() {}
+static void arrive_and_wait(unsigned *counter, unsigned target) {
+    ++*counter;
+    while (*(volatile unsigned *)counter < target) yield_fiber();
+}
+
+/* Lane 8 i + r gives the address of row r of matrix i; lane l receives of each matrix row l / 4, columns 2 (l % 4) and the
+ * next, or with `transposed` column l / 4, rows 2 (l % 4) and the next. */
+static void load_eight_by_eight(unsigned out[4], const uint16_t *row, bool transposed) {
+    int lane = current->thread % 32;
+    uint64_t address = (uint64_t)row;
+    if (address % 16) { fprintf(stderr, "ldmatrix: a row is not aligned to 16 bytes\n"); abort(); }
+    show(&address, sizeof address);
+    for (int matrix = 0; matrix < 4; matrix++) {
+        uint16_t pair[2];
+        for (int part = 0; part < 2; part++) {
+            int r = transposed ? 2 * (lane % 4) + part : lane / 4, c = transposed ? lane / 4 : 2 * (lane % 4) + part;
+            pair[part] = ((const uint16_t *)own_warp()->lane[8 * matrix + r][0])[c];
+        }
+        out[matrix] = (unsigned)pair[0] | (unsigned)pair[1] << 16;
+    }
+    shown();
+}
+static void load_matrices(unsigned out[4], const uint16_t *row) { load_eight_by_eight(out, row, false); }
+static void load_transposed(unsigned out[4], const uint16_t *row) { load_eight_by_eight(out, row, true); }
+
+static float half_at(uint64_t words, int index) { return __uint_as_float((unsigned)(uint16_t)(words >> 16 * index) << 16); }
+
+/* mma.m16n8k16: A has rows g and g + 8 (g = lane / 4), columns 2 t, 2 t + 1 and those plus 8 (t = lane % 4). */
+static void multiply_add(float sum[4], const unsigned a[4], const unsigned b[2]) {
+    int lane = current->thread % 32;
+    uint64_t words[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    show(words, sizeof words);
+    for (int i = 0; i < 4; i++) {
+        int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+        for (int k = 0; k < 16; k++) {
+            const uint64_t *left = own_warp()->lane[4 * (row % 8) + k % 8 / 2], *right = own_warp()->lane[4 * column + k % 8 / 2];
+            sum[i] += half_at(left[row / 8 + 2 * (k / 8)], k % 2) * half_at(right[4 + k / 8], k % 2);
+        }
+    }
+    shown();
+}
+
+/* --- a launch -------------------------------------------------------------------------------------------- */
+
+static void fiber_main() {
+    current->body();
+    current->done = true;
+    Block *block = current->block;
+    block->alive--;
+    own_warp()->alive--;
+    yield_fiber();
+}
+
+static void launch(Index grid, int threads, size_t shared_bytes, std::function<void()> body) {
+    std::vector<Block> blocks((size_t)grid.x * grid.y);
+    std::vector<Fiber> fibers(blocks.size() * threads);
+    grid_width = grid.x, block_width = threads;
+    for (size_t b = 0; b < blocks.size(); b++) {
+        blocks[b].index = {(int)b % grid.x, (int)b / grid.x};
+        blocks[b].shared = (unsigned char *)aligned_alloc(16, (shared_bytes + 15) / 16 * 16 + 16);
+        memset(blocks[b].shared, 0xFF, shared_bytes); /* what nobody wrote is NaN */
+        blocks[b].alive = threads;
+        blocks[b].warps.resize((threads + 31) / 32);
+        for (auto &warp : blocks[b].warps) warp.alive = 32;
+        for (int t = 0; t < threads; t++) {
+            Fiber &fiber = fibers[b * threads + t];
+            fiber.block = &blocks[b], fiber.thread = t, fiber.body = body;
+            fiber.stack.resize(1 << 16);
+            getcontext(&fiber.context);
+            fiber.context.uc_stack.ss_sp = fiber.stack.data();
+            fiber.context.uc_stack.ss_size = fiber.stack.size();
+            fiber.context.uc_link = &scheduler;
+            makecontext(&fiber.context, fiber_main, 0);
+        }
+    }
+    for (bool running = true; running;) {
+        running = false;
+        for (auto &fiber : fibers) {
+            if (fiber.done) continue;
+            running = true;
+            current = &fiber;
+            swapcontext(&scheduler, &fiber.context);
+        }
+    }
+    for (auto &block : blocks) free(block.shared);
+}
+
+#endif

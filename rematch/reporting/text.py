@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 BALANCE = "The NE gap measures balance: a small gap means an even match, not strong players."
 LEVELS = ("above, below: the player's interval does not overlap that of the best scripted player (the "
           "baseline); level: the two overlap.")
-SHARED_METRICS = ("rollout", "league", "train", "recent", "spawn", "theta")  # metrics without a role
+SHARED_METRICS = ("rollout", "league", "balance", "train", "recent", "spawn", "theta")  # not of a role
 RECENT = 20  # iterations of which the median is the speed
 NEWEST_PHASES = 4  # phases that a sentence about learning names
 STANDINGS = ("below", "level", "above", "-")  # the weakest first

@@ -18,7 +18,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -268,7 +268,8 @@ def open_folder(request: Request, folder: Path, config: Config) -> None:
         unlike = [f"{key} = {value!r} instead of {stored.get(key)!r:.60}" for key, value in metadata.items()
                   if stored.get(key) != value]
         before = recipes.configure(str(folder / SETTINGS))
-        if replace(before, seed=config.seed) != config:
+        same = {"seed": config.seed, request.key: settings.get(config, request.key)}  # each run has its own
+        if settings.replace(before, same) != config:
             unlike.append("other settings")
         if unlike:
             raise ConfigError(f"{folder} holds another calibration: {', '.join(unlike)}; choose another "

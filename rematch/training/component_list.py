@@ -16,6 +16,7 @@ from rematch.exploration.count_bonus import CountBonus
 from rematch.exploration.milestone_bonus import Milestones
 from rematch.exploration.rnd import Rnd
 from rematch.exploration.rnd_images import RndImages
+from rematch.selfplay.balance import Balance
 from rematch.selfplay.league import League
 from rematch.selfplay.role_schedule import RoleSchedule
 from rematch.stability.ewc import Ewc
@@ -33,6 +34,7 @@ from rematch.training.components.world_state import WorldState
 COMPONENTS: tuple[type[Component], ...] = (
     Levels,  # before the schedule, which reads whether the level has changed
     RoleSchedule,
+    Balance,  # after the schedule, whose roles it reduces
     Savestates,  # before the world: a game that started from a savestate needs it to be restored
     Explorers,
     Demonstrations,

@@ -110,6 +110,7 @@ ALSO: dict[str, dict[str, Any]] = {
     "schedule.short_phases": TURNS | {"schedule.phase_steps": 24 * 8 * 2}, "schedule.last_multiplier": TURNS,
     "schedule.adaptive_threshold": TURNS | PLAYED, "schedule.dampen_threshold": PLAYED,
     "schedule.adaptive_phases": TURNS | PLAYED | {"schedule.adaptive_threshold": 1e-9},
+    "balance.games": {"balance.threshold": 0.05}, "balance.until": {"balance.threshold": 1e-9},
     "schedule.force_switch_steps": TURNS | {"schedule.phase_steps": 24 * 8 * 3},
     "schedule.last_first": TURNS | CLIMB, "schedule.level_warmup_steps": TURNS | CLIMB,
     **{f"curriculum.{key}": CLIMB for key in (
@@ -130,7 +131,7 @@ OTHER: dict[str, Any] = {
     "world.w_search": 1.0, "world.w_wall": 1.0, "world.w_collision": 1.0, "world.w_obs_approach": 1.0,
     "world.w_vis_pursuer": 1.0, "world.survival_bonus": 0.5, "world.sight_range": 0.5,
     "world.sight_half_angle": 10.0, "world.obstacle_radius_max": 0.3, "world.view_range": 1.0,
-    "world.stale_steps": 3,
+    "world.stale_steps": 3, "world.speed_variation": 0.5,
     "network.hidden": (8, 6), "network.log_std": -0.2, "network.log_std_low": -1.995,
     "network.log_std_high": 0.495,
     "ppo.gamma": 0.9, "ppo.gae_lambda": 0.5, "ppo.minibatch_size": 32, "ppo.clip": 0.01,
@@ -153,7 +154,8 @@ OTHER: dict[str, Any] = {
     "schedule.convergence_consecutive": 5, "schedule.eta": 0.999,
     "schedule.short_phases": (24 * 8,), "schedule.last_multiplier": 2.0, "schedule.adaptive_threshold": 1e-9,
     "schedule.adaptive_phases": 3, "schedule.force_switch_steps": 24 * 8, "schedule.dampen_threshold": 1.0,
-    "schedule.level_warmup_steps": 24 * 8,
+    "schedule.level_warmup_steps": 24 * 8, "balance.threshold": 1e-9, "balance.games": 3,
+    "balance.until": 0.5,
     "curriculum.capture_rate": 1.0, "curriculum.min_escape_rate": 1.0, "curriculum.gap_threshold": 0.001,
     "curriculum.gap_consecutive": 3, "curriculum.min_phases": 3, "curriculum.regress_rate": 0.0,
     "curriculum.regress_after": 0, "curriculum.mixed_ratio": 0.5, "curriculum.min_obstacles": 1,
@@ -378,7 +380,7 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
                  "network.encoder_hidden", "network.belief_weight", *ELSEWHERE_TESTED,
                  "league.adaptive_floor", "exploiters.steps", "exploiters.min_win_rate"}
         off = ("lookahead.", "expert.", "dqn.", "count_bonus.", "rnd_images.", "episode_log.",
-               "episode_video.", "random_starts.", *SAVESTATES)
+               "episode_video.", "random_starts.", "balance.", *SAVESTATES)
         off += ("rollback.",) if EVERYTHING[name] == "micro" else ()
         assert {key for key in unread if not key.startswith(off)} <= other
 

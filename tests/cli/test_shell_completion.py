@@ -47,7 +47,7 @@ def test_completion_of_recipes_worlds_and_runs(workdir: Path) -> None:
     assert set(recipe_texts()) <= set(offers("train", ""))
     assert {"gymnasium", "lattice", "openspiel"} <= set(offers("train", ""))
     assert len(offers("train", "")) == len(set(offers("train", "")))
-    assert offers("train", "RA") == ["ra1", "ra2"] and offers("check", "qu") == ["quick"]
+    assert offers("train", "RA") == ["ra1", "ra2", "ra3", "ra4"] and offers("check", "qu") == ["quick"]
     assert offers("resume", "") == ["quick-1", "quick-2", "seeds"]
     assert offers("eval", "")[-3:] == ["quick-1", "quick-2", "seeds"] and "pursuit" in offers("eval", "")
     assert offers("report", "quick-1", "quick") == ["quick-1", "quick-2"]

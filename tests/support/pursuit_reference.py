@@ -328,7 +328,8 @@ class Reference:
         return clip(np.where(total < -1, total + f(2), total), -1, 1)
 
     def robot(self, s: int) -> list[A]:
-        per_v = f(1) / self.v_max[s] if self.v_max[s] > 0 else f(0)
+        largest = f(1) + f(self.config.speed_variation) if self.config.observe_drawn_speed else f(1)
+        per_v = f(1) / (self.v_max[s] * largest) if self.v_max[s] > 0 else f(0)
         return [
             self.x[:, s] * (f(2) / self.w), self.y[:, s] * (f(2) / self.h),
             clip(self.theta[:, s] * (f(1) / PI), -1, 1), np.minimum(self.v[:, s] * per_v, f(1)),

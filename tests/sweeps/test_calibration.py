@@ -14,6 +14,7 @@ from support.commands import Runner, refused
 from support.tiny_run import flags
 
 from rematch.cli.main import main
+from rematch.core.errors import ConfigError
 from rematch.core.system.interrupts import StopRequest
 from rematch.sweeps.calibration import (
     Calibration,
@@ -22,6 +23,7 @@ from rematch.sweeps.calibration import (
     bracket,
     interval_over_seeds,
     next_value,
+    open_folder,
     summary,
 )
 from rematch.training.recipes import configure
@@ -119,6 +121,17 @@ def test_real_runs_are_measured_and_reused(tmp_path: Path, monkeypatch: Any, cap
     assert json.loads((tmp_path / "runs/even/calibration.json").read_text()) == result
     assert main([*words, "--target", "0.7"]) == 2
     assert "holds another calibration: target = 0.7 instead of 0.5" in capsys.readouterr().err
+
+
+def test_recipe_with_another_value_of_the_setting_continues(tmp_path: Path) -> None:
+    """Every run has a value of its own, so that of the recipe does not matter; all others do."""
+    request = Request(recipe="quick", key="world.capture_radius", low=0.3, high=1.0, role="pursuer")
+    config = configure("quick")
+    open_folder(request, tmp_path / "here", config)
+    other = configure("quick", changes={"world.capture_radius": 0.7, "seed": 9})
+    open_folder(request, tmp_path / "here", other)
+    with pytest.raises(ConfigError, match="holds another calibration: other settings"):
+        open_folder(request, tmp_path / "here", configure("quick", changes={"games": 8}))
 
 
 @pytest.mark.parametrize(("words", "line"), [

@@ -131,7 +131,7 @@ def criteria(line: Line) -> dict[str, str]:
         "swing > 0.70": _failure_text(
             any(s > 0.70 for s in swings), f"{sum(s > 0.70 for s in swings)} of {len(swings)}"
         ),
-        "no crash, no NaN": _completion(line),
+        "no crash, no NaN": completion(line),
         "ours: bound < 0.30 from 1M on": _target_text(
             all(row["gap_high"] < 0.30 for row in settled), f"at most {_highest_bound(settled):.2f}"
         ),
@@ -162,7 +162,7 @@ def _value_range(values: list[float]) -> str:
     return f"{min(values):.2f} to {max(values):.2f}" if values else ""
 
 
-def _completion(line: Line) -> str:
+def completion(line: Line) -> str:
     """Whether the run is complete and all its metrics are finite."""
     if not line["finite"]:
         return f"FAILED (NaN by step {line['steps']:,})"

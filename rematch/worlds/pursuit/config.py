@@ -182,6 +182,10 @@ class Config:
         "units of the observation (range -1 to 1); the lidar has lidar_noise", unit="fraction", low=0.0,
         high=1.0,
     )  # fmt: skip
+    observe_drawn_speed: bool = knob(
+        False, "the observed speed is a fraction of the largest speed that speed_variation can draw; false: "
+        "of the nominal top speed, and faster robots look like nominal ones", needs="speed_variation",
+    )  # fmt: skip
 
     @property
     def zero_sum(self) -> bool:

@@ -50,7 +50,7 @@ typedef unsigned short rm_count; /* steps */
     FIELD(float, view_range) FIELD(rm_flag, safety_filter) FIELD(float, safety_gamma) \
     FIELD(rm_flag, safety_separation) FIELD(rm_choice, reward_form) FIELD(int32_t, stale_steps) \
     FIELD(float, speed_variation) FIELD(float, turn_variation) FIELD(int32_t, action_delay) \
-    FIELD(float, actuator_noise) FIELD(float, sensor_noise)
+    FIELD(float, actuator_noise) FIELD(float, sensor_noise) FIELD(rm_flag, observe_drawn_speed)
 
 /* One arena. Pairs are [pursuer, evader]. The members that a step uses come first. */
 #define PURSUIT_GAME(FIELD) \
@@ -117,7 +117,8 @@ RM_FN Derived derive(const Rules *rules) {
     d.per_pi = 1.0f / RM_PI;
     d.v_max[PURSUER] = rules->pursuer_v_max;
     d.v_max[EVADER] = rules->evader_v_max;
-    for (int s = 0; s < 2; s++) d.per_v_max[s] = d.v_max[s] > 0.0f ? 1.0f / d.v_max[s] : 0.0f;
+    const float largest_factor = rules->observe_drawn_speed ? 1.0f + rules->speed_variation : 1.0f;
+    for (int s = 0; s < 2; s++) d.per_v_max[s] = d.v_max[s] > 0.0f ? 1.0f / (d.v_max[s] * largest_factor) : 0.0f;
     d.per_omega = 1.0f / rules->omega_max;
     d.per_max_steps = 1.0f / (float)rules->max_steps;
     d.reward_view.range = rules->sight_range;

@@ -62,7 +62,8 @@ def test_disturbed_world_equals_reference_bit_for_bit(
     names: set[str], full: bool, fixed: bool, seed: int
 ) -> None:
     config = Config(**SMALL, **{name: ALL[name] for name in names}, **({} if full else SENSORS),
-                    fixed_speed=fixed, prep_steps=4)
+                    fixed_speed=fixed, prep_steps=4,
+                    observe_drawn_speed=bool(seed % 2) and "speed_variation" in names)
     world, rng = make(config, 33, seed=seed), np.random.default_rng(seed)
     slow = Reference(config, world.next.seed, world.next.stage)
     ended = 0
@@ -113,6 +114,20 @@ def test_factors_are_uniform_and_drawn_for_each_episode() -> None:
     assert np.allclose(named(world)["omega"], 2.84 * first["turn_factor"])
     world.step(split(go))  # a new episode
     assert (optional_of(world)["speed_factor"] != first["speed_factor"]).all()
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_drawn_speed_is_observed_where_the_setting_says_so(full: bool) -> None:
+    config = dataclasses.replace(OPEN, speed_variation=0.2, fixed_speed=True, evader_v_max=1.5, full_obs=full)
+    for observed in (False, True):
+        world = make(dataclasses.replace(config, observe_drawn_speed=observed), 500, seed=3)
+        factor = optional_of(world)["speed_factor"].copy()
+        world.step(split(np.zeros((500, 2, 1), np.float32)))
+        expected = factor / 1.2 if observed else np.minimum(factor, 1)
+        for seat, role in enumerate(ROLES):
+            shown = world.view[role]["state"][:, 0]
+            assert np.allclose(shown[:, 3], expected[:, seat])
+            assert not full or np.allclose(shown[:, 8], expected[:, 1 - seat])
 
 
 @pytest.mark.parametrize("delay", [1, 2, 5])
@@ -176,7 +191,8 @@ def test_sensor_noise_leaves_unseen_robots_unseen() -> None:
 
 @pytest.mark.parametrize("config", [
     FULL, PARTIAL, Config(**SMALL, action_delay=2), Config(**SMALL, sensor_noise=0.1),
-    Config(**SMALL, speed_variation=0.2, fixed_speed=True)])
+    Config(**SMALL, speed_variation=0.2, fixed_speed=True),
+    Config(**SMALL, speed_variation=0.2, fixed_speed=True, observe_drawn_speed=True)])
 def test_disturbed_pursuit_passes_conformance(config: Config) -> None:
     trial = conformance.Trial(games=3, steps=12, stage=(2.0, 5.0, 1.0, 2.0), all_seeing=not config.full_obs)
     conformance.check_game(find("pursuit"), config, trial=trial)

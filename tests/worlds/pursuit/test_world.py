@@ -81,6 +81,7 @@ OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "reward_form": ("original", {"use_visibility_reward": True}), "stale_steps": (20, SEARCH),
     "speed_variation": (0.1, {}), "turn_variation": (0.1, {}), "action_delay": (2, {}),
     "actuator_noise": (0.1, {}), "sensor_noise": (0.1, {}),
+    "observe_drawn_speed": (True, {"speed_variation": 0.1}),
 }
 
 

@@ -14,10 +14,12 @@ from rematch.core.component import ComponentError
 from rematch.core.errors import ConfigError, LearnError, UserCodeError
 from rematch.core.system import user_code
 from rematch.core.system.interrupts import StopRequest, StopRequested
+from rematch.core.system.progress import PROGRESS
 from rematch.curriculum import archive_files
 from rematch.reporting import run_outputs
 from rematch.reporting.console import Console
 from rematch.reporting.result import PrintableRun
+from rematch.reporting.terminal.progress_display import ProgressDisplay
 from rematch.storage.checkpoint import Checkpoint
 from rematch.storage.run_folder import FAILED_EVENT, Run
 from rematch.training import memory_estimate
@@ -208,16 +210,16 @@ def _run_loop(
         trainer.start(resumed=True)  # files that were damaged since
         finish(trainer, run, display, missing=True)
         return trained
-    display.line(
-        f"run {run.folder}: {c.game}, seed {c.seed}, {c.iterations - clock.iteration} iterations of "
-        f"{c.games} games x {c.steps} steps"
-    )
+    before = f"after {first} of " if first else ""
+    display.line(f"run {run.folder}: {c.game}, seed {c.seed}, {before}{c.iterations} iterations of "
+                 f"{c.games} games x {c.steps} steps")
     for note in start_notes(trainer.config, trainer.setup.spec):
         display.line(note)
-    display.start(f"{run.folder.name} ({c.game})", clock.total_steps)
+    display.start(f"{run.folder.name} ({c.game})", clock.total_steps, clock.step,
+                  run.history[-1] if run.history else {})
     done, repeated = False, ""
     try:
-        with user_code.one_line_errors():
+        with PROGRESS.shown_by(display.share), user_code.one_line_errors():
             trainer.start(resumed)
             done = loop(trainer, stop)
     except StopRequested:
@@ -243,7 +245,8 @@ def _run_loop(
 def finish(trainer: Trainer, run: Run, display: Console, missing: bool) -> None:
     """Write the outputs of a finished run (only those that are `missing`), and print scoreboard and files."""
     try:
-        files = run_outputs.make(trainer, run, missing)
+        with ProgressDisplay(quiet=display.off):
+            files = run_outputs.make(trainer, run, missing)
     except StopRequested as reason:
         display.line(f"stopped ({reason}): the training is complete and saved; write the missing files with: "
                      f"rematch resume {run.folder}")

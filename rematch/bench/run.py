@@ -19,13 +19,14 @@ from rematch.bench.timing import (
     REPETITIONS,
     Measurement,
     Subject,
+    announce,
     best,
     load_average,
     measure_in_turns,
     ratio,
-    show_progress,
 )
 from rematch.core.errors import ConfigError, NotInstalled
+from rematch.core.system.progress import PROGRESS
 from rematch.reporting.result import Block, Lines, Result
 from rematch.verbs.arguments import world_name
 from rematch.worlds import registry
@@ -101,20 +102,22 @@ def measure(world: str, seconds: float) -> dict[str, Any]:
         "earlier_project": earlier_project, "one_role": one_role,
         "peer_earlier_project": peer_earlier_project,
     }  # fmt: skip
-    measured = measure_in_turns(
-        [subject for group in groups.values() for subject in group], seconds / REPETITIONS
-    )
+    subjects = [subject for group in groups.values() for subject in group]
+    with PROGRESS.part(0.0, 0.8):
+        measured = measure_in_turns(subjects, seconds / REPETITIONS)
     by_group = {name: [m for m in measured if m.subject in group] for name, group in groups.items()}
     for training in pinned:
         training.settings["rivals_share"] = training.opponent_seat_share()
     games = max(2, min(LEARNING_GAMES, round(LEARNING_GAMES * seconds)))
-    show_progress(f"whether the timed training learns: {1.5 * seconds:g} s of training, then {games} games "
-                  "against each bot, several times")
+    announce(f"whether the timed training learns: {1.5 * seconds:g} s of training, then {games} games "
+             "against each bot, several times")
+    with PROGRESS.part(0.8, 1.0):
+        learning = rematch_subject.learning(world, max(THREADS), 1.5 * seconds, games)
     return {
         "world": world, "seconds": seconds, "repetitions": REPETITIONS, "machine": machine(), "peer": peer,
         "measurements": [m.row() for m in measured],
         "targets": targets(by_group),
-        "learning": rematch_subject.learning(world, max(THREADS), 1.5 * seconds, games),
+        "learning": learning,
         "load": {"before": load_before, "after": load_average()},
     }  # fmt: skip
 

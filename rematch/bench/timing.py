@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rematch.core.system.progress import PROGRESS
+
 REPETITIONS = 5
 
 
@@ -68,27 +70,27 @@ def load_average() -> float:
         return 0.0
 
 
-def show_progress(line: str, progress: bool = False) -> None:
-    """Write to stderr, so that redirected results stay clean; `progress` lines only on a terminal."""
-    terminal = sys.stderr.isatty()
-    if terminal or not progress:
-        start, end = "\r\x1b[2K" if terminal else "", "" if progress else "\n"
-        print(f"{start}{line}", end=end, file=sys.stderr, flush=True)
+def announce(line: str) -> None:
+    """Write a line to stderr, so that redirected results stay clean."""
+    start = "\r\x1b[2K" if sys.stderr.isatty() else ""
+    print(f"{start}{line}", file=sys.stderr, flush=True)
 
 
 def measure_in_turns(subjects: Sequence[Subject], seconds: float) -> list[Measurement]:
-    """Runs each subject REPETITIONS times for about `seconds`, round by round; stderr shows the progress."""
+    """Runs each subject REPETITIONS times for about `seconds`, round by round; reports to PROGRESS."""
     measurements = [Measurement(subject) for subject in subjects]
     each, total = seconds * REPETITIONS, seconds * REPETITIONS * len(subjects)
-    show_progress(f"{len(subjects)} measurements of {each:g} s each, in {REPETITIONS} rounds: {total:.0f} s "
-                  "in all, plus warm-up")
+    announce(f"{len(subjects)} measurements of {each:g} s each, in {REPETITIONS} rounds: {total:.0f} s "
+             "in all, plus warm-up")
     for number, subject in enumerate(subjects, 1):
-        show_progress(f"warm-up {number} of {len(subjects)}: {subject.name}", progress=True)
+        PROGRESS.report(0.0, f"warm-up {number} of {len(subjects)}: {subject.name}")
         subject.run(0.0)  # caches, thread pools, first-time costs
     for round_number in range(1, REPETITIONS + 1):
         for number, measurement in enumerate(measurements, 1):
-            show_progress(f"round {round_number} of {REPETITIONS}, measurement {number} of {len(subjects)}: "
-                          f"{measurement.subject.name}, threads {measurement.subject.threads}", progress=True)
+            done = (round_number - 1) * len(subjects) + number - 1
+            text = f"round {round_number} of {REPETITIONS}, measurement {number} of {len(subjects)}"
+            PROGRESS.report(done / (REPETITIONS * len(subjects)), f"{text}: {measurement.subject.name}, "
+                            f"threads {measurement.subject.threads}")
             measurement.load.append(load_average())
             wall, cpu = time.perf_counter(), time.process_time()
             units = measurement.subject.run(seconds)
@@ -97,7 +99,7 @@ def measure_in_turns(subjects: Sequence[Subject], seconds: float) -> list[Measur
             measurement.cpu_rates.append(units / max(cpu, 1e-9))
             measurement.wall += wall
             measurement.cpu += cpu
-    show_progress("", progress=True)
+    PROGRESS.report(1.0)
     return measurements
 
 

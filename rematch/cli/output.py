@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from rematch.evaluation.text import clean
+from rematch.reporting.text import fold_sentence
 
 
 class Printed(Protocol):
@@ -24,7 +25,11 @@ def print_result(result: Printed, as_json: bool = False) -> None:
         print(json.dumps(result.to_dict(), indent=1))
         return
     terminal = sys.stdout is not None and sys.stdout.isatty()
-    print_lines(result.lines(shutil.get_terminal_size().columns if terminal else None))
+    if not terminal:
+        print_lines(result.lines())
+        return
+    width = shutil.get_terminal_size().columns
+    print_lines(part for line in result.lines(width) for part in fold_sentence(line, width))
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -28,6 +28,7 @@ from rematch.core.errors import ConfigError
 from rematch.recipes import recipe_texts, summary
 from rematch.verbs.arguments import RUNS, world_name
 from rematch.worlds import registry
+from rematch.worlds.shipped_agents import FILES
 
 if TYPE_CHECKING:
     from rematch.verbs.settings import SettingInfo
@@ -188,6 +189,7 @@ def of_world(kind: str, names: Sequence[str]) -> Iterator[Completion]:
     yield from ((bot, "scripted player") for bot in bots)
     if kind == PLAYERS:
         yield from runs()
+        yield from ((name, "an agent that comes with Rematch") for name in FILES)
 
 
 # --- settings ---------------------------------------------------------------------------------------------

@@ -28,8 +28,6 @@ MAP_LAYOUT = 41  # of a generated cartridge
 SAVESTATE, DEMONSTRATION, EXPLORER = 42, 43, 44  # start of a game, length of a demonstration, explorers
 
 Words = NDArray[np.uint64]
-LARGEST = 2**64 - 1
-
 refuse_stale("rematch.core.system.philox", BUILD, Path(__file__).parent / "system" / "philox.pyx")
 
 
@@ -51,7 +49,7 @@ def philox(key: int, counter: NDArray[np.integer]) -> Words:
 
 def words(seed: int, stream: int, count: int, step: int = 0) -> Words:
     """[count] random 64-bit words, one for each (seed, stream, index 0 .. count - 1, step)."""
-    return compiled_words(seed & LARGEST, stream, count, step & LARGEST)
+    return compiled_words(seed & 2**64 - 1, stream, count, step & 2**64 - 1)
 
 
 def units(seed: int, stream: int, count: int, step: int = 0) -> NDArray[np.float64]:

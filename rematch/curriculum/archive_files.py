@@ -27,6 +27,7 @@ from rematch.storage import atomic_files
 
 PLAIN_FOLDER = "pyboy_states"
 FOLDER, INDEX, FRONTIER, MILESTONES = "savestates", "index.json", "frontier.inputs", "milestones.json"
+MOST_ROWS = 500  # savestates in a report
 MAX_BYTES = 1 << 28  # of one of these files, when it is read
 
 
@@ -121,6 +122,30 @@ def _listed(folder: Path) -> set[str]:
         return {row["file"] for row in rows if isinstance(row["file"], str)}
     except (Damaged, KeyError, TypeError, ValueError):
         return set()
+
+
+def first_steps(folder: Path) -> dict[str, dict[str, int | None]]:
+    """Milestone -> the steps at which a run reached it first: "frontier" from any savestate, "cold" from
+    power-on; None: not yet. Empty for a run without milestones."""
+    try:
+        body = atomic_files.read_json(_read(folder / MILESTONES) or b"{}", MILESTONES)
+        entries = body["milestones"].items()
+        return {str(name): {key: entry[key] if type(entry[key]) is int else None
+                            for key in ("frontier", "cold")} for name, entry in entries}
+    except (Damaged, KeyError, TypeError, ValueError, AttributeError):
+        return {}
+
+
+def savestate_rows(folder: Path) -> list[dict[str, Any]]:
+    """The first MOST_ROWS lines of savestates/index.json, power-on first; empty where one is damaged."""
+    kinds = {"file": str, "milestone": str, "map": str, "band": str,
+             "step": int, "parent": int, "visits": int, "successes": int}
+    try:
+        rows = atomic_files.read_json(_read(folder / FOLDER / INDEX) or b"[]", INDEX)[:MOST_ROWS]
+        valid = all(type(row[key]) is kind for row in rows for key, kind in kinds.items())
+        return [{key: row[key] for key in kinds} for row in rows] if valid else []
+    except (Damaged, KeyError, TypeError, ValueError):
+        return []
 
 
 def summary_lines(folder: Path) -> list[str]:

@@ -128,7 +128,7 @@ class Demonstrations(Component):
         return patience
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
-        self.forced_steps += int(np.sum(rollout.forced == FORCED))
+        self.forced_steps += int(np.sum(rollout.host("forced") == FORCED))
 
     def evidence(self, record: Record) -> Iterable[Evidence]:
         yield Evidence("demonstrations", f"{self.forced_steps:,} forced steps" if self.forced_steps else "")

@@ -14,6 +14,7 @@ from rematch.core.config import knob, nearest
 from rematch.core.errors import ConfigError
 from rematch.core.player import Player, StochasticPlayer
 from rematch.core.spec import Spec
+from rematch.core.system.progress import PROGRESS
 from rematch.evaluation.match import Result, Scoreboard
 from rematch.evaluation.statistics import Mean, wilson
 from rematch.worlds.game import Game
@@ -49,6 +50,7 @@ class EvaluationConfig:
     )  # fmt: skip
 
 
+HEAD_TO_HEAD = 0.1  # share of an evaluation's time that the roles play each other, about
 # Games per match, the bots to play against (empty: all but the slow ones), index of the first match.
 MatchRequest = tuple[int, Sequence[str], int]
 
@@ -126,14 +128,14 @@ def against_bots(
 ) -> list[Result]:
     """One result per player and bot of the opposing roles."""
     games, wanted, index = request
+    pairs = [(role, bot) for role in players for opposing_role in opposing_roles(spec, role)
+             for bot in bots_for(game, opposing_role, wanted)]
     results = []
-    for role, player in players.items():
-        for opposing_role in opposing_roles(spec, role):
-            for bot in bots_for(game, opposing_role, wanted):
-                seats = versus(spec, player, role, bot)
-                result = board.results(seats, games, index)[seats.index(player)]
-                results.append(replace(result, role=role, opponent=bot.name))
-                index += 1
+    for number, (role, bot) in PROGRESS.each(list(enumerate(pairs))):
+        player = players[role]
+        seats = versus(spec, player, role, bot)
+        result = board.results(seats, games, index + number)[seats.index(player)]
+        results.append(replace(result, role=role, opponent=bot.name))
     return results
 
 
@@ -148,28 +150,31 @@ def best_bots(board: Scoreboard, game: Game, spec: Spec, request: MatchRequest) 
     if spec.seats == 1:
         (role,) = spec.roles
         trials = []
-        for candidate in bots_for(game, role, wanted):
+        for candidate in PROGRESS.each(bots_for(game, role, wanted)):
             returned = board.results([candidate], games, index)[0].returned
             trials.append((returned.mean if returned else 0.0, candidate))
             index += 1
         if trials:
             best[role] = board.results([max(trials, key=lambda trial: trial[0])[1]], games, index)[0]
         return best
-    for role in spec.roles:
-        for opposing_role in opposing_roles(spec, role):
-            for opponent in bots_for(game, opposing_role, wanted):
-                trials = []
-                for candidate in bots_for(game, role, ()):
-                    seats = versus(spec, candidate, role, opponent)
-                    result = board.results(seats, games, index)[seats.index(candidate)]
-                    trials.append((result.score, candidate))
-                    index += 1
-                if not trials:
-                    continue  # all bots of the role are slow ones
-                champion = max(trials, key=lambda trial: trial[0])[1]
-                seats = versus(spec, champion, role, opponent)
-                best[f"{role}/{opponent.name}"] = board.results(seats, games, index)[seats.index(champion)]
-                index += 1
+    pairs = [(role, opponent) for role in spec.roles for opposing_role in opposing_roles(spec, role)
+             for opponent in bots_for(game, opposing_role, wanted)]
+    for role, opponent in PROGRESS.each(pairs):
+        trials = []
+        candidates = bots_for(game, role, ())
+        for number, candidate in enumerate(candidates):
+            with PROGRESS.part(number / (len(candidates) + 1), (number + 1) / (len(candidates) + 1)):
+                seats = versus(spec, candidate, role, opponent)
+                result = board.results(seats, games, index)[seats.index(candidate)]
+            trials.append((result.score, candidate))
+            index += 1
+        if not trials:
+            continue  # all bots of the role are slow ones
+        champion = max(trials, key=lambda trial: trial[0])[1]
+        seats = versus(spec, champion, role, opponent)
+        with PROGRESS.part(1 - 1 / (len(candidates) + 1), 1.0):
+            best[f"{role}/{opponent.name}"] = board.results(seats, games, index)[seats.index(champion)]
+        index += 1
     return best
 
 
@@ -202,7 +207,8 @@ def evaluate(
         return row | {"returns": evaluate_single_agent(board, players, request), "table": []}
     if len(spec.roles) == 2:
         seats = [players[spec.role_of(seat).name] for seat in range(spec.seats)]
-        results = board.results(seats, games, index)
+        with PROGRESS.part(0.0, HEAD_TO_HEAD):
+            results = board.results(seats, games, index)
         for role, role_spec in spec.roles.items():
             result = results[role_spec.seats[0]]
             low, high = result.interval
@@ -213,13 +219,15 @@ def evaluate(
                 row.setdefault("returns", {})[role] = asdict(result.returned)
         first, second = (row["rates"][role]["rate"] for role in spec.roles)
         row["gap"] = abs(first - second)
-        played = results[0].games
-        low, high = wilson(first * played, played)
+        low, high = results[spec.roles[next(iter(spec.roles))].seats[0]].interval
         row["gap_low"] = 0.0 if low <= 0.5 <= high else min(abs(2 * low - 1), abs(2 * high - 1))
         row["gap_high"] = max(abs(2 * low - 1), abs(2 * high - 1))
-    matches = against_bots(board, game, spec, players, (games, wanted, index + 1))
+    with PROGRESS.part(HEAD_TO_HEAD if len(spec.roles) == 2 else 0.0, 1.0):
+        matches = against_bots(board, game, spec, players, (games, wanted, index + 1))
     row["table"] = [result.row() for result in matches]
-    if exact := exactly(board, game, players):
+    with PROGRESS.part(1.0, 1.0):
+        exact = exactly(board, game, players)
+    if exact:
         row["exact"] = exact
     return row
 

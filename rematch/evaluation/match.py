@@ -21,6 +21,7 @@ from rematch.core.player import GreedyOption, Player
 from rematch.core.spec import Spec
 from rematch.core.stepping import SeatedPlayers, empty_actions
 from rematch.core.system.interrupts import StopRequested
+from rematch.core.system.progress import PROGRESS
 from rematch.core.world import RUNNING, World
 from rematch.evaluation.evaluation import STORED
 from rematch.evaluation.statistics import Mean, effective_games, mean_by_deal, mean_interval, wilson
@@ -49,6 +50,9 @@ class Result:
     reached: dict[str, int] | None = None
     unfinished: int | None = None  # games that the limit of steps broke off; None: the limit was not reached
     repeats: bool | None = None  # True: nothing was random, and more games would repeat these
+    # always-valid intervals of the score and of the share of games won (evaluation/sequential_match.py)
+    bounds: tuple[float, float] | None = None
+    win_bounds: tuple[float, float] | None = None
 
     @property
     def score(self) -> float:
@@ -56,6 +60,8 @@ class Result:
 
     @property
     def interval(self) -> tuple[float, float]:
+        if self.bounds is not None:
+            return self.bounds
         n = self.effective or self.games
         return wilson(self.score * n, n)
 
@@ -63,7 +69,7 @@ class Result:
     def won(self) -> tuple[float, float, float]:
         """The share of games won and its interval; a draw is not won."""
         rate, n = self.wins / max(self.games, 1), self.effective_wins or self.games
-        return (rate, *wilson(rate * n, n))
+        return (rate, *(self.win_bounds or wilson(rate * n, n)))
 
     def row(self) -> dict[str, Any]:
         """The row of history.json (evaluation.MatchRow)."""
@@ -71,6 +77,8 @@ class Result:
         row = {STORED.get(name, name): value for name, value in asdict(self).items()}
         row |= {"score": self.score, "low": low, "high": high}
         row |= dict(zip(("win", "win_low", "win_high"), self.won))
+        for name in ("bounds", "win_bounds"):  # they are in low and high
+            del row[name]
         return {name: value for name, value in row.items() if value is not None or name not in OPTIONAL}
 
 
@@ -118,6 +126,7 @@ class Progress:
         if self.cancelled:
             raise StopRequested("another part of the match was stopped")
         ended = self.games - sum(list(self.running.values()))
+        PROGRESS.report(ended / self.games, self.players)
         self.watch(f"{self.players}: step {step:,}, {max(0, ended):,} of {self.games:,} games finished")
 
 
@@ -197,6 +206,12 @@ class Rotation:
     order: list[int]
     match: Played
     repeats: bool = False  # nothing was random: more games would repeat this one
+    first_deal: int = 0  # the number of its first deal among all deals of the players
+
+    @property
+    def deal(self) -> NDArray[np.int64]:
+        """[N] the deal of each game."""
+        return self.first_deal + np.arange(len(self.match.length))
 
     def column(self, name: str, player: int) -> NDArray[Any]:
         """[N] the values of a player's seat."""
@@ -263,7 +278,7 @@ class Scoreboard:
         if fixed_seats:
             return [self._rotation(players, list(range(seats)), self.match(players, games, index))]
         rotations = []
-        for turn in range(seats):
+        for turn in PROGRESS.each(range(seats)):
             order = [(seat + turn) % seats for seat in range(seats)]
             share = games // seats + (turn < games % seats)
             if share:
@@ -289,8 +304,9 @@ class Scoreboard:
         outcome, returns = (np.concatenate([rotation.column(name, player) for rotation in rotations])
                             for name in ("outcome", "returns"))
         steps = np.concatenate([rotation.match.length for rotation in rotations])
-        deal = np.concatenate([np.arange(len(rotation.match.length)) for rotation in rotations])
-        deals = len(np.unique(deal)) if len(rotations) > 1 else 0
+        deal = np.concatenate([rotation.deal for rotation in rotations])
+        mirrored = len({tuple(rotation.order) for rotation in rotations}) > 1
+        deals = len(np.unique(deal)) if mirrored else 0
         margin = np.concatenate([_margin(rotation.match.points, rotation.order.index(player))
                                  for rotation in rotations])
         milestones = self.spec.role_of(0).milestones

@@ -20,6 +20,7 @@ from rematch.core import rng
 from rematch.core.errors import ConfigError
 from rematch.core.player import Player
 from rematch.core.spec import Spec
+from rematch.core.system.progress import PROGRESS
 from rematch.evaluation.evaluator import versus
 from rematch.evaluation.match import Result, Scoreboard
 from rematch.evaluation.past_policies import PastPolicies, evenly_spaced
@@ -110,10 +111,11 @@ def play(
     if spec.seats < 2 or len(spec.roles) > 2 or len(past) < 2:
         raise ConfigError(f"payoff matrix: {len(past)} past policies, {spec.seats} seats, {len(spec.roles)} "
                           "roles: expected two policies or more, two seats or more, one role or two")
-    past, count = _affordable(board, past, games, log)
+    with PROGRESS.part(0.0, 0.0):
+        past, count = _affordable(board, past, games, log)
     k = len(past)
     wins, draws = np.zeros((k, k), np.int64), np.zeros((k, k), np.int64)
-    for index, (i, j) in enumerate(product(range(k), range(k))):
+    for index, (i, j) in PROGRESS.each(list(enumerate(product(range(k), range(k))))):
         result = _match(board, past[i], past[j], count, index)
         wins[i, j], draws[i, j] = result.wins, result.draws
     return Payoff(roles=tuple(spec.roles), iterations=tuple(entry.iteration for entry in past),

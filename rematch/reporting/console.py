@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import math
 import os
+import signal
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +27,9 @@ from rematch.evaluation.text import (
     rate_phrases,
     return_phrases,
 )
+from rematch.reporting.terminal.live_area import LiveArea, can_draw, terminal_size
+from rematch.reporting.terminal.progress_display import TimeLeft
+from rematch.reporting.terminal.sparkline import Trend
 from rematch.reporting.text import (
     RECENT,
     aligned,
@@ -38,7 +44,6 @@ from rematch.reporting.text import (
 
 if TYPE_CHECKING:
     import rich.console
-    import rich.live
 
     from rematch.core.recording import EpisodeRecording
 
@@ -51,6 +56,7 @@ EPISODES = "recent/episodes"  # a run with this metric has an episode log, which
 STANDING_COLOURS = {"above": "green", "below": "red", "level": "yellow"}
 REFRESH = 0.1  # seconds between two drawings of the live panel
 LOG_LINES = 5  # newest lines that stay in the panel
+MOST_TRENDS = 4
 ACTIVITY_SECONDS = 10.0  # between two plain lines about a long operation
 
 
@@ -79,7 +85,7 @@ class Console:
 
     def __init__(self, stream: TextIO | None = None, live: bool | None = None, every: float = 2.0) -> None:
         self.stream = sys.stdout if stream is None else stream
-        self.live = self._can_draw() if live is None else live
+        self.live = can_draw(self.stream) if live is None else live
         self.every = every  # seconds between two progress lines; 0: every iteration has one
         self.off = False
         self.title = ""
@@ -90,17 +96,15 @@ class Console:
         self.row: dict[str, Any] = {}
         self.lines: deque[str] = deque(maxlen=LOG_LINES)
         self.missing_film = ""  # the newest message about a film that could not be made
-        self._live: rich.live.Live | None = None
+        self._live: LiveArea | None = None
+        self.trends: dict[str, Trend] = {}  # of the metrics in TRENDS, by name
+        self.left = TimeLeft()  # of the long operation
+        self.operation_share = 0.0
+        self._previous_resize: Any = None  # the signal handler before this console's
         self._drawn = self._printed = -math.inf  # time.monotonic() of the newest panel, of the newest line
         self._active = time.monotonic()  # of the newest line about a long operation, or of other progress
         self.current = ""  # the long operation that runs at present
-        self._drawing = False
-
-    def _can_draw(self) -> bool:
-        try:
-            return self.stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
-        except ValueError:  # closed
-            return False
+        self._size = 120, 40  # of the terminal
 
     def __enter__(self) -> Console:
         return self
@@ -109,26 +113,25 @@ class Console:
         self.stop()
 
     @_without_errors
-    def start(self, title: str, total: int) -> None:
-        self.title, self.total = clean(title), total
+    def start(self, title: str, total: int, step: int = 0, row: Mapping[str, Any] | None = None) -> None:
+        """Begin a run of `total` steps; a resumed one has `step` of them and `row`, its newest evaluation."""
+        self.title, self.total, self.step = clean(title), total, step
+        self.row = dict(row or {})
         if self.off:
             return
         if not self.live:
-            self._write(f"{self.title}: {human(total)} steps")
+            before = f", {human(step)} of them done" if step else ""
+            self._write(f"{self.title}: {human(total)} steps{before}")
             return
-        from rich.console import Console as Screen
-        from rich.live import Live
-
-        class PipeScreen(Screen):
-            def on_broken_pipe(self) -> None:  # rich would end the process with SystemExit
-                raise BrokenPipeError
-
-        screen = PipeScreen(file=self.stream, force_terminal=True)  # rich itself reads NO_COLOR and the size
-        live = Live(console=screen, auto_refresh=False, get_renderable=self.panel)
-        live.start(refresh=False)
-        screen.show_cursor(True)  # a killed process must not leave a terminal without one
-        self._live = live
+        self._live = LiveArea(self.stream)
+        if threading.current_thread() is threading.main_thread():
+            self._previous_resize = signal.signal(signal.SIGWINCH, self._resized)
         self._draw(now=True)
+
+    def _resized(self, *_: object) -> None:
+        """Draw again at once: the terminal has wrapped or cut the panel."""
+        if self._live is not None and not self._live.drawing:
+            self.notice("")
 
     @_without_errors
     def line(self, text: str) -> None:
@@ -145,7 +148,9 @@ class Console:
         learned = tuple(f"{role}/" for role in roles_in(self.metrics))  # a role that rests shows its last row
         earlier = {key: value for key, value in self.metrics.items() if key.startswith(learned)}
         self.step, self.metrics = step, {**earlier, **metrics}
-        self.current, self._active = "", time.monotonic()
+        self._end_operation()
+        for name in trend_names(metrics):
+            self.trends.setdefault(name, Trend()).add(metrics[name])
         if math.isfinite(rate):
             self.rates.append(rate)
             self.rate = typical_speed(list(self.rates))
@@ -158,6 +163,9 @@ class Console:
     @_without_errors
     def activity(self, text: str) -> None:
         """Progress of a long operation: in the panel, or as a plain line every ACTIVITY_SECONDS."""
+        if self.operation_share > 0:
+            left = f", {self.left}" if str(self.left) else ""
+            text = f"{text} ({100 * self.operation_share:.0f} % of all{left})"
         self.current = text
         if self._live is not None:
             self._draw()
@@ -166,11 +174,22 @@ class Console:
             self._write(text)
 
     @_without_errors
+    def share(self, share: float, text: str) -> None:
+        """The share of a long operation that is done; `activity` shows it with the time left."""
+        self.left.update(share)
+        self.operation_share = share
+
+    def _end_operation(self) -> None:
+        self.current, self._active = "", time.monotonic()
+        self.left, self.operation_share = TimeLeft(), 0.0
+
+    @_without_errors
     def notice(self, text: str) -> None:
         """Show a line at once. A signal handler calls this, at any instant: also inside other output."""
         if self._live is not None:
-            self.lines.append(clean(text))
-            if not self._drawing:
+            if text:
+                self.lines.append(clean(text))
+            if not self._live.drawing:
                 self._draw(now=True)
         elif not self.off:
             os.write(2, f"{clean(text)}\n".encode())  # sys.stderr does not allow a call inside another one
@@ -178,7 +197,7 @@ class Console:
     @_without_errors
     def evaluation(self, row: Mapping[str, Any]) -> None:
         self.row = dict(row)
-        self.current, self._active = "", time.monotonic()
+        self._end_operation()
         if self._live is not None:
             self._draw(now=True)
         else:
@@ -220,9 +239,17 @@ class Console:
     # --- output ---
 
     def _end_live(self) -> None:
-        live, self._live = self._live, None
-        if live is not None:
-            live.stop()
+        live = self._live
+        if live is None:
+            return
+        try:
+            self._draw(now=True)
+        finally:
+            self._live = None
+            if self._previous_resize is not None:
+                signal.signal(signal.SIGWINCH, self._previous_resize)
+                self._previous_resize = None
+            live.end()
 
     def _write(self, text: str) -> None:
         if self.off:
@@ -235,18 +262,13 @@ class Console:
     def _draw(self, now: bool = False) -> None:
         if self._live is None or self.off or not (now or time.monotonic() - self._drawn >= REFRESH):
             return
-        self._drawn, self._drawing = time.monotonic(), True
-        try:
-            self._live.refresh()
-        finally:
-            self._drawing = False
+        self._drawn = time.monotonic()
+        self._live.draw(self.panel_rows(*terminal_size(self.stream)))
 
     def _switch_off(self) -> None:
         """The reader has ended: send further output to /dev/null. Otherwise Python's flush at exit would fail
         and the exit code would be 120 (docs.python.org, signal, "Note on SIGPIPE")."""
-        self.off = True
-        with contextlib.suppress(Exception):
-            self._end_live()
+        self.off, self._live = True, None
         with contextlib.suppress(Exception):
             if self.stream.fileno() in (1, 2):
                 null = os.open(os.devnull, os.O_WRONLY)
@@ -254,6 +276,17 @@ class Console:
                 os.close(null)
 
     # --- the live panel ---
+
+    def panel_rows(self, columns: int, lines: int) -> list[str]:
+        """The live view as rows with colours, for a terminal of this size."""
+        from rich.console import Console as Screen
+
+        self._size = columns, lines
+        screen = Screen(file=io.StringIO(), force_terminal=True, width=max(columns, 20), height=lines)
+        with screen.capture() as capture:  # rich itself reads NO_COLOR
+            screen.print(self.panel())
+        rows = capture.get().splitlines()
+        return rows if len(rows) <= lines else [*rows[: lines - 1], rows[-1]]
 
     def panel(self) -> rich.console.RenderableType:
         """The live view. Every text is a rich Text: a name like "[red]" is shown and not interpreted."""
@@ -265,14 +298,18 @@ class Console:
         roles: list[str] = []
         log = self._log_lines()
         if EPISODES in self.metrics:
-            parts.append(Text(dashboard(self.metrics), no_wrap=True, overflow="ellipsis"))
+            parts.append(Text(dashboard(self.metrics), overflow="fold"))
         elif roles := roles_in(self.metrics):
             parts.append(_table([("role", "wins", *(title for _, title in ROLE_METRICS)),
                                  *(self._role_cells(role) for role in roles)]))
+        trends = self._trend_text()
+        if trends:
+            parts.append(Text(trends, "cyan", no_wrap=True, overflow="ellipsis"))
         if self.row:
             head = f"evaluation at step {human(self.row.get('step'))}"
             parts.append(Text("; ".join([head, *rate_phrases(self.row), *return_phrases(self.row)])))
-            free_lines = max(3, self._height() - len(roles) - sum(rows for _, rows in log) - 10)
+            used = len(roles) + sum(rows for _, rows in log) + bool(trends) + bool(self.current)
+            free_lines = max(3, self._size[1] - used - 10)
             if len(rows := weakest_first(self.row)) > 1:
                 parts.append(_table(rows[: free_lines + 1]))
         parts += [Text(line, "dim", overflow="fold") for line, _ in log]
@@ -280,17 +317,23 @@ class Console:
             parts.append(Text(clean(self.current), "dim", no_wrap=True, overflow="ellipsis"))
         return Panel(Group(*parts), title=Text(self.title, "bold"), title_align="left")
 
-    def _height(self) -> int:
-        return self._live.console.height if self._live else 40
+    def _trend_text(self) -> str:
+        """The trends of the main rates since the start of this process, as small bars."""
+        phrases = []
+        for name, trend in list(self.trends.items())[:MOST_TRENDS]:
+            share = name.startswith("rollout/win_")
+            if bars := (trend.bars(0.0, 1.0) if share else trend.bars()):
+                phrases.append(f"{name.removeprefix('rollout/win_').removeprefix('recent/')} {bars}")
+        return clean("  ".join(phrases))
 
     def _log_lines(self) -> list[tuple[str, int]]:
         """The newest log lines, whole, and the rows of each; as many as fit into half of the terminal."""
         from rich.console import Console as Screen
         from rich.text import Text
 
-        screen = self._live.console if self._live else Screen(width=120)
+        screen = Screen(width=self._size[0], file=io.StringIO())
         log: list[tuple[str, int]] = []
-        free = max(1, self._height() // 2)
+        free = max(1, self._size[1] // 2)
         for line in reversed(self.lines):
             rows = len(Text(line).wrap(screen, max(1, screen.width - 4), overflow="fold"))  # 4: the frame
             if log and rows > free:
@@ -315,6 +358,14 @@ class Console:
     def _role_cells(self, role: str) -> list[str]:
         metrics = [number(self.metrics.get(f"{role}/{key}")) for key, _ in ROLE_METRICS]
         return [role, number(self.metrics.get(f"rollout/win_{role}")), *metrics]
+
+
+def trend_names(metrics: Mapping[str, Any]) -> list[str]:
+    """The metrics whose trends are shown: win rates and entropies, or returns and milestones."""
+    if EPISODES in metrics:
+        return [name for name in ("recent/return_env", "recent/length") if name in metrics]
+    wins = [name for name in metrics if name.startswith("rollout/win_")]
+    return [*wins, *(f"{role}/entropy" for role in roles_in(metrics) if f"{role}/entropy" in metrics)]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> rich.console.RenderableType:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rematch.core.errors import RunError
 from rematch.core.recording import Replay
+from rematch.core.system.progress import PROGRESS
 from rematch.evaluation import replay
 from rematch.storage.atomic_files import recorded_read_failures
 from rematch.worlds import registry
@@ -35,11 +36,14 @@ def make(trainer: Trainer, run: Run, missing: bool) -> dict[str, Path]:
         # without the folder's name: equal runs have equal bytes
         title = f"{registry.title(trainer.config.game)}, seed {trainer.config.seed}"
         if PICTURE not in existing:
+            PROGRESS.report(0.1, PICTURE)
             rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
             run.write_file(PICTURE, learning_curves.learning(run.history, rows, title))
         if FILM not in existing and filmed:
+            PROGRESS.report(0.3, FILM)
             run.write_file(FILM, match_film.film(_match(trainer), before_step=trainer.setup.check_stop)[0])
         if len(existing) < (3 if filmed else 2):
+            PROGRESS.report(0.8, REPORT)
             with recorded_read_failures() as failures:
                 page = run_summary.page(run.folder)
             if failures:

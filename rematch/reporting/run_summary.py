@@ -19,6 +19,7 @@ from rematch import __version__
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
+from rematch.core.system.progress import PROGRESS
 from rematch.curriculum import archive_files
 from rematch.curriculum.levels import stored_level
 from rematch.evaluation import payoff_matrix
@@ -100,6 +101,8 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True) -> Row:
         "table": run.attempt(lambda: [dict(entry) for entry in newest.get("table") or []]) or [],
         "returns": _entries(newest.get("returns")),
         "frontier": run.attempt(lambda: archive_files.summary_lines(path)) or [],
+        "milestones": run.attempt(lambda: archive_files.first_steps(path)) or {},
+        "savestates": run.attempt(lambda: archive_files.savestate_rows(path)) or [],
         "exact": run.attempt(lambda: exact_sentences(newest)) or [],
         "exploit": run.attempt(lambda: _exploit(run)) or [],
         "payoff": _matrix(matrix), "cyclic": asdict(cycle_share(matrix)) if matrix else None,
@@ -340,26 +343,30 @@ def matrix_of(path: Path, games: int | None, log: Callable[[str], None]) -> Payo
 
 
 def gather(
-    folders: Sequence[Path], games: int | None = None, log: Callable[[str], None] = lambda line: None
+    folders: Sequence[Path], games: int | None = None, log: Callable[[str], None] = lambda line: None,
+    quick: bool = False,
 ) -> Row:
-    """The facts of some runs and of their groups. ConfigError where a folder is not a run."""
+    """The facts of some runs and of their groups. ConfigError where a folder is not a run.
+
+    With `quick` no games are played: a payoff matrix is shown where an earlier report stored it.
+    """
     for path in folders:  # check all of them before the first matrix is played
         with Run.open(path, write=False):
             pass
     runs = []
-    for path in folders:
+    for path in PROGRESS.each(folders):
         try:
-            matrix = matrix_of(path, games, log)
+            matrix = stored_matrix(path) if quick else matrix_of(path, games, log)
         except ConfigError as error:
             log(f"{clean(path)}: no payoff matrix: {clean(error)}")
             matrix = None
         runs.append(facts(path, matrix))
-    return {"rematch": __version__, "runs": runs, "groups": groups(runs)}
+    return {"rematch": __version__, "runs": runs, "groups": groups(runs), "quick": quick}
 
 
 def report(
     folders: Sequence[Path | str], out: Path | str | None = None, games: int | None = None,
-    log: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] = lambda line: None, quick: bool = False,
 ) -> tuple[Path, Row]:
     """Write the page about these runs; returns its path and the facts on it.
 
@@ -375,7 +382,7 @@ def report(
     target = Path(out) if out is not None else (paths[0] if len(paths) == 1 else Path()) / PAGE
     if out is not None or len(paths) > 1:  # report.html in a run's folder belongs to the run
         check_target(target)
-    summary = gather(paths, games, log)
+    summary = gather(paths, games, log, quick)
     data = html.page(summary, [html.pictures(path) for path in paths]).encode("utf-8", "replace")
     with atomic_files.os_errors_as_run_error(f"{target} was not written"):
         atomic_files.replace_file(target, data)

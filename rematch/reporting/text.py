@@ -6,6 +6,7 @@ The texts of one evaluation are in rematch/evaluation/text.py. Only `rate` depen
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from statistics import median
@@ -54,6 +55,13 @@ def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[st
                 cells[column] = row[column].rjust(widths[column])
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def fold_sentence(line: str, width: int) -> list[str]:
+    """A sentence as lines of at most `width` characters, broken between words; a row of a table unchanged."""
+    if len(line) <= width or "  " in line.strip():
+        return [line]
+    return textwrap.wrap(line, max(width, 20), break_on_hyphens=False) or [line]
 
 
 def roles_in(metrics: Row) -> list[str]:

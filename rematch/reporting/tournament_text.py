@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from rematch.evaluation.round_robin import is_round_robin, opponent_of, standings
 from rematch.evaluation.text import clean, interval, number
 from rematch.reporting.text import aligned, scoreboard_lines
 
@@ -14,6 +15,9 @@ Row = Mapping[str, Any]
 HEAD = ("player", "opponent", "games", "won %", "95 % interval", "drawn %", "lost %",
         "score", "95 % interval", "margin", "best known against the opponent")
 MARGIN_COLUMN, BEST_KNOWN_COLUMN = 9, 10
+WIDTH, NAME, CELL = 100, 28, 4  # columns of a tournament, of a name, of a score
+ALWAYS_VALID = ("95 % intervals of the scores are always valid: they hold although the results decided when "
+                "each match stopped.")
 MIRRORED = (
     "Every deal was played from every seat with the same cards; intervals are over deals. A draw is not won; "
     "in the score it counts half."
@@ -42,9 +46,10 @@ def _table_lines(row: Row) -> list[str]:
     table = row.get("table") or []
     mirrored = bool(table and table[0].get("deals"))
     if not mirrored or "world" not in row:  # the scoreboard of a run
-        return [*scoreboard_lines(row), *(["", MIRRORED] if mirrored else [])]
-    if is_tournament(table):
-        return tournament_lines(row)
+        notes = ["", MIRRORED] if mirrored else []
+        return [*scoreboard_lines(row), *notes, *stop_lines(row)]
+    if is_round_robin(table):
+        return [*tournament_lines(row), *stop_lines(row)]
     title = f"Match in {row['world']}" + (f", policies play {row['play']}" if row.get("play") else "")
     margins = any(entry.get("margin") for entry in table)
     best_known = any("best_known" in entry for entry in table)
@@ -55,51 +60,89 @@ def _table_lines(row: Row) -> list[str]:
     out = [clean(title), "", *aligned(cells, right=(2, 3, 5, 6, 7)), "", MIRRORED]
     out += [MARGIN] if margins else []
     out += [BEST_KNOWN] if best_known else []
-    return [*out, *(clean(f"Note: {text}.") for text in row.get("other_rules") or [])]
-
-
-def is_tournament(table: Sequence[Row]) -> bool:
-    """Whether at least three players met each other in pairs, so that a ranking makes sense."""
-    pairs = {(entry["player"], entry["rival"]) for entry in table}
-    players = {player for player, _ in pairs}
-    return len(players) > 2 and all((rival, player) in pairs for player, rival in pairs)
-
-
-def ranking(table: Sequence[Row]) -> list[tuple[str, float, float, float]]:
-    """(player, mean score over its opponents, bounds of its 95 % interval), best first.
-
-    The matches of a player are independent: the half-width of the mean of k scores is the root of the sum of
-    the squared half-widths, divided by k.
-    """
-    out = []
-    for player in dict.fromkeys(entry["player"] for entry in table):
-        entries = [entry for entry in table if entry["player"] == player]
-        mean = sum(entry["score"] for entry in entries) / len(entries)
-        half = math.hypot(*[(entry["high"] - entry["low"]) / 2 for entry in entries]) / len(entries)
-        out.append((player, mean, max(0.0, mean - half), min(1.0, mean + half)))
-    return sorted(out, key=lambda entry: -entry[1])
+    out += [clean(f"Note: {text}.") for text in row.get("other_rules") or []]
+    return [*out, *stop_lines(row)]
 
 
 def tournament_lines(row: Row) -> list[str]:
-    """The ranking, then each pair once, from the side of the player that is ranked higher."""
-    table, games = row["table"], row["table"][0]["games"]
-    ranked = ranking(table)
-    order = [player for player, *_ in ranked]
+    """The ranking with Elo ratings, the cross table, and what the intervals mean; at most WIDTH columns."""
+    table = row["table"]
+    ranked = row.get("ranking") or [asdict(entry) for entry in standings(table)]
+    games = sorted({entry["games"] for entry in table})
+    count = str(games[0]) if len(games) == 1 else f"{games[0]} to {games[-1]}"
     play = f", policies play {row['play']}" if row.get("play") else ""
-    standings = [("rank", "player", "mean score", "95 % interval")]
-    standings += [(str(place), clean(player), number(mean), f"[{number(low)}, {number(high)}]")
-                  for place, (player, mean, low, high) in enumerate(ranked, 1)]
-    pairs = [("player", "opponent", "won %", "drawn %", "score", "95 % interval")]
-    for entry in sorted(table, key=lambda e: (order.index(e["player"]), order.index(e["rival"]))):
-        if order.index(entry["player"]) < order.index(entry["rival"]):
-            drawn = percent(entry["draws"] / entry["games"])
-            pairs.append((clean(entry["player"]), clean(entry["rival"]), percent(entry["win"]), drawn,
-                          number(entry["score"]), interval(entry)))
-    title = f"Tournament in {row['world']}: {len(order)} players, {games} games of each pair{play}"
+    title = f"Tournament in {row['world']}: {len(ranked)} players, {count} games of each pair{play}"
     notes = [clean(f"Note: {text}.") for text in row.get("other_rules") or []]
-    return [clean(title), "", *aligned(standings, right=(0, 2)), "", *aligned(pairs, right=(2, 3, 4)), "",
-            "Every deal was played from every seat; intervals are over deals.",
-            "A draw counts half in the score.", *notes]
+    return [clean(title), "", *aligned(_ranking_cells(ranked), right=(0, 2, 4)), "",
+            *_cross_table(table, [entry["player"] for entry in ranked]), "", *_meaning(row, ranked), *notes]
+
+
+def _ranking_cells(ranked: Sequence[Row]) -> list[list[str]]:
+    rated = ranked[0].get("elo") is not None
+    cells = [["rank", "player", *(("Elo", "95 % interval") if rated else ()), "mean score", "95 % interval"]]
+    for place, entry in enumerate(ranked, 1):
+        elo = []
+        if rated:
+            elo = [f"{entry['elo']:+.0f}", f"[{entry['elo_low']:+.0f}, {entry['elo_high']:+.0f}]"]
+        cells.append([str(place), _short(entry["player"]), *elo, number(entry["score"]), interval(entry)])
+    return cells
+
+
+def _cross_table(table: Sequence[Row], order: Sequence[str]) -> list[str]:
+    """The score of each player against each, in percent; opponents by their rank, in blocks that fit."""
+    scores = {(entry["player"], opponent_of(entry)): entry["score"] for entry in table}
+    label = max(len(_short(name)) for name in order) + len(str(len(order))) + 4
+    block = max(1, (WIDTH - label) // CELL)
+    lines = ["Score of the row in percent, against the player of rank:"]
+    for start in range(0, len(order), block):
+        columns = list(enumerate(order))[start : start + block]
+        if start:
+            lines.append("")
+        lines.append(" " * label + "".join(f"{i + 1:>{CELL}}" for i, _ in columns))
+        for place, player in enumerate(order, 1):
+            name = f"{place:>{len(str(len(order)))}}  {_short(player)}".ljust(label)
+            cells = [_cross_cell(scores.get((player, rival)), player == rival) for _, rival in columns]
+            lines.append((name + "".join(cells)).rstrip())
+    return lines
+
+
+def _cross_cell(score: float | None, own: bool) -> str:
+    return ("." if own else "-" if score is None else f"{100 * score:.0f}").rjust(CELL)
+
+
+def _short(name: str) -> str:
+    """A name in NAME columns: the end of a longer one, where paths differ."""
+    name = clean(name)
+    return name if len(name) <= NAME else "…" + name[1 - NAME :]
+
+
+def _meaning(row: Row, ranked: Sequence[Row]) -> list[str]:
+    lines = ["Every deal was played from every seat; intervals are over deals.",
+             "A draw counts half in the score."]
+    if ranked[0].get("elo") is not None:
+        lines.append("Elo: the model of Bradley and Terry, with mean 0; +100 is a score of 64 %.")
+    if row.get("elo_until") is not None:
+        lines.append("Intervals are always valid: they hold although the results decided the stop.")
+    return lines
+
+
+def stop_lines(row: Row) -> list[str]:
+    """What a stop rule decided, and what the intervals mean."""
+    if row.get("until") is None and row.get("better_than") is None:
+        return []
+    lines = []
+    if row.get("better_than") is not None:
+        wanted = number(row["better_than"])
+        groups: dict[str, list[str]] = {}
+        for entry in [entry for entry in row["table"] if "better" in entry]:
+            word = "better" if entry["better"] else "not better" if entry["decided"] else "undecided"
+            groups.setdefault(word, []).append(f"{entry['player']} against {entry['rival']}")
+        for word in ("better", "not better", "undecided"):
+            if word in groups:
+                head = f"{word.capitalize()} than {wanted}"
+                head = head if word != "undecided" else "Undecided after all games"
+                lines.append(clean(f"{head}: {', '.join(groups[word])}."))
+    return ["", *lines, ALWAYS_VALID]
 
 
 def percent(value: float) -> str:

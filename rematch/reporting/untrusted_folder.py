@@ -24,11 +24,17 @@ Row = Mapping[str, Any]
 LARGEST = 256 << 20  # bytes of a file
 MOST_LINES = 200  # lines of one kind that are read from a log
 PICTURES = {"learning.png": (b"\x89PNG\r\n\x1a\n", "image/png"), "match.gif": (b"GIF8", "image/gif")}
+FILMS, FILM_NAME = "films", re.compile(r"[\w.-]{1,100}\.gif")
+LARGEST_FILM = 16 << 20  # bytes
 FILES = ("config.yaml", "sight.json", "history.json", "metrics.jsonl", *PICTURES)
 
 
 class Unreadable(Exception):
     """The reason why a file cannot be shown, as a message for the page."""
+
+
+class Absent(Unreadable):
+    """There is nothing to show, and nothing is wrong: the section is left out."""
 
 
 def read(run: Path, name: str) -> bytes:
@@ -43,7 +49,7 @@ def read(run: Path, name: str) -> bytes:
                 raise Unreadable(f"{name} is larger than {LARGEST >> 20} MiB")
             return file.read()
     except FileNotFoundError:
-        raise Unreadable(f"{name} is missing") from None
+        raise Absent(f"{name} is missing") from None
     except OSError as error:
         record_read_failure(name, error)
         raise Unreadable(f"{name} cannot be read ({error.strerror})") from None
@@ -139,6 +145,23 @@ def picture(run: Path, name: str) -> bytes:
     if not data.startswith(magic):
         raise Unreadable(f"{name} is damaged (not {kind})")
     return data
+
+
+def newest_film(run: Path) -> tuple[str, bytes, int]:
+    """The name and the bytes of the newest film of an episode in films/, and the number of films."""
+    try:
+        names = [name for name in os.listdir(run / FILMS) if FILM_NAME.fullmatch(name)]
+    except OSError:
+        names = []
+    if not names:
+        raise Absent("no episode was filmed")
+    newest = max(names, key=lambda name: [int(digits) for digits in re.findall("[0-9]+", name)][-1:] or [0])
+    if (run / FILMS).is_symlink():
+        raise Unreadable(f"{FILMS} is a link")
+    data = read(run, f"{FILMS}/{newest}")
+    if not data.startswith(b"GIF8") or len(data) > LARGEST_FILM:
+        raise Unreadable(f"{FILMS}/{newest} is damaged or larger than {LARGEST_FILM >> 20} MiB")
+    return newest, data, len(names)
 
 
 def title(run: Path) -> str:

@@ -28,6 +28,7 @@ from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.core.settings import strict_yaml
 from rematch.core.system.interrupts import StopRequest
+from rematch.core.system.progress import PROGRESS
 from rematch.evaluation.evaluation import Evaluation
 from rematch.evaluation.statistics import student, wilson
 from rematch.storage import atomic_files
@@ -208,7 +209,9 @@ class Calibration:
         number, need, _ = choose_jobs(plan, jobs)
         tasks = plan.tasks()
         self.log(f"{self.request.key} = {value:g}: {len(tasks)} runs, {number} at a time")
-        Children(tasks, number, need, self.log).run(stop)
+        values = 2 + self.request.rounds  # at most
+        with PROGRESS.part(len(self.points) / values, (len(self.points) + 1) / values):
+            Children(tasks, number, need, self.log).run(stop)
         self.failed = next((f"{task.name}: {task.why}" for task in tasks if task.state == "failed"), "")
         if self.failed or not all(task.state == "finished" for task in tasks):
             return False

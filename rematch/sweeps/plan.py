@@ -35,7 +35,7 @@ from rematch.reporting.console import Console
 from rematch.storage import atomic_files
 from rematch.storage.run_folder import CONFIG_FILE, Run
 from rematch.storage.run_lock import LOCK_FILE, RunLock
-from rematch.sweeps.processes import Children, Task, gib
+from rematch.sweeps.processes import WARNING, Children, Task, gib
 from rematch.sweeps.results import seed_means, seed_result
 from rematch.training import memory_estimate, recipes
 from rematch.training.config import start_notes
@@ -77,7 +77,8 @@ class Plan:
             if "evaluation.games" not in cell.values and games != self.cells[0].config.evaluation.games:
                 flags.append(f"--evaluation.games={games}")
             command = ["train", str(self.folder / SETTINGS), *flags, f"--seed={seed}"]
-            tasks.append(Task(name, self.folder / name, [*command, f"--name={self.folder / name}"]))
+            tasks.append(Task(name, self.folder / name, [*command, f"--name={self.folder / name}"],
+                              total=cell.config.total_steps))
         return tasks
 
 
@@ -292,11 +293,11 @@ def write_tables(plan: Plan, table: Mapping[str, Any]) -> None:
 
 
 def run(
-    plan: Plan, jobs_flag: int | None, minutes: float | None, console: Console, command: str
+    plan: Plan, jobs_flag: int | None, minutes: float | None, log: Callable[[str], None], command: str
 ) -> dict[str, Any]:
     """Train all runs of a plan, or as many as finish before a stop; returns the table.
 
-    `command` continues the sweep.
+    `log` receives the lines of the sweep, `command` continues it.
     """
     old = read_metadata(plan)
     refuse_foreign(plan)
@@ -307,23 +308,24 @@ def run(
     try:
         metadata = write_metadata(plan, read_metadata(plan))  # again: another process may have been faster
         tasks = plan.tasks()
-        console.line(f"sweep {plan.folder}: {len(tasks)} runs; {line}")
+        log(f"sweep {plan.folder}: {len(tasks)} runs; {line}")
         if metadata["added"] and metadata["added"] != old.get("added", ""):
-            console.line(f"seeds {metadata['added']} are new: the table will mark them as added later")
+            log(f"seeds {metadata['added']} are new: the table will mark them as added later")
         for cell in plan.cells:
             for note in start_notes(cell.config, RunSetup(cell.config).spec):
-                console.line(f"note on {cell.name or 'every run'}: {note.removeprefix('note: ')}")
+                log(f"note on {cell.name or 'every run'}: {note.removeprefix('note: ')}")
         with StopRequest(minutes) as stop:
-            children = Children(tasks, jobs, need, console.line)
+            children = Children(tasks, jobs, need, log)
             if finished := len(tasks) - len(children.todo):
-                console.line(f"{finished} of them finished earlier")
+                log(f"{finished} of them finished earlier")
             children.run(stop)
             table = result(plan, metadata, tasks)
             write_tables(plan, table)
-        for text in ["", *sweep_text.lines(table)]:
-            console.line(text)
+        warnings = sorted(warning.removeprefix(WARNING) for warning in children.warnings)
+        for text in ["", *(f"WARNING of a run: {warning}" for warning in warnings), *sweep_text.lines(table)]:
+            log(text)
         if stop.reason and table["finished"] + table["failed"] < len(tasks):
-            console.line(f"stopped ({stop.reason}); continue with: {command}")
+            log(f"stopped ({stop.reason}); continue with: {command}")
         return table
     finally:
         lock.release()
@@ -356,7 +358,7 @@ def sweep(
     if console is None:
         console = Console(live=False)
         console.off = True
-    return run(plan, jobs, minutes, console, "the same call again")
+    return run(plan, jobs, minutes, console.line, "the same call again")
 
 
 def usual_folder(recipe: str) -> Path:

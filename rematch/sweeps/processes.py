@@ -7,6 +7,7 @@ its folder, and the next sweep waits for it.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -21,12 +22,18 @@ from typing import Any
 import rematch
 from rematch.core.errors import ConfigError
 from rematch.core.system import system_memory, user_code
+from rematch.core.system.progress import PROGRESS
+from rematch.evaluation.text import human, number
 from rematch.reporting.status import status
+from rematch.reporting.terminal.progress_display import bar
+from rematch.reporting.untrusted_folder import Unreadable, last_lines, loads
 from rematch.storage.append_log import plain_line
 from rematch.storage.run_folder import CONFIG_FILE, LOG_FILES
 from rematch.storage.run_lock import lock_holder
 
 POLL = 0.05  # seconds between two checks of the children
+PROGRESS_SECONDS = 1.0  # between two reports of the progress
+METRICS_TAIL = 1 << 16  # bytes at the end of metrics.jsonl that hold its last line
 WARNING = "rematch: "  # start of a line with a warning (cli/main.py)
 MOST_OUTPUT = 1 << 20  # bytes of a child's output that are searched for warnings
 TAIL = 4096  # bytes at the end of a child's output that are searched for its last line
@@ -46,6 +53,7 @@ class Task:
     why: str = ""  # of a failed run its last line, of a finished run its verdict
     holder: str = field(default="", repr=False)  # the process that holds its lock, as last reported
     offset: int = field(default=0, repr=False)  # bytes of its output before the newest start
+    total: int = 0  # steps of all games until its end; 0: not known
 
     @property
     def started(self) -> bool:
@@ -75,6 +83,20 @@ class Task:
         lines = output.decode(errors="replace").splitlines()
         return [plain_line(line)[:500] for line in lines if line.startswith(WARNING)]
 
+    def progress(self) -> tuple[float, str]:
+        """The share of its steps that are done, and its newest rates, from the last line of its metrics."""
+        row: dict[str, Any] = {}
+        with suppress(Unreadable, ValueError, IndexError):
+            lines = last_lines(self.folder / LOG_FILES[1], METRICS_TAIL)
+            row = dict(loads([line for line in lines if line.strip()][-1]))
+        step = row.get("step")
+        if not isinstance(step, int) or not self.total:
+            return 0.0, "starting"
+        rates = [f"{plain_line(key.removeprefix('rollout/win_'))[:20]} wins {number(value)}"
+                 for key, value in row.items() if key.startswith("rollout/win_")]
+        share = min(1.0, step / self.total)
+        return share, "  ".join([f"{human(step)} of {human(self.total)} steps", *rates[:3]])
+
     def last_line(self, code: int) -> str:
         """The end of its process in one line: the last line of its output, or the signal."""
         output = b""
@@ -99,6 +121,7 @@ class Children:
         self.todo = [task for task in tasks if not task.finished()]
         self.running: list[tuple[Task, subprocess.Popen[bytes]]] = []
         self.warnings: set[str] = set()  # those that were reported; each once, whichever runs have it
+        self.shown = -math.inf  # time.monotonic() of the newest progress report
         self.memory_reported = False  # whether a line about too little memory was printed
 
     def run(self, stop: Callable[[], bool]) -> None:
@@ -108,12 +131,14 @@ class Children:
             while self.running or (self.todo and not stopping):
                 if stop() and not stopping:
                     stopping = True
-                    self.log(f"stopping: {len(self.running)} runs save at the end of their iteration")
+                    self.log(f"stopping: {len(self.running)} runs save at the end of their iteration; press "
+                             "Ctrl-C again to stop now")
                     for _, child in self.running:
                         child.terminate()
                 self.reap(stopping)
                 if not stopping:
                     self.start_more()
+                self.show_progress()
                 time.sleep(POLL)
         finally:  # a second Ctrl-C, or an error in this process
             for task, child in self.running:
@@ -122,6 +147,29 @@ class Children:
                 task.state = "unfinished"
             for task in self.todo:
                 task.state = "unfinished" if task.started else "waiting"
+
+    def show_progress(self) -> None:
+        """Report the progress of all runs once a second, and the warnings of those that run."""
+        now = time.monotonic()
+        if now - self.shown < PROGRESS_SECONDS:
+            return
+        self.shown = now
+        ended = sum(task.state in ("finished", "failed") for task in self.tasks)
+        share, rows = float(ended), []
+        for task, _ in self.running:
+            self.hoist_warnings(task)
+            done, text = task.progress()
+            share += done
+            rows.append(f"  {task.name}  {bar(done, 16)} {100 * done:3.0f} %  {text}")
+        runs = len(self.tasks)
+        PROGRESS.report(share / max(runs, 1), "\n".join([f"{ended} of {runs} runs ended", *rows]))
+
+    def hoist_warnings(self, task: Task) -> None:
+        """Report each warning that a run has printed; once, whichever runs have it."""
+        for warning in task.warnings():
+            if warning not in self.warnings:
+                self.report(task, f"warned: {warning.removeprefix(WARNING)}")
+            self.warnings.add(warning)
 
     def report(self, task: Task, event: str) -> None:
         """Print an event of a task, after the counts of the sweep."""
@@ -200,10 +248,7 @@ class Children:
             self.running.remove((task, child))
             task.state = "unfinished"
             if task.finished():
-                for warning in task.warnings():
-                    if warning not in self.warnings:
-                        self.report(task, f"warned: {warning.removeprefix(WARNING)}")
-                    self.warnings.add(warning)
+                self.hoist_warnings(task)
                 self.report(task, f"finished: {task.why}")
             elif process := lock_holder(task.folder):  # another process was faster
                 self.todo.append(task)

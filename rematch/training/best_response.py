@@ -22,6 +22,7 @@ from rematch.core import rng
 from rematch.core.errors import ConfigError
 from rematch.core.player import Player
 from rematch.core.spec import Spec
+from rematch.core.system.progress import PROGRESS
 from rematch.evaluation.match import Result, Scoreboard
 from rematch.storage import atomic_files
 from rematch.storage.run_folder import Run
@@ -99,9 +100,11 @@ def exploit(
     config = search_config(frozen.config, request.budget, (FRESH, 0), spec)
     steps = config.iterations * config.games * config.steps  # whole iterations: the budget or a little more
     result: dict[str, Any] = {"question": identity, "steps": steps, "roles": {}}
-    for role in identity["roles"]:
-        candidates = list(responses(frozen, request, store, role, log))
-        answer, best = measure(frozen, board, role, request.games, candidates)
+    for role in PROGRESS.each(identity["roles"]):
+        with PROGRESS.part(0.0, 0.9):
+            candidates = list(responses(frozen, request, store, role, log))
+        with PROGRESS.part(0.9, 1.0):
+            answer, best = measure(frozen, board, role, request.games, candidates)
         result["roles"][role] = answer | exact_scores(frozen, role, best)
     if len(frozen.players) == 2 and len(result["roles"]) == 2:
         bounds = [answer["gain_low"] for answer in result["roles"].values()]
@@ -126,10 +129,12 @@ def responses(
 
     def score(player: Any) -> float:
         """The better score of sampled and greedy play."""
-        return max(_play(frozen, board, role, player, (play, games, CHECKPOINT)).score for play in PLAYS)
+        with PROGRESS.shown_by(None):
+            return max(_play(frozen, board, role, player, (play, games, CHECKPOINT)).score for play in PLAYS)
 
-    for start in start_kinds(frozen, role):
-        for number in range(request.seeds):
+    kinds = start_kinds(frozen, role)
+    for start in PROGRESS.each(kinds):
+        for number in PROGRESS.each(range(request.seeds)):
             description = {key: identity[key] for key in ("frozen", "settings", "budget")}
             description |= {"role": role, "start": start, "seed": number}
             seed = rng.key(SEED_OFFSET + frozen.config.seed, rng.INIT, 2 * number + (start == FRESH))
@@ -141,6 +146,7 @@ def responses(
                 course = Course.of(frozen, config, role) if start == FRESH else None
                 response = Response(frozen, config, role, seed, course)
             name = f"{role} response {start} {number}"
+            PROGRESS.report(0.0, name)
             steps = store.load(description, response.policy)
             if steps is not None:
                 log(f"{name}: already trained")
@@ -180,8 +186,8 @@ def measure(
 ) -> tuple[dict[str, Any], Player]:
     """The best candidate, selected on one set of games and scored with the incumbent on another."""
     trials = []
-    for entry, player in candidates:
-        for play in PLAYS:
+    for entry, player in PROGRESS.each(candidates):
+        for play in PROGRESS.each(PLAYS):
             result = _play(frozen, board, role, player, (play, games, SELECTION))
             trials.append((entry | {"play": play, "score": result.score}, player))
 

@@ -4,6 +4,7 @@ heuristic  search:200  search:5ms         bots of the world
 my_run+search:100                         a trained policy that guides the world's search
 runs/my_run  my_run  agent.safetensors    a trained policy, under the rules that it was trained with
 my_run@120                                the policies of an earlier iteration, from past/
+@beasty  @small                           an agent that comes with Rematch
 mymodule:MyBot                            a class of the user, if the world accepts one
 """
 
@@ -24,6 +25,7 @@ from rematch.storage.run_folder import Run
 from rematch.training.recipes import stored_config
 from rematch.training.trained_run import load_run, with_available_device, world_builder
 from rematch.worlds import registry
+from rematch.worlds.shipped_agents import FILES, agent_file, is_short_name
 
 SUFFIX, WITH_SEARCH = policy_export.SUFFIX, "+search"
 
@@ -63,9 +65,11 @@ class TrainedPlayers:
 def find_trained(name: str, world: str) -> TrainedPlayers | None:
     """The run or policy file of this name; None if there is none."""
     name = name.partition(WITH_SEARCH)[0]
+    if is_short_name(name):
+        return load_policy_file(agent_file(name), world, name)
     path = Path(name)
     if name.endswith(SUFFIX):
-        return load_policy_file(path, world)
+        return load_policy_file(path, world, str(path))
     if (run := _run_folder(name)) is None:
         folder, at, iteration = name.rpartition("@")
         past = _run_folder(folder) if at and iteration.isdecimal() else None
@@ -99,14 +103,14 @@ def load_past(folder: Path, world: str, iteration: int) -> TrainedPlayers:
                           free_settings=free)
 
 
-def load_policy_file(path: Path, world: str) -> TrainedPlayers:
+def load_policy_file(path: Path, world: str, name: str) -> TrainedPlayers:
     """The policy in a file of a run or an export, with its metadata in NAME.json beside it."""
     exported = policy_export.read(path)
     if exported.game != world:
-        raise ConfigError(f"{path} is a policy of {exported.game}; expected one of {world}")
+        raise ConfigError(f"{name} is a policy of {exported.game}; expected one of {world}")
     free = registry.find(world).defaults.indifferent
     players = {exported.policy.role.name: exported.player}
-    return TrainedPlayers(name=str(path), rules=exported.world, players=players, free_settings=free)
+    return TrainedPlayers(name=name, rules=exported.world, players=players, free_settings=free)
 
 
 def trained_players(names: Sequence[str], world: str) -> list[TrainedPlayers]:
@@ -175,6 +179,6 @@ def find_player(
     hint = f"; nearest: {near}" if near else ""
     user_class = ", or module:Class of your own" if user_bot is not None else ""
     raise ConfigError(
-        f"no {role} called {name!r}: expected one of {', '.join(game.bots[role])}, a run or a {SUFFIX} file"
-        f"{user_class}{hint}"
+        f"no {role} called {name!r}: expected one of {', '.join(game.bots[role])}, a run, a {SUFFIX} file, "
+        f"an agent of Rematch ({', '.join(FILES)}){user_class}{hint}"
     )

@@ -35,6 +35,7 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import Player, StochasticPlayer
 from rematch.core.run_config import Config
 from rematch.core.spec import Spec
+from rematch.core.system.progress import PROGRESS
 from rematch.core.world import World
 from rematch.curriculum.levels import LevelProgress, restart_on
 from rematch.rollout.collector import ThreadCollector
@@ -259,6 +260,7 @@ class Response:
                 self.learner.rate = 1.0 if untrained or rising < 1 else min(1.0, rising / RISING_ITERATIONS)
                 # The iteration 0 seats running games; those of `stagger` have their players already.
                 self.iterate(iteration + 1, done / (last - first), course)
+                PROGRESS.report((iteration + 1) / total, f"{self.role} response, {start}")
                 if is_checkpoint(done + 1, last - first):
                     checkpoints.add()
             iteration = last
@@ -330,6 +332,7 @@ class LookaheadResponse:
         for iteration in range(total):
             rollout = self.collector.collect(iteration)
             self.learner.learn(rollout, iteration / total, iteration)
+            PROGRESS.report((iteration + 1) / total, f"{self.role} response, {start}")
             if is_checkpoint(iteration + 1, total):
                 checkpoints.add()
         checkpoints.restore()

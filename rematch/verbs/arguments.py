@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rematch.core.config import known_name
 from rematch.core.errors import ConfigError
+from rematch.worlds.shipped_agents import agent_file, is_short_name
 
 POLICY = ".safetensors"  # file name ending of an exported policy
 RUNS = Path("runs")  # the folder in which new runs are made
@@ -21,7 +22,10 @@ def silent(line: str) -> None:
 
 
 def folder_of(run: Path | str) -> Path:
-    """The folder of a run, from its path or its name in runs/; or the path of a file, such as a policy."""
+    """The folder of a run, from its path or its name in runs/; or the path of a policy file, also of one that
+    comes with Rematch (@beasty)."""
+    if isinstance(run, str) and is_short_name(run):
+        return agent_file(run)
     path, in_runs = Path(run), RUNS / run
     is_path = path.exists() or path.suffix == POLICY or "/" in str(run)
     return path if path.is_dir() or (is_path and not in_runs.is_dir()) else in_runs

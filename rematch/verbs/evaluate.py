@@ -8,10 +8,13 @@ from typing import Any
 
 from rematch import api
 from rematch.core.errors import ConfigError
+from rematch.core.spec import Spec
+from rematch.core.system.progress import PROGRESS
 from rematch.evaluation import evaluator
 from rematch.evaluation.evaluation import Evaluation as Record
 from rematch.evaluation.evaluation import read_history
 from rematch.evaluation.match import Scoreboard
+from rematch.evaluation.sequential_match import SequentialScoreboard, StopRule
 from rematch.evaluation.text import match_cells
 from rematch.evaluation.verdict import verdict
 from rematch.reporting import text, tournament_text
@@ -53,12 +56,18 @@ def evaluate(
     seed: int = 0,
     greedy: bool = False,
     picture: Path | str | None = None,
+    until: float | None = None,
+    better_than: float | None = None,
 ) -> Evaluation:
     """Play a run's newest policies against scripted players (all of them, or those of `against`).
 
     `games` is the number of games of each match; the world has a default. Policies sample their actions, or
     take the most likely one where `greedy`. `picture` is a PNG file for the start positions that the policies
     lose to exact best responses, in worlds that can be solved.
+
+    With `until` a match stops when the half-width of its score's interval is that small; with `better_than`
+    when its interval lies above or below that score. `games` is then the largest number of games. These
+    intervals are always valid: they hold although the results decide when the games stop.
     """
     check_size(games, seed)
     folder = folder_of(run)
@@ -67,7 +76,8 @@ def evaluate(
     draw = game.solver.picture if game.solver is not None else None
     if file is not None and draw is None:
         raise ConfigError(f"--picture: {trained.config.game} has no exact best responses")
-    row = scoreboard_row(trained, game, (games or game.defaults.evaluation_games, against, seed))
+    rule = stop_rule(games, until, better_than)
+    row = scoreboard_row(trained, game, (games or game.defaults.evaluation_games, against, seed), rule)
     row |= {"run": str(folder), "step": trained.step, "play": "greedy" if greedy else "sampled"}
     if level := trained.curriculum:
         row |= {"level": level.level, "level_name": level.name}
@@ -79,11 +89,11 @@ def evaluate(
 
 
 def scoreboard_row(
-    trained: api.Trained, game: Game, matches: tuple[int, Sequence[str], int]
+    trained: api.Trained, game: Game, matches: tuple[int, Sequence[str], int], rule: StopRule | None = None
 ) -> dict[str, Any]:
     """The scoreboard of the policies, each line with the score of the best scripted player.
 
-    `matches`: games of each match, opponents (empty: all), seed.
+    `matches`: games of each match, opponents (empty: all), seed. The baselines play that number of games.
     """
     games, against, seed = matches
     evaluator.check_bot_names(game, against, "--against")
@@ -91,11 +101,53 @@ def scoreboard_row(
     spec = make(1, 0, 0).spec
     random = game.random(trained.config.world)
     board = Scoreboard(make, SEED_OFFSET + seed, trained.config.threads, random)
-    row = evaluator.evaluate(board, game, spec, trained.policies, (games, against, 0))
+    with PROGRESS.part(0.0, own_share(game, spec, rule)):
+        own_board = board if rule is None else sequential_board(board, rule, game)
+        row = evaluator.evaluate(own_board, game, spec, trained.policies, (games, against, 0))
     board.random = True  # a baseline needs no exact number of different games
-    best = evaluator.best_bots(board, game, spec, (games, against, BEST_BOT_INDEX))
+    with PROGRESS.part(own_share(game, spec, rule), 1.0):
+        best = evaluator.best_bots(board, game, spec, (games, against, BEST_BOT_INDEX))
     evaluator.attach_best_bots(row, best)
-    return row
+    return row | stop_fields(rule, row["table"])
+
+
+def own_share(game: Game, spec: Spec, rule: StopRule | None) -> float:
+    """About the share of the time that the policies play; the rest are matches of scripted players."""
+    bots = max(len(names) for names in game.bots.values()) if game.bots else 1
+    return 0.9 if rule is not None else 1 / (2 + bots)
+
+
+def stop_rule(games: int | None, until: float | None, better_than: float | None) -> StopRule | None:
+    """The rule of `until` and `better_than`; None where every match has its fixed number of games."""
+    if until is None and better_than is None:
+        return None
+    if until is not None and better_than is not None:
+        raise ConfigError("--until and --better-than: each decides when a match stops; expected one of them")
+    for name, value, high in (("--until", until, 0.5), ("--better-than", better_than, 1.0)):
+        if value is not None and not 0 < value < high:
+            raise ConfigError(f"{name} = {value:g}: expected a number between 0 and {high:g}")
+    return StopRule(most=games or MOST_GAMES, until=until, better_than=better_than)
+
+
+def sequential_board(board: Scoreboard, rule: StopRule, game: Game) -> SequentialScoreboard:
+    """The scoreboard with matches that stop by the rule; ConfigError in a world without opponents."""
+    if board.spec.seats == 1:
+        raise ConfigError(f"--until and --better-than need opponents; {game.name} has one seat")
+    sequential = SequentialScoreboard(board.make, board.seed, board.threads, board.random)
+    sequential.rule = rule
+    return sequential
+
+
+def stop_fields(rule: StopRule | None, table: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What a result says about its stop rule; every match of these rows is decided or not."""
+    if rule is None:
+        return {}
+    if rule.better_than is None:
+        return {"until": rule.until}
+    for row in table:
+        row["better"] = row["low"] > rule.better_than
+        row["decided"] = row["better"] or row["high"] < rule.better_than
+    return {"better_than": rule.better_than}
 
 
 def check_size(games: int | None, seed: int) -> None:

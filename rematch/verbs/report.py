@@ -26,6 +26,8 @@ class Report(NamedTuple):
         for run in self.facts["runs"]:
             out += [f"PROBLEM: {run['label']}: {problem}" for problem in run["problems"]]
             out.append(f"{run['label']}: {run['verdict']}")
+        if self.facts.get("quick"):
+            out.append("--quick: no games were played; a payoff matrix is shown only where one was stored")
         return [*out, f"report  {self.page}"]
 
     def __repr__(self) -> str:
@@ -42,20 +44,23 @@ class Report(NamedTuple):
 
 def report(
     runs: Path | str | Sequence[Path | str], out: Path | str | None = None, games: int | None = None,
-    log: Log = silent,
+    log: Log = silent, quick: bool = False,
 ) -> Report:
     """Write the page about a run, about several runs, or about the runs of a sweep.
 
     `games` is the number of games of each match between past policies. The page of one run goes into its
-    folder, that of several into the current one. Only a page that Rematch wrote is ever overwritten.
+    folder, that of several into the current one. Only a page that Rematch wrote is ever overwritten. With
+    `quick` no games are played: a payoff matrix is on the page only where an earlier report stored it.
     """
+    if quick and games is not None:
+        raise ConfigError("--games has no effect with --quick: no games are played")
     if games is not None:
         check_integer("games", games, 1, MOST_GAMES)
     names = [runs] if isinstance(runs, Path | str) else list(runs)
     folders = [folder for name in names for folder in run_folders(folder_of(name))]
     for folder in folders:
         refuse_unknown_code(folder)
-    page, facts = run_summary.report(folders, out, games, log)
+    page, facts = run_summary.report(folders, out, games, log, quick)
     return Report(page, facts)
 
 

@@ -5,20 +5,29 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.player import GreedyOption, Player, SubprocessPlayer
 from rematch.core.spec import Spec
+from rematch.core.system.progress import PROGRESS
 from rematch.core.world import World
 from rematch.evaluation.evaluator import evaluate_single_agent
 from rematch.evaluation.match import Result, Scoreboard
+from rematch.evaluation.round_robin import RoundRobin, is_round_robin, standings
 from rematch.sweeps.plan import flag_text
 from rematch.training.player_lookup import find_player, match_rules, trained_players
-from rematch.verbs.arguments import world_name
-from rematch.verbs.evaluate import SEED_OFFSET, Evaluation, check_size
+from rematch.verbs.arguments import MOST_GAMES, world_name
+from rematch.verbs.evaluate import (
+    SEED_OFFSET,
+    Evaluation,
+    check_size,
+    sequential_board,
+    stop_fields,
+    stop_rule,
+)
 from rematch.worlds import registry
 from rematch.worlds.game import Game
 
@@ -39,6 +48,10 @@ class Match:
     seconds: float = 0.0  # time limit for a move of a user-defined bot; 0: the world's default
     threads: int = 2
     other_rules: bool = False  # policies may play under other rules than those of their training
+    until: float | None = None  # stop a match when its score's interval has this half-width
+    better_than: float | None = None  # stop a match when its score's interval is on one side of this
+    round_robin: bool = False  # pairs meet, also where there are as many players as seats
+    elo_until: float | None = None  # stop a round robin when all Elo intervals have this half-width
 
 
 def tournament(
@@ -53,6 +66,7 @@ def tournament(
     move_seconds: float = 0.0,
     threads: int = 2,
     other_rules: bool = False,
+    until: float | None = None,
 ) -> Evaluation:
     """Play matches in `world`; `changes` are settings of the world, {"players": 3}.
 
@@ -60,11 +74,14 @@ def tournament(
     from every seat: by all players in one game where there are as many names as seats; else every player
     meets every other one, or those of `against`. With `other_rules` policies may play under other rules than
     those of their training, where these change neither observations nor actions; the result names them.
+
+    With `until` every pair of three or more players plays until the Elo rating of each is known to that many
+    points, with always-valid intervals, or until `games`.
     """
     flags = [f"--{key}={flag_text(value)}" for key, value in (changes or {}).items()]
     return play_match(world, Match(players=players, against=against, games=games, seed=seed, greedy=greedy,
                                    flags=flags, seconds=move_seconds, threads=threads,
-                                   other_rules=other_rules))
+                                   other_rules=other_rules, elo_until=until))
 
 
 @dataclass(frozen=True)
@@ -100,11 +117,20 @@ def play_match(world: str, match: Match) -> Evaluation:
             role = setup.spec.role_of(0).name
             returns = evaluate_single_agent(setup.board, {role: player}, (setup.games, (), 0))
             return Evaluation(values | {"returns": returns, "table": []})
-        if setup.shared_role:
+        rule = stop_rule(match.games, match.until, match.better_than)
+        if rule is not None:
+            setup = replace(setup, board=sequential_board(setup.board, rule, setup.game))
+        if match.elo_until is not None:
+            values |= rated_round_robin(setup, match.elo_until)
+        elif setup.shared_role:
             values["table"] = tournament_rows(setup)
         else:
             results = setup.board.results(list(setup.players.values()), setup.games, 0)
             values["table"] = [result.row() for result in results]
+        if "ranking" not in values and is_round_robin(values["table"]):
+            values["ranking"] = [asdict(entry) for entry in standings(values["table"])]
+        of_first = [row for row in values["table"] if row["player"] == values["table"][0]["player"]]
+        values |= stop_fields(rule, of_first)
         return Evaluation(values | {"forfeits": forfeits(setup.players.values())})
 
 
@@ -192,18 +218,37 @@ def tournament_rows(setup: Setup) -> list[dict[str, Any]]:
         opponents = [bot for bot in game.bots[role] if bot != match.players[0]]
         setup.players.update({bot: game.bot(bot, role) for bot in opponents})
     rows = []
-    for index, names in enumerate(seatings(match.players, opponents, seats)):
+    matches = seatings(match.players, opponents, seats, match.round_robin)
+    for index, names in PROGRESS.each(list(enumerate(matches))):
         results = setup.board.results([setup.players[name] for name in names], setup.games, index)
-        all_rows = not opponents and (seats == 2 or len(match.players) == seats)
+        one_table = len(match.players) == seats and not match.round_robin
+        all_rows = not opponents and (seats == 2 or one_table)
         rows += [result_row(setup, names, result) for result in (results if all_rows else results[:1])]
     return rows
 
 
-def seatings(players: Sequence[str], opponents: Sequence[str], seats: int) -> list[tuple[str, ...]]:
+def rated_round_robin(setup: Setup, until: float) -> dict[str, Any]:
+    """Table and ranking of a tournament that plays until all Elo ratings are known to `until` points."""
+    names = list(dict.fromkeys(setup.match.players))
+    if not 0 < until <= 400:
+        raise ConfigError(f"--until = {until:g}: expected Elo points, above 0 and at most 400")
+    if len(names) < 3 or setup.match.against or not setup.shared_role or setup.spec.seats != 2:
+        raise ConfigError("--until needs three players or more in a game of two seats with the same role")
+    players = {name: setup.players[name] for name in names}
+    tournament = RoundRobin(setup.board, players, until, setup.match.games or MOST_GAMES)
+    results, width = tournament.play()
+    table = [result_row(setup, (result.player, result.opponent), result) for result in results]
+    ranking = [asdict(entry) for entry in standings(table, width)]
+    return {"table": table, "ranking": ranking, "elo_until": until}
+
+
+def seatings(
+    players: Sequence[str], opponents: Sequence[str], seats: int, round_robin: bool = False
+) -> list[tuple[str, ...]]:
     """The matches of a tournament: the names of the players by seat."""
     if opponents:
         return [(player, *[other] * (seats - 1)) for player in players for other in opponents]
-    if len(players) == seats:
+    if len(players) == seats and not round_robin:
         return [tuple(players)]
     pairs = itertools.combinations(players, 2) if seats == 2 else itertools.permutations(players, 2)
     return [(player, *[other] * (seats - 1)) for player, other in pairs]

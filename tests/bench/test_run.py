@@ -14,6 +14,7 @@ from rematch.bench import rematch_subject, timing
 from rematch.bench.run import benchmark, lines, short, targets
 from rematch.cli import main
 from rematch.core.errors import ConfigError
+from rematch.reporting.terminal import progress_display
 from rematch.training.components.world_state import WorldState
 from rematch.worlds import registry
 from rematch.worlds.capabilities import Benchmark
@@ -57,12 +58,15 @@ def test_measurements_announce_their_time_and_show_progress(
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err == "2 measurements of 2.5 s each, in 5 rounds: 5 s in all, plus warm-up\n"
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress_display, "REFRESH", 0.0)
     terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    timing.measure_in_turns([Counter(journal), Counter(journal)], 0.5)
+    with progress_display.ProgressDisplay(stream=terminal):
+        timing.measure_in_turns([Counter(journal), Counter(journal)], 0.5)
     text = terminal.getvalue()
-    assert "\rwarm-up 2 of 2: counter" in text.replace("\x1b[2K", "")
-    assert "round 5 of 5, measurement 2 of 2: counter, threads 1" in text and text.endswith("\r\x1b[2K")
+    assert "warm-up 2 of 2: counter" in text
+    assert "90 %" in text and "round 5 of 5, measurement 2 of" in text
+    assert text.endswith("\r\x1b[J"), "the progress is erased at the end"
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_every_command_is_a_python_function() -> None:
 
 
 @pytest.mark.parametrize(("word", "suggestion"), [
-    ("list", "runs"), ("ls", "runs"), ("evaluate", "eval"), ("tournament", "eval"), ("watch", "film, play"),
+    ("list", "runs"), ("ls", "runs"), ("evaluate", "eval"), ("elo", "tournament"), ("watch", "film, play"),
     ("benchmark", "bench"), ("continue", "resume"), ("LS", "runs"), ("dry_run", "check"), ("envs", "worlds"),
     ("trian", "train"), ("exprot", "export"), ("TRIAN", "train"), ("recipe", "recipes"), ("solv", "solve"),
 ])

@@ -282,4 +282,4 @@ def test_host_records_the_component_that_reads_a_column() -> None:
     rollout.results(role)
     rollout.reads.reader = ""
     rollout.host("length")
-    assert rollout.reads.columns == {"league": {"ended", "outcome", "slot"}}
+    assert rollout.reads.columns == {"league": {"ended", "length", "outcome", "slot"}}

@@ -131,3 +131,24 @@ def test_child_gets_sigterm_when_its_parent_ends(tmp_path: Path) -> None:
         started.kill()
     started.wait()
     assert (tmp_path / "end").read_text() == "SIGTERM"
+
+
+def test_progress_of_a_run_is_read_from_its_metrics(tmp_path: Path) -> None:
+    task = Task("seed-0", tmp_path, [], total=1000)
+    assert task.progress() == (0.0, "starting")
+    row = '{"iteration": 1, "step": 250, "rollout/win_pursuer": 0.25, "rollout/win_evader": null}'
+    (tmp_path / "metrics.jsonl").write_text(f'{row}\n{{"step": 300')  # the last line is not whole yet
+    assert task.progress()[0] in (0.0, 0.25)
+    (tmp_path / "metrics.jsonl").write_text(f"{row}\n")
+    assert task.progress() == (0.25, "250 of 1.00 K steps  pursuer wins 0.250  evader wins -")
+
+
+def test_warnings_of_a_running_run_are_reported_once(tmp_path: Path) -> None:
+    lines: list[str] = []
+    tasks = [Task(f"seed-{i}", tmp_path / f"seed-{i}", []) for i in range(2)]
+    for task in tasks:
+        task.output.write_text("rematch: all of it is wrong\nother words\n")
+    children = Children(tasks, 1, 1, lines.append)
+    for task in tasks:
+        children.hoist_warnings(task)
+    assert lines == ["[0/2] seed-0 warned: all of it is wrong"]

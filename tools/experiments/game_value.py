@@ -79,7 +79,7 @@ def load_candidates(folder: Path, role: str) -> list[Candidate]:
         metadata = policy_files.read(file)[1]
         if metadata.get("learner") != "ppo":
             continue  # the value network of a lookahead response plays no game by itself
-        player = load_policy_file(file, trained.config.game).players[role]
+        player = load_policy_file(file, trained.config.game, str(file)).players[role]
         start = str(metadata["response"]["start"])
         candidates.append(Candidate(f"{name}: response ({start})", player, int(metadata["steps"])))
     return candidates

@@ -73,7 +73,7 @@ def install_timers(trainer: Trainer, clock: Clock) -> None:
     rules, minibatches = "rules: the game's steps, views, saved states", "update: gathering"
     collector = trainer.setup.collector
     methods: list[tuple[Any, dict[str, str]]] = [
-        (collector, {"collect": "rollout buffer: its columns are written", "_ask_others": "bots"}),
+        (collector, {"submit": "rollout buffer: its columns are written", "_ask_others": "bots"}),
         (collector.rollout, {"advantages": "update: advantages"}),
         *((world, dict.fromkeys(("step", "save", "load"), rules)) for world in collector.parts),
     ]

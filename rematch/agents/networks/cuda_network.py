@@ -32,24 +32,24 @@ STATS = (
 )
 
 
-def _struct(**members: str) -> np.dtype[np.void]:
-    """The dtype of a C struct; `p` is a pointer."""
-    return np.dtype([(name, "u8" if kind == "p" else kind) for name, kind in members.items()], align=True)
+def _struct(text: str) -> np.dtype[np.void]:
+    """The dtype of a C struct from words name:type; without a type it is a pointer."""
+    members = [word.partition(":") for word in text.split()]
+    return np.dtype([(name, kind or "u8") for name, _, kind in members], align=True)
 
 
 # The structs of act.h, advantages.h and ppo.h.
-ACT = _struct(weights="p", obs="p", mask="p", slot="p", acting="p", action="p", choice="p", logp="p",
-              value="p", heads="p", key="u8", rows="i4", seats="i4", all_seats="i4", first_seat="i4",
-              slots="i4", first_row="i4")  # fmt: skip
-ADVANTAGES = _struct(reward="p", ended="p", acting="p", slot="p", value="p", advantage="p", target="p",
-                     counts="p", rows="i4", seats="i4", all_seats="i4", first_seat="i4", reward_seats="i4",
-                     reward_first="i4", steps="i4", gamma="f4", gamma_lambda="f4")  # fmt: skip
-UPDATE = _struct(weights="p", first="p", second="p", partial="p", block_sums="p", stats="p", obs="p",
-                 action="p", choice="p", mask="p", logp="p", advantage="p", target="p", value="p", magnet="p",
-                 magnet_log_std="p", index="p", count="p", scaling="p", barrier="p", updates="p", failed="p",
-                 key="u8", iteration="i4", epochs="i4", minibatch="i4", lr="f4", clip="f4", value_clip="f4",
-                 value_weight="f4", entropy_weight="f4", magnet_weight="f4", max_norm="f4", target_kl="f4",
-                 log_std_low="f4", log_std_high="f4")  # fmt: skip
+ACT = _struct("""
+    weights obs mask slot acting action choice logp value heads key:u8 rows:i4 seats:i4 all_seats:i4
+    first_seat:i4 slots:i4 first_row:i4""")
+ADVANTAGES = _struct("""
+    reward ended acting slot value advantage target counts rows:i4 seats:i4 all_seats:i4 first_seat:i4
+    reward_seats:i4 reward_first:i4 steps:i4 gamma:f4 gamma_lambda:f4""")
+UPDATE = _struct("""
+    weights first second partial block_sums stats obs action choice mask logp advantage target value magnet
+    magnet_log_std index count scaling barrier updates failed key:u8 iteration:i4 epochs:i4 minibatch:i4 lr:f4
+    clip:f4 value_clip:f4 value_weight:f4 entropy_weight:f4 magnet_weight:f4 max_norm:f4 target_kl:f4 log_std_low:f4
+    log_std_high:f4""")
 
 
 def cannot_compute(role: Role, config: NetworkConfig) -> str:

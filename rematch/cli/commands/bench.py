@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rematch.cli.command import JSON, WORLD, Command, Option
 from rematch.cli.options import Options
 from rematch.cli.output import print_result
+from rematch.reporting.terminal.progress_display import ProgressDisplay
 from rematch.verbs.arguments import world_name
 
 
@@ -21,8 +22,10 @@ def run(words: Sequence[str]) -> int:
         registry.find(world_name(name))  # a wrong name is refused before the slow import
     from rematch.bench.run import benchmark
 
-    result = benchmark(names[0], seconds) if names else benchmark(seconds=seconds)
-    print_result(result, "--json" in options.values)
+    as_json = "--json" in options.values
+    with ProgressDisplay(quiet=as_json):
+        result = benchmark(names[0], seconds) if names else benchmark(seconds=seconds)
+    print_result(result, as_json)
     return 0
 
 
@@ -33,8 +36,8 @@ COMMAND = Command(
     usage=("rematch bench [WORLD]",),
     run=run,
     details="""--seconds is the time of each measurement, not of the whole command: there are up to twenty
-        measurements. The number of measurements and their time together are printed first, on stderr; on a
-        terminal a line shows which one is running.""",
+        measurements. The number of measurements and their time together are printed first, on stderr; then
+        a line shows which one is running and the time left.""",
     options=(
         Option(name="--seconds", value="S",
                help="seconds of each measurement, not of all together (default 5)"),

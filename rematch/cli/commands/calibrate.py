@@ -10,14 +10,14 @@ from typing import Any
 
 from rematch.cli.command import CONFIG, JSON, MINUTES, RECIPE, ROLES, Command, Option
 from rematch.cli.options import Options
-from rematch.cli.output import print_result
+from rematch.cli.output import print_lines, print_result
 from rematch.cli.recipe_options import configured, recipe_words
 from rematch.core.errors import ConfigError
+from rematch.reporting.terminal.progress_display import ProgressDisplay
 from rematch.verbs.arguments import new_folder
 
 
 def run(words: Sequence[str]) -> int:
-    from rematch.reporting.console import Console
     from rematch.sweeps import calibration
     from rematch.sweeps.plan import MOST_RUNS, read_seeds
     from rematch.verbs.calibrate import CalibrationResult, make_request
@@ -39,18 +39,18 @@ def run(words: Sequence[str]) -> int:
     minutes, name = options.minutes(), options.values.get("--name")
     request = make_request(configured(recipe, options), recipe, wanted)
     folder = calibration.usual_folder(recipe, request.key) if name is None else new_folder(name)
-    console, as_json = Console(live=False), "--json" in options.values
-    console.off = as_json
-    result = calibration.calibrate(
-        request, folder, lambda more: configured(recipe, options, more), jobs, minutes, console.line
-    )
+    as_json = "--json" in options.values
+    with ProgressDisplay(quiet=as_json) as display:
+        result = calibration.calibrate(
+            request, folder, lambda more: configured(recipe, options, more), jobs, minutes, display.line
+        )
     if as_json:
         print(json.dumps(result, indent=1))
     else:
         print_result(CalibrationResult(result))
         if result["stopped"]:
-            console.line(f"stopped ({result['stopped']}); continue with: "
-                         + shlex.join(["rematch", "calibrate", *words]))
+            print_lines([f"stopped ({result['stopped']}); continue with: "
+                         + shlex.join(["rematch", "calibrate", *words])])
     return 0 if result["value"] is not None and not result["failed"] else 1
 
 

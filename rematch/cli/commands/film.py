@@ -8,6 +8,8 @@ from rematch.cli.command import FILE, RUN, Command, Option
 from rematch.cli.options import Options
 from rematch.cli.output import log_line, print_result
 from rematch.core.errors import ConfigError
+from rematch.core.system.progress import PROGRESS
+from rematch.reporting.terminal.progress_display import ProgressDisplay
 from rematch.verbs.arguments import MOST_SEED
 
 
@@ -21,10 +23,13 @@ def run(words: Sequence[str]) -> int:
         raise ConfigError("rematch film RUN needs --out FILE, a name that ends in .gif or .mp4")
     seconds = options.number("--seconds", SHORTEST, LONGEST) if "--seconds" in values else SECONDS
     players = values["--players"].split(",") if "--players" in values else []
-    print_result(film(name, values["--out"], seconds=seconds, players=players,
+    with ProgressDisplay():
+        PROGRESS.report(0.0, "playing and drawing the game")
+        result = film(name, values["--out"], seconds=seconds, players=players,
                       seed=options.integer("--seed", 0, 0, MOST_SEED), greedy="--greedy" in values,
                       choose=values.get("--choose", ""),
-                      games=options.integer("--games", GAMES, 1, MOST_GAMES), log=log_line))
+                      games=options.integer("--games", GAMES, 1, MOST_GAMES), log=log_line)
+    print_result(result)
     return 0
 
 
@@ -34,9 +39,10 @@ COMMAND = Command(
     summary="film one game of a run's players as a GIF or MP4 file",
     usage=("rematch film RUN --out FILE",),
     run=run,
-    details="""RUN may also be a .replay file, the .safetensors file of a policy that plays every seat, or,
-        with --players, the name of a world. Games of turns are shown at one turn a second, pursuit and
-        Game Boy games in real time; a game that would last longer than --seconds is shown faster.""",
+    details="""RUN may also be a .replay file, the .safetensors file of a policy that plays every seat,
+        @beasty or @small, or, with --players, the name of a world. Games of turns are shown at one turn a
+        second, pursuit and Game Boy games in real time; a game that would last longer than --seconds is
+        shown faster.""",
     options=(
         Option(name="--out", value="FILE", completes=FILE,
                help="file to write; its name ends in .gif or .mp4, or in .replay for the game as data"),

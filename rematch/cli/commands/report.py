@@ -9,27 +9,33 @@ from collections.abc import Sequence
 from rematch.cli.command import FILE, JSON, RUN, Command, Option
 from rematch.cli.options import Options
 from rematch.core.system.interrupts import INTERRUPTS
+from rematch.evaluation.text import clean
+from rematch.reporting.terminal.progress_display import ProgressDisplay
 from rematch.verbs.arguments import MOST_GAMES
 
 
 def run(words: Sequence[str]) -> int:
     from rematch.cli.output import print_lines
-    from rematch.evaluation.text import clean
     from rematch.verbs.report import report
 
     options = Options.of(COMMAND, words)
-    usage = f"{COMMAND.usage[0]} [--out FILE] [--games N] [--json]"
+    usage = f"{COMMAND.usage[0]} [--out FILE] [--games N] [--quick] [--json]"
     names = options.positional(max(1, len(options.remaining)), usage)
     games = options.integer("--games", 0, 1, MOST_GAMES) if "--games" in options.values else None
     as_json = "--json" in options.values
     INTERRUPTS.raise_if_received()
-    page = report(names, options.values.get("--out"), games,
-                  lambda line: print(clean(line), file=sys.stderr if as_json else None, flush=True))
+    with ProgressDisplay(quiet=as_json) as display:
+        log = print_to_stderr if as_json else display.line
+        page = report(names, options.values.get("--out"), games, log, "--quick" in options.values)
     if as_json:
         print(json.dumps(page.facts, indent=1, allow_nan=False))
     else:
         print_lines(page.lines())
     return 0
+
+
+def print_to_stderr(line: str) -> None:
+    print(clean(line), file=sys.stderr, flush=True)
 
 
 COMMAND = Command(
@@ -45,10 +51,12 @@ COMMAND = Command(
     options=(
         Option(name="--out", value="FILE", help="write the page to this .html file", completes=FILE),
         Option(name="--games", value="N", help="games of each match between past policies"),
+        Option(name="--quick", help="play no games: leave out the payoff matrix unless it is stored already"),
         JSON,
     ),
     examples=(
         ("rematch report quick-1", "write runs/quick-1/report.html"),
+        ("rematch report quick-1 --quick", "the same within seconds, without new games"),
         ("rematch report ra1-sweep --out ra1.html", "all seeds of a sweep on one page"),
     ),
     arguments=(RUN, RUN, RUN, RUN, RUN, RUN),

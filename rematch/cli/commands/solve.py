@@ -9,6 +9,7 @@ from rematch.cli.command import FILE, JSON, WORLD, Command, Option
 from rematch.cli.options import Options
 from rematch.cli.output import print_result
 from rematch.core.errors import ConfigError
+from rematch.reporting.terminal.progress_display import ProgressDisplay
 
 
 def run(words: Sequence[str]) -> int:
@@ -24,9 +25,11 @@ def run(words: Sequence[str]) -> int:
     changes = read_flags(options.remaining[1:], default)
     config = apply(default, changes, "command line", text=True)
     threads = options.integer("--threads", 1, 1, MOST_THREADS) if "--threads" in options.values else None
-    result = solve_config(world, config, list(changes), threads=threads,
-                          picture=options.values.get("--picture"), source="command line")
-    print_result(result, "--json" in options.values)
+    as_json = "--json" in options.values
+    with ProgressDisplay(quiet=as_json):
+        result = solve_config(world, config, list(changes), threads=threads,
+                              picture=options.values.get("--picture"), source="command line")
+    print_result(result, as_json)
     return 0
 
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from rematch.cli.command import CONFIG, JSON, MINUTES, RECIPE, Command, Option
 from rematch.cli.recipe_options import configured, recipe_words
 from rematch.core.errors import ConfigError
+from rematch.reporting.terminal.progress_display import ProgressDisplay
 from rematch.verbs.arguments import new_folder
 
 
 def run(words: Sequence[str]) -> int:
-    from rematch.reporting.console import Console
     from rematch.sweeps import plan as sweeps
 
     recipe, options = recipe_words(COMMAND, words)
@@ -27,9 +27,9 @@ def run(words: Sequence[str]) -> int:
     plan = sweeps.make_plan(folder, recipe, sweeps.read_seeds(options.values["--seeds"]),
                             sweeps.read_grid(options.lists["--grid"]),
                             lambda more: configured(recipe, options, more))
-    console, as_json = Console(live=False), "--json" in options.values
-    console.off = as_json
-    result = sweeps.run(plan, jobs, minutes, console, shlex.join(["rematch", "sweep", *words]))
+    as_json = "--json" in options.values
+    with ProgressDisplay(quiet=as_json) as display:
+        result = sweeps.run(plan, jobs, minutes, display.line, shlex.join(["rematch", "sweep", *words]))
     if as_json:
         print(json.dumps(result, indent=1))
     return 1 if result["failed"] else 0

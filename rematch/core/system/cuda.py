@@ -58,7 +58,7 @@ def _core() -> Any:
     try:
         import cuda.core as core
     except ImportError:
-        raise NotInstalled("cuda-core", "'cuda-core[cu13]>=1.0'") from None
+        raise NotInstalled("cuda-core", "cuda-core cuda-bindings") from None
     return core
 
 

@@ -22,7 +22,10 @@ STEPS = "steps of all games"  # the x axis of most charts
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """x, y [n] and, optionally, the interval low, high [n]. style: line, thin, dash or dot (with bars)."""
+    """x, y [n] and, optionally, the interval low, high [n].
+
+    style: line, thin, dash, steps (a line without marks) or dot (with bars).
+    """
 
     name: str
     x: Sequence[float]
@@ -97,7 +100,8 @@ def chart(lines: Sequence[Line], axes: Axes) -> str:
     names = f"{axes.y} over {axes.x}"
     svg = (f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{text(names)}">'
            f"{_grid(axes, (left, right, bottom, top), across, up)}{marks}</svg>")
-    return f'<figure><div class="wide">{svg}</div>{_legend(lines)}</figure>\n'
+    caption = f'<p class="axes">{text(names)}</p>'  # a narrow page has no room for names at the axes
+    return f"<figure>{caption}{svg}{_legend(lines)}</figure>\n"
 
 
 def _grid(axes: Axes, ends: tuple[float, float, float, float], across: object, up: object) -> str:
@@ -116,8 +120,10 @@ def _grid(axes: Axes, ends: tuple[float, float, float, float], across: object, u
         marks = ticks(left, right)
     for x in marks:
         at = across(x)
+        last = at > edge - 20  # a label in the middle of this tick would leave the chart
+        label, anchor = (WIDTH - 2, "end") if last else (at, "middle")
         out.append(f'<path class="axis" d="M{at:.1f} {floor}v5"/>'
-                   f'<text x="{at:.1f}" y="{floor + 18}" text-anchor="middle">{text(_amount(x))}</text>')
+                   f'<text x="{label:.1f}" y="{floor + 18}" text-anchor="{anchor}">{text(_amount(x))}</text>')
     out.append(f'<path class="axis" d="M{LEFT} {floor}H{edge}"/>')
     middle = (LEFT + edge) / 2
     out.append(f'<text class="name" x="{middle:.1f}" y="{HEIGHT - 8}" text-anchor="middle">{text(axes.x)}'
@@ -151,7 +157,7 @@ def _mark(line: Line, across: object, up: object) -> str:
     if line.style != "dot" and len(points) > 1:
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
         out += f'<path class="{line.style} s{c}" d="M{path}"/>'
-    if line.style == "dot" or (line.style != "thin" and len(points) <= 40):
+    if line.style == "dot" or (line.style not in ("thin", "steps") and len(points) <= 40):
         r = 4 if line.style == "dot" else 2.5
         out += "".join(f'<circle class="dot f{c}" cx="{x:.1f}" cy="{y:.1f}" r="{r}"/>' for x, y in points)
     return out

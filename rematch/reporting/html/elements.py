@@ -20,7 +20,7 @@ STYLE = """
   --page: #14171a; --card: #1f2429; --blue: #63b8ea; --good: #4fd0a4; --bad: #ff9e66; --c0: #63b8ea;
   --c1: #ff8c42; --c2: #3fcf9e; --c3: #e79ac6; --c4: #f0b83c; --c5: #9ad7f5; --c6: #e7eaee; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 72rem; color: var(--ink);
+body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 80rem; color: var(--ink);
   background: var(--page); font: 1rem/1.55 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 h1 { font-size: 1.6rem; margin: 0 0 .2rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.2rem; margin: 2.6rem 0 .6rem; padding-bottom: .25rem;
@@ -32,20 +32,20 @@ li { max-width: 46rem; overflow-wrap: anywhere; }
   padding: .8rem 1rem; max-width: none; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; margin: .8rem 0; font-size: .92rem; }
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
-th, td { text-align: left; padding: .32rem .9rem .32rem 0; border-bottom: 1px solid var(--line);
-  vertical-align: middle; white-space: nowrap; } th { font-weight: 600; }
-td.text { white-space: normal; min-width: 18rem; max-width: 40rem; overflow-wrap: anywhere; }
+th, td { text-align: left; padding: .32rem .8rem .32rem 0; border-bottom: 1px solid var(--line);
+  vertical-align: middle; white-space: nowrap; } th { font-weight: 600; white-space: normal; }
+td.text { white-space: normal; min-width: 14rem; max-width: 40rem; overflow-wrap: anywhere; }
 .n { text-align: right; font-variant-numeric: tabular-nums; }
 .above { color: var(--good); font-weight: 600; } .below { color: var(--bad); font-weight: 600; }
 svg { display: block; } svg .axis { stroke: var(--line); } svg .ours { fill: var(--blue); opacity: .5; }
 svg .score { stroke: var(--blue); stroke-width: 2; } svg .bot { stroke: var(--ink); fill: none; }
-svg.chart { width: 46rem; min-width: 34rem; max-width: 100%; height: auto; }
+svg.chart { width: 46rem; max-width: 100%; height: auto; } p.axes { display: none; }
 svg.chart text, svg.matrix text { font: 12px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif;
   fill: var(--soft); }
 svg.matrix { min-width: 34rem; max-width: 100%; height: auto; }
 svg.matrix .cell { fill: #111; font-size: 10.5px; }
 svg.chart .name, svg.matrix .name { fill: var(--ink); }
-.line { fill: none; stroke-width: 2; } .thin { fill: none; stroke-width: 1; opacity: .55; }
+.line, .steps { fill: none; stroke-width: 2; } .thin { fill: none; stroke-width: 1; opacity: .55; }
 .dash { fill: none; stroke-width: 1.6; stroke-dasharray: 6 4; } .band { stroke: none; opacity: .16; }
 .bar { stroke-width: 1.4; fill: none; } .dot { stroke: none; }
 .s0 { stroke: var(--c0); } .s1 { stroke: var(--c1); } .s2 { stroke: var(--c2); } .s3 { stroke: var(--c3); }
@@ -57,6 +57,10 @@ figure { margin: 1rem 0; } figcaption { max-width: 46rem; }
   font-size: .9rem; } .key svg { display: inline-block; vertical-align: middle; margin-right: .35rem; }
 img { max-width: 100%; height: auto; background: #fff; border: 1px solid var(--line); border-radius: 6px; }
 pre { background: var(--card); padding: 1rem; overflow-x: auto; border-radius: 6px; font-size: .85rem; }
+@media (prefers-color-scheme: dark) { img.plot { filter: invert(.92) hue-rotate(180deg); } }
+@media (max-width: 42rem) { body { padding: 1rem .8rem 3rem; } table { font-size: .84rem; }
+  svg.chart text { font-size: 22px; } svg.chart text.name { display: none; }
+  p.axes { display: block; margin: 0 0 .3rem; font-size: .88rem; color: var(--soft); } }
 code { overflow-wrap: anywhere; font-size: .85em; } summary { cursor: pointer; margin: .4rem 0; }
 """
 

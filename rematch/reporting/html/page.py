@@ -19,13 +19,15 @@ from rematch.reporting import untrusted_folder
 from rematch.reporting.html import past_policy_sections, strength_sections
 from rematch.reporting.html.charts import STEPS, Axes, Line, chart, with_interval
 from rematch.reporting.html.elements import STYLE, bullets, cell, folded, paragraph, sentence, table, text
-from rematch.reporting.untrusted_folder import PICTURES, Unreadable
+from rematch.reporting.untrusted_folder import PICTURES, Absent, Unreadable
 
 Row = Mapping[str, Any]
 Pictures = Mapping[str, bytes | str]  # name -> its bytes, or the reason why it cannot be shown
 
 GENERATOR = '<meta name="generator" content="rematch report">'  # only pages with this line are overwritten
-MOST_COLUMNS = 2000  # observation columns in a table
+MOST_COLUMNS = 200  # observation columns in a table
+FILM_COUNT = "number of films"  # key among the pictures
+QUICK = "Written with --quick: no games were played for this page."
 MOST_NAMES = 8  # constant columns that a summary names
 TITLES = {"learning.png": ("Learning in detail", "Curves of strength and of learning"),
           "match.gif": ("One game", "One game between the trained policies")}
@@ -36,13 +38,16 @@ def page(summary: Row, pictures: Sequence[Pictures]) -> str:
     runs = summary["runs"]
     single = len(runs) == 1
     title = " · ".join(dict.fromkeys(run["title"] for run in runs))[:200]
+    title += "" if single else f", {len(runs)} runs"
     shared = [("Verdict" if single else "Verdicts", verdicts), ("Learning curves", strength_sections.curves),
               ("NE gap beside exploitability", strength_sections.gap)]
-    body = "".join(_section(name, build, summary) for name, build in shared)
+    body = "".join(_section(name, build, summary)[0] for name, build in shared)
     for run, shown in zip(runs, pictures):
-        content = _run_sections(run, shown if single else {})
+        content, left_out = _run_sections(run, shown if single else {})
+        content += _left_out(left_out)
         heading = f"{run['label']}: seed {run['seed']}, {verdict_text(run['verdict'])}"
         body += content if single else folded(heading, content)
+    note = paragraph(QUICK, "soft") if summary.get("quick") else ""
     count = "A training run" if single else f"{len(runs)} training runs"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n{GENERATOR}\n'
@@ -52,7 +57,7 @@ def page(summary: Row, pictures: Sequence[Pictures]) -> str:
         f"<title>{text(title)}</title>\n<style>{STYLE}</style></head>\n"
         f'<body>\n<header><h1>{text(title)}</h1><p class="soft">{count} of rematch '
         f'{text(summary["rematch"])}. All rates are shown with sample size and 95 % confidence interval.'
-        "</p></header>\n"
+        f"</p>{note}</header>\n"
         f"{body}</body></html>\n")
 
 
@@ -62,23 +67,43 @@ def pictures(run: Path) -> dict[str, bytes | str]:
     for name in PICTURES:
         try:
             out[name] = untrusted_folder.picture(run, name)
+        except Absent:
+            continue
         except Unreadable as error:
             out[name] = str(error)
+    try:
+        name, film, count = untrusted_folder.newest_film(run)
+        out[f"{untrusted_folder.FILMS}/{name}"] = film
+        if count > 1:
+            out[FILM_COUNT] = str(count)
+    except Absent:
+        pass
+    except Unreadable as error:
+        out[untrusted_folder.FILMS] = str(error)
     return out
 
 
-def _section(name: str, build: Callable[[Row], str], facts: Row) -> str:
+def _section(name: str, build: Callable[[Row], str], facts: Row) -> tuple[str, str]:
+    """The section as HTML, and empty text; where there is nothing to show, no HTML and the reason."""
     try:
         content = build(facts)
+    except Absent as error:
+        return "", f"{name}: {error}"
     except Unreadable as error:
         content = paragraph(f"Not shown: {error}.", "soft")
     except Exception as error:  # facts with the right name and wrong content; the other sections are shown
         message = f"Not shown: the file has unexpected content ({type(error).__name__})."
         content = paragraph(message, "soft")
-    return f"<section><h2>{text(name)}</h2>\n{content}</section>\n"
+    return f"<section><h2>{text(name)}</h2>\n{content}</section>\n", ""
 
 
-def _run_sections(run: Row, shown: Pictures) -> str:
+def _left_out(reasons: Sequence[str]) -> str:
+    return folded(f"Sections without content ({len(reasons)})", bullets(reasons)) if reasons else ""
+
+
+def _run_sections(run: Row, shown: Pictures) -> tuple[str, list[str]]:
+    """The sections about one run, and the reasons why others have no content."""
+    films = {name: data for name, data in shown.items() if name.startswith(untrusted_folder.FILMS)}
     sections: list[tuple[str, Callable[[Row], str]]] = [
         ("Payoff matrix of past policies", past_policy_sections.payoff),
         ("Forgetting", past_policy_sections.forgetting),
@@ -87,12 +112,15 @@ def _run_sections(run: Row, shown: Pictures) -> str:
         *([("Milestones", strength_sections.milestones)] if run["frontier"] else []),
         ("Against scripted opponents", strength_sections.scoreboard),
         ("Head to head", strength_sections.head_to_head),
-        *((TITLES[name][0], partial(_image, name, data)) for name, data in shown.items()),
+        *((TITLES[name][0], partial(_image, name, data)) for name, data in shown.items() if name in TITLES),
+        *(("Newest film of an episode", partial(_film, name, data, str(shown.get(FILM_COUNT, ""))))
+          for name, data in films.items()),
         ("Observations", observations),
         ("Settings", settings),
         ("Provenance", provenance),
     ]
-    return "".join(_section(name, build, run) for name, build in sections)
+    built = [_section(name, build, run) for name, build in sections]
+    return "".join(html for html, _ in built), [reason for _, reason in built if reason]
 
 
 # --- sections -----------------------------------------------------------------------------------------------
@@ -114,7 +142,7 @@ def verdicts(summary: Row) -> str:
     if run["findings"][1:]:
         out += paragraph("Also:") + bullets([verdict_text(finding) for finding in run["findings"][1:]])
     if not run["evaluations"]:
-        return out + paragraph(strength_sections.NO_EVALUATION) + problems
+        return out + paragraph(f"{strength_sections.NO_EVALUATION.capitalize()}.") + problems
     last = run["evaluations"][-1]
     return out + paragraph(f"Evaluation after {human(last.get('step'))} steps of all games, iteration "
                            f"{last.get('iteration') or '-'}. docs/explanation/strength.md explains "
@@ -153,7 +181,7 @@ def curriculum(run: Row) -> str:
     facts = run["curriculum"]
     levels = [row for row in facts["levels"] if number(row.get("step")) != "-"]
     if not levels and not facts["log"]:
-        raise Unreadable("the run has no curriculum")
+        raise Absent("the run has no curriculum")
     x: list[float] = []
     y: list[float] = []
     for row in levels:  # a staircase: a level lasts until the next evaluation
@@ -204,14 +232,25 @@ def _image(name: str, data: bytes | str, _run: Row) -> str:
         raise Unreadable(data)
     coded = base64.b64encode(data).decode("ascii")
     source = f"data:{PICTURES[name][1]};base64,{coded}"
-    return f'<p style="max-width:none"><img alt="{text(TITLES[name][1])}" src="{source}"></p>'
+    kind = ' class="plot"' if name.endswith(".png") else ""
+    return f'<p style="max-width:none"><img{kind} alt="{text(TITLES[name][1])}" src="{source}"></p>'
+
+
+def _film(name: str, data: bytes | str, count: str, _run: Row) -> str:
+    """The newest film of an episode; the others are files of the run's folder."""
+    if isinstance(data, str):
+        raise Unreadable(data)
+    coded = base64.b64encode(data).decode("ascii")
+    picture = f'<p style="max-width:none"><img alt="An episode" src="data:image/gif;base64,{coded}"></p>'
+    others = f", one of {count} films in this folder of the run" if count else ""
+    return picture + f'<p class="soft"><code>{text(name)}</code>{text(others)}</p>'
 
 
 def observations(run: Row) -> str:
     """The observation columns of every role, with those that never changed."""
     if not run["observations"]:
-        raise Unreadable(next((problem for problem in run["problems"] if "sight" in problem),
-                              "sight.json is missing"))
+        problem = next((problem for problem in run["problems"] if "sight" in problem), "")
+        raise Unreadable(problem) if problem else Absent("sight.json is missing")
     parts = [paragraph("Measured on the first rollout. A constant column carries no information: either the "
                        "game has not varied it yet, or it is not connected.", "soft")]
     for role, columns in run["observations"].items():
@@ -219,8 +258,10 @@ def observations(run: Row) -> str:
                  '<td class="below">constant</td>' if c.get("constant") else "<td></td>"]
                 for c in columns[:MOST_COLUMNS]]
         constant = [str(c.get("column", "-")) for c in columns if c.get("constant")]
+        more = len(columns) - len(rows)
+        note = paragraph(f"{more:,} more columns are in sight.json.", "soft") if more > 0 else ""
         parts.append(folded(f"{role}: {len(columns)} numbers, {_constant_names(constant)}",
-                            table(("column", "min", "max", "mean", ""), rows)))
+                            table(("column", "min", "max", "mean", ""), rows) + note))
     return "".join(parts)
 
 

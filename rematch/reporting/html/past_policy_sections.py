@@ -8,7 +8,7 @@ from typing import Any
 from rematch.evaluation.text import human, number
 from rematch.reporting.html.charts import STEPS, Axes, Line, chart, matrix, with_interval
 from rematch.reporting.html.elements import cell, missing, paragraph, table, text
-from rematch.reporting.untrusted_folder import Unreadable
+from rematch.reporting.untrusted_folder import Absent
 
 Row = Mapping[str, Any]
 
@@ -21,7 +21,7 @@ def payoff(run: Row) -> str:
     if result is None:
         items = [item for item in run["missing"] if "matrix" in item["what"]]
         if not items:
-            raise Unreadable("the world has one seat" if run["returns"] else "no past policies were stored")
+            raise Absent("the world has one seat" if run["returns"] else "no past policies were stored")
         return missing(items)
     roles, n, steps = result["roles"], result["games"], result["steps"]
     first, second = (roles[0], roles[-1])
@@ -62,7 +62,7 @@ def forgetting(run: Row) -> str:
     """The newest policies against every past opponent, beside the policies of the opponent's step."""
     result = run["forgetting"]
     if result is None:
-        raise Unreadable("it needs the payoff matrix")
+        raise Absent("it needs the payoff matrix")
     opponents = "past opponents" if len(result["curves"]) > 1 else "past policies"
     charts = []
     for i, (role, rows) in enumerate(result["curves"].items()):

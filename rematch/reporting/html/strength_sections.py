@@ -24,7 +24,7 @@ from rematch.reporting.html.elements import (
 )
 from rematch.reporting.seed_groups import VALUES
 from rematch.reporting.text import BALANCE, LEVELS, return_cells
-from rematch.reporting.untrusted_folder import Unreadable
+from rematch.reporting.untrusted_folder import Absent
 
 Row = Mapping[str, Any]
 
@@ -94,7 +94,7 @@ def curves(summary: Row) -> str:
     runs = summary["runs"]
     newest = [run["evaluations"][-1] for run in runs if run["evaluations"]]
     if not newest:
-        raise Unreadable("there is no evaluation yet")
+        raise Absent("there is no evaluation yet")
 
     def lines(name: str, label: str, colour: int) -> list[Line]:
         if len(runs) > 1:
@@ -135,10 +135,12 @@ def gap(summary: Row) -> str:
                  *_grouped(summary, "nash_conv", "NashConv, exact (exploitability)", 1)]
     else:
         lines = list(_gap_lines(runs[0]))
-    chart_html = chart(lines, Axes(x=STEPS, y="score (gain of a response: at least)", low=0.0))
+    largest = max((y for line in lines for y in (*line.y, *line.high)), default=0.0)
+    high = 1.0 if largest <= 1 else None  # a gap is a difference of rates
+    chart_html = chart(lines, Axes(x=STEPS, y="score (gain of a response: at least)", low=0.0, high=high))
     if not chart_html:
         one_seat = any(run["returns"] for run in runs)
-        raise Unreadable("the world has one seat" if one_seat else "a gap needs two roles")
+        raise Absent("the world has one seat" if one_seat else "a gap needs two roles")
     parts = [chart_html + paragraph(BALANCE)]
     solved = any(row["nash_conv"] is not None for run in runs for row in run["evaluations"])
     if solved:
@@ -215,9 +217,9 @@ def scoreboard(run: Row) -> str:
     if not entries and run["returns"]:
         return _returns(run)
     if not run["evaluations"]:
-        raise Unreadable(NO_EVALUATION)
+        raise Absent(NO_EVALUATION)
     if not entries:
-        raise Unreadable("no matches against scripted opponents were played")
+        raise Absent("no matches against scripted opponents were played")
     rows = []
     for e in entries:
         level = standing(e)
@@ -252,7 +254,7 @@ def head_to_head(run: Row) -> str:
     row: Row = run["evaluations"][-1] if run["evaluations"] else {}
     rates = row.get("rates") or {}
     if not rates:
-        raise Unreadable("the world has one seat" if run["returns"] else "the trained policies have not met")
+        raise Absent("the world has one seat" if run["returns"] else "the trained policies have not met")
     cells = [[text(role), cell(r.get("games", "-")), cell(number(r.get("rate"))), cell(interval(r)),
               bars(r, "rate")] for role, r in rates.items()]
     gap_text = ""
@@ -286,9 +288,47 @@ def _rate(rate: Row | None) -> str:
     return "-" if rate is None else f"{number(rate.get('rate'))} {interval(rate)}"
 
 
+def _timeline(steps: Mapping[str, Mapping[str, int | None]]) -> str:
+    """When each milestone was first reached: as a chart of their number over steps, and as a table."""
+    names = {"frontier": "reached from any savestate", "cold": "reached from power-on, in training"}
+    lines = []
+    for colour, (kind, label) in enumerate(names.items()):
+        reached = sorted(step for entry in steps.values() if (step := entry.get(kind)) is not None)
+        if not reached:
+            continue
+        x = [0, *(step for step in reached for _ in (0, 1))]
+        y = [0, *(count for i in range(len(reached)) for count in (i, i + 1))]
+        newest = f"{len(reached)} of {len(steps)}"
+        lines.append(Line(name=label, x=x, y=y, style="steps", colour=colour, newest=newest))
+    order = sorted(steps.items(), key=lambda item: item[1].get("frontier") or float("inf"))
+    rows = [[text(name), *(cell(human(entry.get(kind))) for kind in names)] for name, entry in order]
+    head = ("milestone", "first from any savestate (step)", "first from power-on (step)")
+    axes = Axes(x=STEPS, y="milestones reached", low=0.0, high=float(max(len(steps), 1)))
+    return chart(lines, axes) + (table(head, rows, "Timeline of the milestones") if rows else "")
+
+
+def _savestates(run: Row) -> str:
+    """The savestates by the map that they lie on, then each with the one that it was reached from."""
+    states = run.get("savestates") or []
+    if not states:
+        return ""
+    maps: dict[str, list[Row]] = {}
+    for state in states:
+        maps.setdefault(str(state["map"] or "power-on"), []).append(state)
+    by_map = [[text(name), cell(len(group)), cell(sum(state["visits"] for state in group)),
+               cell(sum(state["successes"] for state in group))] for name, group in maps.items()]
+    names = ["power-on", *(str(state["file"] or state["milestone"]) for state in states[1:])]
+    rows = [[text(name), text(names[state["parent"] + 1] if number else "-"), text(state["band"]),
+             cell(human(state["step"])), cell(state["visits"]), cell(state["successes"])]
+            for number, (name, state) in enumerate(zip(names, states)) if state["parent"] + 1 < len(names)]
+    head = ("savestate", "reached from", "band", "step", "episodes that start there", "that go further")
+    return (table(("map", "savestates", "episodes that start there", "that go further"), by_map,
+                  "Map of the savestates") + folded(f"All {len(states)} savestates", table(head, rows)))
+
+
 def milestones(run: Row) -> str:
     """Milestones of any chain of savestates, and the share of games from power-on that reach each."""
-    out = bullets(run["frontier"])
+    out = bullets(run["frontier"]) + _timeline(run.get("milestones") or {}) + _savestates(run)
     for role, entry in run["returns"].items():
         order = sorted((entry.get("milestones") or {}).items(), key=lambda item: -item[1]["rate"])
         rows = [[text(name), cell(number(e["rate"])), cell(interval(e)), cell(entry.get("games", "-"))]

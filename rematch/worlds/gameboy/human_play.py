@@ -1,7 +1,8 @@
 """`rematch play gameboy`: a person plays, in a window if there is a display, else in the terminal.
 
-In the terminal the screen is drawn with half blocks, two pixels per character: all pixels if it has 160
-columns and 74 lines, else every second one. Each key is one action of 24 frames, as for a policy.
+In the terminal the screen is drawn with half blocks, two pixels per character: all 160 x 144 pixels if it has
+160 columns and 74 lines, else as many as fit, each the mean of the pixels that it stands for. Each key is one
+action of 24 frames, as for a policy.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ KEYS = {
     "s": "down", "a": "left", "d": "right", "w": "up", "\x1b[B": "down", "\x1b[D": "left", "\x1b[C": "right",
     "\x1b[A": "up", "j": "a", "x": "a", " ": "a", "k": "b", "z": "b", "\r": "start", "\n": "start",
 }  # fmt: skip
-HELP = "arrows or wasd: walk   j or space: A   k: B   enter: start   q: leave"
+HELP = "q: leave   arrows or wasd: walk   j or space: A   k: B   enter: start"
 TERMINAL = "--terminal"
+DEFAULT_SIZE = (80, 40)  # columns and lines where the terminal does not tell
+SMALLEST_SIZE, SHARP_SIZE = (40, 14), (80, 38)  # the smallest in which one can play; every second pixel
+TEXT_ROWS = 2  # below the picture
 ACTION_SECONDS = 24 / 60  # duration of an action on the console
 NO_EFFECT = ("screen", "mask", "workers", "patience")  # settings without effect on a person's game
 KEY_INTERVAL = 0.5 * ACTION_SECONDS  # about the repetition rate of a held key
@@ -94,6 +98,7 @@ def terminal(world: GameboyWorld, source: IO[str], out: IO[str]) -> int:
     """Play with keys from `source` until q, its end, or the end of the game."""
     live = out.isatty()
     if live:
+        check_size(shutil.get_terminal_size(DEFAULT_SIZE))
         out.write("\x1b[2J\x1b[?25l")
     total, before = 0.0, 0.0
     with contextlib.ExitStack() as cleanup:
@@ -118,17 +123,45 @@ def terminal(world: GameboyWorld, source: IO[str], out: IO[str]) -> int:
     return 0
 
 
+def check_size(size: tuple[int, int]) -> None:
+    """ConfigError for a terminal in which nothing could be recognized."""
+    if size[0] < SMALLEST_SIZE[0] or size[1] < SMALLEST_SIZE[1]:
+        raise ConfigError(f"play gameboy: the terminal has {size[0]} columns and {size[1]} lines; expected "
+                          f"at least {SMALLEST_SIZE[0]} and {SMALLEST_SIZE[1]}")
+
+
+def fitted(screen: Bytes, columns: int, rows: int) -> Bytes:
+    """The screen [144, 160] for `columns` characters and `rows` lines: whole, or as means of areas."""
+    height, width = screen.shape
+    scale = min(1.0, columns / width, 2 * rows / height)
+    if scale == 1.0:
+        return screen
+    if scale >= 0.5:
+        return screen[::2, ::2]  # sharp
+    new_height, new_width = max(2, int(height * scale) // 2 * 2), max(1, int(width * scale))
+    tops = np.arange(new_height) * height // new_height
+    lefts = np.arange(new_width) * width // new_width
+    sums = np.add.reduceat(np.add.reduceat(screen.astype(np.int64), tops, 0), lefts, 1)
+    areas = np.diff(np.append(tops, height))[:, None] * np.diff(np.append(lefts, width))[None, :]
+    return np.asarray(sums // areas, np.uint8)
+
+
 def _picture(world: GameboyWorld, out: IO[str], total: float, live: bool) -> None:
-    columns, lines = shutil.get_terminal_size((80, 40))
-    screen = world.screen(0)
-    if columns < 160 or lines < 74:
-        screen = screen[::2, ::2]
+    columns, lines = shutil.get_terminal_size(DEFAULT_SIZE) if live else DEFAULT_SIZE
+    screen = fitted(world.screen(0), columns, lines - TEXT_ROWS)
     facts = world._facts()
     place = f"{world.title.map_name(int(facts.map[0]))} {int(facts.x[0])}, {int(facts.y[0])}"
     score = f"badges {int(facts.badges.sum())}   reward {total:.2f}   step {int(world.state['time'][0])}"
-    status = f"{place}   {score}"
-    home, clear = ("\x1b[H", "\x1b[K") if live else ("", "")
-    out.write(f"{home}{half_blocks(screen)}{status}{clear}\n{HELP}{clear}" + ("" if live else "\n"))
+    status, keys = f"{place}   {score}", HELP
+    small = len(screen) < 72
+    if live and small and lines < SHARP_SIZE[1]:
+        status += f"   (sharper with {SHARP_SIZE[0]} x {SHARP_SIZE[1]})"
+    picture = half_blocks(screen)
+    if not live:
+        out.write(f"{picture}{status}\n{keys}\n")
+    else:  # what a larger picture left beside and below this one is erased
+        picture = picture.replace("\n", "\x1b[K\n")
+        out.write(f"\x1b[H{picture}{status[: columns - 1]}\x1b[K\n{keys[: columns - 1]}\x1b[J")
     out.flush()
 
 

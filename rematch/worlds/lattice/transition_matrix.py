@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from rematch.core.arrays import Ints
 from rematch.core.native_build import refuse_stale
+from rematch.core.system.progress import PROGRESS
 
 from . import solver
 from .config import Config, free_cells, moves, reach, squared_distances, start_pairs
@@ -119,6 +120,7 @@ class Board:
                 for table in after.values():
                     np.copyto(table, 1.0, where=caught)
             stays = config.skip > 0 and (moves_left - 1) % config.skip == 0
+            PROGRESS.report((moves_left - 1) / config.horizon, f"{moves_left} moves left")
             self.solver.back(stays, after, now, action_probs(moves_left), out(moves_left), threads)
             after, now = now, after
         return after

@@ -49,9 +49,11 @@ def fill(folder: Path, word: str = "flee_straight", verdict: str = "improving") 
 def test_page_of_a_good_folder_has_all_sections_verdict_first(tmp_path: Path) -> None:
     read = Reader(page(fill(tmp_path / "run", verdict="balanced but weak")))
     order = [read.words.index(word) for word in (
-        "Verdict", "BALANCED BUT WEAK", "Learning curves", "NE gap beside exploitability", "Payoff matrix",
-        "Forgetting", "Curriculum", "Alarms and rollbacks", "Head to head", "Learning in detail", "One game",
-        "Observations", "Settings", "Provenance")]
+        "Verdict", "BALANCED BUT WEAK", "Learning curves", "NE gap beside exploitability",
+        "Alarms and rollbacks", "Head to head", "Learning in detail", "One game",
+        "Observations", "Settings", "Provenance", "Sections without content", "Payoff matrix",
+        "Forgetting: it needs",
+        "Curriculum: the run has no curriculum")]
     assert order == sorted(order)
     for word in ("0.931", "[0.913, 0.945]", "1000", "pure_pursuit", "[0.858, 0.899]", "above", BALANCE,
                  "NE gap 0.000, upper bound 0.062", "1 constant: flee_straight", "none constant",
@@ -115,7 +117,7 @@ def test_bad_file_costs_only_its_section(name: str, damage: str, tmp_path: Path)
     if name != "history.json":
         assert "[0.913, 0.945]" in read.words, "the other sections stand"
     else:
-        assert "Not shown" in read.words
+        assert "there is no evaluation yet" in read.words
 
 
 leaf = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8))
@@ -221,3 +223,40 @@ def test_json_has_every_number_of_the_tables(tmp_path: Path) -> None:
     assert len(figures) > 20
     assert not [word for word in figures if word not in shown]
     assert report.page({"rematch": "0", "runs": [summary], "groups": []}, [{}]).count("0.931") >= 1
+
+
+def test_page_shows_film_timeline_and_savestates(tmp_path: Path) -> None:
+    run = fill(tmp_path / "run")
+    (run / "films").mkdir()
+    for step in (900, 4096):
+        Image.new("RGB", (9, 9)).save(run / "films" / f"rollout_{step}.gif")
+    (run / "films" / "rollout_9999.gif.txt").write_text("not a film")
+    milestones = {"DAWN": {"frontier": 763, "cold": 800}, EVIL: {"frontier": None, "cold": None}}
+    (run / "milestones.json").write_text(json.dumps({"steps": 5000, "milestones": milestones}))
+    state = {"file": "", "milestone": "power-on", "step": 0, "band": "early", "map": "", "parent": -1,
+             "visits": 9, "successes": 4}
+    (run / "savestates").mkdir()
+    rows = [state, state | {"file": "DAWN_763.state", "map": EVIL, "step": 763, "visits": 5, "successes": 1}]
+    (run / "savestates" / "index.json").write_text(json.dumps(rows))
+    text = page(run)
+    read = Reader(text)
+    assert "films/rollout_4096.gif" in read.words and "one of 2 films" in read.words
+    assert "Timeline of the milestones" in read.words and "Map of the savestates" in read.words
+    assert "DAWN_763.state" in read.words and "<script" not in text and {tag for tag, _ in read.used} <= TAGS
+    (run / "films" / "rollout_5000.gif").symlink_to(tmp_path / "elsewhere")
+    (run / "savestates" / "index.json").write_text('[{"file": 3}]')
+    damaged = Reader(page(run)).words
+    assert "Map of the savestates" not in damaged and "Newest film" in damaged and "cannot be read" in damaged
+
+
+def test_quick_report_plays_no_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rematch.reporting import run_summary
+
+    def never(*_: object) -> None:
+        raise AssertionError("it plays")
+
+    monkeypatch.setattr(run_summary, "matrix_of", never)
+    run = fill(tmp_path / "run")
+    (run / "checkpoints").mkdir()
+    target, summary = run_summary.report([run], quick=True)
+    assert summary["quick"] and report.QUICK in Reader(target.read_text()).words

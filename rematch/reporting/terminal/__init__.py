@@ -1,0 +1,1 @@
+"""Drawing on a terminal: lines that are drawn again in place, progress bars, trends."""

@@ -1,0 +1,138 @@
+"""What a person sees on a terminal: panels and bars that fit, follow a resize, and answer Ctrl-C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from support.terminal import Terminal
+from support.tiny_run import flags
+
+Open = Callable[..., Terminal]
+SIZES = [(80, 24), (120, 40)]
+LONG_RUN = ["-m", "rematch.cli", "train", "quick", *flags(total_steps=3_200_000, evaluation__every=50)]
+
+BAR = """
+import time
+from rematch.core.system.progress import PROGRESS
+from rematch.reporting.terminal.progress_display import ProgressDisplay
+with ProgressDisplay() as display:
+    display.line("first line that stays")
+    for step in PROGRESS.each(range(250)):
+        PROGRESS.report(0.5, f"part {step} of a rather long operation with many words\\n  a row of its own")
+        time.sleep(0.02)
+    display.line("last line that stays")
+print("result")
+"""
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Open]:
+    opened = []
+
+    def start(command: Sequence[str], columns: int, lines: int) -> Terminal:
+        opened.append(Terminal(command, columns, lines, tmp_path))
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        each.close()
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_panel_fits_follows_a_resize_and_answers_ctrl_c(columns: int, lines: int, terminal: Open) -> None:
+    view = terminal([*LONG_RUN, "--name", "x"], columns, lines)
+    text = view.wait(lambda text: "left" in text and "wins" in text and "evaluation at step" in text)
+    assert "of 3.20 M steps" in text and "▁" in text.replace("█", "▁"), "a bar, and trends"
+    assert text.count("╭") == text.count("╰") == 1
+    for width, height in ((columns - 20, lines), (columns + 10, lines - 4), (columns, lines)):
+        view.resize(width, height)
+        view.wait(lambda text, width=width: any(  # type: ignore[misc]
+            row.endswith("──╮") and len(row) == width for row in text.split("\n")))
+        text = view.wait(lambda text: text.count("╰") == 1)
+        assert text.count("╭") == text.count("╰") == 1, "no remains of an older panel"
+    view.type("\x03")
+    assert "press Ctrl-C again" in view.wait(lambda text: "Ctrl-C: saving" in text)
+    assert view.end() == 0 and "continue with: rematch resume runs/x" in view.text.replace("\n", "")
+
+
+def test_resumed_run_shows_where_it_is_at_once(terminal: Open) -> None:
+    view = terminal([*LONG_RUN, "--name", "x"], 80, 24)
+    view.wait(lambda text: "evaluation at step" in text)
+    view.type("\x03")
+    assert view.end() == 0
+    again = terminal(["-m", "rematch.cli", "resume", "x"], 80, 24)
+    first = again.wait(lambda text: "of 3.20 M steps" in text)
+    assert " 0 of 3.20 M" not in first and "evaluation at step" in first
+    assert "after " in first and " of 100000 iterations" in first.replace("\n", " ")
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_bar_is_drawn_in_place_and_erased(columns: int, lines: int, terminal: Open) -> None:
+    view = terminal(["-c", BAR], columns, lines)
+    text = view.wait(lambda text: " left" in text)
+    assert "first line that stays" in text and text.count("━") >= 1 and "a row of its own" in text
+    assert sum(" %" in row for row in view.rows()) == 1 and max(map(len, view.rows())) < columns
+    view.resize(columns - 30, lines)
+    view.wait(lambda text: all(len(row) < columns - 30 for row in text.split("\n")) and " %" in text)
+    assert sum(" %" in row for row in view.rows()) == 1 and "first line that stays" in view.text
+    assert view.end() == 0
+    assert [row for row in view.rows() if row] == ["first line that stays", "last line that stays", "result"]
+
+
+def test_piped_progress_is_plain_lines(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    from support.commands import environment
+
+    code = BAR.replace("range(250)", "range(40)").replace(
+        "with Progress",
+        "import rematch.reporting.terminal.progress_display as d; d.FIRST_LINE = 0.2\nwith Progress")
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True,
+                          cwd=tmp_path, timeout=60)
+    assert done.stdout.splitlines() == ["first line that stays", "last line that stays", "result"]
+    rows = done.stderr.splitlines()
+    assert 1 <= len(rows) <= 5 and all(row.startswith("progress: ") and " %" in row for row in rows)
+    assert "\x1b" not in done.stderr
+
+
+def test_game_boy_fits_a_small_terminal(terminal: Open) -> None:
+    pytest.importorskip("pyboy")
+    play = ["-m", "rematch.cli", "play", "gameboy", "--terminal"]
+    for columns, lines, shown in ((80, 24, 22), (120, 40, 36)):
+        view = terminal(play, columns, lines)
+        view.wait(lambda text: "q: leave" in text)
+        picture = [row for row in view.rows() if row.startswith("▀")]
+        assert len(picture) == shown and view.rows()[0].startswith("▀"), "the top of the picture is visible"
+        assert "reward" in view.text and ("sharper with 80 x 38" in view.text) == (lines == 24)
+        view.resize(60, 20)
+        view.type("d")
+        view.wait(lambda text: sum(row.startswith("▀") for row in text.split("\n")) == 18 and "leave" in text)
+        view.type("q")
+        assert view.end() == 0
+    small = terminal(play, 38, 12)
+    assert small.end() == 2 and "expected at least 40 and 14" in small.text.replace("\n", "")
+
+
+def test_sweep_shows_every_run_and_ctrl_c_leaves_no_bar(terminal: Open) -> None:
+    words = flags(total_steps=3_200_000, evaluation__every=1000)
+    view = terminal(["-m", "rematch.cli", "sweep", "quick", "--seeds", "0-1", "--jobs", "1", *words], 80, 24)
+    text = view.wait(lambda text: "pursuer wins" in text)  # once a first game has ended
+    assert "seed-0  " in text and "0 of 2 runs ended" in text and "of 3.20 M steps" in text
+    view.type("\x03")
+    view.wait(lambda text: "press Ctrl-C again to stop now" in text.replace("\n", " "))
+    assert view.end() == 0 and "stopped (SIGINT); continue with" in view.text.replace("\n", " ")
+    assert "━" not in view.text
+
+
+def test_interrupted_command_leaves_no_bar(terminal: Open) -> None:
+    code = BAR.replace("with ProgressDisplay", "from rematch.cli.main import main\nimport sys\n"
+                       "def act(words):\n with ProgressDisplay").replace("\n    ", "\n  ").replace(
+                           '\nprint("result")', "\nsys.exit(main([], act))")
+    view = terminal(["-c", code], 80, 24)
+    view.wait(lambda text: " left" in text)
+    view.type("\x03")
+    assert view.end() == 130
+    assert "rematch: interrupted" in view.text and "━" not in view.text

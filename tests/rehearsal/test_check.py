@@ -77,7 +77,7 @@ def test_every_feature_fires_and_no_file_remains(
     assert {result[name] for name in FEATURES if name not in ABSENT} == {"fired"} and code == 0, out
     total = sum(1 for _ in settings.leaves(api.default("pursuit")))
     assert f" of {total} were read" in out and "NOTHING READ IT" not in out
-    assert "\n  league: ended, outcome, slot\n" in out and "\n  ewc: acted, obs, slot\n" in out, out
+    assert "\n  league: ended, length, outcome, slot\n" in out and "\n  ewc: acted, obs, slot\n" in out, out
     assert list(place.iterdir()) == []
 
 

@@ -48,8 +48,8 @@ ADVANTAGES = _struct("""
 UPDATE = _struct("""
     weights first second partial block_sums stats obs action choice mask logp advantage target value magnet
     magnet_log_std index count scaling barrier updates failed key:u8 iteration:i4 epochs:i4 minibatch:i4 lr:f4
-    clip:f4 value_clip:f4 value_weight:f4 entropy_weight:f4 magnet_weight:f4 max_norm:f4 target_kl:f4 log_std_low:f4
-    log_std_high:f4""")
+    clip:f4 value_clip:f4 value_weight:f4 entropy_weight:f4 magnet_weight:f4 max_norm:f4 target_kl:f4
+    log_std_low:f4 log_std_high:f4""")
 
 
 def cannot_compute(role: Role, config: NetworkConfig) -> str:

@@ -21,10 +21,10 @@ from rematch.core.system import interrupts
 from rematch.core.world import World
 from rematch.evaluation.match import Scoreboard
 from rematch.reporting.console import Console
+from rematch.rollout.collector import ThreadCollector
 from rematch.storage.run_folder import Run
 from rematch.training.components import world_state
 from rematch.training.config import ONLY_WARMUP, start_notes
-from rematch.training.setup import RunSetup
 from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 
@@ -183,8 +183,8 @@ def test_settings_without_effect_in_the_world_are_refused(
 def test_stop_request_ends_staggered_start_and_resume_repeats_it(
         trained: api.Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collected: list[int] = []
-    collect = RunSetup.collect
-    monkeypatch.setattr(RunSetup, "collect", lambda setup, i: (collected.append(i), collect(setup, i))[1])
+    submit = ThreadCollector.submit
+    monkeypatch.setattr(ThreadCollector, "submit", lambda self, i: (collected.append(i), submit(self, i))[1])
     with monkeypatch.context() as patch:
         patch.setattr(interrupts, "GRACE", 0.0)
         api.train("quick", SMALL | {"stagger": 2**20}, folder=tmp_path / "long", minutes=1e-9)

@@ -208,16 +208,15 @@ def test_checkpoint_that_verifies_and_holds_nonsense_is_refused(
 def test_reward_that_is_not_finite_stops_the_run_and_keeps_checkpoints(
         workdir: Path, capsys: pytest.CaptureFixture[str], succeed: Runner, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    collect = ThreadCollector.collect
+    submit = ThreadCollector.submit
 
-    def spoiled(self: ThreadCollector, iteration: int) -> Any:
-        rollout = collect(self, iteration)
+    def spoiled(self: ThreadCollector, iteration: int) -> None:
+        submit(self, iteration)
         if iteration == 2:
-            rollout["evader"].reward[1, 3] = np.nan
-        return rollout
+            self.rollout["evader"].reward[1, 3] = np.nan
 
     with monkeypatch.context() as patch:
-        patch.setattr(ThreadCollector, "collect", spoiled)
+        patch.setattr(ThreadCollector, "submit", spoiled)
         assert main.main(["train", "quick", *flags(), "--name", "x"]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and "evader: a reward or value is not finite" in err

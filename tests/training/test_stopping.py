@@ -73,7 +73,7 @@ def slow_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     find, world = registry.find, toys.game(Slow, toys.MatchingConfig, BOTS, ("matcher", "hider"))
     games = toys.TOYS | {"slow": world}
     monkeypatch.setattr(registry, "find", lambda name: games[name] if name in games else find(name))
-    monkeypatch.setattr(conformance, "check_user_game", lambda game, config: [])  # it steps worlds of one game
+    monkeypatch.setattr(conformance, "check_user_game", lambda game, config: [])  # steps one game
     monkeypatch.setattr(interrupts, "GRACE", 0.3)
     monkeypatch.setattr(run_log, "SAVE_SHARE", math.inf)  # the saves of these runs are as long as iterations
     monkeypatch.setattr(run_outputs, "make", lambda trainer, run, missing: {})  # pictures take seconds

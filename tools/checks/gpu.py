@@ -191,6 +191,15 @@ def train() -> Record:
 CHECKS: dict[str, Callable[[], Record]] = {"same": same, "gradient": gradient, "speed": speed, "train": train}
 
 
+def measured_tree() -> str:
+    """The commit of this tree; with "+changes" where files differ from it."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+    return git("rev-parse", "--short", "HEAD") + ("+changes" if git("status", "--porcelain") else "")
+
+
 def main() -> None:
     import torch
 
@@ -200,10 +209,10 @@ def main() -> None:
     parser.add_argument("checks", nargs="*", choices=[[], *CHECKS], help="default: all")
     parser.add_argument("--json", type=Path, help="append the records to this file")
     arguments = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    commit = measured_tree()
     for name in arguments.checks or CHECKS:
         started = time.perf_counter()
-        record = {"check": name, "commit": commit.stdout.strip(), "card": torch.cuda.get_device_name()}
+        record = {"check": name, "commit": commit, "card": torch.cuda.get_device_name()}
         record |= CHECKS[name]()
         record["check_seconds"] = time.perf_counter() - started
         print(json.dumps(record, indent=1, default=float), flush=True)

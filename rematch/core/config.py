@@ -359,8 +359,9 @@ def has_effect(config: Any, key: str) -> str:
     missing = has_effect(config, sibling)  # the sibling may need another setting, which is named first
     if satisfied or missing:
         return missing
-    words = " or ".join(needed.split("|")) if equals else "to be set"
-    return f"{sibling} is {short_repr(value)} (it would need {words})"
+    unset = "true" if value is False else "another value"
+    words = " or ".join(needed.split("|")) if equals else unset
+    return f"{sibling} is {short_repr(value)} (it needs {words})"
 
 
 def refuse_inert(config: Any, keys: Sequence[str], source: str) -> None:

@@ -282,7 +282,7 @@ def _table(facts: Mapping[str, Any]) -> Iterator[str]:
     roles, names = list(rows[-1]["rates"]), facts["rate_names"]
     exact = any(row["nash_conv"] is not None for row in rows)  # the world can be solved
     levels = any(row["level_name"] for row in rows)
-    cells = [[_phase_title(rows), "role", *(names.get(role, role) for role in roles), "NE gap",
+    cells = [[_phase_title(rows), "learned last", *(names.get(role, role) for role in roles), "NE gap",
               *(["NashConv"] if exact else []), "games", "rollbacks", "steps",
               *(["level"] if levels else [])]]
     for row in rows:

@@ -114,7 +114,7 @@ def test_settings_help_all_lists_every_setting_with_the_reason(succeed: Runner) 
     assert len(flags_of(text)) == len(list(leaves(api.configure("quick"))))
     for setting in table:
         assert setting.help in words_of(text)
-    assert "no effect: learner is 'ppo' (it would need dqn)" in words_of(text)
+    assert "no effect: learner is 'ppo' (it needs dqn)" in words_of(text)
     assert "(tanh | relu)" in words_of(text)
 
 

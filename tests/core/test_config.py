@@ -382,10 +382,10 @@ def test_whole_number_is_accepted_as_a_number() -> None:
 
 def test_setting_without_effect_names_what_it_needs() -> None:
     assert config.has_effect(Train(), "wheels") == ""
-    assert config.has_effect(Train(), "engine.oil_price") == "engine.fuel is 'coal' (it would need oil)"
+    assert config.has_effect(Train(), "engine.oil_price") == "engine.fuel is 'coal' (it needs oil)"
     assert config.has_effect(Train(engine=Engine(fuel="oil")), "engine.oil_price") == ""
     assert config.has_effect(Train(engine=Engine(fuel="oil")), "spare.oil_price") != ""
-    assert config.has_effect(Train(), "engine.boost") == "engine.turbo is False (it would need to be set)"
+    assert config.has_effect(Train(), "engine.boost") == "engine.turbo is False (it needs true)"
     with pytest.raises(ConfigError, match=r"^file: engine.boost = 3 has no effect: engine.turbo is False"):
         config.refuse_inert(Train(), ["wheels", "engine.boost"], "file")
     config.refuse_inert(Train(engine=Engine(turbo=True)), ["engine.boost"], "file")

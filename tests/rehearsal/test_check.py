@@ -121,17 +121,17 @@ def test_unread_settings_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     config = api.configure("quick")
     every = {key for key, _, _ in settings.leaves(config)}
     assert not check._print_unread(config, every - {"ppo.magnet_decay"})
-    assert "  ppo: ppo.magnet_weight is 0.0 (it would need to be set); no effect: magnet_decay\n" in \
+    assert "  ppo: ppo.magnet_weight is 0.0 (it needs another value); no effect: magnet_decay\n" in \
         capsys.readouterr().out
     unread = ("dqn.", "schedule.phase_", "schedule.short_", "schedule.micro")
     off = {key for key in every if key.startswith(unread)}
     assert not check._print_unread(config, every - off)
     count = sum(key.startswith("dqn.") for key in every)
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "  schedule: schedule.kind is 'simultaneous' (it would need alternating); no effect: phase_steps, "
+        "  schedule: schedule.kind is 'simultaneous' (it needs alternating); no effect: phase_steps, "
         "short_phases",
-        "  schedule: schedule.kind is 'simultaneous' (it would need micro); no effect: micro_phase_steps",
-        f"  dqn: learner is 'ppo' (it would need dqn); no effect: all {count}"]
+        "  schedule: schedule.kind is 'simultaneous' (it needs micro); no effect: micro_phase_steps",
+        f"  dqn: learner is 'ppo' (it needs dqn); no effect: all {count}"]
     assert check._print_unread(config, every - {"ppo.gamma"})
     assert "ppo.gamma: NOTHING READ IT" in capsys.readouterr().out
 

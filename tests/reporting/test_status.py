@@ -57,7 +57,8 @@ def test_complete_run(finished: Path) -> None:
     assert "complete at iteration 6 of 6 (100 %)" in text and f"rematch eval {finished}" in text
     assert facts["evaluations"] == 3 and facts["steps_per_second"] > 0
     head = next(line for line in facts["lines"] if line.startswith("iteration "))
-    assert head.split() == ["iteration", "role", "SR_P", "SR_E", "NE", "gap", "games", "rollbacks", "steps"]
+    assert head.split() == ["iteration", "learned", "last", "SR_P", "SR_E", "NE", "gap", "games",
+                            "rollbacks", "steps"]
     last = facts["recent"][-1]
     assert last["SR_P"] == last["rates"]["pursuer"]["rate"] and last["rates"]["evader"]["games"] == 5
     assert f"{last['SR_P']:.3f} [{last['rates']['pursuer']['low']:.3f}, " in text

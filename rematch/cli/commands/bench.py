@@ -32,7 +32,7 @@ def run(words: Sequence[str]) -> int:
 COMMAND = Command(
     name="bench",
     group="tools",
-    summary="measure the speed of stepping and training, beside other libraries",
+    summary="measure the speed of stepping and training, compared with other libraries",
     usage=("rematch bench [WORLD]",),
     run=run,
     details="""--seconds is the time of each measurement, not of the whole command: there are up to twenty

@@ -44,7 +44,7 @@ COMMAND = Command(
     summary="write one HTML page about a run, or about several seeds",
     usage=("rematch report RUN...",),
     run=run,
-    details="""The page needs no network: verdict, learning curves, NE gap beside exploitability, payoff
+    details="""The page works offline and shows verdict, learning curves, NE gap beside exploitability, payoff
         matrix of past policies, forgetting, alarms and their likely causes. The page of one run is
         report.html in its folder, that of several runs report.html in the current folder. A sweep stands
         for all its runs.""",

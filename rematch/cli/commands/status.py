@@ -24,7 +24,7 @@ COMMAND = Command(
     summary="show the progress, evaluations and alarms of a run or a sweep",
     usage=("rematch status RUN",),
     run=run,
-    details="""Reads only, so it works while the run trains. Exit code 0: running or finished without alarm;
+    details="""It only reads files, so it works while the run trains. Exit code 0: running or finished without alarm;
         1: alarm; 3: stopped before its end.""",
     options=(JSON,),
     examples=(

@@ -91,7 +91,7 @@ class EpisodeLog(Component):
 
     @classmethod
     def no_effect(cls, key: str, config: EpisodeLogConfig, setup: Setup) -> str:
-        return "" if setup.spec.seats == 1 else "episodes are logged where the world has one seat"
+        return "" if setup.spec.seats == 1 else "episodes are logged only where the world has one seat"
 
     @classmethod
     def shrink(cls, config: EpisodeLogConfig, small: SmallRun) -> Mapping[str, Any]:

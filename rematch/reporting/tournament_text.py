@@ -19,8 +19,8 @@ WIDTH, NAME, CELL = 100, 28, 4  # columns of a tournament, of a name, of a score
 ALWAYS_VALID = ("95 % intervals of the scores are always valid: they hold although the results decided when "
                 "each match stopped.")
 MIRRORED = (
-    "Every start (in card games: every deal) was played from every seat; intervals are over starts. A draw is "
-    "not won; in the score it counts half."
+    "Every start (in card games: every deal) was played from every seat; intervals are over starts. A draw "
+    "is not won; in the score it counts half."
 )
 MARGIN = "Margin: points ahead of the best other player at the end of a game, with its 95 % interval."
 BEST_KNOWN = ("Best known: the highest result measured so far against that opponent. A better response may "

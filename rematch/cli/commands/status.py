@@ -24,8 +24,8 @@ COMMAND = Command(
     summary="show the progress, evaluations and alarms of a run or a sweep",
     usage=("rematch status RUN",),
     run=run,
-    details="""It only reads files, so it works while the run trains. Exit code 0: running or finished without alarm;
-        1: alarm; 3: stopped before its end.""",
+    details="""It only reads files, so it works while the run trains. Exit code 0: running or finished
+        without alarm; 1: alarm; 3: stopped before its end.""",
     options=(JSON,),
     examples=(
         ("rematch status quick-1", "one run"),

@@ -37,8 +37,8 @@ COMMAND = Command(
     run=run,
     details="""Without a name, lists all worlds with their roles and scripted players. With the name of a
         world, or the path of a Python file with a game of your own, shows what each role observes, column by
-        column, its actions, its scripted players, the settings of the world and what it offers beyond being
-        played.""",
+        column, its actions, its scripted players, the settings of the world and its capabilities, such as
+        films, levels or a solver.""",
     options=(JSON,),
     examples=(
         ("rematch worlds", "the names of scripted players are those of eval --players and --against"),

@@ -168,7 +168,7 @@ def test_run_that_is_all_warmup_has_a_note() -> None:
             ),
             "has no effect: none of it is shorter than schedule.phase_steps = 300",
         ),
-        ("beasty", ("--evaluation.alarm_gap", "0.5"), "there is a gap between two roles only"),
+        ("beasty", ("--evaluation.alarm_gap", "0.5"), "only a game of two roles has a gap"),
         ("gym", ("--past_policies.count", "7"), "the world has one seat"),
         ("gym", ("--league.opponent_share", "0.9"), "the world has one seat"),
     ],

@@ -71,7 +71,7 @@ class Evaluator(Component):
     @classmethod
     def no_effect(cls, key: str, config: EvaluationConfig, setup: Setup) -> str:
         two = len(setup.spec.roles) == 2
-        return "there is a gap between two roles only" if key.startswith("alarm") and not two else ""
+        return "only a game of two roles has a gap" if key.startswith("alarm") and not two else ""
 
     @classmethod
     def shrink(cls, config: EvaluationConfig, small: SmallRun) -> Mapping[str, Any]:

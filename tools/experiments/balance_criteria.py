@@ -46,8 +46,8 @@ MISSING = "– (no evaluation there)"
 GROUPS: dict[str, str] = {
     "ra3": "`rematch sweep ra3`: no curriculum, calibrated capture radius",
     "ra4": "`rematch sweep ra4`: distance curriculum, calibrated capture radius",
-    "ra3_own": "`ra3 --world.capture_radius 0.5`: the author's own game",
-    "ra4_own": "`ra4 --world.capture_radius 0.5`: the author's own game",
+    "ra3_own": "`ra3 --world.capture_radius 0.5 --balance.threshold 0`: the author's own game",
+    "ra4_own": "`ra4 --world.capture_radius 0.5 --balance.threshold 0`: the author's own game",
     "ra3_fixed": "`ra3 --balance.threshold 0`: a fixed handicap alone, both roles always learn",
     "ra3_zero": "`ra3 --ppo.lr 0 --ppo.lr_final 0`: control without learning",
 }

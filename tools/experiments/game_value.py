@@ -180,7 +180,7 @@ def tables(lines: Sequence[Line]) -> list[str]:
     for line in lines:
         low, high = bracket_of(line)
         use = "void: wider than 0.2" if high - low > VOID else "usable"
-        use = use if line["runs"] else "none: scripts alone are no bracket"
+        use = use if line["response_steps"] else "none: without best responses it is no bracket"
         text.append(f"| {line['game']} | [{low:.3f}, {high:.3f}] | {(low + high) / 2:.3f} | {high - low:.3f} "
                     f"| {use} | {line['runs']}, {line['steps'] / 1e6:.1f} M "
                     f"| {line['response_steps'] / 1e6:.1f} M |")

@@ -45,6 +45,7 @@ MISSING = "– (no evaluation there)"
 # kind of run -> its settings; those at the author's own radius are judged by the value of their game
 GROUPS: dict[str, str] = {
     "ra3": "`rematch sweep ra3`: no curriculum, calibrated capture radius",
+    "ra3_gpu": "`rematch sweep ra3 --device cuda`: the same settings on a GPU (NVIDIA H200)",
     "ra4": "`rematch sweep ra4`: distance curriculum, calibrated capture radius",
     "ra3_own": "`ra3 --world.capture_radius 0.5 --balance.threshold 0`: the author's own game",
     "ra4_own": "`ra4 --world.capture_radius 0.5 --balance.threshold 0`: the author's own game",

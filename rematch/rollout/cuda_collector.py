@@ -17,13 +17,13 @@ from torch import Tensor
 from rematch.core import rng
 from rematch.core.errors import ConfigError, WorldError
 from rematch.core.spec import Role
-from rematch.rollout.cuda_rollout import DEVICE, CudaRolloutBuffer
+from rematch.rollout.cuda_rollout import DEVICE, CudaRoleRollout, CudaRolloutBuffer
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import RoleSeating, Seating
 
 GAMES_PER_BLOCK = 64
-MAX_SEATS, MAX_BOTS = 4, 32  # of cuda_step.h
-SETTINGS = np.dtype([("key", "u8", MAX_SEATS), ("policies", "i4", MAX_SEATS),
+MAX_SEATS, MAX_BOTS, MAX_TABLES = 4, 32, 8  # of cuda_step.h
+SETTINGS = np.dtype([("key", "u8", MAX_SEATS), ("table", "u8", MAX_TABLES), ("policies", "i4", MAX_SEATS),
                      ("bot", "i4", (MAX_SEATS, MAX_BOTS)), ("games", "i4"), ("first", "i4")],
                     align=True)  # fmt: skip
 
@@ -61,7 +61,7 @@ class CudaCollector:
             self.rollout.role_tracks[role].add_mask()
         self.first_step = torch.zeros(1, dtype=torch.int64, device=DEVICE)
         self.failure = torch.zeros(2, dtype=torch.int32, device=DEVICE)
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.graph: Any = None  # torch.cuda.CUDAGraph, recorded before the first rollout
         self.acting: list[RoleActing] = []
 
     def allocate(self, columns: Collection[str]) -> None:
@@ -83,7 +83,7 @@ class CudaCollector:
             acting.send_weights()
         self.world.push_next()
         self.first_step.fill_(iteration * self.rollout.steps)
-        self.graph.replay()  # type: ignore[union-attr]
+        self.graph.replay()
 
     def result(self) -> RolloutBuffer:
         kind, game = self.failure.tolist()
@@ -105,29 +105,33 @@ class CudaCollector:
             self.make_acting(role, self.seating[name], self.rollout,
                              rng.key(self.seed, rng.ACT, role.seats[0]), self.world.first)
             for name, role in spec.roles.items()
+            if len(self.seating[name].packed)
         ]  # fmt: skip
         for acting in self.acting:
             acting.seating.changed.update(acting.seating.placed)
             acting.send_weights()
         self.step_kernel = self.world.program.kernel("step_games")
         self.settings = on_device(self._settings())
-        self.tables = {
-            name: torch.from_numpy(np.ascontiguousarray(table(self.world.twin))).to(DEVICE)
-            for name, table in self.world.cuda.tables.items()
-        }
         self.steps = on_device(
             np.array([self._step_pointers(t) for t in range(self.rollout.steps)], np.uint64)
         )
+        self.graph = self._record(self._play)
+
+    def _record(self, play: Callable[[], None]) -> Any:
+        """A CUDA graph of what this function launches."""
         warm_up: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         warm_up.wait_stream(torch.cuda.current_stream())
-        self.graph = torch.cuda.CUDAGraph()
+        graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        with torch.cuda.graph(self.graph, stream=warm_up):
-            self._play()
+        with torch.cuda.graph(graph, stream=warm_up):
+            play()
+        return graph
 
     def _settings(self) -> np.ndarray[Any, Any]:
         spec, settings = self.world.spec, np.zeros(1, SETTINGS)
         settings["games"], settings["first"] = self.world.games, self.world.first
+        for number, table in enumerate(self.world.tables.values()):
+            settings["table"][0, number] = table.data_ptr()
         for role in spec.roles.values():
             seating = self.seating[role.name]
             numbers = [self.world.cuda.bot_number(player) for player in seating.others]
@@ -145,15 +149,22 @@ class CudaCollector:
 
     def _step_pointers(self, t: int) -> list[int]:
         """`StepArrays` of cuda_step.h: the members of Batch, then the slots before and after the step."""
+        arrays, slot = self._arrays(t), self.rollout.slot_tensor
+        tensors = [*(arrays[name] for name in self.world.batch), slot[t], slot[t + 1]]
+        return [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
+
+    def _arrays(self, t: int) -> dict[str, Tensor | None]:
+        """The arrays of step t by the names that `Cuda.batch` uses; observations are those after the step."""
         rollout, world = self.rollout, self.world
-        tensors: dict[str, Tensor | None] = {
-            "": None, "states": world.states, "optional": world.optional, "reward": rollout.reward_tensor[t],
-            "outcome": rollout.outcome_tensor[t], "ended": rollout.ended_tensor[t],
-            "length": rollout.length_tensor[t], "acting": rollout.acting_tensor[t + 1],
+        tensors: dict[str, Tensor | None] = dict.fromkeys(("", *world.cuda.arrays))  # may have no array
+        tensors |= {
+            "reward": rollout.reward_tensor[t], "outcome": rollout.outcome_tensor[t],
+            "ended": rollout.ended_tensor[t], "length": rollout.length_tensor[t],
+            "acting": rollout.acting_tensor[t + 1],
         }  # fmt: skip
+        tensors |= world.arrays
         tensors |= {f"next.{name}": tensor for name, tensor in world.next_tensors.items()}
         tensors |= {f"field.{name}": tensor for name, tensor in world.fields.items()}
-        tensors |= self.tables
         for name, track in rollout.role_tracks.items():
             tensors[f"action.{name}"], tensors[f"obs.{name}"] = (
                 track.action_tensor[t],
@@ -161,9 +172,7 @@ class CudaCollector:
             )
             if track.mask_tensor is not None:
                 tensors[f"mask.{name}"] = track.mask_tensor[t + 1]
-        slots = [rollout.slot_tensor[t], rollout.slot_tensor[t + 1]]
-        batch = [tensors[name] for name in world.cuda.batch]
-        return [0 if tensor is None else tensor.data_ptr() for tensor in (*batch, *slots)]
+        return tensors
 
     def _play(self) -> None:
         """What the graph records: the position after the last rollout becomes step 0, then all steps."""
@@ -175,15 +184,7 @@ class CudaCollector:
         for t in range(last):
             for acting in self.acting:
                 acting.act(t, self.first_step)
-            self.step_kernel(
-                (-(-world.games // GAMES_PER_BLOCK), 1),
-                GAMES_PER_BLOCK,
-                self.steps,
-                t,
-                self.settings,
-                self.first_step,
-                self.failure,
-            )
+            self.step_games(t)
             self._join_written_fields(t + 1)
         for acting in self.acting:
             acting.act(last, self.first_step, only_values=True)
@@ -192,25 +193,37 @@ class CudaCollector:
         world.acting.copy_(rollout.acting_tensor[last])
         self._split_fields(last)
 
+    def step_games(self, t: int) -> None:
+        """Launch the kernel of the world: scripted players act, games step."""
+        blocks = -(-self.world.games // GAMES_PER_BLOCK)
+        self.step_kernel(
+            (blocks, 1), GAMES_PER_BLOCK, self.steps, t, self.settings, self.first_step, self.failure
+        )
+
     def _join_fields(self, t: int) -> None:
-        """The observations of step t from the world's fields."""
+        """The observations and masks of step t from the world's."""
         for name, track in self.rollout.role_tracks.items():
-            fields = [self.world.fields[f"{name}.{field.name}"] for field in track.role.fields]
-            track.obs_tensor[t].copy_(fields[0] if len(fields) == 1 else torch.cat(fields, -1))
+            self._join(track, t)
             if track.mask_tensor is not None:
                 track.mask_tensor[t].copy_(self.world.mask[name])
 
     def _join_written_fields(self, t: int) -> None:
         """Where the kernel writes several fields, they are joined; a single one is written in place."""
         for name, track in self.rollout.role_tracks.items():
-            if f"obs.{name}" not in self.world.cuda.batch:
-                fields = [self.world.fields[f"{name}.{field.name}"] for field in track.role.fields]
-                track.obs_tensor[t].copy_(fields[0] if len(fields) == 1 else torch.cat(fields, -1))
+            if f"obs.{name}" not in self.world.batch:
+                self._join(track, t)
+
+    def _join(self, track: CudaRoleRollout, t: int) -> None:
+        fields = [self.world.fields[f"{track.role.name}.{field.name}"] for field in track.role.fields]
+        if len(fields) == 1:
+            track.obs_tensor[t].copy_(fields[0])
+        else:
+            torch.cat(fields, -1, out=track.obs_tensor[t])
 
     def _split_fields(self, t: int) -> None:
         """The world's fields and masks from the observations of step t."""
         for name, track in self.rollout.role_tracks.items():
-            if f"obs.{name}" in self.world.cuda.batch:
+            if f"obs.{name}" in self.world.batch:
                 (field,) = track.role.fields
                 self.world.fields[f"{name}.{field.name}"].copy_(track.obs_tensor[t])
             if track.mask_tensor is not None:

@@ -20,7 +20,7 @@ def settings_need_cpu(setup: Setup) -> str:
     config, game = setup.config, setup.game
     if game.cuda is None:
         return f"{game.name} has no CUDA rules"
-    return str(game.cuda.cannot(config.world) or setup.learner_class.needs_cpu(config, setup.spec))
+    return str(setup.learner_class.needs_cpu(config, setup.spec))
 
 
 def check_device(setup: Setup) -> None:

@@ -91,22 +91,20 @@ class Cuda:
     include: Sequence[Path]
     rules: Callable[[Any], Sequence[tuple[Any, str]]]
     """(settings) -> the members of the C struct `Rules`: value and C type."""
-    batch: Sequence[str]
-    """The members of the C struct `Batch`, in order, by the names of the collector's arrays; "": not used."""
+    batch: Callable[[Any], Sequence[str]]
+    """(settings) -> the members of the C struct `Batch`, in order, by the names of the collector's arrays
+    (rollout/cuda_collector.py, `_arrays`); "": not used."""
     bot_number: Callable[[Player], int | None]
     """(player) -> its number in bots.h; None: not a scripted player of this game."""
-    states: Callable[[Any], Any]
-    """(world) -> the bytes of its games, [N, S]."""
-    optional: Callable[[Any], Any]
-    """(world) -> the bytes of their optional state, or None."""
-    restart: Callable[[Any], None]
-    set_stage: Callable[[Any, Any, Any], None]
-    resample: Callable[[Any, Any, int, int], Any]
-    tables: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)  # constant arrays by name
+    arrays: Mapping[str, Callable[[Any], Any]]
+    """name -> (world) -> an array [N, ...] that a step reads and writes: `states`, the bytes of the games, and
+    others that belong to a running game."""
+    tables: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    """name -> (world) -> a constant array; at most eight, in the order of `StepSettings.table`."""
+    after_copy: Callable[[Any], None] = lambda world: None
+    """(world) -> nothing: computes what no kernel writes, after the games were copied from the GPU."""
     counters: tuple[str, ...] = ()  # members of `Game` whose sums `World.counters` gives
     failures: Mapping[int, str] = field(default_factory=dict)  # kind of a failure -> what it means
-    cannot: Callable[[Any], str] = lambda config: ""
-    """(settings) -> why they need the CPU; empty if they do not."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ def tensor_of(array: NDArray[Any]) -> Tensor:
     """A copy on the GPU; unsigned numbers keep their bits."""
     signed = {np.dtype(np.uint64): np.int64, np.dtype(np.uint32): np.int32, np.dtype(np.uint16): np.int16}
     contiguous = np.ascontiguousarray(array)
-    return torch.from_numpy(contiguous.view(signed.get(contiguous.dtype, contiguous.dtype))).to(DEVICE)
+    return torch.from_numpy(contiguous.view(signed.get(contiguous.dtype, contiguous.dtype))).to(DEVICE, copy=True)
 
 
 def c_number(value: Any, c_type: str) -> str:
@@ -52,15 +52,15 @@ class CudaWorld:
         self.program = Program(
             cuda.source, {}, include=cuda.include, exact=True, text=f"#define RULES {{{rules}}}"
         )
-        optional = cuda.optional(twin)
-        self.states = tensor_of(cuda.states(twin))
-        self.optional = None if optional is None else tensor_of(optional)
+        self.batch = cuda.batch(twin.config)
+        self.arrays = {name: tensor_of(array) for name, array in self._twin_arrays().items()}
+        self.tables = {name: tensor_of(table(twin).copy()) for name, table in cuda.tables.items()}
         self.next_tensors = {name: tensor_of(getattr(self.next, name)) for name in ("seed", "slot", "stage")}
         roles = self.spec.roles.values()
         self.fields = {
             f"{role.name}.{field.name}": tensor_of(twin.view.fields[role.name][field.name])
             for role in roles
-            for field in role.fields
+            for field in (*role.fields, *role.privileged)
         }
         self.mask = {role: tensor_of(mask) for role, mask in twin.view.mask.items()}
         self.acting = tensor_of(twin.view.acting)
@@ -68,6 +68,11 @@ class CudaWorld:
         self.started = tensor_of((twin.view.ended != RUNNING) | (twin.view.length == 0))
 
     # --- copies between the GPU and the twin ---
+
+    def _twin_arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays of the twin's running games; without those that these settings leave empty."""
+        arrays = {name: array(self.twin) for name, array in self.cuda.arrays.items()}
+        return {name: array for name, array in arrays.items() if array.size}
 
     def push_next(self) -> None:
         """Send the starts of the next episodes to the GPU."""
@@ -77,10 +82,8 @@ class CudaWorld:
 
     def pull(self) -> None:
         """Copy the running games and what their seats observe to the twin."""
-        self.cuda.states(self.twin)[:] = self.states.cpu().numpy()
-        optional = self.cuda.optional(self.twin)
-        if optional is not None and self.optional is not None:
-            optional[:] = self.optional.cpu().numpy()
+        for name, array in self._twin_arrays().items():
+            array[:] = self.arrays[name].cpu().numpy()
         view = self.twin.view
         for name, tensor in self.fields.items():
             role, field = name.split(".")
@@ -88,13 +91,12 @@ class CudaWorld:
         for role, tensor in self.mask.items():
             view.mask[role][:] = tensor.cpu().numpy()
         view.acting[:] = self.acting.cpu().numpy()
+        self.cuda.after_copy(self.twin)
 
     def push(self) -> None:
         """Copy all games of the twin to the GPU."""
-        self.states.copy_(torch.from_numpy(self.cuda.states(self.twin)))
-        optional = self.cuda.optional(self.twin)
-        if optional is not None and self.optional is not None:
-            self.optional.copy_(torch.from_numpy(optional))
+        for name, array in self._twin_arrays().items():
+            self.arrays[name].copy_(torch.from_numpy(array))
         view = self.twin.view
         for name, tensor in self.fields.items():
             role, field = name.split(".")
@@ -127,12 +129,12 @@ class CudaWorld:
     @property
     def counters(self) -> Mapping[str, int]:
         """Event counts of the running games."""
-        if not self.cuda.counters or self.optional is not None:
+        if "optional" in self.arrays:
             self.pull()
             return self.twin.counters
         members = self.twin.game_type.fields
         assert members is not None
-        words = self.states.view(torch.int32)
+        words = self.arrays["states"].view(torch.int32)
         return {
             name: int(words[:, members[name][1] // 4].sum(dtype=torch.int64)) for name in self.cuda.counters
         }
@@ -155,17 +157,16 @@ class CudaWorld:
 
     def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
         self.pull()
-        states: Bytes = self.cuda.resample(self.twin, rows, seat, key)
-        return states
+        return self.twin.resample(rows, seat, key)
 
     def restart(self) -> None:
         """Start every game from `next`, as its episode 0."""
-        self.cuda.restart(self.twin)
+        self.twin.restart()
         self.push()
 
     def set_stage(self, rows: Ints, values: Floats) -> None:
         """Start values of the next episodes of these games."""
-        self.cuda.set_stage(self.twin, rows, values)
+        self.twin.set_stage(rows, values)
 
     def parts(self, count: int) -> list[CudaWorld]:
         """The whole world: its games are not divided among threads."""

@@ -113,6 +113,11 @@ class NativeWorld:
     event_log: EventLog | None = None
 
     @property
+    def states(self) -> Bytes:
+        """[N, S] the bytes of the running games."""
+        return self._states
+
+    @property
     def points(self) -> PointCounter | None:
         """None: the game counts no points."""
         return None
@@ -134,6 +139,18 @@ class NativeWorld:
 
     def _check_states(self, states: Bytes) -> None:
         """WorldError if one of these rows [n, S] is not a valid game."""
+        raise NotImplementedError
+
+    def restart(self) -> None:
+        """Start every game from `next`, as its episode 0."""
+        raise NotImplementedError
+
+    def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
+        """[n, S] these games with new values of what the seat cannot observe."""
+        raise NotImplementedError
+
+    def set_stage(self, rows: Ints, values: Floats) -> None:
+        """Start values of the next episodes of these games; only where the spec names some."""
         raise NotImplementedError
 
     # --- World ---

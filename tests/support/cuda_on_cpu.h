@@ -85,6 +85,11 @@ static unsigned __ballot_sync(unsigned, bool vote) {
     shown();
     return votes;
 }
+static int atomicCAS(int *p, int expected, int value) {
+    const int found = *p;
+    if (found == expected) *p = value;
+    return found;
+}
 static int __popc(unsigned x) { return __builtin_popcount(x); }
 static unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
 static float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
@@ -188,6 +193,18 @@ static void launch(Index grid, int threads, size_t shared_bytes, std::function<v
         }
     }
     for (auto &block : blocks) free(block.shared);
+}
+
+/* A launch of a kernel whose threads never wait: they run one after the other, without fibers. */
+template <class Body> static void launch_independent(Index grid, int threads, Body body) {
+    Block block;
+    Fiber fiber;
+    fiber.block = &block;
+    current = &fiber;
+    grid_width = grid.x, block_width = threads;
+    for (block.index.y = 0; block.index.y < grid.y; block.index.y++)
+        for (block.index.x = 0; block.index.x < grid.x; block.index.x++)
+            for (fiber.thread = 0; fiber.thread < threads; fiber.thread++) body();
 }
 
 #endif

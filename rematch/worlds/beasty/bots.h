@@ -4,9 +4,11 @@
 #ifndef REMATCH_BEASTY_BOTS_H
 #define REMATCH_BEASTY_BOTS_H
 
-#include <math.h>
-
 #include "observation.h"
+
+#ifndef __CUDACC_RTC__
+#include <math.h>
+#endif
 
 enum { RANDOM, HEURISTIC, AGGRESSIVE, DEFENSIVE, QUEUE, SKUNK_LOVER, NOISY, ONLINE, OUTCOME, DISTILLED, BOTS };
 
@@ -302,8 +304,9 @@ RM_FN rm_quad bot_random(const BotKey *c, uint32_t purpose) {
     return rm_philox(c->key, c->game, (uint32_t)c->step, c->stream | purpose << 8, (uint32_t)(c->step >> 32));
 }
 
-/* A standard normal number (Box and Muller 1958); libm's logarithm and cosine, as in Python. */
-static double bot_normal(const BotKey *c, int action) {
+/* A standard normal number (Box and Muller 1958); libm's logarithm and cosine, as in Python. Those of a GPU may differ in
+ * the last place: then only a difference of scores within 1e-15 of TIE_MARGIN leads to another decision. */
+RM_LARGE_FN double bot_normal(const BotKey *c, int action) {
     const rm_quad random = bot_random(c, (uint32_t)action + 1);
     const double u = ((double)random.w[0] + 0.5) * (1.0 / 4294967296.0);
     const double v = ((double)random.w[1] + 0.5) * (1.0 / 4294967296.0);
@@ -363,7 +366,7 @@ RM_FN uint64_t score_actions(const Rules *rules, const Table *table, int bot, co
     return candidates;
 }
 
-static int decide(const Rules *rules, const Table *table, int bot, const BotKey *bot_key) {
+RM_LARGE_FN int decide(const Rules *rules, const Table *table, int bot, const BotKey *bot_key) {
     double score[ACTIONS];
     const uint64_t candidates = score_actions(rules, table, bot, bot_key, score);
     if (!(candidates & (candidates - 1))) return lowest_bit(candidates);

@@ -41,11 +41,11 @@ class ScriptedPlayer:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._number = NUMBERS.index(name)
+        self.number = NUMBERS.index(name)
 
     def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
         world: Any = seat.world
-        return Decision(world.bot_actions(seat.rows, self._number, _seat_key(seat, rng_key)))
+        return Decision(world.bot_actions(seat.rows, self.number, _seat_key(seat, rng_key)))
 
 
 class SearchPlayer:

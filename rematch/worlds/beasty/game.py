@@ -22,6 +22,7 @@ from . import native
 from .best_responses import best_known
 from .bots import BOTS, bot, guided_search
 from .config import Config
+from .cuda import CUDA
 from .world import NAME, BeastyWorld, make, make_spec
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class BeastyGame(Game):
     renderer = Renderer(draw=draw)
     search = Search(guide=guided_search, leaf_values=True)
     human = Human(play=play, settings=play_settings, user_bot=user_bot, best_known=best_known)
+    cuda = CUDA
     benchmark = Benchmark(card_game=speed)
     defaults = Defaults(short=short, indifferent=("first",), slow_bots=("search",))
 

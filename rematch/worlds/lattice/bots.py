@@ -22,6 +22,7 @@ from rematch.worlds.game import check_bot
 from .config import Config, moves, squared_distances
 
 ACTIONS = ("left", "straight", "right")
+BOT_NAMES = ("random", "straight", "chase", "flee")  # in the order of the enum in bots.h
 BOTS = {"pursuer": ("random", "straight", "chase"), "evader": ("random", "straight", "flee")}
 
 

@@ -12,6 +12,7 @@ from rematch.worlds.game import Game
 from . import native
 from .bots import BOTS, ScriptedPlayer, bot
 from .config import Config
+from .cuda import CUDA
 from .exploitability import nash_conv, regret_picture
 from .levels import build_levels
 from .solve import solve
@@ -43,6 +44,7 @@ class LatticeGame(Game):
     renderer = Renderer(draw=draw)
     levels = Levels(build=build_levels)
     solver = Solver(nash_conv=nash_conv, solve=solve, picture=regret_picture)
+    cuda = CUDA
     benchmark = Benchmark(settings={"world.n": 9, "world.block": 3, "world.horizon": 20})
     defaults = Defaults(short=short, rate_names={"pursuer": "SR_P", "evader": "SR_E"})  # success rates
 

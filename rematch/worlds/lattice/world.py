@@ -81,6 +81,11 @@ class LatticeWorld(NativeWorld):
         self.mirrored.flags.writeable = False
         self._boards = native.Boards(self.shared.rules, self._states, self._mirrored, self.view, self.next)
 
+    @property
+    def frame_flags(self) -> Bytes:
+        """[N] `mirrored`, to be written by a copy of these games that steps elsewhere."""
+        return self._mirrored
+
     # --- steps ----------------------------------------------------------------------------------------
 
     def step(self, actions: Mapping[str, NDArray[Any]], threads: int = 1) -> View:

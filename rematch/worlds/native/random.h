@@ -13,10 +13,13 @@ typedef unsigned long long uint64_t;
 #include <stdint.h>
 #endif
 
+/* RM_FN: functions of worlds, always inlined. RM_LARGE_FN: larger ones; the compiler decides. */
 #ifdef __CUDACC__
 #define RM_FN static __device__ __forceinline__
+#define RM_LARGE_FN static __device__
 #else
 #define RM_FN static inline __attribute__((always_inline, unused))
+#define RM_LARGE_FN static __attribute__((unused))
 #endif
 
 typedef struct { uint32_t w[4]; } rm_quad;

@@ -1,4 +1,4 @@
-"""Pursuit on the GPU: what rollout/cuda_collector.py needs to know of kernels.cu."""
+"""Pursuit on the GPU: what worlds/cuda_world.py and rollout/cuda_collector.py need to know of kernels.cu."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rematch.worlds.capabilities import Cuda
 from . import native
 from .bots import ScriptedPlayer
 from .config import Config, struct_values
-from .world import PursuitWorld
+from .observations import ROLES
 
 HERE = Path(__file__).parent
 
@@ -21,55 +21,32 @@ def _rules(config: Config) -> list[tuple[Any, str]]:
     return [(values[name], c_type) for name, c_type in native.RULES.items()]
 
 
+def _batch(config: Config) -> list[str]:
+    """The members of `Batch` in rules.h. With sensors a robot observes four fields, which are joined later."""
+    sensors = not config.full_obs
+    fields = [[f"field.{role}.{name}" if sensors else "" for role in ROLES]
+              for name in ("state", "lidar", "history", "clock")]  # fmt: skip
+    observed = fields[0] if sensors else [f"obs.{role}" for role in ROLES]
+    return ["states", *(f"action.{role}" for role in ROLES), *observed, "reward", "outcome", "ended", "length",
+            "next.seed", "next.slot", "next.stage", "optional", *fields[1], *fields[2], *fields[3]]  # fmt: skip
+
+
 def _bot_number(player: Player) -> int | None:
     return player.number if isinstance(player, ScriptedPlayer) else None
-
-
-def _optional(world: PursuitWorld) -> Any:
-    return world.optional if world.optional.shape[1] else None
-
-
-def _cannot(config: Config) -> str:
-    """The collector joins no fields yet: sensors write four of them."""
-    return "" if config.full_obs else "world.full_obs is false: sensors are computed on the CPU"
 
 
 CUDA = Cuda(
     source=HERE / "kernels.cu",
     include=(HERE, HERE.parent / "native"),
     rules=_rules,
-    batch=(
-        "states",
-        "action.pursuer",
-        "action.evader",
-        "obs.pursuer",
-        "obs.evader",
-        "reward",
-        "outcome",
-        "ended",
-        "length",
-        "next.seed",
-        "next.slot",
-        "next.stage",
-        "optional",
-        "",
-        "",
-        "",
-        "",
-        "",
-        "",
-    ),
+    batch=_batch,
     bot_number=_bot_number,
-    states=lambda world: world.states,
-    optional=_optional,
-    restart=lambda world: world.restart(),
-    set_stage=lambda world, rows, values: world.set_stage(rows, values),
-    resample=lambda world, rows, seat, key: world.resample(rows, seat, key),
+    arrays={"states": lambda world: world.states, "optional": lambda world: world.optional},
+    after_copy=lambda world: world.write_privileged(),
     counters=("spawn_redraws", "obstacles_missing"),
     failures={
         1: "its stage is not playable",
         2: "no start was found",
         16: "an action is not a finite number",
     },
-    cannot=_cannot,
 )

@@ -8,7 +8,7 @@ enum { NOT_FINITE = 16 }; /* a failure, beside those of spawn.h */
 
 /* Scripted players decide, then every game steps. */
 extern "C" __global__ void step_games(const StepArrays *steps, int t, const StepSettings *settings, const long long *first_step, Failure *failure) {
-    const int row = blockIdx.x * blockDim.x + threadIdx.x;
+    const int row = thread_row();
     if (row >= settings->games) return;
     const Rules rules = RULES;
     const Derived derived = derive(&rules);
@@ -16,10 +16,10 @@ extern "C" __global__ void step_games(const StepArrays *steps, int t, const Step
     int failed_row = 0, finite = 1;
     for (int s = 0; s < 2; s++) {
         float *action = (float *)batch.action[s] + (long)row * derived.controls;
-        const int slot = steps[t].slot[2 * row + s] - settings->policies[s];
-        if (slot >= 0) {
+        const int which = seated_bot(steps + t, settings, 2, row, s);
+        if (which >= 0) {
             rm_quad words = bot_words(settings, s, row, (uint64_t)(*first_step + t));
-            Action chosen = bot(&rules, &derived, batch.games + row, s, settings->bot[s][slot], words);
+            Action chosen = bot(&rules, &derived, batch.games + row, s, which, words);
             if (derived.controls == 2) action[0] = chosen.speed;
             action[derived.controls - 1] = chosen.turn;
         }

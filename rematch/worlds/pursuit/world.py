@@ -90,11 +90,6 @@ class PursuitWorld(NativeWorld):
         self._arena = native.Arena(self.shared.rules, self._states, self._optional, self.view, self.next)
 
     @property
-    def states(self) -> Bytes:
-        """[N, S] the bytes of the running games."""
-        return self._states
-
-    @property
     def optional(self) -> Bytes:
         """[N, T] the bytes of their optional state."""
         return self._optional
@@ -107,7 +102,7 @@ class PursuitWorld(NativeWorld):
         status, number = self._arena.step(pursuer, evader, threads)
         if status:
             self._raise_error(status, number)
-        write_privileged(self.config, self._named, self.view.fields, slice(None))
+        self.write_privileged()
         return self.view
 
     def restart(self) -> None:
@@ -157,6 +152,10 @@ class PursuitWorld(NativeWorld):
         if len(games):
             self.shared.rules.observe(games, optional, obs)
         return obs
+
+    def write_privileged(self) -> None:
+        """Write the privileged fields of all games to the view."""
+        write_privileged(self.config, self._named, self.view.fields, slice(None))
 
     @property
     def counters(self) -> Mapping[str, int]:

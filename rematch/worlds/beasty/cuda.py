@@ -1,0 +1,42 @@
+"""Beasty Bar on the GPU: what worlds/cuda_world.py and rollout/cuda_collector.py need to know of kernels.cu."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rematch.core.player import Player
+from rematch.worlds.capabilities import Cuda
+
+from . import native
+from .bots import ScriptedPlayer
+from .config import Config
+
+HERE = Path(__file__).parent
+
+
+def _rules(config: Config) -> list[tuple[Any, str]]:
+    values = config.values()
+    return [(values[name], c_type) for name, c_type in native.RULES.items()]
+
+
+def _batch(config: Config) -> list[str]:
+    """The members of `Batch` in step.h."""
+    fields = [f"field.player.{name}" for name in ("line", "cards", "counts", "hands", "next")]
+    return ["states", "action.player", *fields, "mask.player", "acting", "reward", "outcome", "ended", "length",
+            "next.seed", "next.slot"]  # fmt: skip
+
+
+def _bot_number(player: Player) -> int | None:
+    return player.number if isinstance(player, ScriptedPlayer) else None
+
+
+CUDA = Cuda(
+    source=HERE / "kernels.cu",
+    include=(HERE, HERE.parent / "native"),
+    rules=_rules,
+    batch=_batch,
+    bot_number=_bot_number,
+    arrays={"states": lambda world: world.states},
+    failures={16: "the action of the player to move is not legal"},
+)

@@ -1,0 +1,28 @@
+/* Beasty Bar on the GPU: one game per thread, the rules of rules.h. RULES holds the settings as a compile-time constant. */
+#include "bots.h"
+#include "step.h"
+
+#include "cuda_step.h"
+
+enum { ILLEGAL = 16 }; /* a failure */
+
+/* The scripted player to move decides, then every game plays one turn. */
+extern "C" __global__ void step_games(const StepArrays *steps, int t, const StepSettings *settings, const long long *first_step, Failure *failure) {
+    const int row = thread_row();
+    if (row >= settings->games) return;
+    const Rules rules = RULES;
+    const Batch batch = steps[t].batch;
+    const Game *game = batch.games + row;
+    const int seat = game->table.turn[0], which = seated_bot(steps + t, settings, rules.players, row, seat);
+    int32_t *action = (int32_t *)batch.action + (long)row * rules.players + seat;
+    if (which >= 0) {
+        const BotKey bot_key = {settings->key[seat], (uint32_t)(settings->first + row), RM_STREAM_BOT, (uint64_t)(*first_step + t)};
+        *action = decide(&rules, &game->table, which, &bot_key);
+    }
+    if (!is_legal_action(&rules, &batch, row)) {
+        report_failure(failure, ILLEGAL, row);
+        return;
+    }
+    step_row(&rules, &batch, row, *action);
+    for (int s = 0; s < rules.players; s++) steps[t].slot_after[(long)row * rules.players + s] = game->slot[s];
+}

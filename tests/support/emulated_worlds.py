@@ -1,0 +1,75 @@
+"""Games on the GPU without a GPU: CudaWorld and CudaCollector with tensors of the CPU and emulated kernels."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from rematch.core.spec import Role
+from rematch.rollout import cuda_collector, cuda_rollout
+from rematch.rollout.cuda_collector import CudaCollector
+from rematch.worlds import cuda_world
+
+HERE = Path(__file__).parent
+
+
+class EmulatedProgram:
+    """A CUDA program with the kernel `step_games`, compiled for the CPU; see core.system.cuda.Program."""
+
+    def __init__(
+        self, file: Path, macros: Mapping[str, int | str], *, include: Sequence[Path] = (), text: str = "",
+        exact: bool = False,
+    ) -> None:  # fmt: skip
+        assert exact and not macros
+        with TemporaryDirectory() as folder:
+            library, before = Path(folder) / "kernels.so", Path(folder) / "before.h"
+            before.write_text(text + "\n")
+            command = ["g++", "-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-w"]
+            folders = [f"-I{path}" for path in (*include, HERE)]
+            source = str(HERE / "world_on_cpu.cpp")
+            subprocess.run(
+                [*command, "-include", str(before), *folders, source, "-o", str(library)], check=True
+            )
+            self.library = ctypes.CDLL(str(library))
+
+    def kernel(self, name: str) -> Callable[..., None]:
+        assert name == "step_games"
+        return self._launch
+
+    def _launch(self, grid: tuple[int, int], block: int, *arguments: Tensor | int) -> None:
+        values = [a if isinstance(a, int) else ctypes.c_void_p(a.data_ptr()) for a in arguments]
+        self.library.run_step_games(grid[0], block, *values)
+
+
+class Replayed:
+    """Stands for a CUDA graph: plays again what was recorded."""
+
+    def __init__(self, replay: Callable[[], None]) -> None:
+        self.replay = replay
+
+
+class EmulatedCollector(CudaCollector):
+    """A CudaCollector that records no graph."""
+
+    def _record(self, play: Callable[[], None]) -> Any:
+        return Replayed(play)
+
+
+@pytest.fixture
+def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors "on the GPU" lie in the memory of the CPU."""
+    for module in (cuda_world, cuda_rollout, cuda_collector):
+        monkeypatch.setattr(module, "DEVICE", torch.device("cpu"))
+    monkeypatch.setattr(cuda_world, "Program", EmulatedProgram)
+
+
+def unused(role: Role, *arguments: Any) -> Any:
+    raise AssertionError(f"{role.name}: no policy acts")

@@ -1,0 +1,14 @@
+/* The kernel step_games of a world, run on the CPU. The macro RULES and the include folders name the world. */
+#include "cuda_on_cpu.h"
+
+namespace world { /* its structs have the names of the emulation */
+#include "kernels.cu"
+}
+
+extern "C" void run_step_games(int blocks, int threads, const void *steps, int t, const void *settings, const void *first_step,
+                               void *failure) {
+    launch_independent({blocks, 1}, threads, [=] {
+        world::step_games((const world::StepArrays *)steps, t, (const world::StepSettings *)settings,
+                          (const long long *)first_step, (world::Failure *)failure);
+    });
+}

@@ -115,9 +115,9 @@ class CudaCollector:
         self.steps = on_device(
             np.array([self._step_pointers(t) for t in range(self.rollout.steps)], np.uint64)
         )
-        self.graph = self._record(self._play)
+        self.graph = self.record(self._play)
 
-    def _record(self, play: Callable[[], None]) -> Any:
+    def record(self, play: Callable[[], None]) -> Any:
         """A CUDA graph of what this function launches."""
         warm_up: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         warm_up.wait_stream(torch.cuda.current_stream())

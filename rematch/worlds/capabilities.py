@@ -97,8 +97,8 @@ class Cuda:
     bot_number: Callable[[Player], int | None]
     """(player) -> its number in bots.h; None: not a scripted player of this game."""
     arrays: Mapping[str, Callable[[Any], Any]]
-    """name -> (world) -> an array [N, ...] that a step reads and writes: `states`, the bytes of the games, and
-    others that belong to a running game."""
+    """name -> (world) -> an array [N, ...] that a step reads and writes: `states`, the bytes of the games,
+    and others that belong to a running game."""
     tables: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     """name -> (world) -> a constant array; at most eight, in the order of `StepSettings.table`."""
     after_copy: Callable[[Any], None] = lambda world: None

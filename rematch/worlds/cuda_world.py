@@ -30,7 +30,8 @@ def tensor_of(array: NDArray[Any]) -> Tensor:
     """A copy on the GPU; unsigned numbers keep their bits."""
     signed = {np.dtype(np.uint64): np.int64, np.dtype(np.uint32): np.int32, np.dtype(np.uint16): np.int16}
     contiguous = np.ascontiguousarray(array)
-    return torch.from_numpy(contiguous.view(signed.get(contiguous.dtype, contiguous.dtype))).to(DEVICE, copy=True)
+    numbers = torch.from_numpy(contiguous.view(signed.get(contiguous.dtype, contiguous.dtype)))
+    return numbers.to(DEVICE, copy=True)
 
 
 def c_number(value: Any, c_type: str) -> str:

@@ -1,4 +1,4 @@
-"""Games on the GPU without a GPU: CudaWorld and CudaCollector with tensors of the CPU and emulated kernels."""
+"""Games on the GPU without a GPU: tensors of the CPU and emulated kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from rematch.core.spec import Role
 from rematch.rollout import cuda_collector, cuda_rollout
 from rematch.rollout.cuda_collector import CudaCollector
 from rematch.worlds import cuda_world
@@ -59,7 +58,7 @@ class Replayed:
 class EmulatedCollector(CudaCollector):
     """A CudaCollector that records no graph."""
 
-    def _record(self, play: Callable[[], None]) -> Any:
+    def record(self, play: Callable[[], None]) -> Any:
         return Replayed(play)
 
 
@@ -69,7 +68,3 @@ def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (cuda_world, cuda_rollout, cuda_collector):
         monkeypatch.setattr(module, "DEVICE", torch.device("cpu"))
     monkeypatch.setattr(cuda_world, "Program", EmulatedProgram)
-
-
-def unused(role: Role, *arguments: Any) -> Any:
-    raise AssertionError(f"{role.name}: no policy acts")

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.emulated_worlds import EmulatedCollector, emulated_gpu, unused
+from support.emulated_worlds import EmulatedCollector, emulated_gpu
 
 from rematch.core.errors import ConfigError, WorldError
-from rematch.rollout.seating import BotsOnly, RoleSeating
 from rematch.worlds.cuda_world import CudaWorld
 from rematch.worlds.registry import find
 
@@ -31,8 +30,9 @@ SUBJECTS: dict[str, tuple[str, dict[str, Any]]] = {
         "n_obstacles_min": 1, "n_obstacles_max": 3, "max_steps": 40, "use_visibility_reward": True,
         "w_obs_approach": 0.5, "w_vis_pursuer": 0.1, "w_search": 0.2, "w_collision": 0.3, "w_wall": 0.1,
         "survival_bonus": 0.01, "safety_filter": True, "actuator_noise": 0.1, "action_delay": 2}),
-    "pursuit, sensors": ("pursuit", {"full_obs": False, "lidar_rays": 12, "history_length": 3, "n_obstacles_max": 2,
-                                     "n_obstacles_min": 2, "fixed_speed": True, "max_steps": 30}),
+    "pursuit, sensors": ("pursuit", {"full_obs": False, "lidar_rays": 12, "history_length": 3,
+                                     "n_obstacles_max": 2, "n_obstacles_min": 2, "fixed_speed": True,
+                                     "max_steps": 30}),
     "lattice": ("lattice", {"n": 9, "block": 3, "horizon": 20}),
     "lattice, skip": ("lattice", {"n": 7, "skip": 3, "horizon": 15, "radius": 0.0, "symmetry": False}),
     "beasty": ("beasty", {"first": -1}),
@@ -40,28 +40,90 @@ SUBJECTS: dict[str, tuple[str, dict[str, Any]]] = {
     "beasty, four players": ("beasty", {"players": 4, "scoring": "count", "first": -1}),
 }  # fmt: skip
 GAMES, STEPS, ROLLOUTS, FIRST = 96, 40, 5, 1000
+FIRST_ITERATION = 2**32 // STEPS - 2  # the step number, a random key, gets its 33rd bit in the second rollout
 
 
-def play(subject: str, make_acting: Any = same_games.RandomActing) -> tuple[Any, Any, EmulatedCollector]:
-    """The game, its world on the CPU and the collector of its world on the emulated GPU."""
+class StoredActions(same_games.RandomActing):  # type: ignore[misc, name-defined]
+    """Plays the actions that lie in the rollout."""
+
+    def act(self, t: int, first_step: Any, only_values: bool = False) -> None:
+        """Leaves the actions as they are."""
+
+
+def start(subject: str, make_acting: Any = same_games.RandomActing) -> tuple[Any, EmulatedCollector]:
+    """A world on the CPU, and the collector of the same one on the emulated GPU."""
     name, settings = SUBJECTS[subject]
     game = find(name)
     config = game.Config(**settings)
     world = CudaWorld(game.make(config, GAMES, FIRST, 5), game.cuda)
-    seating = same_games.seats_of(game, world)
+    seating = same_games.seats_of(game, world.spec)
     same_games.draw_slots(world, seating, 0)
     world.restart()
     collector = EmulatedCollector(world, seating, STEPS, 7, make_acting)
-    return game, game.make(config, GAMES, FIRST, 5), collector
+    return game.make(config, GAMES, FIRST, 5), collector
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_games_have_the_bits_of_the_cpu(subject: str, emulated_gpu: None) -> None:
-    _, twin, collector = play(subject)
+    twin, collector = start(subject)
     ended = 0
     for iteration in range(ROLLOUTS):
         same_games.draw_slots(collector.world, collector.seating, iteration)
-        record = same_games.compare(collector, twin, 2**32 // STEPS - 2 + iteration)  # step numbers of 33 bits too
+        record = same_games.compare(collector, twin, FIRST_ITERATION + iteration)
         ended += record["games_ended"]
         assert record["bot_decisions"] > GAMES * STEPS / 4
     assert ended > GAMES
+
+
+@pytest.mark.parametrize("subject", ["pursuit, obstacles and shaping", "lattice", "beasty"])
+def test_saved_games_continue_on_the_gpu(subject: str, emulated_gpu: None) -> None:
+    twin, collector = start(subject)
+    rows = np.arange(GAMES, dtype=np.int32)
+    collector.collect(0)
+    saved, counters = collector.world.save(rows), collector.world.counters
+    twin.load(rows, saved)
+    assert dict(counters) == dict(twin.counters)
+    collector.collect(1)
+    assert not np.array_equal(collector.world.save(rows), saved)
+    collector.world.load(rows, saved)
+    assert np.array_equal(collector.world.save(rows), saved)
+    same_games.compare(collector, twin, 2)
+
+
+def test_comparison_detects_a_difference(emulated_gpu: None) -> None:
+    twin, collector = start("lattice")
+    collector.world.tables["move"][::7] = collector.world.tables["move"][0]
+    with pytest.raises(same_games.Difference, match="differs between CPU and GPU in"):
+        same_games.compare(collector, twin, 0)
+
+
+@pytest.mark.parametrize(("subject", "action", "reason"), [
+    ("lattice", 3, "an action is not 0, 1 or 2"),
+    ("beasty", 12, "the action of the player to move is not legal"),
+    ("beasty", -1, "the action of the player to move is not legal"),
+    ("pursuit", float("nan"), "an action is not a finite number"),
+])  # fmt: skip
+def test_failures_name_the_game(subject: str, action: float, reason: str, emulated_gpu: None) -> None:
+    _, collector = start(subject, StoredActions)
+    collector.world.next.slot[:] = 1
+    collector.world.next.slot[37] = 0
+    collector.world.restart()
+    for track in collector.rollout.role_tracks.values():
+        track.action_tensor[:] = action
+    with pytest.raises(WorldError, match=f"^game {FIRST + 37}: {reason}$"):
+        collector.collect(0)
+
+
+def test_other_players_are_refused_in_one_line(emulated_gpu: None) -> None:
+    _, collector = start("beasty")
+    collector.seating["player"].seat_player(find("beasty").bot("search:20", "player"))
+    with pytest.raises(ConfigError, match="search:20 cannot be seated on the GPU; expected cpu"):
+        collector.collect(0)
+
+
+def test_a_role_that_only_bots_play_needs_no_kernel_of_a_network(emulated_gpu: None) -> None:
+    twin, collector = start("beasty", None)
+    collector.seating["player"].packed = np.zeros((0, 0), np.float32)
+    collector.world.next.slot[:] = 8
+    collector.world.restart()
+    assert same_games.compare(collector, twin, 0)["bot_decisions"] == GAMES * STEPS

@@ -1,9 +1,10 @@
-"""Repeats every figure about the GPU: equal games, gradients row by row, speed, learning, exact resume.
+"""Repeats every figure about the GPU: equal games, speed of worlds, gradients, speed of training, learning.
 
-    python tools/checks/gpu.py [same gradient speed train resume] [--json FILE]
+    python tools/checks/gpu.py [same world gradient speed train] [--json FILE]
 
-Each check prints its lines and appends a record with the commit and the card to the file. Continuous
-integration has no GPU: there the kernels run in an emulation (tests/agents/test_cuda_network.py).
+Each check prints its lines and appends a record with the commit and the card to the file; the exit code is 1
+where one of them fails. Continuous integration has no GPU: there the kernels run in an emulation
+(tests/worlds/test_cuda_worlds.py, tests/agents/networks/test_cuda_network.py).
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tools" / "checks")]
+import same_games  # noqa: E402
+
 from rematch import api  # noqa: E402
 from rematch.agents.learners.cuda_ppo import CudaPpo  # noqa: E402
 from rematch.agents.learners.ppo import Ppo  # noqa: E402
-from rematch.core import rng  # noqa: E402
-from rematch.core.player import RngKey  # noqa: E402
-from rematch.core.stepping import seat_at  # noqa: E402
+from rematch.rollout.cuda_collector import CudaCollector  # noqa: E402
 from rematch.rollout.cuda_rollout import CudaRolloutBuffer  # noqa: E402
 from rematch.rollout.rollout_buffer import RolloutBuffer  # noqa: E402
 from rematch.training.loop import iterate  # noqa: E402
 from rematch.training.trainer import Trainer  # noqa: E402
+from rematch.worlds.cuda_world import CudaWorld  # noqa: E402
+from rematch.worlds.registry import find  # noqa: E402
 
 Record = dict[str, Any]
 SMALL = {"games": 1000, "steps": 16, "stagger": 0, "league.snapshot_every": 1, "league.rotate": 1,
@@ -46,49 +49,126 @@ def trainer(changes: Record) -> Trainer:
 
 
 def same() -> Record:
-    """Games of a rollout, played again on the CPU from their actions: every array must have the same bits."""
+    """Rollouts of every world, played again on the CPU: every array must have the same bits.
+
+    Prints one line per world; SystemExit after the last one if a world differs.
+    """
+    record: Record = {}
+    differs = False
+    for name, play in SAME.items():
+        try:
+            record[name] = play()
+            line = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in record[name].items())
+            print(f"{name}: the same on CPU and GPU ({line})", flush=True)
+        except same_games.Difference as difference:
+            differs = True
+            print(f"{name}: {difference}", flush=True)
+    if differs:
+        raise SystemExit(1)
+    return record
+
+
+def _trained() -> Record:
+    """Games of policies, past policies and bots, after some iterations of training."""
     run = trainer(SMALL)
     for _ in range(8):
         iterate(run)
-    world, steps, compared = run.world, run.config.steps, 0
-    twin = run.setup.make_world(run.config.games, 0, run.config.seed)
-    rows = np.arange(run.config.games, dtype=np.int32)
     run.before_rollout()
-    for name in ("seed", "slot", "stage"):
-        getattr(twin.next, name)[:] = getattr(world.next, name)
-    twin.load(rows, world.save(rows))
-    rollout = run.setup.collector.collect(run.clock.iteration)
-    bots = 0
-    for t in range(steps):
-        actions = {role: rollout[role].action[t] for role in world.spec.roles}
-        for role, spec in world.spec.roles.items():
-            seating = run.setup.seating[role]
-            for number, player in enumerate(seating.others):
-                seat = spec.seats[0]
-                chosen = np.flatnonzero(twin.slot[:, seat] == len(seating.packed) + number).astype(np.int32)
-                if len(chosen):
-                    key = RngKey(run.config.seed, rng.BOT, run.clock.iteration * steps + t)
-                    decided = player.act(seat_at(twin, seat, chosen), key).action
-                    _equal(f"bot {player.name}", decided, actions[role][chosen, 0])
-                    bots += len(chosen)
-            _equal(f"obs of {role}", twin.view[role]["state"], rollout[role].obs[t])
-            _equal("slot", twin.slot[:, list(spec.seats)], rollout[role].slot[t])
-        view = twin.step(actions)
-        for role, spec in world.spec.roles.items():
-            _equal("reward", view.reward[:, list(spec.seats)], rollout[role].reward[t])
-            _equal("outcome", view.outcome[:, list(spec.seats)], rollout[role].outcome[t])
-        _equal("ended", view.ended, rollout.ended[t])
-        _equal("length", view.length, rollout.length[t])
-        compared += twin.games
-    _equal("states", twin.save(rows), world.save(rows))
-    ended = int((rollout.ended != 0).sum())
-    return {"steps_compared": compared, "bot_decisions_compared": bots, "games_ended": ended}
+    twin = run.setup.make_world(run.config.games, 0, run.config.seed)
+    return same_games.compare(run.setup.collector, twin, run.clock.iteration)
 
 
-def _equal(name: str, expected: Any, actual: Any) -> None:
-    expected, actual = np.ascontiguousarray(expected), np.ascontiguousarray(actual)
-    if expected.dtype != actual.dtype or expected.tobytes() != actual.tobytes():
-        raise SystemExit(f"{name} differs between CPU and GPU")
+def _world_alone(recipe: str, changes: Record, steps: int, make_acting: Any) -> CudaCollector:
+    """A collector without learners: slot 0 is a policy's, every scripted player has a slot after it."""
+    config = api.configure(recipe, changes=changes)
+    game: Any = find(config.game)
+    world = CudaWorld(game.make(config.world, config.games, 0, config.seed), game.cuda)
+    return CudaCollector(world, same_games.seats_of(game, world.spec), steps, config.seed, make_acting)
+
+
+def _played_at_random(recipe: str, changes: Record) -> Record:
+    """Games between random actions and all scripted players."""
+    collector = _world_alone(recipe, changes | {"games": 2000}, 48, same_games.RandomActing)
+    world, counts = collector.world, Record()
+    twin = find(world.spec.world).make(world.twin.config, world.games, 0, 0)
+    for iteration in range(4):
+        same_games.draw_slots(world, collector.seating, iteration)
+        if iteration == 0:
+            world.restart()
+        for name, count in same_games.compare(collector, twin, iteration).items():
+            counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+SAME: dict[str, Callable[[], Record]] = {
+    "pursuit, in training": _trained,
+    "pursuit": partial(_played_at_random, "pursuit", {}),
+    "pursuit, obstacles": partial(_played_at_random, "pursuit", {
+        "world.n_obstacles_min": 1, "world.n_obstacles_max": 4, "world.use_visibility_reward": True,
+        "world.w_collision": 0.1, "world.safety_filter": True, "world.actuator_noise": 0.1}),
+    "pursuit, sensors": partial(_played_at_random, "pursuit", {"world.full_obs": False,
+                                                               "world.n_obstacles_max": 2}),
+    "lattice": partial(_played_at_random, "lattice", {}),
+    "beasty": partial(_played_at_random, "beasty", {}),
+    "beasty, four players": partial(_played_at_random, "beasty", {"world.players": 4, "world.first": -1}),
+}  # fmt: skip
+
+
+class StoredActions:
+    """A policy that leaves the actions of the rollout as they are."""
+
+    def __init__(self, role: Any, seating: Any, *others: Any) -> None:
+        self.seating = seating
+
+    def send_weights(self) -> None:
+        """Nothing to send."""
+
+    def act(self, t: int, first_step: Any, only_values: bool = False) -> None:
+        """The actions of the last rollout are played again."""
+
+
+def world() -> Record:
+    """Steps per second of the worlds alone: only their kernel, between two CUDA events."""
+    record: Record = {}
+    for games in (65_536, 524_288):
+        pursuit = _world_alone("pursuit", {"games": games}, 8, StoredActions)
+        for track in pursuit.rollout.role_tracks.values():
+            track.action_tensor.uniform_(-1.0, 1.0)
+        record[f"pursuit_arena_steps_per_second_{games}"] = _kernel_rate(pursuit)
+        del pursuit
+        beasty = _world_alone("beasty", {"games": games}, 8, StoredActions)
+        beasty.seating["player"].packed = np.zeros((0, 0), np.float32)  # slot 0 is the first bot
+        assert beasty.seating["player"].others[0].name == "random"
+        record[f"beasty_random_decisions_per_second_{games}"] = _kernel_rate(beasty)
+        del beasty
+    for name, rate in record.items():
+        print(f"{name}: {rate:,.0f}", flush=True)
+    return record
+
+
+def _kernel_rate(collector: CudaCollector, repeats: int = 20) -> float:
+    """Steps of all games per second in which only `step_games` runs."""
+    import torch
+
+    collector.collect(0)
+    steps = collector.rollout.steps
+
+    def play() -> None:
+        for t in range(steps):
+            collector.step_games(t)
+
+    graph = collector.record(play)
+    events: Any = torch.cuda
+    start, end = (events.Event(enable_timing=True) for _ in range(2))
+    for _ in range(3):
+        graph.replay()
+    start.record()
+    for _ in range(repeats):
+        graph.replay()
+    end.record()
+    torch.cuda.synchronize()
+    collector.result()  # raises where a game failed
+    return float(repeats * steps * collector.world.games / (start.elapsed_time(end) / 1000))
 
 
 def gradient() -> Record:
@@ -115,7 +195,7 @@ def gradient() -> Record:
         learner._advantages(rollout, rollout.role_tracks[role])
         learner._select_rows()
         index = learner.buffers["index"].cpu().numpy()[: int(learner.count)]
-        _equal("rows to learn from", np.flatnonzero(counts).astype(np.int32), index)
+        same_games.equal("rows to learn from", np.flatnonzero(counts).astype(np.int32), index)
         record[f"{role}_advantage_error"] = float(
             np.abs(advantage.reshape(-1) - learner.buffers["advantage"].cpu().numpy()).max()
         )
@@ -188,7 +268,8 @@ def train() -> Record:
     return {"seconds": time.perf_counter() - started, "result": str(result)[:4000]}
 
 
-CHECKS: dict[str, Callable[[], Record]] = {"same": same, "gradient": gradient, "speed": speed, "train": train}
+CHECKS: dict[str, Callable[[], Record]] = {"same": same, "world": world, "gradient": gradient,
+                                           "speed": speed, "train": train}  # fmt: skip
 
 
 def measured_tree() -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rematch.core import rng
 from rematch.core.player import RngKey
-from rematch.core.spec import Role
+from rematch.core.spec import Role, Spec
 from rematch.core.stepping import concat_fields, seat_at
 from rematch.core.world import World
 from rematch.rollout.cuda_collector import CudaCollector
@@ -64,11 +64,11 @@ class RandomActing:
         action.copy_(noise.argmax(-1))
 
 
-def seats_of(game: Game, world: World) -> Seating:
+def seats_of(game: Game, spec: Spec) -> Seating:
     """Slot 0 for a policy, and after it every scripted player that can be seated on the GPU."""
     assert game.cuda is not None
     seating = {}
-    for name, role in world.spec.roles.items():
+    for name, role in spec.roles.items():
         seating[name] = RoleSeating(BotsOnly(role), 1)
         for bot in game.bots[name]:
             player = game.bot(bot, name)
@@ -77,7 +77,7 @@ def seats_of(game: Game, world: World) -> Seating:
     return seating
 
 
-def draw_slots(world: World, seating: Seating, seed: int) -> None:
+def draw_slots(world: Any, seating: Seating, seed: int) -> None:
     """Seat a random player on every seat of the next episodes."""
     generator = np.random.default_rng(seed)
     for name, role in world.spec.roles.items():
@@ -87,7 +87,7 @@ def draw_slots(world: World, seating: Seating, seed: int) -> None:
 
 
 def compare(collector: CudaCollector, twin: World, iteration: int) -> Record:
-    """One rollout of the collector, played again by `twin` from its actions, with the decisions of its bots."""
+    """One rollout of the collector, played again by `twin` from its actions; its bots decide again too."""
     world, rows = collector.world, np.arange(twin.games, dtype=np.int32)
     for name in ("seed", "slot", "stage"):
         getattr(twin.next, name)[:] = getattr(world.next, name)

@@ -1,4 +1,4 @@
-"""Beasty Bar on the GPU: what worlds/cuda_world.py and rollout/cuda_collector.py need to know of kernels.cu."""
+"""Beasty Bar on the GPU: the record of kernels.cu that cuda_world.py and cuda_collector.py read."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _rules(config: Config) -> list[tuple[Any, str]]:
 def _batch(config: Config) -> list[str]:
     """The members of `Batch` in step.h."""
     fields = [f"field.player.{name}" for name in ("line", "cards", "counts", "hands", "next")]
-    return ["states", "action.player", *fields, "mask.player", "acting", "reward", "outcome", "ended", "length",
-            "next.seed", "next.slot"]  # fmt: skip
+    return ["states", "action.player", *fields, "mask.player", "acting", "reward", "outcome", "ended",
+            "length", "next.seed", "next.slot"]  # fmt: skip
 
 
 def _bot_number(player: Player) -> int | None:

@@ -1,4 +1,4 @@
-"""The lattice on the GPU: what worlds/cuda_world.py and rollout/cuda_collector.py need to know of kernels.cu."""
+"""The lattice on the GPU: the record of kernels.cu that cuda_world.py and cuda_collector.py read."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _rules(config: Config) -> list[tuple[Any, str]]:
 
 def _batch(config: Config) -> list[str]:
     """The members of `Batch` in rules.h."""
-    return ["states", "action.pursuer", "action.evader", "obs.pursuer", "obs.evader", "reward", "outcome", "ended",
-            "mirrored", "length", "next.seed", "next.slot", "next.stage"]  # fmt: skip
+    return ["states", "action.pursuer", "action.evader", "obs.pursuer", "obs.evader", "reward", "outcome",
+            "ended", "mirrored", "length", "next.seed", "next.slot", "next.stage"]  # fmt: skip
 
 
 def _bot_number(player: Player) -> int | None:

@@ -1,4 +1,4 @@
-"""Pursuit on the GPU: what worlds/cuda_world.py and rollout/cuda_collector.py need to know of kernels.cu."""
+"""Pursuit on the GPU: the record of kernels.cu that cuda_world.py and cuda_collector.py read."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ def _rules(config: Config) -> list[tuple[Any, str]]:
 
 
 def _batch(config: Config) -> list[str]:
-    """The members of `Batch` in rules.h. With sensors a robot observes four fields, which are joined later."""
-    sensors = not config.full_obs
-    fields = [[f"field.{role}.{name}" if sensors else "" for role in ROLES]
-              for name in ("state", "lidar", "history", "clock")]  # fmt: skip
-    observed = fields[0] if sensors else [f"obs.{role}" for role in ROLES]
-    return ["states", *(f"action.{role}" for role in ROLES), *observed, "reward", "outcome", "ended", "length",
-            "next.seed", "next.slot", "next.stage", "optional", *fields[1], *fields[2], *fields[3]]  # fmt: skip
+    """The members of `Batch` in rules.h."""
+    actions, columns = [f"action.{role}" for role in ROLES], [f"obs.{role}" for role in ROLES]
+    sensors = [""] * 6
+    if not config.full_obs:  # four fields, which the collector joins
+        columns = [f"field.{role}.state" for role in ROLES]
+        sensors = [f"field.{role}.{name}" for name in ("lidar", "history", "clock") for role in ROLES]
+    return ["states", *actions, *columns, "reward", "outcome", "ended", "length", "next.seed", "next.slot",
+            "next.stage", "optional", *sensors]  # fmt: skip
 
 
 def _bot_number(player: Player) -> int | None:

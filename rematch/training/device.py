@@ -23,8 +23,17 @@ def settings_need_cpu(setup: Setup) -> str:
     return str(setup.learner_class.needs_cpu(config, setup.spec))
 
 
+def check_settings(setup: Setup) -> None:
+    """ConfigError where the settings ask for a GPU and no GPU could run them.
+
+    This machine needs none: a stored run may come from another one.
+    """
+    if setup.config.device == "cuda" and (reason := settings_need_cpu(setup)):
+        raise ConfigError(f"device = cuda: {reason}; expected cpu")
+
+
 def check_device(setup: Setup) -> None:
-    """ConfigError where the settings ask for a GPU that cannot be used."""
+    """ConfigError where the settings ask for a GPU that cannot be used on this machine."""
     if setup.config.device == "cuda" and (reason := needs_cpu(setup)):
         raise ConfigError(f"device = cuda: {reason}; expected cpu")
 

@@ -20,11 +20,11 @@ def fingerprint(config: Config) -> dict[str, str]:
     versions = {"numpy": np.__version__, "core": fused.BUILD, "processor": native_build.processor()}
     if build := registry.find(config.game).build:  # only of a world with compiled rules
         versions["world"] = build
-    if learner_class(config).uses_torch(config):
+    if config.device == "cuda" or learner_class(config).uses_torch(config):
         import torch
 
         versions["torch"] = torch.__version__
-        if "cuda" in (config.dqn.device, config.network.device):
+        if "cuda" in (config.device, config.dqn.device, config.network.device):
             versions["device"] = torch.cuda.get_device_name()
     return versions | code_digests(config)
 

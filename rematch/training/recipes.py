@@ -15,7 +15,7 @@ from rematch.curriculum.levels import default_games
 from rematch.recipes import recipe_texts
 from rematch.storage.run_folder import Run
 from rematch.training.config import default, no_effect, unused_code
-from rematch.training.device import chosen_device
+from rematch.training.device import check_device, chosen_device
 from rematch.training.setup import RunSetup
 from rematch.worlds import registry
 
@@ -71,6 +71,7 @@ def configure(
         config = settings.apply(config, {"evaluation.games": games}, "default")
     settings.validate(config)
     setup = RunSetup(config)
+    check_device(setup)
     all_keys = {key for key, _, _ in settings.leaves(config)}
     for source, layer in [*((source, layer) for source, layer, _ in layers), ("command line", flag_layer)]:
         # A file is checked without the flags, which may switch off what it sets. A file with nearly all

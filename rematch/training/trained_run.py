@@ -62,7 +62,11 @@ def world_builder(config: Config, level: LevelProgress | None = None) -> Callabl
 
 
 def with_available_device(config: Config) -> Config:
-    """The settings with cpu in place of cuda where this machine has no GPU: the policies play the same."""
+    """The settings with cpu in place of cuda where this machine has no GPU: the policies play the same.
+
+    `device` places training only, so it is always cpu here.
+    """
+    config = settings.replace(config, {"device": "cpu"})
     devices = [key for key in ("dqn.device", "network.device") if settings.get(config, key) == "cuda"]
     if devices:
         import torch

@@ -21,7 +21,7 @@ from rematch.rollout.collector import episode_starts
 from rematch.rollout.reward_term import RewardTermComponent
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import RoleSeating
-from rematch.training.device import check_device
+from rematch.training.device import check_settings
 
 MLP_SETTINGS = ("hidden", "activation", "shared", "fourier")
 ACTING = "acting"  # key in a checkpoint of a run with a lag
@@ -65,7 +65,7 @@ class Learners(Component):
     def check(cls, config: None, setup: Setup) -> None:
         c, network = setup.config, setup.config.network
         setup.learner_class.check(getattr(c, c.learner), setup)
-        check_device(setup)
+        check_settings(setup)
         cls._check_lag(setup)
         if (network.encoder, network.critic, network.table, network.module) != ("mlp", "own", False, ""):
             for role in setup.spec.roles.values():

@@ -29,7 +29,8 @@ SUBJECTS: dict[str, tuple[str, dict[str, Any]]] = {
     "pursuit, obstacles and shaping": ("pursuit", {
         "n_obstacles_min": 1, "n_obstacles_max": 3, "max_steps": 40, "use_visibility_reward": True,
         "w_obs_approach": 0.5, "w_vis_pursuer": 0.1, "w_search": 0.2, "w_collision": 0.3, "w_wall": 0.1,
-        "survival_bonus": 0.01, "safety_filter": True, "actuator_noise": 0.1, "action_delay": 2}),
+        "survival_bonus": 0.01, "safety_filter": True, "actuator_noise": 0.1, "action_delay": 2,
+        "speed_variation": 0.2, "observe_drawn_speed": True}),
     "pursuit, sensors": ("pursuit", {"full_obs": False, "lidar_rays": 12, "history_length": 3,
                                      "n_obstacles_max": 2, "n_obstacles_min": 2, "fixed_speed": True,
                                      "max_steps": 30}),

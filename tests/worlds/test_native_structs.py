@@ -54,7 +54,7 @@ def test_game_struct_has_recorded_layout(module: Any, mark: bytes, rows: str, si
     assert module.MARK.to_bytes(4, "little") == mark
 
 
-@pytest.mark.parametrize(("module", "size"), [(pursuit, 208), (lattice, 32), (beasty, 16)])
+@pytest.mark.parametrize(("module", "size"), [(pursuit, 212), (lattice, 32), (beasty, 16)])
 def test_rules_struct_is_packed_in_the_order_of_its_names(module: Any, size: int) -> None:
     """Every setting has four bytes, one behind the other."""
     numbers = {"float": "f4", "int32_t": "i4", "rm_flag": "i4", "rm_choice": "i4"}

@@ -109,7 +109,7 @@ def test_run_is_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert balance_criteria.main(["gather", f"ra4={small_run(tmp_path / 'run')}"]) == 0
     (result,) = balance_criteria.load_lines()
     assert result["matches"] == 12 and result["levels"] == 11 and result["level"] >= 1
-    with pytest.raises(ConfigError, match="expected KIND=FOLDER with one of ra3, ra4"):
+    with pytest.raises(ConfigError, match="expected KIND=FOLDER with one of ra3, ra3_gpu, ra4"):
         balance_criteria.main(["gather", f"ra1={tmp_path}"])
 
 

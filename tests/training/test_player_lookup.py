@@ -124,7 +124,8 @@ def test_match_rules_without_a_trained_player() -> None:
     [
         (
             "heuristc",
-            "no player called 'heuristc': expected one of random, .*, a run or a .safetensors file, or "
+            "no player called 'heuristc': expected one of random, .*, a run, a .safetensors file, "
+            r"an agent of Rematch \(@beasty, @small\), or "
             "module:Class of your own; nearest: heuristic",
         ),
         ("gone.safetensors", "gone.safetensors: no such file"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -130,16 +129,3 @@ class CudaRolloutBuffer(HostCopies, RolloutBuffer):
                 length=length,
             )
         return self._finished
-
-    def bytes_per_step(self) -> int:
-        """Memory of one step of one game, all roles."""
-        tensors = [
-            self.reward_tensor,
-            self.outcome_tensor,
-            self.ended_tensor,
-            self.length_tensor,
-            self.slot_tensor,
-        ]
-        for track in self.role_tracks.values():
-            tensors += [track.obs_tensor, track.action_tensor, track.logp_tensor, track.value_tensor]
-        return int(np.ceil(sum(t.numel() * t.element_size() for t in tensors) / (self.steps * self.games)))

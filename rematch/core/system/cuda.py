@@ -41,19 +41,6 @@ def no_gpu() -> str:
     return "" if count and torch.cuda.is_available() else "PyTorch finds no NVIDIA GPU"
 
 
-def require_gpu(setting: str) -> None:
-    """ConfigError where a setting asks for a GPU that cannot be used."""
-    if reason := no_gpu():
-        raise ConfigError(f"{setting}: {reason}; expected cpu")
-
-
-def free_bytes() -> int:
-    """Memory of the GPU that is free."""
-    import torch
-
-    return int(torch.cuda.mem_get_info()[0])
-
-
 def _core() -> Any:
     try:
         import cuda.core as core

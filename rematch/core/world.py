@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.spec import Spec
 
@@ -34,6 +35,59 @@ class View:
         return self.fields[role]
 
 
+@dataclass(frozen=True)
+class SeatRule:
+    """How the player of one seat is drawn from an opponent pool."""
+
+    learns: bool | None  # the learner always has the seat, or never; None: in the games that draw this seat
+    bot_share: float  # share of scripted players among the opponents
+    bot_limits: NDArray[np.float64]  # cumulative probabilities of the scripted players
+    bot_slots: Ints
+    open_slots: Ints  # of past policies, with equal probabilities
+
+    def choose(self, uniforms: NDArray[np.float64], kind: NDArray[np.float64]) -> Ints:
+        """A slot for each random number [n]; a bot where `kind` [n] is below `bot_share`.
+
+        Slot 0 where the pool has neither bots nor snapshots.
+        """
+        chosen = np.zeros(len(uniforms), np.int32)
+        if self.bot_share > 0:
+            index = np.searchsorted(self.bot_limits, uniforms, side="right")
+            chosen = self.bot_slots[index.clip(max=len(self.bot_slots) - 1)]
+        if len(self.open_slots):
+            index = (uniforms * len(self.open_slots)).astype(int).clip(max=len(self.open_slots) - 1)
+            chosen = np.where(kind < self.bot_share, chosen, self.open_slots[index]).astype(np.int32)
+        return chosen
+
+
+@dataclass(frozen=True)
+class SlotRule:
+    """How the players of the next games are drawn: in `opponent_share` of the games opponents have seats."""
+
+    seed: int
+    iteration: int
+    opponent_share: float
+    seats: tuple[SeatRule, ...]
+
+    def draw(self, games: int) -> Ints:
+        """[games, seats] slots; 0 is the learner's. The readable reference of worlds/native/cuda_step.h."""
+        u = [rng.units(self.seed, rng.SEATING, games, step) for step in self.random_steps()]
+        has_opponents, learner_seat = u[0] < self.opponent_share, (u[1] * len(self.seats)).astype(int)
+        slots = np.zeros((games, len(self.seats)), np.int32)
+        for seat, rule in enumerate(self.seats):
+            learns = learner_seat == seat if rule.learns is None else np.full(games, rule.learns)
+            chosen = rule.choose((u[2] + SEAT_OFFSET * seat) % 1.0, u[3])
+            slots[:, seat] = np.where(has_opponents & ~learns, chosen, 0)
+        return slots
+
+    def random_steps(self) -> list[int]:
+        """The steps of the four random numbers of each game."""
+        return [self.iteration << 8 | i for i in range(64, 68)]
+
+
+SEAT_OFFSET = 0.618  # between the random numbers of neighbouring seats
+
+
 @dataclass
 class Next:
     """What each game restarts from. Components refill it between rollouts, never inside one.
@@ -44,6 +98,10 @@ class Next:
     seed: NDArray[np.uint64]  # [N]
     slot: Ints  # [N, seats] slot of the player: 0 the learner, others opponents
     stage: Floats  # [N, len(spec.stage)]
+
+    def draw_slots(self, rule: SlotRule) -> None:
+        """Fill `slot` by a rule."""
+        self.slot[:] = rule.draw(len(self.slot))
 
 
 class EventLog(Protocol):

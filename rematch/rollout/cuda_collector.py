@@ -17,6 +17,7 @@ from torch import Tensor
 from rematch.core import rng
 from rematch.core.errors import ConfigError, WorldError
 from rematch.core.spec import Role
+from rematch.core.system.cuda import record_graph
 from rematch.rollout.cuda_rollout import DEVICE, CudaRoleRollout, CudaRolloutBuffer
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import RoleSeating, Seating
@@ -115,17 +116,7 @@ class CudaCollector:
         self.steps = on_device(
             np.array([self._step_pointers(t) for t in range(self.rollout.steps)], np.uint64)
         )
-        self.graph = self.record(self._play)
-
-    def record(self, play: Callable[[], None]) -> Any:
-        """A CUDA graph of what this function launches."""
-        warm_up: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        warm_up.wait_stream(torch.cuda.current_stream())
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph, stream=warm_up):
-            play()
-        return graph
+        self.graph = record_graph(self._play)
 
     def _settings(self) -> np.ndarray[Any, Any]:
         spec, settings = self.world.spec, np.zeros(1, SETTINGS)

@@ -17,7 +17,7 @@ from rematch.core import rng
 from rematch.core.arrays import Tree, stored_texts
 from rematch.core.clock import Clock
 from rematch.core.component import Component, Evidence, Metrics, Record, Setup, SmallRun
-from rematch.core.world import Next, World
+from rematch.core.world import Next, SlotRule, World
 from rematch.evaluation.evaluator import check_bot_names
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.selfplay.opponent_pool import LeagueConfig, OpponentPool
@@ -42,29 +42,25 @@ class Matchmaker:
         If only some roles learn, they keep their seats in every game, and opponents take seats of the other
         roles. `fixed_slots` (warm-up phase): role -> slot that it plays from in all games.
         """
-        c, n, spec = self.config, world.games, world.spec
-        world.next.slot[:] = 0
+        c, spec = self.config, world.spec
         if c.opponent_share > 0:
             streams = max(4, len(self.pools))  # random streams of an iteration, one per role
+            running = world.slot
             for r, (role, pool) in enumerate(self.pools.items()):
-                running = set(np.unique(world.slot[:, list(spec.roles[role].seats)]).tolist())
+                counts = np.bincount(running[:, list(spec.roles[role].seats)].reshape(-1))
                 uniforms = rng.units(self.seed, rng.SEATING, c.slots + 1, streams * iteration + r << 8)
-                pool.refill(running, iteration, uniforms)
-        if fixed_slots:
-            for role, slot in fixed_slots.items():
+                pool.refill(set(np.flatnonzero(counts).tolist()), iteration, uniforms)
+        if fixed_slots or c.opponent_share == 0:
+            world.next.slot[:] = 0
+            for role, slot in (fixed_slots or {}).items():
                 world.next.slot[:, list(spec.roles[role].seats)] = slot
             return
-        if c.opponent_share == 0:
-            return
-        u = [rng.units(self.seed, rng.SEATING, n, iteration << 8 | i) for i in range(64, 68)]
-        has_opponents = u[0] < c.opponent_share
-        learner_seat = (u[1] * spec.seats).astype(int)
         all_learn = learning is None or len(learning) == len(spec.roles)
+        rules = []
         for seat in range(spec.seats):
             role = spec.role_of(seat).name
-            learns = learner_seat == seat if all_learn else np.full(n, role in (learning or ()))
-            slots = self.pools[role].choose((u[2] + 0.618 * seat) % 1.0, u[3])
-            world.next.slot[:, seat] = np.where(has_opponents & ~learns, slots, 0)
+            rules.append(self.pools[role].seat_rule(None if all_learn else role in (learning or ())))
+        world.next.draw_slots(SlotRule(self.seed, iteration, c.opponent_share, tuple(rules)))
 
     def snapshot_due(self, iteration: int) -> bool:
         """Whether snapshots are taken after this iteration."""

@@ -22,6 +22,7 @@ from rematch.core.arrays import (
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError
 from rematch.core.player import Player
+from rematch.core.world import SeatRule
 from rematch.rollout.seating import RoleSeating
 
 DECAY = 0.95  # of an opponent's record per iteration, so that win rates follow the learner
@@ -233,25 +234,18 @@ class OpponentPool:
             self.is_open[slot] = True
             self.seating.names[slot] = opponent.name
 
-    def choose(self, uniforms: NDArray[np.float64], kind: NDArray[np.float64]) -> NDArray[np.int32]:
-        """A slot for each random number [n]; a bot where `kind` [n] is below `bot_share`.
-
-        Slot 0 where the pool has neither bots nor snapshots.
-        """
+    def seat_rule(self, learns: bool | None) -> SeatRule:
+        """How the next games draw a player of this pool for a seat; `learns`: see SeatRule."""
         open_slots = [slot for slot in range(1, len(self.slot_names)) if self.is_open[slot]]
         bot_slots = [len(self.slot_names) + i for i in range(len(self.bots))]
-        chosen = np.zeros(len(uniforms), np.int32)
-        share = self.config.bot_share if bot_slots else 0.0
-        takes_bot = kind < share
-        if share > 0:
-            cumulative = np.cumsum(self.selection_probs(self.bots))
-            index = np.searchsorted(cumulative, uniforms, side="right").clip(max=len(bot_slots) - 1)
-            chosen = np.asarray(bot_slots, np.int32)[index]
-        if open_slots:
-            index = (uniforms * len(open_slots)).astype(int).clip(max=len(open_slots) - 1)
-            snapshot_slots = np.asarray(open_slots, np.int32)[index]
-            chosen = np.where(takes_bot, chosen, snapshot_slots).astype(np.int32)
-        return chosen
+        limits = np.cumsum(self.selection_probs(self.bots)) if bot_slots else np.zeros(0)
+        return SeatRule(
+            learns=learns,
+            bot_share=self.config.bot_share if bot_slots else 0.0,
+            bot_limits=limits,
+            bot_slots=np.asarray(bot_slots, np.int32),
+            open_slots=np.asarray(open_slots, np.int32),
+        )
 
     def record_results(self, slot: NDArray[np.int32], lost: Floats, names: Sequence[str]) -> None:
         """Results of finished games, by slot [m]: `lost` [m] is 1 where the opponent beat the learner.

@@ -19,7 +19,16 @@ from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.errors import WorldError
 from rematch.core.spec import Spec
 from rematch.core.system.cuda import Program
-from rematch.core.world import RUNNING, EventLog, Observations, PointCounter, View
+from rematch.core.world import (
+    RUNNING,
+    SEAT_OFFSET,
+    EventLog,
+    Next,
+    Observations,
+    PointCounter,
+    SlotRule,
+    View,
+)
 from rematch.worlds.capabilities import Cuda
 from rematch.worlds.native_world import NativeWorld
 
@@ -39,6 +48,54 @@ def c_number(value: Any, c_type: str) -> str:
     return f"{float(np.float32(value)).hex()}f" if c_type == "float" else str(int(value))
 
 
+MAX_SEATS, MAX_BOTS, MAX_SLOTS = 4, 32, 64  # of cuda_step.h
+SEAT_RULE = np.dtype([("bot_share", "f8"), ("offset", "f8"), ("bot_limit", "f8", MAX_BOTS), ("learns", "i4"),
+                      ("bots", "i4"), ("open", "i4"), ("bot_slot", "i4", MAX_BOTS),
+                      ("open_slot", "i4", MAX_SLOTS)], align=True)  # fmt: skip
+SLOT_RULE = np.dtype([("seed", "u8"), ("step", "u8", 4), ("opponent_share", "f8"), ("seats", "i4"),
+                      ("games", "i4"), ("seat", SEAT_RULE, MAX_SEATS)], align=True)  # fmt: skip
+
+
+def rule_struct(rule: SlotRule, games: int) -> NDArray[Any] | None:
+    """The C struct of a rule; None if it is too large for the kernel."""
+    out = np.zeros(1, SLOT_RULE)
+    if len(rule.seats) > MAX_SEATS:
+        return None
+    out["seed"], out["step"], out["opponent_share"] = rule.seed, rule.random_steps(), rule.opponent_share
+    out["seats"], out["games"] = len(rule.seats), games
+    for number, seat in enumerate(rule.seats):
+        struct, bots, slots = out["seat"][0, number], len(seat.bot_slots), len(seat.open_slots)
+        if bots > MAX_BOTS or slots > MAX_SLOTS:
+            return None
+        struct["learns"] = -1 if seat.learns is None else int(seat.learns)
+        struct["bot_share"], struct["offset"] = seat.bot_share, SEAT_OFFSET * number
+        struct["bots"], struct["open"] = bots, slots
+        struct["bot_limit"][:bots], struct["bot_slot"][:bots] = seat.bot_limits, seat.bot_slots
+        struct["open_slot"][:slots] = seat.open_slots
+    return out
+
+
+class CudaNext(Next):
+    """`Next` whose slots are drawn on the GPU. The host draws them too where somebody reads `slot`."""
+
+    rule: SlotRule | None = None
+    host_slot: Ints
+
+    @property
+    def slot(self) -> Ints:
+        if self.rule is not None:
+            self.host_slot[:] = self.rule.draw(len(self.host_slot))
+            self.rule = None
+        return self.host_slot
+
+    @slot.setter
+    def slot(self, slot: Ints) -> None:
+        self.host_slot, self.rule = slot, None
+
+    def draw_slots(self, rule: SlotRule) -> None:
+        self.rule = rule
+
+
 class CudaWorld:
     """See rematch.core.world.World. `step` is the collector's: see `arrays` and `program`."""
 
@@ -47,12 +104,14 @@ class CudaWorld:
     def __init__(self, twin: NativeWorld, cuda: Cuda) -> None:
         self.twin, self.cuda = twin, cuda
         self.spec: Spec = twin.spec
-        self.games, self.first, self.next = twin.games, twin.first, twin.next
+        self.games, self.first = twin.games, twin.first
+        self.next = CudaNext(twin.next.seed, twin.next.slot, twin.next.stage)
         struct = cuda.rules(twin.config)
         rules = ", ".join(c_number(value, c_type) for value, c_type in struct)
         self.program = Program(
             cuda.source, {}, include=cuda.include, exact=True, text=f"#define RULES {{{rules}}}"
         )
+        self.draw_kernel = self.program.kernel("draw_slots")
         self.batch = cuda.batch(twin.config)
         self.arrays = {name: tensor_of(array) for name, array in self._twin_arrays().items()}
         self.tables = {name: tensor_of(table(twin).copy()) for name, table in cuda.tables.items()}
@@ -76,8 +135,13 @@ class CudaWorld:
         return {name: array for name, array in arrays.items() if array.size}
 
     def push_next(self) -> None:
-        """Send the starts of the next episodes to the GPU."""
+        """Send the starts of the next episodes to the GPU; slots that a rule gives are drawn there."""
+        rule = None if self.next.rule is None else rule_struct(self.next.rule, self.games)
         for name, tensor in self.next_tensors.items():
+            if name == "slot" and rule is not None:
+                struct = torch.from_numpy(rule.view(np.uint8).reshape(-1)).to(DEVICE)
+                self.draw_kernel((-(-self.games // 64), 1), 64, struct, tensor)
+                continue
             array = getattr(self.next, name)
             tensor.copy_(torch.from_numpy(array.view(np.int64) if array.dtype == np.uint64 else array))
 
@@ -162,6 +226,7 @@ class CudaWorld:
 
     def restart(self) -> None:
         """Start every game from `next`, as its episode 0."""
+        assert self.next.slot is self.twin.next.slot  # reading it draws the slots
         self.twin.restart()
         self.push()
 

@@ -372,7 +372,8 @@ def test_bot_weights_hold_until_the_first_evaluation() -> None:
         pool.config = replace(pool.config, bots=names, bot_weights=weights)
         pool.bots = [Opponent(name, "") for name in names]
         assert np.allclose(pool.selection_probs(pool.bots), (0.25, 0.75))
-        slots = pool.choose(np.linspace(0, 1, 1000, endpoint=False), np.zeros(1000))
+        uniforms = np.linspace(0, 1, 1000, endpoint=False)
+        slots = pool.seat_rule(None).choose(uniforms, np.zeros(1000))
         assert (slots == slots.max()).mean() == pytest.approx(0.75, abs=0.002)
         rows = [{"rival": name, "games": 100, "wins": 50, "draws": 0} for name in names]
         Matchmaker(pool.config, {"player": pool}, 0).record_evaluation(rows)

@@ -73,6 +73,14 @@ def test_random_numbers_are_never_used_twice(roles: int) -> None:
         def refill(self, running: set[int], iteration: int, draws: Any) -> None:
             drawn.append(tuple(draws))
 
+        def seat_rule(self, learns: Any) -> Any:
+            return RecordingRule()
+
+    class RecordingRule:
+        """The rule of a seat that only records the random numbers."""
+
+        learns = None
+
         def choose(self, draws: Any, kind: Any) -> Any:
             drawn.append(tuple(draws[: len(kind)]))
             return np.zeros(len(draws), np.int32)

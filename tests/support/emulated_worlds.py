@@ -7,21 +7,19 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from rematch.rollout import cuda_collector, cuda_rollout
-from rematch.rollout.cuda_collector import CudaCollector
 from rematch.worlds import cuda_world
 
 HERE = Path(__file__).parent
 
 
 class EmulatedProgram:
-    """A CUDA program with the kernel `step_games`, compiled for the CPU; see core.system.cuda.Program."""
+    """A world's CUDA program, compiled for the CPU; see core.system.cuda.Program."""
 
     def __init__(
         self, file: Path, macros: Mapping[str, int | str], *, include: Sequence[Path] = (), text: str = "",
@@ -40,12 +38,13 @@ class EmulatedProgram:
             self.library = ctypes.CDLL(str(library))
 
     def kernel(self, name: str) -> Callable[..., None]:
-        assert name == "step_games"
-        return self._launch
+        function = getattr(self.library, f"run_{name}")
 
-    def _launch(self, grid: tuple[int, int], block: int, *arguments: Tensor | int) -> None:
-        values = [a if isinstance(a, int) else ctypes.c_void_p(a.data_ptr()) for a in arguments]
-        self.library.run_step_games(grid[0], block, *values)
+        def launch(grid: tuple[int, int], block: int, *arguments: Tensor | int) -> None:
+            values = [a if isinstance(a, int) else ctypes.c_void_p(a.data_ptr()) for a in arguments]
+            function(grid[0], block, *values)
+
+        return launch
 
 
 class Replayed:
@@ -55,16 +54,10 @@ class Replayed:
         self.replay = replay
 
 
-class EmulatedCollector(CudaCollector):
-    """A CudaCollector that records no graph."""
-
-    def record(self, play: Callable[[], None]) -> Any:
-        return Replayed(play)
-
-
 @pytest.fixture
 def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors "on the GPU" lie in the memory of the CPU."""
     for module in (cuda_world, cuda_rollout, cuda_collector):
         monkeypatch.setattr(module, "DEVICE", torch.device("cpu"))
     monkeypatch.setattr(cuda_world, "Program", EmulatedProgram)
+    monkeypatch.setattr(cuda_collector, "record_graph", Replayed)

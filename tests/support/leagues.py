@@ -9,6 +9,7 @@ import numpy as np
 
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.policy import Policy
+from rematch.core.world import Next
 from rematch.rollout.seating import RoleSeating
 from rematch.selfplay.league import Matchmaker
 from rematch.selfplay.opponent_pool import LeagueConfig, OpponentPool
@@ -34,7 +35,7 @@ class Hall:
             self.policies[role] = made
         self.matchmaker = Matchmaker(self.config, pools, seed)
         shape = (games, self.spec.seats)
-        after = SimpleNamespace(slot=np.zeros(shape, np.int32))
+        after = Next(np.zeros(games, np.uint64), np.zeros(shape, np.int32), np.zeros((games, 0), np.float32))
         self.world: Any = SimpleNamespace(
             games=games, spec=self.spec, slot=np.zeros(shape, np.int32), next=after
         )

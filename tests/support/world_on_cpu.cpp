@@ -12,3 +12,7 @@ extern "C" void run_step_games(int blocks, int threads, const void *steps, int t
                           (const long long *)first_step, (world::Failure *)failure);
     });
 }
+
+extern "C" void run_draw_slots(int blocks, int threads, const void *rule, void *slot) {
+    launch_independent({blocks, 1}, threads, [=] { world::draw_slots((const world::SlotRule *)rule, (int32_t *)slot); });
+}

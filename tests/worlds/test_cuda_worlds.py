@@ -9,9 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.emulated_worlds import EmulatedCollector, emulated_gpu
+from hypothesis import given
+from hypothesis import strategies as st
+from support.emulated_worlds import emulated_gpu
 
 from rematch.core.errors import ConfigError, WorldError
+from rematch.core.world import SeatRule, SlotRule
+from rematch.rollout.cuda_collector import CudaCollector
 from rematch.worlds.cuda_world import CudaWorld
 from rematch.worlds.registry import find
 
@@ -51,7 +55,7 @@ class StoredActions(same_games.RandomActing):  # type: ignore[misc, name-defined
         """Leaves the actions as they are."""
 
 
-def start(subject: str, make_acting: Any = same_games.RandomActing) -> tuple[Any, EmulatedCollector]:
+def start(subject: str, make_acting: Any = same_games.RandomActing) -> tuple[Any, CudaCollector]:
     """A world on the CPU, and the collector of the same one on the emulated GPU."""
     name, settings = SUBJECTS[subject]
     game = find(name)
@@ -60,7 +64,7 @@ def start(subject: str, make_acting: Any = same_games.RandomActing) -> tuple[Any
     seating = same_games.seats_of(game, world.spec)
     same_games.draw_slots(world, seating, 0)
     world.restart()
-    collector = EmulatedCollector(world, seating, STEPS, 7, make_acting)
+    collector = CudaCollector(world, seating, STEPS, 7, make_acting)
     return game.make(config, GAMES, FIRST, 5), collector
 
 
@@ -128,3 +132,52 @@ def test_a_role_that_only_bots_play_needs_no_kernel_of_a_network(emulated_gpu: N
     collector.world.next.slot[:] = 8
     collector.world.restart()
     assert same_games.compare(collector, twin, 0)["bot_decisions"] == GAMES * STEPS
+
+
+def seat_rules() -> st.SearchStrategy[SeatRule]:
+    """Rules of one seat, with up to five bots and up to four past policies."""
+
+    def rule(learns: bool | None, share: float, weights: list[int], open_slots: set[int]) -> SeatRule:
+        limits = np.cumsum(np.array(weights) / max(1, sum(weights)))
+        bots, opened = np.arange(9, 9 + len(weights), dtype=np.int32), np.array(sorted(open_slots), np.int32)
+        return SeatRule(learns, share if weights else 0.0, limits, bots, opened)
+
+    learns, shares = st.sampled_from([None, False, True]), st.sampled_from([0.0, 0.3, 1.0])
+    weights, slots = st.lists(st.integers(1, 9), max_size=5), st.sets(st.integers(1, 8), max_size=4)
+    return st.builds(rule, learns, shares, weights, slots)
+
+
+def test_slots_drawn_on_the_gpu_are_those_of_the_host(emulated_gpu: None) -> None:
+    game = find("beasty")
+    world = CudaWorld(game.make(game.Config(players=4), GAMES, 0, 5), game.cuda)
+
+    @given(st.integers(0, 2**40), st.integers(0, 2**40), st.sampled_from([0.0, 0.4, 1.0]),
+           st.lists(seat_rules(), min_size=4, max_size=4))  # fmt: skip
+    def check(seed: int, iteration: int, share: float, seats: list[SeatRule]) -> None:
+        rule = SlotRule(seed, iteration, share, tuple(seats))
+        world.next.draw_slots(rule)
+        world.push_next()
+        drawn = world.next_tensors["slot"].numpy()
+        assert np.array_equal(drawn, rule.draw(GAMES)) and np.array_equal(drawn, world.next.slot)
+
+    check()
+
+
+def test_rule_that_is_too_large_for_the_kernel_is_drawn_on_the_host(emulated_gpu: None) -> None:
+    game = find("pursuit")
+    world = CudaWorld(game.make(game.Config(), GAMES, 0, 5), game.cuda)
+    many = np.arange(1, 100, dtype=np.int32)
+    rule = SlotRule(3, 4, 1.0, (SeatRule(False, 0.0, np.zeros(0), many[:0], many),) * 2)
+    world.next.draw_slots(rule)
+    world.push_next()
+    assert np.array_equal(world.next_tensors["slot"].numpy(), rule.draw(GAMES))
+
+
+def test_slots_written_on_the_host_replace_a_rule(emulated_gpu: None) -> None:
+    game = find("pursuit")
+    world = CudaWorld(game.make(game.Config(), GAMES, 0, 5), game.cuda)
+    slots = np.arange(1, 4, dtype=np.int32)
+    world.next.draw_slots(SlotRule(3, 4, 1.0, (SeatRule(False, 0.0, np.zeros(0), slots[:0], slots),) * 2))
+    world.next.slot[:] = 0
+    world.push_next()
+    assert not world.next_tensors["slot"].any()

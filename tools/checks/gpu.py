@@ -29,6 +29,7 @@ import same_games  # noqa: E402
 from rematch import api  # noqa: E402
 from rematch.agents.learners.cuda_ppo import CudaPpo  # noqa: E402
 from rematch.agents.learners.ppo import Ppo  # noqa: E402
+from rematch.core.system.cuda import record_graph  # noqa: E402
 from rematch.rollout.cuda_collector import CudaCollector  # noqa: E402
 from rematch.rollout.cuda_rollout import CudaRolloutBuffer  # noqa: E402
 from rematch.rollout.rollout_buffer import RolloutBuffer  # noqa: E402
@@ -158,7 +159,7 @@ def _kernel_rate(collector: CudaCollector, repeats: int = 20) -> float:
         for t in range(steps):
             collector.step_games(t)
 
-    graph = collector.record(play)
+    graph = record_graph(play)
     events: Any = torch.cuda
     start, end = (events.Event(enable_timing=True) for _ in range(2))
     for _ in range(3):
@@ -193,18 +194,16 @@ def gradient() -> Record:
         host.ended[:] = rollout.ended
         config = learner.config
         advantage, _, counts = host.advantages(role, config.gamma, config.gae_lambda)
-        learner._advantages(rollout, rollout.role_tracks[role])
-        learner._select_rows()
-        index = learner.buffers["index"].cpu().numpy()[: int(learner.count)]
-        same_games.equal("rows to learn from", np.flatnonzero(counts).astype(np.int32), index)
-        record[f"{role}_advantage_error"] = float(
-            np.abs(advantage.reshape(-1) - learner.buffers["advantage"].cpu().numpy()).max()
-        )
         before = policy.weights.copy()
         batch, rows = Ppo.batch(learner, rollout)
         expected, means = Ppo.gradient(learner, batch, rows, config.entropy_weight)
         expected = expected.copy()
         metrics = learner.learn(rollout, 0.0, run.clock.iteration)
+        index = learner.buffers["index"].cpu().numpy()[: int(learner.count)]
+        same_games.equal("rows to learn from", np.flatnonzero(counts).astype(np.int32), index)
+        record[f"{role}_advantage_error"] = float(
+            np.abs(advantage.reshape(-1) - learner.buffers["advantage"].cpu().numpy()).max()
+        )
         found = np.zeros_like(expected)
         learner.order.to_flat(learner.partial[0].cpu().numpy(), found)
         error = float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
@@ -280,7 +279,8 @@ def measured_tree() -> str:
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout.strip()
 
-    return git("rev-parse", "--short", "HEAD") + ("+changes" if git("status", "--porcelain") else "")
+    changed = git("status", "--porcelain", "--untracked-files=no")
+    return git("rev-parse", "--short", "HEAD") + ("+changes" if changed else "")
 
 
 def main() -> None:

@@ -2,12 +2,14 @@
 
 Weights, moments and magnet stay on the GPU; after each iteration the weights are copied to the policy on the
 host, which the league, evaluations and checkpoints read. All sums have a fixed order: a resumed run has the
-same bits on the same card.
+same bits on the same card. The first update of a process is launched kernel by kernel; the second is recorded
+as a CUDA graph, and from then on an update is one launch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from rematch.core import rng
 from rematch.core.annealing import anneal
 from rematch.core.arrays import Floats, Tree
 from rematch.core.errors import LearnError
+from rematch.core.system.cuda import record_graph
 from rematch.rollout.cuda_collector import on_device
 from rematch.rollout.cuda_rollout import DEVICE, CudaRoleRollout, CudaRolloutBuffer
 from rematch.rollout.rollout_buffer import RolloutBuffer
@@ -40,6 +43,14 @@ class CudaPpo(Ppo):
 
     name = "ppo"
     native = True
+    # Of the rollout buffer that `rollout` names, see _allocate:
+    reward: Tensor
+    value: Tensor
+    count: Tensor
+    numbers: Tensor
+    new_weights: Tensor
+    pinned_arguments: Tensor
+    updated = False
 
     def __init__(self, policy: Policy, config: PpoConfig, seed: int, threads: int, learners: int = 2) -> None:
         super().__init__(policy, config, seed, threads)
@@ -55,6 +66,8 @@ class CudaPpo(Ppo):
         self.stats = torch.zeros((self.blocks, len(networks.STATS)), dtype=torch.float64, device=DEVICE)
         self.counters = torch.zeros(3, dtype=torch.int32, device=DEVICE)  # barrier, updates, failure
         self.scaling = torch.zeros(2, dtype=torch.float64, device=DEVICE)
+        self.graph: Any = None  # torch.cuda.CUDAGraph of one update
+        self.rollout: CudaRolloutBuffer | None = None  # that the graph reads
         self.kernels = {
             name: network_kernel(name, policy.role, policy.config, name == "update")
             for name in ("act", "advantages", "update")
@@ -109,19 +122,60 @@ class CudaPpo(Ppo):
         lr = anneal(c.anneal, c.lr, c.lr_final, progress) * self.rate
         entropy_weight = anneal(c.anneal, c.entropy_weight, c.entropy_weight_final, progress)
         track = rollout.role_tracks[self.policy.role.name]
-        self._advantages(rollout, track)
+        if rollout is not self.rollout:
+            self._allocate(rollout, track)
+        for name, number in {"iteration": iteration, "lr": lr, "entropy_weight": entropy_weight}.items():
+            self.host_arguments[name] = number
+        self.arguments.copy_(self.pinned_arguments, non_blocking=True)
+        if track.reward_terms:  # terms are computed on the host
+            self.reward.copy_(torch.from_numpy(rollout.total_reward(self.policy.role.name)))
+        if self.updated and self.graph is None:
+            self.graph = record_graph(partial(self._update, track), self.stream)
+        if self.graph is None:
+            self._update(track)
+        else:
+            self.graph.replay()
+        self.updated = True
+        self.stream.synchronize()
+        return self._finish(self.numbers.numpy(), lr, entropy_weight, progress)
+
+    def _allocate(self, rollout: CudaRolloutBuffer, track: CudaRoleRollout) -> None:
+        """The buffers of an update and the arguments of its kernels, for this rollout buffer."""
+        self.rollout, self.graph, self.updated = rollout, None, False
+        self.buffers.clear()
+        rows = rollout.games * len(self.policy.role.seats)
+        if track.reward_terms:
+            self.reward = torch.zeros((rollout.steps, rows), device=DEVICE)
+        else:
+            self.reward = rollout.reward_tensor
+        self.value = track.value_tensor
+        self.count = torch.zeros(1, dtype=torch.int32, device=DEVICE)
+        self.numbers = torch.zeros(len(networks.STATS) + 6, dtype=torch.float64).pin_memory()
+        self.new_weights = torch.zeros(self.order.size).pin_memory()
+        self.advantage_arguments = self._advantage_arguments(rollout, track)
+        if self.config.magnet_weight > 0:
+            self.magnet_arguments = self._magnet_arguments(track)
+        struct = self._update_arguments(track)
+        self.pinned_arguments = torch.from_numpy(struct.view(np.uint8).reshape(-1)).pin_memory()
+        self.host_arguments = self.pinned_arguments.numpy().view(networks.UPDATE)
+        self.arguments = self.pinned_arguments.to(DEVICE)
+
+    def _update(self, track: CudaRoleRollout) -> None:
+        """Everything that an update computes on the GPU; its results go to the host."""
+        rows = self.buffers["counts"].numel() // track.action_tensor.shape[0]
+        self.kernels["advantages"]((-(-rows // 64), 1), 64, self.advantage_arguments)
         variance = self._select_rows()
-        if c.magnet_weight > 0:
-            self._magnet_heads(track)
+        if self.config.magnet_weight > 0:
+            self._magnet_heads()
         self.counters[0] = 0
         self.counters[2] = 0
         self.stats.zero_()
-        arguments = self._update_arguments(track, iteration, lr, entropy_weight)
-        self.kernels["update"]((self.blocks, 1), THREADS, arguments)
-        if c.magnet_weight > 0:
-            self.magnet_tensor += (1 - c.magnet_decay) * (self.weights - self.magnet_tensor)
-        numbers = torch.cat([self.stats.sum(0), variance, self.counters.double()]).cpu().numpy()
-        return self._finish(numbers, lr, entropy_weight, progress)
+        self.kernels["update"]((self.blocks, 1), THREADS, self.arguments)
+        if self.config.magnet_weight > 0:
+            self.magnet_tensor += (1 - self.config.magnet_decay) * (self.weights - self.magnet_tensor)
+        numbers = torch.cat([self.stats.sum(0), variance, self.counters.double()])
+        self.numbers.copy_(numbers, non_blocking=True)
+        self.new_weights.copy_(self.weights, non_blocking=True)
 
     def _finish(self, numbers: Floats, lr: float, entropy_weight: float, progress: float) -> dict[str, float]:
         """The policy of the host gets the new weights; the metrics."""
@@ -130,7 +184,7 @@ class CudaPpo(Ppo):
         if decisions == 0:
             return {"decisions": 0.0}
         weights = self.policy.weights.copy()
-        self.order.to_flat(self.weights.cpu().numpy(), weights)
+        self.order.to_flat(self.new_weights.numpy(), weights)
         if failed or not np.isfinite(weights).all():
             raise LearnError(
                 f"{self.policy.role.name}: the gradient is not finite at update {int(updates) + 1}"
@@ -153,16 +207,10 @@ class CudaPpo(Ppo):
             self.buffers[name] = torch.zeros(shape, dtype=dtype, device=DEVICE)
         return self.buffers[name]
 
-    def _advantages(self, rollout: CudaRolloutBuffer, track: CudaRoleRollout) -> None:
+    def _advantage_arguments(self, rollout: CudaRolloutBuffer, track: CudaRoleRollout) -> Tensor:
         role, seats = self.policy.role, rollout.slot_tensor.shape[2]
-        rows = rollout.games * len(role.seats)
-        reward, reward_seats, reward_first = rollout.reward_tensor, seats, role.seats[0]
-        if track.reward_terms:  # terms are computed on the host
-            reward = torch.from_numpy(rollout.total_reward(role.name)).to(DEVICE)
-            reward_seats, reward_first = len(role.seats), 0
-        shape = (rollout.steps * rows,)
-        arguments = np.zeros(1, networks.ADVANTAGES)
-        tensors = {"reward": reward, "ended": rollout.ended_tensor, "acting": rollout.acting_tensor,
+        rows, shape = rollout.games * len(role.seats), (rollout.steps * rollout.games * len(role.seats),)
+        tensors = {"reward": self.reward, "ended": rollout.ended_tensor, "acting": rollout.acting_tensor,
                    "slot": rollout.slot_tensor, "value": track.value_tensor,
                    "advantage": self._buffer("advantage", shape), "target": self._buffer("target", shape),
                    "counts": self._buffer("counts", shape, torch.int32)}  # fmt: skip
@@ -171,23 +219,26 @@ class CudaPpo(Ppo):
             "seats": len(role.seats),
             "all_seats": seats,
             "first_seat": role.seats[0],
-            "reward_seats": reward_seats,
-            "reward_first": reward_first,
+            "reward_seats": len(role.seats) if track.reward_terms else seats,
+            "reward_first": 0 if track.reward_terms else role.seats[0],
             "steps": rollout.steps,
             "gamma": self.config.gamma,
             "gamma_lambda": self.config.gamma * self.config.gae_lambda,
         }
-        self.kernels["advantages"]((-(-rows // 64), 1), 64, _filled(arguments, tensors, numbers))
-        self.value = track.value_tensor
+        return on_device(_filled(np.zeros(1, networks.ADVANTAGES), tensors, numbers))
+
+    def _index(self) -> Tensor:
+        """Rows to learn from, first; one place more for the others."""
+        return self._buffer("index", (self.buffers["counts"].numel() + 1,), torch.int32)
 
     def _select_rows(self) -> Tensor:
         """The rows to learn from and the scaling of their advantages; count, residual and total variance."""
         counts, advantage, target = (self.buffers[name] for name in ("counts", "advantage", "target"))
         places = torch.cumsum(counts, 0, dtype=torch.int32)
         rows = torch.arange(len(counts), dtype=torch.int32, device=DEVICE)
-        index = self._buffer("index", (len(counts) + 1,), torch.int32)
+        index = self._index()
         index.scatter_(0, torch.where(counts != 0, places - 1, len(counts)).long(), rows)
-        self.count = places[-1:]
+        self.count.copy_(places[-1:])
         n, chosen = self.count.double().clamp(min=1), counts.double()
 
         def moments(numbers: Tensor) -> tuple[Tensor, Tensor]:
@@ -201,10 +252,8 @@ class CudaPpo(Ppo):
             [self.count.double(), moments(target.double() - values)[1], moments(target.double())[1]]
         )
 
-    def _magnet_heads(self, track: CudaRoleRollout) -> None:
-        """The means or logits of the magnet for all rows of the rollout, as one step of so many rows."""
+    def _magnet_arguments(self, track: CudaRoleRollout) -> Tensor:
         rows = self.buffers["counts"].numel()
-        arguments = np.zeros(1, networks.ACT)
         tensors = {
             "weights": self.magnet_tensor,
             "obs": track.obs_tensor,
@@ -212,14 +261,15 @@ class CudaPpo(Ppo):
             "heads": self._buffer("magnet", (rows, self.policy.role.actions.size)),
         }
         numbers = {"rows": rows, "seats": 1, "all_seats": 1, "slots": 1}
-        zero = self._buffer("zero", (1,), torch.int64)
-        self.kernels["act"](
-            (-(-rows // LEARNER_RANGE), 1), THREADS, _filled(arguments, tensors, numbers), 0, zero, 1
-        )
+        return on_device(_filled(np.zeros(1, networks.ACT), tensors, numbers))
 
-    def _update_arguments(
-        self, track: CudaRoleRollout, iteration: int, lr: float, entropy_weight: float
-    ) -> Tensor:
+    def _magnet_heads(self) -> None:
+        """The means or logits of the magnet for all rows of the rollout, as one step of so many rows."""
+        rows, zero = self.buffers["counts"].numel(), self._buffer("zero", (1,), torch.int64)
+        self.kernels["act"]((-(-rows // LEARNER_RANGE), 1), THREADS, self.magnet_arguments, 0, zero, 1)
+
+    def _update_arguments(self, track: CudaRoleRollout) -> NDArray[Any]:
+        """The struct of the update kernel; iteration, lr and entropy_weight change with every update."""
         c, network = self.config, self.policy.config
         discrete = self.policy.role.actions.kind == "discrete"
         tensors = {"weights": self.weights, "first": self.first, "second": self.second,
@@ -227,7 +277,7 @@ class CudaPpo(Ppo):
                    "block_sums": self.block_sums, "stats": self.stats, "obs": track.obs_tensor,
                    "choice" if discrete else "action": track.action_tensor, "logp": track.logp_tensor,
                    "advantage": self.buffers["advantage"], "target": self.buffers["target"],
-                   "value": track.value_tensor, "index": self.buffers["index"], "count": self.count,
+                   "value": track.value_tensor, "index": self._index(), "count": self.count,
                    "scaling": self.scaling, "barrier": self.counters[0:1], "updates": self.counters[1:2],
                    "failed": self.counters[2:3]}  # fmt: skip
         if track.mask_tensor is not None:
@@ -238,14 +288,11 @@ class CudaPpo(Ppo):
                 tensors["magnet_log_std"] = self.magnet_tensor[self.order.log_std :]
         numbers = {
             "key": rng.key(self.seed, rng.SHUFFLE),
-            "iteration": iteration,
             "epochs": c.epochs,
             "minibatch": c.minibatch_size,
-            "lr": lr,
             "clip": c.clip,
             "value_clip": c.value_clip,
             "value_weight": c.value_weight,
-            "entropy_weight": entropy_weight,
             "magnet_weight": c.magnet_weight,
             "max_norm": c.max_grad_norm,
             "target_kl": c.target_kl,
@@ -255,10 +302,12 @@ class CudaPpo(Ppo):
         return _filled(np.zeros(1, networks.UPDATE), tensors, numbers)
 
 
-def _filled(arguments: NDArray[Any], tensors: Mapping[str, Tensor], numbers: Mapping[str, float]) -> Tensor:
-    """The struct of a kernel's arguments, on the GPU."""
+def _filled(
+    arguments: NDArray[Any], tensors: Mapping[str, Tensor], numbers: Mapping[str, float]
+) -> NDArray[Any]:
+    """The struct of a kernel's arguments."""
     for name, tensor in tensors.items():
         arguments[name] = tensor.data_ptr()
     for name, number in numbers.items():
         arguments[name] = number
-    return on_device(arguments)
+    return arguments

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -84,6 +85,22 @@ class Kernel:
         )
         values = [np.int32(a) if isinstance(a, int) else a.data_ptr() for a in arguments]
         core.launch(_device().create_stream(_Stream()), config, self.handle, *values)
+
+
+_recording = threading.Lock()
+
+
+def record_graph(play: Callable[[], None], stream: Any = None) -> Any:
+    """A CUDA graph of what this function launches; it is recorded on `stream`, by one thread at a time."""
+    import torch
+
+    with _recording:
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        stream = stream or torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            play()
+        return graph
 
 
 class Program:
